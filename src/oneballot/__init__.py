@@ -1,0 +1,1 @@
+"""OneBallot: one-shot federated learning."""

@@ -1,0 +1,255 @@
+"""The nouns of one-shot learning and the protocols between them. Nothing here does any work.
+
+Shapes in docstrings are tuples of plain words: `(public, classes)` is a row a public example, a column a class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, BinaryIO, ClassVar, Literal, Protocol, overload
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+Rows = Any  # an array whose first axis is examples, or a Stack of such arrays
+
+
+@dataclass(frozen=True)
+class Stack:
+    """Arrays one below the other, without copying them: a party's rows above the public set.
+
+    Parties that are simulated together share the public set's memory, because equal parts are kept once.
+    """
+
+    parts: tuple[Array, ...]
+
+    @classmethod
+    def of(cls, *rows: Rows) -> Stack:
+        return cls(tuple(part for r in rows for part in (r.parts if isinstance(r, Stack) else (r,))))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (sum(len(p) for p in self.parts), *self.parts[0].shape[1:])
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def offsets(self) -> Array:
+        """Where each part begins, and where the last one ends."""
+        return np.cumsum([0, *(len(p) for p in self.parts)])
+
+    def __getitem__(self, rows: Array) -> Array:
+        rows, begin = np.asarray(rows), self.offsets()
+        out = np.empty((len(rows), *self.shape[1:]), dtype=np.result_type(*self.parts))
+        for part, start, stop in zip(self.parts, begin[:-1], begin[1:], strict=True):
+            here = (rows >= start) & (rows < stop)
+            out[here] = part[rows[here] - start]
+        return out
+
+
+@dataclass(frozen=True)
+class Blob:
+    """A model as bytes in a safe format that it names itself, so that parties may use different learners."""
+
+    format: str
+    data: bytes
+
+
+Contents = Mapping[str, Array | Blob]
+"""What a ballot carries."""
+
+
+@dataclass(frozen=True)
+class Data:
+    """What one party holds: rows X, class numbers y `(rows,)`, and stable row IDs where the schema names a column."""
+
+    X: Array
+    y: Array
+    ids: Array | None = None
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+
+@dataclass(frozen=True)
+class Task:
+    """One model to train: on these rows of a shared X, and then to be asked about those.
+
+    Training and asking travel together because both happen where the model is: in another process, or on a device.
+    """
+
+    rows: Array
+    targets: Array  # labels (rows,), or soft labels, scores, multi-labels (rows, classes)
+    kind: Literal["labels", "soft", "scores", "multilabel"] = "labels"
+    weight: Array | None = None  # (rows,)
+    seed: int = 0
+    ask: Array | None = None  # rows of X
+    answer: Literal["probabilities", "scores"] = "probabilities"
+    start: Model | None = None  # initial weights
+
+    def moved(self, where: Array) -> Task:
+        """The same task on an X in which row i of the old one is row where[i]."""
+        return replace(self, rows=where[self.rows], ask=None if self.ask is None else where[self.ask])
+
+
+class Model(Protocol):
+    def predict_proba(self, X: Array) -> Array:
+        """Probabilities `(rows, classes)`, a column for each class of the election, seen in training or not."""
+
+    def scores(self, X: Array) -> Array:
+        """Logits, margins or decision values `(rows, classes)`; log-probabilities where there is nothing better."""
+
+    def dump(self) -> Blob: ...
+
+
+class Models(Protocol):
+    """Models that were trained together."""
+
+    def __len__(self) -> int: ...
+    @overload
+    def __getitem__(self, which: int) -> Model: ...
+    @overload
+    def __getitem__(self, which: slice) -> Models: ...
+    def answers(self) -> list[Array]:
+        """For each task what its model says about `Task.ask`, `(asked, classes)`."""
+
+
+class Learner(Protocol):
+    """A model family with its settings: a frozen dataclass, so that an election can be written down."""
+
+    @property
+    def gives(self) -> frozenset[str]:
+        """Of "probabilities", "scores", "soft" (learns from soft labels), "weights", "gradients"."""
+
+    def fit_many(self, X: Rows, tasks: Sequence[Task], classes: int, *, keep: bool = True) -> Models:
+        """Train all tasks. With keep=False only the answers are wanted, and the models may be forgotten."""
+
+
+class Format(Protocol):
+    """How models travel. `check` constructs nothing and raises Spoiled; `load` happens in the room."""
+
+    name: ClassVar[str]
+    inert: ClassVar[bool]  # plain arrays poured into our own code: may be opened in this process
+
+    @staticmethod
+    def check(data: bytes, *, classes: int, features: int) -> None: ...
+    @staticmethod
+    def load(data: bytes, *, classes: int) -> Model: ...
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What a cast asks of its desk: train these tasks with the learner of this role."""
+
+    role: str  # "teacher", "student", "final", ...
+    X: Rows
+    tasks: Sequence[Task]
+    classes: int
+    keep: bool = True
+
+
+Casting = Generator[Fit, Models, Contents]
+
+
+class Abstain(Exception):
+    """Raised in a cast: the party seals an empty, signed ballot with this reason."""
+
+
+class Desk(Protocol):
+    """What a method may touch at a party."""
+
+    @property
+    def classes(self) -> Sequence[str | int]: ...
+    @property
+    def public(self) -> Array | None: ...
+    def seed(self, *path: str | int) -> int:
+        """A number that is this party's own."""
+
+    def shared_seed(self, *path: str | int) -> int:
+        """A number that is the same at every party and at the tally."""
+
+    def decide(self, votes: Array, *, cell: str) -> Array:
+        """Votes `(public, classes)` to labels `(public,)`: the only way from votes outwards."""
+
+    def note(self, text: str) -> None:
+        """Tell the people at this desk something; the party is named with it."""
+
+
+class TallyDesk(Desk, Protocol):
+    """What a method may touch at the tally."""
+
+    def fit(self, role: str, X: Rows, tasks: Sequence[Task], classes: int) -> Models: ...
+    def ask(self, blob: Blob, X: Array, *, classes: int) -> Array:
+        """Probabilities of a stranger's model, loaded and asked in the room."""
+
+
+@dataclass(frozen=True)
+class Ballot:
+    """The one message of a party."""
+
+    party: str
+    contents: Contents
+    digest: str = ""
+    abstained: str | None = None
+
+
+@dataclass
+class Count:
+    """What ballots add up to.
+
+    Sums are of integers: exact in any order, and a party can be taken out again.
+    The roll keeps, party by party, what does not add up.
+    """
+
+    sums: dict[str, Array] = field(default_factory=dict)
+    roll: dict[str, Contents] = field(default_factory=dict)
+
+    def __iadd__(self, other: Count) -> Count:
+        if twice := self.roll.keys() & other.roll.keys():
+            raise ValueError(f"counted twice: {', '.join(sorted(twice))}")
+        self.roll |= other.roll
+        for name, value in other.sums.items():
+            if name in self.sums:
+                self.sums[name] += value
+            else:
+                self.sums[name] = value.copy()
+        return self
+
+    def __isub__(self, other: Count) -> Count:
+        for name, value in other.sums.items():
+            self.sums[name] -= value
+        for party in other.roll:
+            del self.roll[party]
+        return self
+
+
+class Method(Protocol):
+    """A one-shot method: a frozen dataclass of its settings, named as in its paper, spelled out."""
+
+    name: ClassVar[str]
+    levels: ClassVar[frozenset[str]]  # of "L0", "L1", "L2"
+
+    @property
+    def needs(self) -> Mapping[str, frozenset[str]]:
+        """For each role what its learner must give; "public" is a role of the election itself."""
+
+    def cast(self, data: Data, desk: Desk) -> Casting: ...
+    def count(self, ballot: Ballot, desk: TallyDesk) -> Count:
+        """What one ballot alone adds. Raises Spoiled for contents that are not what the method writes."""
+
+    def close(self, count: Count, desk: TallyDesk) -> Model:
+        """Turn the count into the final model."""
+
+
+class Box(Protocol):
+    """Where ballots are put."""
+
+    def deliver(self, name: str, sealed: bytes) -> None:
+        """Put a ballot in, whole or not at all; never replaces one."""
+
+    def names(self) -> Iterable[tuple[str, int]]:
+        """Names and sizes, before a byte is read."""
+
+    def open(self, name: str) -> BinaryIO: ...

@@ -1,0 +1,53 @@
+"""Everything that can go wrong, as a tree.
+
+OneBallotError
+├── ElectionError       the election itself: a setting, a pairing that cannot work, a digest that does not match
+├── DataError           a party's or a public file: columns, values, labels, sizes
+├── BallotError
+│   ├── Spoiled         a ballot that is refused; the tally names it with the reason and counts the others
+│   └── AlreadyCast     a ballot of this party exists and would be replaced
+├── BoxError            the place where ballots are put cannot be read or written
+├── QuorumError         fewer ballots than the election asks for
+├── KeyFileError        a signing key that is missing, unreadable or not what it should be
+└── MissingExtra        an optional library is not installed
+
+OneBallotWarning        something a person should know, nothing that stops the work
+
+A message says what was wrong, where, what was expected, and what to do.
+"""
+
+
+class OneBallotError(Exception):
+    """The root: catch this to catch every error that OneBallot raises on purpose."""
+
+
+class ElectionError(OneBallotError): ...
+
+
+class DataError(OneBallotError): ...
+
+
+class BallotError(OneBallotError): ...
+
+
+class Spoiled(BallotError): ...
+
+
+class AlreadyCast(BallotError): ...
+
+
+class BoxError(OneBallotError): ...
+
+
+class QuorumError(OneBallotError): ...
+
+
+class KeyFileError(OneBallotError): ...
+
+
+class MissingExtra(OneBallotError):
+    def __init__(self, what: str, extra: str) -> None:
+        super().__init__(f"{what} needs an optional library. Install it with: pip install 'oneballot[{extra}]'")
+
+
+class OneBallotWarning(UserWarning): ...
