@@ -1,0 +1,42 @@
+"""Finds methods, learners, formats and boxes by name: the files of a folder, and entry points of other packages.
+
+A built-in is a file that says `offers = TheClass`; a plug-in is an entry point of the group `oneballot.methods` (or
+`.learners`, `.formats`, `.boxes`) that names the class. The two are looked up in the same way, and neither is listed.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.util
+import pkgutil
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Any, Literal
+
+from .errors import ElectionError
+
+Kind = Literal["methods", "learners", "formats", "boxes"]
+
+
+@cache
+def names(kind: Kind) -> tuple[str, ...]:
+    """All names of a kind, sorted. Imports none of them."""
+    package = importlib.import_module(f"oneballot.{kind}")
+    files = {m.name.replace("_", "-") for m in pkgutil.iter_modules(package.__path__) if not m.name.startswith("_")}
+    plugins = {e.name for e in entry_points(group=f"oneballot.{kind}")}
+    return tuple(sorted(files | plugins))
+
+
+@cache
+def find(kind: Kind, name: str) -> Any:
+    """The class behind a name. A built-in cannot be replaced by a plug-in."""
+    if name not in names(kind):
+        close = difflib.get_close_matches(name, names(kind), n=1)
+        hint = f" Did you mean {close[0]!r}?" if close else ""
+        raise ElectionError(f"there is no {kind[:-1]} {name!r}; there are {', '.join(names(kind))}.{hint}")
+    module = f"oneballot.{kind}.{name.replace('-', '_')}"
+    if importlib.util.find_spec(module):
+        return importlib.import_module(module).offers
+    (plugin, *_) = entry_points(group=f"oneballot.{kind}", name=name)
+    return plugin.load()
