@@ -1,1 +1,77 @@
-"""OneBallot: one-shot federated learning."""
+"""OneBallot: one-shot federated learning. Every party trains on its own data and sends exactly one message."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .boxes.folder import Folder
+    from .casting import cast
+    from .core import Abstain, Ballot, Blob, Data, Task
+    from .data.registry import load
+    from .election import Election
+    from .errors import OneBallotError, OneBallotWarning
+    from .learners.lightgbm import LightGBM
+    from .learners.sklearn import Sklearn
+    from .learners.xgboost import XGBoost
+    from .methods.fedkt import FedKT
+    from .outcome import Outcome
+    from .schema import Schema
+    from .simulation import simulate
+    from .tallying import tally
+
+_WHERE = {
+    "Abstain": "core",
+    "Ballot": "core",
+    "Blob": "core",
+    "Data": "core",
+    "Election": "election",
+    "FedKT": "methods.fedkt",
+    "Folder": "boxes.folder",
+    "LightGBM": "learners.lightgbm",
+    "OneBallotError": "errors",
+    "OneBallotWarning": "errors",
+    "Outcome": "outcome",
+    "Schema": "schema",
+    "Sklearn": "learners.sklearn",
+    "Task": "core",
+    "XGBoost": "learners.xgboost",
+    "cast": "casting",
+    "load": "data.registry",
+    "simulate": "simulation",
+    "tally": "tallying",
+}
+
+__all__ = [
+    "Abstain",
+    "Ballot",
+    "Blob",
+    "Data",
+    "Election",
+    "FedKT",
+    "Folder",
+    "LightGBM",
+    "OneBallotError",
+    "OneBallotWarning",
+    "Outcome",
+    "Schema",
+    "Sklearn",
+    "Task",
+    "XGBoost",
+    "cast",
+    "load",
+    "simulate",
+    "tally",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used: `import oneballot` and `oneballot --help` stay fast."""
+    if name not in _WHERE:
+        raise AttributeError(f"module 'oneballot' has no attribute {name!r}")
+    return getattr(importlib.import_module(f".{_WHERE[name]}", __name__), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -13,40 +13,19 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
-Rows = Any  # an array whose first axis is examples, or a Stack of such arrays
 
 
 @dataclass(frozen=True)
 class Stack:
-    """Arrays one below the other, without copying them: a party's rows above the public set.
+    """Arrays one below the other, not yet copied: a party's rows above the public set.
 
-    Parties that are simulated together share the public set's memory, because equal parts are kept once.
+    Parts stay apart until training, so that parties trained together hold the public set once.
     """
 
     parts: tuple[Array, ...]
 
-    @classmethod
-    def of(cls, *rows: Rows) -> Stack:
-        return cls(tuple(part for r in rows for part in (r.parts if isinstance(r, Stack) else (r,))))
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return (sum(len(p) for p in self.parts), *self.parts[0].shape[1:])
-
     def __len__(self) -> int:
-        return self.shape[0]
-
-    def offsets(self) -> Array:
-        """Where each part begins, and where the last one ends."""
-        return np.cumsum([0, *(len(p) for p in self.parts)])
-
-    def __getitem__(self, rows: Array) -> Array:
-        rows, begin = np.asarray(rows), self.offsets()
-        out = np.empty((len(rows), *self.shape[1:]), dtype=np.result_type(*self.parts))
-        for part, start, stop in zip(self.parts, begin[:-1], begin[1:], strict=True):
-            here = (rows >= start) & (rows < stop)
-            out[here] = part[rows[here] - start]
-        return out
+        return sum(len(part) for part in self.parts)
 
 
 @dataclass(frozen=True)
@@ -78,6 +57,7 @@ class Task:
     """One model to train: on these rows of a shared X, and then to be asked about those.
 
     Training and asking travel together because both happen where the model is: in another process, or on a device.
+    The label is what errors call the task.
     """
 
     rows: Array
@@ -88,10 +68,11 @@ class Task:
     ask: Array | None = None  # rows of X
     answer: Literal["probabilities", "scores"] = "probabilities"
     start: Model | None = None  # initial weights
+    label: str = "a model"
 
-    def moved(self, where: Array) -> Task:
+    def moved(self, where: Array, label: str) -> Task:
         """The same task on an X in which row i of the old one is row where[i]."""
-        return replace(self, rows=where[self.rows], ask=None if self.ask is None else where[self.ask])
+        return replace(self, rows=where[self.rows], ask=None if self.ask is None else where[self.ask], label=label)
 
 
 class Model(Protocol):
@@ -119,11 +100,16 @@ class Models(Protocol):
 class Learner(Protocol):
     """A model family with its settings: a frozen dataclass, so that an election can be written down."""
 
+    name: ClassVar[str]
+
     @property
     def gives(self) -> frozenset[str]:
         """Of "probabilities", "scores", "soft" (learns from soft labels), "weights", "gradients"."""
 
-    def fit_many(self, X: Rows, tasks: Sequence[Task], classes: int, *, keep: bool = True) -> Models:
+    def check(self) -> None:
+        """Raise ElectionError or MissingExtra if this learner cannot train here; called before any training."""
+
+    def fit_many(self, X: Array, tasks: Sequence[Task], classes: int, *, keep: bool = True) -> Models:
         """Train all tasks. With keep=False only the answers are wanted, and the models may be forgotten."""
 
 
@@ -144,7 +130,7 @@ class Fit:
     """What a cast asks of its desk: train these tasks with the learner of this role."""
 
     role: str  # "teacher", "student", "final", ...
-    X: Rows
+    X: Array | Stack
     tasks: Sequence[Task]
     classes: int
     keep: bool = True
@@ -180,19 +166,20 @@ class Desk(Protocol):
 class TallyDesk(Desk, Protocol):
     """What a method may touch at the tally."""
 
-    def fit(self, role: str, X: Rows, tasks: Sequence[Task], classes: int) -> Models: ...
+    def fit(self, role: str, X: Array, tasks: Sequence[Task], classes: int) -> Models: ...
     def ask(self, blob: Blob, X: Array, *, classes: int) -> Array:
         """Probabilities of a stranger's model, loaded and asked in the room."""
 
 
 @dataclass(frozen=True)
 class Ballot:
-    """The one message of a party."""
+    """The one message of a party: what it says, its name (digest), and the bytes that are delivered."""
 
     party: str
-    contents: Contents
-    digest: str = ""
-    abstained: str | None = None
+    contents: Contents = field(repr=False)
+    digest: str
+    abstained: str | None
+    sealed: bytes = field(repr=False)
 
 
 @dataclass
@@ -214,7 +201,7 @@ class Count:
             if name in self.sums:
                 self.sums[name] += value
             else:
-                self.sums[name] = value.copy()
+                self.sums[name] = value.astype(np.int64)
         return self
 
     def __isub__(self, other: Count) -> Count:

@@ -1,0 +1,59 @@
+"""A box that is a folder: a local directory, a mounted share, a synchronised folder."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, ClassVar
+
+from ..errors import AlreadyCast, BoxError
+
+SUFFIX = ".ballot"
+
+
+class Folder:
+    name: ClassVar[str] = "folder"
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+
+    def deliver(self, name: str, sealed: bytes) -> None:
+        """Put a ballot in, whole or not at all. The same bytes again are welcome; others are refused."""
+        target = self.path / f"{name}{SUFFIX}"
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile(dir=self.path, prefix=".part-", delete=False) as part:
+                try:
+                    part.write(sealed)
+                    part.flush()
+                    os.fsync(part.fileno())
+                    os.chmod(part.name, 0o644)
+                    os.link(part.name, target)  # unlike a rename, a link never replaces
+                finally:
+                    os.unlink(part.name)
+        except FileExistsError:
+            if target.read_bytes() != sealed:
+                raise AlreadyCast(
+                    f"{target} is another ballot of {name}, and a ballot in the box is never replaced. "
+                    "If it should not count, ask the operator to move it away, then deliver again."
+                ) from None
+        except OSError as error:
+            raise BoxError(f"cannot put a ballot into {self.path}: {error.strerror or error}") from None
+
+    def names(self) -> Iterator[tuple[str, int]]:
+        if not self.path.is_dir():
+            raise BoxError(f"there is no box {self.path}: a box is the folder that ballots are put into")
+        for path in sorted(self.path.glob(f"*{SUFFIX}")):
+            if path.is_file():
+                yield path.name.removesuffix(SUFFIX), path.stat().st_size
+
+    def open(self, name: str) -> BinaryIO:
+        try:
+            return (self.path / f"{name}{SUFFIX}").open("rb")
+        except OSError as error:
+            raise BoxError(f"cannot read {name}{SUFFIX} in {self.path}: {error.strerror}") from None
+
+
+offers = Folder

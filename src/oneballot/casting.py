@@ -1,0 +1,104 @@
+"""The party's whole job: train, and seal one ballot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .core import Abstain, Array, Ballot, Casting, Contents, Data, Fit, Learner, Models, Stack
+from .desk import PartyDesk
+from .election import Election, check_party_name
+from .seal import seal
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+
+def cast(
+    election: Election, X: Any, y: Any, *, party: str,
+    key: Ed25519PrivateKey | None = None, learners: Mapping[str, Learner] | None = None,
+) -> Ballot:  # fmt: skip
+    """The ballot of a party that holds rows X with labels y.
+
+    `learners` are the party's own choice, by role ("teacher", "student", or "all"); a key signs the ballot.
+    """
+    return cast_data(election, election.data(X, y, party), party=party, key=key, learners=learners)
+
+
+def cast_data(
+    election: Election, data: Data, *, party: str,
+    key: Ed25519PrivateKey | None = None, learners: Mapping[str, Learner] | None = None,
+) -> Ballot:  # fmt: skip
+    (ballot,) = cast_together(election, {party: data}, keys={party: key} if key else {}, learners=learners)
+    return ballot
+
+
+def cast_together(
+    election: Election, parties: Mapping[str, Data], *,
+    keys: Mapping[str, Ed25519PrivateKey] | None = None, learners: Mapping[str, Learner] | None = None,
+) -> list[Ballot]:  # fmt: skip
+    """The ballots of several parties, trained in lock step: one tier of all of them is one `fit_many`."""
+    chosen = election.with_learners(learners) if learners else election
+    running: dict[str, Casting] = {}
+    for party, data in parties.items():
+        check_party_name(party)
+        running[party] = chosen.method.cast(data, PartyDesk(chosen, party))
+    replies: dict[str, Models | None] = dict.fromkeys(running)
+    ended: dict[str, Contents | Abstain] = {}
+    while running:
+        fits: dict[str, Fit] = {}
+        for party, casting in list(running.items()):
+            try:
+                reply = replies[party]
+                fits[party] = next(casting) if reply is None else casting.send(reply)
+            except StopIteration as end:
+                ended[party] = end.value
+            except Abstain as reason:
+                ended[party] = reason
+            if party in ended:
+                del running[party]
+        replies = dict(_fit_together(chosen, fits))
+    return [_seal(election, party, ended[party], (keys or {}).get(party)) for party in parties]
+
+
+def _fit_together(election: Election, fits: Mapping[str, Fit]) -> dict[str, Models]:
+    """Answer the fits of all parties, those of one kind by one training."""
+    kinds: dict[tuple[str, int, bool], list[str]] = {}
+    for party, fit in fits.items():
+        kinds.setdefault((fit.role, fit.classes, fit.keep), []).append(party)
+    replies: dict[str, Models] = {}
+    for (role, classes, keep), parties in kinds.items():
+        X, where = _joined([fits[p].X for p in parties])
+        tasks = [task.moved(rows, f"{party}, {role} {i + 1}") for party, rows in zip(parties, where, strict=True)
+                 for i, task in enumerate(fits[party].tasks)]  # fmt: skip
+        models = election.learner_of(role).fit_many(X, tasks, classes, keep=keep)
+        start = 0
+        for party in parties:
+            stop = start + len(fits[party].tasks)
+            replies[party] = models[start:stop]
+            start = stop
+    return replies
+
+
+def _joined(stacks: Sequence[Array | Stack]) -> tuple[Array, list[Array]]:
+    """One array of all rows, a part that several share held once, and where in it the rows of each went."""
+    parts: dict[int, Array] = {}
+    begin: dict[int, int] = {}
+    where = []
+    for stack in stacks:
+        own = stack.parts if isinstance(stack, Stack) else (stack,)
+        for part in own:
+            if id(part) not in parts:
+                begin[id(part)] = sum(map(len, parts.values()))
+                parts[id(part)] = part
+        where.append(np.concatenate([begin[id(part)] + np.arange(len(part)) for part in own]))
+    arrays = list(parts.values())
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays), where
+
+
+def _seal(election: Election, party: str, end: Contents | Abstain, key: Ed25519PrivateKey | None) -> Ballot:
+    if isinstance(end, Abstain):
+        return seal({}, election, party, key=key, reason=str(end))
+    return seal(end, election, party, key=key)

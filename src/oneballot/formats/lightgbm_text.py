@@ -1,0 +1,178 @@
+"""LightGBM models as LightGBM's own text, below one line that says which classes the outputs stand for.
+
+Only the header and the trees travel: the parameters that LightGBM appends name files and machines of the party, and
+prediction does not need them. LightGBM believes what a text says, so `check` reads every tree itself.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ..core import Array, Blob
+from ..errors import MissingExtra, Spoiled
+from ._trees import (
+    UNSEEN,
+    check_below,
+    check_finite,
+    check_tree,
+    flat,
+    read_classes,
+    spread,
+    two_columns,
+)
+
+FIRST = "oneballot classes="
+END = "end of trees\n"
+HEADER = {"version", "num_class", "num_tree_per_iteration", "label_index", "max_feature_idx", "objective"}
+HEADER |= {"feature_names", "feature_infos", "tree_sizes"}
+PER_SPLIT = {"split_feature", "split_gain", "threshold", "decision_type", "left_child", "right_child"}
+PER_SPLIT |= {"internal_value", "internal_weight", "internal_count"}
+PER_LEAF = ("leaf_value", "leaf_weight", "leaf_count")
+SINGLE = ("num_leaves", "num_cat", "is_linear", "shrinkage")
+WHOLE = {"split_feature", "decision_type", "left_child", "right_child", "num_leaves", "num_cat", "is_linear"}
+INTEGER = re.compile(r"-?[0-9]{1,9}")
+NUMBER = re.compile(r"-?[0-9]+(\.[0-9]*)?(e[+-]?[0-9]{1,3})?")
+
+
+class LightGBMModel:
+    """A booster whose outputs stand for the class numbers `seen`, of so many classes in all."""
+
+    def __init__(self, booster: Any, seen: Array, classes: int) -> None:
+        self.booster, self.seen, self.classes = booster, np.asarray(seen), classes
+
+    def predict_proba(self, X: Array) -> Array:
+        values = np.asarray(self.booster.predict(flat(X), num_threads=1))
+        if values.ndim == 1:
+            values = np.stack([1 - values, values], axis=1)
+        return spread(values, self.seen, self.classes, 0.0)
+
+    def scores(self, X: Array) -> Array:
+        margin = np.asarray(self.booster.predict(flat(X), num_threads=1, raw_score=True))
+        return spread(two_columns(margin), self.seen, self.classes, UNSEEN)
+
+    def dump(self) -> Blob:
+        text = self.booster.model_to_string()
+        text = text[: text.index(END)] + END
+        return Blob(LightGBMText.name, f"{FIRST}{','.join(map(str, self.seen))}\n{text}".encode())
+
+
+class LightGBMText:
+    name: ClassVar[str] = "lightgbm-text"
+    inert: ClassVar[bool] = False
+
+    @staticmethod
+    def prepare() -> Any:
+        try:
+            import lightgbm
+        except ImportError:
+            raise MissingExtra("LightGBM models", "lightgbm") from None
+        return lightgbm
+
+    @staticmethod
+    def check(data: bytes, *, classes: int, features: int) -> None:
+        seen, text = _open(data, classes)
+        head, blank, body = text.partition("\n\n")
+        if not blank or not head.startswith("tree\n") or not body.endswith(END):
+            raise Spoiled(f"not a LightGBM model: expected 'tree', a header, trees and {END.strip()!r}, nothing behind")
+        header = _read_lines(head.removeprefix("tree\n"), "the header")
+        sizes = _check_header(header, seen, features)
+        body = body.removesuffix(END)
+        if sum(sizes) != len(body) or len(sizes) % (1 if len(seen) == 2 else len(seen)):
+            raise Spoiled(f"tree_sizes add up to {sum(sizes)} characters in {len(sizes)} trees, found {len(body)}")
+        start = 0
+        for number, size in enumerate(sizes):
+            _check_one_tree(body[start : start + size], number, features)
+            start += size
+
+    @staticmethod
+    def load(data: bytes, *, classes: int) -> LightGBMModel:
+        lightgbm = LightGBMText.prepare()
+        seen, text = _open(data, classes)
+        return LightGBMModel(lightgbm.Booster(model_str=text), seen, classes)
+
+
+def _open(data: bytes, classes: int) -> tuple[Array, str]:
+    first, _, text = data.partition(b"\n")
+    if not data.isascii() or b"\0" in data or b"\r" in data or not first.startswith(FIRST.encode()):
+        raise Spoiled(f"not ASCII text that begins with {FIRST!r} and the class numbers")
+    return read_classes(first.decode().removeprefix(FIRST), classes), text.decode()
+
+
+def _read_lines(text: str, where: str) -> dict[str, str]:
+    out: dict[str, str] = {}
+    for line in text.splitlines():
+        key, equals, value = line.partition("=")
+        if not equals or key in out:
+            raise Spoiled(f"{where} has a line that is not key=value, or a key twice: {line[:40]!r}")
+        out[key] = value
+    return out
+
+
+def _check_header(header: dict[str, str], seen: Array, features: int) -> list[int]:
+    if header.keys() != HEADER:
+        raise Spoiled(f"the header has other keys than expected: {', '.join(sorted(header.keys() ^ HEADER))[:80]}")
+    outputs = 1 if len(seen) == 2 else len(seen)
+    expected = {
+        "version": "v4",
+        "num_class": str(outputs),
+        "num_tree_per_iteration": str(outputs),
+        "label_index": "0",
+        "max_feature_idx": str(features - 1),
+        "objective": "binary sigmoid:1" if outputs == 1 else f"multiclass num_class:{outputs}",
+    }
+    for key, value in expected.items():
+        if header[key] != value:
+            raise Spoiled(f"{key} is {header[key][:40]!r}: expected {value!r}")
+    for key in ("feature_names", "feature_infos"):
+        if len(header[key].split(" ")) != features:
+            raise Spoiled(f"{key} has {len(header[key].split(' '))} entries: expected {features}")
+    return [int(size) for size in _numbers(header["tree_sizes"], True, "tree_sizes")]
+
+
+def _check_one_tree(text: str, number: int, features: int) -> None:
+    where = f"tree {number}"
+    if not text.startswith(f"Tree={number}\n") or not text.endswith("\n\n\n"):
+        raise Spoiled(f"{where} does not begin or end where tree_sizes says")
+    lines = _read_lines(text[len(f"Tree={number}\n") : -2], where)
+    if lines.keys() != {*PER_SPLIT, *PER_LEAF, *SINGLE}:
+        raise Spoiled(f"{where} has missing or unknown lines: expected a tree of numbers only, with constant leaves")
+    values = {key: _numbers(text, key in WHOLE, f"{key} of {where}") for key, text in lines.items()}
+    for key in SINGLE:
+        if len(values[key]) != 1:
+            raise Spoiled(f"{key} of {where} is not one number")
+    leaves = int(values["num_leaves"][0])
+    if leaves < 1 or values["num_cat"][0] or values["is_linear"][0]:
+        raise Spoiled(f"{where} has no leaves, categorical splits or linear leaves: expected plain splits")
+    for key in (*PER_SPLIT, *PER_LEAF):
+        expected = leaves if key in PER_LEAF else leaves - 1
+        if len(values[key]) != expected and not (leaves == 1 and key != "leaf_value" and not len(values[key])):
+            raise Spoiled(f"{key} of {where} has {len(values[key])} entries: expected {expected}")
+    check_below(values["split_feature"], features, f"split_feature of {where}")
+    if not np.isin(values["decision_type"], (0, 2, 4, 6, 8, 10)).all():
+        raise Spoiled(f"{where} has splits of an unknown kind")
+    if leaves > 1:
+        sides = [_renumber(values[side], leaves, where) for side in ("left_child", "right_child")]
+        check_tree(sides[0], sides[1], where)
+
+
+def _renumber(children: Array, leaves: int, where: str) -> Array:
+    """Splits 0 to leaves-2, then leaves: LightGBM writes leaf i as ~i."""
+    if (children < -leaves).any() or (children > leaves - 2).any():
+        raise Spoiled(f"{where} has a child that is no split and no leaf")
+    return np.concatenate([np.where(children < 0, leaves - 2 - children, children), np.full(leaves, -1)])
+
+
+def _numbers(text: str, whole: bool, where: str) -> Array:
+    parts = text.split(" ") if text else []
+    pattern = INTEGER if whole else NUMBER
+    if not all(map(pattern.fullmatch, parts)):
+        raise Spoiled(f"{where} is not {'integers' if whole else 'numbers'} with one space between them")
+    values = np.array(parts, dtype=np.str_).astype(np.float64) if parts else np.zeros(0)
+    check_finite(values, where)
+    return values.astype(np.int64) if whole else values
+
+
+offers = LightGBMText

@@ -1,0 +1,218 @@
+"""scikit-learn models as skops files: a zip of a description, schema.json, and arrays. No pickle.
+
+`check` reads the description alone and knows every type in it: a file may name ordinary classifiers and scalers, arrays
+and plain values, no functions, no methods, nothing that calls anything. It is narrower than skops' own list of trusted
+types, which has every scikit-learn estimator. Inside the room skops audits the file again before it builds anything.
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+import json
+import re
+import zipfile
+import zlib
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ..core import Array, Blob
+from ..errors import Spoiled
+from ._fitted import check_fitted, make_slim, rebuild_neighbours
+from ._trees import UNSEEN, check_seen, flat, spread, two_columns
+
+PROTOCOL = 2
+"""Of the skops files that are read. Before raising it read `skops/io/_protocol.py` and each changed node."""
+
+ENTRIES, TOTAL, SCHEMA, DEPTH, RATIO = 200_000, 1 << 30, 1 << 25, 64, 250
+NAME = re.compile(r"schema\.json|[0-9]{1,24}\.npy")
+
+CLASSIFIERS = {
+    "sklearn.tree._classes": "DecisionTreeClassifier ExtraTreeClassifier",
+    "sklearn.ensemble._forest": "RandomForestClassifier ExtraTreesClassifier",
+    "sklearn.ensemble._gb": "GradientBoostingClassifier",
+    "sklearn.ensemble._hist_gradient_boosting.gradient_boosting": "HistGradientBoostingClassifier",
+    "sklearn.ensemble._weight_boosting": "AdaBoostClassifier",
+    "sklearn.ensemble._bagging": "BaggingClassifier",
+    "sklearn.linear_model._logistic": "LogisticRegression LogisticRegressionCV",
+    "sklearn.linear_model._ridge": "RidgeClassifier RidgeClassifierCV",
+    "sklearn.linear_model._perceptron": "Perceptron",
+    "sklearn.linear_model._passive_aggressive": "PassiveAggressiveClassifier",
+    "sklearn.linear_model._stochastic_gradient": "SGDClassifier",
+    "sklearn.svm._classes": "SVC NuSVC LinearSVC",
+    "sklearn.naive_bayes": "GaussianNB MultinomialNB BernoulliNB ComplementNB",
+    "sklearn.neighbors._classification": "KNeighborsClassifier",
+    "sklearn.neural_network._multilayer_perceptron": "MLPClassifier",
+    "sklearn.discriminant_analysis": "LinearDiscriminantAnalysis QuadraticDiscriminantAnalysis",
+    "sklearn.dummy": "DummyClassifier",
+    "sklearn.pipeline": "Pipeline",
+}
+PARTS = {
+    "sklearn.tree._classes": "DecisionTreeRegressor",
+    "sklearn.ensemble._hist_gradient_boosting.predictor": "TreePredictor",
+    "sklearn.ensemble._hist_gradient_boosting.binning": "_BinMapper",
+    "sklearn._loss.loss": "HalfBinomialLoss HalfMultinomialLoss ExponentialLoss",
+    "sklearn._loss.link": "Interval LogitLink HalfLogitLink MultinomialLogit",
+    "sklearn.preprocessing._data": "StandardScaler MinMaxScaler MaxAbsScaler RobustScaler Normalizer",
+    "sklearn.preprocessing._label": "LabelBinarizer LabelEncoder",
+    "sklearn.impute._base": "SimpleImputer",
+    "sklearn.decomposition._pca": "PCA",
+}
+LOSSES = {
+    "sklearn._loss._loss": "CyHalfBinomialLoss CyHalfMultinomialLoss CyExponentialLoss",
+    "sklearn.linear_model._sgd_fast": "Hinge SquaredHinge ModifiedHuber",
+}
+SCALARS = {"numpy": "bool bool_ uint8 int32 int64 uint32 uint64 float32 float64"}
+
+
+def _names(table: dict[str, str]) -> frozenset[str]:
+    return frozenset(f"{module}.{name}" for module, names in table.items() for name in names.split())
+
+
+ALLOWED = {
+    "ObjectNode": _names(CLASSIFIERS) | _names(PARTS),
+    "TreeNode": _names({"sklearn.tree._tree": "Tree"}),
+    "LossNode": _names(LOSSES),
+    "NdArrayNode": _names(SCALARS) | {"numpy.ndarray"},
+    "DTypeNode": frozenset({"numpy.dtype"}),
+    "TypeNode": _names(SCALARS) | _names({"builtins": "str int float bool"}),
+    "JsonNode": frozenset({"builtins.str"}),
+    "DictNode": frozenset({"builtins.dict"}),
+    "ListNode": frozenset({"builtins.list"}),
+    "TupleNode": frozenset({"builtins.tuple"}),
+}
+
+
+class SklearnModel:
+    """A fitted classifier or Pipeline whose `classes_` are class numbers, of so many classes in all."""
+
+    def __init__(self, estimator: Any, classes: int) -> None:
+        self.estimator, self.classes = estimator, classes
+        self.seen = np.asarray(estimator.classes_)
+
+    def predict_proba(self, X: Array) -> Array:
+        X = flat(X)
+        if hasattr(self.estimator, "predict_proba"):
+            return spread(self.estimator.predict_proba(X), self.seen, self.classes, 0.0)
+        margins = self._margins(X)
+        if margins is not None:
+            powers = np.exp(margins - margins.max(axis=1, keepdims=True))
+            return spread(powers / powers.sum(axis=1, keepdims=True), self.seen, self.classes, 0.0)
+        chosen = np.asarray(self.estimator.predict(X))
+        return np.asarray(chosen[:, None] == np.arange(self.classes), dtype=np.float64)
+
+    def scores(self, X: Array) -> Array:
+        X = flat(X)
+        margins = self._margins(X)
+        if margins is not None:
+            return spread(margins, self.seen, self.classes, UNSEEN)
+        out: Array = np.log(np.clip(self.predict_proba(X), 1e-12, 1))
+        out[:, np.setdiff1d(np.arange(self.classes), self.seen)] = UNSEEN
+        return out
+
+    def dump(self) -> Blob:
+        import skops.io as skops_io
+
+        return Blob(Skops.name, skops_io.dumps(make_slim(self.estimator), compression=zipfile.ZIP_DEFLATED))
+
+    def _margins(self, X: Array) -> Array | None:
+        """Decision values `(rows, seen)`; none where there are none, or one for each pair of classes."""
+        last = self.estimator[-1] if hasattr(self.estimator, "steps") else self.estimator
+        if not hasattr(self.estimator, "decision_function") or getattr(last, "decision_function_shape", "") == "ovo":
+            return None
+        return two_columns(np.asarray(self.estimator.decision_function(X), dtype=np.float64))
+
+
+class Skops:
+    name: ClassVar[str] = "skops"
+    inert: ClassVar[bool] = False
+
+    @staticmethod
+    def prepare() -> None:
+        importlib.import_module("skops.io")  # and with it the whole of scikit-learn
+
+    @staticmethod
+    def check(data: bytes, *, classes: int, features: int) -> None:
+        try:
+            schema = _read_schema(data)
+            _check_schema(schema)
+            _check_top(schema, features)
+        except (zipfile.BadZipFile, EOFError, NotImplementedError, OSError, zlib.error) as error:
+            raise Spoiled(f"not a skops file: {error}") from None
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+            raise Spoiled(
+                f"not a skops file: its schema.json is malformed ({type(error).__name__} {str(error)[:80]})"
+            ) from None
+
+    @staticmethod
+    def load(data: bytes, *, classes: int) -> SklearnModel:
+        import skops.io as skops_io
+
+        estimator = skops_io.loads(data, trusted=sorted(frozenset().union(*ALLOWED.values())))
+        rebuild_neighbours(estimator)
+        check_fitted(estimator)
+        check_seen(np.asarray(estimator.classes_), classes)
+        return SklearnModel(estimator, classes)
+
+
+def _read_schema(data: bytes) -> Any:
+    with zipfile.ZipFile(io.BytesIO(data)) as file:
+        entries = file.infolist()
+        if len(entries) > ENTRIES or len({entry.filename for entry in entries}) < len(entries):
+            raise Spoiled(f"the skops file has {len(entries)} entries, or one twice: expected {ENTRIES} at the most")
+        for entry in entries:
+            if not NAME.fullmatch(entry.filename):
+                raise Spoiled(f"the skops file has an entry {entry.filename[:40]!r}: expected schema.json and arrays")
+            if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) or entry.flag_bits & 1:
+                raise Spoiled(f"{entry.filename!r} of the skops file is encrypted or compressed in an unusual way")
+        total = sum(entry.file_size for entry in entries)
+        if total > min(TOTAL, RATIO * len(data) + (1 << 24)):
+            raise Spoiled(f"the skops file unpacks from {len(data)} to {total} bytes: more than a model needs")
+        if file.getinfo("schema.json").file_size > SCHEMA:
+            raise Spoiled(f"schema.json of the skops file is larger than {SCHEMA} bytes")
+        return json.loads(file.read("schema.json"))
+
+
+def _check_schema(schema: Any) -> None:
+    """Every node is of an allowed type, wherever it stands.
+
+    skops takes a repeated identity for a reference, so a small file can describe something that takes forever to
+    audit or to build. No references are followed here, and skops runs in the room only, where time is limited.
+    """
+    if schema["protocol"] != PROTOCOL or isinstance(schema["protocol"], bool):
+        raise Spoiled(f"the skops file has protocol {str(schema['protocol'])[:20]}: expected {PROTOCOL}")
+    queue = [(schema, 0)]
+    while queue:
+        node, depth = queue.pop()
+        if depth > DEPTH:
+            raise Spoiled(f"schema.json of the skops file is nested deeper than {DEPTH} levels")
+        if isinstance(node, dict):
+            if not node.keys().isdisjoint(("__loader__", "__id__", "__class__", "__module__")):
+                _check_node(node)
+            queue += [(child, depth + 1) for child in node.values() if isinstance(child, dict | list)]
+        else:
+            queue += [(child, depth + 1) for child in node if isinstance(child, dict | list)]
+
+
+def _check_node(node: dict[str, Any]) -> None:
+    loader, kind = node["__loader__"], f"{node['__module__']}.{node['__class__']}"
+    if kind not in ALLOWED.get(loader, ()):
+        raise Spoiled(f"the skops file has {kind[:80]!r} as {str(loader)[:40]!r}: not a part of an ordinary classifier")
+    if loader == "JsonNode" and (not isinstance(node["content"], str) or node["content"].lstrip()[:1] in ("[", "{")):
+        raise Spoiled("the skops file has a plain value that is not plain")
+
+
+def _check_top(schema: dict[str, Any], features: int) -> None:
+    kind = f"{schema['__module__']}.{schema['__class__']}"
+    if kind not in _names(CLASSIFIERS):
+        raise Spoiled(f"the skops file holds a {kind[:80]}: expected a classifier or a Pipeline")
+    fitted = schema["content"]["content"]
+    if kind == "sklearn.pipeline.Pipeline":
+        fitted = fitted["steps"]["content"][0]["content"][1]["content"]["content"]
+    found = json.loads(fitted["n_features_in_"]["content"])
+    if found != features or isinstance(found, bool):
+        raise Spoiled(f"the model is for {str(found)[:20]} columns: expected {features}")
+
+
+offers = Skops

@@ -1,0 +1,153 @@
+"""Trains tasks one by one, spread over processes by joblib: what learners that train a single model share.
+
+The result does not depend on the number of processes: a task carries its own seed, and its libraries get one thread.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, overload
+
+import numpy as np
+
+from ..core import Array, Model, Task
+from ..errors import DataError, OneBallotWarning
+from ..formats.safetensors import ConstantModel
+from ..progress import steps
+
+
+class Single(Protocol):
+    def fit_one(self, X: Array, y: Array, weight: Array | None, seed: int, classes: int) -> Model:
+        """Train on class numbers y, of which there are at least two different ones."""
+
+
+@dataclass(frozen=True)
+class Trained:
+    """Models from separate trainings, with their answers."""
+
+    models: Sequence[Model | None]
+    replies: Sequence[Array]
+
+    def __len__(self) -> int:
+        return len(self.models)
+
+    @overload
+    def __getitem__(self, which: int) -> Model: ...
+    @overload
+    def __getitem__(self, which: slice) -> Trained: ...
+    def __getitem__(self, which: int | slice) -> Model | Trained:
+        if isinstance(which, slice):
+            return Trained(self.models[which], self.replies[which])
+        model = self.models[which]
+        if model is None:
+            raise LookupError("this model was trained with keep=False: only its answers were kept")
+        return model
+
+    def answers(self) -> list[Array]:
+        return list(self.replies)
+
+
+def spread(learner: Single, X: Array, tasks: Sequence[Task], classes: int, keep: bool, what: str) -> Trained:
+    models: list[Model | None] = []
+    replies: list[Array] = []
+    troubles: list[str] = []
+    for model, reply, trouble in steps(f"training {what}", _train_all(learner, X, tasks, classes, keep), len(tasks)):
+        models.append(model)
+        replies.append(reply)
+        if trouble:
+            troubles.append(trouble)
+    if troubles and len(troubles) == len(tasks):
+        raise DataError(f"no model could be trained: {troubles[0]}")
+    for trouble in troubles:
+        _warn(f"{trouble} It answers with the frequencies of its classes.")
+    return Trained(models, replies)
+
+
+Result = tuple[Model | None, Array, str]
+
+
+def _train_all(learner: Single, X: Array, tasks: Sequence[Task], classes: int, keep: bool) -> Iterator[Result]:
+    """Start in this process, and call others in when the first tasks show that there is much to do."""
+    import joblib
+    from threadpoolctl import threadpool_limits
+
+    count, begin, done = workers(), time.monotonic(), 0
+    with threadpool_limits(1):
+        for done, task in enumerate(tasks, start=1):
+            yield _train_one(learner, X, task, classes, keep)
+            passed = time.monotonic() - begin
+            if count > 1 and passed > 0.1 and passed / done * (len(tasks) - done) > 1.0:
+                break
+    size = 8 if len(tasks) - done > 64 else 1
+    rest = [tasks[i : i + size] for i in range(done, len(tasks), size)]
+    if rest:
+        train = joblib.delayed(_train_batch)
+        parallel = joblib.Parallel(n_jobs=count, return_as="generator", max_nbytes=100_000)
+        for batch in parallel(train(learner, X, batch, classes, keep) for batch in rest):
+            yield from batch
+
+
+def _train_batch(learner: Single, X: Array, tasks: Sequence[Task], classes: int, keep: bool) -> list[Result]:
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(1):
+        return [_train_one(learner, X, task, classes, keep) for task in tasks]
+
+
+def _train_one(learner: Single, X: Array, task: Task, classes: int, keep: bool) -> Result:
+    rows, y, weight = _as_labels(task)
+    asked = None if task.ask is None else X[task.ask]
+    model, trouble = _constant(y, weight, classes), ""
+    if len(np.unique(y)) > 1:
+        try:
+            model = learner.fit_one(X[rows], y, weight, task.seed, classes)
+            reply = _answer(model, task, asked, classes)
+        except ValueError as error:  # a library's word for data that it cannot learn from, such as k-NN with few rows
+            trouble = f"{task.label} could not learn from {len(y)} rows: {error}."
+            model = _constant(y, weight, classes)
+            reply = _answer(model, task, asked, classes)
+    else:
+        reply = _answer(model, task, asked, classes)
+    return model if keep else None, reply, trouble
+
+
+def _answer(model: Model, task: Task, asked: Array | None, classes: int) -> Array:
+    if asked is None:
+        return np.empty((0, classes))
+    return model.scores(asked) if task.answer == "scores" else model.predict_proba(asked)
+
+
+def _as_labels(task: Task) -> tuple[Array, Array, Array | None]:
+    """Rows, labels and weights; a soft label becomes each class once, weighted by its probability."""
+    if task.kind == "labels":
+        return task.rows, task.targets, task.weight
+    if task.kind != "soft":
+        raise DataError(f"{task.label}: this learner trains on labels or soft labels, not on {task.kind}")
+    row, label = np.nonzero(task.targets > 0)
+    weight = task.targets[row, label] * (1 if task.weight is None else task.weight[row])
+    return task.rows[row], label, weight
+
+
+def _constant(y: Array, weight: Array | None, classes: int) -> Model:
+    mass = np.bincount(y, weight, minlength=classes).astype(float)
+    return ConstantModel(mass / mass.sum() if mass.sum() else np.full(classes, 1 / classes))
+
+
+def workers() -> int:
+    """How many processes: what joblib was told, else ONEBALLOT_WORKERS, else the machine's cores."""
+    import joblib
+    from joblib.parallel import get_active_backend
+
+    told: Any = get_active_backend()[1]
+    if told not in (None, 1):
+        return int(joblib.effective_n_jobs(told))
+    return int(os.environ.get("ONEBALLOT_WORKERS") or joblib.cpu_count())
+
+
+def _warn(text: str) -> None:
+    import warnings
+
+    warnings.warn(text, OneBallotWarning, stacklevel=2)

@@ -1,0 +1,61 @@
+"""LightGBM: gradient-boosted trees grown leaf by leaf (Ke et al. 2017)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+from typing import Any, ClassVar
+
+import numpy as np
+from pydantic import PositiveInt
+from pydantic.dataclasses import dataclass
+
+from ..core import Array, Model, Models, Task
+from ..errors import MissingExtra
+from ._spread import spread
+
+
+@dataclass(frozen=True)
+class LightGBM:
+    """Boosted trees; `params` go to LightGBM as they are."""
+
+    name: ClassVar[str] = "lightgbm"
+    gives: ClassVar[frozenset[str]] = frozenset({"probabilities", "scores", "soft"})
+
+    rounds: PositiveInt = 100
+    leaves: PositiveInt = 31
+    learning_rate: float = 0.1
+    params: Mapping[str, Any] = field(default_factory=dict)
+
+    def check(self) -> None:
+        try:
+            import lightgbm  # noqa: F401
+        except ImportError:
+            raise MissingExtra("The learner lightgbm", "lightgbm") from None
+
+    def fit_many(self, X: Array, tasks: Sequence[Task], classes: int, *, keep: bool = True) -> Models:
+        return spread(self, X, tasks, classes, keep, "LightGBM")
+
+    def fit_one(self, X: Array, y: Array, weight: Array | None, seed: int, classes: int) -> Model:
+        import lightgbm
+
+        from ..formats.lightgbm_text import LightGBMModel
+
+        seen, codes = np.unique(y, return_inverse=True)
+        several = {"objective": "multiclass", "num_class": len(seen)}
+        params = {
+            **({"objective": "binary"} if len(seen) == 2 else several),
+            "num_leaves": self.leaves,
+            "learning_rate": self.learning_rate,
+            **self.params,
+            "seed": seed,
+            "deterministic": True,
+            "force_row_wise": True,
+            "num_threads": 1,
+            "verbosity": -1,
+        }
+        rows = lightgbm.Dataset(X.reshape(len(X), -1).astype(np.float32), codes, weight=weight, params=params)
+        return LightGBMModel(lightgbm.train(params, rows, self.rounds), seen, classes)
+
+
+offers = LightGBM

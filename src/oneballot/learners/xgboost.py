@@ -1,0 +1,60 @@
+"""XGBoost: gradient-boosted trees (Chen and Guestrin 2016)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+from typing import Any, ClassVar
+
+import numpy as np
+from pydantic import PositiveInt
+from pydantic.dataclasses import dataclass
+
+from ..core import Array, Model, Models, Task
+from ..errors import MissingExtra
+from ._spread import spread
+
+
+@dataclass(frozen=True)
+class XGBoost:
+    """Boosted trees; `params` go to XGBoost as they are."""
+
+    name: ClassVar[str] = "xgboost"
+    gives: ClassVar[frozenset[str]] = frozenset({"probabilities", "scores", "soft"})
+
+    rounds: PositiveInt = 50
+    max_depth: PositiveInt = 6
+    learning_rate: float = 0.3
+    params: Mapping[str, Any] = field(default_factory=dict)
+
+    def check(self) -> None:
+        try:
+            import xgboost  # noqa: F401
+        except ImportError:
+            raise MissingExtra("The learner xgboost", "xgboost") from None
+
+    def fit_many(self, X: Array, tasks: Sequence[Task], classes: int, *, keep: bool = True) -> Models:
+        return spread(self, X, tasks, classes, keep, "XGBoost")
+
+    def fit_one(self, X: Array, y: Array, weight: Array | None, seed: int, classes: int) -> Model:
+        import xgboost
+
+        from ..formats.ubjson import XGBoostModel
+
+        seen, codes = np.unique(y, return_inverse=True)
+        several = {"objective": "multi:softprob", "num_class": len(seen)}
+        params = {
+            **({"objective": "binary:logistic"} if len(seen) == 2 else several),
+            "max_depth": self.max_depth,
+            "learning_rate": self.learning_rate,
+            "tree_method": "hist",
+            **self.params,
+            "seed": seed,
+            "nthread": 1,
+            "verbosity": 0,
+        }
+        matrix = xgboost.DMatrix(X.reshape(len(X), -1), codes, weight=weight, nthread=1)
+        return XGBoostModel(xgboost.train(params, matrix, self.rounds), seen, classes)
+
+
+offers = XGBoost

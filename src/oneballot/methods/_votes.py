@@ -1,0 +1,126 @@
+"""How opinions about public rows are written into a ballot, and what they add up to.
+
+An opinion is a party's probabilities on the queries, one set a partition: `(partitions, queries, classes)`, and one
+column more, *not mine*, under the open vote. A notation turns it into as few bits as it needs and back into points
+`(queries, classes)` that are whole numbers, so that sums are exact in any order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from ..core import Array
+from ..errors import Spoiled
+
+LEAST = 1e-4
+"""Probabilities below it are noise of the learner; it bounds the odds."""
+
+
+class Notation(Protocol):
+    def write(self, opinion: Array) -> Array:
+        """The opinion as bytes."""
+
+    def points(self, written: Array, queries: int) -> Array:
+        """What the bytes add to the count, `(queries, classes)`. Raises Spoiled for bytes that nobody writes."""
+
+
+@dataclass(frozen=True)
+class Labels:
+    """The best class a row and partition, or none where *not mine* is best, in ⌈log2(K+1)⌉ bits.
+
+    With `unanimous` a party votes on a row only if all its partitions say the same (consistent voting).
+    """
+
+    classes: int
+    partitions: int
+    unanimous: bool
+
+    @property
+    def bits(self) -> int:
+        return self.classes.bit_length()
+
+    def write(self, opinion: Array) -> Array:
+        return pack(opinion.argmax(axis=2), self.bits)
+
+    def points(self, written: Array, queries: int) -> Array:
+        labels = unpack(written, self.bits, self.partitions * queries).reshape(self.partitions, queries)
+        if labels.max(initial=0) > self.classes:
+            raise Spoiled(f"a vote for class number {labels.max()}, and there are {self.classes} classes")
+        every = np.arange(self.classes, dtype=labels.dtype)
+        if self.unanimous or self.partitions == 1:
+            agreed = np.where((labels == labels[0]).all(axis=0), labels[0], labels.dtype.type(self.classes))
+            return np.asarray(agreed[:, None] == every)
+        return np.asarray((labels[:, :, None] == every).sum(axis=0))
+
+
+@dataclass(frozen=True)
+class Weighted:
+    """The best class a row with log2 of its odds, to the next whole number from -8 to 7: 4 bits more than the class."""
+
+    classes: int
+    partitions: int
+
+    @property
+    def bits(self) -> int:
+        return (self.classes - 1).bit_length() + 4
+
+    def write(self, opinion: Array) -> Array:
+        mine = odds(opinion)
+        level = np.clip(np.rint(np.log2(mine.max(axis=2))), -8, 7).astype(np.int64) + 8
+        return pack(mine.argmax(axis=2) << 4 | level, self.bits)
+
+    def points(self, written: Array, queries: int) -> Array:
+        codes = unpack(written, self.bits, self.partitions * queries)
+        if codes.max(initial=0) >> 4 >= self.classes:
+            raise Spoiled(f"a vote for class number {codes.max() >> 4}, and there are {self.classes} classes")
+        out = np.zeros((queries, self.classes), dtype=np.int64)
+        rows = np.tile(np.arange(queries), self.partitions)
+        np.add.at(out, (rows, codes >> 4), np.int64(1) << (codes & 15).astype(np.int64))
+        return out
+
+
+@dataclass(frozen=True)
+class Levels:
+    """A byte a class: probabilities in steps of 1/255, or log2 of the odds in steps of 1/8 from -16 to 15.9."""
+
+    classes: int
+    partitions: int
+    odds: bool
+
+    def write(self, opinion: Array) -> Array:
+        logs = np.clip(np.log2(odds(opinion)) * 8, -128, 127) + 128 if self.odds else opinion * 255
+        return np.asarray(np.rint(logs), dtype=np.uint8).ravel()
+
+    def points(self, written: Array, queries: int) -> Array:
+        size = self.partitions * queries * self.classes
+        if written.dtype != np.uint8 or written.shape != (size,):
+            raise Spoiled(f"votes of shape {written.shape} and type {written.dtype}, expected {size} bytes")
+        levels = written.reshape(self.partitions, queries, self.classes)
+        return np.asarray((_POWERS[levels] if self.odds else levels).sum(axis=0, dtype=np.int64))
+
+
+_POWERS = np.rint(2.0 ** (np.arange(256) / 8)).astype(np.int64)
+
+
+def odds(opinion: Array) -> Array:
+    """Mine against the public set's, class by class: n·p(class, x) of the party over p(x), up to a shared constant."""
+    mine, public = opinion[..., :-1], opinion[..., -1:]
+    return np.asarray(np.maximum(mine, LEAST) / np.maximum(public, LEAST))
+
+
+def pack(values: Array, bits: int) -> Array:
+    """Whole numbers below 2**bits, one after the other without gaps."""
+    flat = values.reshape(-1, 1).astype(np.uint32)
+    return np.packbits((flat >> np.arange(bits, dtype=np.uint32) & 1).astype(np.uint8))
+
+
+def unpack(packed: Array, bits: int, count: int) -> Array:
+    size = (count * bits + 7) // 8
+    if packed.dtype != np.uint8 or packed.shape != (size,):
+        raise Spoiled(f"votes of shape {packed.shape} and type {packed.dtype}, expected {size} bytes")
+    flat = np.unpackbits(packed, count=count * bits).reshape(count, bits)
+    kind = np.uint8 if bits <= 8 else np.uint32
+    return np.asarray(flat @ (1 << np.arange(bits)).astype(kind))

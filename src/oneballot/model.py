@@ -1,0 +1,59 @@
+"""The final model as a scikit-learn classifier."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from . import catalog
+from .core import Array, Blob, Learner, Model, Task
+
+
+class FinalModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A learner that scikit-learn knows how to use.
+
+    `Outcome.model` is one that an election has trained. `sklearn.base.clone` gives an untrained copy whose `fit`
+    trains the election's final learner on whatever it is given.
+    """
+
+    def __init__(self, learner: Learner | None = None, seed: int = 0) -> None:
+        self.learner = learner
+        self.seed = seed
+
+    def fit(self, X: Any, y: Any) -> Self:
+        X, y = validate_data(self, X, y, dtype=np.float32, allow_nd=True)
+        check_classification_targets(y)
+        classes, codes = np.unique(y, return_inverse=True)
+        learner = self.learner if self.learner is not None else catalog.find("learners", "sklearn")()
+        task = Task(np.arange(len(X)), codes, seed=self.seed, label="the final model")
+        return self.trained(learner.fit_many(X, [task], len(classes))[0], classes, X.shape[1:])
+
+    def trained(self, model: Model, classes: Sequence[Any] | Array, features: tuple[int, ...]) -> Self:
+        """Make this the classifier around a model that was trained elsewhere, on rows of this shape."""
+        self.model_ = model
+        self.classes_ = np.asarray(classes)
+        self.features_ = tuple(int(size) for size in features)
+        self.n_features_in_ = self.features_[0]
+        return self
+
+    def predict_proba(self, X: Any) -> Array:
+        check_is_fitted(self)
+        X = validate_data(
+            self, X, dtype=None if np.asarray(X).dtype == np.uint8 else np.float32, allow_nd=True, reset=False
+        )
+        if X.shape[1:] != self.features_:
+            raise ValueError(f"X has rows of shape {X.shape[1:]}, but FinalModel is expecting {self.features_}")
+        return self.model_.predict_proba(X)
+
+    def predict(self, X: Any) -> Array:
+        probabilities = self.predict_proba(X)
+        return np.asarray(self.classes_[probabilities.argmax(axis=1)])
+
+    def dump(self) -> Blob:
+        check_is_fitted(self)
+        return self.model_.dump()

@@ -1,0 +1,174 @@
+"""What comes of an election: the final model, who voted, and the count that a later tally goes on from.
+
+On disk an outcome is a folder whose `outcome.json` is replaced last and names the other files by their content, so that
+a process killed at any moment leaves the old outcome or the new one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from . import catalog
+from .core import Array, Blob, Contents, Count
+from .data.read import read
+from .errors import DataError, OneBallotError, Spoiled
+from .model import FinalModel
+from .schema import Class, Schema
+from .seal import pack, unpack
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Vote:
+    """A ballot that was accepted."""
+
+    name: str
+    digest: str
+    bytes: int
+    abstained: str | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    model: FinalModel
+    election: str
+    classes: tuple[Class, ...]
+    schema: Schema | None
+    privacy: str
+    voted: Mapping[str, Vote]
+    spoiled: Mapping[str, str] = field(default_factory=dict)
+    without: tuple[str, ...] = ()
+    count: Count = field(default_factory=Count, repr=False)
+
+    @property
+    def bytes(self) -> int:
+        """What all parties sent."""
+        return sum(vote.bytes for vote in self.voted.values())
+
+    def read_rows(self, path: Path) -> tuple[Array, Array | None]:
+        """A file's rows, encoded for the model, and its class numbers if it has the label column."""
+        if self.schema is None:
+            raise DataError(f"this outcome has no schema, so {path} cannot be read; use Outcome.load and model.predict")
+        table = read(path)
+        rows = self.schema.encode(table.columns, table.source)
+        known = self.schema.label in table.columns
+        return rows, self.schema.labels(table.columns, self.classes, table.source) if known else None
+
+    def save(self, folder: str | Path) -> None:
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        blob = self.model.dump()
+        model = _put(folder, f"model.{blob.format}", blob.data)
+        count = _put(folder, "count.zip", pack(_flat(self.count)))
+        learner: Any = self.model.learner
+        described = {
+            "format": FORMAT,
+            "election": self.election,
+            "privacy": {"level": self.privacy},
+            "classes": list(self.classes),
+            "model": {"file": model, "format": blob.format, "features": list(self.model.features_),
+                      "learner": {"name": learner.name, **asdict(learner)}, "seed": self.model.seed},
+            "count": count,
+            "voted": {party: vars(vote) for party, vote in self.voted.items()},
+            "spoiled": dict(self.spoiled),
+            "without": list(self.without),
+            "schema": None if self.schema is None else self.schema.model_dump(mode="json"),
+        }  # fmt: skip
+        _replace(folder / "outcome.json", json.dumps(described, indent=1).encode())
+        for stale in folder.iterdir():
+            if stale.name.startswith(("model-", "count-", ".part-")) and stale.name not in (model, count):
+                stale.unlink(missing_ok=True)
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Outcome:
+        folder = Path(folder)
+        described = _read_json(folder)
+        try:
+            kept, shape = described["model"], described["model"]["features"]
+            blob = Blob(kept["format"], _get(folder, kept["file"]))
+            kind = catalog.find("formats", blob.format)
+            kind.check(blob.data, classes=len(described["classes"]), features=math.prod(shape))
+            settings = {k: v for k, v in kept["learner"].items() if k != "name"}
+            learner = catalog.find("learners", kept["learner"]["name"])(**settings)
+            native = kind.load(blob.data, classes=len(described["classes"]))
+            schema = described["schema"]
+            return cls(
+                model=FinalModel(learner, kept["seed"]).trained(native, described["classes"], tuple(shape)),
+                election=described["election"],
+                classes=tuple(described["classes"]),
+                schema=None if schema is None else Schema.model_validate(schema),
+                privacy=described["privacy"]["level"],
+                voted={party: Vote(**vote) for party, vote in described["voted"].items()},
+                spoiled=described["spoiled"],
+                without=tuple(described["without"]),
+                count=_unflat(unpack(_get(folder, described["count"]))),
+            )
+        except (KeyError, TypeError, ValueError, Spoiled) as error:
+            raise OneBallotError(f"{folder} is not an outcome that `oneballot tally` wrote: {error!r}") from None
+
+
+def exists(folder: Path) -> bool:
+    return (folder / "outcome.json").is_file()
+
+
+def _read_json(folder: Path) -> dict[str, Any]:
+    try:
+        described: dict[str, Any] = json.loads((folder / "outcome.json").read_bytes())
+    except FileNotFoundError:
+        raise OneBallotError(
+            f"there is no outcome in {folder}; `oneballot tally … --out {folder}` writes one"
+        ) from None
+    except ValueError as error:
+        raise OneBallotError(f"{folder / 'outcome.json'} is damaged: {error}") from None
+    if described.get("format") != FORMAT:
+        raise OneBallotError(f"{folder} is of format {described.get('format')}, this version reads {FORMAT}")
+    return described
+
+
+def _put(folder: Path, name: str, data: bytes) -> str:
+    """Write a file under a name that tells its content; return the name."""
+    stem, suffix = name.split(".", 1)
+    named = f"{stem}-{hashlib.sha256(data).hexdigest()[:16]}.{suffix}"
+    _replace(folder / named, data)
+    return named
+
+
+def _get(folder: Path, named: str) -> bytes:
+    data = (folder / Path(named).name).read_bytes()
+    if hashlib.sha256(data).hexdigest()[:16] != named.split("-", 1)[1].split(".", 1)[0]:
+        raise OneBallotError(f"{folder / named} was altered since it was written; tally again")
+    return data
+
+
+def _replace(path: Path, data: bytes) -> None:
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".part-", delete=False) as part:
+        part.write(data)
+        part.flush()
+        os.fsync(part.fileno())
+    os.chmod(part.name, 0o644)
+    os.replace(part.name, path)
+
+
+def _flat(count: Count) -> dict[str, Array | Blob]:
+    sums: dict[str, Array | Blob] = {f"sum.{name}": value for name, value in count.sums.items()}
+    return sums | {f"roll.{party.encode().hex()}": Blob("zip", pack(kept)) for party, kept in count.roll.items()}
+
+
+def _unflat(flat: Contents) -> Count:
+    count = Count()
+    for name, value in flat.items():
+        kind, _, rest = name.partition(".")
+        if isinstance(value, Blob) and kind == "roll":
+            count.roll[bytes.fromhex(rest).decode()] = unpack(value.data)
+        elif not isinstance(value, Blob) and kind == "sum":
+            count.sums[rest] = value
+    return count

@@ -1,0 +1,218 @@
+"""Ballot <-> bytes: a zip of a manifest, a signature over the manifest, and the contents in safe formats.
+
+The manifest holds the sha256 of every other file, so signing its bytes signs the ballot, and its digest names it.
+Entries are stored, never compressed: what a ballot unpacks to is no larger than the ballot.
+A ballot is read as a stranger's: sizes first, then names, hashes, the signature, and only then contents.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import platform
+import re
+import struct
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import numpy as np
+from pydantic import BaseModel, StringConstraints, ValidationError
+
+from .core import Array, Ballot, Blob, Contents
+from .election import PARTY_NAME, Election
+from .errors import KeyFileError, Spoiled
+from .keys import public_key, public_text
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+FORMAT: Literal[1] = 1
+"""Raise it when a ballot of an older version would be read wrongly; `Manifest` then refuses the old number."""
+
+MANIFEST, SIGNATURE, ARRAYS = "manifest.json", "signature", "arrays.safetensors"
+FILE_NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,99}")
+MOST_FILES = 4_000
+MOST_MANIFEST = 1 << 20
+
+Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+
+
+class Manifest(BaseModel):
+    """What a ballot says of itself."""
+
+    format: Literal[1]
+    election: Digest
+    party: Annotated[str, StringConstraints(pattern=f"^{PARTY_NAME.pattern}$")]
+    method: str
+    privacy: dict[str, str]
+    abstained: str | None = None
+    files: dict[str, Digest]
+    versions: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A ballot taken apart: its manifest is well formed and its files have the hashes that it lists."""
+
+    manifest: Manifest
+    digest: str
+    files: Mapping[str, bytes]
+    signed: bytes
+    signature: bytes | None
+
+    def contents(self) -> Contents:
+        return _contents(self.files)
+
+
+def seal(
+    contents: Contents,
+    election: Election,
+    party: str,
+    *,
+    key: Ed25519PrivateKey | None = None,
+    reason: str | None = None,
+) -> Ballot:
+    """The ballot of a party, with the bytes to deliver in `sealed`. A reason makes it an abstention."""
+    if key is not None and party in election.roster and public_text(key) != election.roster[party]:
+        raise KeyFileError(
+            f"this key is not the one that the roster lists for {party}; cast with the key that is listed"
+        )
+    files = _files(contents)
+    manifest = Manifest(
+        format=FORMAT, election=election.digest, party=party, method=election.method.name,
+        privacy={"level": election.privacy}, abstained=reason, versions=_versions(contents),
+        files={name: hashlib.sha256(data).hexdigest() for name, data in files.items()},
+    )  # fmt: skip
+    signed = manifest.model_dump_json().encode()
+    parts = {MANIFEST: signed} | ({SIGNATURE: key.sign(signed)} if key else {}) | files
+    return Ballot(party, contents, hashlib.sha256(signed).hexdigest(), reason, zip_up(parts))
+
+
+def unseal(data: bytes, election: Election) -> Ballot:
+    """The ballot in these bytes, if it is one of this election. Raises Spoiled with the reason if not."""
+    opened = take_apart(data)
+    manifest = opened.manifest
+    if manifest.election != election.digest:
+        raise Spoiled(f"it is a ballot of another election ({manifest.election[:12]}…, not {election.digest[:12]}…)")
+    check_signature(opened, election)
+    if manifest.privacy != {"level": election.privacy}:
+        raise Spoiled(f"its privacy is {manifest.privacy}, the election asks for level {election.privacy}")
+    return Ballot(manifest.party, opened.contents(), opened.digest, manifest.abstained, data)
+
+
+def take_apart(data: bytes) -> Opened:
+    """Open a ballot whatever election it is of, trusting nothing in it."""
+    files = unzip(data)
+    signed = files.pop(MANIFEST, None)
+    signature = files.pop(SIGNATURE, None)
+    if signed is None or len(signed) > MOST_MANIFEST:
+        raise Spoiled("it has no manifest, or one that is too long")
+    try:
+        manifest = Manifest.model_validate_json(signed)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise Spoiled(f"its manifest is malformed: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+    if files.keys() != manifest.files.keys():
+        odd = sorted(files.keys() ^ manifest.files.keys())
+        raise Spoiled(f"its files are not those of its manifest: {', '.join(odd[:5])}")
+    for name, content in files.items():
+        if hashlib.sha256(content).hexdigest() != manifest.files[name]:
+            raise Spoiled(f"its file {name} was altered: the hash in the manifest is another")
+    return Opened(manifest, hashlib.sha256(signed).hexdigest(), files, signed, signature)
+
+
+def check_signature(opened: Opened, election: Election) -> None:
+    from cryptography.exceptions import InvalidSignature
+
+    if not election.roster:
+        return
+    party = opened.manifest.party
+    if party not in election.roster:
+        raise Spoiled(f"{party} is not on the roster of this election")
+    if opened.signature is None:
+        raise Spoiled(f"it says that it is of {party}, and is not signed; the roster asks for a signature")
+    try:
+        public_key(election.roster[party], party).verify(opened.signature, opened.signed)
+    except InvalidSignature:
+        raise Spoiled(f"it says that it is of {party}, but the signature is not theirs") from None
+
+
+def zip_up(files: Mapping[str, bytes]) -> bytes:
+    """The same bytes for the same files, always."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
+        for name, data in files.items():
+            archive.writestr(zipfile.ZipInfo(name), data)
+    return out.getvalue()
+
+
+def unzip(data: bytes) -> dict[str, bytes]:
+    """The files of a stranger's zip, of which nothing is believed."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            entries = archive.infolist()
+            names = [e.filename for e in entries]
+            if len(names) > MOST_FILES or len(set(names)) < len(names):
+                raise Spoiled(f"it holds {len(names)} files, or one name twice; at most {MOST_FILES} are allowed")
+            if wrong := [n for n in names if not FILE_NAME.fullmatch(n)]:
+                raise Spoiled(f"it holds a file with a name that is not allowed: {wrong[0][:80]!r}")
+            if any(e.compress_type != zipfile.ZIP_STORED or e.file_size != e.compress_size for e in entries):
+                raise Spoiled("it holds compressed files; a ballot's files are stored as they are")
+            if sum(e.file_size for e in entries) > len(data):
+                raise Spoiled("its files would unpack to more than the ballot's own size")
+            return {name: archive.read(name) for name in names}
+    except (
+        zipfile.BadZipFile,
+        EOFError,
+        ValueError,
+        struct.error,
+        NotImplementedError,
+        RuntimeError,
+        OSError,
+    ) as error:
+        raise Spoiled(f"it is not a whole ballot: {error}") from None
+
+
+def pack(contents: Contents) -> bytes:
+    """Arrays and blobs in one file without a manifest: how a server keeps its own count."""
+    return zip_up(_files(contents))
+
+
+def unpack(data: bytes) -> Contents:
+    return _contents(unzip(data))
+
+
+def _files(contents: Contents) -> dict[str, bytes]:
+    from safetensors.numpy import save
+
+    files = {f"{name}.{c.format}": c.data for name, c in contents.items() if isinstance(c, Blob)}
+    arrays = {name: np.ascontiguousarray(c) for name, c in contents.items() if not isinstance(c, Blob)}
+    return ({ARRAYS: save(arrays)} if arrays else {}) | files
+
+
+def _contents(files: Mapping[str, bytes]) -> Contents:
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
+    contents: dict[str, Array | Blob] = {}
+    for file, data in files.items():
+        name, _, kind = file.rpartition(".")
+        if file == ARRAYS:
+            try:
+                contents |= load(data)
+            except (SafetensorError, ValueError, KeyError, TypeError) as error:
+                raise Spoiled(f"its arrays cannot be read: {error}") from None
+        elif not name or name in contents:
+            raise Spoiled(f"its file {file} has no name, or one that is taken")
+        else:
+            contents[name] = Blob(kind, data)
+    return contents
+
+
+def _versions(contents: Contents) -> dict[str, str]:
+    libraries = {"skops": ["scikit-learn", "skops"]}
+    used = {lib for c in contents.values() if isinstance(c, Blob) for lib in libraries.get(c.format, [])}
+    return {"python": platform.python_version()} | {lib: version(lib) for lib in sorted({"oneballot", "numpy"} | used)}

@@ -1,0 +1,142 @@
+"""The server's whole job: check each ballot, add it to the count, close the count."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from .core import Ballot, Box, Count
+from .desk import TallyDesk
+from .election import Election
+from .errors import BoxError, QuorumError, Spoiled
+from .model import FinalModel
+from .outcome import Outcome, Vote
+from .progress import steps
+from .seal import unseal
+
+
+def tally(
+    election: Election,
+    ballots: Iterable[Ballot | bytes],
+    *,
+    without: Iterable[str] = (),
+    previous: Outcome | None = None,
+) -> Outcome:
+    """The outcome of these ballots.
+
+    With a previous outcome only ballots that are new to it are counted, and those that it has and these lack are
+    taken out; the result is the same as from scratch.
+    """
+    sealed = {f"ballot {i}": b if isinstance(b, bytes) else b.sealed for i, b in enumerate(ballots, start=1)}
+    return _tally(election, {name: len(data) for name, data in sealed.items()}, sealed.__getitem__, without, previous)
+
+
+def tally_box(election: Election, box: Box, *, without: Iterable[str] = (), previous: Outcome | None = None) -> Outcome:
+    """The outcome of the ballots in a box, one in memory at a time."""
+
+    def read(name: str) -> bytes:
+        with box.open(name) as file:
+            return file.read()
+
+    return _tally(election, dict(box.names()), read, without, previous)
+
+
+def _tally(
+    election: Election, sizes: Mapping[str, int], read: Callable[[str], bytes],
+    without: Iterable[str], previous: Outcome | None,
+) -> Outcome:  # fmt: skip
+    left_out = tuple(sorted(set(without)))
+    if previous is not None and previous.election != election.digest:
+        previous = None
+    with TallyDesk(election) as desk:
+        counting = _Counting(election, desk, read, left_out, previous)
+        for name in steps("counting ballots", sizes, len(sizes)):
+            counting.add(name, sizes[name])
+        if not counting.take_out_the_rest():
+            return _tally(election, sizes, read, left_out, None)
+        counting.check_quorum()
+        model = election.method.close(counting.count, desk)
+    learner, seed = election.learner_of("final"), desk.shared_seed("final")
+    features = election.public.shape[1:] if election.public is not None else ()
+    return Outcome(
+        model=FinalModel(learner, seed).trained(model, election.classes, features),
+        election=election.digest, classes=tuple(election.classes), schema=election.schema, privacy=election.privacy,
+        voted=dict(sorted(counting.voted.items())), spoiled=counting.spoiled, without=left_out, count=counting.count,
+    )  # fmt: skip
+
+
+@dataclass
+class _Counting:
+    """A count under way, begun from nothing or from a previous outcome."""
+
+    election: Election
+    desk: TallyDesk
+    read: Callable[[str], bytes]
+    left_out: tuple[str, ...]
+    previous: Outcome | None
+    count: Count = field(default_factory=Count)
+    voted: dict[str, Vote] = field(default_factory=dict)
+    spoiled: dict[str, str] = field(default_factory=dict)
+    twice: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        if self.previous is not None:
+            self.count += self.previous.count
+
+    def add(self, name: str, size: int) -> None:
+        try:
+            limit = self.election.max_ballot_mb * 2**20
+            if size > limit:
+                raise Spoiled(f"it has {size:,} bytes, and the election allows {limit:,}")
+            ballot = unseal(self.read(name), self.election)
+            if ballot.party in self.left_out:
+                return
+            first = self.voted.get(ballot.party)
+            if first is not None and first.digest == ballot.digest:
+                return
+            if first is not None or ballot.party in self.twice:
+                self._refuse_both(ballot.party, first)
+                raise Spoiled(
+                    f"{ballot.party} has cast two different ballots; ask them which one counts, remove the other"
+                )
+            if not self._had(ballot.party, ballot.digest) and ballot.abstained is None:
+                self.count += self.election.method.count(ballot, self.desk)
+            self.voted[ballot.party] = Vote(name, ballot.digest, len(ballot.sealed), ballot.abstained)
+        except Spoiled as reason:
+            self.spoiled[name] = str(reason)
+
+    def take_out_the_rest(self) -> bool:
+        """Subtract the ballots of the previous outcome that are not here now; False if one cannot be read any more."""
+        for party, vote in self.previous.voted.items() if self.previous is not None else ():
+            if (party in self.voted and self.voted[party].digest == vote.digest) or vote.abstained is not None:
+                continue
+            try:
+                ballot = unseal(self.read(vote.name), self.election)
+            except (Spoiled, BoxError, KeyError):
+                return False
+            if ballot.digest != vote.digest:
+                return False
+            self.count -= self.election.method.count(ballot, self.desk)
+        return True
+
+    def check_quorum(self) -> None:
+        votes = sum(vote.abstained is None for vote in self.voted.values())
+        if votes < max(1, self.election.quorum):
+            spoiled = "".join(f"\n  spoiled: {name}: {reason}" for name, reason in self.spoiled.items())
+            raise QuorumError(
+                f"{votes} ballots count, and the quorum is {max(1, self.election.quorum)}: "
+                f"wait for more, or lower the quorum in the election.{spoiled}"
+            )
+
+    def _had(self, party: str, digest: str) -> bool:
+        return (
+            self.previous is not None and party in self.previous.voted and self.previous.voted[party].digest == digest
+        )
+
+    def _refuse_both(self, party: str, first: Vote | None) -> None:
+        self.twice.add(party)
+        if first is not None:
+            del self.voted[party]
+            self.spoiled[first.name] = f"{party} has cast two different ballots; neither counts"
+            if not self._had(party, first.digest) and first.abstained is None:
+                self.count -= self.election.method.count(unseal(self.read(first.name), self.election), self.desk)

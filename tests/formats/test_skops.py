@@ -1,0 +1,156 @@
+"""scikit-learn classifiers survive the journey as skops files, bit for bit."""
+
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.decomposition import PCA
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.ensemble import (
+    AdaBoostClassifier,
+    BaggingClassifier,
+    ExtraTreesClassifier,
+    GradientBoostingClassifier,
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+)
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression, Perceptron, RidgeClassifier, SGDClassifier
+from sklearn.naive_bayes import BernoulliNB, GaussianNB, MultinomialNB
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, StandardScaler
+from sklearn.svm import SVC, LinearSVC, NuSVC
+from sklearn.tree import DecisionTreeClassifier, ExtraTreeClassifier
+from threadpoolctl import threadpool_limits
+
+from oneballot.errors import Spoiled
+from oneballot.formats.skops import SklearnModel, Skops
+
+FEATURES = 6
+CLASSIFIERS = [
+    DecisionTreeClassifier(random_state=0),
+    ExtraTreeClassifier(random_state=0),
+    RandomForestClassifier(5, random_state=0, n_jobs=2),
+    ExtraTreesClassifier(5, random_state=np.random.RandomState(0)),
+    GradientBoostingClassifier(n_estimators=3, random_state=0),
+    HistGradientBoostingClassifier(max_iter=3),
+    HistGradientBoostingClassifier(max_iter=3, early_stopping=True, random_state=0),
+    AdaBoostClassifier(n_estimators=3, random_state=0),
+    BaggingClassifier(n_estimators=3, max_features=0.5, random_state=0),
+    BaggingClassifier(KNeighborsClassifier(3), n_estimators=2, random_state=0),
+    BaggingClassifier(SVC(), n_estimators=2, random_state=0),
+    AdaBoostClassifier(RandomForestClassifier(2), n_estimators=2, random_state=0),
+    LogisticRegression(),
+    RidgeClassifier(),
+    Perceptron(),
+    SGDClassifier(random_state=0),
+    SGDClassifier(loss="log_loss", random_state=0),
+    SVC(),
+    SVC(decision_function_shape="ovo"),
+    NuSVC(nu=0.1),
+    LinearSVC(),
+    GaussianNB(),
+    MultinomialNB(),
+    BernoulliNB(binarize=0.5),
+    KNeighborsClassifier(),
+    KNeighborsClassifier(3, algorithm="brute"),
+    KNeighborsClassifier(algorithm="ball_tree", weights="distance", metric="manhattan"),
+    MLPClassifier((5,), max_iter=5, random_state=0),
+    MLPClassifier((5,), max_iter=5, solver="sgd", early_stopping=True, random_state=0),
+    LinearDiscriminantAnalysis(),
+    make_pipeline(SimpleImputer(), StandardScaler(), PCA(3), LogisticRegression()),
+    make_pipeline(MinMaxScaler(), SVC()),
+    make_pipeline(StandardScaler(), RandomForestClassifier(3, random_state=0)),
+]
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    with threadpool_limits(1):
+        yield
+
+
+def rows(seen, count=200):
+    rng = np.random.default_rng(len(seen))
+    y = np.asarray(seen)[rng.integers(0, len(seen), count)]
+    return np.abs(rng.normal(size=(count, FEATURES)) + y[:, None] / 3), y
+
+
+def fitted(estimator, seen):
+    X, y = rows(seen)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return estimator.fit(X, y)
+
+
+@pytest.mark.parametrize(("seen", "classes"), [([0, 1], 2), (range(10), 10), ([1, 4, 7], 10), ([3, 8], 10)], ids=str)
+@pytest.mark.parametrize("estimator", CLASSIFIERS, ids=str)
+def test_every_ordinary_classifier_answers_the_same_after_the_journey(estimator, seen, classes):
+    model = SklearnModel(fitted(estimator, seen), classes)
+    blob = model.dump()
+    Skops.check(blob.data, classes=classes, features=FEATURES)
+    loaded = Skops.load(blob.data, classes=classes)
+    X, _ = rows(seen, 300)
+    before, after = model.predict_proba(X), loaded.predict_proba(X)
+    assert blob.format == "skops"
+    assert before.shape == (300, classes)
+    np.testing.assert_array_equal(before, after)
+    np.testing.assert_array_equal(model.scores(X), loaded.scores(X))
+    np.testing.assert_allclose(after.sum(axis=1), 1)
+    unseen = np.setdiff1d(np.arange(classes), seen)
+    assert not after[:, unseen].any()
+    assert np.isfinite(loaded.scores(X)).all()
+    if len(unseen):
+        assert (loaded.scores(X)[:, unseen].max() < loaded.scores(X)[:, list(seen)]).all()
+
+
+def test_a_classifier_without_probabilities_gives_most_to_the_class_it_predicts():
+    for estimator in (RidgeClassifier(), Perceptron(), LinearSVC(), SVC(decision_function_shape="ovo")):
+        for seen in ([2, 5], [0, 3, 4]):
+            model = SklearnModel(fitted(estimator, seen), 6)
+            X, _ = rows(seen)
+            np.testing.assert_array_equal(model.predict_proba(X).argmax(axis=1), estimator.predict(X))
+
+
+def test_images_are_flattened():
+    X, y = rows([0, 1, 2])
+    model = SklearnModel(GaussianNB().fit(X, y), 3)
+    np.testing.assert_array_equal(model.predict_proba(X.reshape(-1, 2, 3)), model.predict_proba(X))
+
+
+def test_dumping_leaves_the_model_as_it_was():
+    model = fitted(KNeighborsClassifier(), [0, 1])
+    SklearnModel(model, 2).dump()
+    assert model._tree is not None
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        make_pipeline(FunctionTransformer(np.exp), GaussianNB()),
+        make_pipeline(FunctionTransformer(rows), GaussianNB()),
+        KNeighborsClassifier(metric=np.hypot),
+        SVC(kernel=np.dot),
+        HistGradientBoostingClassifier(categorical_features=[0], max_iter=2),
+        StandardScaler(),
+    ],
+    ids=str,
+)
+def test_models_with_functions_or_of_other_kinds_are_refused(estimator):
+    import skops.io
+
+    X, y = rows([0, 1])
+    if not isinstance(estimator, KNeighborsClassifier | SVC) and not hasattr(estimator, "steps"):
+        estimator.fit(np.floor(X), y)
+    with pytest.raises(Spoiled, match=r"not a part of an ordinary|expected a classifier"):
+        Skops.check(skops.io.dumps(estimator), classes=2, features=FEATURES)
+
+
+def test_wrong_numbers_of_columns_and_classes_are_refused():
+    blob = SklearnModel(fitted(GaussianNB(), [0, 5]), 6).dump()
+    with pytest.raises(Spoiled, match="6 columns: expected 7"):
+        Skops.check(blob.data, classes=6, features=7)
+    with pytest.raises(Spoiled, match="from 0 to 4"):
+        Skops.load(blob.data, classes=5)
