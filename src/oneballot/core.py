@@ -212,6 +212,15 @@ class Count:
         return self
 
 
+@dataclass(frozen=True)
+class Plan:
+    """What a cast would train and send: known before it runs."""
+
+    models: int
+    carries: str
+    bytes: int | None  # None where it depends on the training
+
+
 class Method(Protocol):
     """A one-shot method: a frozen dataclass of its settings, named as in its paper, spelled out."""
 
@@ -222,6 +231,7 @@ class Method(Protocol):
     def needs(self) -> Mapping[str, frozenset[str]]:
         """For each role what its learner must give; "public" is a role of the election itself."""
 
+    def plan(self, data: Data, desk: Desk) -> Plan: ...
     def cast(self, data: Data, desk: Desk) -> Casting: ...
     def count(self, ballot: Ballot, desk: TallyDesk) -> Count:
         """What one ballot alone adds. Raises Spoiled for contents that are not what the method writes."""

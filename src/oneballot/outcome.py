@@ -54,6 +54,18 @@ class Outcome:
         """What all parties sent."""
         return sum(vote.bytes for vote in self.voted.values())
 
+    def summary(self) -> dict[str, Any]:
+        """Who voted and what came of each ballot, for machines."""
+        return {
+            "election": self.election,
+            "privacy": {"level": self.privacy},
+            "counted": [party for party, vote in self.voted.items() if vote.abstained is None],
+            "abstained": {party: vote.abstained for party, vote in self.voted.items() if vote.abstained is not None},
+            "spoiled": dict(self.spoiled),
+            "without": list(self.without),
+            "bytes": self.bytes,
+        }
+
     def read_rows(self, path: Path) -> tuple[Array, Array | None]:
         """A file's rows, encoded for the model, and its class numbers if it has the label column."""
         if self.schema is None:

@@ -179,6 +179,15 @@ def number_labels(values: Any, classes: Sequence[Class], where: Where) -> Array:
     return codes
 
 
+def sorted_labels(values: Array) -> list[Class]:
+    """The distinct labels of a column: whole numbers in their order, anything else as text."""
+    texts = sorted({_as_text(v) for v in values} - {""})
+    try:
+        return sorted(int(t) for t in texts)
+    except ValueError:
+        return list(texts)
+
+
 def infer(columns: Columns, label: str, row_id: str | None = None) -> Schema:
     """A schema that fits a public table: numbers where all values are, else categories, else text."""
     described = tuple(_infer_column(name, values) for name, values in columns.items() if name not in (label, row_id))

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from .boxes.folder import Folder
 from .casting import cast_together
 from .core import Array, Ballot, Data, Task
+from .data.read import read
 from .data.split import split as split_rows
 from .election import Election
 from .outcome import Outcome
@@ -58,11 +61,35 @@ def divide(data: Data, parties: int | None, split: str, seed: int = 0, values: A
     """The data of each party, by names that sort in their order."""
     rows = split_rows(data.y, parties, split, seed, values if values is None else np.asarray(values))
     width = len(str(len(rows)))
-    ids = data.ids
-    return {
-        f"party-{i:0{width}d}": Data(data.X[r], data.y[r], None if ids is None else ids[r])
-        for i, r in enumerate(rows, start=1)
-    }
+    return {f"party-{i:0{width}d}": _take(data, r) for i, r in enumerate(rows, start=1)}
+
+
+def rehearse(
+    election: Election, data: Path, parties: int | None, split: str, seed: int, test: Path | None, holdout: float
+) -> tuple[Simulation, Data]:
+    """Simulate with the rows of a file; return with it the rows to test, from another file or kept out of this one."""
+    rows = election.read_data(data)
+    values = None
+    if split.startswith("column:"):
+        values, split = read(data)[split.removeprefix("column:")], "column"
+    elif parties is None:
+        parties = 10
+    if test is not None:
+        tested = election.read_data(test)
+    else:
+        order = np.random.default_rng(seed).permutation(len(rows))
+        kept, used = np.split(order, [max(1, round(holdout * len(rows)))])
+        tested, rows = _take(rows, kept), _take(rows, used)
+        values = None if values is None else values[used]
+    return simulate_parties(election, divide(rows, parties, split, seed, values)), tested
+
+
+def save(simulation: Simulation, folder: Path) -> None:
+    """The outcome and a box with the ballots, as a tally and the parties would have left them."""
+    simulation.outcome.save(folder / "outcome")
+    box = Folder(folder / "box")
+    for ballot in simulation.ballots:
+        box.deliver(ballot.party, ballot.sealed)
 
 
 def compare(election: Election, parties: Mapping[str, Data], test: Data) -> Comparison:
@@ -82,3 +109,7 @@ def compare(election: Election, parties: Mapping[str, Data], test: Data) -> Comp
 
 def accuracy(probabilities: Array, y: Array) -> float:
     return float((probabilities.argmax(axis=1) == y).mean())
+
+
+def _take(data: Data, rows: Array) -> Data:
+    return Data(data.X[rows], data.y[rows], None if data.ids is None else data.ids[rows])

@@ -1,0 +1,25 @@
+"""The commands. Each is one thin file that reads its arguments, calls the package and shows what came of it."""
+
+from __future__ import annotations
+
+import typer
+
+from . import cast, demo, evaluate, inspect, keys, new, predict, simulate, tally
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="One-shot federated learning: every party trains on its own data and casts exactly one ballot.",
+    epilog="Start with: oneballot demo",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for module in (demo, new, cast, tally, inspect, predict, evaluate, simulate):
+    app.command(epilog=module.EXAMPLE)(module.command)
+    app.registered_commands[-1].name = module.__name__.rpartition(".")[2]
+app.add_typer(keys.app, name="keys")
+
+
+def main() -> None:
+    app()

@@ -29,6 +29,7 @@ from ..core import (
     Desk,
     Fit,
     Model,
+    Plan,
     Stack,
     TallyDesk,
     Task,
@@ -82,6 +83,15 @@ class FedKT:
     def needs(self) -> Mapping[str, frozenset[str]]:
         roles = ("teacher", "student", "final") if self.students else ("teacher", "final")
         return dict.fromkeys(roles, frozenset({"probabilities"}))
+
+    def plan(self, data: Data, desk: Desk) -> Plan:
+        teachers = self.partitions * min(self.subsets, len(data)) * (1 if self.open_vote == "off" else 2)
+        students, queries = self.partitions if self.students else 0, len(self._queries(desk))
+        if self.ballot == "models":
+            return Plan(teachers + students, f"{students or teachers} models", None)
+        opinion = np.full((self.partitions, queries, self._classes(desk)), 1.0)
+        size = len(self._notation(desk).write(opinion))
+        return Plan(teachers + students, f"votes of {self.partitions} partitions on {queries} public rows", size)
 
     def cast(self, data: Data, desk: Desk) -> Casting:
         if not len(data):

@@ -1,0 +1,191 @@
+"""A party's ballot as files: read the data, cast, keep a copy, deliver. And a look into a ballot.
+
+The sealed ballot is on the party's own disk before anything is delivered; every retry delivers those bytes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from . import catalog
+from .casting import cast_data
+from .core import Array, Blob, Box, Learner
+from .desk import PartyDesk
+from .election import Election, check_learner, check_party_name, make
+from .errors import AlreadyCast, BallotError, ElectionError, KeyFileError, Spoiled
+from .keys import public_text, read_key
+from .seal import check_signature, take_apart, unseal
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+
+def cast_file(
+    election: Election, party: str, data: Path, *, keep: Path, box: Box | None = None, key: Path | None = None,
+    beside: Path = Path(), choices: Iterable[str] = (), recast: bool = False,
+) -> dict[str, Any]:  # fmt: skip
+    """Cast the ballot of a file's rows, or deliver again the one that was already cast."""
+    check_party_name(party)
+    signer = find_key(election, party, key, beside)
+    kept = keep / f"{party}.ballot"
+    sealed = _kept_ballot(election, kept) if not recast else None
+    if trained := sealed is None:
+        if box is not None and any(name == party for name, _ in _names(box)):
+            raise AlreadyCast(
+                f"the box already holds a ballot of {party}, and a ballot is never replaced. "
+                f"If it is to be replaced, ask the operator to move it away first; then cast again with --recast."
+            )
+        learners = dict(choose_learner(election, text) for text in choices)
+        ballot = cast_data(election, election.read_data(data), party=party, key=signer, learners=learners)
+        sealed = ballot.sealed
+        _keep(kept, sealed)
+    assert sealed is not None
+    if box is not None:
+        box.deliver(party, sealed)
+    opened = take_apart(sealed)
+    return {
+        "party": party, "ballot": str(kept), "bytes": len(sealed), "digest": opened.digest, "trained": trained,
+        "abstained": opened.manifest.abstained, "delivered": box is not None,
+    }  # fmt: skip
+
+
+def preview(election: Election, party: str, data: Path, *, key: Path | None, beside: Path) -> dict[str, Any]:
+    """What a cast would train, send and spend; nothing is trained, written or sent."""
+    check_party_name(party)
+    signer = find_key(election, party, key, beside)
+    rows = election.read_data(data)
+    counts = np.bincount(rows.y, minlength=len(election.classes))
+    plan = election.method.plan(rows, PartyDesk(election, party))
+    return {
+        "party": party,
+        "rows": len(rows),
+        "classes": ", ".join(f"{c}: {n}" for c, n in zip(election.classes, counts, strict=True)),
+        "models_to_train": plan.models,
+        "ballot_carries": plan.carries,
+        "bytes": "known after training" if plan.bytes is None else f"{plan.bytes:,}, and up to 2 kB of manifest",
+        "signed_with": public_text(signer) if signer else "nothing",
+        "privacy_spent": f"level {election.privacy}: no noise, no guarantee; trust whoever sees the ballot",
+    }
+
+
+def find_key(election: Election, party: str, given: Path | None, beside: Path) -> Ed25519PrivateKey | None:
+    """The key that was given, or PARTY.key here or beside the election; none only if the election lists no keys."""
+    if given is not None:
+        return read_key(given)
+    for path in (Path(f"{party}.key"), beside / f"{party}.key"):
+        if path.is_file():
+            return read_key(path)
+    if not election.roster:
+        return None
+    if party not in election.roster:
+        listed = ", ".join(election.roster)
+        raise ElectionError(
+            f"{party} is not on the roster of this election, which lists {listed}; the ballot would not count"
+        )
+    raise KeyFileError(f"the election asks {party} to sign, and there is no {party}.key here; name it with --key FILE")
+
+
+def choose_learner(election: Election, text: str) -> tuple[str, Learner]:
+    """A party's own choice from `[ROLE=]NAME[:KEY=VALUE,…]`."""
+    head, _, settings = text.partition(":")
+    role, _, name = head.rpartition("=")
+    role = role or "all"
+    values = dict(pair.partition("=")[::2] for pair in settings.split(",") if pair)
+    learner: Learner = make(
+        "learners", {"name": name, **{k: _parse(v) for k, v in values.items()}}, f"--learner {text}"
+    )
+    if role != "all" and role not in election.method.needs:
+        roles = ", ".join(sorted(election.method.needs))
+        raise ElectionError(f"--learner {text}: method {election.method.name} has the roles {roles}")
+    for needed in election.method.needs if role == "all" else [role]:
+        check_learner(election.method, needed, learner)
+    return role, learner
+
+
+def describe_ballot(path: Path, election: Election | None) -> dict[str, Any]:
+    """What a ballot file says of itself, and whether an election would take it. Loads no model."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise BallotError(f"cannot read {path}: {error.strerror}") from None
+    try:
+        opened = take_apart(data)
+        contents = opened.contents()
+    except Spoiled as reason:
+        raise Spoiled(f"{path} would be spoiled: {reason}") from None
+    signature, verdict = "none" if opened.signature is None else "present, not checked (give --election)", ""
+    if election is not None:
+        try:
+            unseal(data, election)
+            verdict = "it would be taken by this election"
+            if election.roster:
+                check_signature(opened, election)
+                signature = f"valid, of {opened.manifest.party}"
+        except Spoiled as reason:
+            verdict = f"it would be spoiled: {reason}"
+    manifest = opened.manifest
+    return {
+        "file": str(path), "bytes": len(data), "party": manifest.party, "election": manifest.election,
+        "digest": opened.digest, "method": manifest.method, "abstained": manifest.abstained,
+        "privacy": f"level {manifest.privacy.get('level')}: no noise, no guarantee", "signature": signature,
+        "verdict": verdict, "versions": ", ".join(f"{k} {v}" for k, v in manifest.versions.items()),
+        "contents": [[name, *_describe_content(c)] for name, c in contents.items()],
+    }  # fmt: skip
+
+
+def _describe_content(content: Array | Blob) -> tuple[str, int]:
+    if isinstance(content, Blob):
+        known = content.format in catalog.names("formats")
+        return f"a model, {content.format}{'' if known else ' (a format that is not known here)'}", len(content.data)
+    return f"numbers, {content.dtype} {content.shape}", content.nbytes
+
+
+def _kept_ballot(election: Election, path: Path) -> bytes | None:
+    """The ballot that this party has already sealed for this election."""
+    if not path.is_file():
+        return None
+    data = path.read_bytes()
+    try:
+        theirs = take_apart(data).manifest.election
+    except Spoiled as reason:
+        raise AlreadyCast(f"{path} is damaged: {reason}. Move it away, and cast again with --recast.") from None
+    if theirs != election.digest:
+        raise AlreadyCast(f"{path} is a ballot of another election; keep this one elsewhere with --keep FOLDER")
+    return data
+
+
+def _keep(path: Path, sealed: bytes) -> None:
+    """Write the party's own copy; an earlier one is kept beside it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.part")
+    with part.open("wb") as file:
+        file.write(sealed)
+        file.flush()
+        os.fsync(file.fileno())
+    if path.exists() and path.read_bytes() != sealed:
+        number = 1
+        while (old := path.with_name(f"{path.stem}.{number}.ballot")).exists():
+            number += 1
+        os.link(path, old)
+    os.replace(part, path)
+
+
+def _names(box: Box) -> Iterable[tuple[str, int]]:
+    try:
+        return list(box.names())
+    except OSError:
+        return []
+
+
+def _parse(text: str) -> Any:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return {"true": True, "false": False}.get(text.lower(), text)

@@ -1,0 +1,107 @@
+"""What the commands share: options, notes and progress on stderr, results on stdout, errors in one line."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ..errors import OneBallotError, OneBallotWarning
+from ..progress import watched_by
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead, for machines.")]
+Workers = Annotated[int | None, typer.Option(min=1, help="Processes to train with; all cores if not given.")]
+ElectionFile = Annotated[Path, typer.Argument(metavar="ELECTION", help="The election.toml that all parties share.")]
+OutcomeFolder = Annotated[Path, typer.Argument(metavar="OUTCOME", help="The folder that a tally wrote.")]
+
+SHOWN_NOTES = 6
+
+
+@contextmanager
+def session(as_json: bool, workers: int | None = None) -> Iterator[None]:
+    """Run a command: show how far it is, then its notes; turn errors into a sentence and exit status 1."""
+    if workers is not None:
+        os.environ["ONEBALLOT_WORKERS"] = str(workers)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("always", OneBallotWarning)
+        try:
+            with _progress():
+                yield
+        except OneBallotError as error:
+            _show_notes([str(w.message) for w in caught])
+            if as_json:
+                print(json.dumps({"error": str(error), "kind": type(error).__name__}))
+            typer.echo(f"error: {error}", err=True)
+            raise typer.Exit(1) from None
+        except KeyboardInterrupt:
+            typer.echo("stopped; nothing was left half-written", err=True)
+            raise typer.Exit(130) from None
+        _show_notes([str(w.message) for w in caught])
+
+
+@contextmanager
+def _progress() -> Iterator[None]:
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+        running: dict[str, Any] = {}
+
+        def watch(what: str, done: int, total: int) -> None:
+            if what not in running:
+                running[what] = bars.add_task(what, total=total)
+            bars.update(running[what], completed=done, total=total)
+            if done == total:
+                bars.remove_task(running.pop(what))
+
+        with watched_by(watch):
+            yield
+
+
+def _show_notes(notes: Sequence[str]) -> None:
+    for note in notes[:SHOWN_NOTES]:
+        typer.echo(f"note: {note}", err=True)
+    if len(notes) > SHOWN_NOTES:
+        typer.echo(f"note: … and {len(notes) - SHOWN_NOTES} more of this kind", err=True)
+
+
+def print_json(value: Mapping[str, Any]) -> None:
+    print(json.dumps(value, ensure_ascii=False, default=str))
+
+
+def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table; every column but the first is aligned to the right if it holds numbers."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+    for i, name in enumerate(header):
+        numbers = i > 0 and all(row[i][:1].isdigit() or row[i] in ("", "–") for row in rows)
+        table.add_column(name, justify="right" if numbers else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    Console(soft_wrap=False).print(table)
+
+
+def size(count: int) -> str:
+    """Bytes as people say them."""
+    return (
+        f"{count:,} B" if count < 10_000 else f"{count / 1000:,.1f} kB" if count < 10**6 else f"{count / 1e6:,.1f} MB"
+    )
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.1f} %"

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ._terminal import AsJson, ElectionFile, Workers, print_json, session, size
+
+EXAMPLE = "Example: oneballot cast election.toml --party clinic-a --data a.csv --to box/"
+
+
+def command(
+    election: ElectionFile,
+    party: Annotated[str, typer.Option(help="Your name in this election.")],
+    data: Annotated[Path, typer.Option(help="Your rows, with labels: CSV, Parquet, NPZ or LIBSVM.")],
+    to: Annotated[Path | None, typer.Option(help="The box: a folder. Left out: the ballot is only kept here.")] = None,
+    key: Annotated[Path | None, typer.Option(help="Your secret key; PARTY.key here or beside the election.")] = None,
+    keep: Annotated[Path, typer.Option(help="Where your own copy of the ballot is kept.")] = Path("ballots"),
+    learner: Annotated[
+        list[str] | None,
+        typer.Option(help="Your own choice: [ROLE=]NAME[:KEY=VALUE,…], e.g. teacher=xgboost:rounds=20."),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check, and say what would be sent and spent.")] = False,
+    recast: Annotated[bool, typer.Option("--recast", help="Train again although a ballot was already cast.")] = False,
+    workers: Workers = None,
+    as_json: AsJson = False,
+) -> None:
+    """Train on your own rows and put one ballot into the box.
+
+    The sealed ballot is written to your own disk before it is delivered. Running the command again delivers the same
+    bytes; it does not train again.
+    """
+    with session(as_json, workers):
+        from ..booth import cast_file, preview
+        from ..boxes.folder import Folder
+        from ..election import Election
+
+        agreed = Election.read(election)
+        beside = election.parent
+        if dry_run:
+            plan = preview(agreed, party, data, key=key, beside=beside)
+            if as_json:
+                print_json(plan)
+                return
+            for name, value in plan.items():
+                print(f"{name.replace('_', ' '):>16}: {value}")
+            return
+        done = cast_file(
+            agreed, party, data, box=Folder(to) if to else None, key=key, keep=keep, beside=beside,
+            choices=learner or (), recast=recast,
+        )  # fmt: skip
+        if as_json:
+            print_json(done)
+            return
+        how = "Sealed" if done["trained"] else "Already cast; this is the same ballot"
+        print(f"{how}: {done['ballot']}, {size(done['bytes'])}.")
+        if done["abstained"]:
+            print(f"It is an abstention: {done['abstained']}.")
+        print(f"Delivered to {to}." if to else "Not delivered: run again with --to BOX, or send the file yourself.")

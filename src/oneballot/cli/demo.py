@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ._terminal import AsJson, Workers, percent, print_json, print_table, session, size
+
+EXAMPLE = "Example: oneballot demo --out demo"
+
+
+def command(
+    out: Annotated[Path, typer.Option(help="Where the files go.")] = Path("demo"),
+    parties: Annotated[int, typer.Option(min=2, help="How many parties.")] = 10,
+    beta: Annotated[float, typer.Option(min=0.01, help="Dirichlet's; the smaller, the more parties differ.")] = 0.5,
+    seed: Annotated[int, typer.Option(min=0, help="Of everything random.")] = 0,
+    workers: Workers = None,
+    as_json: AsJson = False,
+) -> None:
+    """An election on handwritten digits: ten parties that differ, FedKT, one ballot each."""
+    with session(as_json, workers):
+        from ..demo import run
+
+        shown = run(out, parties=parties, beta=beta, seed=seed)
+        if as_json:
+            print_json(shown)
+            return
+        print_table(
+            "What each party holds, rows a class", ["party", *map(str, range(10)), "alone", "sent"],
+            [[p, *(str(n) if n else "–" for n in h["rows"]), percent(h["alone"]), size(h["bytes"])]
+             for p, h in shown["parties"].items()],
+        )  # fmt: skip
+        print_table(
+            f"Digits, {parties} parties, Dirichlet {beta:g}: accuracy on {shown['test_rows']} rows",
+            ["", "accuracy", "sent a party"],
+            [
+                [row["what"], percent(row["accuracy"]), size(row["bytes"]) if row["bytes"] else ""]
+                for row in shown["results"]
+            ],
+        )
+        for what, where in shown["saved"].items():
+            print(f"{what:>10}: {where}")
+        print(f"Go on with: oneballot inspect {out}/box/{next(iter(shown['parties']))}.ballot")
+        print(f"            oneballot evaluate {out}/outcome --data {out}/test.csv")

@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ._terminal import AsJson, OutcomeFolder, percent, print_json, print_table, session
+
+EXAMPLE = "Example: oneballot evaluate outcome/ --data test.csv"
+
+
+def command(
+    outcome: OutcomeFolder,
+    data: Annotated[Path, typer.Option(help="Rows with labels that no party has trained on.")],
+    as_json: AsJson = False,
+) -> None:
+    """Test the final model on labelled rows: accuracy, and class by class how many were found."""
+    with session(as_json):
+        from ..errors import DataError
+        from ..outcome import Outcome
+
+        loaded = Outcome.load(outcome)
+        rows, y = loaded.read_rows(data)
+        if y is None:
+            raise DataError(f"{data} has no label column, so there is nothing to compare with; use `oneballot predict`")
+        right = loaded.model.predict_proba(rows).argmax(axis=1) == y
+        by_class = {str(c): (int((y == i).sum()), int(right[y == i].sum())) for i, c in enumerate(loaded.classes)}
+        if as_json:
+            found = {c: {"rows": n, "right": r} for c, (n, r) in by_class.items()}
+            print_json({"accuracy": float(right.mean()), "rows": len(y), "bytes": loaded.bytes, "classes": found})
+            return
+        table = [[c, f"{n:,}", percent(r / n) if n else "–"] for c, (n, r) in by_class.items()]
+        print_table(f"accuracy {percent(right.mean())} on {len(y):,} rows", ["class", "rows", "found"], table)

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ._terminal import AsJson, ElectionFile, Workers, percent, print_json, print_table, session, size
+
+EXAMPLE = (
+    "Example: oneballot simulate election.toml --data all.parquet --parties 50 --split dirichlet:0.5 --test test.csv"
+)
+
+
+def command(
+    election: ElectionFile,
+    data: Annotated[Path, typer.Option(help="All rows, with labels; they are divided among the parties.")],
+    parties: Annotated[
+        int | None, typer.Option(min=1, help="How many parties; 10, or one a value with column:NAME.")
+    ] = None,
+    split: Annotated[
+        str, typer.Option(help="dirichlet:BETA[:balanced], shards:N, homogeneous or column:NAME.")
+    ] = "dirichlet:0.5",
+    test: Annotated[Path | None, typer.Option(help="Labelled rows to test with.")] = None,
+    holdout: Annotated[
+        float, typer.Option(min=0.01, max=0.9, help="Without --test: the share of rows kept for it.")
+    ] = 0.2,
+    seed: Annotated[int, typer.Option(min=0, help="Of the split.")] = 0,
+    compare: Annotated[bool, typer.Option(help="Also train each party alone, and all data together.")] = True,
+    out: Annotated[Path | None, typer.Option(help="Save outcome/ and box/ with the ballots in this folder.")] = None,
+    workers: Workers = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run the whole federation on one machine, and test the final model."""
+    with session(as_json, workers):
+        from ..election import Election
+        from ..simulation import compare as compare_without
+        from ..simulation import rehearse, save
+
+        agreed = Election.read(election)
+        run, test_data = rehearse(agreed, data, parties, split, seed, test, holdout)
+        scores = {"outcome": run.accuracy(test_data)}
+        if compare:
+            without = compare_without(agreed, run.parties, test_data)
+            scores = {"alone": without.alone_mean, **scores, "together": without.together}
+        if out is not None:
+            save(run, out)
+        sent = run.outcome.bytes / len(run.ballots)
+        if as_json:
+            print_json({"accuracy": scores, "bytes_per_party": sent, **run.outcome.summary()})
+            return
+        names = {
+            "alone": "each party alone, mean",
+            "outcome": f"{agreed.method.name}, one ballot each",
+            "together": "all data together",
+        }
+        rows = [[names[k], percent(v), size(round(sent)) if k == "outcome" else ""] for k, v in scores.items()]
+        print_table(f"{agreed.name}: {len(run.parties)} parties, {split}", ["", "accuracy", "sent a party"], rows)
+        if out is not None:
+            print(f"Saved: {out / 'outcome'} and {out / 'box'}.")

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ._terminal import AsJson, ElectionFile, Workers, print_json, print_table, session, size
+
+EXAMPLE = "Example: oneballot tally election.toml --from box/ --out outcome/ [--without clinic-b]"
+
+
+def command(
+    election: ElectionFile,
+    box: Annotated[Path, typer.Option("--from", help="The box: the folder that ballots were put into.")],
+    out: Annotated[Path, typer.Option(help="The folder for the outcome. An earlier outcome there is gone on from.")],
+    without: Annotated[list[str] | None, typer.Option(help="Leave out this party's ballot; may be repeated.")] = None,
+    workers: Workers = None,
+    as_json: AsJson = False,
+) -> None:
+    """Count the ballots in a box and train the final model.
+
+    Run it again when a late ballot has come: only what is new is counted. A bad ballot is reported with its reason, and
+    the others count.
+    """
+    with session(as_json, workers):
+        from ..boxes.folder import Folder
+        from ..election import Election
+        from ..outcome import Outcome, exists
+        from ..tallying import tally_box
+
+        agreed = Election.read(election)
+        previous = Outcome.load(out) if exists(out) else None
+        outcome = tally_box(agreed, Folder(box), without=without or (), previous=previous)
+        outcome.save(out)
+        if as_json:
+            print_json(outcome.summary() | {"outcome": str(out)})
+            return
+        rows = [[party, "abstains: " + v.abstained if v.abstained else "counted", size(v.bytes)]
+                for party, v in outcome.voted.items()]  # fmt: skip
+        rows += [[name, f"SPOILED: {reason}", ""] for name, reason in outcome.spoiled.items()]
+        rows += [[party, "left out as asked", ""] for party in outcome.without]
+        print_table(f"{agreed.name}: {len(outcome.voted)} ballots, {size(outcome.bytes)}", ["ballot", "", "sent"], rows)
+        print(f"Privacy level {outcome.privacy}: no noise was added, so the model carries no guarantee.")
+        print(f"The final model is in {out}. Use it with: oneballot predict {out} --data new.csv")

@@ -1,0 +1,106 @@
+"""Writes an election.toml for people to read and edit."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from .data.read import read
+from .election import FORMAT, digest_of
+from .errors import DataError, ElectionError
+from .schema import Class, Schema, infer, sorted_labels
+
+FEDKT = """\
+[method]                        # how ballots are made and counted: docs/fedkt.md
+name = "fedkt"
+open_vote = "weighted"          # "off", "hard", "weighted" (the class and 4 bits of odds), "odds" (a byte a class)
+partitions = 1                  # s in the paper, which has partitions = 2, subsets = 5, students = true,
+subsets = 1                     # t in the paper              voting = "consistent", open_vote = "off"
+students = false
+queries = 1.0                   # the fraction of the public set that is labelled
+ballot = "votes"                # or "models": the models behind the votes, for a market
+
+[learners.all]                  # or one each: [learners.teacher], [learners.student], [learners.final]
+name = "sklearn"                # or "xgboost", "lightgbm"
+estimator = "RandomForestClassifier"
+params = { n_estimators = 100 }
+"""
+
+
+def draft(public: Path, label: str, *, beside: Path, classes: Sequence[Class] = (), row_id: str | None = None) -> str:
+    """An election over the columns of a public file, with the open vote; the file may or may not have labels."""
+    table = read(public)
+    if label not in table.columns and not classes:
+        raise DataError(
+            f"{public} has no column {label!r}, so the classes are not known: name them with --classes a,b,c "
+            f"(its columns are {', '.join(table.columns)})"
+        )
+    known = tuple(classes) or tuple(sorted_labels(table.columns[label]))
+    schema = infer(table.columns, label, row_id)
+    return write(beside, public, known, schema, name=beside.stem)
+
+
+def write(
+    path: Path,
+    public: Path,
+    classes: Sequence[Class],
+    schema: Schema,
+    *,
+    name: str,
+    method: str = FEDKT,
+    quorum: int = 1,
+) -> str:
+    """The text of an election over this schema, to be saved at `path`."""
+    if len(classes) < 2:
+        raise ElectionError(f"an election needs at least two classes, and {public} has {list(classes)}")
+    table = read(public)
+    digest = digest_of(schema.encode(table.columns, table.source))
+    try:
+        where = public.resolve().relative_to(path.parent.resolve())
+    except ValueError:
+        where = public.resolve()
+    columns = "\n".join(f"  {_inline(c.model_dump(mode='json'))}," for c in schema.columns)
+    comment = '# id = "patient"             # a column with a stable ID of each row, not a feature'
+    row_id = f"id = {json.dumps(schema.id)}" if schema.id else comment
+    return f"""\
+# An election of OneBallot: the agreement that all parties share. Everybody needs this file and the public set.
+format = {FORMAT}
+name = {json.dumps(name)}
+classes = {_value(list(classes))}
+seed = 0
+quorum = {quorum}                      # how many ballots must count; changing quorum or roster does not change the election
+
+[public]                        # rows without secrets that all parties and the server have; labels are not used
+path = {json.dumps(str(where))}
+digest = {json.dumps(digest)}
+
+{method}
+[privacy]
+level = "L0"                    # no noise: whoever sees ballots or model is trusted
+
+[roster]                        # who may vote, with the key that `oneballot keys new NAME` prints; empty: anybody
+# clinic-a = "ed25519:…"
+
+[schema]                        # how every party's file becomes numbers; nothing is learned from a party's file for it
+label = {json.dumps(schema.label)}
+{row_id}
+# number: range is scaled to 0..1; outside = "error" or "clip"; missing = true adds a feature that says so
+# category: outside = "error" or "blank"; text: hashed into `features` numbers
+columns = [
+{columns}
+]
+"""
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return _inline(value)
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_value(v) for v in value) + "]"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _inline(table: Mapping[str, Any]) -> str:
+    return "{ " + ", ".join(f"{k} = {_value(v)}" for k, v in table.items()) + " }"

@@ -1,0 +1,38 @@
+"""Pictures, drawn by matplotlib where it is installed."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..core import Array
+from ..errors import MissingExtra, OneBallotWarning
+
+
+def draw_holdings(counts: Array, parties: Sequence[str], classes: Sequence[str], path: Path) -> Path | None:
+    """What each party holds: a bar a party, `counts` `(parties, classes)` rows high. None without matplotlib."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        warnings.warn(
+            str(MissingExtra("The picture of what each party holds", "report")), OneBallotWarning, stacklevel=2
+        )
+        return None
+    from matplotlib import colormaps
+
+    figure = Figure(figsize=(max(6.0, 0.55 * len(parties) + 2), 4.0), layout="constrained")
+    axes = figure.subplots()
+    colours = colormaps["tab10" if len(classes) <= 10 else "turbo"].resampled(len(classes))
+    below = counts[:, 0] * 0
+    for i, name in enumerate(classes):
+        axes.bar(range(len(parties)), counts[:, i], bottom=below, color=colours(i), label=name, width=0.8)
+        below = below + counts[:, i]
+    axes.set_xticks(range(len(parties)), parties, rotation=45, ha="right")
+    axes.set_ylabel("rows")
+    axes.set_title("What each party holds", loc="left")
+    axes.spines[["top", "right"]].set_visible(False)
+    handles, labels = axes.get_legend_handles_labels()
+    figure.legend(handles[::-1], labels[::-1], title="class", loc="outside right upper", frameon=False)
+    figure.savefig(path, dpi=120)
+    return path
