@@ -70,7 +70,7 @@ format = {FORMAT}
 name = {json.dumps(name)}
 classes = {_value(list(classes))}
 seed = 0
-quorum = {quorum}                      # how many ballots must count; changing quorum or roster does not change the election
+quorum = {quorum}                      # how many ballots must count; quorum and roster may change while ballots come in
 
 [public]                        # rows without secrets that all parties and the server have; labels are not used
 path = {json.dumps(str(where))}

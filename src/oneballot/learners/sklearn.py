@@ -12,14 +12,8 @@ import numpy as np
 
 from ..core import Array, Model, Models, Task
 from ..errors import ElectionError
+from ..formats.skops import CLASSIFIERS, PARTS, SklearnModel
 from ._spread import spread
-
-MODULES = (
-    "ensemble", "tree", "linear_model", "svm", "naive_bayes", "neighbors", "neural_network", "pipeline",
-    "preprocessing", "decomposition", "discriminant_analysis", "feature_selection", "kernel_approximation",
-    "calibration", "gaussian_process", "impute", "random_projection",
-)  # fmt: skip
-"""Where a short name is looked for, in this order."""
 
 
 @dataclass(frozen=True)
@@ -55,8 +49,6 @@ class Sklearn:
         return spread(self, X, tasks, classes, keep, self.estimator)
 
     def fit_one(self, X: Array, y: Array, weight: Array | None, seed: int, classes: int) -> Model:
-        from ..formats.skops import SklearnModel
-
         model = build(self.estimator, self.params)
         if seeds := [p for p in model.get_params() if p == "random_state" or p.endswith("__random_state")]:
             model.set_params(**dict.fromkeys(seeds, seed))
@@ -113,11 +105,12 @@ def _describe_value(name: str, value: Any, kind: type) -> Any:
 
 
 def _find(name: str) -> Any:
-    for module in MODULES:
-        found = getattr(importlib.import_module(f"sklearn.{module}"), name, None)
-        if inspect.isclass(found) and not name.startswith("_"):
-            return found
-    raise ElectionError(f"learner sklearn: there is no estimator {name!r} in scikit-learn")
+    """The class, if models of it can travel: the ones whose files can be checked."""
+    for module, names in (*CLASSIFIERS.items(), *PARTS.items()):
+        if name in names.split() and not name.startswith("_"):
+            return getattr(importlib.import_module(module), name)
+    known = ", ".join(sorted(n for names in CLASSIFIERS.values() for n in names.split()))
+    raise ElectionError(f"learner sklearn: {name!r} cannot be used; the classifiers that can are {known}")
 
 
 def _weighted(model: Any, weight: Array | None, name: str) -> dict[str, Array]:

@@ -1,0 +1,37 @@
+# Two commands do everything: `make demo` and `make test`. Both set up what they need in .venv.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test lint bench clean
+
+demo: .venv/demo.stamp
+	$(BIN)/oneballot demo
+
+test: .venv/dev.stamp
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/pytest -n 2
+
+bench: .venv/dev.stamp
+	$(BIN)/python benchmarks/trees.py
+	$(BIN)/python benchmarks/ballots.py
+
+# uv is quick; pip does the same where uv cannot be had.
+define install
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt uv || true
+	$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python -c constraints.txt -e '.[$(1)]' \
+	  || $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(1)]'
+	@touch $@
+endef
+
+.venv/demo.stamp: pyproject.toml constraints.txt
+	$(call install,report)
+
+.venv/dev.stamp: pyproject.toml constraints.txt
+	$(call install,dev)
+
+clean:
+	rm -rf .venv demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
