@@ -17,7 +17,7 @@ from .casting import cast_data
 from .core import Array, Blob, Box, Learner
 from .desk import PartyDesk
 from .election import Election, check_learner, check_party_name, make
-from .errors import AlreadyCast, BallotError, ElectionError, KeyFileError, Spoiled
+from .errors import AlreadyCast, BallotError, BoxError, ElectionError, KeyFileError, Spoiled
 from .keys import public_text, read_key
 from .seal import check_signature, take_apart, unseal
 
@@ -35,7 +35,7 @@ def cast_file(
     kept = keep / f"{party}.ballot"
     sealed = _kept_ballot(election, kept) if not recast else None
     if trained := sealed is None:
-        if box is not None and any(name == party for name, _ in _names(box)):
+        if box is not None and _holds(box, party):
             raise AlreadyCast(
                 f"the box already holds a ballot of {party}, and a ballot is never replaced. "
                 f"If it is to be replaced, ask the operator to move it away first; then cast again with --recast."
@@ -175,11 +175,11 @@ def _keep(path: Path, sealed: bytes) -> None:
     os.replace(part, path)
 
 
-def _names(box: Box) -> Iterable[tuple[str, int]]:
+def _holds(box: Box, party: str) -> bool:
     try:
-        return list(box.names())
-    except OSError:
-        return []
+        return any(name == party for name, _ in box.names())
+    except BoxError:  # a box that is not there yet is empty: the first delivery makes it
+        return False
 
 
 def _parse(text: str) -> Any:

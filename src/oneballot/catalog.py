@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import difflib
 import importlib
-import importlib.util
 import pkgutil
 from functools import cache
 from importlib.metadata import entry_points
@@ -22,10 +21,7 @@ Kind = Literal["methods", "learners", "formats", "boxes"]
 @cache
 def names(kind: Kind) -> tuple[str, ...]:
     """All names of a kind, sorted. Imports none of them."""
-    package = importlib.import_module(f"oneballot.{kind}")
-    files = {m.name.replace("_", "-") for m in pkgutil.iter_modules(package.__path__) if not m.name.startswith("_")}
-    plugins = {e.name for e in entry_points(group=f"oneballot.{kind}")}
-    return tuple(sorted(files | plugins))
+    return tuple(sorted(_files(kind) | {e.name for e in entry_points(group=f"oneballot.{kind}")}))
 
 
 @cache
@@ -35,8 +31,15 @@ def find(kind: Kind, name: str) -> Any:
         close = difflib.get_close_matches(name, names(kind), n=1)
         hint = f" Did you mean {close[0]!r}?" if close else ""
         raise ElectionError(f"there is no {kind[:-1]} {name!r}; there are {', '.join(names(kind))}.{hint}")
-    module = f"oneballot.{kind}.{name.replace('-', '_')}"
-    if importlib.util.find_spec(module):
-        return importlib.import_module(module).offers
+    if name in _files(kind):
+        return importlib.import_module(f"oneballot.{kind}.{name.replace('-', '_')}").offers
     (plugin, *_) = entry_points(group=f"oneballot.{kind}", name=name)
-    return plugin.load()
+    try:
+        return plugin.load()
+    except (ImportError, AttributeError) as error:
+        raise ElectionError(f"the {kind[:-1]} {name!r} of another package ({plugin.value}) fails: {error}") from error
+
+
+def _files(kind: Kind) -> set[str]:
+    package = importlib.import_module(f"oneballot.{kind}")
+    return {m.name.replace("_", "-") for m in pkgutil.iter_modules(package.__path__) if not m.name.startswith("_")}

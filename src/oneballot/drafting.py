@@ -63,18 +63,18 @@ def write(
         where = public.resolve()
     columns = "\n".join(f"  {_inline(c.model_dump(mode='json'))}," for c in schema.columns)
     comment = '# id = "patient"             # a column with a stable ID of each row, not a feature'
-    row_id = f"id = {json.dumps(schema.id)}" if schema.id else comment
+    row_id = f"id = {_value(schema.id)}" if schema.id else comment
     return f"""\
 # An election of OneBallot: the agreement that all parties share. Everybody needs this file and the public set.
 format = {FORMAT}
-name = {json.dumps(name)}
+name = {_value(name)}
 classes = {_value(list(classes))}
 seed = 0
 quorum = {quorum}                      # how many ballots must count; quorum and roster may change while ballots come in
 
 [public]                        # rows without secrets that all parties and the server have; labels are not used
-path = {json.dumps(str(where))}
-digest = {json.dumps(digest)}
+path = {_value(str(where))}
+digest = {_value(digest)}
 
 {method}
 [privacy]
@@ -84,7 +84,7 @@ level = "L0"                    # no noise: whoever sees ballots or model is tru
 # clinic-a = "ed25519:…"
 
 [schema]                        # how every party's file becomes numbers; nothing is learned from a party's file for it
-label = {json.dumps(schema.label)}
+label = {_value(schema.label)}
 {row_id}
 # number: range is scaled to 0..1; outside = "error" or "clip"; missing = true adds a feature that says so
 # category: outside = "error" or "blank"; text: hashed into `features` numbers
@@ -99,7 +99,7 @@ def _value(value: Any) -> str:
         return _inline(value)
     if isinstance(value, list | tuple):
         return "[" + ", ".join(_value(v) for v in value) + "]"
-    return json.dumps(value, ensure_ascii=False)
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")  # all in which JSON and TOML text differ
 
 
 def _inline(table: Mapping[str, Any]) -> str:

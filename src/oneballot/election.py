@@ -12,19 +12,19 @@ import json
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt, ValidationError
+from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt, StrictInt, ValidationError
 
 from . import catalog
 from .core import Array, Data, Learner, Method
 from .data.read import read
 from .errors import DataError, ElectionError
-from .schema import Class, Schema, Where, number_labels
+from .schema import Class, Schema, Where, as_label, number_labels
 
 FORMAT = 1
 """Raise it when a file of an older version would be understood wrongly; `_File` then refuses the old number."""
@@ -54,7 +54,7 @@ class Election:
 
     @cached_property
     def digest(self) -> str:
-        described = json.dumps(self.describe(), sort_keys=True, separators=(",", ":"), default=str)
+        described = json.dumps(self.describe(), sort_keys=True, separators=(",", ":"), default=_as_plain)
         return hashlib.sha256(described.encode()).hexdigest()
 
     def describe(self) -> dict[str, Any]:
@@ -102,11 +102,13 @@ class Election:
         return self.schema
 
     def _check(self) -> None:
-        names = [str(c) for c in self.classes]
+        names = [as_label(c) for c in self.classes]
         if len(names) < 2 or len(set(names)) < len(names):
             raise ElectionError(f"classes must be at least two different names, not {list(self.classes)}")
         for party in self.roster:
             check_party_name(party)
+        if self.quorum < 1:
+            raise ElectionError(f"quorum must be at least 1, not {self.quorum}")
         if self.roster and self.quorum > len(self.roster):
             raise ElectionError(f"quorum {self.quorum} can never be met: the roster lists {len(self.roster)} parties")
         if self.privacy not in self.method.levels:
@@ -128,6 +130,10 @@ class Election:
         columns = None
         public = None
         if file.public is not None:
+            if not (path.parent / file.public.path).exists():
+                raise ElectionError(
+                    f"{path}: public.path: there is no file {path.parent / file.public.path}; put the public set there"
+                )
             table = read(path.parent / file.public.path)
             columns, source = table.columns, table.source
             if file.schema_ is None:
@@ -140,13 +146,14 @@ class Election:
                     f"{source} is not the public set of this election: its digest is {digest_of(public)}, "
                     f"{path.name} has {file.public.digest}. Get the file that the election was made with."
                 )
+        method = make("methods", file.method, f"{path}, [method]")
         learners = {role: make("learners", role_settings, f"{path}, [learners.{role}]")
                     for role, role_settings in file.learners.items()}  # fmt: skip
         every = {"learner": learners.pop("all")} if "all" in learners else {}
         try:
             return cls(
-                classes=file.classes, public=public, method=make("methods", file.method, f"{path}, [method]"),
-                learners=learners, privacy=file.privacy.level, schema=file.schema_, name=file.name, seed=file.seed,
+                classes=file.classes, public=public, method=method, learners=learners,
+                privacy=file.privacy.level, schema=file.schema_, name=file.name, seed=file.seed,
                 quorum=file.quorum, roster=file.roster, max_ballot_mb=file.max_ballot_mb, **every,
             )  # fmt: skip
         except ElectionError as error:
@@ -177,7 +184,7 @@ class _File(BaseModel):
     model_config = ConfigDict(extra="forbid")
     format: Literal[1]
     name: str = "election"
-    classes: tuple[Class, ...]
+    classes: tuple[str | StrictInt, ...]
     seed: NonNegativeInt = 0
     quorum: PositiveInt = 1
     max_ballot_mb: PositiveInt = 64
@@ -194,6 +201,8 @@ class _File(BaseModel):
             content = tomllib.loads(path.read_text("utf-8"))
         except FileNotFoundError:
             raise ElectionError(f"there is no election {path}; `oneballot new {path} --public …` writes one") from None
+        except OSError as error:
+            raise ElectionError(f"{path} cannot be read: {error.strerror}") from None
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise ElectionError(f"{path} is not TOML: {error}") from None
         if "schema" in content:
@@ -206,14 +215,21 @@ class _File(BaseModel):
 
 def make(kind: catalog.Kind, settings: Mapping[str, Any], where: str) -> Any:
     """A method or a learner from its name and settings."""
-    if "name" not in settings:
+    if not isinstance(settings.get("name"), str):
         raise ElectionError(f'{where}: name = "…" is missing; there are {", ".join(catalog.names(kind))}')
     rest = {k: v for k, v in settings.items() if k != "name"}
     try:
-        return catalog.find(kind, settings["name"])(**rest)
+        thing = catalog.find(kind, settings["name"])
+        known = [f.name for f in fields(thing)]
+        if unknown := [k for k in rest if k not in known]:
+            raise ElectionError(f"{settings['name']} has no setting {', '.join(unknown)}; it has {', '.join(known)}")
+        made = thing(**rest)
+        if kind == "learners":
+            made.check()
+        return made
     except ValidationError as error:
         raise ElectionError(_explain(error, where)) from None
-    except TypeError as error:
+    except (TypeError, ElectionError) as error:
         raise ElectionError(f"{where}: {error}") from None
 
 
@@ -231,7 +247,7 @@ def check_party_name(party: str) -> None:
 
 def digest_of(rows: Array) -> str:
     """A name for parsed numbers: their type, shape and bytes, whatever file they came from."""
-    rows = np.ascontiguousarray(rows)
+    rows = np.ascontiguousarray(rows + 0)  # -0.0 is 0.0: the same number, and other bytes
     head = f"{rows.dtype.newbyteorder('<').str} {rows.shape} ".encode()
     little = rows.astype(rows.dtype.newbyteorder("<"), copy=False)
     return "sha256:" + hashlib.sha256(head + little.tobytes()).hexdigest()
@@ -239,19 +255,30 @@ def digest_of(rows: Array) -> str:
 
 def _as_rows(X: Any, source: str) -> Array:
     """Numbers in the types that digests and learners agree on; nothing that is not finite."""
-    rows = np.asarray(X)
+    try:
+        rows = np.asarray(X)
+    except ValueError as error:
+        raise DataError(f"{source}: expected rows of the same shape: {error}") from None
     if rows.ndim < 2 or not len(rows):
         raise DataError(f"{source}: expected rows of features, at least one, but the shape is {rows.shape}")
-    if not np.issubdtype(rows.dtype, np.number) and rows.dtype != np.bool_:
+    if rows.dtype.kind not in "biuf":
         raise DataError(
             f"{source}: expected numbers, not {rows.dtype}; describe the columns in a schema to encode them"
         )
     if rows.dtype not in (np.uint8, np.int32):
-        rows = rows.astype(np.float32)
+        with np.errstate(over="ignore"):
+            rows = rows.astype(np.float32)
         if (bad := np.argwhere(~np.isfinite(rows))).size:
             at = tuple(int(i) for i in bad[0])
             raise DataError(f"{source}: {len(bad)} values are NaN or infinite, the first at {at}; fill them first")
     return rows
+
+
+def _as_plain(value: Any) -> Any:
+    """NumPy's numbers as Python's, so that a digest does not depend on which were used."""
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    raise ElectionError(f"{value!r} cannot be written into an election: use numbers, text, lists and tables")
 
 
 def _described(thing: Any) -> dict[str, Any]:
@@ -264,8 +291,8 @@ def _explain(error: ValidationError, where: str) -> str:
         key = ".".join(str(k).rstrip("_") for k in e["loc"] if k != "function-after") or "settings"
         given = (
             ""
-            if e["type"] in ("missing", "extra_forbidden", "unexpected_keyword_argument")
+            if e["type"] in ("missing", "extra_forbidden", "unexpected_keyword_argument", "value_error")
             else f" (got {e['input']!r})"
         )
-        lines.append(f"{where}: {key}: {e['msg']}{given}")
+        lines.append(f"{where}: {key}: {e['msg'].removeprefix('Value error, ')}{given}")
     return "\n".join(lines)

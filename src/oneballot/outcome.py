@@ -124,7 +124,7 @@ class Outcome:
                 without=tuple(described["without"]),
                 count=_unflat(unpack(_get(folder, described["count"]))),
             )
-        except (KeyError, TypeError, ValueError, Spoiled) as error:
+        except (AttributeError, KeyError, OSError, TypeError, ValueError, Spoiled) as error:
             raise OneBallotError(f"{folder} is not an outcome that `oneballot tally` wrote: {error!r}") from None
 
 

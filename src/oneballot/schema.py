@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, PositiveInt, model_validator
 
 from .core import Array
 from .errors import DataError
 
 Columns = Mapping[str, Array]
 Class = str | int
-MISSING = frozenset({"", "na", "nan", "null", "none", "?"})
+MISSING = frozenset({"", "na", "nan", "-nan", "null", "none", "?"})
 
 
 class _Column(BaseModel):
@@ -31,9 +33,15 @@ class Number(_Column):
     """A number, scaled so that the range becomes 0 to 1. Where values may be missing, a second feature says so."""
 
     kind: Literal["number"] = "number"
-    range: tuple[float, float]
+    range: tuple[FiniteFloat, FiniteFloat]
     outside: Literal["error", "clip"] = "error"
     missing: bool = False
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.range[0] > self.range[1]:
+            raise ValueError(f"range must be [low, high], not [{self.range[0]:g}, {self.range[1]:g}]")
+        return self
 
     def encode(self, values: Array, where: Where) -> Array:
         x, low, high = _as_numbers(values, where), *self.range
@@ -57,6 +65,12 @@ class Category(_Column):
     categories: Annotated[tuple[str, ...], Field(min_length=1)]
     outside: Literal["error", "blank"] = "error"
     missing: bool = False
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if twice := _twice(self.categories):
+            raise ValueError(f"categories are listed more than once: {', '.join(map(repr, twice))}")
+        return self
 
     def encode(self, values: Array, where: Where) -> Array:
         text = np.array([_as_text(v) for v in values], dtype=object)
@@ -98,12 +112,18 @@ class Tensor(_Column):
 
     def encode(self, values: Array, where: Where) -> Array:
         if values.shape[1:] != self.shape:
-            raise DataError(f"{where}: rows have shape {values.shape[1:]}, the schema says {self.shape}")
-        x = values.astype({"image": np.uint8, "tokens": np.int32, "features": np.float32}[self.kind])
-        if not np.array_equal(x, values) and self.kind != "features":
-            raise DataError(f"{where}: the values of a column of kind {self.kind} must be {x.dtype} numbers")
-        if self.kind == "features" and (bad := np.argwhere(~np.isfinite(x))).size:
-            raise DataError(f"{where}: row {bad[0][0] + 1} holds NaN or infinity at {tuple(bad[0][1:])}; fill it first")
+            raise DataError(f"{where}: rows have shape {values.shape[1:]}, the schema says {self.shape}; reshape them")
+        if values.dtype.kind not in "biuf":
+            raise DataError(f"{where}: a column of kind {self.kind} holds numbers, not text; save it as numbers")
+        with np.errstate(invalid="ignore", over="ignore"):
+            x = values.astype({"image": np.uint8, "tokens": np.int32, "features": np.float32}[self.kind])
+        wrong = ~np.isfinite(x) if self.kind == "features" else x != values
+        if (bad := np.argwhere(wrong)).size:
+            at = tuple(int(i) for i in bad[0])
+            raise DataError(
+                f"{where}: row {at[0] + 1} holds {values[at]} at {at[1:]}, which is not a number of type {x.dtype} "
+                f"(kind {self.kind}); correct or fill it"
+            )
         return x
 
 
@@ -118,10 +138,22 @@ class Schema(BaseModel):
     id: str | None = None
     columns: Annotated[tuple[Column, ...], Field(min_length=1)]
 
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        """A label among the features would be a model that only works on rows whose answer is known."""
+        names = [self.label, *([] if self.id is None else [self.id]), *(c.name for c in self.columns)]
+        if twice := _twice(names):
+            raise ValueError(f"a column is label, id or feature, and once: {', '.join(map(repr, twice))} is several")
+        return self
+
     def encode(self, columns: Columns, source: str) -> Array:
         """Features `(rows, features)` in float32, or a single array column in its own shape and type."""
         if missing := [c.name for c in self.columns if c.name not in columns]:
             raise DataError(f"{source}: {self._absent(missing, columns)}")
+        for c in self.columns:
+            if not isinstance(c, Tensor) and columns[c.name].ndim != 1:
+                shape = columns[c.name].shape[1:]
+                raise DataError(f"{Where(source, c.name)}: expected one {c.kind} a row, not an array of shape {shape}")
         blocks = [c.encode(columns[c.name], Where(source, c.name)) for c in self.columns]
         if len(blocks) == 1 and isinstance(self.columns[0], Tensor):
             return blocks[0]
@@ -137,10 +169,10 @@ class Schema(BaseModel):
             return None
         if self.id not in columns:
             raise DataError(f"{source}: {self._absent([self.id], columns)} It holds the row ID.")
-        ids = np.array([_as_text(v) for v in columns[self.id]])
-        values, counts = np.unique(ids, return_counts=True)
-        if (counts > 1).any():
-            raise DataError(f"{source}: row ID {values[counts > 1][0]!r} stands in {counts.max()} rows; IDs are unique")
+        ids, where = np.array([_as_text(v) for v in columns[self.id]]), Where(source, self.id)
+        where.refuse(ids == "", ids, "is missing", "give every row an ID")
+        _, numbers, counts = np.unique(ids, return_inverse=True, return_counts=True)
+        where.refuse(counts[numbers] > 1, ids, "is not the only row with its ID", "give every row its own")
         return ids
 
     @staticmethod
@@ -172,8 +204,8 @@ def number_labels(values: Any, classes: Sequence[Class], where: Where) -> Array:
     values = np.asarray(values)
     if values.ndim != 1:
         raise DataError(f"{where}: labels must be one a row, not of shape {values.shape}")
-    number = {_as_text(c): i for i, c in enumerate(classes)}
-    codes = np.array([number.get(_as_text(v), -1) for v in values], dtype=np.int64)
+    number = {as_label(c): i for i, c in enumerate(classes)}
+    codes = np.array([number.get(as_label(v), -1) for v in values], dtype=np.int64)
     some = ", ".join(map(str, classes[:10])) + (", …" if len(classes) > 10 else "")
     where.refuse(codes < 0, values, "is not a class of the election", f"use one of {some}")
     return codes
@@ -181,7 +213,9 @@ def number_labels(values: Any, classes: Sequence[Class], where: Where) -> Array:
 
 def sorted_labels(values: Array) -> list[Class]:
     """The distinct labels of a column: whole numbers in their order, anything else as text."""
-    texts = sorted({_as_text(v) for v in values} - {""})
+    if values.ndim != 1:
+        raise DataError(f"labels must be one a row, not of shape {values.shape[1:]}")
+    texts = sorted({as_label(v) for v in values} - {""})
     try:
         return sorted(int(t) for t in texts)
     except ValueError:
@@ -190,6 +224,8 @@ def sorted_labels(values: Array) -> list[Class]:
 
 def infer(columns: Columns, label: str, row_id: str | None = None) -> Schema:
     """A schema that fits a public table: numbers where all values are, else categories, else text."""
+    if not columns.keys() - {label, row_id}:
+        raise DataError(f"the public file has no columns but {', '.join(columns)}: there is nothing to learn from")
     described = tuple(_infer_column(name, values) for name, values in columns.items() if name not in (label, row_id))
     return Schema(label=label, id=row_id, columns=described)
 
@@ -229,10 +265,21 @@ def _as_numbers(values: Array, where: Where) -> Array:
     return x
 
 
+def as_label(value: Any) -> str:
+    """What a label is called: as `_as_text`, and "1.0", as a CSV file may have it, is "1"."""
+    return re.sub(r"^(-?[0-9]+)\.0+$", r"\1", _as_text(value))
+
+
+def _twice(names: Sequence[str]) -> list[str]:
+    return [name for name, times in Counter(names).items() if times > 1]
+
+
 def _as_text(value: Any) -> str:
-    """What a value is called: 1, 1.0 and " 1" are all "1"; NaN is nothing."""
+    """What a value is called: 1, 1.0 and " 1" are all "1"; NaN is nothing; truth is in words, as files have it."""
     if isinstance(value, str):
         return value.strip()
+    if isinstance(value, bool | np.bool_):
+        return "true" if value else "false"
     if isinstance(value, float | np.floating):
         return "" if np.isnan(value) else str(int(value)) if float(value).is_integer() else str(float(value))
     return str(value)

@@ -154,3 +154,14 @@ def test_wrong_numbers_of_columns_and_classes_are_refused():
         Skops.check(blob.data, classes=6, features=7)
     with pytest.raises(Spoiled, match="from 0 to 4"):
         Skops.load(blob.data, classes=5)
+
+
+def test_equal_models_give_equal_bytes():
+    X, y = np.random.default_rng(0).normal(size=(80, 4)), np.arange(80) % 3
+    dumps = []
+    for _ in range(2):
+        ballast = [object() for _ in range(1000)]
+        model = SklearnModel(RandomForestClassifier(5, random_state=0).fit(X, y), 3)
+        dumps.append(model.dump())
+        del ballast
+    assert dumps[0] == dumps[1]

@@ -114,7 +114,7 @@ class SklearnModel:
     def dump(self) -> Blob:
         import skops.io as skops_io
 
-        return Blob(Skops.name, skops_io.dumps(make_slim(self.estimator), compression=zipfile.ZIP_DEFLATED))
+        return Blob(Skops.name, _renumber(skops_io.dumps(make_slim(self.estimator))))
 
     def _margins(self, X: Array) -> Array | None:
         """Decision values `(rows, seen)`; none where there are none, or one for each pair of classes."""
@@ -154,6 +154,35 @@ class Skops:
         check_fitted(estimator)
         check_seen(np.asarray(estimator.classes_), classes)
         return SklearnModel(estimator, classes)
+
+
+def _renumber(data: bytes) -> bytes:
+    """The same file with objects numbered by their order instead of their place in memory: equal models, equal bytes."""
+    numbers: dict[str, int] = {}
+    out = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(data)) as file, zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as renumbered:
+        schema = re.sub(
+            r'(?<="__id__": )[0-9]+|(?<=")[0-9]+(?=\.npy")',
+            lambda m: str(numbers.setdefault(m[0], len(numbers))),
+            file.read("schema.json").decode(),
+        )
+        arrays = {f"{numbers[name.removesuffix('.npy')]}.npy": name for name in file.namelist() if name != "schema.json"}
+        compact = json.dumps(json.loads(schema), separators=(",", ":"))
+        for name, content in [("schema.json", compact.encode()), *((n, _wipe(file.read(old))) for n, old in arrays.items())]:
+            renumbered.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED)
+    return out.getvalue()
+
+
+def _wipe(array: bytes) -> bytes:
+    """The array without what happened to lie in memory between its fields: a tree's nodes have such gaps."""
+    values = np.load(io.BytesIO(array), allow_pickle=False)
+    if values.dtype.names is None:
+        return array
+    clean, out = np.zeros(values.shape, values.dtype), io.BytesIO()
+    for name in values.dtype.names:
+        clean[name] = values[name]
+    np.save(out, clean)
+    return out.getvalue()
 
 
 def _read_schema(data: bytes) -> Any:

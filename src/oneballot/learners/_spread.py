@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, overload
+from typing import Any, ClassVar, Protocol, overload
 
 import numpy as np
 
-from ..core import Array, Model, Task
-from ..errors import DataError, OneBallotWarning
+from ..core import Array, Format, Model, Task
+from ..errors import DataError, ElectionError, OneBallotWarning, Spoiled
 from ..formats.safetensors import ConstantModel
 from ..progress import steps
 
@@ -22,6 +22,13 @@ from ..progress import steps
 class Single(Protocol):
     def fit_one(self, X: Array, y: Array, weight: Array | None, seed: int, classes: int) -> Model:
         """Train on class numbers y, of which there are at least two different ones."""
+
+
+class Booster(Single, Protocol):
+    name: ClassVar[str]
+
+    @property
+    def params(self) -> Mapping[str, Any]: ...
 
 
 @dataclass(frozen=True)
@@ -106,7 +113,7 @@ def _train_one(learner: Single, X: Array, task: Task, classes: int, keep: bool) 
             model = learner.fit_one(X[rows], y, weight, task.seed, classes)
             reply = _answer(model, task, asked, classes)
         except ValueError as error:  # a library's word for data that it cannot learn from, such as k-NN with few rows
-            trouble = f"{task.label} could not learn from {len(y)} rows: {error}."
+            trouble = f"{task.label} could not learn from {len(y)} rows: {str(error).rstrip('.')}."
             model = _constant(y, weight, classes)
             reply = _answer(model, task, asked, classes)
     else:
@@ -144,7 +151,26 @@ def workers() -> int:
     told: Any = get_active_backend()[1]
     if told not in (None, 1):
         return int(joblib.effective_n_jobs(told))
-    return int(os.environ.get("ONEBALLOT_WORKERS") or joblib.cpu_count())
+    asked = os.environ.get("ONEBALLOT_WORKERS") or str(joblib.cpu_count())
+    if not asked.isdecimal() or int(asked) < 1:
+        raise ElectionError(f"ONEBALLOT_WORKERS must be a number of processes, such as 4, not {asked!r}")
+    return int(asked)
+
+
+def check_travels(learner: Booster, form: type[Format], ours: Collection[str]) -> None:
+    """Train on a handful of rows, so that params which cannot work, or whose models cannot travel, are found early."""
+    if decided := sorted(learner.params.keys() & set(ours)):
+        raise ElectionError(f"learner {learner.name}: params must not have {', '.join(decided)}: it is set elsewhere")
+    X = np.zeros((90, 256), dtype=np.float32)  # so wide because constraints may name columns
+    X[:, 0] = np.arange(90)
+    for classes in (2, 3):
+        try:
+            blob = learner.fit_one(X, np.arange(90) * classes // 90, None, 0, classes).dump()
+            form.check(blob.data, classes=classes, features=X.shape[1])
+        except Spoiled as error:
+            raise ElectionError(f"learner {learner.name}: with these params models cannot travel: {error}") from None
+        except (ValueError, TypeError, AttributeError) as error:  # libraries are not careful about what they raise
+            raise ElectionError(f"learner {learner.name}: params {dict(learner.params)} do not work: {error}") from None
 
 
 def _warn(text: str) -> None:

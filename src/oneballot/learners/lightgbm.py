@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,10 +12,12 @@ from pydantic.dataclasses import dataclass
 
 from ..core import Array, Model, Models, Task
 from ..errors import MissingExtra
-from ._spread import spread
+from ._spread import check_travels, spread
+
+OURS = ("objective", "num_class", "seed", "random_state", "deterministic", "num_threads", "n_jobs", "verbosity")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config={"extra": "forbid"})
 class LightGBM:
     """Boosted trees; `params` go to LightGBM as they are."""
 
@@ -32,6 +34,9 @@ class LightGBM:
             import lightgbm  # noqa: F401
         except ImportError:
             raise MissingExtra("The learner lightgbm", "lightgbm") from None
+        from ..formats.lightgbm_text import LightGBMText
+
+        check_travels(replace(self, rounds=1), LightGBMText, OURS)
 
     def fit_many(self, X: Array, tasks: Sequence[Task], classes: int, *, keep: bool = True) -> Models:
         return spread(self, X, tasks, classes, keep, "LightGBM")
@@ -55,7 +60,10 @@ class LightGBM:
             "verbosity": -1,
         }
         rows = lightgbm.Dataset(X.reshape(len(X), -1).astype(np.float32), codes, weight=weight, params=params)
-        return LightGBMModel(lightgbm.train(params, rows, self.rounds), seen, classes)
+        try:
+            return LightGBMModel(lightgbm.train(params, rows, self.rounds), seen, classes)
+        except lightgbm.basic.LightGBMError as error:
+            raise ValueError(str(error)) from None
 
 
 offers = LightGBM

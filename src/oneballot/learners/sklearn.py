@@ -15,6 +15,12 @@ from ..errors import ElectionError
 from ..formats.skops import CLASSIFIERS, PARTS, SklearnModel
 from ._spread import spread
 
+STAY: dict[str, dict[str, tuple[Any, ...]]] = {
+    "SGDClassifier": {"loss": ("squared_error", "huber", "epsilon_insensitive", "squared_epsilon_insensitive")},
+    "SimpleImputer": {"add_indicator": (True,)},
+}
+"""Values with which a model of an allowed kind has parts that `formats/skops.py` refuses."""
+
 
 @dataclass(frozen=True)
 class Sklearn:
@@ -25,8 +31,6 @@ class Sklearn:
     """
 
     name: ClassVar[str] = "sklearn"
-    gives: ClassVar[frozenset[str]] = frozenset({"probabilities", "scores", "soft"})
-
     estimator: Any = "RandomForestClassifier"
     params: Mapping[str, Any] = field(default_factory=dict)
 
@@ -36,10 +40,15 @@ class Sklearn:
             object.__setattr__(self, "estimator", described["estimator"])
             object.__setattr__(self, "params", {**described["params"], **self.params})
 
+    @property
+    def gives(self) -> frozenset[str]:
+        """Soft labels are learned as weighted rows, which not every estimator takes."""
+        soft = _weight_name(build(self.estimator, self.params)) is not None
+        return frozenset({"probabilities", "scores", "soft"} if soft else {"probabilities", "scores"})
+
     def check(self) -> None:
         """Build it once, so that a wrong name or parameter is found before any training."""
-        model = build(self.estimator, self.params)
-        final = model.steps[-1][1] if hasattr(model, "steps") else model
+        final = _last(build(self.estimator, self.params))
         from sklearn.base import is_classifier
 
         if not is_classifier(final):
@@ -59,16 +68,37 @@ class Sklearn:
 
 def build(estimator: str, params: Mapping[str, Any]) -> Any:
     """The estimator that a name and parameters describe."""
+    if not isinstance(params, Mapping):
+        raise ElectionError(f"learner sklearn: params of {estimator} must be names with values, not {params!r}")
     made = {key: _build_value(value) for key, value in params.items()}
     if estimator == "Pipeline":
-        from sklearn.pipeline import make_pipeline
-
-        return make_pipeline(*made["steps"])
+        return _build_pipeline(made)
     kind = _find(estimator)
     known = inspect.signature(kind).parameters
     if unknown := sorted(made.keys() - known.keys()):
         raise ElectionError(f"learner sklearn: {estimator} has no parameter {unknown}; it has {', '.join(known)}")
-    return kind(**made)
+    for key, value in made.items():
+        if isinstance(value, list) and isinstance(known[key].default, tuple):  # TOML and JSON have no tuples
+            made[key] = tuple(value)
+        if value in STAY.get(estimator, {}).get(key, ()):
+            raise ElectionError(f"learner sklearn: {estimator}({key}={value!r}) gives models that cannot travel")
+    if made.get("categorical_features", "from_dtype") not in ("from_dtype", None):
+        raise ElectionError(f"learner sklearn: {estimator}(categorical_features=…) gives models that cannot travel")
+    model = kind(**made)
+    try:
+        model._validate_params()
+    except ValueError as error:
+        raise ElectionError(f"learner sklearn: {error}") from None
+    return model
+
+
+def _build_pipeline(params: Mapping[str, Any]) -> Any:
+    from sklearn.pipeline import make_pipeline
+
+    steps = params.get("steps")
+    if params.keys() != {"steps"} or not isinstance(steps, list) or not all(hasattr(s, "get_params") for s in steps):
+        raise ElectionError('learner sklearn: params of a Pipeline are steps = [{ estimator = "…", params = {…} }, …]')
+    return make_pipeline(*steps)
 
 
 def describe(estimator: Any) -> dict[str, Any]:
@@ -80,9 +110,11 @@ def describe(estimator: Any) -> dict[str, Any]:
             "known to be safe. Write a learner for it: see docs/extending.md"
         )
     if hasattr(estimator, "steps"):
-        return {"estimator": "Pipeline", "params": {"steps": [describe(step) for _, step in estimator.steps]}}
+        steps = [step for _, step in estimator.steps if not isinstance(step, str)]  # "passthrough" does nothing
+        return {"estimator": "Pipeline", "params": {"steps": [describe(step) for step in steps]}}
     usual = {name: p.default for name, p in inspect.signature(kind).parameters.items()}
-    given = {k: v for k, v in estimator.get_params(deep=False).items() if v is not usual[k] and v != usual[k]}
+    given = {k: v for k, v in estimator.get_params(deep=False).items()
+             if v is not usual[k] and (isinstance(v, np.ndarray) or v != usual[k])}  # fmt: skip
     return {"estimator": kind.__name__, "params": {k: _describe_value(k, v, kind) for k, v in given.items()}}
 
 
@@ -97,7 +129,7 @@ def _describe_value(name: str, value: Any, kind: type) -> Any:
         return describe(value)
     if isinstance(value, np.generic):
         return value.item()
-    if isinstance(value, list | tuple):
+    if isinstance(value, list | tuple | np.ndarray):
         return [_describe_value(name, v, kind) for v in value]
     if value is None or isinstance(value, str | int | float | bool):
         return value
@@ -116,12 +148,24 @@ def _find(name: str) -> Any:
 def _weighted(model: Any, weight: Array | None, name: str) -> dict[str, Array]:
     if weight is None:
         return {}
+    if (argument := _weight_name(model)) is None:
+        raise ElectionError(f"learner sklearn: {name} cannot weigh its rows, as soft labels need")
+    return {argument: weight}
+
+
+def _weight_name(model: Any) -> str | None:
+    """What `fit` calls the weights of rows; none where it takes none. In a Pipeline they are its last step's."""
     from sklearn.utils.validation import has_fit_parameter
 
-    last, prefix = (model.steps[-1][1], f"{model.steps[-1][0]}__") if hasattr(model, "steps") else (model, "")
-    if not has_fit_parameter(last, "sample_weight"):
-        raise ElectionError(f"learner sklearn: {name} cannot weigh its rows, as soft labels need")
-    return {f"{prefix}sample_weight": weight}
+    if hasattr(model, "steps"):
+        name, last = model.steps[-1]
+        inner = _weight_name(last)
+        return inner and f"{name}__{inner}"
+    return "sample_weight" if has_fit_parameter(model, "sample_weight") else None
+
+
+def _last(model: Any) -> Any:
+    return _last(model.steps[-1][1]) if hasattr(model, "steps") else model
 
 
 offers = Sklearn

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,10 +12,12 @@ from pydantic.dataclasses import dataclass
 
 from ..core import Array, Model, Models, Task
 from ..errors import MissingExtra
-from ._spread import spread
+from ._spread import check_travels, spread
+
+OURS = ("objective", "num_class", "seed", "random_state", "nthread", "n_jobs", "verbosity")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config={"extra": "forbid"})
 class XGBoost:
     """Boosted trees; `params` go to XGBoost as they are."""
 
@@ -32,6 +34,9 @@ class XGBoost:
             import xgboost  # noqa: F401
         except ImportError:
             raise MissingExtra("The learner xgboost", "xgboost") from None
+        from ..formats.ubjson import UBJSON
+
+        check_travels(replace(self, rounds=1), UBJSON, OURS)
 
     def fit_many(self, X: Array, tasks: Sequence[Task], classes: int, *, keep: bool = True) -> Models:
         return spread(self, X, tasks, classes, keep, "XGBoost")

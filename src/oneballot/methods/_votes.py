@@ -102,7 +102,7 @@ class Levels:
         return np.asarray((_POWERS[levels] if self.odds else levels).sum(axis=0, dtype=np.int64))
 
 
-_POWERS = np.rint(2.0 ** (np.arange(256) / 8)).astype(np.int64)
+_POWERS = np.rint(2.0 ** (np.arange(256) / 8 + 8)).astype(np.int64)
 
 
 def odds(opinion: Array) -> Array:

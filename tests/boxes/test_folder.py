@@ -1,0 +1,74 @@
+"""A folder as a box: whole ballots or none, and never a second one in the place of the first."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from oneballot.boxes.folder import Folder
+from oneballot.errors import AlreadyCast, BoxError
+
+
+def test_a_delivered_ballot_is_there_with_its_size(tmp_path: Path) -> None:
+    box = Folder(tmp_path / "new" / "box")
+    box.deliver("a", b"ballot")
+    assert list(box.names()) == [("a", 6)]
+    with box.open("a") as file:
+        assert file.read() == b"ballot"
+
+
+def test_delivering_the_same_bytes_again_changes_nothing(tmp_path: Path) -> None:
+    box = Folder(tmp_path)
+    box.deliver("a", b"ballot")
+    box.deliver("a", b"ballot")
+    assert os.listdir(tmp_path) == ["a.ballot"]
+
+
+def test_another_ballot_of_the_same_name_never_replaces_the_first(tmp_path: Path) -> None:
+    box = Folder(tmp_path)
+    box.deliver("a", b"first")
+    with pytest.raises(AlreadyCast, match="never replaced"):
+        box.deliver("a", b"second")
+    assert (tmp_path / "a.ballot").read_bytes() == b"first"
+    assert os.listdir(tmp_path) == ["a.ballot"]
+
+
+def test_of_many_who_deliver_at_once_exactly_one_succeeds(tmp_path: Path) -> None:
+    refused = []
+
+    def deliver(i: int) -> None:
+        try:
+            Folder(tmp_path).deliver("a", b"%d" % i * 100_000)
+        except AlreadyCast:
+            refused.append(i)
+
+    threads = [threading.Thread(target=deliver, args=(i,)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(refused) == 7
+    (survivor,) = {*range(8)} - {*refused}
+    assert (tmp_path / "a.ballot").read_bytes() == b"%d" % survivor * 100_000
+    assert os.listdir(tmp_path) == ["a.ballot"]
+
+
+def test_files_that_are_no_ballots_are_passed_over(tmp_path: Path) -> None:
+    for name in (".part-xyz", "notes.txt", "a.ballot.part"):
+        (tmp_path / name).write_bytes(b"")
+    (tmp_path / "folder.ballot").mkdir()
+    assert list(Folder(tmp_path).names()) == []
+
+
+def test_a_box_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(BoxError, match="there is no box"):
+        list(Folder(tmp_path / "nowhere").names())
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(BoxError, match="cannot put a ballot into"):
+        Folder(tmp_path / "file" / "box").deliver("a", b"")

@@ -1,0 +1,84 @@
+"""A small real election that most tests start from: scikit-learn's digits, five parties, quick learners."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import oneballot as ob
+from oneballot.core import Array, Data
+from oneballot.simulation import divide
+
+TREE = ob.Sklearn("DecisionTreeClassifier", {"max_depth": 6})
+
+
+@dataclass(frozen=True)
+class Digits:
+    X: Array
+    y: Array
+    public: Array
+    X_test: Array
+    y_test: Array
+
+
+@pytest.fixture(scope="session")
+def digits() -> Digits:
+    from sklearn.datasets import load_digits
+
+    X, y = load_digits(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(y))
+    test, public, private = np.split(order, [300, 600])
+    return Digits(X[private], y[private], X[public], X[test], y[test])
+
+
+@pytest.fixture
+def make_election(digits: Digits) -> Callable[..., ob.Election]:
+    def make(**settings: Any) -> ob.Election:
+        usual = {"classes": range(10), "public": digits.public, "learner": TREE, "method": ob.FedKT(open_vote="hard")}
+        return ob.Election(**{**usual, **settings})
+
+    return make
+
+
+@pytest.fixture
+def election(make_election: Callable[..., ob.Election]) -> ob.Election:
+    return make_election()
+
+
+@pytest.fixture
+def parties(digits: Digits, election: ob.Election) -> dict[str, Data]:
+    return divide(election.data(digits.X, digits.y), 5, "homogeneous", seed=1)
+
+
+def write_csv(path: Path, header: list[str], rows: list[list[Any]]) -> Path:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([header, *rows])
+    return path
+
+
+@pytest.fixture
+def clinic(tmp_path: Path) -> Path:
+    """A folder with public.csv, three parties' files and test.csv: two numbers and a category predict an illness."""
+    rng = np.random.default_rng(5)
+
+    def rows(count: int, low: float) -> list[list[Any]]:
+        out = []
+        for _ in range(count):
+            age, dose, ward = rng.uniform(low, 90), rng.uniform(0, 1), str(rng.choice(["north", "south"]))
+            ill = "yes" if age / 90 + dose + 0.3 * (ward == "north") + rng.normal(0, 0.1) > 1.2 else "no"
+            out.append([f"{age:.1f}", f"{dose:.3f}", ward, ill])
+        return out
+
+    header = ["age", "dose", "ward", "ill"]
+    public = [*rows(200, 20), ["20", "0", "north", "no"], ["90", "1", "south", "yes"]]
+    write_csv(tmp_path / "public.csv", header, public)
+    for name in "abc":
+        write_csv(tmp_path / f"{name}.csv", header, rows(150, 20))
+    write_csv(tmp_path / "test.csv", header, rows(200, 20))
+    return tmp_path

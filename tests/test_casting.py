@@ -1,0 +1,75 @@
+"""Casting alone and together."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import oneballot as ob
+from oneballot.casting import cast_together
+from oneballot.errors import DataError, ElectionError
+
+
+def test_parties_cast_together_as_they_would_alone(make_election, parties) -> None:
+    for method in (ob.FedKT.paper(), ob.FedKT()):
+        election = make_election(method=method)
+        together = cast_together(election, parties)
+        for ballot, (party, data) in zip(together, parties.items(), strict=True):
+            assert ballot.sealed == ob.cast(election, data.X, data.y, party=party).sealed
+
+
+@pytest.mark.parametrize(
+    ("method", "tiers"),
+    [(ob.FedKT.paper(), {"teacher": 5 * 10, "student": 5 * 2}), (ob.FedKT(), {"teacher": 5 * 2})],
+    ids=["paper", "open"],
+)
+def test_one_tier_of_all_parties_is_one_fit_many(method, tiers, make_election, parties, monkeypatch) -> None:
+    calls, fit_many = [], ob.Sklearn.fit_many
+
+    def watch(self, X, tasks, classes, *, keep=True):
+        calls.append((len(tasks), len(X)))
+        return fit_many(self, X, tasks, classes, keep=keep)
+
+    monkeypatch.setattr(ob.Sklearn, "fit_many", watch)
+    election = make_election(method=method)
+    cast_together(election, parties)
+    assert [tasks for tasks, _ in calls] == list(tiers.values())
+    private = sum(len(d) for d in parties.values())
+    assert calls[0][1] == private + len(election.public), "the public set is held once, not once a party"
+
+
+def test_the_number_of_processes_does_not_change_a_ballot(make_election, parties, monkeypatch) -> None:
+    election = make_election(learner=ob.Sklearn("ExtraTreesClassifier", {"n_estimators": 60}))
+    sealed = []
+    for workers in ("1", "2"):
+        monkeypatch.setenv("ONEBALLOT_WORKERS", workers)
+        sealed.append([b.sealed for b in cast_together(election, parties)])
+    assert sealed[0] == sealed[1]
+
+
+def test_the_order_of_the_parties_does_not_change_a_ballot(election, parties) -> None:
+    forward = {b.party: b.sealed for b in cast_together(election, parties)}
+    backward = {b.party: b.sealed for b in cast_together(election, dict(reversed(parties.items())))}
+    assert forward == backward
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda X, y: (X[:, :10], y), r"shape \(10,\), the public set's \(64,\)"),
+        (lambda X, y: (X, np.full(len(y), 99)), "'99'.* is not a class of the election"),
+        (lambda X, y: (np.where(X > 15, np.nan, X), y), "NaN or infinite, the first at"),
+        (lambda X, y: (X, y[:-1]), "X has .* rows and y has"),
+        (lambda X, y: (X[:0], y[:0]), "at least one"),
+        (lambda X, y: (X.astype(str), y), "expected numbers"),
+    ],
+)
+def test_arrays_that_do_not_fit_are_refused_before_training(change, words, election, digits) -> None:
+    with pytest.raises(DataError, match=words):
+        ob.cast(election, *change(digits.X, digits.y), party="a")
+
+
+@pytest.mark.parametrize("name", ["", "../a", "a/b", "a b", "x" * 65, ".hidden"])
+def test_a_party_name_must_be_fit_for_a_file(name: str, election, digits) -> None:
+    with pytest.raises(ElectionError, match="party name"):
+        ob.cast(election, digits.X, digits.y, party=name)

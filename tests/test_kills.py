@@ -1,0 +1,134 @@
+"""Killed at any step, a cast or a tally leaves the box and the outcome as they were, or complete.
+
+A child process runs the real command's work, and is really killed: once before each step that touches a disk.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import oneballot as ob
+from oneballot import drafting
+from oneballot.booth import cast_file
+from oneballot.casting import cast_together
+from oneballot.seal import unseal
+from oneballot.simulation import divide
+from oneballot.tallying import tally_box
+
+STEPS = ("fsync", "link", "unlink", "replace", "chmod", "mkdir")
+TREE = 'name = "sklearn"\nestimator = "DecisionTreeClassifier"\n'
+
+
+def killed_at(step: int, work: Callable[[], object]) -> bool:
+    """Run the work in a child that is killed when it comes to its step-th touch of the disk; False if it finished."""
+
+    def run() -> None:
+        seen = 0
+
+        def counted(function):
+            def call(*args, **kwargs):
+                nonlocal seen
+                if seen == step:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                seen += 1
+                return function(*args, **kwargs)
+
+            return call
+
+        for name in STEPS:
+            setattr(os, name, counted(getattr(os, name)))
+        work()
+
+    child = multiprocessing.get_context("fork").Process(target=run)
+    child.start()
+    child.join(120)
+    assert child.exitcode in (0, -signal.SIGKILL)
+    return child.exitcode != 0
+
+
+@pytest.fixture
+def clinic_election(clinic: Path) -> ob.Election:
+    text = drafting.draft(clinic / "public.csv", "ill", beside=clinic / "election.toml")
+    i, j = text.index('name = "sklearn"'), text.index("[privacy]")
+    (clinic / "election.toml").write_text(text[:i] + TREE + "\n" + text[j:])
+    return ob.Election.read(clinic / "election.toml")
+
+
+def test_a_cast_killed_at_any_step_can_be_run_again_and_gives_one_whole_ballot(clinic: Path, clinic_election) -> None:
+    whole = cast_file(clinic_election, "a", clinic / "a.csv", keep=clinic / "reference")
+    expected = (clinic / "reference" / "a.ballot").read_bytes()
+    assert whole["bytes"] == len(expected)
+    step, finished = 0, False
+    while not finished:
+        folder = clinic / f"run {step}"
+        box = ob.Folder(folder / "box")
+
+        def work(box=box, folder=folder) -> None:
+            cast_file(clinic_election, "a", clinic / "a.csv", keep=folder / "kept", box=box)
+
+        finished = not killed_at(step, work)
+        for _, kept in ((p, p.read_bytes()) for p in folder.glob("*/a.ballot")):
+            assert kept == expected, "a ballot is there whole or not at all"
+        work()
+        assert (folder / "box" / "a.ballot").read_bytes() == expected
+        assert [name for name, _ in box.names()] == ["a"]
+        step += 1
+    assert step > 5, "the steps were really counted"
+
+
+def test_a_tally_killed_at_any_step_leaves_the_old_outcome_or_the_new(
+    election, parties, digits, tmp_path: Path
+) -> None:
+    ballots = cast_together(election, parties)
+    box = ob.Folder(tmp_path / "box")
+    for b in ballots[:4]:
+        box.deliver(b.party, b.sealed)
+    old = tally_box(election, box)
+    box.deliver(ballots[4].party, ballots[4].sealed)
+    new = tally_box(election, box)
+    step, finished = 0, False
+    seen = set()
+    while not finished:
+        out = tmp_path / f"outcome {step}"
+        old.save(out)
+
+        def work(out=out) -> None:
+            tally_box(election, box, previous=ob.Outcome.load(out)).save(out)
+
+        finished = not killed_at(step, work)
+        found = ob.Outcome.load(out)
+        state = len(found.voted)
+        seen.add(state)
+        right = {4: old, 5: new}[state]
+        assert np.array_equal(found.count.sums["votes"], right.count.sums["votes"])
+        assert np.array_equal(found.model.predict_proba(digits.X_test), right.model.predict_proba(digits.X_test))
+        work()
+        assert len(ob.Outcome.load(out).voted) == 5
+        assert len(list(out.iterdir())) == 3, "nothing is left over"
+        step += 1
+    assert seen == {4, 5}
+    assert step > 4
+    for b in ballots:
+        with box.open(b.party) as file:
+            assert unseal(file.read(), election).digest == b.digest
+
+
+def test_a_first_tally_killed_leaves_no_outcome_or_a_whole_one(election, digits, tmp_path: Path) -> None:
+    parties = divide(election.data(digits.X, digits.y), 2, "homogeneous", seed=0)
+    box = ob.Folder(tmp_path / "box")
+    for b in cast_together(election, parties):
+        box.deliver(b.party, b.sealed)
+    outcome = tally_box(election, box)
+    step = 0
+    while killed_at(step, lambda out=tmp_path / f"o{step}": outcome.save(out)):
+        out = tmp_path / f"o{step}"
+        assert not (out / "outcome.json").exists() or len(ob.Outcome.load(out).voted) == 2
+        step += 1
+    assert len(ob.Outcome.load(tmp_path / f"o{step}").voted) == 2

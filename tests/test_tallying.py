@@ -1,0 +1,162 @@
+"""The count: spoiled ballots, two ballots of one party, late ballots, and going on from an earlier outcome."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import oneballot as ob
+from oneballot.casting import cast_together
+from oneballot.core import Blob, Count
+from oneballot.errors import QuorumError
+from oneballot.keys import new_key, read_key
+from oneballot.tallying import tally_box
+
+
+@pytest.fixture
+def ballots(election, parties) -> list[ob.Ballot]:
+    return cast_together(election, parties)
+
+
+def same(one: ob.Outcome, other: ob.Outcome) -> bool:
+    """The same outcome: votes, count, and the final model down to its bytes."""
+    return (
+        one.voted.keys() == other.voted.keys()
+        and all(one.voted[p].digest == other.voted[p].digest for p in one.voted)
+        and one.count.sums.keys() == other.count.sums.keys()
+        and all(np.array_equal(one.count.sums[k], other.count.sums[k]) for k in one.count.sums)
+        and one.model.dump() == other.model.dump()
+    )
+
+
+def test_ballots_count_in_any_order(election, ballots) -> None:
+    assert same(ob.tally(election, ballots), ob.tally(election, ballots[::-1]))
+
+
+def test_a_late_ballot_gives_what_a_tally_from_scratch_gives(election, ballots) -> None:
+    early = ob.tally(election, ballots[:4])
+    assert same(ob.tally(election, ballots, previous=early), ob.tally(election, ballots))
+
+
+def test_leaving_a_party_out_gives_what_a_tally_from_scratch_gives(election, ballots) -> None:
+    whole = ob.tally(election, ballots)
+    without = ob.tally(election, ballots, without=["party-2"], previous=whole)
+    assert same(without, ob.tally(election, [b for b in ballots if b.party != "party-2"]))
+    assert without.without == ("party-2",)
+    assert same(ob.tally(election, ballots, previous=without), whole)
+
+
+def test_a_party_that_is_left_out_may_even_be_unknown(election, ballots) -> None:
+    assert same(ob.tally(election, ballots, without=["nobody"]), ob.tally(election, ballots))
+
+
+def test_only_what_is_new_is_counted_again(make_election, parties, monkeypatch) -> None:
+    election = make_election()
+    ballots = cast_together(election, parties)
+    before = ob.tally(election, ballots[:4])
+    counted, count = [], ob.FedKT.count
+    monkeypatch.setattr(
+        ob.FedKT, "count", lambda self, ballot, desk: counted.append(ballot.party) or count(self, ballot, desk)
+    )
+    ob.tally(election, ballots, previous=before)
+    assert counted == ["party-5"]
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=st.lists(st.tuples(st.sets(st.integers(0, 4), min_size=1), st.sets(st.sampled_from("12345"))), max_size=4))
+def test_any_history_of_tallies_ends_where_one_tally_would(election, ballots, steps) -> None:
+    outcome = None
+    for present, left_out in [*steps, ({0, 1, 2, 3, 4}, set())]:
+        names = [f"party-{n}" for n in left_out]
+        try:
+            outcome = ob.tally(election, [ballots[i] for i in sorted(present)], without=names, previous=outcome)
+        except QuorumError:
+            continue
+    assert outcome is not None
+    assert same(outcome, ob.tally(election, ballots))
+
+
+def test_an_outcome_of_another_election_is_not_gone_on_from(make_election, election, ballots, parties) -> None:
+    other = make_election(seed=7)
+    assert same(
+        ob.tally(other, cast_together(other, parties), previous=ob.tally(election, ballots)),
+        ob.tally(other, cast_together(other, parties)),
+    )
+
+
+def test_the_same_bytes_twice_are_one_ballot(election, ballots) -> None:
+    assert same(ob.tally(election, [*ballots, ballots[0]]), ob.tally(election, ballots))
+
+
+class TestTwoBallotsOfOneParty:
+    @pytest.fixture
+    def other(self, election, parties) -> ob.Ballot:
+        data = parties["party-1"]
+        return ob.cast(election, data.X[::2], data.y[::2], party="party-1")
+
+    @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2)])
+    def test_both_are_spoiled_whatever_the_order(self, election, ballots, other, order) -> None:
+        mixed = [[ballots[0], other, ballots[0]][i] for i in order]
+        outcome = ob.tally(election, [*mixed, *ballots[1:]])
+        assert "party-1" not in outcome.voted
+        assert len(outcome.spoiled) >= 2
+        assert all("two different ballots" in reason for reason in outcome.spoiled.values())
+        assert np.array_equal(outcome.count.sums["votes"], ob.tally(election, ballots[1:]).count.sums["votes"])
+
+    def test_also_when_the_first_was_counted_by_an_earlier_tally(self, election, ballots, other) -> None:
+        outcome = ob.tally(election, [*ballots, other], previous=ob.tally(election, ballots))
+        assert np.array_equal(outcome.count.sums["votes"], ob.tally(election, ballots[1:]).count.sums["votes"])
+
+    def test_a_ballot_with_a_bad_signature_is_nobodys(self, make_election, parties, tmp_path: Path) -> None:
+        """Whoever came first: a forged ballot must not spoil the honest one."""
+        public = {party: new_key(tmp_path / f"{party}.key") for party in parties}
+        keys = {party: read_key(tmp_path / f"{party}.key") for party in parties}
+        election = make_election(roster=public)
+        honest = cast_together(election, parties, keys=keys)
+        forged = ob.cast(make_election(), *unequal(parties["party-1"]), party="party-1", key=keys["party-2"])
+        for ballots in ([forged, *honest], [*honest, forged]):
+            outcome = ob.tally(election, ballots)
+            assert len(outcome.voted) == 5
+            assert len(outcome.spoiled) == 1
+
+
+def unequal(data):
+    return data.X[::3], data.y[::3]
+
+
+def test_too_few_ballots_make_no_outcome(make_election, parties) -> None:
+    election = make_election(quorum=4)
+    ballots = cast_together(election, parties)
+    with pytest.raises(QuorumError, match="3 ballots count, and the quorum is 4"):
+        ob.tally(election, ballots[:3])
+    assert len(ob.tally(election, ballots[:4]).voted) == 4
+
+
+def test_a_quorum_and_a_roster_may_change_while_ballots_come_in(make_election, parties, tmp_path) -> None:
+    ballots = cast_together(make_election(), parties)
+    assert len(ob.tally(make_election(quorum=5), ballots).voted) == 5
+
+
+def test_a_box_that_changes_between_tallies_is_followed(election, ballots, tmp_path: Path) -> None:
+    box = ob.Folder(tmp_path)
+    for b in ballots[:4]:
+        box.deliver(b.party, b.sealed)
+    first = tally_box(election, box)
+    (tmp_path / "party-1.ballot").unlink()
+    box.deliver("party-5", ballots[4].sealed)
+    assert same(tally_box(election, box, previous=first), ob.tally(election, ballots[1:]))
+
+
+def test_a_count_keeps_a_roll_and_refuses_to_count_twice() -> None:
+    one = Count({"n": np.array([1])}, {"a": {"model": Blob("skops", b"")}})
+    total = Count()
+    total += one
+    with pytest.raises(ValueError, match="counted twice: a"):
+        total += one
+    total -= one
+    assert total.sums["n"].tolist() == [0]
+    assert not total.roll
