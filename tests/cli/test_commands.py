@@ -1,0 +1,168 @@
+"""The commands, run as a person runs them: two parties and a server that share nothing but files."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from oneballot.cli import app
+
+
+def run(*words: object, status: int = 0):
+    result = CliRunner().invoke(app, [str(w) for w in words])
+    assert result.exit_code == status, result.output + repr(result.exception)
+    return result
+
+
+def oneballot(*words: object, status: int = 0) -> str:
+    return run(*words, status=status).output
+
+
+def answer(*words: object, status: int = 0) -> dict:
+    return json.loads(run(*words, "--json", status=status).stdout)
+
+
+@pytest.fixture
+def agreed(clinic: Path, monkeypatch) -> Path:
+    """The three organisations' folders: each has the election and the public set, and only a party has its own rows."""
+    monkeypatch.chdir(clinic)
+    keys = {name: answer("keys", "new", f"clinic-{name}", "--dir", clinic / f"at-{name}") for name in "ab"}
+    oneballot("new", clinic / "election.toml", "--public", clinic / "public.csv", "--label", "ill")
+    text = (clinic / "election.toml").read_text().replace("n_estimators = 100", "n_estimators = 10")
+    roster = "\n".join(f'{k["party"]} = "{k["public"]}"' for k in keys.values())
+    text = text.replace('# clinic-a = "ed25519:…"', roster).replace("quorum = 1 ", "quorum = 2 ")
+    for place in ("at-a", "at-b", "server"):
+        folder = clinic / place
+        folder.mkdir(exist_ok=True)
+        (folder / "election.toml").write_text(text)
+        (folder / "public.csv").write_bytes((clinic / "public.csv").read_bytes())
+    for name in "ab":
+        (clinic / f"{name}.csv").rename(clinic / f"at-{name}" / "rows.csv")
+    return clinic
+
+
+def cast(agreed: Path, name: str, monkeypatch, *more: object) -> dict:
+    monkeypatch.chdir(agreed / f"at-{name}")
+    return answer("cast", "election.toml", "--party", f"clinic-{name}", "--data", "rows.csv", *more)
+
+
+def test_two_people_in_two_folders_run_an_election_with_files_alone(agreed: Path, monkeypatch) -> None:
+    for name in "ab":
+        assert cast(agreed, name, monkeypatch, "--to", agreed / "box")["delivered"]
+    monkeypatch.chdir(agreed / "server")
+    told = oneballot("tally", "election.toml", "--from", agreed / "box", "--out", "outcome")
+    assert "clinic-a" in told
+    assert "counted" in told
+    seen = oneballot("inspect", agreed / "box" / "clinic-a.ballot", "--election", "election.toml")
+    assert "valid, of clinic-a" in seen
+    score = answer("evaluate", "outcome", "--data", agreed / "test.csv")
+    assert score["accuracy"] > 0.85
+    predictions = oneballot("predict", "outcome", "--data", agreed / "test.csv", "--probabilities").splitlines()
+    assert predictions[0] == "prediction,no,yes"
+    assert len(predictions) == 201
+    oneballot("predict", "outcome", "--data", agreed / "test.csv", "--out", "p.csv")
+    assert Path("p.csv").read_text().splitlines()[1] in ("no", "yes")
+
+
+def test_a_quorum_that_is_not_met_leaves_no_outcome(agreed: Path, monkeypatch) -> None:
+    cast(agreed, "a", monkeypatch, "--to", agreed / "box")
+    monkeypatch.chdir(agreed / "server")
+    error = answer("tally", "election.toml", "--from", agreed / "box", "--out", "outcome", status=1)
+    assert error["kind"] == "QuorumError"
+    assert not Path("outcome").exists()
+    cast(agreed, "b", monkeypatch, "--to", agreed / "box")
+    monkeypatch.chdir(agreed / "server")
+    done = answer("tally", "election.toml", "--from", agreed / "box", "--out", "outcome")
+    assert done["counted"] == ["clinic-a", "clinic-b"]
+
+
+def test_a_spoiled_ballot_and_a_party_left_out_are_told(agreed: Path, monkeypatch) -> None:
+    for name in "ab":
+        cast(agreed, name, monkeypatch, "--to", agreed / "box")
+    monkeypatch.chdir(agreed / "server")
+    (agreed / "box" / "zz.ballot").write_bytes(b"nonsense")
+    assert "SPOILED" in oneballot("tally", "election.toml", "--from", agreed / "box", "--out", "outcome")
+    text = Path("election.toml").read_text().replace("quorum = 2 ", "quorum = 1 ")
+    Path("election.toml").write_text(text)
+    done = answer("tally", "election.toml", "--from", agreed / "box", "--out", "outcome", "--without", "clinic-b")
+    assert done["counted"] == ["clinic-a"]
+    assert list(done["spoiled"]) == ["zz"]
+    assert done["without"] == ["clinic-b"]
+
+
+def test_a_dry_run_sends_nothing_and_says_what_would_be_sent(agreed: Path, monkeypatch) -> None:
+    plan = cast(agreed, "a", monkeypatch, "--to", agreed / "box", "--dry-run")
+    assert plan["models_to_train"] == 2
+    assert plan["signed_with"].startswith("ed25519:")
+    assert not (agreed / "box").exists()
+
+
+def test_simulate_compares_alone_together_and_the_outcome(clinic: Path, monkeypatch) -> None:
+    monkeypatch.chdir(clinic)
+    oneballot("new", "election.toml", "--public", "public.csv", "--label", "ill")
+    text = Path("election.toml").read_text()
+    Path("election.toml").write_text(text.replace("n_estimators = 100", "n_estimators = 10"))
+    args = ("simulate", "election.toml", "--data", "a.csv", "--parties", 3, "--split", "homogeneous")
+    told = answer(*args, "--test", "test.csv", "--out", "run")
+    assert told["accuracy"].keys() == {"alone", "outcome", "together"}
+    assert len(told["counted"]) == 3
+    assert len(list(Path("run/box").glob("*.ballot"))) == 3
+    assert answer("evaluate", "run/outcome", "--data", "test.csv")["accuracy"] == told["accuracy"]["outcome"]
+    by_ward = answer("simulate", "election.toml", "--data", "a.csv", "--split", "column:ward", "--no-compare")
+    assert len(by_ward["counted"]) == 2
+    assert "all data together" in oneballot(*args)
+
+
+def test_new_refuses_to_overwrite_and_needs_classes_without_labels(clinic: Path) -> None:
+    args = ("new", clinic / "election.toml", "--public", clinic / "public.csv", "--label")
+    assert "name them with --classes" in answer(*args, "sick", status=1)["error"]
+    assert answer(*args, "sick", "--classes", "no,yes")["classes"] == ["no", "yes"]
+    assert "not overwritten" in answer(*args, "sick", "--classes", "no,yes", status=1)["error"]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("tally", "nowhere.toml", "--from", "box", "--out", "o"), "there is no election nowhere.toml"),
+        (("predict", "nowhere", "--data", "x.csv"), "there is no outcome in nowhere"),
+        (("inspect", "nowhere.ballot"), "cannot read nowhere.ballot"),
+        (("keys", "new", "../evil"), "party name"),
+    ],
+)
+def test_an_error_is_a_sentence_and_status_1(words, told: str, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert told in oneballot(*words, status=1)
+    assert told in answer(*words, status=1)["error"]
+
+
+COMMANDS = ["demo", "new", "keys new", "cast", "tally", "inspect", "predict", "evaluate", "simulate"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_with_an_example_and_json(command: str) -> None:
+    told = oneballot(*command.split(), "--help")
+    assert f"Example: oneballot {command}" in " ".join(told.split())
+    assert "--json" in told
+
+
+def test_the_demo_runs_and_its_files_work(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    shown = answer("demo", "--parties", 4)
+    alone, paper, opened, together = (row["accuracy"] for row in shown["results"])
+    assert alone < opened
+    assert paper < together
+    assert opened > 0.9
+    assert all(Path(path).exists() for path in shown["saved"].values())
+    assert answer("evaluate", "demo/outcome", "--data", "demo/test.csv")["accuracy"] == opened
+    assert "What each party holds" in oneballot("demo", "--parties", 2)
+
+
+def test_the_installed_command_starts(tmp_path: Path) -> None:
+    command = Path(sys.executable).with_name("oneballot")
+    told = subprocess.run([command, "--help"], capture_output=True, text=True, check=True).stdout
+    assert "casts" in told

@@ -1,0 +1,37 @@
+"""The public names, pinned; and what importing costs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import oneballot as ob
+
+
+def test_the_public_names_are_these() -> None:
+    assert ob.__all__ == [
+        "Abstain", "Ballot", "Blob", "Data", "Election", "FedKT", "Folder", "LightGBM", "OneBallotError",
+        "OneBallotWarning", "Outcome", "Schema", "Sklearn", "Task", "XGBoost", "cast", "load", "simulate", "tally",
+    ]  # fmt: skip
+    assert ob.__all__ == sorted(ob.__all__)
+    for name in ob.__all__:
+        assert getattr(ob, name) is not None
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = ob.nonsense
+
+
+@pytest.mark.parametrize("heavy", ["numpy", "sklearn", "pydantic", "rich", "skops", "xgboost", "matplotlib"])
+def test_neither_the_package_nor_its_help_imports_anything_heavy(heavy: str) -> None:
+    code = (
+        "import sys, oneballot\n"
+        "from oneballot.cli import app\n"
+        "from typer.testing import CliRunner\n"
+        "assert CliRunner().invoke(app, ['--help']).exit_code == 0\n"
+        f"sys.exit({heavy!r} in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,158 @@
+"""A party's files: one ballot, kept before it is delivered, and the same bytes at every retry."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import oneballot as ob
+from oneballot import drafting
+from oneballot.booth import cast_file, choose_learner, describe_ballot, find_key, preview
+from oneballot.errors import AlreadyCast, BallotError, DataError, ElectionError, KeyFileError, Spoiled
+from oneballot.keys import new_key
+
+
+@pytest.fixture
+def election(clinic: Path) -> ob.Election:
+    text = drafting.draft(clinic / "public.csv", "ill", beside=clinic / "election.toml")
+    (clinic / "election.toml").write_text(text.replace("n_estimators = 100", "n_estimators = 5"))
+    return ob.Election.read(clinic / "election.toml")
+
+
+def cast(election: ob.Election, clinic: Path, **more):
+    return cast_file(election, "a", clinic / "a.csv", keep=clinic / "kept", **more)
+
+
+def test_the_ballot_is_kept_and_delivered(election, clinic: Path) -> None:
+    done = cast(election, clinic, box=ob.Folder(clinic / "box"))
+    assert done["trained"]
+    assert (clinic / "kept" / "a.ballot").read_bytes() == (clinic / "box" / "a.ballot").read_bytes()
+
+
+def test_casting_again_delivers_the_same_bytes_without_training(election, clinic: Path) -> None:
+    cast(election, clinic)
+    (clinic / "a.csv").unlink()
+    done = cast(election, clinic, box=ob.Folder(clinic / "box"))
+    assert not done["trained"]
+    assert (clinic / "kept" / "a.ballot").read_bytes() == (clinic / "box" / "a.ballot").read_bytes()
+
+
+def test_a_recast_keeps_the_old_ballot_and_never_replaces_one_in_the_box(election, clinic: Path) -> None:
+    box = ob.Folder(clinic / "box")
+    first = cast(election, clinic, box=box)
+    (clinic / "a.csv").write_bytes((clinic / "b.csv").read_bytes())
+    with pytest.raises(AlreadyCast, match="never replaced"):
+        cast(election, clinic, box=box, recast=True)
+    second = cast(election, clinic, recast=True)
+    assert second["digest"] != first["digest"]
+    assert (clinic / "kept" / "a.1.ballot").read_bytes() == (clinic / "box" / "a.ballot").read_bytes()
+    with pytest.raises(AlreadyCast, match="another ballot of a"):
+        cast(election, clinic, box=box)
+
+
+def test_a_kept_ballot_of_another_election_is_not_sent(election, clinic: Path) -> None:
+    from dataclasses import replace
+
+    cast(election, clinic)
+    with pytest.raises(AlreadyCast, match="another election"):
+        cast(replace(election, seed=5), clinic)
+
+
+def test_a_damaged_kept_ballot_is_named(election, clinic: Path) -> None:
+    cast(election, clinic)
+    (clinic / "kept" / "a.ballot").write_bytes(b"half")
+    with pytest.raises(AlreadyCast, match="is damaged"):
+        cast(election, clinic)
+
+
+def test_a_preview_trains_and_writes_nothing(election, clinic: Path) -> None:
+    before = sorted(clinic.rglob("*"))
+    shown = preview(election, "a", clinic / "a.csv", key=None, beside=clinic)
+    assert sorted(clinic.rglob("*")) == before
+    assert shown["rows"] == 150
+    assert shown["models_to_train"] == 2
+    assert "no guarantee" in shown["privacy_spent"]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda t: t.replace("age,", "years,"), "missing column 'age'"),
+        (lambda t: t.replace("north", "nroth"), "'nroth'.* is none of the 2 categories"),
+        (lambda t: t + "200,0.5,north,no\n", r"row 151 \('200'\) is outside the range"),
+        (lambda t: t + ",0.5,north,no\n", "is missing"),
+        (lambda t: t + "50,0.5,north,maybe\n", "'maybe'.* is not a class of the election"),
+        (lambda t: t + "50,half,north,no\n", "'half'.* is not a number"),
+        (lambda t: "", "empty"),
+        (lambda t: t.splitlines()[0] + "\n", "no rows|header"),
+        (lambda t: t + "50,0.5\n", "cells"),
+    ],
+    ids=["column", "category", "range", "missing", "label", "number", "empty", "only header", "ragged"],
+)
+def test_a_bad_file_is_named_with_its_place_and_nothing_is_written(change, words, election, clinic: Path) -> None:
+    path = clinic / "a.csv"
+    path.write_text(change(path.read_text()))
+    with pytest.raises(DataError, match=words) as error:
+        cast(election, clinic, box=ob.Folder(clinic / "box"))
+    assert "a.csv" in str(error.value)
+    assert not (clinic / "box").exists()
+    assert not (clinic / "kept").exists()
+
+
+class TestKeys:
+    def with_roster(self, clinic: Path) -> ob.Election:
+        text = (clinic / "election.toml").read_text()
+        key = new_key(clinic / "a.key")
+        (clinic / "election.toml").write_text(text.replace("[roster]", f'[roster]\na = "{key}"\n#', 1))
+        return ob.Election.read(clinic / "election.toml")
+
+    def test_the_key_beside_the_election_is_found(self, election, clinic: Path) -> None:
+        agreed = self.with_roster(clinic)
+        cast_file(agreed, "a", clinic / "a.csv", keep=clinic / "kept", beside=clinic)
+        seen = describe_ballot(clinic / "kept" / "a.ballot", agreed)
+        assert seen["signature"] == "valid, of a"
+        assert seen["verdict"] == "it would be taken by this election"
+
+    def test_a_missing_key_is_an_error_before_training(self, election, clinic: Path) -> None:
+        agreed = self.with_roster(clinic)
+        (clinic / "a.key").unlink()
+        with pytest.raises(KeyFileError, match=r"there is no a\.key"):
+            cast_file(agreed, "a", clinic / "a.csv", keep=clinic / "kept", beside=clinic)
+
+    def test_a_party_that_is_not_listed_is_told_before_training(self, election, clinic: Path) -> None:
+        with pytest.raises(ElectionError, match="b is not on the roster"):
+            find_key(self.with_roster(clinic), "b", None, clinic)
+
+
+class TestLook:
+    def test_a_look_says_what_is_inside(self, election, clinic: Path) -> None:
+        cast(election, clinic)
+        seen = describe_ballot(clinic / "kept" / "a.ballot", None)
+        assert seen["party"] == "a"
+        assert [name for name, *_ in seen["contents"]] == ["votes"]
+
+    def test_a_look_at_a_broken_ballot_tells_why(self, clinic: Path) -> None:
+        (clinic / "x.ballot").write_bytes(b"PK")
+        with pytest.raises(Spoiled, match=r"x\.ballot would be spoiled"):
+            describe_ballot(clinic / "x.ballot", None)
+        with pytest.raises(BallotError, match="cannot read"):
+            describe_ballot(clinic / "y.ballot", None)
+
+
+@pytest.mark.parametrize(
+    ("text", "role", "learner"),
+    [
+        ("xgboost", "all", ob.XGBoost()),
+        ("teacher=xgboost:rounds=7,learning_rate=0.5", "teacher", ob.XGBoost(rounds=7, learning_rate=0.5)),
+        ("final=sklearn:estimator=GaussianNB", "final", ob.Sklearn("GaussianNB")),
+    ],
+)
+def test_a_partys_own_learner_is_read_from_one_word(text, role, learner, election) -> None:
+    assert choose_learner(election, text) == (role, learner)
+
+
+@pytest.mark.parametrize("text", ["nonsense", "teacher=xgboost:rounds=-1", "chef=xgboost", "xgboost:colour=red", ""])
+def test_a_learner_that_cannot_be_is_refused(text: str, election) -> None:
+    with pytest.raises(ElectionError):
+        choose_learner(election, text)
