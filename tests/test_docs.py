@@ -24,7 +24,7 @@ from oneballot import catalog, drafting
 from oneballot.casting import cast_data
 from oneballot.cli import app
 from oneballot.core import Blob, Data
-from oneballot.errors import ElectionError, Spoiled
+from oneballot.errors import DataError, ElectionError, Spoiled
 from oneballot.room import Room
 from oneballot.schema import Number, Schema
 from oneballot.seal import seal
@@ -142,6 +142,9 @@ def test_the_method_of_the_examples_abstains_and_spoils(plugin, digits):
     assert outcome.summary()["counted"] == ["good"]
     assert outcome.summary()["abstained"] == dict.fromkeys(("few", "none"), "no class has 5 rows")
     assert len(outcome.spoiled) == len(wrong)
+    for scale in (1e6, 1e30):
+        with pytest.raises(DataError, match="scale the features"):
+            ob.cast(election, X * scale, y, party="a")
     with pytest.raises(ElectionError, match="needs a public set"):
         ob.cast(ob.Election(range(10), method=election.method), X, y, party="a")
 

@@ -96,7 +96,7 @@ def _build_pipeline(params: Mapping[str, Any]) -> Any:
     from sklearn.pipeline import make_pipeline
 
     steps = params.get("steps")
-    if params.keys() != {"steps"} or not isinstance(steps, list) or not all(hasattr(s, "get_params") for s in steps):
+    if not isinstance(steps, list) or not steps or not all(hasattr(s, "get_params") for s in steps) or len(params) > 1:
         raise ElectionError('learner sklearn: params of a Pipeline are steps = [{ estimator = "…", params = {…} }, …]')
     return make_pipeline(*steps)
 

@@ -1,0 +1,157 @@
+"""XGBoost and LightGBM as learners: any subset of the classes, the same answers after the journey."""
+
+import json
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from oneballot import catalog
+from oneballot.core import Task
+from oneballot.errors import ElectionError
+from oneballot.formats.safetensors import ConstantModel
+from oneballot.learners.lightgbm import LightGBM
+from oneballot.learners.xgboost import XGBoost
+
+pytest.importorskip("xgboost")
+pytest.importorskip("lightgbm")
+
+FEATURES = 4
+LEARNERS = [
+    XGBoost(rounds=5, max_depth=3),
+    LightGBM(rounds=5, leaves=7, params={"min_data_in_leaf": 3}),
+]
+every_booster = pytest.mark.parametrize("learner", LEARNERS, ids=lambda learner: learner.name)
+
+
+def rows(seen, count=120):
+    rng = np.random.default_rng(len(seen))
+    y = np.asarray(seen)[rng.integers(0, len(seen), count)]
+    return (rng.normal(size=(count, FEATURES)) + y[:, None]).astype(np.float32), y
+
+
+@every_booster
+@pytest.mark.parametrize(("seen", "classes"), [([0, 1], 2), (range(10), 10), ([3, 7], 10), ([1, 4, 9], 10)], ids=str)
+def test_a_booster_learns_the_classes_it_has_and_answers_the_same_after_the_journey(learner, seen, classes):
+    X, y = rows(list(seen))
+    everything = np.arange(len(y))
+    models = learner.fit_many(X, [Task(everything, y, seed=1, ask=everything)], classes)
+    (answer,) = models.answers()
+    assert answer.shape == (len(y), classes)
+    np.testing.assert_allclose(answer.sum(axis=1), 1, atol=1e-6)
+    assert not answer[:, np.setdiff1d(np.arange(classes), list(seen))].any()
+    assert (answer.argmax(axis=1) == y).mean() > 0.6
+    blob = models[0].dump()
+    form = catalog.find("formats", blob.format)
+    form.check(blob.data, classes=classes, features=FEATURES)
+    loaded = form.load(blob.data, classes=classes)
+    np.testing.assert_array_equal(loaded.predict_proba(X), answer)
+    np.testing.assert_array_equal(loaded.scores(X), models[0].scores(X))
+    assert loaded.dump() == blob
+
+
+@every_booster
+def test_scores_are_answered_where_they_are_asked_for(learner):
+    X, y = rows([0, 1, 2])
+    which = np.arange(len(y))
+    models = learner.fit_many(X, [Task(which, y, ask=which, answer="scores")], 4)
+    np.testing.assert_array_equal(models.answers()[0], models[0].scores(X))
+    assert (models.answers()[0][:, 3] < -1e8).all()
+
+
+@every_booster
+def test_thin_tasks_are_ordinary(learner):
+    X, y = rows([0, 1, 2])
+    asked = np.arange(5)
+    two = np.array([np.flatnonzero(y == 0)[0], np.flatnonzero(y == 2)[0]])
+    tasks = [Task(which, y[which], ask=asked) for which in (np.flatnonzero(y == 2), two[:1], two[:0], two)]
+    single, one, none, pair = learner.fit_many(X, tasks, 3).answers()
+    np.testing.assert_array_equal(single, np.tile([0, 0, 1], (5, 1)))
+    np.testing.assert_array_equal(one, np.tile([1, 0, 0], (5, 1)))
+    np.testing.assert_array_equal(none, np.full((5, 3), 1 / 3))
+    assert not pair[:, 1].any()
+
+
+@every_booster
+def test_the_seed_decides_and_nothing_else(learner):
+    X, y = rows([0, 1, 2])
+    drawn = {"subsample": 0.5} if learner.name == "xgboost" else {"bagging_fraction": 0.5, "bagging_freq": 1}
+    which = np.arange(len(y))
+    tasks = [Task(which, y, seed=seed, ask=which) for seed in (1, 1, 2)]
+    models = type(learner)(rounds=5, params=drawn).fit_many(X, tasks, 3)
+    first, same, other = models.answers()
+    np.testing.assert_array_equal(first, same)
+    assert not np.array_equal(first, other)
+    assert models[0].dump() == models[1].dump()
+
+
+@every_booster
+def test_soft_labels_are_rows_once_a_class_with_weights(learner):
+    X, y = rows([0, 1, 2])
+    targets = np.random.default_rng(3).dirichlet(np.ones(3), len(y))
+    where, label = np.nonzero(targets)
+    asked = np.arange(len(y))
+    tasks = [
+        Task(asked, targets, "soft", seed=3, ask=asked),
+        Task(where, label, weight=targets[where, label], seed=3, ask=asked),
+    ]
+    soft, hard = learner.fit_many(X, tasks, 3).answers()
+    np.testing.assert_array_equal(soft, hard)
+
+
+@every_booster
+def test_images_and_bytes_give_the_answers_of_their_numbers(learner):
+    X, y = rows([0, 1, 2])
+    X = np.clip(X * 20, 0, 255).astype(np.uint8)
+    which = np.arange(len(y))
+    flat, image = (
+        learner.fit_many(x, [Task(which, y, ask=which)], 3).answers()[0]
+        for x in (X.astype(np.float32), X.reshape(-1, 1, 2, 2))
+    )
+    np.testing.assert_array_equal(flat, image)
+
+
+@every_booster
+def test_settings_survive_being_written_down(learner):
+    learner.check()
+    assert type(learner)(**json.loads(json.dumps(asdict(learner)))) == learner
+    assert "soft" in learner.gives
+
+
+@pytest.mark.parametrize("kind", [XGBoost, LightGBM])
+def test_a_setting_that_does_not_exist_is_refused(kind):
+    with pytest.raises(ValidationError, match="round\n  Unexpected keyword"):
+        kind(round=5)
+    with pytest.raises(ValidationError, match="greater than 0"):
+        kind(rounds=0)
+
+
+@pytest.mark.parametrize(
+    ("learner", "says"),
+    [
+        (XGBoost(params={"objective": "reg:squarederror"}), "xgboost: params must not have objective"),
+        (XGBoost(params={"seed": 3, "nthread": 4}), "must not have nthread, seed"),
+        (XGBoost(params={"booster": "dart"}), "xgboost: with these params models cannot travel: booster is 'dart'"),
+        (XGBoost(params={"multi_strategy": "multi_output_tree"}), "cannot travel"),
+        (XGBoost(params={"max_depth": "deep"}), "params {'max_depth': 'deep'} do not work.*expect int"),
+        (XGBoost(learning_rate=-1), "learning_rate should be greater"),
+        (LightGBM(params={"objective": "binary"}), "lightgbm: params must not have objective"),
+        (LightGBM(params={"linear_tree": True}), "lightgbm: with these params models cannot travel"),
+        (LightGBM(params={"boosting": "rf", "bagging_freq": 1, "bagging_fraction": 0.5}), "cannot travel"),
+        (LightGBM(params={"sigmoid": 2.0}), "cannot travel"),
+        (LightGBM(params={"max_bin": -4}), "do not work.*max_bin"),
+        (LightGBM(params={"early_stopping_round": 2}), "do not work.*early stopping"),
+    ],
+    ids=str,
+)
+def test_params_that_cannot_work_or_whose_models_cannot_travel_are_refused_before_training(learner, says):
+    with pytest.raises(ElectionError, match=says):
+        learner.check()
+
+
+def test_constraints_on_columns_are_not_refused_for_want_of_columns():
+    learner = XGBoost(rounds=2, params={"monotone_constraints": "(1,0,0,1)"})
+    learner.check()
+    X, y = rows([0, 1])
+    assert not isinstance(learner.fit_many(X, [Task(np.arange(len(y)), y)], 2)[0], ConstantModel)

@@ -1,0 +1,296 @@
+"""Every family of scikit-learn classifiers as a learner: described, trained, sent and asked again."""
+
+import json
+import warnings
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+from sklearn.compose import ColumnTransformer
+from sklearn.decomposition import PCA
+from sklearn.ensemble import (
+    AdaBoostClassifier,
+    BaggingClassifier,
+    ExtraTreesClassifier,
+    GradientBoostingClassifier,
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+    VotingClassifier,
+)
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier, SGDClassifier
+from sklearn.naive_bayes import BernoulliNB, GaussianNB, MultinomialNB
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MinMaxScaler, StandardScaler
+from sklearn.svm import SVC, LinearSVC
+from sklearn.tree import DecisionTreeClassifier, ExtraTreeClassifier
+
+from oneballot import catalog
+from oneballot.core import Task
+from oneballot.errors import DataError, ElectionError, OneBallotWarning
+from oneballot.formats.safetensors import ConstantModel
+from oneballot.learners.sklearn import Sklearn
+
+CLASSES, FEATURES = 4, 5
+FAMILIES = [
+    (DecisionTreeClassifier(max_depth=4), "DecisionTreeClassifier", {"max_depth": 4}),
+    (ExtraTreeClassifier(), "ExtraTreeClassifier", {}),
+    (RandomForestClassifier(5, max_features=None), "RandomForestClassifier", {"n_estimators": 5, "max_features": None}),
+    (ExtraTreesClassifier(n_estimators=np.int64(5)), "ExtraTreesClassifier", {"n_estimators": 5}),
+    (HistGradientBoostingClassifier(max_iter=3), "HistGradientBoostingClassifier", {"max_iter": 3}),
+    (
+        GradientBoostingClassifier(n_estimators=3, subsample=0.5),
+        "GradientBoostingClassifier",
+        {"n_estimators": 3, "subsample": 0.5},
+    ),
+    (LogisticRegression(C=0.5, max_iter=500), "LogisticRegression", {"C": 0.5, "max_iter": 500}),
+    (SVC(C=2), "SVC", {"C": 2}),
+    (LinearSVC(C=0.1), "LinearSVC", {"C": 0.1}),
+    (GaussianNB(), "GaussianNB", {}),
+    (MultinomialNB(alpha=0.5), "MultinomialNB", {"alpha": 0.5}),
+    (BernoulliNB(binarize=0.5), "BernoulliNB", {"binarize": 0.5}),
+    (KNeighborsClassifier(3), "KNeighborsClassifier", {"n_neighbors": 3}),
+    (MLPClassifier((8, 4), max_iter=50), "MLPClassifier", {"hidden_layer_sizes": [8, 4], "max_iter": 50}),
+    (
+        AdaBoostClassifier(DecisionTreeClassifier(max_depth=2), n_estimators=3),
+        "AdaBoostClassifier",
+        {"estimator": {"estimator": "DecisionTreeClassifier", "params": {"max_depth": 2}}, "n_estimators": 3},
+    ),
+    (RidgeClassifier(alpha=2.0), "RidgeClassifier", {"alpha": 2.0}),
+    (
+        make_pipeline(StandardScaler(), LogisticRegression()),
+        "Pipeline",
+        {"steps": [{"estimator": "StandardScaler", "params": {}}, {"estimator": "LogisticRegression", "params": {}}]},
+    ),
+    (
+        make_pipeline(PCA(3), "passthrough", SVC()),
+        "Pipeline",
+        {"steps": [{"estimator": "PCA", "params": {"n_components": 3}}, {"estimator": "SVC", "params": {}}]},
+    ),
+    (
+        make_pipeline(MinMaxScaler(feature_range=(0, 2)), MultinomialNB()),
+        "Pipeline",
+        {
+            "steps": [
+                {"estimator": "MinMaxScaler", "params": {"feature_range": [0, 2]}},
+                {"estimator": "MultinomialNB", "params": {}},
+            ]
+        },
+    ),
+]
+UNWEIGHTED = ("KNeighborsClassifier",)
+every_family = pytest.mark.parametrize(("instance", "name", "params"), FAMILIES, ids=lambda v: str(v)[:40])
+
+
+@pytest.fixture(autouse=True)
+def ignore_unconverged():
+    """Tiny trainings end early, and scikit-learn says so."""
+    from sklearn.exceptions import ConvergenceWarning
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        yield
+
+
+def rows(seen=range(CLASSES), count=80, seed=0):
+    rng = np.random.default_rng(seed)
+    y = np.asarray(seen)[rng.integers(0, len(seen), count)]
+    y[: len(seen)] = seen
+    return np.abs(rng.normal(size=(count, FEATURES)) + 3 * np.eye(FEATURES)[y]).astype(np.float32), y
+
+
+def task(which, y, **settings):
+    which = np.asarray(which, dtype=np.int64)
+    return Task(which, y[which], **{"ask": np.arange(len(y)), **settings})
+
+
+def loaded(model, classes=CLASSES):
+    blob = model.dump()
+    form = catalog.find("formats", blob.format)
+    form.check(blob.data, classes=classes, features=FEATURES)
+    return form.load(blob.data, classes=classes)
+
+
+@every_family
+def test_an_instance_and_its_name_with_parameters_describe_the_same_learner(instance, name, params):
+    described = Sklearn(instance)
+    assert described.estimator == name
+    assert described.params == params
+    assert described == Sklearn(name, params)
+    described.check()
+
+
+@every_family
+def test_settings_survive_being_written_down(instance, name, params):
+    learner = Sklearn(instance)
+    assert Sklearn(**asdict(learner)) == learner
+    assert Sklearn(**json.loads(json.dumps(asdict(learner)))) == learner
+
+
+@every_family
+def test_a_family_trains_with_classes_missing_travels_and_repeats_itself(instance, name, params):
+    X, y = rows()
+    some = np.flatnonzero((y == 1) | (y == 3))
+    tasks = [task(range(len(y)), y, seed=7), task(some, y, seed=7), task(range(len(y)), y, seed=7)]
+    models = Sklearn(name, params).fit_many(X, tasks, CLASSES)
+    everything, two, again = models.answers()
+    assert everything.shape == (len(y), CLASSES)
+    np.testing.assert_allclose(everything.sum(axis=1), 1, atol=1e-6)
+    assert (everything.argmax(axis=1) == y).mean() > 0.6
+    assert not two[:, [0, 2]].any()
+    np.testing.assert_array_equal(everything, again)
+    for i, answer in enumerate((everything, two)):
+        assert not isinstance(models[i], ConstantModel)
+        np.testing.assert_array_equal(loaded(models[i]).predict_proba(X), answer)
+        np.testing.assert_array_equal(loaded(models[i]).scores(X), models[i].scores(X))
+
+
+@every_family
+def test_rows_as_images_give_the_same_answers_as_flat_ones(instance, name, params):
+    X, y = rows()
+    X = np.concatenate([X, X[:, :1]], axis=1)
+    flat = Sklearn(name, params).fit_many(X, [task(range(60), y)], CLASSES).answers()[0]
+    image = Sklearn(name, params).fit_many(X.reshape(-1, 1, 2, 3), [task(range(60), y)], CLASSES).answers()[0]
+    np.testing.assert_array_equal(flat, image)
+
+
+@every_family
+def test_a_learner_says_that_it_takes_soft_labels_only_if_it_does(instance, name, params):
+    X, y = rows()
+    learner = Sklearn(instance)
+    soft = Task(np.arange(len(y)), np.eye(CLASSES)[y] * 0.7 + 0.3 / CLASSES, "soft", ask=np.arange(9))
+    assert ("soft" in learner.gives) == (name not in UNWEIGHTED)
+    if "soft" in learner.gives:
+        assert learner.fit_many(X, [soft], CLASSES).answers()[0].shape == (9, CLASSES)
+    else:
+        with pytest.raises(ElectionError, match="cannot weigh its rows"):
+            learner.fit_many(X, [soft], CLASSES)
+
+
+@pytest.mark.parametrize(
+    "learner",
+    [
+        Sklearn("DecisionTreeClassifier", {"max_depth": 3}),
+        Sklearn("GaussianNB"),
+        Sklearn(make_pipeline(StandardScaler(), LogisticRegression())),
+    ],
+    ids=str,
+)
+def test_soft_labels_are_rows_once_a_class_with_weights(learner):
+    X, y = rows()
+    rng = np.random.default_rng(1)
+    targets = rng.dirichlet(np.ones(CLASSES), len(y)) * (rng.random((len(y), CLASSES)) < 0.7)
+    weight = rng.random(len(y))
+    where, label = np.nonzero(targets)
+    tasks = [
+        Task(np.arange(len(y)), targets, "soft", weight=weight, seed=3, ask=np.arange(len(y))),
+        Task(where, label, weight=targets[where, label] * weight[where], seed=3, ask=np.arange(len(y))),
+    ]
+    soft, hard = learner.fit_many(X, tasks, CLASSES).answers()
+    np.testing.assert_array_equal(soft, hard)
+
+
+def test_weights_count_as_repeated_rows():
+    X, y = rows()
+    weight = np.random.default_rng(2).integers(1, 4, len(y))
+    asked = np.arange(len(y))
+    weighted = Task(asked, y, weight=weight.astype(float), ask=asked)
+    repeated = Task(np.repeat(asked, weight), np.repeat(y, weight), ask=asked)
+    answers = Sklearn("GaussianNB").fit_many(X, [weighted, repeated], CLASSES).answers()
+    np.testing.assert_allclose(answers[0], answers[1], atol=1e-5)
+
+
+def test_seeds_decide_and_a_seed_in_the_parameters_does_not():
+    X, y = rows()
+    tasks = [task(range(60), y, seed=seed) for seed in (1, 1, 2)]
+    for learner in (
+        Sklearn("RandomForestClassifier", {"n_estimators": 3, "random_state": 9}),
+        Sklearn(BaggingClassifier(DecisionTreeClassifier(splitter="random"), n_estimators=2)),
+        Sklearn(make_pipeline(StandardScaler(), MLPClassifier((4,), max_iter=3))),
+    ):
+        first, same, other = learner.fit_many(X, tasks, CLASSES).answers()
+        np.testing.assert_array_equal(first, same)
+        assert not np.array_equal(first, other)
+
+
+def test_a_parameter_that_is_an_array_is_written_as_a_list():
+    learner = Sklearn(GaussianNB(priors=np.full(4, 0.25)))
+    assert learner.params == {"priors": [0.25] * 4}
+    X, y = rows()
+    assert learner.fit_many(X, [task(range(60), y)], CLASSES).answers()[0].shape == (80, 4)
+
+
+def test_parameters_beside_an_instance_win_over_its_own():
+    assert Sklearn(RandomForestClassifier(5), {"n_estimators": 7}).params == {"n_estimators": 7}
+
+
+@pytest.mark.parametrize(
+    ("estimator", "params", "says"),
+    [
+        ("RandomForrest", {}, r"'RandomForrest' cannot be used.* RandomForestClassifier"),
+        ("_BinMapper", {}, "cannot be used"),
+        ("StandardScaler", {}, "StandardScaler is not a classifier"),
+        ("RandomForestClassifier", {"trees": 3}, r"no parameter \['trees'\]; it has n_estimators, criterion"),
+        ("RandomForestClassifier", {"n_estimators": -3}, "'n_estimators' parameter .* Got -3"),
+        ("RandomForestClassifier", {"criterion": "jini"}, "'criterion' parameter .* Got 'jini'"),
+        ("RandomForestClassifier", 3, "params of RandomForestClassifier must be names with values, not 3"),
+        ("AdaBoostClassifier", {"estimator": {"estimator": "Foo"}}, "'Foo' cannot be used"),
+        ("Pipeline", {}, "params of a Pipeline are steps"),
+        ("Pipeline", {"steps": []}, "params of a Pipeline are steps"),
+        ("Pipeline", {"steps": ["StandardScaler"]}, "params of a Pipeline are steps"),
+        ("Pipeline", {"steps": [{"estimator": "SVC"}], "memory": "x"}, "params of a Pipeline are steps"),
+        ("Pipeline", {"steps": [{"estimator": "StandardScaler"}]}, "StandardScaler is not a classifier"),
+        ("Pipeline", {"steps": [{"estimator": "SVC", "params": {"c": 1}}]}, r"SVC has no parameter \['c'\]"),
+    ],
+)
+def test_a_name_or_parameter_that_does_not_exist_is_refused_before_training(estimator, params, says):
+    with pytest.raises(ElectionError, match=says):
+        Sklearn(estimator, params).check()
+
+
+class Homemade(GaussianNB):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: Homemade(), "is not of scikit-learn.*docs/extending"),
+        (
+            lambda: VotingClassifier([("a", GaussianNB())]),
+            "'VotingClassifier' cannot be used; the classifiers that can",
+        ),
+        (lambda: make_pipeline(ColumnTransformer([]), GaussianNB()), "'ColumnTransformer' cannot be used"),
+        (lambda: Ridge(), "'Ridge' cannot be used"),
+        (lambda: SVC(kernel=np.dot), r"SVC\(kernel=.*cannot be written into an election"),
+        (lambda: LogisticRegression(class_weight={0: 2.0}), "cannot be written into an election"),
+        (lambda: SGDClassifier(loss="huber"), r"SGDClassifier\(loss='huber'\) gives models that cannot travel"),
+        (lambda: make_pipeline(SimpleImputer(add_indicator=True), GaussianNB()), "cannot travel"),
+        (lambda: HistGradientBoostingClassifier(categorical_features=[0]), "cannot travel"),
+    ],
+)
+def test_an_estimator_whose_models_cannot_travel_is_refused_before_training(make, says):
+    with pytest.raises(ElectionError, match=says):
+        Sklearn(make()).check()
+
+
+def test_too_few_rows_for_its_neighbours_give_a_model_of_frequencies_and_a_warning_with_the_tasks_name():
+    X, y = rows([0, 1])
+    thin = task([0, 1], y, label="clinic-a, teacher 3")
+    with pytest.warns(
+        OneBallotWarning, match=r"clinic-a, teacher 3 could not learn from 2 rows: .*n_neighbors"
+    ) as told:
+        models = Sklearn("KNeighborsClassifier").fit_many(X, [task(range(60), y), thin], CLASSES)
+    assert len(told) == 1
+    assert ".." not in str(told[0].message)
+    assert isinstance(models[1], ConstantModel)
+    np.testing.assert_array_equal(models.answers()[1], np.tile([0.5, 0.5, 0, 0], (80, 1)))
+    np.testing.assert_array_equal(loaded(models[1]).predict_proba(X), models.answers()[1])
+
+
+def test_if_no_model_at_all_can_be_trained_the_first_reason_is_an_error():
+    X, y = rows([0, 1])
+    with pytest.raises(DataError, match="no model could be trained: b could not learn from 2 rows"):
+        Sklearn("KNeighborsClassifier").fit_many(X, [task([0, 1], y, label="b"), task([2, 0, 1], y)], CLASSES)
