@@ -142,3 +142,23 @@ def test_a_look_into_a_ballot_needs_no_election(election: ob.Election) -> None:
     opened = take_apart(seal({"votes": np.zeros(3, dtype=np.uint8)}, election, "a").sealed)
     assert opened.manifest.party == "a"
     assert opened.manifest.election == election.digest
+
+
+@pytest.mark.parametrize("name", ["Model_1", "a b", "../x", "arrays"])
+def test_a_model_whose_name_would_be_spoiled_is_refused_at_the_party(name: str, election: ob.Election) -> None:
+    with pytest.raises(ValueError, match="cannot hold a model as"):
+        seal({name: Blob("safetensors", b"")}, election, "a")
+
+
+def test_a_strangers_words_cannot_move_the_terminals_cursor(election: ob.Election) -> None:
+    files = unzip(seal({}, election, "a", reason="-").sealed)
+    for key, value in {
+        "abstained": "\x1b[2J",
+        "method": "a\nb",
+        "versions": {"\x07": "1"},
+        "abstained ": "x" * 501,
+    }.items():
+        changed = json.loads(files[MANIFEST]) | {key.strip(): value}
+        with pytest.raises(Spoiled, match="malformed") as reason:
+            unseal(zip_up(files | {MANIFEST: json.dumps(changed).encode()}), election)
+        assert str(reason.value).isprintable()

@@ -151,6 +151,12 @@ def test_a_box_that_changes_between_tallies_is_followed(election, ballots, tmp_p
     assert same(tally_box(election, box, previous=first), ob.tally(election, ballots[1:]))
 
 
+def test_a_count_refuses_what_is_not_whole() -> None:
+    total = Count()
+    with pytest.raises(TypeError, match="adds whole numbers"):
+        total += Count({"n": np.array([0.9])})
+
+
 def test_a_count_keeps_a_roll_and_refuses_to_count_twice() -> None:
     one = Count({"n": np.array([1])}, {"a": {"model": Blob("skops", b"")}})
     total = Count()

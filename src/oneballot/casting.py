@@ -42,11 +42,19 @@ def cast_together(
     """The ballots of several parties, trained in lock step: one tier of all of them is one `fit_many`."""
     chosen = election.with_learners(learners) if learners else election
     running: dict[str, Casting] = {}
+    ended: dict[str, Contents | Abstain] = {}
     for party, data in parties.items():
         check_party_name(party)
-        running[party] = chosen.method.cast(data, PartyDesk(chosen, party))
+        try:
+            started = chosen.method.cast(data, PartyDesk(chosen, party))
+        except Abstain as reason:
+            ended[party] = reason
+            continue
+        if isinstance(started, Mapping):
+            ended[party] = started
+        else:
+            running[party] = started
     replies: dict[str, Models | None] = dict.fromkeys(running)
-    ended: dict[str, Contents | Abstain] = {}
     while running:
         fits: dict[str, Fit] = {}
         for party, casting in list(running.items()):

@@ -12,6 +12,8 @@ from typing import Any, BinaryIO, ClassVar, Literal, Protocol, overload
 import numpy as np
 import numpy.typing as npt
 
+from .errors import Spoiled
+
 Array = npt.NDArray[Any]
 
 
@@ -181,6 +183,21 @@ class Ballot:
     abstained: str | None
     sealed: bytes = field(repr=False)
 
+    def array(self, name: str, dtype: npt.DTypeLike, shape: tuple[int, ...]) -> Array:
+        """An array of the contents, of this type and shape. Raises Spoiled if there is no such."""
+        value = self.contents.get(name)
+        if not isinstance(value, np.ndarray) or value.dtype != dtype or value.shape != shape:
+            found = f"{value.dtype} {value.shape}" if isinstance(value, np.ndarray) else "none"
+            raise Spoiled(f"expected an array {name!r} of {np.dtype(dtype)} {shape}, found {found}")
+        return value
+
+    def blob(self, name: str) -> Blob:
+        """A model of the contents. Raises Spoiled if there is no such."""
+        value = self.contents.get(name)
+        if not isinstance(value, Blob):
+            raise Spoiled(f"expected a model {name!r}, found none")
+        return value
+
 
 @dataclass
 class Count:
@@ -200,6 +217,8 @@ class Count:
         for name, value in other.sums.items():
             if name in self.sums:
                 self.sums[name] += value
+            elif value.dtype.kind not in "biu":
+                raise TypeError(f"a count adds whole numbers, and {name!r} is {value.dtype}")
             else:
                 self.sums[name] = value.astype(np.int64)
         return self
@@ -232,7 +251,9 @@ class Method(Protocol):
         """For each role what its learner must give; "public" is a role of the election itself."""
 
     def plan(self, data: Data, desk: Desk) -> Plan: ...
-    def cast(self, data: Data, desk: Desk) -> Casting: ...
+    def cast(self, data: Data, desk: Desk) -> Casting | Contents:
+        """Train by yielding fits, and return what the ballot carries; a method that trains nothing just returns it."""
+
     def count(self, ballot: Ballot, desk: TallyDesk) -> Count:
         """What one ballot alone adds. Raises Spoiled for contents that are not what the method writes."""
 

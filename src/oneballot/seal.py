@@ -38,6 +38,8 @@ MOST_FILES = 4_000
 MOST_MANIFEST = 1 << 20
 
 Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+Words = Annotated[str, StringConstraints(max_length=500, pattern=r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e]*$")]
+"""A stranger's text that is shown to people: no control characters."""
 
 
 class Manifest(BaseModel):
@@ -46,11 +48,11 @@ class Manifest(BaseModel):
     format: Literal[1]
     election: Digest
     party: Annotated[str, StringConstraints(pattern=f"^{PARTY_NAME.pattern}$")]
-    method: str
-    privacy: dict[str, str]
-    abstained: str | None = None
+    method: Words
+    privacy: dict[Words, Words]
+    abstained: Words | None = None
     files: dict[str, Digest]
-    versions: dict[str, str]
+    versions: dict[Words, Words]
 
 
 @dataclass(frozen=True)
@@ -189,6 +191,8 @@ def _files(contents: Contents) -> dict[str, bytes]:
     from safetensors.numpy import save
 
     files = {f"{name}.{c.format}": c.data for name, c in contents.items() if isinstance(c, Blob)}
+    if wrong := [name for name in files if not FILE_NAME.fullmatch(name) or name == ARRAYS]:
+        raise ValueError(f"a ballot cannot hold a model as {wrong[0]!r}: lower-case letters, digits, '.' and '-' alone")
     arrays = {name: np.ascontiguousarray(c) for name, c in contents.items() if not isinstance(c, Blob)}
     return ({ARRAYS: save(arrays)} if arrays else {}) | files
 

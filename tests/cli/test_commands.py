@@ -95,6 +95,21 @@ def test_a_spoiled_ballot_and_a_party_left_out_are_told(agreed: Path, monkeypatc
     assert done["without"] == ["clinic-b"]
 
 
+def test_markup_in_a_strangers_words_is_shown_as_it_is(agreed: Path, monkeypatch) -> None:
+    from oneballot.election import Election
+    from oneballot.keys import read_key
+    from oneballot.seal import seal
+
+    cast(agreed, "a", monkeypatch, "--to", agreed / "box")
+    monkeypatch.chdir(agreed / "server")
+    text = Path("election.toml").read_text().replace("quorum = 2 ", "quorum = 1 ")
+    Path("election.toml").write_text(text)
+    key = read_key(agreed / "at-b" / "clinic-b.key")
+    ballot = seal({}, Election.read("election.toml"), "clinic-b", key=key, reason="[/x] [red]")
+    (agreed / "box" / "clinic-b.ballot").write_bytes(ballot.sealed)
+    assert "abstains: [/x] [red]" in oneballot("tally", "election.toml", "--from", agreed / "box", "--out", "outcome")
+
+
 def test_a_dry_run_sends_nothing_and_says_what_would_be_sent(agreed: Path, monkeypatch) -> None:
     plan = cast(agreed, "a", monkeypatch, "--to", agreed / "box", "--dry-run")
     assert plan["models_to_train"] == 2

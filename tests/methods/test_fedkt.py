@@ -249,13 +249,14 @@ class TestHostileContents:
         with TallyDesk(election) as desk:
             election.method.count(ballot, desk)
 
-    @pytest.mark.parametrize("seen", [np.full(10, -1), np.full(10, 2**40), np.full(9, 1), np.ones(10)])
+    @pytest.mark.parametrize("seen", [np.full(10, -1), np.full(10, 2**40), np.full(9, 1), np.ones(10), None])
     def test_class_counts_out_of_bounds_are_spoiled(self, seen, make_election, digits, parties) -> None:
         election = make_election(method=ob.FedKT(open_vote="off", weights="class-counts"))
         data = parties["party-1"]
         good = dict(ob.cast(election, data.X, data.y, party="a").contents)
-        with pytest.raises(Spoiled, match="class counts"):
-            self.count(election, good | {"seen": seen})
+        changed = {k: v for k, v in good.items() if k != "seen"} | ({} if seen is None else {"seen": seen})
+        with pytest.raises(Spoiled, match=r"class counts|expected an array 'seen'"):
+            self.count(election, changed)
 
     @pytest.mark.parametrize("number", [0, 1, 3, 200])
     def test_another_number_of_models_is_spoiled(self, number: int, make_election, digits, parties) -> None:

@@ -20,12 +20,6 @@ def test_packed_numbers_come_back(bits: int, data) -> None:
     assert np.array_equal(unpack(packed, bits, len(values)), values)
 
 
-@pytest.mark.parametrize("packed", [np.zeros(4, np.uint8), np.zeros(5, np.int64), np.zeros((5, 1), np.uint8)])
-def test_bytes_of_another_length_or_type_are_spoiled(packed) -> None:
-    with pytest.raises(Spoiled, match="expected 5 bytes"):
-        unpack(packed, 4, 10)
-
-
 def opinion(partitions: int, queries: int, columns: int, seed: int = 0):
     return np.random.default_rng(seed).dirichlet(np.full(columns, 0.3), size=(partitions, queries))
 

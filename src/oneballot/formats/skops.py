@@ -157,7 +157,7 @@ class Skops:
 
 
 def _renumber(data: bytes) -> bytes:
-    """The same file with objects numbered by their order instead of their place in memory: equal models, equal bytes."""
+    """The same file, objects numbered by their order and not by their place in memory: equal models, equal bytes."""
     numbers: dict[str, int] = {}
     out = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(data)) as file, zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as renumbered:
@@ -166,9 +166,11 @@ def _renumber(data: bytes) -> bytes:
             lambda m: str(numbers.setdefault(m[0], len(numbers))),
             file.read("schema.json").decode(),
         )
-        arrays = {f"{numbers[name.removesuffix('.npy')]}.npy": name for name in file.namelist() if name != "schema.json"}
-        compact = json.dumps(json.loads(schema), separators=(",", ":"))
-        for name, content in [("schema.json", compact.encode()), *((n, _wipe(file.read(old))) for n, old in arrays.items())]:
+        contents = {"schema.json": json.dumps(json.loads(schema), separators=(",", ":")).encode()}
+        for name in file.namelist():
+            if name != "schema.json":
+                contents[f"{numbers[name.removesuffix('.npy')]}.npy"] = _wipe(file.read(name))
+        for name, content in contents.items():
             renumbered.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED)
     return out.getvalue()
 

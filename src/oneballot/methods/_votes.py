@@ -23,6 +23,9 @@ class Notation(Protocol):
     def write(self, opinion: Array) -> Array:
         """The opinion as bytes."""
 
+    def shape(self, queries: int) -> tuple[int]:
+        """How many bytes there are."""
+
     def points(self, written: Array, queries: int) -> Array:
         """What the bytes add to the count, `(queries, classes)`. Raises Spoiled for bytes that nobody writes."""
 
@@ -44,6 +47,9 @@ class Labels:
 
     def write(self, opinion: Array) -> Array:
         return pack(opinion.argmax(axis=2), self.bits)
+
+    def shape(self, queries: int) -> tuple[int]:
+        return ((self.partitions * queries * self.bits + 7) // 8,)
 
     def points(self, written: Array, queries: int) -> Array:
         labels = unpack(written, self.bits, self.partitions * queries).reshape(self.partitions, queries)
@@ -72,6 +78,9 @@ class Weighted:
         level = np.clip(np.rint(np.log2(mine.max(axis=2))), -8, 7).astype(np.int64) + 8
         return pack(mine.argmax(axis=2) << 4 | level, self.bits)
 
+    def shape(self, queries: int) -> tuple[int]:
+        return ((self.partitions * queries * self.bits + 7) // 8,)
+
     def points(self, written: Array, queries: int) -> Array:
         codes = unpack(written, self.bits, self.partitions * queries)
         if codes.max(initial=0) >> 4 >= self.classes:
@@ -94,10 +103,10 @@ class Levels:
         logs = np.clip(np.log2(odds(opinion)) * 8, -128, 127) + 128 if self.odds else opinion * 255
         return np.asarray(np.rint(logs), dtype=np.uint8).ravel()
 
+    def shape(self, queries: int) -> tuple[int]:
+        return (self.partitions * queries * self.classes,)
+
     def points(self, written: Array, queries: int) -> Array:
-        size = self.partitions * queries * self.classes
-        if written.dtype != np.uint8 or written.shape != (size,):
-            raise Spoiled(f"votes of shape {written.shape} and type {written.dtype}, expected {size} bytes")
         levels = written.reshape(self.partitions, queries, self.classes)
         return np.asarray((_POWERS[levels] if self.odds else levels).sum(axis=0, dtype=np.int64))
 
@@ -118,9 +127,6 @@ def pack(values: Array, bits: int) -> Array:
 
 
 def unpack(packed: Array, bits: int, count: int) -> Array:
-    size = (count * bits + 7) // 8
-    if packed.dtype != np.uint8 or packed.shape != (size,):
-        raise Spoiled(f"votes of shape {packed.shape} and type {packed.dtype}, expected {size} bytes")
     flat = np.unpackbits(packed, count=count * bits).reshape(count, bits)
     kind = np.uint8 if bits <= 8 else np.uint32
     return np.asarray(flat @ (1 << np.arange(bits)).astype(kind))

@@ -23,7 +23,6 @@ from ..core import (
     Ballot,
     Blob,
     Casting,
-    Contents,
     Count,
     Data,
     Desk,
@@ -89,8 +88,7 @@ class FedKT:
         students, queries = self.partitions if self.students else 0, len(self._queries(desk))
         if self.ballot == "models":
             return Plan(teachers + students, f"{students or teachers} models", None)
-        opinion = np.full((self.partitions, queries, self._classes(desk)), 1.0)
-        size = len(self._notation(desk).write(opinion))
+        (size,) = self._notation(desk).shape(queries)
         return Plan(teachers + students, f"votes of {self.partitions} partitions on {queries} public rows", size)
 
     def cast(self, data: Data, desk: Desk) -> Casting:
@@ -122,11 +120,15 @@ class FedKT:
     def count(self, ballot: Ballot, desk: TallyDesk) -> Count:
         queries, classes = len(self._queries(desk)), len(desk.classes)
         notation = self._notation(desk)
-        written = self._ask(ballot.contents, desk) if self.ballot == "models" else _array(ballot.contents, "votes")
+        written = (
+            self._ask(ballot, desk)
+            if self.ballot == "models"
+            else ballot.array("votes", np.uint8, notation.shape(queries))
+        )
         points = notation.points(written, queries)
         if self.weights != "class-counts":
             return Count({"votes": points})
-        seen = _counts(ballot.contents, classes)
+        seen = _counts(ballot, classes)
         return Count({"votes": points * seen, "seen": seen})
 
     def close(self, count: Count, desk: TallyDesk) -> Model:
@@ -220,9 +222,9 @@ class FedKT:
             return np.asarray(answers.mean(axis=1))
         return np.asarray(np.eye(self._classes(desk))[np.stack(self._labels(answers, desk))])
 
-    def _ask(self, contents: Contents, desk: TallyDesk) -> Array:
+    def _ask(self, ballot: Ballot, desk: TallyDesk) -> Array:
         """The votes of a ballot that carries models, as its party would have written them."""
-        blobs = [_blob(contents, f"model.{i}") for i in range(sum(name.startswith("model.") for name in contents))]
+        blobs = [ballot.blob(f"model.{i}") for i in range(sum(name.startswith("model.") for name in ballot.contents))]
         public, queries, classes = _public(desk), self._queries(desk), self._classes(desk)
         asked = [queries]
         if self._sends_teachers and self.open_vote != "off":
@@ -235,7 +237,7 @@ class FedKT:
         answers = [desk.ask(blob, rows[i % len(rows)], classes=classes) for i, blob in enumerate(blobs)]
         if self.students:
             return self._notation(desk).write(np.stack(answers))
-        seen = _counts(contents, len(desk.classes)) if self.weights == "prior" else np.empty(0)
+        seen = _counts(ballot, len(desk.classes)) if self.weights == "prior" else np.empty(0)
         return self._notation(desk).write(self._opinion(self._by_partition(answers, seen, desk), desk))
 
     def _tell_what_is_thin(self, seen: Array, desk: Desk) -> None:
@@ -252,24 +254,10 @@ def _public(desk: Desk) -> Array:
     return desk.public
 
 
-def _array(contents: Contents, name: str) -> Array:
-    value = contents.get(name)
-    if not isinstance(value, np.ndarray):
-        raise Spoiled(f"it has no array {name!r}")
-    return value
-
-
-def _blob(contents: Contents, name: str) -> Blob:
-    value = contents.get(name)
-    if not isinstance(value, Blob):
-        raise Spoiled(f"it has no model {name!r}")
-    return value
-
-
-def _counts(contents: Contents, classes: int) -> Array:
-    seen = _array(contents, "seen")
-    if seen.shape != (classes,) or seen.dtype != np.int64 or not ((seen >= 0) & (seen < 2**31)).all():
-        raise Spoiled(f"class counts must be {classes} whole numbers from 0 to 2³¹, not {seen}")
+def _counts(ballot: Ballot, classes: int) -> Array:
+    seen = ballot.array("seen", np.int64, (classes,))
+    if not ((seen >= 0) & (seen < 2**31)).all():
+        raise Spoiled(f"class counts must be whole numbers from 0 to 2³¹, not {seen}")
     return seen
 
 
