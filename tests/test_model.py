@@ -21,7 +21,7 @@ EXPECTED_TO_FAIL: dict[str, str] = {}
 
 SKIPPED = {
     "check_array_api_input": "scikit-learn skips it unless SCIPY_ARRAY_API is set before SciPy is imported",
-    "check_classifier_data_not_an_array": "scikit-learn skips it where pandas is absent, and OneBallot does not need pandas",
+    "check_classifier_data_not_an_array": "scikit-learn skips it without pandas, which OneBallot does not need",
 }
 
 LEARNERS = [

@@ -43,6 +43,9 @@ def run(out: Path, *, parties: int = 10, beta: float = 0.5, seed: int = 0) -> di
 
     election = Election.read(out / "election.toml")
     held = divide(election.read_data(out / "all.csv"), parties, f"dirichlet:{beta}", seed)
+    (out / "parties").mkdir(exist_ok=True)
+    for party, data in held.items():
+        _write_csv(out / "parties" / f"{party}.csv", data.X * 16, data.y)
     tested = election.read_data(out / "test.csv")
     box = Folder(_fresh(out / "box"))
     for ballot in cast_together(election, held):
@@ -53,9 +56,9 @@ def run(out: Path, *, parties: int = 10, beta: float = 0.5, seed: int = 0) -> di
     paper = simulate_parties(replace(election, method=FedKT.paper()), held)
     without = compare(election, held, tested)
     counts = np.stack([np.bincount(d.y, minlength=10) for d in held.values()])
-    saved = {"model": out / "outcome", "ballots": out / "box", "election": out / "election.toml"}
+    saved = {"model": "outcome", "ballots": "box", "election": "election.toml", "rows": "parties"}
     if picture := draw_holdings(counts, list(held), [str(c) for c in range(10)], out / "parties.png"):
-        saved["picture"] = picture
+        saved["picture"] = picture.name
     open_vote = float((outcome.model.predict(tested.X) == tested.y).mean())
     return {
         "test_rows": len(tested),
@@ -77,7 +80,7 @@ def run(out: Path, *, parties: int = 10, beta: float = 0.5, seed: int = 0) -> di
             {"what": "FedKT with the open vote", "accuracy": open_vote, "bytes": outcome.bytes // parties},
             {"what": "all data together (nobody may)", "accuracy": without.together, "bytes": 0},
         ],
-        "saved": {name: str(path) for name, path in saved.items()},
+        "saved": {name: str(out / path) for name, path in saved.items()},
     }
 
 

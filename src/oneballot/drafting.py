@@ -29,7 +29,10 @@ params = { n_estimators = 100 }
 """
 
 
-def draft(public: Path, label: str, *, beside: Path, classes: Sequence[Class] = (), row_id: str | None = None) -> str:
+def draft(
+    public: Path, label: str, *, beside: Path,
+    classes: Sequence[Class] = (), row_id: str | None = None, lenient: bool = False,
+) -> str:  # fmt: skip
     """An election over the columns of a public file, with the open vote; the file may or may not have labels."""
     table = read(public)
     if label not in table.columns and not classes:
@@ -39,7 +42,7 @@ def draft(public: Path, label: str, *, beside: Path, classes: Sequence[Class] = 
         )
     known = tuple(classes) or tuple(sorted_labels(table.columns[label]))
     schema = infer(table.columns, label, row_id)
-    return write(beside, public, known, schema, name=beside.stem)
+    return write(beside, public, known, schema.lenient() if lenient else schema, name=beside.stem)
 
 
 def write(

@@ -146,6 +146,12 @@ class Schema(BaseModel):
             raise ValueError(f"a column is label, id or feature, and once: {', '.join(map(repr, twice))} is several")
         return self
 
+    def lenient(self) -> Schema:
+        """The same columns, but a value that they do not have is clipped or left blank instead of refused."""
+        other = {"number": "clip", "category": "blank"}
+        columns = (c.model_copy(update={"outside": other[c.kind]}) if c.kind in other else c for c in self.columns)
+        return self.model_copy(update={"columns": tuple(columns)})
+
     def encode(self, columns: Columns, source: str) -> Array:
         """Features `(rows, features)` in float32, or a single array column in its own shape and type."""
         if missing := [c.name for c in self.columns if c.name not in columns]:

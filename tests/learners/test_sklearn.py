@@ -50,9 +50,13 @@ FAMILIES = [
     (LinearSVC(C=0.1), "LinearSVC", {"C": 0.1}),
     (GaussianNB(), "GaussianNB", {}),
     (MultinomialNB(alpha=0.5), "MultinomialNB", {"alpha": 0.5}),
-    (BernoulliNB(binarize=0.5), "BernoulliNB", {"binarize": 0.5}),
+    (BernoulliNB(binarize=1.5), "BernoulliNB", {"binarize": 1.5}),
     (KNeighborsClassifier(3), "KNeighborsClassifier", {"n_neighbors": 3}),
-    (MLPClassifier((8, 4), max_iter=50), "MLPClassifier", {"hidden_layer_sizes": [8, 4], "max_iter": 50}),
+    (
+        MLPClassifier((8, 4), max_iter=50, learning_rate_init=0.05),
+        "MLPClassifier",
+        {"hidden_layer_sizes": [8, 4], "max_iter": 50, "learning_rate_init": 0.05},
+    ),
     (
         AdaBoostClassifier(DecisionTreeClassifier(max_depth=2), n_estimators=3),
         "AdaBoostClassifier",
@@ -288,6 +292,13 @@ def test_too_few_rows_for_its_neighbours_give_a_model_of_frequencies_and_a_warni
     assert isinstance(models[1], ConstantModel)
     np.testing.assert_array_equal(models.answers()[1], np.tile([0.5, 0.5, 0, 0], (80, 1)))
     np.testing.assert_array_equal(loaded(models[1]).predict_proba(X), models.answers()[1])
+
+
+def test_a_model_that_could_not_answer_is_found_out_even_if_nothing_is_asked():
+    X, y = rows([0, 1])
+    with pytest.warns(OneBallotWarning, match="could not learn from 2 rows"):
+        models = Sklearn("KNeighborsClassifier").fit_many(X, [task([0, 1], y, ask=None), task(range(60), y)], CLASSES)
+    assert models[0].predict_proba(X).shape == (80, CLASSES)
 
 
 def test_if_no_model_at_all_can_be_trained_the_first_reason_is_an_error():

@@ -1,16 +1,21 @@
 """Training tasks one by one or over processes: the same models, and thin data is ordinary."""
 
+import itertools
 import multiprocessing
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from oneballot import catalog
 from oneballot.core import Task
-from oneballot.errors import DataError, ElectionError
+from oneballot.errors import DataError, ElectionError, OneBallotWarning
 from oneballot.formats.safetensors import ConstantModel
-from oneballot.formats.skops import Skops
+from oneballot.learners import _spread
 from oneballot.learners._spread import workers
+from oneballot.learners.lightgbm import LightGBM
 from oneballot.learners.sklearn import Sklearn
+from oneballot.learners.xgboost import XGBoost
 from oneballot.progress import watched_by
 
 TREE = Sklearn("DecisionTreeClassifier")
@@ -79,23 +84,58 @@ def test_a_slice_of_models_has_their_answers(data):
     np.testing.assert_array_equal(models[1:][1].predict_proba(X[:9]), models.answers()[2])
 
 
-def test_the_result_does_not_depend_on_the_number_of_processes(monkeypatch):
+@pytest.fixture
+def hurried(monkeypatch):
+    """A clock by which everything takes long, so that other processes are called in after the first task."""
+    ticks = itertools.count(step=100)
+    monkeypatch.setattr(_spread, "time", SimpleNamespace(monotonic=lambda: next(ticks)))
+
+
+@pytest.mark.usefixtures("hurried")
+@pytest.mark.parametrize(
+    ("learner", "count"),
+    [
+        (TREE, 70),
+        (Sklearn("GradientBoostingClassifier", {"n_estimators": 3, "subsample": 0.5}), 5),
+        (Sklearn("HistGradientBoostingClassifier", {"max_iter": 3}), 5),
+        (Sklearn("LogisticRegression"), 5),
+        (Sklearn("SVC"), 5),
+        (XGBoost(rounds=3, params={"subsample": 0.5}), 5),
+        (LightGBM(rounds=3, params={"bagging_fraction": 0.5, "bagging_freq": 1}), 5),
+    ],
+    ids=str,
+)
+def test_the_result_does_not_depend_on_the_number_of_processes(monkeypatch, learner, count):
     rng = np.random.default_rng(1)
-    y = rng.integers(0, 4, 2000)
-    X = (rng.normal(size=(2000, 20)) + y[:, None]).astype(np.float32)
-    subsets = [rng.permutation(2000)[:1000] for _ in range(24)]
-    tasks = [Task(rows, y[rows], seed=i, ask=np.arange(50)) for i, rows in enumerate(subsets)]
-    learner = Sklearn("GradientBoostingClassifier", {"n_estimators": 8, "subsample": 0.5})
-    results = {}
-    for count in ("1", "2"):
-        monkeypatch.setenv("ONEBALLOT_WORKERS", count)
-        results[count] = learner.fit_many(X, tasks, 4)
+    y = rng.integers(0, 4, 200)
+    X = (rng.normal(size=(200, 5)) + y[:, None]).astype(np.float32)
+    subsets = [rng.permutation(200)[:150] for _ in range(count)]
+    tasks = [Task(rows, y[rows], seed=i, ask=np.arange(200)) for i, rows in enumerate(subsets)]
+    results = []
+    for processes in ("1", "2"):
+        monkeypatch.setenv("ONEBALLOT_WORKERS", processes)
+        results.append(learner.fit_many(X, tasks, 4))
     assert any("Loky" in type(process).__name__ for process in multiprocessing.active_children())
-    for alone, together in zip(results["1"].answers(), results["2"].answers(), strict=True):
+    for alone, together in zip(results[0].answers(), results[1].answers(), strict=True):
         np.testing.assert_array_equal(alone, together)
-    for which in (0, 23):
-        alone, together = (Skops.load(results[count][which].dump().data, classes=4) for count in ("1", "2"))
-        np.testing.assert_array_equal(alone.predict_proba(X), together.predict_proba(X))
+    for which in (0, count - 1):
+        for models in results:
+            blob = models[which].dump()
+            loaded = catalog.find("formats", blob.format).load(blob.data, classes=4)
+            np.testing.assert_array_equal(loaded.predict_proba(X), results[0].answers()[which])
+
+
+@pytest.mark.usefixtures("hurried")
+def test_errors_and_troubles_of_other_processes_arrive_here(monkeypatch, data):
+    X, y = data
+    monkeypatch.setenv("ONEBALLOT_WORKERS", "2")
+    tasks = [Task(np.arange(60), y[:60], weight=weight) for weight in (None, np.ones(60))]
+    with pytest.raises(ElectionError, match="KNeighborsClassifier cannot weigh its rows"):
+        Sklearn("KNeighborsClassifier").fit_many(X, tasks, 3)
+    thin = np.array([np.flatnonzero(y == label)[0] for label in (0, 1)])
+    tasks = [tasks[0], Task(thin, y[thin], label="clinic-c, teacher 1")]
+    with pytest.warns(OneBallotWarning, match="clinic-c, teacher 1 could not learn from 2 rows"):
+        Sklearn("KNeighborsClassifier").fit_many(X, tasks, 3)
 
 
 def test_training_tells_whoever_watches(data):

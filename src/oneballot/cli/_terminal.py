@@ -88,13 +88,14 @@ def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=Text(title), title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for i, name in enumerate(header):
         numbers = i > 0 and all(row[i][:1].isdigit() or row[i] in ("", "–") for row in rows)
         table.add_column(name, justify="right" if numbers else "left", overflow="fold")
     for row in rows:
         table.add_row(*map(Text, row))
-    Console(markup=False).print(table)
+    console = Console(markup=False, highlight=False)
+    console.print(Text(title, style="bold"), table, sep="\n")
 
 
 def size(count: int) -> str:

@@ -17,6 +17,9 @@ def command(
     label: Annotated[str, typer.Option(help="The column that holds the label at the parties.")],
     classes: Annotated[str | None, typer.Option(help="The classes, a,b,c, if the public file has no labels.")] = None,
     row_id: Annotated[str | None, typer.Option("--id", help="A column with a stable ID of each row.")] = None,
+    lenient: Annotated[
+        bool, typer.Option("--lenient", help="Clip numbers outside the public range, leave unknown categories blank.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Write an election to edit: the schema of the public columns, FedKT with the open vote, comments."""
@@ -28,7 +31,7 @@ def command(
         if election.exists():
             raise ElectionError(f"{election} exists and is not overwritten; move it away, or choose another name")
         known = tuple(c.strip() for c in classes.split(",")) if classes else ()
-        text = draft(public, label, beside=election, classes=known, row_id=row_id)
+        text = draft(public, label, beside=election, classes=known, row_id=row_id, lenient=lenient)
         part = election.with_name(f".{election.name}.part")
         part.write_text(text, "utf-8")
         os.replace(part, election)

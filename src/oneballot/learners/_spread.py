@@ -111,8 +111,9 @@ def _train_one(learner: Single, X: Array, task: Task, classes: int, keep: bool) 
     if len(np.unique(y)) > 1:
         try:
             model = learner.fit_one(X[rows], y, weight, task.seed, classes)
+            model.predict_proba(X[rows[:1]])  # k-NN with few rows says so only when it is asked
             reply = _answer(model, task, asked, classes)
-        except ValueError as error:  # a library's word for data that it cannot learn from, such as k-NN with few rows
+        except ValueError as error:  # a library's word for data that it cannot learn from
             trouble = f"{task.label} could not learn from {len(y)} rows: {str(error).rstrip('.')}."
             model = _constant(y, weight, classes)
             reply = _answer(model, task, asked, classes)

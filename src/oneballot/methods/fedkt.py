@@ -5,7 +5,7 @@ a student on these labels; `partitions` times over. The students of all parties 
 final model learns from that. The server uses nothing of a student but its labels, so a ballot need not carry more.
 
 Beyond the paper: the open vote. A teacher has one more class, *not mine*, whose examples are public rows, so that a
-party's opinion counts by how likely the row is to be its own (docs/open-vote.md).
+party's opinion counts by how likely the row is to be its own (docs/fedkt.md).
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class FedKT:
         if self.ballot == "models":
             return Plan(teachers + students, f"{students or teachers} models", None)
         (size,) = self._notation(desk).shape(queries)
-        return Plan(teachers + students, f"votes of {self.partitions} partitions on {queries} public rows", size)
+        return Plan(teachers + students, f"votes on {queries:,} public rows, partitions: {self.partitions}", size)
 
     def cast(self, data: Data, desk: Desk) -> Casting:
         if not len(data):
