@@ -122,7 +122,7 @@ def measure_best(seeds: int) -> None:
         if accuracies:
             what = f"{name}, {parties} parties, beta {beta}"
             show_accuracy(f"{what}, ours (FedKT in the paper: {paper})", accuracies, target)
-            show(f"{what}: a ballot", f"{sent // parties:,} bytes")
+            show(f"{what}: a ballot, on average", f"{sent // parties:,} bytes")
 
 
 def main() -> int:
