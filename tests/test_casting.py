@@ -56,7 +56,7 @@ def test_the_order_of_the_parties_does_not_change_a_ballot(election, parties) ->
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda X, y: (X[:, :10], y), r"shape \(10,\), the public set's \(64,\)"),
+        (lambda X, y: (X[:, :10], y), r"shape \(10,\), the election's \(64,\)"),
         (lambda X, y: (X, np.full(len(y), 99)), "'99'.* is not a class of the election"),
         (lambda X, y: (np.where(X > 15, np.nan, X), y), "NaN or infinite, the first at"),
         (lambda X, y: (X, y[:-1]), "X has .* rows and y has"),

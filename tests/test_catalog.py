@@ -96,8 +96,14 @@ def test_a_plug_in_cannot_replace_a_built_in(install):
 
 @pytest.mark.parametrize("name", ["acme.forest", "_spread", "a b"])
 def test_a_plug_in_may_have_any_name(install, name):
-    install(f"[oneballot.learners]\n{name} = acme_ballots:Forest\n", "class Forest: ...\n")
+    install(f"[oneballot.learners]\n{name} = acme_ballots:Forest\n", f"class Forest:\n    name = {name!r}\n")
     assert catalog.find("learners", name).__name__ == "Forest"
+
+
+def test_a_plug_in_that_calls_itself_otherwise_is_refused(install):
+    install("[oneballot.learners]\nacme = acme_ballots:Forest\n", "class Forest:\n    name = 'other'\n")
+    with pytest.raises(ElectionError, match="calls itself 'other'"):
+        catalog.find("learners", "acme")
 
 
 @pytest.mark.parametrize("code", ["", "import a_library_that_is_not_there\n"])

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import oneballot as ob
+from oneballot.agreement import digest_of
 from oneballot.drafting import draft
-from oneballot.election import Election, digest_of
+from oneballot.election import Election
 from oneballot.errors import DataError, ElectionError
 from oneballot.schema import Category, Number, Schema, as_label
 
@@ -245,7 +246,7 @@ def test_a_public_set_that_is_not_rows_of_finite_numbers_is_refused(public, says
 @pytest.mark.parametrize(
     ("X", "y", "says"),
     [
-        ([[1, 2, 3]], ["no"], r"clinic-a: a row has shape \(3,\), the public set's \(2,\)"),
+        ([[1, 2, 3]], ["no"], r"clinic-a: a row has shape \(3,\), the election's \(2,\)"),
         ([[1, 2], [3, 4]], ["no"], "clinic-a: X has 2 rows and y has 1; they must agree"),
         ([[1, 2]], ["perhaps"], r"clinic-a, column 'label': row 1 \('perhaps'\) is not a class.*use one of no, yes"),
         ([[1, 2]], [np.nan], r"row 1 \(''\) is not a class"),

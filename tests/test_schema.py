@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from oneballot.data.read import read
+from oneballot.drafting import infer, sorted_labels
 from oneballot.errors import DataError
-from oneballot.schema import Category, Number, Schema, Tensor, Text, infer, number_labels, sorted_labels
+from oneballot.schema import Category, Number, Schema, Tensor, Text, number_labels
 from oneballot.schema import Where as At
 
 AGE = Number(name="age", range=(0, 100), missing=True)
@@ -358,3 +359,22 @@ def test_whole_numbers_are_the_same_label_as_text_as_floats_and_as_they_are(valu
     assert [classes[code] for code in codes] == values
     np.testing.assert_array_equal(number_labels(texts, classes, where), codes)
     np.testing.assert_array_equal(number_labels(floats, classes, where), codes)
+
+
+def test_a_lenient_schema_clips_and_blanks_instead_of_refusing() -> None:
+    columns = (Number(name="x", range=(0, 10)), Category(name="c", categories=("a", "b")), Text(name="t", features=4))
+    schema = Schema(label="y", columns=columns).lenient()
+    rows = schema.encode({"x": objects("-5", "20"), "c": objects("a", "z"), "t": objects("w", "")}, "a.csv")
+    assert rows[:, :3].tolist() == [[0, 1, 0], [1, 0, 0]]
+
+
+def test_the_shape_of_a_row_is_known_before_any_row() -> None:
+    columns = (
+        Number(name="x", range=(0, 1), missing=True), Category(name="c", categories=("a", "b", "d")),
+        Text(name="t", features=4), Tensor(name="m", kind="features", shape=(2, 3)),
+    )  # fmt: skip
+    table = {"x": objects("1"), "c": objects("a"), "t": objects("w"), "m": np.zeros((1, 2, 3))}
+    schema = Schema(label="y", columns=columns)
+    assert schema.encode(table, "a").shape[1:] == schema.shape == (2 + 3 + 4 + 6,)
+    image = Schema(label="y", columns=(Tensor(name="m", kind="image", shape=(1, 4, 4)),))
+    assert image.shape == (1, 4, 4)

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import catalog
+from .agreement import make
 from .casting import cast_data
 from .core import Array, Blob, Box, Learner
 from .desk import PartyDesk
-from .election import Election, check_learner, check_party_name, make
+from .election import Election, check_learner, check_party_name
 from .errors import AlreadyCast, BallotError, BoxError, ElectionError, KeyFileError, Spoiled
 from .keys import public_text, read_key
 from .seal import check_signature, take_apart, unseal
@@ -99,10 +100,10 @@ def choose_learner(election: Election, text: str) -> tuple[str, Learner]:
     learner: Learner = make(
         "learners", {"name": name, **{k: _parse(v) for k, v in values.items()}}, f"--learner {text}"
     )
-    if role != "all" and role not in election.method.needs:
-        roles = ", ".join(sorted(election.method.needs))
+    if role != "all" and role not in election.roles:
+        roles = ", ".join(sorted(election.roles))
         raise ElectionError(f"--learner {text}: method {election.method.name} has the roles {roles}")
-    for needed in election.method.needs if role == "all" else [role]:
+    for needed in election.roles if role == "all" else [role]:
         check_learner(election.method, needed, learner)
     return role, learner
 

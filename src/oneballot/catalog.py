@@ -30,12 +30,17 @@ def find(kind: Kind, name: str) -> Any:
     if name not in names(kind):
         close = difflib.get_close_matches(name, names(kind), n=1)
         hint = f" Did you mean {close[0]!r}?" if close else ""
-        raise ElectionError(f"there is no {kind[:-1]} {name!r}; there are {', '.join(names(kind))}.{hint}")
+        raise ElectionError(
+            f"there is no {kind[:-1]} {name!r}; there are {', '.join(names(kind))}.{hint} Plug-ins must be installed."
+        )
     if name in _files(kind):
         return importlib.import_module(f"oneballot.{kind}.{name.replace('-', '_')}").offers
     (plugin, *_) = entry_points(group=f"oneballot.{kind}", name=name)
     try:
-        return plugin.load()
+        found = plugin.load()
+        if found.name != name:
+            raise ElectionError(f"the entry point {name!r} names a {kind[:-1]} that calls itself {found.name!r}")
+        return found
     except (ImportError, AttributeError) as error:
         raise ElectionError(f"the {kind[:-1]} {name!r} of another package ({plugin.value}) fails: {error}") from error
 

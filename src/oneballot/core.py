@@ -152,6 +152,10 @@ class Desk(Protocol):
     def classes(self) -> Sequence[str | int]: ...
     @property
     def public(self) -> Array | None: ...
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of a row; empty if the election has neither a public set nor a schema."""
+
     def seed(self, *path: str | int) -> int:
         """A number that is this party's own."""
 
@@ -248,7 +252,7 @@ class Method(Protocol):
 
     @property
     def needs(self) -> Mapping[str, frozenset[str]]:
-        """For each role what its learner must give; "public" is a role of the election itself."""
+        """For each role what its learner must give; the key "public", with nothing, asks for a public set."""
 
     def plan(self, data: Data, desk: Desk) -> Plan: ...
     def cast(self, data: Data, desk: Desk) -> Casting | Contents:

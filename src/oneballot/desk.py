@@ -34,6 +34,10 @@ class PartyDesk:
     def public(self) -> Array | None:
         return self.election.public
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.election.shape
+
     def seed(self, *path: str | int) -> int:
         return self._derive(self.party, *path)
 

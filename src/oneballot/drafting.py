@@ -7,10 +7,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from .agreement import FORMAT, digest_of
+from .core import Array
 from .data.read import read
-from .election import FORMAT, digest_of
 from .errors import DataError, ElectionError
-from .schema import Class, Schema, infer, sorted_labels
+from .schema import MISSING, Category, Class, Columns, Number, Schema, Tensor, Text, as_label, as_text
 
 FEDKT = """\
 [method]                        # how ballots are made and counted: docs/fedkt.md
@@ -107,3 +110,41 @@ def _value(value: Any) -> str:
 
 def _inline(table: Mapping[str, Any]) -> str:
     return "{ " + ", ".join(f"{k} = {_value(v)}" for k, v in table.items()) + " }"
+
+
+def sorted_labels(values: Array) -> list[Class]:
+    """The distinct labels of a column: whole numbers in their order, anything else as text."""
+    if values.ndim != 1:
+        raise DataError(f"labels must be one a row, not of shape {values.shape[1:]}")
+    texts = sorted({as_label(v) for v in values} - {""})
+    try:
+        return sorted(int(t) for t in texts)
+    except ValueError:
+        return list(texts)
+
+
+def infer(columns: Columns, label: str, row_id: str | None = None) -> Schema:
+    """A schema that fits a public table: numbers where all values are, else categories, else text."""
+    if not columns.keys() - {label, row_id}:
+        raise DataError(f"the public file has no columns but {', '.join(columns)}: there is nothing to learn from")
+    described = tuple(_infer_column(name, values) for name, values in columns.items() if name not in (label, row_id))
+    return Schema(label=label, id=row_id, columns=described)
+
+
+def _infer_column(name: str, values: Array) -> Number | Category | Text | Tensor:
+    if values.ndim > 1:
+        image = values.ndim == 4 and values.dtype == np.uint8
+        tokens = values.ndim == 2 and np.issubdtype(values.dtype, np.integer)
+        return Tensor(name=name, kind="image" if image else "tokens" if tokens else "features", shape=values.shape[1:])
+    text = [as_text(v) for v in values]
+    present = [t for t in text if t.lower() not in MISSING]
+    try:
+        numbers = [float(t) for t in present]
+    except ValueError:
+        categories = tuple(sorted({t for t in text if t}))
+        if len(categories) > max(50, len(text) // 2):
+            return Text(name=name)
+        return Category(name=name, categories=categories, missing="" in text)
+    if not numbers:
+        raise DataError(f"column {name!r} of the public file is empty: take it out")
+    return Number(name=name, range=(min(numbers), max(numbers)), missing=len(present) < len(text))

@@ -10,24 +10,20 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt, StrictInt, ValidationError
 
 from . import catalog
+from .agreement import FORMAT, digest_of, read_agreement
 from .core import Array, Data, Learner, Method
 from .data.read import read
 from .errors import DataError, ElectionError
 from .schema import Class, Schema, Where, as_label, number_labels
-
-FORMAT = 1
-"""Raise it when a file of an older version would be understood wrongly; `_File` then refuses the old number."""
 
 PARTY_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -71,6 +67,18 @@ class Election:
             "seed": self.seed,
         }
 
+    @property
+    def roles(self) -> frozenset[str]:
+        """What learners this election trains."""
+        return frozenset(self.method.needs) - {"public"}
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of a row; empty if nothing says it."""
+        if self.public is not None:
+            return self.public.shape[1:]
+        return () if self.schema is None else self.schema.shape
+
     def learner_of(self, role: str) -> Learner:
         return self.learners.get(role, self.learner)
 
@@ -84,8 +92,8 @@ class Election:
 
     def rows(self, X: Any, source: str = "the data") -> Array:
         rows = _as_rows(X, source)
-        if self.public is not None and rows.shape[1:] != self.public.shape[1:]:
-            raise DataError(f"{source}: a row has shape {rows.shape[1:]}, the public set's {self.public.shape[1:]}")
+        if self.shape and rows.shape[1:] != self.shape:
+            raise DataError(f"{source}: a row has shape {rows.shape[1:]}, the election's {self.shape}")
         return rows
 
     def read_data(self, path: str | Path) -> Data:
@@ -116,46 +124,20 @@ class Election:
             raise ElectionError(
                 f"method {self.method.name} cannot give privacy level {self.privacy!r}; it gives {given}"
             )
-        if unknown := sorted(self.learners.keys() - self.method.needs.keys()):
-            roles = ", ".join(sorted(self.method.needs))
+        if "public" in self.method.needs and self.public is None:
+            raise ElectionError(f"method {self.method.name} needs a public set: rows that everybody may have")
+        if unknown := sorted(self.learners.keys() - self.roles):
+            roles = ", ".join(sorted(self.roles))
             raise ElectionError(f"method {self.method.name} has no learner {', '.join(unknown)}; it has {roles}")
-        for role in self.method.needs:
+        for role in self.roles:
             check_learner(self.method, role, self.learner_of(role))
 
     @classmethod
     def read(cls, path: str | Path) -> Election:
         """An election from TOML, with the public set that it names beside it."""
-        path = Path(path)
-        file = _File.parse(path)
-        columns = None
-        public = None
-        if file.public is not None:
-            if not (path.parent / file.public.path).exists():
-                raise ElectionError(
-                    f"{path}: public.path: there is no file {path.parent / file.public.path}; put the public set there"
-                )
-            table = read(path.parent / file.public.path)
-            columns, source = table.columns, table.source
-            if file.schema_ is None:
-                raise ElectionError(
-                    f"{path}: a [public] file needs a [schema] to be read with; `oneballot new` writes both"
-                )
-            public = file.schema_.encode(columns, source)
-            if digest_of(public) != file.public.digest:
-                raise ElectionError(
-                    f"{source} is not the public set of this election: its digest is {digest_of(public)}, "
-                    f"{path.name} has {file.public.digest}. Get the file that the election was made with."
-                )
-        method = make("methods", file.method, f"{path}, [method]")
-        learners = {role: make("learners", role_settings, f"{path}, [learners.{role}]")
-                    for role, role_settings in file.learners.items()}  # fmt: skip
-        every = {"learner": learners.pop("all")} if "all" in learners else {}
+        agreed = read_agreement(Path(path))
         try:
-            return cls(
-                classes=file.classes, public=public, method=method, learners=learners,
-                privacy=file.privacy.level, schema=file.schema_, name=file.name, seed=file.seed,
-                quorum=file.quorum, roster=file.roster, max_ballot_mb=file.max_ballot_mb, **every,
-            )  # fmt: skip
+            return cls(**agreed)
         except ElectionError as error:
             raise ElectionError(f"{path}: {error}") from None
 
@@ -165,72 +147,6 @@ class Election:
                          learners={**self.learners, **{r: x for r, x in learners.items() if r != "all"}})  # fmt: skip
         chosen.__dict__["digest"] = self.digest
         return chosen
-
-
-class _Public(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-    path: str
-    digest: str
-
-
-class _Privacy(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-    level: Literal["L0", "L1", "L2"] = "L0"
-
-
-class _File(BaseModel):
-    """What stands in an election.toml."""
-
-    model_config = ConfigDict(extra="forbid")
-    format: Literal[1]
-    name: str = "election"
-    classes: tuple[str | StrictInt, ...]
-    seed: NonNegativeInt = 0
-    quorum: PositiveInt = 1
-    max_ballot_mb: PositiveInt = 64
-    public: _Public | None = None
-    method: dict[str, Any]
-    learners: dict[str, dict[str, Any]] = {}
-    privacy: _Privacy = _Privacy()
-    roster: dict[str, str] = {}
-    schema_: Schema | None = None
-
-    @classmethod
-    def parse(cls, path: Path) -> _File:
-        try:
-            content = tomllib.loads(path.read_text("utf-8"))
-        except FileNotFoundError:
-            raise ElectionError(f"there is no election {path}; `oneballot new {path} --public …` writes one") from None
-        except OSError as error:
-            raise ElectionError(f"{path} cannot be read: {error.strerror}") from None
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise ElectionError(f"{path} is not TOML: {error}") from None
-        if "schema" in content:
-            content["schema_"] = content.pop("schema")
-        try:
-            return cls.model_validate(content)
-        except ValidationError as error:
-            raise ElectionError(_explain(error, str(path))) from None
-
-
-def make(kind: catalog.Kind, settings: Mapping[str, Any], where: str) -> Any:
-    """A method or a learner from its name and settings."""
-    if not isinstance(settings.get("name"), str):
-        raise ElectionError(f'{where}: name = "…" is missing; there are {", ".join(catalog.names(kind))}')
-    rest = {k: v for k, v in settings.items() if k != "name"}
-    try:
-        thing = catalog.find(kind, settings["name"])
-        known = [f.name for f in fields(thing)]
-        if unknown := [k for k in rest if k not in known]:
-            raise ElectionError(f"{settings['name']} has no setting {', '.join(unknown)}; it has {', '.join(known)}")
-        made = thing(**rest)
-        if kind == "learners":
-            made.check()
-        return made
-    except ValidationError as error:
-        raise ElectionError(_explain(error, where)) from None
-    except (TypeError, ElectionError) as error:
-        raise ElectionError(f"{where}: {error}") from None
 
 
 def check_learner(method: Method, role: str, learner: Learner) -> None:
@@ -243,14 +159,6 @@ def check_learner(method: Method, role: str, learner: Learner) -> None:
 def check_party_name(party: str) -> None:
     if not PARTY_NAME.fullmatch(party):
         raise ElectionError(f"party name {party!r}: use letters, digits, '.', '_' and '-', 64 at most")
-
-
-def digest_of(rows: Array) -> str:
-    """A name for parsed numbers: their type, shape and bytes, whatever file they came from."""
-    rows = np.ascontiguousarray(rows + 0)  # -0.0 is 0.0: the same number, and other bytes
-    head = f"{rows.dtype.newbyteorder('<').str} {rows.shape} ".encode()
-    little = rows.astype(rows.dtype.newbyteorder("<"), copy=False)
-    return "sha256:" + hashlib.sha256(head + little.tobytes()).hexdigest()
 
 
 def _as_rows(X: Any, source: str) -> Array:
@@ -283,16 +191,3 @@ def _as_plain(value: Any) -> Any:
 
 def _described(thing: Any) -> dict[str, Any]:
     return {"name": thing.name, **asdict(thing)}
-
-
-def _explain(error: ValidationError, where: str) -> str:
-    lines = []
-    for e in error.errors():
-        key = ".".join(str(k).rstrip("_") for k in e["loc"] if k != "function-after") or "settings"
-        given = (
-            ""
-            if e["type"] in ("missing", "extra_forbidden", "unexpected_keyword_argument", "value_error")
-            else f" (got {e['input']!r})"
-        )
-        lines.append(f"{where}: {key}: {e['msg'].removeprefix('Value error, ')}{given}")
-    return "\n".join(lines)

@@ -51,7 +51,11 @@ class KeyFileError(OneBallotError): ...
 
 class MissingExtra(OneBallotError):
     def __init__(self, what: str, extra: str) -> None:
-        super().__init__(f"{what} needs an optional library. Install it with: pip install 'oneballot[{extra}]'")
+        super().__init__(what, extra)  # both, so that the error survives the way from a worker process
+
+    def __str__(self) -> str:
+        what, extra = self.args
+        return f"{what} needs an optional library. Install it with: pip install 'oneballot[{extra}]'"
 
 
 class OneBallotWarning(UserWarning): ...

@@ -38,7 +38,8 @@ class FinalModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.model_ = model
         self.classes_ = np.asarray(classes)
         self.features_ = tuple(int(size) for size in features)
-        self.n_features_in_ = self.features_[0]
+        if self.features_:
+            self.n_features_in_ = self.features_[0]
         return self
 
     def predict_proba(self, X: Any) -> Array:
@@ -46,7 +47,7 @@ class FinalModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         X = validate_data(
             self, X, dtype=None if np.asarray(X).dtype == np.uint8 else np.float32, allow_nd=True, reset=False
         )
-        if X.shape[1:] != self.features_:
+        if self.features_ and X.shape[1:] != self.features_:
             raise ValueError(f"X has rows of shape {X.shape[1:]}, but FinalModel is expecting {self.features_}")
         return self.model_.predict_proba(X)
 

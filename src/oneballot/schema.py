@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -43,6 +44,10 @@ class Number(_Column):
             raise ValueError(f"range must be [low, high], not [{self.range[0]:g}, {self.range[1]:g}]")
         return self
 
+    @property
+    def width(self) -> int:
+        return 1 + self.missing
+
     def encode(self, values: Array, where: Where) -> Array:
         x, low, high = _as_numbers(values, where), *self.range
         absent = np.isnan(x)
@@ -72,8 +77,12 @@ class Category(_Column):
             raise ValueError(f"categories are listed more than once: {', '.join(map(repr, twice))}")
         return self
 
+    @property
+    def width(self) -> int:
+        return len(self.categories)
+
     def encode(self, values: Array, where: Where) -> Array:
-        text = np.array([_as_text(v) for v in values], dtype=object)
+        text = np.array([as_text(v) for v in values], dtype=object)
         one_hot = text[:, None] == np.array(self.categories, dtype=object)[None, :]
         absent = (text == "") & ~one_hot.any(axis=1)
         if not self.missing:
@@ -93,10 +102,14 @@ class Text(_Column):
     kind: Literal["text"] = "text"
     features: PositiveInt = 256
 
+    @property
+    def width(self) -> int:
+        return self.features
+
     def encode(self, values: Array, where: Where) -> Array:
         out = np.zeros((len(values), self.features))
         for row, value in enumerate(values):
-            for word in _as_text(value).lower().split():
+            for word in as_text(value).lower().split():
                 code = int.from_bytes(hashlib.blake2b(word.encode(), digest_size=8).digest(), "little")
                 out[row, code % self.features] += 1 if code >> 63 else -1
         length = np.linalg.norm(out, axis=1, keepdims=True)
@@ -109,6 +122,10 @@ class Tensor(_Column):
 
     kind: Literal["image", "tokens", "features"]
     shape: Annotated[tuple[PositiveInt, ...], Field(min_length=1)]
+
+    @property
+    def width(self) -> int:
+        return math.prod(self.shape)
 
     def encode(self, values: Array, where: Where) -> Array:
         if values.shape[1:] != self.shape:
@@ -146,6 +163,12 @@ class Schema(BaseModel):
             raise ValueError(f"a column is label, id or feature, and once: {', '.join(map(repr, twice))} is several")
         return self
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of an encoded row."""
+        only = self.columns[0] if len(self.columns) == 1 else None
+        return only.shape if isinstance(only, Tensor) else (sum(c.width for c in self.columns),)
+
     def lenient(self) -> Schema:
         """The same columns, but a value that they do not have is clipped or left blank instead of refused."""
         other = {"number": "clip", "category": "blank"}
@@ -175,7 +198,7 @@ class Schema(BaseModel):
             return None
         if self.id not in columns:
             raise DataError(f"{source}: {self._absent([self.id], columns)} It holds the row ID.")
-        ids, where = np.array([_as_text(v) for v in columns[self.id]]), Where(source, self.id)
+        ids, where = np.array([as_text(v) for v in columns[self.id]]), Where(source, self.id)
         where.refuse(ids == "", ids, "is missing", "give every row an ID")
         _, numbers, counts = np.unique(ids, return_inverse=True, return_counts=True)
         where.refuse(counts[numbers] > 1, ids, "is not the only row with its ID", "give every row its own")
@@ -200,7 +223,7 @@ class Where:
     def refuse(self, wrong: Array, values: Array, what: str, cure: str) -> None:
         if wrong.any():
             rows = np.flatnonzero(wrong)
-            shown = ", ".join(f"row {r + 1} ({_as_text(values[r])!r})" for r in rows[:3])
+            shown = ", ".join(f"row {r + 1} ({as_text(values[r])!r})" for r in rows[:3])
             more = f" and {len(rows) - 3} more" if len(rows) > 3 else ""
             raise DataError(f"{self}: {shown}{more} {what}. To mend: {cure}.")
 
@@ -217,51 +240,13 @@ def number_labels(values: Any, classes: Sequence[Class], where: Where) -> Array:
     return codes
 
 
-def sorted_labels(values: Array) -> list[Class]:
-    """The distinct labels of a column: whole numbers in their order, anything else as text."""
-    if values.ndim != 1:
-        raise DataError(f"labels must be one a row, not of shape {values.shape[1:]}")
-    texts = sorted({as_label(v) for v in values} - {""})
-    try:
-        return sorted(int(t) for t in texts)
-    except ValueError:
-        return list(texts)
-
-
-def infer(columns: Columns, label: str, row_id: str | None = None) -> Schema:
-    """A schema that fits a public table: numbers where all values are, else categories, else text."""
-    if not columns.keys() - {label, row_id}:
-        raise DataError(f"the public file has no columns but {', '.join(columns)}: there is nothing to learn from")
-    described = tuple(_infer_column(name, values) for name, values in columns.items() if name not in (label, row_id))
-    return Schema(label=label, id=row_id, columns=described)
-
-
-def _infer_column(name: str, values: Array) -> Number | Category | Text | Tensor:
-    if values.ndim > 1:
-        image = values.ndim == 4 and values.dtype == np.uint8
-        tokens = values.ndim == 2 and np.issubdtype(values.dtype, np.integer)
-        return Tensor(name=name, kind="image" if image else "tokens" if tokens else "features", shape=values.shape[1:])
-    text = [_as_text(v) for v in values]
-    present = [t for t in text if t.lower() not in MISSING]
-    try:
-        numbers = [float(t) for t in present]
-    except ValueError:
-        categories = tuple(sorted({t for t in text if t}))
-        if len(categories) > max(50, len(text) // 2):
-            return Text(name=name)
-        return Category(name=name, categories=categories, missing="" in text)
-    if not numbers:
-        raise DataError(f"column {name!r} of the public file is empty: take it out")
-    return Number(name=name, range=(min(numbers), max(numbers)), missing=len(present) < len(text))
-
-
 def _as_numbers(values: Array, where: Where) -> Array:
     if np.issubdtype(values.dtype, np.number):
         x = values.astype(np.float64)
     else:
         x, wrong = np.empty(len(values)), np.zeros(len(values), dtype=bool)
         for i, value in enumerate(values):
-            text = _as_text(value)
+            text = as_text(value)
             try:
                 x[i] = np.nan if text.lower() in MISSING else float(text)
             except ValueError:
@@ -272,15 +257,15 @@ def _as_numbers(values: Array, where: Where) -> Array:
 
 
 def as_label(value: Any) -> str:
-    """What a label is called: as `_as_text`, and "1.0", as a CSV file may have it, is "1"."""
-    return re.sub(r"^(-?[0-9]+)\.0+$", r"\1", _as_text(value))
+    """What a label is called: as `as_text`, and "1.0", as a CSV file may have it, is "1"."""
+    return re.sub(r"^(-?[0-9]+)\.0+$", r"\1", as_text(value))
 
 
 def _twice(names: Sequence[str]) -> list[str]:
     return [name for name, times in Counter(names).items() if times > 1]
 
 
-def _as_text(value: Any) -> str:
+def as_text(value: Any) -> str:
     """What a value is called: 1, 1.0 and " 1" are all "1"; NaN is nothing; truth is in words, as files have it."""
     if isinstance(value, str):
         return value.strip()

@@ -57,9 +57,8 @@ def _tally(
         counting.check_quorum()
         model = election.method.close(counting.count, desk)
     learner, seed = election.learner_of("final"), desk.shared_seed("final")
-    features = election.public.shape[1:] if election.public is not None else ()
     return Outcome(
-        model=FinalModel(learner, seed).trained(model, election.classes, features),
+        model=FinalModel(learner, seed).trained(model, election.classes, election.shape),
         election=election.digest, classes=tuple(election.classes), schema=election.schema, privacy=election.privacy,
         voted=dict(sorted(counting.voted.items())), spoiled=counting.spoiled, without=left_out, count=counting.count,
     )  # fmt: skip

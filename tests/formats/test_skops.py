@@ -86,7 +86,7 @@ def fitted(estimator, seen):
 
 
 @pytest.mark.parametrize(("seen", "classes"), [([0, 1], 2), (range(10), 10), ([1, 4, 7], 10), ([3, 8], 10)], ids=str)
-@pytest.mark.parametrize("estimator", CLASSIFIERS, ids=str)
+@pytest.mark.parametrize("estimator", CLASSIFIERS, ids=lambda e: type(e).__name__)
 def test_every_ordinary_classifier_answers_the_same_after_the_journey(estimator, seen, classes):
     model = SklearnModel(fitted(estimator, seen), classes)
     blob = model.dump()
@@ -136,7 +136,7 @@ def test_dumping_leaves_the_model_as_it_was():
         HistGradientBoostingClassifier(categorical_features=[0], max_iter=2),
         StandardScaler(),
     ],
-    ids=str,
+    ids=lambda e: type(e).__name__,
 )
 def test_models_with_functions_or_of_other_kinds_are_refused(estimator):
     import skops.io

@@ -115,8 +115,9 @@ def plant(thing, name, *path):
 
 def laughing():
     """Each level refers twice to the one below: a description of millions of things in a few lines."""
-    thing = node("JsonNode", "builtins.str", 1, content="1")
-    for level in range(2, 26):
+    first = 10**6  # the model's own objects have the small numbers
+    thing = node("JsonNode", "builtins.str", first, content="1")
+    for level in range(first + 1, first + 25):
         both = [thing, node("JsonNode", "builtins.str", level - 1, content="1")]
         thing = node("ListNode", "builtins.list", level, content=both)
     return thing
@@ -179,7 +180,7 @@ FILES = {
     "missing array": rezip(TREE, lambda e: e.pop(next(n for n in e if n.endswith(".npy")))),
     "huge array": with_first_array(lambda file: np.lib.format.write_array_header_1_0(file, HUGE)),
     "pickled array": with_first_array(lambda file: np.save(file, np.array([{}]), allow_pickle=True)),
-    "old protocol": with_schema("tree", '"protocol": 2', '"protocol": 0'),
+    "old protocol": with_schema("tree", '"protocol":2', '"protocol":0'),
     "other loader": with_schema("tree", '"ObjectNode"', '"PartialNode"'),
     "shadowed method": with_schema("tree", '"criterion"', '"predict_proba"'),
     "classes out of range": with_attribute("tree", "classes_", lambda c: c + 5),

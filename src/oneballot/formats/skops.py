@@ -92,7 +92,7 @@ class SklearnModel:
         self.seen = np.asarray(estimator.classes_)
 
     def predict_proba(self, X: Array) -> Array:
-        X = flat(X)
+        X = flat(X).astype(np.float32, copy=False)  # the type it was trained with
         if hasattr(self.estimator, "predict_proba"):
             return spread(self.estimator.predict_proba(X), self.seen, self.classes, 0.0)
         margins = self._margins(X)
@@ -103,7 +103,7 @@ class SklearnModel:
         return np.asarray(chosen[:, None] == np.arange(self.classes), dtype=np.float64)
 
     def scores(self, X: Array) -> Array:
-        X = flat(X)
+        X = flat(X).astype(np.float32, copy=False)
         margins = self._margins(X)
         if margins is not None:
             return spread(margins, self.seen, self.classes, UNSEEN)

@@ -37,7 +37,7 @@ from ..errors import ElectionError, Spoiled
 from ._votes import Labels, Levels, Notation, Weighted, odds
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config={"extra": "forbid"})
 class FedKT:
     """The settings; `FedKT.paper()` has the paper's.
 
@@ -81,7 +81,7 @@ class FedKT:
     @property
     def needs(self) -> Mapping[str, frozenset[str]]:
         roles = ("teacher", "student", "final") if self.students else ("teacher", "final")
-        return dict.fromkeys(roles, frozenset({"probabilities"}))
+        return {"public": frozenset(), **dict.fromkeys(roles, frozenset({"probabilities"}))}
 
     def plan(self, data: Data, desk: Desk) -> Plan:
         teachers = self.partitions * min(self.subsets, len(data)) * (1 if self.open_vote == "off" else 2)
@@ -249,8 +249,7 @@ class FedKT:
 
 
 def _public(desk: Desk) -> Array:
-    if desk.public is None:
-        raise ElectionError("FedKT needs a public set: give the election one, unlabelled (`public = …`)")
+    assert desk.public is not None, "the election was checked: FedKT needs a public set"
     return desk.public
 
 

@@ -1,0 +1,139 @@
+"""An election.toml, read and checked: what stands in the file becomes what an Election is made of."""
+
+from __future__ import annotations
+
+import hashlib
+import tomllib
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt, StrictInt, ValidationError
+
+from . import catalog
+from .core import Array
+from .data.read import read
+from .errors import ElectionError
+from .schema import Schema
+
+FORMAT = 1
+"""Raise it when a file of an older version would be understood wrongly; `_File` then refuses the old number."""
+
+
+def read_agreement(path: Path) -> dict[str, Any]:
+    """The arguments of the Election that a file describes, with the public set that it names beside it."""
+    file = _File.parse(path)
+    learners = {role: make("learners", s, f"{path}, [learners.{role}]") for role, s in file.learners.items()}
+    every = {"learner": learners.pop("all")} if "all" in learners else {}
+    return {
+        "classes": file.classes, "public": _read_public(path, file), "schema": file.schema_, "learners": learners,
+        "method": make("methods", file.method, f"{path}, [method]"), "privacy": file.privacy.level, "name": file.name,
+        "seed": file.seed, "quorum": file.quorum, "roster": file.roster, "max_ballot_mb": file.max_ballot_mb, **every,
+    }  # fmt: skip
+
+
+def _read_public(path: Path, file: _File) -> Array | None:
+    if file.public is None:
+        return None
+    where = path.parent / file.public.path
+    if not where.exists():
+        raise ElectionError(f"{path}: public.path: there is no file {where}; put the public set there")
+    if file.schema_ is None:
+        raise ElectionError(f"{path}: a [public] file needs a [schema] to be read with; `oneballot new` writes both")
+    table = read(where)
+    public = file.schema_.encode(table.columns, table.source)
+    if digest_of(public) != file.public.digest:
+        raise ElectionError(
+            f"{table.source} is not the public set of this election: its digest is {digest_of(public)}, "
+            f"{path.name} has {file.public.digest}. Get the file that the election was made with."
+        )
+    return public
+
+
+class _Public(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    path: str
+    digest: str
+
+
+class _Privacy(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    level: Literal["L0", "L1", "L2"] = "L0"
+
+
+class _File(BaseModel):
+    """What stands in an election.toml."""
+
+    model_config = ConfigDict(extra="forbid")
+    format: Literal[1]
+    name: str = "election"
+    classes: tuple[str | StrictInt, ...]
+    seed: NonNegativeInt = 0
+    quorum: PositiveInt = 1
+    max_ballot_mb: PositiveInt = 64
+    public: _Public | None = None
+    method: dict[str, Any]
+    learners: dict[str, dict[str, Any]] = {}
+    privacy: _Privacy = _Privacy()
+    roster: dict[str, str] = {}
+    schema_: Schema | None = None
+
+    @classmethod
+    def parse(cls, path: Path) -> _File:
+        try:
+            content = tomllib.loads(path.read_text("utf-8"))
+        except FileNotFoundError:
+            raise ElectionError(f"there is no election {path}; `oneballot new {path} --public …` writes one") from None
+        except OSError as error:
+            raise ElectionError(f"{path} cannot be read: {error.strerror}") from None
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise ElectionError(f"{path} is not TOML: {error}") from None
+        if "schema" in content:
+            content["schema_"] = content.pop("schema")
+        try:
+            return cls.model_validate(content)
+        except ValidationError as error:
+            raise ElectionError(_explain(error, str(path))) from None
+
+
+def make(kind: catalog.Kind, settings: Mapping[str, Any], where: str) -> Any:
+    """A method or a learner from its name and settings."""
+    if not isinstance(settings.get("name"), str):
+        raise ElectionError(f'{where}: name = "…" is missing; there are {", ".join(catalog.names(kind))}')
+    rest = {k: v for k, v in settings.items() if k != "name"}
+    try:
+        thing = catalog.find(kind, settings["name"])
+        known = [f.name for f in fields(thing)]
+        if unknown := [k for k in rest if k not in known]:
+            raise ElectionError(f"{settings['name']} has no setting {', '.join(unknown)}; it has {', '.join(known)}")
+        made = thing(**rest)
+        if kind == "learners":
+            made.check()
+        return made
+    except ValidationError as error:
+        raise ElectionError(_explain(error, where)) from None
+    except (TypeError, ElectionError) as error:
+        raise ElectionError(f"{where}: {error}") from None
+
+
+def digest_of(rows: Array) -> str:
+    """A name for parsed numbers: their type, shape and bytes, whatever file they came from."""
+    rows = np.ascontiguousarray(rows + 0)  # -0.0 is 0.0: the same number, and other bytes
+    head = f"{rows.dtype.newbyteorder('<').str} {rows.shape} ".encode()
+    little = rows.astype(rows.dtype.newbyteorder("<"), copy=False)
+    return "sha256:" + hashlib.sha256(head + little.tobytes()).hexdigest()
+
+
+def _explain(error: ValidationError, where: str) -> str:
+    lines = []
+    for e in error.errors():
+        key = ".".join(str(k).rstrip("_") for k in e["loc"] if k != "function-after") or "settings"
+        given = (
+            ""
+            if e["type"] in ("missing", "extra_forbidden", "unexpected_keyword_argument", "value_error")
+            else f" (got {e['input']!r})"
+        )
+        lines.append(f"{where}: {key}: {e['msg'].removeprefix('Value error, ')}{given}")
+    return "\n".join(lines)
