@@ -38,8 +38,9 @@ def test_one_tier_of_all_parties_is_one_fit_many(method, tiers, make_election, p
     assert calls[0][1] == private + len(election.public), "the public set is held once, not once a party"
 
 
-def test_the_number_of_processes_does_not_change_a_ballot(make_election, parties, monkeypatch) -> None:
-    election = make_election(learner=ob.Sklearn("ExtraTreesClassifier", {"n_estimators": 60}))
+@pytest.mark.parametrize("forest", ["ExtraTreesClassifier", "RandomForestClassifier"])
+def test_the_number_of_workers_does_not_change_a_ballot(forest, make_election, parties, monkeypatch) -> None:
+    election = make_election(learner=ob.Sklearn(forest, {"n_estimators": 60}))
     sealed = []
     for workers in ("1", "2"):
         monkeypatch.setenv("ONEBALLOT_WORKERS", workers)

@@ -59,8 +59,8 @@ def test_a_class_is_called_what_its_file_is_called(kind):
 
 def test_private_files_are_not_names():
     assert not any(name.startswith(("_", "-")) for name in catalog.names("learners"))
-    with pytest.raises(ElectionError, match="no learner '_spread'"):
-        catalog.find("learners", "_spread")
+    with pytest.raises(ElectionError, match="no learner '_grow'"):
+        catalog.find("learners", "_grow")
 
 
 def test_an_unknown_name_is_answered_with_all_names_and_the_nearest():
@@ -94,7 +94,7 @@ def test_a_plug_in_cannot_replace_a_built_in(install):
     assert catalog.find("formats", "lightgbm-text").__module__ == "oneballot.formats.lightgbm_text"
 
 
-@pytest.mark.parametrize("name", ["acme.forest", "_spread", "a b"])
+@pytest.mark.parametrize("name", ["acme.forest", "_grow", "a b"])
 def test_a_plug_in_may_have_any_name(install, name):
     install(f"[oneballot.learners]\n{name} = acme_ballots:Forest\n", f"class Forest:\n    name = {name!r}\n")
     assert catalog.find("learners", name).__name__ == "Forest"

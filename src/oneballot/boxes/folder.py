@@ -45,13 +45,14 @@ class Folder:
     def names(self) -> Iterator[tuple[str, int]]:
         if not self.path.is_dir():
             raise BoxError(f"there is no box {self.path}: a box is the folder that ballots are put into")
-        for path in sorted(self.path.glob(f"*{SUFFIX}")):
-            if path.is_file():
-                yield path.name.removesuffix(SUFFIX), path.stat().st_size
+        with os.scandir(self.path) as entries:
+            found = [(e.name.removesuffix(SUFFIX), e.stat().st_size) for e in entries
+                     if e.name.endswith(SUFFIX) and e.is_file()]  # fmt: skip
+        yield from sorted(found)
 
     def open(self, name: str) -> BinaryIO:
         try:
-            return (self.path / f"{name}{SUFFIX}").open("rb")
+            return open(os.path.join(self.path, name + SUFFIX), "rb")
         except OSError as error:
             raise BoxError(f"cannot read {name}{SUFFIX} in {self.path}: {error.strerror}") from None
 

@@ -12,7 +12,7 @@ from pydantic.dataclasses import dataclass
 
 from ..core import Array, Model, Models, Task
 from ..errors import MissingExtra
-from ._spread import check_travels, spread
+from ..training import check_travels, spread
 
 OURS = ("objective", "num_class", "seed", "random_state", "deterministic", "num_threads", "n_jobs", "verbosity")
 

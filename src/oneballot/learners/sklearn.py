@@ -13,7 +13,8 @@ import numpy as np
 from ..core import Array, Model, Models, Task
 from ..errors import ElectionError
 from ..formats.skops import CLASSIFIERS, PARTS, SklearnModel
-from ._spread import spread
+from ..training import spread
+from ._grow import can_grow, grow
 
 STAY: dict[str, dict[str, tuple[Any, ...]]] = {
     "SGDClassifier": {"loss": ("squared_error", "huber", "epsilon_insensitive", "squared_epsilon_insensitive")},
@@ -55,14 +56,18 @@ class Sklearn:
             raise ElectionError(f"learner sklearn: {type(final).__name__} is not a classifier")
 
     def fit_many(self, X: Array, tasks: Sequence[Task], classes: int, *, keep: bool = True) -> Models:
-        return spread(self, X, tasks, classes, keep, self.estimator)
+        threads = can_grow(build(self.estimator, self.params))  # growing releases the interpreter's lock
+        return spread(self, X, tasks, classes, keep, self.estimator, threads=threads)
 
     def fit_one(self, X: Array, y: Array, weight: Array | None, seed: int, classes: int) -> Model:
         model = build(self.estimator, self.params)
         if seeds := [p for p in model.get_params() if p == "random_state" or p.endswith("__random_state")]:
             model.set_params(**dict.fromkeys(seeds, seed))
         X = np.ascontiguousarray(X.reshape(len(X), -1), dtype=np.float32)
-        model.fit(X, y, **_weighted(model, weight, self.estimator))
+        if weight is None and can_grow(model):
+            grow(model, X, y)
+        else:
+            model.fit(X, y, **_weighted(model, weight, self.estimator))
         return SklearnModel(model, classes)
 
 

@@ -118,7 +118,7 @@ class FedKT:
         return contents
 
     def count(self, ballot: Ballot, desk: TallyDesk) -> Count:
-        queries, classes = len(self._queries(desk)), len(desk.classes)
+        queries, classes = self._query_count(desk), len(desk.classes)
         notation = self._notation(desk)
         written = (
             self._ask(ballot, desk)
@@ -166,8 +166,13 @@ class FedKT:
     def _queries(self, desk: Desk) -> Array:
         """Which public rows are labelled: the same at every party and at the tally."""
         rows = len(_public(desk))
+        if self.queries == 1:
+            return np.arange(rows)
         order = np.random.default_rng(desk.shared_seed("queries")).permutation(rows)
-        return np.sort(order[: max(1, round(self.queries * rows))])
+        return np.sort(order[: self._query_count(desk)])
+
+    def _query_count(self, desk: Desk) -> int:
+        return max(1, round(self.queries * len(_public(desk))))
 
     def _halves(self, desk: Desk) -> Array:
         """The half, 0 or 1, of each public row: a teacher sees one as background and is asked about the other."""

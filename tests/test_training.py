@@ -7,16 +7,15 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from oneballot import catalog
+from oneballot import catalog, training
 from oneballot.core import Task
 from oneballot.errors import DataError, ElectionError, OneBallotWarning
 from oneballot.formats.safetensors import ConstantModel
-from oneballot.learners import _spread
-from oneballot.learners._spread import workers
 from oneballot.learners.lightgbm import LightGBM
 from oneballot.learners.sklearn import Sklearn
 from oneballot.learners.xgboost import XGBoost
 from oneballot.progress import watched_by
+from oneballot.training import workers
 
 TREE = Sklearn("DecisionTreeClassifier")
 
@@ -88,14 +87,14 @@ def test_a_slice_of_models_has_their_answers(data):
 def hurried(monkeypatch):
     """A clock by which everything takes long, so that other processes are called in after the first task."""
     ticks = itertools.count(step=100)
-    monkeypatch.setattr(_spread, "time", SimpleNamespace(monotonic=lambda: next(ticks)))
+    monkeypatch.setattr(training, "time", SimpleNamespace(monotonic=lambda: next(ticks)))
 
 
 @pytest.mark.usefixtures("hurried")
 @pytest.mark.parametrize(
     ("learner", "count"),
     [
-        (TREE, 70),
+        (Sklearn("DecisionTreeClassifier", {"criterion": "entropy"}), 70),
         (Sklearn("GradientBoostingClassifier", {"n_estimators": 3, "subsample": 0.5}), 5),
         (Sklearn("HistGradientBoostingClassifier", {"max_iter": 3}), 5),
         (Sklearn("LogisticRegression"), 5),

@@ -1,6 +1,6 @@
-"""Trains tasks one by one, spread over processes by joblib: what learners that train a single model share.
+"""Trains tasks one by one, spread over processes or threads by joblib: what learners of single models share.
 
-The result does not depend on the number of processes: a task carries its own seed, and its libraries get one thread.
+The result does not depend on the number of workers: a task carries its own seed, and its libraries get one thread.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any, ClassVar, Protocol, overload
 
 import numpy as np
 
-from ..core import Array, Format, Model, Task
-from ..errors import DataError, ElectionError, OneBallotWarning, Spoiled
-from ..formats.safetensors import ConstantModel
-from ..progress import steps
+from .core import Array, Format, Model, Task
+from .errors import DataError, ElectionError, OneBallotWarning, Spoiled
+from .formats.safetensors import ConstantModel
+from .progress import steps
 
 
 class Single(Protocol):
@@ -57,11 +57,16 @@ class Trained:
         return list(self.replies)
 
 
-def spread(learner: Single, X: Array, tasks: Sequence[Task], classes: int, keep: bool, what: str) -> Trained:
+def spread(
+    learner: Single, X: Array, tasks: Sequence[Task], classes: int, keep: bool, what: str, threads: bool = False
+) -> Trained:
+    """Train every task with `fit_one`. Threads are for learners that release the interpreter's lock."""
     models: list[Model | None] = []
     replies: list[Array] = []
     troubles: list[str] = []
-    for model, reply, trouble in steps(f"training {what}", _train_all(learner, X, tasks, classes, keep), len(tasks)):
+    for model, reply, trouble in steps(
+        f"training {what}", _train_all(learner, X, tasks, classes, keep, threads), len(tasks)
+    ):
         models.append(model)
         replies.append(reply)
         if trouble:
@@ -76,7 +81,9 @@ def spread(learner: Single, X: Array, tasks: Sequence[Task], classes: int, keep:
 Result = tuple[Model | None, Array, str]
 
 
-def _train_all(learner: Single, X: Array, tasks: Sequence[Task], classes: int, keep: bool) -> Iterator[Result]:
+def _train_all(
+    learner: Single, X: Array, tasks: Sequence[Task], classes: int, keep: bool, threads: bool
+) -> Iterator[Result]:
     """Start in this process, and call others in when the first tasks show that there is much to do."""
     import joblib
     from threadpoolctl import threadpool_limits
@@ -91,17 +98,24 @@ def _train_all(learner: Single, X: Array, tasks: Sequence[Task], classes: int, k
     size = 8 if len(tasks) - done > 64 else 1
     rest = [tasks[i : i + size] for i in range(done, len(tasks), size)]
     if rest:
-        train = joblib.delayed(_train_batch)
-        parallel = joblib.Parallel(n_jobs=count, return_as="generator", max_nbytes=100_000)
-        for batch in parallel(train(learner, X, batch, classes, keep) for batch in rest):
-            yield from batch
+        train = joblib.delayed(_train_batch if threads else _train_batch_apart)
+        prefer = "threads" if threads else "processes"
+        parallel = joblib.Parallel(n_jobs=count, return_as="generator", max_nbytes=100_000, prefer=prefer)
+        with threadpool_limits(1):  # of the whole process, so threads must not set it themselves
+            for batch in parallel(train(learner, X, batch, classes, keep) for batch in rest):
+                yield from batch
 
 
 def _train_batch(learner: Single, X: Array, tasks: Sequence[Task], classes: int, keep: bool) -> list[Result]:
+    return [_train_one(learner, X, task, classes, keep) for task in tasks]
+
+
+def _train_batch_apart(learner: Single, X: Array, tasks: Sequence[Task], classes: int, keep: bool) -> list[Result]:
+    """In a process of its own, which has its own limit of threads."""
     from threadpoolctl import threadpool_limits
 
     with threadpool_limits(1):
-        return [_train_one(learner, X, task, classes, keep) for task in tasks]
+        return _train_batch(learner, X, tasks, classes, keep)
 
 
 def _train_one(learner: Single, X: Array, task: Task, classes: int, keep: bool) -> Result:
@@ -111,7 +125,8 @@ def _train_one(learner: Single, X: Array, task: Task, classes: int, keep: bool) 
     if len(np.unique(y)) > 1:
         try:
             model = learner.fit_one(X[rows], y, weight, task.seed, classes)
-            model.predict_proba(X[rows[:1]])  # k-NN with few rows says so only when it is asked
+            if asked is None:
+                model.predict_proba(X[rows[:1]])  # k-NN with few rows says so only when it is asked
             reply = _answer(model, task, asked, classes)
         except ValueError as error:  # a library's word for data that it cannot learn from
             trouble = f"{task.label} could not learn from {len(y)} rows: {str(error).rstrip('.')}."

@@ -1,0 +1,99 @@
+"""Grows scikit-learn's trees and forests without its checks of every single tree.
+
+The trees are the same, node by node (tests/learners compares them): the same compiled builder with the same random
+numbers. A forest of a hundred small trees spends two thirds of its time on what is left out here: signatures, clones,
+random states and the distinct labels, for each tree again. What is unusual (weights, class weights, pruning, …)
+and every other estimator is left to scikit-learn's own `fit`.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+
+from ..core import Array
+
+USUAL = {
+    "max_leaf_nodes": None, "class_weight": None, "monotonic_cst": None, "ccp_alpha": 0.0, "min_samples_leaf": 1,
+    "min_samples_split": 2, "min_weight_fraction_leaf": 0.0, "min_impurity_decrease": 0.0, "criterion": "gini",
+    "splitter": "best", "bootstrap": True, "oob_score": False, "max_samples": None, "warm_start": False,
+}  # fmt: skip
+"""What these settings must be. Depth, number of trees and `max_features` are free."""
+
+
+TESTED = ("1.9",)
+"""Versions of scikit-learn whose compiled builder is known to be called rightly here; others use their own `fit`."""
+
+
+def can_grow(model: Any) -> bool:
+    import sklearn
+
+    if sklearn.__version__.rpartition(".")[0] not in TESTED:
+        return False
+    from sklearn.ensemble import RandomForestClassifier
+    from sklearn.tree import DecisionTreeClassifier
+
+    params = model.get_params(deep=False)
+    return type(model) in (RandomForestClassifier, DecisionTreeClassifier) and all(
+        params[name] == value for name, value in USUAL.items() if name in params
+    )
+
+
+def grow(model: Any, X: Array, y: Array) -> None:
+    """Fit a tree or a forest that `can_grow` to float32 rows X and class numbers y."""
+    from sklearn.tree import DecisionTreeClassifier
+
+    seen, codes = np.unique(y, return_inverse=True)
+    target = np.ascontiguousarray(codes.reshape(-1, 1), dtype=np.float64)
+    X = np.asfortranarray(X)  # a split looks at one column
+    if isinstance(model, DecisionTreeClassifier):
+        _grow_tree(model, X, target, None, seen, np.random.RandomState(model.random_state))
+        return
+    pattern = DecisionTreeClassifier(max_depth=model.max_depth, max_features=model.max_features)
+    seeds, random = np.random.RandomState(model.random_state), np.random.RandomState(0)
+    model.estimators_ = []
+    for seed in (seeds.randint(np.iinfo(np.int32).max) for _ in range(model.n_estimators)):
+        tree = copy.copy(pattern)
+        tree.random_state = seed
+        random.seed(seed)
+        times = np.bincount(random.randint(0, len(X), len(X)), minlength=len(X)).astype(np.float64)
+        random.seed(seed)
+        _grow_tree(tree, X, target, times, np.arange(len(seen), dtype=float), random)
+        model.estimators_.append(tree)
+    model.estimator_ = pattern
+    _describe(model, X, seen)
+
+
+def _grow_tree(tree: Any, X: Array, y: Array, weight: Array | None, seen: Array, random: Any) -> None:
+    from sklearn.tree._criterion import Gini
+    from sklearn.tree._splitter import BestSplitter
+    from sklearn.tree._tree import DepthFirstTreeBuilder, Tree
+
+    columns, count = X.shape[1], np.array([len(seen)], dtype=np.intp)
+    tree.max_features_ = _columns_tried(tree.max_features, columns)
+    depth = np.iinfo(np.int32).max if tree.max_depth is None else tree.max_depth
+    splitter = BestSplitter(Gini(1, count), tree.max_features_, 1, 0.0, random, None)
+    tree.tree_ = Tree(columns, count, 1)
+    DepthFirstTreeBuilder(splitter, 2, 1, 0.0, depth, 0.0).build(tree.tree_, X, y, weight, None)
+    _describe(tree, X, seen)
+
+
+def _describe(model: Any, X: Array, seen: Array) -> None:
+    model.classes_, model.n_classes_ = seen, len(seen)
+    model.n_features_in_, model.n_outputs_ = X.shape[1], 1
+
+
+def _columns_tried(setting: Any, columns: int) -> int:
+    match setting:
+        case None:
+            return columns
+        case "sqrt":
+            return max(1, int(np.sqrt(columns)))
+        case "log2":
+            return max(1, int(np.log2(columns)))
+        case int():
+            return setting
+        case _:
+            return max(1, int(setting * columns))
