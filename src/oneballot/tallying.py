@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from .core import Ballot, Box, Count
+import numpy as np
+
+from .core import Array, Ballot, Box, Count
 from .desk import TallyDesk
 from .election import Election
 from .errors import BoxError, QuorumError, Spoiled
@@ -52,6 +54,7 @@ def _tally(
         counting = _Counting(election, desk, read, left_out, previous)
         for name in steps("counting ballots", sizes, len(sizes)):
             counting.add(name, sizes[name])
+        counting.pour()
         if not counting.take_out_the_rest():
             return _tally(election, sizes, read, left_out, None)
         counting.check_quorum()
@@ -77,6 +80,8 @@ class _Counting:
     voted: dict[str, Vote] = field(default_factory=dict)
     spoiled: dict[str, str] = field(default_factory=dict)
     twice: set[str] = field(default_factory=set)
+    tray: dict[str, Array] = field(default_factory=dict)
+    height: int = 0
 
     def __post_init__(self) -> None:
         if self.previous is not None:
@@ -99,10 +104,31 @@ class _Counting:
                     f"{ballot.party} has cast two different ballots; ask them which one counts, remove the other"
                 )
             if not self._had(ballot.party, ballot.digest) and ballot.abstained is None:
-                self.count += self.election.method.count(ballot, self.desk)
+                self._lay(self.election.method.count(ballot, self.desk))
             self.voted[ballot.party] = Vote(name, ballot.digest, len(ballot.sealed), ballot.abstained)
         except Spoiled as reason:
             self.spoiled[name] = str(reason)
+
+    def _lay(self, one: Count) -> None:
+        """Add a ballot. Small numbers are first added in their own width, which is several times faster."""
+        if one.roll or any(v.dtype.kind not in "bu" or v.dtype.itemsize > 4 for v in one.sums.values()):
+            self.count += one
+            return
+        small = {name: value.view(np.uint8) if value.dtype == bool else value for name, value in one.sums.items()}
+        top = max((int(value.max(initial=0)) for value in small.values()), default=0)
+        if self.height + top > min((np.iinfo(value.dtype).max for value in small.values()), default=0):
+            self.pour()
+        for name, value in small.items():
+            if name in self.tray:
+                self.tray[name] += value
+            else:
+                self.tray[name] = value.copy(order="K")
+        self.height += top
+
+    def pour(self) -> None:
+        """Bring what lies on the tray into the count."""
+        self.count += Count(self.tray)
+        self.tray, self.height = {}, 0
 
     def take_out_the_rest(self) -> bool:
         """Subtract the ballots of the previous outcome that are not here now; False if one cannot be read any more."""
@@ -138,4 +164,5 @@ class _Counting:
             del self.voted[party]
             self.spoiled[first.name] = f"{party} has cast two different ballots; neither counts"
             if not self._had(party, first.digest) and first.abstained is None:
+                self.pour()
                 self.count -= self.election.method.count(unseal(self.read(first.name), self.election), self.desk)

@@ -88,10 +88,10 @@ class Weighted:
         codes = unpack(written, self.bits, self.partitions * queries)
         if codes.max(initial=0) >> 4 >= self.classes:
             raise Spoiled(f"a vote for class number {codes.max() >> 4}, and there are {self.classes} classes")
-        where = np.arange(queries) * self.classes + (codes.reshape(self.partitions, queries) >> 4)
-        powers = np.exp2(np.arange(16)).take(codes & 15)  # exact in floating point, and bincount is the quick way
-        out = np.bincount(where.ravel(), powers, queries * self.classes)
-        return out.astype(np.int64).reshape(queries, self.classes)
+        out, rows = np.zeros(self.classes * queries, dtype=np.uint32), np.arange(queries)
+        for part in codes.reshape(self.partitions, queries):
+            out[(part >> 4).astype(np.intp) * queries + rows] += _WEIGHTS[part & 15]  # each row once
+        return out.reshape(self.classes, queries).T
 
 
 @dataclass(frozen=True)
@@ -114,6 +114,7 @@ class Levels:
         return np.asarray((_POWERS[levels] if self.odds else levels).sum(axis=0, dtype=np.int64))
 
 
+_WEIGHTS = 2 ** np.arange(16, dtype=np.uint32)
 _POWERS = np.rint(2.0 ** (np.arange(256) / 8 + 8)).astype(np.int64)
 
 
