@@ -90,7 +90,7 @@ class Weighted:
             raise Spoiled(f"a vote for class number {codes.max() >> 4}, and there are {self.classes} classes")
         out, rows = np.zeros(self.classes * queries, dtype=np.uint32), np.arange(queries)
         for part in codes.reshape(self.partitions, queries):
-            out[(part >> 4).astype(np.intp) * queries + rows] += _WEIGHTS[part & 15]  # each row once
+            out[(part >> 4).astype(np.intp) * queries + rows] += _WEIGHTS[part & 15]
         return out.reshape(self.classes, queries).T
 
 
