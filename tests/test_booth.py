@@ -156,3 +156,14 @@ def test_a_partys_own_learner_is_read_from_one_word(text, role, learner, electio
 def test_a_learner_that_cannot_be_is_refused(text: str, election) -> None:
     with pytest.raises(ElectionError):
         choose_learner(election, text)
+
+
+def test_libsvm_files_may_lack_the_last_features(tmp_path: Path) -> None:
+    lines = [f"{1 if i % 3 else -1} 1:{i % 7} 2:{i % 3} 5:1\n" for i in range(60)]
+    (tmp_path / "public.libsvm").write_text("".join(lines))
+    (tmp_path / "a.libsvm").write_text("".join(line.replace(" 5:1", "") for line in lines))
+    text = drafting.draft(tmp_path / "public.libsvm", "y", beside=tmp_path / "election.toml")
+    (tmp_path / "election.toml").write_text(text.replace("n_estimators = 100", "n_estimators = 5"))
+    agreed = ob.Election.read(tmp_path / "election.toml")
+    assert agreed.classes == (-1, 1)
+    assert cast_file(agreed, "a", tmp_path / "a.libsvm", keep=tmp_path / "kept")["trained"]

@@ -14,7 +14,6 @@ from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt, StrictI
 
 from . import catalog
 from .core import Array
-from .data.read import read
 from .errors import ElectionError
 from .schema import Schema
 
@@ -42,7 +41,7 @@ def _read_public(path: Path, file: _File) -> Array | None:
         raise ElectionError(f"{path}: public.path: there is no file {where}; put the public set there")
     if file.schema_ is None:
         raise ElectionError(f"{path}: a [public] file needs a [schema] to be read with; `oneballot new` writes both")
-    table = read(where)
+    table = file.schema_.read(where)
     public = file.schema_.encode(table.columns, table.source)
     if digest_of(public) != file.public.digest:
         raise ElectionError(

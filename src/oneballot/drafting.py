@@ -78,6 +78,8 @@ classes = {_value(list(classes))}
 seed = 0
 quorum = {quorum}                      # how many ballots must count; quorum and roster may change while ballots come in
 
+# max_ballot_mb = 64             # a larger ballot is not even read
+
 [public]                        # rows without secrets that all parties and the server have; labels are not used
 path = {_value(str(where))}
 digest = {_value(digest)}

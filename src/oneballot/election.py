@@ -21,7 +21,6 @@ import numpy as np
 from . import catalog
 from .agreement import FORMAT, digest_of, read_agreement
 from .core import Array, Data, Learner, Method
-from .data.read import read
 from .errors import DataError, ElectionError
 from .schema import Class, Schema, Where, as_label, number_labels
 
@@ -99,7 +98,7 @@ class Election:
     def read_data(self, path: str | Path) -> Data:
         """A party's file, encoded with the schema."""
         schema = self._schema_for(path)
-        table = read(Path(path))
+        table = schema.read(path)
         ids = schema.ids(table.columns, table.source)
         labels = schema.labels(table.columns, self.classes, table.source)
         return Data(schema.encode(table.columns, table.source), labels, ids)

@@ -18,7 +18,6 @@ from typing import Any
 
 from . import catalog
 from .core import Array, Blob, Contents, Count
-from .data.read import read
 from .errors import DataError, OneBallotError, Spoiled
 from .model import FinalModel
 from .schema import Class, Schema
@@ -70,7 +69,7 @@ class Outcome:
         """A file's rows, encoded for the model, and its class numbers if it has the label column."""
         if self.schema is None:
             raise DataError(f"this outcome has no schema, so {path} cannot be read; use Outcome.load and model.predict")
-        table = read(path)
+        table = self.schema.read(path)
         rows = self.schema.encode(table.columns, table.source)
         known = self.schema.label in table.columns
         return rows, self.schema.labels(table.columns, self.classes, table.source) if known else None

@@ -12,12 +12,15 @@ import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, PositiveInt, model_validator
 
 from .core import Array
+from .data.read import read
+from .data.table import Table
 from .errors import DataError
 
 Columns = Mapping[str, Array]
@@ -174,6 +177,11 @@ class Schema(BaseModel):
         other = {"number": "clip", "category": "blank"}
         columns = (c.model_copy(update={"outside": other[c.kind]}) if c.kind in other else c for c in self.columns)
         return self.model_copy(update={"columns": tuple(columns)})
+
+    def read(self, path: str | Path) -> Table:
+        """A file with these columns. A LIBSVM file does not say how many features there are; the schema does."""
+        widths = [c.shape[0] for c in self.columns if isinstance(c, Tensor) and len(c.shape) == 1]
+        return read(path, features=widths[0] if len(widths) == 1 else None)
 
     def encode(self, columns: Columns, source: str) -> Array:
         """Features `(rows, features)` in float32, or a single array column in its own shape and type."""

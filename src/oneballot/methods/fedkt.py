@@ -250,7 +250,7 @@ class FedKT:
             desk.note(f"it has no rows of class {', '.join(absent)}")
         if (rows := int(seen.sum())) < self.subsets * self.partitions:
             teachers = f"{self.partitions} partitions of {self.subsets} subsets"
-            desk.note(f"it has {rows} rows for {teachers}: some teachers share or lack rows, and votes are weak")
+            desk.note(f"it has {rows} rows for {teachers}: a teacher learns from very few, and its votes are weak")
 
 
 def _public(desk: Desk) -> Array:
