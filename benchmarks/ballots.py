@@ -127,7 +127,6 @@ def measure_speed(parties: int, repeats: int) -> None:
         for how, count, alone in [
             ("count of the box over reading and unsealing it", box_count, box_alone),
             ("count in memory over unsealing in memory", held_count, held_alone),
-            ("count of the box over unsealing in memory", box_count, held_alone),
         ]:
             show(f"{what}: {how}", f"{count / alone:.2f} ×", "≤ 2 ×", count <= 2 * alone)
 

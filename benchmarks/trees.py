@@ -99,8 +99,8 @@ def measure_paper(seeds: int) -> None:
         sent = simulation.outcome.bytes
         balanced.append(run_balanced(election, cut, seed))
     if plain:
-        show_accuracy("Adult, FedKT of the paper (82.2), 50 parties, beta 0.5, balanced as in its code", balanced, 81.6)
-        show_accuracy("Adult, the same, dealt as in the paper's text", plain, 81.6)
+        show_accuracy("Adult, FedKT of the paper (82.2), 50 parties, beta 0.5", plain, 81.6)
+        show_accuracy("Adult, the same, rows dealt with the balancing of the paper's code", balanced)
         show("Adult, the same: all ballots together", f"{sent:,} bytes")
 
 

@@ -21,7 +21,6 @@ from .schema import Number, Schema
 from .simulation import compare, divide, simulate_parties
 from .tallying import tally_box
 
-TREES = 50
 PIXELS = [f"pixel{i:02d}" for i in range(64)]
 
 
@@ -37,8 +36,7 @@ def run(out: Path, *, parties: int = 10, beta: float = 0.5, seed: int = 0) -> di
     _write_csv(out / "test.csv", X[test], y[test])
     _write_csv(out / "all.csv", X[private], y[private])
     schema = Schema(label="digit", columns=tuple(Number(name=p, range=(0, 16)) for p in PIXELS))
-    method = drafting.FEDKT.replace("n_estimators = 100", f"n_estimators = {TREES}")
-    toml = drafting.write(out / "election.toml", out / "public.csv", range(10), schema, name="digits", method=method)
+    toml = drafting.write(out / "election.toml", out / "public.csv", range(10), schema, name="digits")
     (out / "election.toml").write_text(toml, "utf-8")
 
     election = Election.read(out / "election.toml")
