@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from . import cast, demo, evaluate, inspect, keys, new, predict, simulate, tally
+from . import cast, demo, epsilon, evaluate, inspect, keys, new, predict, simulate, tally
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -15,7 +15,7 @@ app = typer.Typer(
     epilog="Start with: oneballot demo",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (demo, new, cast, tally, inspect, predict, evaluate, simulate):
+for module in (demo, new, cast, tally, inspect, predict, evaluate, simulate, epsilon):
     app.command(epilog=module.EXAMPLE)(module.command)
     app.registered_commands[-1].name = module.__name__.rpartition(".")[2]
 app.add_typer(keys.app, name="keys")

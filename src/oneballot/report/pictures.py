@@ -36,3 +36,22 @@ def draw_holdings(counts: Array, parties: Sequence[str], classes: Sequence[str],
     figure.legend(handles[::-1], labels[::-1], title="class", loc="outside right upper", frameon=False)
     figure.savefig(path, dpi=120)
     return path
+
+
+def draw_line(x: Sequence[float], y: Sequence[float], across: str, up: str, title: str, path: Path) -> Path:
+    """A curve on logarithmic axes. Raises MissingExtra without matplotlib."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise MissingExtra("A picture", "report") from None
+
+    figure = Figure(figsize=(6.0, 4.0), layout="constrained")
+    axes = figure.subplots()
+    axes.loglog(x, y)
+    axes.set_xlabel(across)
+    axes.set_ylabel(up)
+    axes.set_title(title, loc="left")
+    axes.grid(which="both", alpha=0.3)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(path, dpi=120)
+    return path

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from ._terminal import AsJson, print_json, print_table, session
+
+EXAMPLE = "Example: oneballot epsilon --gamma 0.04 --queries 40 --level L2 --partitions 2 --accountant paper"
+
+
+def command(
+    mechanism: Annotated[
+        Literal["gumbel", "gaussian", "laplace"] | None,
+        typer.Option(help="Told by the noise if not given; else gumbel."),
+    ] = None,
+    gamma: Annotated[float | None, typer.Option(help="Laplace noise of scale 1/gamma.")] = None,
+    sigma: Annotated[float | None, typer.Option(help="Gaussian noise of this deviation.")] = None,
+    scale: Annotated[float | None, typer.Option(help="The scale of the noise: b of Gumbel, 1/gamma, sigma.")] = None,
+    budget: Annotated[
+        float | None, typer.Option("--epsilon", help="A budget: asks for the noise, or the queries.")
+    ] = None,
+    queries: Annotated[int | None, typer.Option(min=1, help="How many public rows are labelled.")] = None,
+    classes: Annotated[
+        int, typer.Option(min=2, help="How many classes a vote is among; the open vote has one more.")
+    ] = 2,
+    delta: Annotated[float, typer.Option(help="The probability with which the guarantee may fail.")] = 1e-5,
+    level: Annotated[Literal["L1", "L2"], typer.Option(help="L1: noise at the tally. L2: noise at each party.")] = "L1",
+    partitions: Annotated[int, typer.Option(min=1, help="s of FedKT.")] = 1,
+    adjacency: Annotated[Literal["replace", "add-remove"], typer.Option(help="What a neighbour is.")] = "replace",
+    ids: Annotated[bool, typer.Option(help="At L2: rows have stable IDs, or are told apart by their content.")] = True,
+    accountant: Annotated[
+        Literal["tight", "rdp", "paper", "advanced"], typer.Option(help="How it is counted.")
+    ] = "tight",
+    compare: Annotated[bool, typer.Option("--compare", help="A table of all mechanisms and accountants.")] = False,
+    picture: Annotated[
+        Path | None, typer.Option(help="Draw epsilon against the number of queries into this file.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """What noise on votes costs in differential privacy, before anybody has trained anything.
+
+    Give the noise and the queries for epsilon; epsilon and the queries for the noise; epsilon and the noise for the
+    number of queries. These figures do not depend on any data and may be published.
+    """
+    with session(as_json):
+        from ..privacy.calculator import Question, answer, compare_all
+
+        given = {"gamma": gamma, "sigma": sigma, "scale": scale}
+        question = Question(
+            noise={name: value for name, value in given.items() if value is not None}, queries=queries, budget=budget,
+            mechanism=mechanism, classes=classes, delta=delta, level=level, partitions=partitions, adjacency=adjacency,
+            stable_ids=ids, accountant=accountant,
+        )  # fmt: skip
+        told = answer(question)
+        if picture is not None:
+            from ..privacy.calculator import curve
+            from ..report.pictures import draw_line
+
+            asked = sorted({round(10 ** (k / 10) * told["queries"]) for k in range(-20, 11)} - {0})
+            title = f"{told['mechanism']}, scale {told['scale']:.4g}, delta {delta:g}, {level}"
+            draw_line(asked, curve(question, told, asked), "queries", "epsilon", title, picture)
+        if as_json:
+            print_json(told | ({"compared": compare_all(told, question)} if compare else {}))
+            return
+        _print(told, question.partitions)
+        if compare:
+            rows = [[r["mechanism"], f"{r['scale']:.4g}", r["accountant"], f"{r['epsilon']:.4f}"]
+                    for r in compare_all(told, question)]  # fmt: skip
+            print_table(
+                "Noise that costs the same, and what each accountant says of it",
+                ["mechanism", "scale", "accountant", "epsilon"],
+                rows,
+            )
+        if picture is not None:
+            print(f"Drawn: {picture}")
+
+
+def _print(told: dict[str, Any], partitions: int) -> None:
+    print(f"epsilon {told['epsilon']:.4f} at delta {told['delta']:g}, for each {told['unit']}, {told['adjacency']}.")
+    noise = f"{told['mechanism']} noise of scale {told['scale']:.6g}"
+    print(f"{told['queries']:,} queries, partitions: {partitions}, {noise}.")
+    print(f"Accountant {told['accountant']}; it depends on no data, so it may be published.")
+    if told["unit"] == "row":
+        print("The unit is a row: several rows of one person are a group, and cost more.")
