@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test bench clean
 
 demo: .venv/demo.stamp
 	$(BIN)/oneballot demo

@@ -112,12 +112,12 @@ class TestKeys:
         cast_file(agreed, "a", clinic / "a.csv", keep=clinic / "kept", beside=clinic)
         seen = describe_ballot(clinic / "kept" / "a.ballot", agreed)
         assert seen["signature"] == "valid, of a"
-        assert seen["verdict"] == "it would be taken by this election"
+        assert seen["verdict"] == "it is a ballot of this election; what it carries is checked by the tally"
 
     def test_a_missing_key_is_an_error_before_training(self, election, clinic: Path) -> None:
         agreed = self.with_roster(clinic)
         (clinic / "a.key").unlink()
-        with pytest.raises(KeyFileError, match=r"there is no a\.key"):
+        with pytest.raises(KeyFileError, match="asks a to sign its ballot"):
             cast_file(agreed, "a", clinic / "a.csv", keep=clinic / "kept", beside=clinic)
 
     def test_a_party_that_is_not_listed_is_told_before_training(self, election, clinic: Path) -> None:
@@ -145,14 +145,16 @@ class TestLook:
     [
         ("xgboost", "all", ob.XGBoost()),
         ("teacher=xgboost:rounds=7,learning_rate=0.5", "teacher", ob.XGBoost(rounds=7, learning_rate=0.5)),
-        ("final=sklearn:estimator=GaussianNB", "final", ob.Sklearn("GaussianNB")),
+        ("teacher=sklearn:estimator=GaussianNB", "teacher", ob.Sklearn("GaussianNB")),
     ],
 )
 def test_a_partys_own_learner_is_read_from_one_word(text, role, learner, election) -> None:
     assert choose_learner(election, text) == (role, learner)
 
 
-@pytest.mark.parametrize("text", ["nonsense", "teacher=xgboost:rounds=-1", "chef=xgboost", "xgboost:colour=red", ""])
+@pytest.mark.parametrize(
+    "text", ["nonsense", "teacher=xgboost:rounds=-1", "chef=xgboost", "final=xgboost", "xgboost:colour=red", ""]
+)
 def test_a_learner_that_cannot_be_is_refused(text: str, election) -> None:
     with pytest.raises(ElectionError):
         choose_learner(election, text)
@@ -167,3 +169,28 @@ def test_libsvm_files_may_lack_the_last_features(tmp_path: Path) -> None:
     agreed = ob.Election.read(tmp_path / "election.toml")
     assert agreed.classes == (-1, 1)
     assert cast_file(agreed, "a", tmp_path / "a.libsvm", keep=tmp_path / "kept")["trained"]
+
+
+def test_somebody_elses_file_under_a_partys_name_does_not_keep_it_out(election, clinic: Path) -> None:
+    (clinic / "box").mkdir()
+    (clinic / "box" / "a.ballot").write_bytes(b"garbage")
+    done = cast(election, clinic, box=ob.Folder(clinic / "box"))
+    cast(election, clinic, box=ob.Folder(clinic / "box"))
+    names = sorted(p.name for p in (clinic / "box").iterdir())
+    assert names == [f"a.{done['digest'][:8]}.ballot", "a.ballot"]
+    from oneballot.tallying import tally_box
+
+    outcome = tally_box(election, ob.Folder(clinic / "box"))
+    assert list(outcome.voted) == ["a"]
+    assert list(outcome.spoiled) == ["a"]
+
+
+def test_an_unsigned_ballot_is_not_sent_after_a_roster_was_added(election, clinic: Path) -> None:
+    cast(election, clinic)
+    text = (clinic / "election.toml").read_text()
+    key = new_key(clinic / "a.key")
+    (clinic / "election.toml").write_text(text.replace("[roster]", f'[roster]\na = "{key}"\n#', 1))
+    agreed = ob.Election.read(clinic / "election.toml")
+    with pytest.raises(AlreadyCast, match=r"not signed.*--recast"):
+        cast(agreed, clinic, box=ob.Folder(clinic / "box"), beside=clinic)
+    assert cast(agreed, clinic, box=ob.Folder(clinic / "box"), beside=clinic, recast=True)["trained"]

@@ -1,5 +1,6 @@
 """An election is checked whole before anybody trains, and its digest says what was agreed."""
 
+import base64
 import json
 from dataclasses import replace
 
@@ -46,6 +47,9 @@ def test_a_drafted_election_is_read_with_its_public_set(drafted):
     assert read.learner == ob.Sklearn("RandomForestClassifier", {"n_estimators": 100})
     assert read.method == ob.FedKT()
 
+
+KEYS = ["ed25519:" + base64.b64encode(bytes([n]) * 32).decode() for n in (1, 2)]
+"""Public keys that parse; nobody has the secret ones."""
 
 MISTAKES = [
     ("format = 1", "format = 2", r"election.toml: format: Input should be 1 \(got 2\)"),
@@ -97,7 +101,7 @@ def test_a_mistake_in_the_file_is_named_with_file_and_key(drafted, old, new, say
 def test_a_quorum_that_the_roster_cannot_meet_is_refused(drafted):
     altered(drafted, "quorum = 1 ", "quorum = 2 ")
     with pytest.raises(ElectionError, match=r"election.toml: quorum 2 can never be met: the roster lists 1 parties"):
-        Election.read(altered(drafted, "# clinic-a", "clinic-a"))
+        Election.read(altered(drafted, '# clinic-a = "ed25519:…"', f'clinic-a = "{KEYS[0]}"'))
     altered(drafted, "clinic-a", "# clinic-a")
     assert Election.read(drafted).quorum == 2
 
@@ -188,7 +192,7 @@ def test_the_digest_of_numbers_is_of_the_numbers():
 
 def test_roster_quorum_and_size_limit_do_not_change_the_digest():
     usual = election().digest
-    assert election(roster={"a": "ed25519:x", "b": "ed25519:y"}, quorum=2, max_ballot_mb=5).digest == usual
+    assert election(roster=dict(zip("ab", KEYS, strict=True)), quorum=2, max_ballot_mb=5).digest == usual
 
 
 @pytest.mark.parametrize(
@@ -282,12 +286,12 @@ def test_bytes_stay_bytes():
         ({"classes": [1, "1"]}, "at least two different names"),
         ({"classes": [1, "1.0"]}, "at least two different names"),
         ({"quorum": 0}, "quorum must be at least 1, not 0"),
-        ({"quorum": 2, "roster": {"a": "k"}}, "quorum 2 can never be met: the roster lists 1"),
-        ({"roster": {"a/b": "k"}}, "party name 'a/b'"),
-        ({"roster": {"": "k"}}, "party name ''"),
-        ({"roster": {"a" * 65: "k"}}, "64 at most"),
-        ({"roster": {".hidden": "k"}}, "party name '.hidden'"),
-        ({"roster": {"a\n": "k"}}, "party name"),
+        ({"quorum": 2, "roster": {"a": KEYS[0]}}, "quorum 2 can never be met: the roster lists 1"),
+        ({"roster": {"a/b": KEYS[0]}}, "party name 'a/b'"),
+        ({"roster": {"": KEYS[0]}}, "party name ''"),
+        ({"roster": {"a" * 65: KEYS[0]}}, "64 at most"),
+        ({"roster": {".hidden": KEYS[0]}}, "party name '.hidden'"),
+        ({"roster": {"a\n": KEYS[0]}}, "party name"),
         ({"privacy": "L1"}, "method fedkt cannot give privacy level 'L1'; it gives L0"),
         ({"learners": {"judge": TREE}}, "method fedkt has no learner judge; it has final, teacher"),
         ({"learner": ob.Sklearn("SVR")}, "'SVR' cannot be used"),
@@ -311,7 +315,7 @@ def test_a_partys_own_learners_leave_the_digest_as_it_is():
     assert own.digest == usual.digest
     assert own.learner_of("teacher").estimator == "SVC"
     assert own.learner_of("final").estimator == "GaussianNB"
-    with pytest.raises(ElectionError, match="no learner judge"):
+    with pytest.raises(ElectionError, match="no learner judge to choose"):
         usual.with_learners({"judge": TREE})
 
 

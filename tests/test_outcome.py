@@ -81,3 +81,45 @@ def test_a_cloned_model_is_untrained_and_trains_the_final_learner(outcome, digit
     copy.fit(digits.X, np.array([f"digit {c}" for c in digits.y]))
     assert set(copy.predict(digits.X_test)) <= {f"digit {c}" for c in range(10)}
     assert copy.learner == outcome.model.learner
+
+
+def test_saving_removes_no_file_that_is_not_an_outcomes(outcome, tmp_path: Path) -> None:
+    for name in ("model-notes.txt", "count-2024.csv", ".part-of-mine"):
+        (tmp_path / name).write_text("mine")
+    outcome.save(tmp_path)
+    outcome.save(tmp_path)
+    assert all((tmp_path / name).exists() for name in ("model-notes.txt", "count-2024.csv", ".part-of-mine"))
+
+
+def test_two_that_save_at_once_leave_a_whole_outcome(outcome, make_election, parties, tmp_path: Path) -> None:
+    import threading
+
+    other = simulate_parties(make_election(seed=3), parties).outcome
+    threads = [threading.Thread(target=o.save, args=(tmp_path,)) for o in (outcome, other) * 4]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert ob.Outcome.load(tmp_path).election in (outcome.election, other.election)
+
+
+def test_a_roll_of_many_long_names_is_kept(outcome, tmp_path: Path) -> None:
+    from dataclasses import replace
+
+    from oneballot.core import Count
+
+    roll = {f"{'x' * 59}{i:05d}": {"n": np.array([i])} for i in range(4500)}
+    replace(outcome, count=Count(outcome.count.sums, roll)).save(tmp_path)
+    loaded = ob.Outcome.load(tmp_path).count.roll
+    assert loaded.keys() == roll.keys()
+    assert loaded[f"{'x' * 59}00042"]["n"] == 42
+
+
+def test_numpy_numbers_in_settings_are_as_good_as_pythons(make_election, parties, digits, tmp_path: Path) -> None:
+    learner = ob.Sklearn("RandomForestClassifier", {"n_estimators": np.int64(5), "max_features": np.int64(2)})
+    plain = ob.Sklearn("RandomForestClassifier", {"n_estimators": 5, "max_features": 2})
+    election = make_election(classes=np.arange(10), learner=learner)
+    assert election.digest == make_election(learner=plain).digest
+    outcome = simulate_parties(election, parties).outcome
+    outcome.save(tmp_path)
+    assert np.array_equal(ob.Outcome.load(tmp_path).model.predict(digits.X_test), outcome.model.predict(digits.X_test))

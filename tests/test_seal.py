@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as hnp
 
 import oneballot as ob
 from oneballot.core import Blob
-from oneballot.errors import KeyFileError, Spoiled
+from oneballot.errors import BallotError, ElectionError, KeyFileError, Spoiled
 from oneballot.keys import new_key, read_key
 from oneballot.seal import MANIFEST, SIGNATURE, pack, seal, take_apart, unpack, unseal, unzip, zip_up
 
@@ -72,10 +72,14 @@ class TestSignatures:
         election, keys = signed
         assert unseal(seal({}, election, "a", key=keys["a"], reason="-").sealed, election).party == "a"
 
-    def test_an_unsigned_ballot_is_spoiled_where_the_election_lists_keys(self, signed) -> None:
+    def test_an_unsigned_ballot_is_spoiled_where_the_election_lists_keys(self, signed, make_election) -> None:
         election, _ = signed
         with pytest.raises(Spoiled, match="not signed"):
-            unseal(seal({}, election, "a", reason="-").sealed, election)
+            unseal(seal({}, make_election(), "a", reason="-").sealed, election)
+
+    def test_sealing_without_a_key_is_refused_at_once_where_the_election_lists_keys(self, signed) -> None:
+        with pytest.raises(KeyFileError, match="asks a to sign"):
+            seal({}, signed[0], "a", reason="-")
 
     def test_a_ballot_in_the_name_of_another_is_spoiled(self, signed, make_election) -> None:
         election, keys = signed
@@ -83,10 +87,10 @@ class TestSignatures:
         with pytest.raises(Spoiled, match="signature is not theirs"):
             unseal(forged, election)
 
-    def test_a_party_that_is_not_on_the_roster_is_spoiled(self, signed) -> None:
+    def test_a_party_that_is_not_on_the_roster_is_spoiled(self, signed, make_election) -> None:
         election, keys = signed
         with pytest.raises(Spoiled, match="not on the roster"):
-            unseal(seal({}, election, "c", key=keys["a"], reason="-").sealed, election)
+            unseal(seal({}, make_election(), "c", key=keys["a"], reason="-").sealed, election)
 
     def test_a_manifest_changed_after_signing_is_spoiled(self, signed) -> None:
         election, keys = signed
@@ -124,11 +128,14 @@ class TestSignatures:
         with pytest.raises(KeyFileError, match=r"a\.key is not a private key"):
             read_key(tmp_path / "a.key")
 
-    def test_a_roster_with_a_malformed_key_says_whose(self, make_election, signed) -> None:
-        _, keys = signed
-        ballot = seal({}, make_election(), "a", key=keys["a"], reason="-")
+    def test_a_roster_with_a_malformed_key_says_whose(self, make_election) -> None:
         with pytest.raises(KeyFileError, match="the key of a is"):
-            unseal(ballot.sealed, make_election(roster={"a": "ed25519:short"}))
+            make_election(roster={"a": "ed25519:short"})
+
+    def test_two_parties_with_one_key_are_refused(self, make_election, signed) -> None:
+        key = signed[0].roster["a"]
+        with pytest.raises(ElectionError, match="the same key"):
+            make_election(roster={"a": key, "b": key})
 
 
 def test_a_count_is_kept_in_the_same_container() -> None:
@@ -162,3 +169,10 @@ def test_a_strangers_words_cannot_move_the_terminals_cursor(election: ob.Electio
         with pytest.raises(Spoiled, match="malformed") as reason:
             unseal(zip_up(files | {MANIFEST: json.dumps(changed).encode()}), election)
         assert str(reason.value).isprintable()
+
+
+def test_a_ballot_that_would_be_too_large_is_refused_at_the_party(make_election) -> None:
+    with pytest.raises(BallotError, match="would be refused"):
+        seal({"x": np.zeros(2**21, np.uint8)}, make_election(max_ballot_mb=1), "a")
+    with pytest.raises(BallotError, match="4000 files"):
+        seal({f"model.{i}": Blob("skops", b"") for i in range(4001)}, make_election(), "a")

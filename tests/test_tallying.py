@@ -136,9 +136,20 @@ def test_too_few_ballots_make_no_outcome(make_election, parties) -> None:
     assert len(ob.tally(election, ballots[:4]).voted) == 4
 
 
-def test_a_quorum_and_a_roster_may_change_while_ballots_come_in(make_election, parties, tmp_path) -> None:
+def test_a_quorum_may_change_while_ballots_come_in(make_election, parties) -> None:
     ballots = cast_together(make_election(), parties)
     assert len(ob.tally(make_election(quorum=5), ballots).voted) == 5
+
+
+def test_a_party_taken_off_the_roster_is_taken_out_of_the_count(make_election, parties, tmp_path: Path) -> None:
+    public = {party: new_key(tmp_path / f"{party}.key") for party in parties}
+    keys = {party: read_key(tmp_path / f"{party}.key") for party in parties}
+    ballots = cast_together(make_election(roster=public), parties, keys=keys)
+    before = ob.tally(make_election(roster=public), ballots)
+    fewer = make_election(roster={party: key for party, key in public.items() if party != "party-3"})
+    after = ob.tally(fewer, ballots, previous=before)
+    assert "party-3" not in after.voted
+    assert same(after, ob.tally(fewer, [b for b in ballots if b.party != "party-3"]))
 
 
 def test_a_box_that_changes_between_tallies_is_followed(election, ballots, tmp_path: Path) -> None:
@@ -166,3 +177,39 @@ def test_a_count_keeps_a_roll_and_refuses_to_count_twice() -> None:
     total -= one
     assert total.sums["n"].tolist() == [0]
     assert not total.roll
+
+
+def test_narrow_numbers_of_many_ballots_do_not_wrap(make_election, digits) -> None:
+    """More ballots than a byte can count, hard and weighted."""
+    from oneballot.desk import TallyDesk
+    from oneballot.seal import seal
+
+    for method in (ob.FedKT(open_vote="hard"), ob.FedKT()):
+        election = make_election(method=method)
+        with TallyDesk(election) as desk:
+            opinion = np.random.default_rng(0).dirichlet(np.ones(11), (1, len(digits.public)))
+            votes = method._notation(desk).write(opinion)
+            one = method._notation(desk).points(votes, len(digits.public)).astype(np.int64)
+        ballots = [seal({"votes": votes}, election, f"p{i}") for i in range(600)]
+        assert np.array_equal(ob.tally(election, ballots).count.sums["votes"], 600 * one)
+
+
+def test_a_party_to_be_left_out_that_has_no_ballot_is_told(election, ballots) -> None:
+    with pytest.warns(ob.OneBallotWarning, match="partyy-2 was to be left out.*there is one of party-2"):
+        outcome = ob.tally(election, ballots, without=["partyy-2"])
+    assert outcome.without == ()
+
+
+def test_a_ballot_that_cannot_be_read_is_spoiled_and_the_others_count(election, ballots, tmp_path: Path) -> None:
+    class Torn(ob.Folder):
+        def open(self, name: str):
+            if name == "party-1":
+                raise OSError("the disk is gone")
+            return super().open(name)
+
+    box = Torn(tmp_path)
+    for b in ballots:
+        box.deliver(b.party, b.sealed)
+    outcome = tally_box(election, box)
+    assert outcome.spoiled == {"party-1": "it cannot be read: the disk is gone"}
+    assert len(outcome.voted) == 4

@@ -68,6 +68,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first used: `import oneballot` and `oneballot --help` stay fast."""
+    if name == "__version__":
+        return importlib.import_module("importlib.metadata").version("oneballot")
     if name not in _WHERE:
         raise AttributeError(f"module 'oneballot' has no attribute {name!r}")
     return getattr(importlib.import_module(f".{_WHERE[name]}", __name__), name)

@@ -46,7 +46,8 @@ def _read_public(path: Path, file: _File) -> Array | None:
     if digest_of(public) != file.public.digest:
         raise ElectionError(
             f"{table.source} is not the public set of this election: its digest is {digest_of(public)}, "
-            f"{path.name} has {file.public.digest}. Get the file that the election was made with."
+            f"{path.name} has {file.public.digest}. Get the file that the election was made with. If you write this "
+            f"election, and have changed its [schema], put the new digest into [public]."
         )
     return public
 

@@ -18,9 +18,9 @@ from .casting import cast_data
 from .core import Array, Blob, Box, Learner
 from .desk import PartyDesk
 from .election import Election, check_learner, check_party_name
-from .errors import AlreadyCast, BallotError, BoxError, ElectionError, KeyFileError, Spoiled
+from .errors import AlreadyCast, BallotError, BoxError, ElectionError, Spoiled
 from .keys import public_text, read_key
-from .seal import check_signature, take_apart, unseal
+from .seal import check_signer, take_apart, unseal
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -36,33 +36,40 @@ def cast_file(
     kept = keep / f"{party}.ballot"
     sealed = _kept_ballot(election, kept) if not recast else None
     if trained := sealed is None:
-        if box is not None and _holds(box, party):
+        if box is not None and _holds(election, box, party):
             raise AlreadyCast(
                 f"the box already holds a ballot of {party}, and a ballot is never replaced. "
                 f"If it is to be replaced, ask the operator to move it away first; then cast again with --recast."
             )
         learners = dict(choose_learner(election, text) for text in choices)
-        ballot = cast_data(election, election.read_data(data), party=party, key=signer, learners=learners)
+        rows = election.read_data(data)
+        keep.mkdir(parents=True, exist_ok=True)
+        ballot = cast_data(election, rows, party=party, key=signer, learners=learners)
         sealed = ballot.sealed
         _keep(kept, sealed)
     assert sealed is not None
-    if box is not None:
-        box.deliver(party, sealed)
     opened = take_apart(sealed)
+    if box is not None:
+        box.deliver(_free_name(election, box, party, opened.digest), sealed)
     return {
         "party": party, "ballot": str(kept), "bytes": len(sealed), "digest": opened.digest, "trained": trained,
         "abstained": opened.manifest.abstained, "delivered": box is not None,
     }  # fmt: skip
 
 
-def preview(election: Election, party: str, data: Path, *, key: Path | None, beside: Path) -> dict[str, Any]:
+def preview(
+    election: Election, party: str, data: Path, *, key: Path | None, beside: Path, choices: Iterable[str] = ()
+) -> dict[str, Any]:
     """What a cast would train, send and spend; nothing is trained, written or sent."""
     check_party_name(party)
     signer = find_key(election, party, key, beside)
+    for text in choices:
+        choose_learner(election, text)
     rows = election.read_data(data)
     counts = np.bincount(rows.y, minlength=len(election.classes))
     plan = election.method.plan(rows, PartyDesk(election, party))
     return {
+        "election": f"{election.name}, {election.digest[:16]}…",
         "party": party,
         "rows": len(rows),
         "classes": ", ".join(f"{c}: {n}" for c, n in zip(election.classes, counts, strict=True)),
@@ -76,19 +83,11 @@ def preview(election: Election, party: str, data: Path, *, key: Path | None, bes
 
 def find_key(election: Election, party: str, given: Path | None, beside: Path) -> Ed25519PrivateKey | None:
     """The key that was given, or PARTY.key here or beside the election; none only if the election lists no keys."""
-    if given is not None:
-        return read_key(given)
-    for path in (Path(f"{party}.key"), beside / f"{party}.key"):
-        if path.is_file():
-            return read_key(path)
-    if not election.roster:
-        return None
-    if party not in election.roster:
-        listed = ", ".join(election.roster)
-        raise ElectionError(
-            f"{party} is not on the roster of this election, which lists {listed}; the ballot would not count"
-        )
-    raise KeyFileError(f"the election asks {party} to sign, and there is no {party}.key here; name it with --key FILE")
+    places = [given] if given is not None else [Path(f"{party}.key"), beside / f"{party}.key"]
+    found = next((path for path in places if path.is_file()), given)
+    key = None if found is None else read_key(found)
+    check_signer(election, party, key)
+    return key
 
 
 def choose_learner(election: Election, text: str) -> tuple[str, Learner]:
@@ -100,10 +99,10 @@ def choose_learner(election: Election, text: str) -> tuple[str, Learner]:
     learner: Learner = make(
         "learners", {"name": name, **{k: _parse(v) for k, v in values.items()}}, f"--learner {text}"
     )
-    if role != "all" and role not in election.roles:
-        roles = ", ".join(sorted(election.roles))
-        raise ElectionError(f"--learner {text}: method {election.method.name} has the roles {roles}")
-    for needed in election.roles if role == "all" else [role]:
+    if role != "all" and role not in election.roles - {"final"}:
+        roles = ", ".join(sorted(election.roles - {"final"}))
+        raise ElectionError(f"--learner {text}: a party may choose {roles}; the final model is the server's")
+    for needed in election.roles - {"final"} if role == "all" else [role]:
         check_learner(election.method, needed, learner)
     return role, learner
 
@@ -123,20 +122,27 @@ def describe_ballot(path: Path, election: Election | None) -> dict[str, Any]:
     if election is not None:
         try:
             unseal(data, election)
-            verdict = "it would be taken by this election"
+            verdict = "it is a ballot of this election; what it carries is checked by the tally"
             if election.roster:
-                check_signature(opened, election)
                 signature = f"valid, of {opened.manifest.party}"
         except Spoiled as reason:
             verdict = f"it would be spoiled: {reason}"
     manifest = opened.manifest
     return {
-        "file": str(path), "bytes": len(data), "party": manifest.party, "election": manifest.election,
-        "digest": opened.digest, "method": manifest.method, "abstained": manifest.abstained,
-        "privacy": f"level {manifest.privacy.get('level')}: no noise, no guarantee", "signature": signature,
-        "verdict": verdict, "versions": ", ".join(f"{k} {v}" for k, v in manifest.versions.items()),
+        "file": str(path),
+        "bytes": len(data),
+        "party": manifest.party,
+        "election": manifest.election,
+        "digest": opened.digest,
+        "method": manifest.method,
+        "abstained": manifest.abstained,
+        "privacy": f"level {manifest.privacy.get('level')}: no noise, no guarantee",
+        "signature": signature,
+        "verdict": verdict,
+        "valid": not verdict.startswith("it would be spoiled"),
+        "versions": ", ".join(f"{k} {v}" for k, v in manifest.versions.items()),
         "contents": [[name, *_describe_content(c)] for name, c in contents.items()],
-    }  # fmt: skip
+    }
 
 
 def _describe_content(content: Array | Blob) -> tuple[str, int]:
@@ -157,6 +163,10 @@ def _kept_ballot(election: Election, path: Path) -> bytes | None:
         raise AlreadyCast(f"{path} is damaged: {reason}. Move it away, and cast again with --recast.") from None
     if theirs != election.digest:
         raise AlreadyCast(f"{path} is a ballot of another election; keep this one elsewhere with --keep FOLDER")
+    try:
+        unseal(data, election)
+    except Spoiled as reason:
+        raise AlreadyCast(f"{path} would be spoiled: {reason}. Cast again with --recast.") from None
     return data
 
 
@@ -172,15 +182,26 @@ def _keep(path: Path, sealed: bytes) -> None:
         number = 1
         while (old := path.with_name(f"{path.stem}.{number}.ballot")).exists():
             number += 1
-        os.link(path, old)
+        os.replace(path, old)
     os.replace(part, path)
 
 
-def _holds(box: Box, party: str) -> bool:
+def _holds(election: Election, box: Box, party: str) -> bool:
+    """Whether the box has a ballot of this party under its name; somebody else's file there is none."""
     try:
-        return any(name == party for name, _ in box.names())
-    except BoxError:  # a box that is not there yet is empty: the first delivery makes it
+        with box.open(party) as file:
+            return unseal(file.read(election.max_ballot_mb * 2**20), election).party == party
+    except (BoxError, Spoiled):
         return False
+
+
+def _free_name(election: Election, box: Box, party: str, digest: str) -> str:
+    """The party's name, unless a stranger's file is in its place: the tally goes by what is inside, not by names."""
+    try:
+        taken = any(name == party for name, _ in box.names())
+    except BoxError:  # a box that is not there yet is empty: the first delivery makes it
+        taken = False
+    return f"{party}.{digest[:8]}" if taken and not _holds(election, box, party) else party
 
 
 def _parse(text: str) -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 from .core import Abstain, Array, Ballot, Casting, Contents, Data, Fit, Learner, Models, Stack
 from .desk import PartyDesk
 from .election import Election, check_party_name
-from .seal import seal
+from .seal import check_signer, seal
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -45,6 +45,7 @@ def cast_together(
     ended: dict[str, Contents | Abstain] = {}
     for party, data in parties.items():
         check_party_name(party)
+        check_signer(election, party, (keys or {}).get(party))
         try:
             started = chosen.method.cast(data, PartyDesk(chosen, party))
         except Abstain as reason:

@@ -69,7 +69,7 @@ class Task:
     seed: int = 0
     ask: Array | None = None  # rows of X
     answer: Literal["probabilities", "scores"] = "probabilities"
-    start: Model | None = None  # initial weights
+    required: bool = False  # fail, where the learner cannot learn from the rows, instead of answering with frequencies
     label: str = "a model"
 
     def moved(self, where: Array, label: str) -> Task:
@@ -116,7 +116,11 @@ class Learner(Protocol):
 
 
 class Format(Protocol):
-    """How models travel. `check` constructs nothing and raises Spoiled; `load` happens in the room."""
+    """How models travel. `check` constructs nothing and raises Spoiled; `load` happens in the room.
+
+    A format may also have `prepare()`, which imports what `load` needs before the room counts memory and time, and
+    `libraries`, the modules whose versions a ballot tells.
+    """
 
     name: ClassVar[str]
     inert: ClassVar[bool]  # plain arrays poured into our own code: may be opened in this process

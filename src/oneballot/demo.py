@@ -15,6 +15,7 @@ from .boxes.folder import Folder
 from .casting import cast_together
 from .core import Array
 from .election import Election
+from .errors import ElectionError
 from .methods.fedkt import FedKT
 from .report.pictures import draw_holdings
 from .schema import Number, Schema
@@ -31,6 +32,8 @@ def run(out: Path, *, parties: int = 10, beta: float = 0.5, seed: int = 0) -> di
     X, y = load_digits(return_X_y=True)
     order = np.random.default_rng(seed).permutation(len(y))
     test, public, private = np.split(order, [450, 900])
+    if (out / "election.toml").exists() and 'name = "digits"' not in (out / "election.toml").read_text("utf-8"):
+        raise ElectionError(f"{out} holds another election; choose another folder with --out")
     out.mkdir(parents=True, exist_ok=True)
     _write_csv(out / "public.csv", X[public])
     _write_csv(out / "test.csv", X[test], y[test])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import json
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,8 +14,20 @@ import numpy as np
 from .agreement import FORMAT, digest_of
 from .core import Array
 from .data.read import read
-from .errors import DataError, ElectionError
-from .schema import MISSING, Category, Class, Columns, Number, Schema, Tensor, Text, as_label, as_text
+from .data.table import Table
+from .errors import DataError, ElectionError, OneBallotWarning
+from .schema import (
+    MISSING,
+    Category,
+    Class,
+    Columns,
+    Number,
+    Schema,
+    Tensor,
+    Text,
+    as_label,
+    as_text,
+)
 
 FEDKT = """\
 [method]                        # how ballots are made and counted: docs/fedkt.md
@@ -38,14 +52,32 @@ def draft(
 ) -> str:  # fmt: skip
     """An election over the columns of a public file, with the open vote; the file may or may not have labels."""
     table = read(public)
-    if label not in table.columns and not classes:
-        raise DataError(
-            f"{public} has no column {label!r}, so the classes are not known: name them with --classes a,b,c "
-            f"(its columns are {', '.join(table.columns)})"
-        )
+    _check_columns(table, label, classes, row_id)
     known = tuple(classes) or tuple(sorted_labels(table.columns[label]))
+    if label in table.columns:
+        others = [str(c) for c in sorted_labels(table.columns[label]) if str(c) not in map(str, known)]
+        if others:
+            text = f"{table.source} has labels that are not among the classes: {', '.join(others[:5])}"
+            warnings.warn(text, OneBallotWarning, stacklevel=2)
     schema = infer(table.columns, label, row_id)
     return write(beside, public, known, schema.lenient() if lenient else schema, name=beside.stem)
+
+
+def _check_columns(table: Table, label: str, classes: Sequence[Class], row_id: str | None) -> None:
+    names = list(table.columns)
+    if len(names) == 1 and any(mark in names[0] for mark in ";\t|"):
+        raise DataError(f"{table.source} has one column, {names[0]!r}: save it with commas between the columns")
+    for what, name in (("--label", label), ("--id", row_id)):
+        near = difflib.get_close_matches(name or "", names, n=1)
+        if name is not None and name not in names and near:
+            raise DataError(f"{what} {name}: {table.source} has no such column; did you mean {near[0]!r}?")
+    if row_id is not None and row_id not in names:
+        raise DataError(f"--id {row_id}: {table.source} has no such column; it has {', '.join(names)}")
+    if label not in names and not classes:
+        raise DataError(
+            f"{table.source} has no column {label!r}, so the classes are not known: name them with --classes a,b,c "
+            f"(its columns are {', '.join(names)})"
+        )
 
 
 def write(
@@ -67,6 +99,10 @@ def write(
         where = public.resolve().relative_to(path.parent.resolve())
     except ValueError:
         where = public.resolve()
+        text = (
+            f"the election names its public set by {where}, which other machines do not have; put it beside {path.name}"
+        )
+        warnings.warn(text, OneBallotWarning, stacklevel=2)
     columns = "\n".join(f"  {_inline(c.model_dump(mode='json'))}," for c in schema.columns)
     comment = '# id = "patient"             # a column with a stable ID of each row, not a feature'
     row_id = f"id = {_value(schema.id)}" if schema.id else comment

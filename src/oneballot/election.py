@@ -22,7 +22,8 @@ from . import catalog
 from .agreement import FORMAT, digest_of, read_agreement
 from .core import Array, Data, Learner, Method
 from .errors import DataError, ElectionError
-from .schema import Class, Schema, Where, as_label, number_labels
+from .keys import public_key
+from .schema import Class, Schema, Where, as_label, as_plain, number_labels
 
 PARTY_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -43,13 +44,17 @@ class Election:
     max_ballot_mb: int = 64
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "classes", tuple(c.item() if isinstance(c, np.generic) else c for c in self.classes))
+        object.__setattr__(self, "method", _as_thing("methods", self.method))
+        object.__setattr__(self, "learner", _as_thing("learners", self.learner))
+        object.__setattr__(self, "learners", {r: _as_thing("learners", x) for r, x in self.learners.items()})
         if self.public is not None:
             object.__setattr__(self, "public", _as_rows(self.public, "the public set"))
         self._check()
 
     @cached_property
     def digest(self) -> str:
-        described = json.dumps(self.describe(), sort_keys=True, separators=(",", ":"), default=_as_plain)
+        described = json.dumps(self.describe(), sort_keys=True, separators=(",", ":"), default=as_plain)
         return hashlib.sha256(described.encode()).hexdigest()
 
     def describe(self) -> dict[str, Any]:
@@ -112,8 +117,11 @@ class Election:
         names = [as_label(c) for c in self.classes]
         if len(names) < 2 or len(set(names)) < len(names):
             raise ElectionError(f"classes must be at least two different names, not {list(self.classes)}")
-        for party in self.roster:
+        for party, key in self.roster.items():
             check_party_name(party)
+            public_key(key, party)
+        if len(set(self.roster.values())) < len(self.roster):
+            raise ElectionError("two parties of the roster have the same key; each must have its own")
         if self.quorum < 1:
             raise ElectionError(f"quorum must be at least 1, not {self.quorum}")
         if self.roster and self.quorum > len(self.roster):
@@ -141,9 +149,13 @@ class Election:
             raise ElectionError(f"{path}: {error}") from None
 
     def with_learners(self, learners: Mapping[str, Learner]) -> Election:
-        """The same election with a party's own choice of learners."""
-        chosen = replace(self, learner=learners.get("all", self.learner),
-                         learners={**self.learners, **{r: x for r, x in learners.items() if r != "all"}})  # fmt: skip
+        """The same election with a party's own choice of learners; "all" are all but the final one, the server's."""
+        roles = self.roles - {"final"}
+        if unknown := sorted(learners.keys() - roles - {"all"}):
+            known = ", ".join(sorted(roles))
+            raise ElectionError(f"a party has no learner {', '.join(unknown)} to choose; it has all, {known}")
+        own = dict.fromkeys(roles, learners["all"]) if "all" in learners else {}
+        chosen = replace(self, learners={**self.learners, **own, **{r: x for r, x in learners.items() if r in roles}})
         chosen.__dict__["digest"] = self.digest
         return chosen
 
@@ -181,11 +193,13 @@ def _as_rows(X: Any, source: str) -> Array:
     return rows
 
 
-def _as_plain(value: Any) -> Any:
-    """NumPy's numbers as Python's, so that a digest does not depend on which were used."""
-    if isinstance(value, np.generic | np.ndarray):
-        return value.tolist()
-    raise ElectionError(f"{value!r} cannot be written into an election: use numbers, text, lists and tables")
+def _as_thing(kind: catalog.Kind, thing: Any) -> Any:
+    """A method or learner, also by its name alone; a scikit-learn estimator stands for the learner that trains it."""
+    if isinstance(thing, str):
+        return catalog.find(kind, thing)()
+    if kind == "learners" and hasattr(thing, "get_params"):
+        return catalog.find("learners", "sklearn")(thing)
+    return thing
 
 
 def _described(thing: Any) -> dict[str, Any]:

@@ -17,6 +17,11 @@ A message says what was wrong, where, what was expected, and what to do.
 """
 
 
+def printable(text: object, most: int = 2000) -> str:
+    """A stranger's words: nothing in them can move a terminal's cursor, and they are not endless."""
+    return "".join(c if c.isprintable() else " " for c in str(text)[:most])
+
+
 class OneBallotError(Exception):
     """The root: catch this to catch every error that OneBallot raises on purpose."""
 
@@ -31,10 +36,10 @@ class BallotError(OneBallotError): ...
 
 
 class Spoiled(BallotError):
-    """Its reason may quote a stranger: nothing in it can move a terminal's cursor, and it is not endless."""
+    """Its reason may quote a stranger."""
 
     def __init__(self, reason: str) -> None:
-        super().__init__("".join(c if c.isprintable() else " " for c in reason[:2000]))
+        super().__init__(printable(reason))
 
 
 class AlreadyCast(BallotError): ...

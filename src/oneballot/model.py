@@ -30,7 +30,7 @@ class FinalModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_classification_targets(y)
         classes, codes = np.unique(y, return_inverse=True)
         learner = self.learner if self.learner is not None else catalog.find("learners", "sklearn")()
-        task = Task(np.arange(len(X)), codes, seed=self.seed, label="the final model")
+        task = Task(np.arange(len(X)), codes, seed=self.seed, required=True, label="the final model")
         return self.trained(learner.fit_many(X, [task], len(classes))[0], classes, X.shape[1:])
 
     def trained(self, model: Model, classes: Sequence[Any] | Array, features: tuple[int, ...]) -> Self:

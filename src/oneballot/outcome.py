@@ -10,8 +10,10 @@ import hashlib
 import json
 import math
 import os
+import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,10 +22,13 @@ from . import catalog
 from .core import Array, Blob, Contents, Count
 from .errors import DataError, OneBallotError, Spoiled
 from .model import FinalModel
-from .schema import Class, Schema
+from .schema import Class, Schema, as_plain
 from .seal import pack, unpack
 
 FORMAT = 1
+PART = ".oneballot-part-"
+OURS = re.compile(r"(model|count)-[0-9a-f]{16}\.|\.oneballot-part-")
+"""The names of files that are this module's to remove."""
 
 
 @dataclass(frozen=True)
@@ -65,18 +70,22 @@ class Outcome:
             "bytes": self.bytes,
         }
 
-    def read_rows(self, path: Path) -> tuple[Array, Array | None]:
-        """A file's rows, encoded for the model, and its class numbers if it has the label column."""
+    def read_rows(self, path: Path, *, labelled: bool) -> tuple[Array, Array | None]:
+        """A file's rows, encoded for the model, and, if asked for and there, its class numbers."""
         if self.schema is None:
             raise DataError(f"this outcome has no schema, so {path} cannot be read; use Outcome.load and model.predict")
         table = self.schema.read(path)
         rows = self.schema.encode(table.columns, table.source)
-        known = self.schema.label in table.columns
+        known = labelled and self.schema.label in table.columns
         return rows, self.schema.labels(table.columns, self.classes, table.source) if known else None
 
     def save(self, folder: str | Path) -> None:
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
+        with _alone_in(folder):
+            self._save(folder)
+
+    def _save(self, folder: Path) -> None:
         blob = self.model.dump()
         model = _put(folder, f"model.{blob.format}", blob.data)
         count = _put(folder, "count.zip", pack(_flat(self.count)))
@@ -89,14 +98,15 @@ class Outcome:
             "model": {"file": model, "format": blob.format, "features": list(self.model.features_),
                       "learner": {"name": learner.name, **asdict(learner)}, "seed": self.model.seed},
             "count": count,
+            "roll": list(self.count.roll),
             "voted": {party: vars(vote) for party, vote in self.voted.items()},
             "spoiled": dict(self.spoiled),
             "without": list(self.without),
             "schema": None if self.schema is None else self.schema.model_dump(mode="json"),
         }  # fmt: skip
-        _replace(folder / "outcome.json", json.dumps(described, indent=1).encode())
+        _replace(folder / "outcome.json", json.dumps(described, indent=1, default=as_plain).encode())
         for stale in folder.iterdir():
-            if stale.name.startswith(("model-", "count-", ".part-")) and stale.name not in (model, count):
+            if OURS.match(stale.name) and stale.name not in (model, count):
                 stale.unlink(missing_ok=True)
 
     @classmethod
@@ -121,9 +131,9 @@ class Outcome:
                 voted={party: Vote(**vote) for party, vote in described["voted"].items()},
                 spoiled=described["spoiled"],
                 without=tuple(described["without"]),
-                count=_unflat(unpack(_get(folder, described["count"]))),
+                count=_unflat(unpack(_get(folder, described["count"])), described["roll"]),
             )
-        except (AttributeError, KeyError, OSError, TypeError, ValueError, Spoiled) as error:
+        except (AttributeError, IndexError, KeyError, OSError, TypeError, ValueError, Spoiled) as error:
             raise OneBallotError(f"{folder} is not an outcome that `oneballot tally` wrote: {error!r}") from None
 
 
@@ -138,11 +148,28 @@ def _read_json(folder: Path) -> dict[str, Any]:
         raise OneBallotError(
             f"there is no outcome in {folder}; `oneballot tally … --out {folder}` writes one"
         ) from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise OneBallotError(f"{folder / 'outcome.json'} is damaged: {error}") from None
-    if described.get("format") != FORMAT:
+    if not isinstance(described, dict) or described.get("format") != FORMAT:
+        described = described if isinstance(described, dict) else {}
         raise OneBallotError(f"{folder} is of format {described.get('format')}, this version reads {FORMAT}")
     return described
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Two tallies that save into one folder take turns, where the system has locks."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        yield
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def _put(folder: Path, name: str, data: bytes) -> str:
@@ -161,7 +188,7 @@ def _get(folder: Path, named: str) -> bytes:
 
 
 def _replace(path: Path, data: bytes) -> None:
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".part-", delete=False) as part:
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=PART, delete=False) as part:
         part.write(data)
         part.flush()
         os.fsync(part.fileno())
@@ -171,15 +198,15 @@ def _replace(path: Path, data: bytes) -> None:
 
 def _flat(count: Count) -> dict[str, Array | Blob]:
     sums: dict[str, Array | Blob] = {f"sum.{name}": value for name, value in count.sums.items()}
-    return sums | {f"roll.{party.encode().hex()}": Blob("zip", pack(kept)) for party, kept in count.roll.items()}
+    return sums | {f"roll.{i}": Blob("zip", pack(kept)) for i, kept in enumerate(count.roll.values())}
 
 
-def _unflat(flat: Contents) -> Count:
+def _unflat(flat: Contents, roll: Sequence[str]) -> Count:
     count = Count()
     for name, value in flat.items():
         kind, _, rest = name.partition(".")
         if isinstance(value, Blob) and kind == "roll":
-            count.roll[bytes.fromhex(rest).decode()] = unpack(value.data)
+            count.roll[roll[int(rest)]] = unpack(value.data)
         elif not isinstance(value, Blob) and kind == "sum":
             count.sums[rest] = value
     return count

@@ -10,6 +10,7 @@ import difflib
 import hashlib
 import math
 import re
+import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,7 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, PositiveInt, mod
 from .core import Array
 from .data.read import read
 from .data.table import Table
-from .errors import DataError
+from .errors import DataError, ElectionError, OneBallotWarning
 
 Columns = Mapping[str, Array]
 Class = str | int
@@ -55,12 +56,19 @@ class Number(_Column):
         x, low, high = _as_numbers(values, where), *self.range
         absent = np.isnan(x)
         if not self.missing:
-            where.refuse(absent, values, "is missing", "fill it, or set missing = true for this column")
-        if self.outside == "error":
-            with np.errstate(invalid="ignore"):
-                wrong = (x < low) | (x > high)
             where.refuse(
-                wrong, values, f"is outside the range {low:g} to {high:g}", 'widen the range, or set outside = "clip"'
+                absent, values, "is missing", "fill it, or have the election set missing = true for this column"
+            )
+        with np.errstate(invalid="ignore"):
+            wrong = (x < low) | (x > high)
+        if self.outside == "clip":
+            where.tell(wrong, "outside the range, and clipped")
+        else:
+            where.refuse(
+                wrong,
+                values,
+                f"is outside the range {low:g} to {high:g}",
+                'have the election widen the range, or set outside = "clip"',
             )
         scaled = (np.clip(np.where(absent, low, x), low, high) - low) / ((high - low) or 1.0)
         return np.column_stack([scaled, absent]) if self.missing else scaled[:, None]
@@ -89,12 +97,16 @@ class Category(_Column):
         one_hot = text[:, None] == np.array(self.categories, dtype=object)[None, :]
         absent = (text == "") & ~one_hot.any(axis=1)
         if not self.missing:
-            where.refuse(absent, values, "is missing", "fill it, or set missing = true for this column")
-        if self.outside == "error":
-            unknown = ~one_hot.any(axis=1) & ~absent
+            where.refuse(
+                absent, values, "is missing", "fill it, or have the election set missing = true for this column"
+            )
+        unknown = ~one_hot.any(axis=1) & ~absent
+        if self.outside == "blank":
+            where.tell(unknown, "in none of the categories, and left blank")
+        else:
             where.refuse(
                 unknown, values, f"is none of the {len(self.categories)} categories",
-                'add it to categories, or set outside = "blank"',
+                'have the election add it to categories, or set outside = "blank"',
             )  # fmt: skip
         return np.asarray(one_hot)
 
@@ -228,6 +240,11 @@ class Where:
     def __str__(self) -> str:
         return f"{self.source}, column {self.column!r}"
 
+    def tell(self, which: Array, what: str) -> None:
+        if which.any():
+            text = f"{self}: {which.sum():,} of {len(which):,} values are {what}"
+            warnings.warn(text, OneBallotWarning, stacklevel=2)
+
     def refuse(self, wrong: Array, values: Array, what: str, cure: str) -> None:
         if wrong.any():
             rows = np.flatnonzero(wrong)
@@ -282,3 +299,10 @@ def as_text(value: Any) -> str:
     if isinstance(value, float | np.floating):
         return "" if np.isnan(value) else str(int(value)) if float(value).is_integer() else str(float(value))
     return str(value)
+
+
+def as_plain(value: Any) -> Any:
+    """NumPy's numbers as Python's, so that a digest does not depend on which were used."""
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    raise ElectionError(f"{value!r} cannot be written into an election: use numbers, text, lists and tables")

@@ -12,6 +12,7 @@ import io
 import platform
 import re
 import struct
+import sys
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,9 +22,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import numpy as np
 from pydantic import BaseModel, StringConstraints, ValidationError
 
+from . import catalog
 from .core import Array, Ballot, Blob, Contents
 from .election import PARTY_NAME, Election
-from .errors import KeyFileError, Spoiled
+from .errors import BallotError, ElectionError, KeyFileError, Spoiled, printable
 from .keys import public_key, public_text
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ FORMAT: Literal[1] = 1
 
 MANIFEST, SIGNATURE, ARRAYS = "manifest.json", "signature", "arrays.safetensors"
 FILE_NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,99}")
+ARRAY_NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 MOST_FILES = 4_000
 MOST_MANIFEST = 1 << 20
 
@@ -78,19 +81,28 @@ def seal(
     reason: str | None = None,
 ) -> Ballot:
     """The ballot of a party, with the bytes to deliver in `sealed`. A reason makes it an abstention."""
-    if key is not None and party in election.roster and public_text(key) != election.roster[party]:
-        raise KeyFileError(
-            f"this key is not the one that the roster lists for {party}; cast with the key that is listed"
-        )
+    check_signer(election, party, key)
     files = _files(contents)
     manifest = Manifest(
-        format=FORMAT, election=election.digest, party=party, method=election.method.name,
-        privacy={"level": election.privacy}, abstained=reason, versions=_versions(contents),
+        format=FORMAT,
+        election=election.digest,
+        party=party,
+        method=election.method.name,
+        privacy={"level": election.privacy},
+        abstained=None if reason is None else printable(reason, 500),
+        versions=_versions(contents),
         files={name: hashlib.sha256(data).hexdigest() for name, data in files.items()},
-    )  # fmt: skip
+    )
     signed = manifest.model_dump_json().encode()
     parts = {MANIFEST: signed} | ({SIGNATURE: key.sign(signed)} if key else {}) | files
-    return Ballot(party, contents, hashlib.sha256(signed).hexdigest(), reason, zip_up(parts))
+    sealed = zip_up(parts)
+    limit = election.max_ballot_mb * 2**20
+    if len(sealed) > limit or len(parts) > MOST_FILES:
+        raise BallotError(
+            f"the ballot of {party} has {len(sealed):,} bytes and {len(parts)} files, and would be refused: more than "
+            f"{limit:,} bytes (max_ballot_mb) or {MOST_FILES} files. Send votes, or smaller or fewer models."
+        )
+    return Ballot(party, contents, hashlib.sha256(signed).hexdigest(), manifest.abstained, sealed)
 
 
 def unseal(data: bytes, election: Election) -> Ballot:
@@ -103,6 +115,21 @@ def unseal(data: bytes, election: Election) -> Ballot:
     if manifest.privacy != {"level": election.privacy}:
         raise Spoiled(f"its privacy is {manifest.privacy}, the election asks for level {election.privacy}")
     return Ballot(manifest.party, opened.contents(), opened.digest, manifest.abstained, data)
+
+
+def check_signer(election: Election, party: str, key: Ed25519PrivateKey | None) -> None:
+    """Before any training: would a ballot of this party, signed with this key, be taken?"""
+    if not election.roster:
+        return
+    if party not in election.roster:
+        listed = ", ".join(election.roster)
+        raise ElectionError(f"{party} is not on the roster of this election, which lists {listed}; it would not count")
+    if key is None:
+        raise KeyFileError(f"the election asks {party} to sign its ballot; give its secret key (`{party}.key`)")
+    if public_text(key) != election.roster[party]:
+        raise KeyFileError(
+            f"this key is not the one that the roster lists for {party}; cast with the key that is listed"
+        )
 
 
 def take_apart(data: bytes) -> Opened:
@@ -151,14 +178,15 @@ def zip_up(files: Mapping[str, bytes]) -> bytes:
     return out.getvalue()
 
 
-def unzip(data: bytes) -> dict[str, bytes]:
+def unzip(data: bytes, most: int = MOST_FILES) -> dict[str, bytes]:
     """The files of a stranger's zip, of which nothing is believed."""
     try:
+        _check_directory(data, most)
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             entries = archive.infolist()
             names = [e.filename for e in entries]
-            if len(names) > MOST_FILES or len(set(names)) < len(names):
-                raise Spoiled(f"it holds {len(names)} files, or one name twice; at most {MOST_FILES} are allowed")
+            if len(names) > most or len(set(names)) < len(names):
+                raise Spoiled(f"it holds {len(names)} files, or one name twice; at most {most} are allowed")
             if wrong := [n for n in names if not FILE_NAME.fullmatch(n)]:
                 raise Spoiled(f"it holds a file with a name that is not allowed: {wrong[0][:80]!r}")
             if any(e.compress_type != zipfile.ZIP_STORED or e.file_size != e.compress_size for e in entries):
@@ -166,16 +194,20 @@ def unzip(data: bytes) -> dict[str, bytes]:
             if sum(e.file_size for e in entries) > len(data):
                 raise Spoiled("its files would unpack to more than the ballot's own size")
             return {name: archive.read(name) for name in names}
-    except (
-        zipfile.BadZipFile,
-        EOFError,
-        ValueError,
-        struct.error,
-        NotImplementedError,
-        RuntimeError,
-        OSError,
-    ) as error:
+    except Spoiled:
+        raise
+    except Exception as error:  # zipfile raises whatever a stranger's numbers lead it to
         raise Spoiled(f"it is not a whole ballot: {error}") from None
+
+
+def _check_directory(data: bytes, most: int) -> None:
+    """Look at the end of the zip alone: a directory of millions of entries is refused before it is read."""
+    at = data.rfind(b"PK\x05\x06", max(0, len(data) - 66_000))
+    if at < 0 or len(data) - at < 22:
+        raise Spoiled("it is not a whole ballot: the end of the zip is missing")
+    entries, size = struct.unpack_from("<HI", data, at + 10)
+    if entries > min(most, 0xFFFE) or size > most * 300:
+        raise Spoiled(f"its directory is of {entries} files and {size} bytes; at most {most} files are allowed")
 
 
 def pack(contents: Contents) -> bytes:
@@ -184,7 +216,7 @@ def pack(contents: Contents) -> bytes:
 
 
 def unpack(data: bytes) -> Contents:
-    return _contents(unzip(data))
+    return _contents(unzip(data, most=0xFFFE))
 
 
 def _files(contents: Contents) -> dict[str, bytes]:
@@ -206,7 +238,11 @@ def _contents(files: Mapping[str, bytes]) -> Contents:
         name, _, kind = file.rpartition(".")
         if file == ARRAYS:
             try:
+                if int.from_bytes(data[:8], "little") > MOST_MANIFEST:
+                    raise Spoiled("the header of its arrays is too long")
                 contents |= load(data)
+                if wrong := [n for n in contents if not ARRAY_NAME.fullmatch(n)]:
+                    raise Spoiled(f"it holds an array with a name that is not allowed: {wrong[0][:80]!r}")
             except (SafetensorError, ValueError, KeyError, TypeError) as error:
                 raise Spoiled(f"its arrays cannot be read: {error}") from None
         elif not name or name in contents:
@@ -217,6 +253,8 @@ def _contents(files: Mapping[str, bytes]) -> Contents:
 
 
 def _versions(contents: Contents) -> dict[str, str]:
-    libraries = {"skops": ["scikit-learn", "skops"]}
-    used = {lib for c in contents.values() if isinstance(c, Blob) for lib in libraries.get(c.format, [])}
-    return {"python": platform.python_version()} | {lib: version(lib) for lib in sorted({"oneballot", "numpy"} | used)}
+    """Of what wrote the ballot; of the libraries those that its formats name."""
+    kinds = {c.format for c in contents.values() if isinstance(c, Blob)} & set(catalog.names("formats"))
+    used = sorted({"numpy"}.union(*(getattr(catalog.find("formats", kind), "libraries", ()) for kind in kinds)))
+    found = {name: str(getattr(sys.modules.get(name), "__version__", "unknown")) for name in used}
+    return {"python": platform.python_version(), "oneballot": version("oneballot"), **found}

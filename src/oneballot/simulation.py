@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from .core import Array, Ballot, Data, Task
 from .data.read import read
 from .data.split import split as split_rows
 from .election import Election
+from .errors import BoxError
 from .outcome import Outcome
 from .tallying import tally
 
@@ -52,7 +53,9 @@ def simulate(
 
 
 def simulate_parties(election: Election, parties: Mapping[str, Data]) -> Simulation:
-    """Run the election among parties that hold these data."""
+    """Run the election among parties that hold these data. Nobody signs, and no quorum is asked for."""
+    if election.roster or election.quorum > 1:
+        election = replace(election, roster={}, quorum=1)
     ballots = tuple(cast_together(election, parties))
     return Simulation(tally(election, ballots), ballots, parties)
 
@@ -82,6 +85,12 @@ def rehearse(
         tested, rows = _take(rows, kept), _take(rows, used)
         values = None if values is None else values[used]
     return simulate_parties(election, divide(rows, parties, split, seed, values)), tested
+
+
+def check_empty(folder: Path) -> None:
+    """Before a simulation: is there room for its ballots?"""
+    if any((folder / "box").glob("*")):
+        raise BoxError(f"{folder / 'box'} already holds ballots; choose another folder, or empty it")
 
 
 def save(simulation: Simulation, folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -10,7 +11,7 @@ import numpy as np
 from .core import Array, Ballot, Box, Count
 from .desk import TallyDesk
 from .election import Election
-from .errors import BoxError, QuorumError, Spoiled
+from .errors import BoxError, QuorumError, Spoiled, printable
 from .model import FinalModel
 from .outcome import Outcome, Vote
 from .progress import steps
@@ -36,9 +37,11 @@ def tally(
 def tally_box(election: Election, box: Box, *, without: Iterable[str] = (), previous: Outcome | None = None) -> Outcome:
     """The outcome of the ballots in a box, one in memory at a time."""
 
+    limit = election.max_ballot_mb * 2**20
+
     def read(name: str) -> bytes:
         with box.open(name) as file:
-            return file.read()
+            return file.read(limit + 1)  # it may have grown since its size was told
 
     return _tally(election, dict(box.names()), read, without, previous)
 
@@ -55,6 +58,10 @@ def _tally(
         for name in steps("counting ballots", sizes, len(sizes)):
             counting.add(name, sizes[name])
         counting.pour()
+        for party in sorted(set(left_out) - counting.seen):
+            close = difflib.get_close_matches(party, counting.seen, n=1)
+            hint = f"; there is one of {close[0]}" if close else ""
+            desk.note(f"{party} was to be left out, and there is no ballot of that name{hint}")
         if not counting.take_out_the_rest():
             return _tally(election, sizes, read, left_out, None)
         counting.check_quorum()
@@ -63,7 +70,8 @@ def _tally(
     return Outcome(
         model=FinalModel(learner, seed).trained(model, election.classes, election.shape),
         election=election.digest, classes=tuple(election.classes), schema=election.schema, privacy=election.privacy,
-        voted=dict(sorted(counting.voted.items())), spoiled=counting.spoiled, without=left_out, count=counting.count,
+        voted=dict(sorted(counting.voted.items())), spoiled=counting.spoiled,
+        without=tuple(p for p in left_out if p in counting.seen), count=counting.count,
     )  # fmt: skip
 
 
@@ -80,6 +88,7 @@ class _Counting:
     voted: dict[str, Vote] = field(default_factory=dict)
     spoiled: dict[str, str] = field(default_factory=dict)
     twice: set[str] = field(default_factory=set)
+    seen: set[str] = field(default_factory=set)
     tray: dict[str, Array] = field(default_factory=dict)
     height: int = 0
 
@@ -89,10 +98,8 @@ class _Counting:
 
     def add(self, name: str, size: int) -> None:
         try:
-            limit = self.election.max_ballot_mb * 2**20
-            if size > limit:
-                raise Spoiled(f"it has {size:,} bytes, and the election allows {limit:,}")
-            ballot = unseal(self.read(name), self.election)
+            ballot = self._open(name, size)
+            self.seen.add(ballot.party)
             if ballot.party in self.left_out:
                 return
             first = self.voted.get(ballot.party)
@@ -107,7 +114,17 @@ class _Counting:
                 self._lay(self.election.method.count(ballot, self.desk))
             self.voted[ballot.party] = Vote(name, ballot.digest, len(ballot.sealed), ballot.abstained)
         except Spoiled as reason:
-            self.spoiled[name] = str(reason)
+            self.spoiled[printable(name)] = str(reason)
+
+    def _open(self, name: str, size: int = 0) -> Ballot:
+        limit = self.election.max_ballot_mb * 2**20
+        try:
+            data = self.read(name) if size <= limit else b""
+        except (BoxError, OSError) as error:
+            raise Spoiled(f"it cannot be read: {error}") from None
+        if max(size, len(data)) > limit:
+            raise Spoiled(f"it has {max(size, len(data)):,} bytes, and the election allows {limit:,}")
+        return unseal(data, self.election)
 
     def _lay(self, one: Count) -> None:
         """Add a ballot. Small numbers are first added in their own width, which is several times faster."""
@@ -116,7 +133,8 @@ class _Counting:
             return
         small = {name: value.view(np.uint8) if value.dtype == bool else value for name, value in one.sums.items()}
         top = max((int(value.max(initial=0)) for value in small.values()), default=0)
-        if self.height + top > min((np.iinfo(value.dtype).max for value in small.values()), default=0):
+        alike = all(_kind(value) == _kind(self.tray[name]) for name, value in small.items() if name in self.tray)
+        if not alike or self.height + top > min((np.iinfo(value.dtype).max for value in small.values()), default=0):
             self.pour()
         for name, value in small.items():
             if name in self.tray:
@@ -136,20 +154,24 @@ class _Counting:
             if (party in self.voted and self.voted[party].digest == vote.digest) or vote.abstained is not None:
                 continue
             try:
-                ballot = unseal(self.read(vote.name), self.election)
-            except (Spoiled, BoxError, KeyError):
+                self.count -= self._recount(vote)
+            except (Spoiled, KeyError):
                 return False
-            if ballot.digest != vote.digest:
-                return False
-            self.count -= self.election.method.count(ballot, self.desk)
         return True
+
+    def _recount(self, vote: Vote) -> Count:
+        """What a ballot that was counted has added; Spoiled if it is not the same any more."""
+        ballot = self._open(vote.name)
+        if ballot.digest != vote.digest:
+            raise Spoiled(f"{vote.name} is another ballot than before")
+        return self.election.method.count(ballot, self.desk)
 
     def check_quorum(self) -> None:
         votes = sum(vote.abstained is None for vote in self.voted.values())
-        if votes < max(1, self.election.quorum):
+        if votes < self.election.quorum:
             spoiled = "".join(f"\n  spoiled: {name}: {reason}" for name, reason in self.spoiled.items())
             raise QuorumError(
-                f"{votes} ballots count, and the quorum is {max(1, self.election.quorum)}: "
+                f"{votes} ballots count, and the quorum is {self.election.quorum}: "
                 f"wait for more, or lower the quorum in the election.{spoiled}"
             )
 
@@ -159,10 +181,20 @@ class _Counting:
         )
 
     def _refuse_both(self, party: str, first: Vote | None) -> None:
-        self.twice.add(party)
         if first is not None:
-            del self.voted[party]
-            self.spoiled[first.name] = f"{party} has cast two different ballots; neither counts"
             if not self._had(party, first.digest) and first.abstained is None:
+                try:
+                    taken_out = self._recount(first)
+                except Spoiled as reason:
+                    raise BoxError(
+                        f"{printable(first.name)} changed while it was counted ({reason}); tally again"
+                    ) from None
                 self.pour()
-                self.count -= self.election.method.count(unseal(self.read(first.name), self.election), self.desk)
+                self.count -= taken_out
+            del self.voted[party]
+            self.spoiled[printable(first.name)] = f"{party} has cast two different ballots; neither counts"
+        self.twice.add(party)
+
+
+def _kind(value: Array) -> tuple[object, ...]:
+    return value.dtype, value.shape

@@ -71,8 +71,6 @@ def spread(
         replies.append(reply)
         if trouble:
             troubles.append(trouble)
-    if troubles and len(troubles) == len(tasks):
-        raise DataError(f"no model could be trained: {troubles[0]}")
     for trouble in troubles:
         _warn(f"{trouble} It answers with the frequencies of its classes.")
     return Trained(models, replies)
@@ -129,6 +127,8 @@ def _train_one(learner: Single, X: Array, task: Task, classes: int, keep: bool) 
                 model.predict_proba(X[rows[:1]])  # k-NN with few rows says so only when it is asked
             reply = _answer(model, task, asked, classes)
         except ValueError as error:  # a library's word for data that it cannot learn from
+            if task.required:
+                raise DataError(f"{task.label} could not learn from {len(y)} rows: {error}") from error
             trouble = f"{task.label} could not learn from {len(y)} rows: {str(error).rstrip('.')}."
             model = _constant(y, weight, classes)
             reply = _answer(model, task, asked, classes)
@@ -138,7 +138,7 @@ def _train_one(learner: Single, X: Array, task: Task, classes: int, keep: bool) 
 
 
 def _answer(model: Model, task: Task, asked: Array | None, classes: int) -> Array:
-    if asked is None:
+    if asked is None or not len(asked):
         return np.empty((0, classes))
     return model.scores(asked) if task.answer == "scores" else model.predict_proba(asked)
 

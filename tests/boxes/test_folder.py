@@ -72,3 +72,17 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(BoxError, match="cannot put a ballot into"):
         Folder(tmp_path / "file" / "box").deliver("a", b"")
+
+
+def test_a_share_without_links_takes_ballots_too(tmp_path: Path, monkeypatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    box = Folder(tmp_path)
+    box.deliver("a", b"first")
+    box.deliver("a", b"first")
+    with pytest.raises(AlreadyCast):
+        box.deliver("a", b"second")
+    assert (tmp_path / "a.ballot").read_bytes() == b"first"
+    assert os.listdir(tmp_path) == ["a.ballot"]

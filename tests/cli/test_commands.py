@@ -181,3 +181,88 @@ def test_the_installed_command_starts(tmp_path: Path) -> None:
     command = Path(sys.executable).with_name("oneballot")
     told = subprocess.run([command, "--help"], capture_output=True, text=True, check=True).stdout
     assert "casts" in told
+
+
+def test_a_damaged_outcome_is_counted_again_and_another_elections_is_kept(agreed: Path, monkeypatch) -> None:
+    for name in "ab":
+        cast(agreed, name, monkeypatch, "--to", agreed / "box")
+    monkeypatch.chdir(agreed / "server")
+    tally = ("tally", "election.toml", "--from", agreed / "box", "--out", "outcome")
+    oneballot(*tally)
+    next(Path("outcome").glob("count-*")).write_bytes(b"damaged")
+    assert "all ballots are counted again" in oneballot(*tally)
+    oneballot(*tally)
+    Path("election.toml").write_text(Path("election.toml").read_text().replace("seed = 0", "seed = 1"))
+    assert "outcome of another election" in answer(*tally, status=1)["error"]
+
+
+def test_rows_to_predict_may_have_a_blank_label(clinic: Path, monkeypatch) -> None:
+    monkeypatch.chdir(clinic)
+    oneballot("new", "election.toml", "--public", "public.csv", "--label", "ill")
+    oneballot("simulate", "election.toml", "--data", "a.csv", "--parties", 2, "--no-compare", "--out", "run")
+    Path("new.csv").write_text("age,dose,ward,ill\n50,0.5,north,\n")
+    assert len(answer("predict", "run/outcome", "--data", "new.csv")["labels"]) == 1
+
+
+def test_an_operating_systems_error_is_a_sentence(clinic: Path, monkeypatch) -> None:
+    monkeypatch.chdir(clinic)
+    told = answer("new", "nowhere/e.toml", "--public", "public.csv", "--label", "ill", status=1)["error"]
+    assert "No such file or directory" in told
+
+
+def test_the_demo_does_not_touch_another_election(clinic: Path, monkeypatch) -> None:
+    monkeypatch.chdir(clinic)
+    oneballot("new", "election.toml", "--public", "public.csv", "--label", "ill")
+    before = Path("election.toml").read_bytes()
+    assert "another election" in answer("demo", "--out", ".", status=1)["error"]
+    assert Path("election.toml").read_bytes() == before
+
+
+def test_a_typo_in_new_is_told_and_leaves_no_file(clinic: Path) -> None:
+    args = ("new", clinic / "election.toml", "--public", clinic / "public.csv")
+    assert "did you mean 'ill'" in answer(*args, "--label", "il", "--classes", "no,yes", status=1)["error"]
+    assert "no such column" in answer(*args, "--label", "ill", "--id", "patient", status=1)["error"]
+    assert "at least two" in answer(*args, "--label", "ill", "--classes", "yes,", status=1)["error"]
+    assert not (clinic / "election.toml").exists()
+    assert [p for p in clinic.iterdir() if p.name.startswith(".")] == []
+
+
+def test_results_go_to_stdout_while_progress_is_on_the_terminal(clinic: Path) -> None:
+    """A real terminal for stderr, a file for stdout: the file has all of the result and nothing else."""
+    import os
+    import pty
+
+    oneballot("new", clinic / "election.toml", "--public", clinic / "public.csv", "--label", "ill")
+    command = [
+        sys.executable,
+        "-m",
+        "oneballot",
+        "simulate",
+        "election.toml",
+        "--data",
+        "a.csv",
+        "--parties",
+        "3",
+        "--json",
+    ]
+    master, slave = pty.openpty()
+    with (clinic / "out.json").open("wb") as out:
+        done = subprocess.Popen(command, cwd=clinic, stdout=out, stderr=slave)
+        os.close(slave)
+        seen = b""
+        while True:
+            try:
+                part = os.read(master, 4096)
+            except OSError:
+                break
+            if not part:
+                break
+            seen += part
+        assert done.wait(60) == 0
+    assert json.loads((clinic / "out.json").read_text())["accuracy"]
+    assert b"training" in seen
+
+
+def test_help_has_no_stray_signs_and_there_is_a_version() -> None:
+    assert "\\[" not in oneballot("cast", "--help")
+    assert oneballot("--version").startswith("oneballot ")

@@ -24,7 +24,7 @@ def test_two_clinics_and_a_server_run_the_readmes_election(tmp_path: Path) -> No
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert "it would be taken by this election" in done.stdout
+    assert "it is a ballot of this election" in done.stdout
     assert re.search(r"clinic-a\s+counted", done.stdout)
     assert len((tmp_path / "server" / "predictions.csv").read_text().splitlines()) == 451
     (accuracy,) = re.findall(r"accuracy ([0-9.]+) %", done.stdout.split("counted")[-1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import struct
@@ -58,6 +59,35 @@ def lying_about_sizes(ballot: bytes) -> bytes:
     return bytes(data)
 
 
+def with_zip64_offset(ballot: bytes) -> bytes:
+    """An entry whose place is beyond any file: zipfile would raise OverflowError."""
+    name = b"manifest.json"
+    extra = struct.pack("<HHQ", 1, 8, 2**64 - 1)
+    entry = struct.pack(
+        "<4s6H3I5H2I", b"PK\x01\x02", 45, 45, 0, 0, 0, 0, 0, 5, 5, len(name), len(extra), 0, 0, 0, 0, 2**32 - 1
+    )
+    directory = entry + name + extra
+    return directory + struct.pack("<4s4H2IH", b"PK\x05\x06", 0, 0, 1, 1, len(directory), 0, 0)
+
+
+def flood(ballot: bytes) -> bytes:
+    """A directory of very many entries, of which only the end is ever looked at."""
+    return bytes(5_000_000) + struct.pack("<4s4H2IH", b"PK\x05\x06", 0, 0, 65_000, 65_000, 5_000_000, 0, 0)
+
+
+def with_array_named(name: str):
+    from safetensors.numpy import save
+
+    return lambda ballot: reseal(ballot, {ARRAYS: save({name: np.zeros(3, np.uint8)})})
+
+
+def reseal(ballot: bytes, files: dict[str, bytes]) -> bytes:
+    """Other contents with hashes that are right."""
+    manifest = json.loads(unzip(ballot)[MANIFEST])
+    manifest["files"] = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
+    return zip_up({MANIFEST: json.dumps(manifest).encode(), **files})
+
+
 CORPUS = {
     "empty": lambda b: b"",
     "random bytes": lambda b: bytes(range(256)) * 10,
@@ -77,6 +107,10 @@ CORPUS = {
     "an absolute path": lambda b: zipped((MANIFEST, unzip(b)[MANIFEST]), ("/tmp/evil", b"x")),
     "a zip bomb": lambda b: zipped((ARRAYS, bytes(50_000_000)), compression=zipfile.ZIP_DEFLATED),
     "sizes that lie": lying_about_sizes,
+    "an offset beyond any file": with_zip64_offset,
+    "a flood of entries": flood,
+    "an array with an escape in its name": with_array_named("\x1b[2Jvotes"),
+    "arrays with a huge header": lambda b: reseal(b, {ARRAYS: struct.pack("<Q", 2**40) + b"{}"}),
     "ten thousand files": lambda b: zipped(*((f"f{i}.skops", b"") for i in range(10_000))),
     "a name twice": lambda b: zipped_twice(b),
 }
@@ -113,6 +147,51 @@ def test_contents_that_the_method_does_not_write_are_spoiled(name: str, honest) 
     outcome = ob.tally(election, [forged, *ballots])
     assert list(outcome.spoiled) == ["ballot 1"]
     assert len(outcome.voted) == 3
+
+
+def test_altered_models_are_spoiled_ballots_and_the_others_count(digits) -> None:
+    """One index out of place in a tree of each library: the honest ballots are counted all the same."""
+    from oneballot.simulation import divide
+
+    tree = ob.Sklearn("DecisionTreeClassifier")
+    learners = {"tree": tree, "xgboost": ob.XGBoost(rounds=3), "lightgbm": ob.LightGBM(rounds=3)}
+    method = ob.FedKT(open_vote="off", ballot="models")
+    election = ob.Election(classes=range(10), public=digits.public, method=method, learner=tree)
+    parties = divide(election.data(digits.X, digits.y), 4, "homogeneous", seed=1)
+    ballots = []
+    for (party, data), (name, learner) in zip(parties.items(), [*learners.items(), ("tree", None)], strict=True):
+        own = {"teacher": learner} if learner else None
+        blob = ob.cast(election, data.X, data.y, party=party, learners=own).contents["model.0"]
+        assert isinstance(blob, Blob)
+        altered = {"tree": _alter_skops, "xgboost": _alter_ubjson, "lightgbm": _alter_text}[name](blob.data)
+        content = blob if learner is None else Blob(blob.format, altered)
+        ballots.append(seal({"model.0": content}, election, party))
+    outcome = ob.tally(election, ballots)
+    assert list(outcome.voted) == ["party-4"]
+    assert len(outcome.spoiled) == 3
+
+
+def _alter_skops(data: bytes) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(out, "w") as new:
+        for name in old.namelist():
+            content = old.read(name)
+            if name.endswith(".npy") and (nodes := np.load(io.BytesIO(content))).dtype.names:
+                nodes["left_child"][0] = 10**6
+                buffer = io.BytesIO()
+                np.save(buffer, nodes)
+                content = buffer.getvalue()
+            new.writestr(name, content)
+    return out.getvalue()
+
+
+def _alter_ubjson(data: bytes) -> bytes:
+    at = data.index(b"left_children") + len(b"left_children[$l#L") + 8
+    return data[:at] + struct.pack(">i", 10**6) + data[at + 4 :]
+
+
+def _alter_text(data: bytes) -> bytes:
+    return data.replace(b"left_child=", b"left_child=9", 1)
 
 
 def test_a_ballot_over_the_limit_is_not_even_read(honest, tmp_path) -> None:

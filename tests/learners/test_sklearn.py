@@ -301,7 +301,7 @@ def test_a_model_that_could_not_answer_is_found_out_even_if_nothing_is_asked():
     assert models[0].predict_proba(X).shape == (80, CLASSES)
 
 
-def test_if_no_model_at_all_can_be_trained_the_first_reason_is_an_error():
+def test_a_model_that_is_required_fails_instead_of_falling_back():
     X, y = rows([0, 1])
-    with pytest.raises(DataError, match="no model could be trained: b could not learn from 2 rows"):
-        Sklearn("KNeighborsClassifier").fit_many(X, [task([0, 1], y, label="b"), task([2, 0, 1], y)], CLASSES)
+    with pytest.raises(DataError, match="b could not learn from 2 rows"):
+        Sklearn("KNeighborsClassifier").fit_many(X, [task([0, 1], y, label="b", required=True)], CLASSES)

@@ -121,7 +121,9 @@ def test_a_plan_foretells_the_models_and_the_bytes(name: str, make_election, par
     plan = election.method.plan(data, PartyDesk(election, "party-1"))
     votes = ob.cast(election, data.X, data.y, party="party-1").contents["votes"]
     assert plan.bytes == votes.nbytes
-    assert plan.models >= 1
+    method = SETTINGS[name]
+    teachers = method.partitions * method.subsets * (1 if method.open_vote == "off" else 2)
+    assert plan.models == teachers + (method.partitions if method.students else 0)
 
 
 def mean_accuracy(digits, method: ob.FedKT, beta: float) -> float:
@@ -180,6 +182,11 @@ class TestThinParties:
         assert "only-zeros: it has no rows of class 1, 2, 3" in told
         if method.subsets > 1:
             assert "three-rows: it has 3 rows for" in told
+
+    def test_teachers_of_a_single_class_are_told(self, make_election, digits) -> None:
+        few = np.r_[np.flatnonzero(digits.y == 0)[:30], np.flatnonzero(digits.y == 1)[:1]]
+        with pytest.warns(OneBallotWarning, match="a: 4 of its 5 teachers see a single class"):
+            self.run(make_election, {"a": (digits.X[few], digits.y[few])}, method=ob.FedKT(open_vote="off", subsets=5))
 
     def test_a_party_without_rows_abstains(self, make_election, digits, parties) -> None:
         election = make_election()

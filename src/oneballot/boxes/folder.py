@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from collections.abc import Iterator
@@ -24,13 +25,13 @@ class Folder:
         target = self.path / f"{name}{SUFFIX}"
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile(dir=self.path, prefix=".part-", delete=False) as part:
+            with tempfile.NamedTemporaryFile(dir=self.path, prefix=".oneballot-part-", delete=False) as part:
                 try:
                     part.write(sealed)
                     part.flush()
                     os.fsync(part.fileno())
                     os.chmod(part.name, 0o644)
-                    os.link(part.name, target)  # unlike a rename, a link never replaces
+                    _place(part.name, target, sealed)
                 finally:
                     os.unlink(part.name)
         except FileExistsError:
@@ -55,6 +56,25 @@ class Folder:
             return open(os.path.join(self.path, name + SUFFIX), "rb")
         except OSError as error:
             raise BoxError(f"cannot read {name}{SUFFIX} in {self.path}: {error.strerror}") from None
+
+
+def _place(part: str, target: Path, sealed: bytes) -> None:
+    """Give the written file its name; unlike a rename, a link never replaces."""
+    try:
+        os.link(part, target)
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK):
+            raise
+        # A share without links: the name is taken first, and given back if the rest fails.
+        handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(sealed)
+                file.flush()
+                os.fsync(file.fileno())
+        except BaseException:
+            target.unlink(missing_ok=True)
+            raise
 
 
 offers = Folder

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import io
+import sys
+
 import typer
+import typer.core
 
 from . import cast, demo, epsilon, evaluate, inspect, keys, new, predict, simulate, tally
 
+typer.core.HAS_RICH = False  # typer escapes [required] for rich even where it does not draw with it
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
@@ -21,5 +26,23 @@ for module in (demo, new, cast, tally, inspect, predict, evaluate, simulate, eps
 app.add_typer(keys.app, name="keys")
 
 
+def _version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        print(f"oneballot {version('oneballot')}")
+        raise typer.Exit
+
+
+@app.callback()
+def top(
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Show the version."),
+) -> None:
+    """One-shot federated learning: every party trains on its own data and casts exactly one ballot."""
+
+
 def main() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without our signs is no reason to stop
     app()

@@ -41,6 +41,13 @@ def session(as_json: bool, workers: int | None = None) -> Iterator[None]:
                 print(json.dumps({"error": str(error), "kind": type(error).__name__}))
             typer.echo(f"error: {error}", err=True)
             raise typer.Exit(1) from None
+        except OSError as error:
+            _show_notes([str(w.message) for w in caught])
+            sentence = f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}"
+            if as_json:
+                print(json.dumps({"error": sentence, "kind": type(error).__name__}))
+            typer.echo(f"error: {sentence}", err=True)
+            raise typer.Exit(1) from None
         except KeyboardInterrupt:
             typer.echo("stopped; nothing was left half-written", err=True)
             raise typer.Exit(130) from None
@@ -56,18 +63,27 @@ def _progress() -> Iterator[None]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
-        running: dict[str, Any] = {}
+    bars = Progress(
+        *columns, console=Console(stderr=True), transient=True, redirect_stdout=False, redirect_stderr=False
+    )
+    running: dict[str, Any] = {}
 
-        def watch(what: str, done: int, total: int) -> None:
-            if what not in running:
-                running[what] = bars.add_task(what, total=total)
-            bars.update(running[what], completed=done, total=total)
-            if done == total:
-                bars.remove_task(running.pop(what))
+    def watch(what: str, done: int, total: int) -> None:
+        """Bars are on the screen only while something is under way, so that results never come between them."""
+        if what not in running:
+            bars.start()
+            running[what] = bars.add_task(what, total=total)
+        bars.update(running[what], completed=done, total=total)
+        if done >= total:
+            bars.remove_task(running.pop(what))
+            if not running:
+                bars.stop()
 
+    try:
         with watched_by(watch):
             yield
+    finally:
+        bars.stop()
 
 
 def _show_notes(notes: Sequence[str]) -> None:

@@ -39,7 +39,7 @@ def command(
         agreed = Election.read(election)
         beside = election.parent
         if dry_run:
-            plan = preview(agreed, party, data, key=key, beside=beside)
+            plan = preview(agreed, party, data, key=key, beside=beside, choices=learner or ())
             if as_json:
                 print_json(plan)
                 return
@@ -53,7 +53,7 @@ def command(
         if as_json:
             print_json(done)
             return
-        how = "Sealed" if done["trained"] else "Already cast; this is the same ballot"
+        how = "Sealed" if done["trained"] else "Already cast, so your rows were not read (--recast trains again)"
         print(f"{how}: {done['ballot']}, {size(done['bytes'])}.")
         if done["abstained"]:
             print(f"It is an abstention: {done['abstained']}.")

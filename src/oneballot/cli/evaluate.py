@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from ._terminal import AsJson, OutcomeFolder, percent, print_json, print_table, session
+from ._terminal import AsJson, OutcomeFolder, percent, print_json, print_table, session, size
 
 EXAMPLE = "Example: oneballot evaluate outcome/ --data test.csv"
 
@@ -21,7 +21,7 @@ def command(
         from ..outcome import Outcome
 
         loaded = Outcome.load(outcome)
-        rows, y = loaded.read_rows(data)
+        rows, y = loaded.read_rows(data, labelled=True)
         if y is None:
             raise DataError(f"{data} has no label column, so there is nothing to compare with; use `oneballot predict`")
         right = loaded.model.predict_proba(rows).argmax(axis=1) == y
@@ -31,4 +31,5 @@ def command(
             print_json({"accuracy": float(right.mean()), "rows": len(y), "bytes": loaded.bytes, "classes": found})
             return
         table = [[c, f"{n:,}", percent(r / n) if n else "–"] for c, (n, r) in by_class.items()]
-        print_table(f"accuracy {percent(right.mean())} on {len(y):,} rows", ["class", "rows", "found"], table)
+        title = f"accuracy {percent(right.mean())} on {len(y):,} rows, from ballots of {size(loaded.bytes)} together"
+        print_table(title, ["class", "rows", "found"], table)

@@ -26,16 +26,20 @@ def command(
     with session(as_json):
         from ..drafting import draft
         from ..election import Election
-        from ..errors import ElectionError
+        from ..errors import ElectionError, OneBallotError
 
         if election.exists():
             raise ElectionError(f"{election} exists and is not overwritten; move it away, or choose another name")
-        known = tuple(c.strip() for c in classes.split(",")) if classes else ()
+        known = tuple(c.strip() for c in classes.split(",") if c.strip()) if classes else ()
         text = draft(public, label, beside=election, classes=known, row_id=row_id, lenient=lenient)
         part = election.with_name(f".{election.name}.part")
         part.write_text(text, "utf-8")
+        try:
+            made = Election.read(part)
+        except OneBallotError:
+            part.unlink()
+            raise
         os.replace(part, election)
-        made = Election.read(election)
         if as_json:
             print_json({"election": str(election), "digest": made.digest, "classes": list(made.classes)})
             return

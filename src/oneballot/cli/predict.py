@@ -26,7 +26,7 @@ def command(
         from ..outcome import Outcome
 
         loaded = Outcome.load(outcome)
-        rows, _ = loaded.read_rows(data)
+        rows, _ = loaded.read_rows(data, labelled=False)
         chances = loaded.model.predict_proba(rows)
         labels = [loaded.classes[i] for i in chances.argmax(axis=1)]
         if as_json:

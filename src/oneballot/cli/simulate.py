@@ -34,10 +34,12 @@ def command(
     """Run the whole federation on one machine, and test the final model."""
     with session(as_json, workers):
         from ..election import Election
+        from ..simulation import check_empty, rehearse, save
         from ..simulation import compare as compare_without
-        from ..simulation import rehearse, save
 
         agreed = Election.read(election)
+        if out is not None:
+            check_empty(out)
         run, test_data = rehearse(agreed, data, parties, split, seed, test, holdout)
         scores = {"outcome": run.accuracy(test_data)}
         if compare:

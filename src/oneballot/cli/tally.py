@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ._terminal import AsJson, ElectionFile, Workers, print_json, print_table, session, size
+
+if TYPE_CHECKING:
+    from ..outcome import Outcome
 
 EXAMPLE = "Example: oneballot tally election.toml --from box/ --out outcome/ [--without clinic-b]"
 
@@ -26,11 +29,11 @@ def command(
     with session(as_json, workers):
         from ..boxes.folder import Folder
         from ..election import Election
-        from ..outcome import Outcome, exists
+        from ..outcome import exists
         from ..tallying import tally_box
 
         agreed = Election.read(election)
-        previous = Outcome.load(out) if exists(out) else None
+        previous = _previous(out, agreed.digest) if exists(out) else None
         outcome = tally_box(agreed, Folder(box), without=without or (), previous=previous)
         outcome.save(out)
         if as_json:
@@ -43,3 +46,20 @@ def command(
         print_table(f"{agreed.name}: {len(outcome.voted)} ballots, {size(outcome.bytes)}", ["ballot", "", "sent"], rows)
         print(f"Privacy level {outcome.privacy}: no noise was added, so the model carries no guarantee.")
         print(f"The final model is in {out}. Use it with: oneballot predict {out} --data new.csv")
+
+
+def _previous(out: Path, election: str) -> Outcome | None:
+    """The outcome to go on from. One that is damaged is not: everything is counted again."""
+    from ..errors import ElectionError, OneBallotError
+    from ..outcome import Outcome
+
+    try:
+        previous = Outcome.load(out)
+    except OneBallotError as error:
+        typer.echo(
+            f"note: the earlier outcome cannot be gone on from, and all ballots are counted again: {error}", err=True
+        )
+        return None
+    if previous.election != election:
+        raise ElectionError(f"{out} holds the outcome of another election; choose another folder with --out")
+    return previous

@@ -62,6 +62,7 @@ class LightGBMModel:
 class LightGBMText:
     name: ClassVar[str] = "lightgbm-text"
     inert: ClassVar[bool] = False
+    libraries: ClassVar[tuple[str, ...]] = ("lightgbm",)
 
     @staticmethod
     def prepare() -> Any:

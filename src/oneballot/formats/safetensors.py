@@ -65,6 +65,7 @@ KINDS: dict[str, type[ArrayModel]] = {"constant": ConstantModel}
 class Safetensors:
     name: ClassVar[str] = "safetensors"
     inert: ClassVar[bool] = True
+    libraries: ClassVar[tuple[str, ...]] = ()
 
     @staticmethod
     def check(data: bytes, *, classes: int, features: int) -> None:

@@ -138,6 +138,7 @@ def _mean_of_trees(forest: Any, X: Array) -> Array:
 class Skops:
     name: ClassVar[str] = "skops"
     inert: ClassVar[bool] = False
+    libraries: ClassVar[tuple[str, ...]] = ("sklearn", "skops")
 
     @staticmethod
     def prepare() -> None:

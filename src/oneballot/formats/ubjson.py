@@ -59,6 +59,7 @@ class XGBoostModel:
 class UBJSON:
     name: ClassVar[str] = "ubjson"
     inert: ClassVar[bool] = False
+    libraries: ClassVar[tuple[str, ...]] = ("xgboost",)
 
     @staticmethod
     def prepare() -> Any:

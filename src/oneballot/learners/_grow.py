@@ -93,7 +93,7 @@ def _columns_tried(setting: Any, columns: int) -> int:
             return max(1, int(np.sqrt(columns)))
         case "log2":
             return max(1, int(np.log2(columns)))
-        case int():
-            return setting
+        case int() | np.integer():
+            return int(setting)
         case _:
             return max(1, int(setting * columns))

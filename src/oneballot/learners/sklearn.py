@@ -40,6 +40,9 @@ class Sklearn:
             described = describe(self.estimator)
             object.__setattr__(self, "estimator", described["estimator"])
             object.__setattr__(self, "params", {**described["params"], **self.params})
+        if isinstance(self.params, Mapping):
+            plain = {k: v.item() if isinstance(v, np.generic) else v for k, v in self.params.items()}
+            object.__setattr__(self, "params", plain)
 
     @property
     def gives(self) -> frozenset[str]:

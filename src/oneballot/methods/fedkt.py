@@ -96,8 +96,8 @@ class FedKT:
             raise Abstain("it has no rows")
         seen = np.bincount(data.y, minlength=len(desk.classes))
         subsets = min(self.subsets, len(data))
-        self._tell_what_is_thin(seen, desk)
         rows, tasks = self._teachers(data, desk, subsets)
+        self._tell_what_is_thin(seen, tasks, desk)
         models = yield Fit("teacher", rows, tasks, self._classes(desk), keep=self._sends_teachers)
         answers = self._by_partition(models.answers(), seen, desk)
         if self.students:
@@ -141,7 +141,7 @@ class FedKT:
         if not voted.all():
             desk.note(f"{(~voted).sum()} of {len(voted)} public rows got no vote and are left out")
         labels = desk.decide(votes[voted], cell="tally")
-        task = Task(queries[voted], labels, seed=desk.shared_seed("final"), label="the final model")
+        task = Task(queries[voted], labels, seed=desk.shared_seed("final"), required=True, label="the final model")
         return desk.fit("final", _public(desk), [task], len(desk.classes))[0]
 
     @property
@@ -238,16 +238,18 @@ class FedKT:
         most = self.partitions * (self.subsets * len(asked) if self._sends_teachers else 1)
         if not blobs or len(blobs) > most or len(blobs) % (self.partitions * len(asked)):
             raise Spoiled(f"{len(blobs)} models, where {most} are expected (fewer only if the party has few rows)")
-        rows = [public[a] for a in asked]
-        answers = [desk.ask(blob, rows[i % len(rows)], classes=classes) for i, blob in enumerate(blobs)]
+        # Asked about the whole public set, always the same array: the room has it already.
+        answers = [desk.ask(blob, public, classes=classes)[asked[i % len(asked)]] for i, blob in enumerate(blobs)]
         if self.students:
             return self._notation(desk).write(np.stack(answers))
         seen = _counts(ballot, len(desk.classes)) if self.weights == "prior" else np.empty(0)
         return self._notation(desk).write(self._opinion(self._by_partition(answers, seen, desk), desk))
 
-    def _tell_what_is_thin(self, seen: Array, desk: Desk) -> None:
+    def _tell_what_is_thin(self, seen: Array, tasks: Sequence[Task], desk: Desk) -> None:
         if absent := [str(c) for c, n in zip(desk.classes, seen, strict=True) if not n]:
             desk.note(f"it has no rows of class {', '.join(absent)}")
+        if constant := sum(len(np.unique(task.targets)) == 1 for task in tasks):
+            desk.note(f"{constant} of its {len(tasks)} teachers see a single class, and always vote for it")
         if (rows := int(seen.sum())) < self.subsets * self.partitions:
             teachers = f"{self.partitions} partitions of {self.subsets} subsets"
             desk.note(f"it has {rows} rows for {teachers}: a teacher learns from very few, and its votes are weak")

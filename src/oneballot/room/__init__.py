@@ -24,7 +24,7 @@ import numpy as np
 
 from .. import catalog
 from ..core import Array, Blob
-from ..errors import OneBallotError, Spoiled
+from ..errors import OneBallotError, Spoiled, printable
 from ._wire import read_exactly, receive, send
 
 START_SECONDS = 120
@@ -64,7 +64,7 @@ class Room:
             form.check(blob.data, classes=classes, features=math.prod(X.shape[1:]))
             answer = form.load(blob.data, classes=classes).predict_proba(X) if form.inert else None
         except Spoiled as error:
-            raise Spoiled(f"the {blob.format} model is refused: {_plain(error)}") from None
+            raise Spoiled(f"the {blob.format} model is refused: {printable(error)}") from None
         except OneBallotError:
             raise
         except Exception as error:
@@ -102,9 +102,9 @@ class Room:
                 self._kept = X
                 self._prepared.add(blob.format)
         if "broken" in reply:
-            raise OneBallotError(f"the room cannot open {blob.format} models: {_plain(reply['broken'])}")
+            raise Spoiled(f"this server cannot open {blob.format} models: {reply['broken']}")
         if "spoiled" in reply:
-            raise Spoiled(f"the {blob.format} model {_plain(reply['spoiled'])}")
+            raise Spoiled(f"the {blob.format} model {printable(reply['spoiled'])}")
         return np.frombuffer(answer, dtype=np.float64).reshape(len(X), classes)
 
     def _exchange(
@@ -170,7 +170,7 @@ class Room:
             code = _end(worker)
             tail = log.read_bytes()[-2000:].decode(errors="replace")
             self.close()
-            raise OneBallotError(f"the room's worker did not start (status {code}): {_plain(tail)}") from None
+            raise OneBallotError(f"the room's worker did not start (status {code}): {printable(tail)}") from None
         finally:
             clock.cancel()
             clock.join()
@@ -183,11 +183,6 @@ def _check_answer(answer: Array, rows: int, classes: int) -> Array:
     if not np.isfinite(answer).all() or (answer < 0).any() or (abs(answer.sum(axis=1) - 1) > 1e-3).any():
         raise Spoiled("the model's answers are not probabilities: finite, not negative, adding up to 1 in each row")
     return answer
-
-
-def _plain(text: Any) -> str:
-    """A stranger's words without anything that could move a terminal's cursor."""
-    return "".join(c if c.isprintable() else " " for c in str(text)[:2000])
 
 
 def _kill(worker: subprocess.Popen[bytes]) -> None:

@@ -1,0 +1,5 @@
+"""`python -m oneballot` is `oneballot`."""
+
+from .cli import main
+
+main()
