@@ -23,10 +23,11 @@ import oneballot as ob
 from oneballot import catalog, drafting
 from oneballot.casting import cast_data
 from oneballot.cli import app
+from oneballot.columns import Number
 from oneballot.core import Blob, Data
 from oneballot.errors import DataError, ElectionError, Spoiled
 from oneballot.room import Room
-from oneballot.schema import Number, Schema
+from oneballot.schema import Schema
 from oneballot.seal import seal
 
 ROOT = Path(__file__).parents[1]

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from oneballot.columns import Number
 from oneballot.drafting import draft, write
 from oneballot.election import Election
 from oneballot.errors import DataError, ElectionError
-from oneballot.schema import Number, Schema
+from oneballot.schema import Schema
 
 
 def public_file(folder, header, rows):

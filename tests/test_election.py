@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 import oneballot as ob
 from oneballot.agreement import digest_of
+from oneballot.columns import Category, Number
 from oneballot.drafting import draft
 from oneballot.election import Election
 from oneballot.errors import DataError, ElectionError
-from oneballot.schema import Category, Number, Schema, as_label
+from oneballot.schema import Schema, as_label
 
 PUBLIC = np.arange(12.0).reshape(6, 2)
 TREE = ob.Sklearn("DecisionTreeClassifier")

@@ -6,11 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from oneballot.columns import Category, Number, Tensor, Text
+from oneballot.columns import Where as At
 from oneballot.data.read import read
 from oneballot.drafting import infer, sorted_labels
 from oneballot.errors import DataError
-from oneballot.schema import Category, Number, Schema, Tensor, Text, number_labels
-from oneballot.schema import Where as At
+from oneballot.schema import Schema, number_labels
 
 AGE = Number(name="age", range=(0, 100), missing=True)
 DOSE = Number(name="dose", range=(-1, 1), outside="clip")

@@ -13,12 +13,13 @@ import numpy as np
 from . import drafting
 from .boxes.folder import Folder
 from .casting import cast_together
+from .columns import Number
 from .core import Array
 from .election import Election
 from .errors import ElectionError
 from .methods.fedkt import FedKT
 from .report.pictures import draw_holdings
-from .schema import Number, Schema
+from .schema import Schema
 from .simulation import compare, divide, simulate_parties
 from .tallying import tally_box
 

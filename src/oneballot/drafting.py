@@ -12,22 +12,12 @@ from typing import Any
 import numpy as np
 
 from .agreement import FORMAT, digest_of
+from .columns import MISSING, Category, Number, Tensor, Text, as_text
 from .core import Array
 from .data.read import read
 from .data.table import Table
 from .errors import DataError, ElectionError, OneBallotWarning
-from .schema import (
-    MISSING,
-    Category,
-    Class,
-    Columns,
-    Number,
-    Schema,
-    Tensor,
-    Text,
-    as_label,
-    as_text,
-)
+from .schema import Class, Columns, Schema, as_label
 
 FEDKT = """\
 [method]                        # how ballots are made and counted: docs/fedkt.md

@@ -20,10 +20,11 @@ import numpy as np
 
 from . import catalog
 from .agreement import FORMAT, digest_of, read_agreement
+from .columns import Where
 from .core import Array, Data, Learner, Method
 from .errors import DataError, ElectionError
 from .keys import public_key
-from .schema import Class, Schema, Where, as_label, as_plain, number_labels
+from .schema import Class, Schema, as_label, as_plain, number_labels
 
 PARTY_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 

@@ -155,7 +155,7 @@ def test_an_error_is_a_sentence_and_status_1(words, told: str, tmp_path: Path, m
     assert told in answer(*words, status=1)["error"]
 
 
-COMMANDS = ["demo", "new", "keys new", "cast", "tally", "inspect", "predict", "evaluate", "simulate"]
+COMMANDS = ["demo", "new", "keys new", "cast", "tally", "inspect", "predict", "evaluate", "simulate", "epsilon"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -266,3 +266,47 @@ def test_results_go_to_stdout_while_progress_is_on_the_terminal(clinic: Path) ->
 def test_help_has_no_stray_signs_and_there_is_a_version() -> None:
     assert "\\[" not in oneballot("cast", "--help")
     assert oneballot("--version").startswith("oneballot ")
+
+
+class TestEpsilon:
+    KEYS = {"epsilon", "delta", "unit", "adjacency", "accountant", "publishable", "mechanism", "scale", "queries"}  # noqa: RUF012
+
+    def test_noise_and_queries_give_epsilon_with_its_terms(self) -> None:
+        told = answer(
+            "epsilon", "--gamma", 0.04, "--queries", 40, "--level", "L2", "--partitions", 2, "--accountant", "rdp"
+        )
+        assert told.keys() == self.KEYS
+        assert round(told["epsilon"], 4) == 1.4718
+        assert (told["unit"], told["adjacency"], told["mechanism"], told["scale"]) == ("row", "replace", "laplace", 25)
+        paper = answer("epsilon", "--mechanism", "laplace", "--gamma", 0.04, "--queries", 40, "--accountant", "paper")
+        assert round(paper["epsilon"], 2) == 2.59
+
+    def test_a_budget_gives_the_noise_or_the_queries(self) -> None:
+        noise = answer("epsilon", "--epsilon", 2, "--queries", 1000, "--classes", 10)
+        assert round(noise["scale"], 2) == 63.04
+        bought = answer("epsilon", "--epsilon", 2, "--scale", noise["scale"], "--classes", 10)
+        assert bought["queries"] == 1000
+
+    @pytest.mark.parametrize(
+        ("words", "told"),
+        [
+            (("--epsilon", 2), "give two of"),
+            (("--gamma", 1), "give --queries as well"),
+            (("--gamma", 1, "--sigma", 1, "--queries", 5), "one noise at a time"),
+            (("--gamma", 1, "--mechanism", "gumbel", "--queries", 5), "--gamma is laplace noise"),
+            (("--gamma", 1, "--queries", 5, "--epsilon", 1), "leave out the one to be found"),
+            (("--gamma", 1, "--queries", 5, "--delta", 1), "delta must lie between 0 and 1"),
+            (("--sigma", 1, "--queries", 5, "--accountant", "paper"), "Laplace noise only"),
+            (("--scale", 0.1, "--epsilon", 0.01), "a single query costs"),
+            (("--sigma", -1, "--queries", 5), "must be above 0"),
+        ],
+    )
+    def test_questions_that_cannot_be_answered_say_why(self, words, told: str) -> None:
+        assert told in answer("epsilon", *words, status=1)["error"]
+
+    def test_a_table_and_a_picture_on_request(self, tmp_path: Path) -> None:
+        picture = tmp_path / "epsilon.png"
+        told = oneballot("epsilon", "--sigma", 40, "--queries", 100, "--compare", "--picture", picture)
+        assert "publish" in told
+        assert "gumbel" in told
+        assert picture.read_bytes().startswith(b"\x89PNG")
