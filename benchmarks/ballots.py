@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -31,15 +32,19 @@ from oneballot.seal import seal, unseal
 from oneballot.tallying import tally, tally_box
 
 ROWS, CLASSES = 10_000, 10
-KEY = Ed25519PrivateKey.from_private_bytes(bytes(32))
 HARD = ob.FedKT(open_vote="hard")
 TINY = ob.Sklearn("DecisionTreeClassifier", {"max_depth": 1})
 
 
 def election(method: ob.FedKT, rows: int, classes: int, parties: int, *, signed: bool = True) -> ob.Election:
     public = np.random.default_rng(0).normal(size=(rows, 4))
-    roster = {name_of(i): public_text(KEY) for i in range(parties)} if signed else {}
+    roster = {name_of(i): public_text(key_of(i)) for i in range(parties)} if signed else {}
     return ob.Election(classes=list(range(classes)), public=public, method=method, learner=TINY, roster=roster)
+
+
+@cache
+def key_of(party: int) -> Ed25519PrivateKey:
+    return Ed25519PrivateKey.from_private_bytes(party.to_bytes(32, "big"))
 
 
 def name_of(party: int) -> str:
@@ -65,8 +70,8 @@ def measure_sizes() -> None:
                 "open vote, odds": ob.FedKT(partitions=partitions, open_vote="odds")}  # fmt: skip
         bits = {name: math.ceil(math.log2(classes + 1)) for name in hard} | dict.fromkeys(soft, 8 * classes)
         for name, method in (hard | soft).items():
-            agreed = replace(election(method, rows, classes, 0), roster={party: public_text(KEY)})
-            size = len(seal(votes(agreed, 0), agreed, party, key=KEY).sealed)
+            agreed = replace(election(method, rows, classes, 0), roster={party: public_text(key_of(0))})
+            size = len(seal(votes(agreed, 0), agreed, party, key=key_of(0)).sealed)
             most = partitions * rows * bits[name] / 8 + 2048
             what = f"a ballot, {name}, s={partitions}, {rows:,} rows, {classes} classes"
             show(what, f"{size:,} bytes", f"≤ {most:,.0f}", size <= most)
@@ -78,7 +83,7 @@ def box(agreed: ob.Election, parties: int, *, signed: bool) -> Iterator[Folder]:
     with tempfile.TemporaryDirectory() as folder:
         contents = [votes(agreed, seed) for seed in range(5)]
         for i in range(parties):
-            ballot = seal(contents[i % 5], agreed, name_of(i), key=KEY if signed else None)
+            ballot = seal(contents[i % 5], agreed, name_of(i), key=key_of(i) if signed else None)
             Path(folder, f"{name_of(i)}.ballot").write_bytes(ballot.sealed)
         yield Folder(folder)
 

@@ -37,13 +37,13 @@ def tally(
 def tally_box(election: Election, box: Box, *, without: Iterable[str] = (), previous: Outcome | None = None) -> Outcome:
     """The outcome of the ballots in a box, one in memory at a time."""
 
-    limit = election.max_ballot_mb * 2**20
+    sizes = dict(box.names())
 
     def read(name: str) -> bytes:
         with box.open(name) as file:
-            return file.read(limit + 1)  # it may have grown since its size was told
+            return file.read(sizes[name] + 1)  # one more than there should be: it may have grown
 
-    return _tally(election, dict(box.names()), read, without, previous)
+    return _tally(election, sizes, read, without, previous)
 
 
 def _tally(
@@ -54,9 +54,9 @@ def _tally(
     if previous is not None and previous.election != election.digest:
         previous = None
     with TallyDesk(election) as desk:
-        counting = _Counting(election, desk, read, left_out, previous)
+        counting = _Counting(election, desk, sizes, read, left_out, previous)
         for name in steps("counting ballots", sizes, len(sizes)):
-            counting.add(name, sizes[name])
+            counting.add(name)
         counting.pour()
         for party in sorted(set(left_out) - counting.seen):
             close = difflib.get_close_matches(party, counting.seen, n=1)
@@ -81,6 +81,7 @@ class _Counting:
 
     election: Election
     desk: TallyDesk
+    sizes: Mapping[str, int]
     read: Callable[[str], bytes]
     left_out: tuple[str, ...]
     previous: Outcome | None
@@ -96,9 +97,9 @@ class _Counting:
         if self.previous is not None:
             self.count += self.previous.count
 
-    def add(self, name: str, size: int) -> None:
+    def add(self, name: str) -> None:
         try:
-            ballot = self._open(name, size)
+            ballot = self._open(name)
             self.seen.add(ballot.party)
             if ballot.party in self.left_out:
                 return
@@ -116,14 +117,16 @@ class _Counting:
         except Spoiled as reason:
             self.spoiled[printable(name)] = str(reason)
 
-    def _open(self, name: str, size: int = 0) -> Ballot:
-        limit = self.election.max_ballot_mb * 2**20
+    def _open(self, name: str) -> Ballot:
+        size, limit = self.sizes[name], self.election.max_ballot_mb * 2**20
+        if size > limit:
+            raise Spoiled(f"it has {size:,} bytes, and the election allows {limit:,}")
         try:
-            data = self.read(name) if size <= limit else b""
+            data = self.read(name)
         except (BoxError, OSError) as error:
             raise Spoiled(f"it cannot be read: {error}") from None
-        if max(size, len(data)) > limit:
-            raise Spoiled(f"it has {max(size, len(data)):,} bytes, and the election allows {limit:,}")
+        if len(data) > size:
+            raise Spoiled(f"it has grown beyond its {size:,} bytes while ballots were counted; tally again")
         return unseal(data, self.election)
 
     def _lay(self, one: Count) -> None:
