@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,10 +11,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import settings
 
 import oneballot as ob
 from oneballot.core import Array, Data
 from oneballot.simulation import divide
+
+settings.register_profile("usual", deadline=None)  # machines are slow at times, which is no failure
+settings.register_profile("ci", deadline=None, derandomize=True)
+settings.load_profile("ci" if os.environ.get("CI") else "usual")
 
 TREE = ob.Sklearn("DecisionTreeClassifier", {"max_depth": 6})
 

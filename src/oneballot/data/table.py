@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from ..core import Array
 from ..errors import DataError
@@ -28,11 +27,3 @@ class Table:
         if name not in self.columns:
             raise DataError(f"{self.source} has no column {name!r}; it has {', '.join(self.columns)}")
         return self.columns[name]
-
-    def select(self, names: Iterable[str]) -> Table:
-        """Only these columns, in this order."""
-        return Table({name: self[name] for name in names}, self.source)
-
-    def take(self, rows: Any) -> Table:
-        """Only these rows: indices, a mask or a slice."""
-        return Table({name: column[rows] for name, column in self.columns.items()}, self.source)
