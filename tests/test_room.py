@@ -170,3 +170,20 @@ def test_more_bytes_than_expected_are_not_read():
 def test_a_format_that_is_not_there_is_spoiled():
     with Room() as room, pytest.raises(Spoiled, match="unknown format"):
         room.ask(Blob("pickle", b""), X, classes=4)
+
+
+def test_a_format_whose_plug_in_is_broken_spoils_its_ballots_and_no_others(tmp_path, monkeypatch):
+    from oneballot import catalog
+
+    info = tmp_path / "broken-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[oneballot.formats]\nbroken = broken_module:Format\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    catalog.names.cache_clear()
+    try:
+        with Room() as room, pytest.raises(Spoiled, match="this server cannot open broken models"):
+            room.ask(Blob("broken", b""), np.zeros((2, 2)), classes=2)
+    finally:
+        catalog.names.cache_clear()
+        catalog.find.cache_clear()

@@ -59,15 +59,15 @@ class Room:
         if blob.format not in catalog.names("formats"):
             known = ", ".join(catalog.names("formats"))
             raise Spoiled(f"the model is in the unknown format {blob.format[:40]!r}: expected one of {known}")
-        form = catalog.find("formats", blob.format)
         try:
+            form = catalog.find("formats", blob.format)
             form.check(blob.data, classes=classes, features=math.prod(X.shape[1:]))
             answer = form.load(blob.data, classes=classes).predict_proba(X) if form.inert else None
         except Spoiled as error:
             raise Spoiled(f"the {blob.format} model is refused: {printable(error)}") from None
-        except OneBallotError:
-            raise
-        except Exception as error:
+        except OneBallotError as error:  # a library or plug-in is missing here: the others count all the same
+            raise Spoiled(f"this server cannot open {blob.format} models: {error}") from None
+        except Exception as error:  # a format that is not ours may raise anything at a stranger's bytes
             raise Spoiled(f"the {blob.format} model cannot be read: {type(error).__name__}") from error
         return _check_answer(self._ask_worker(blob, X, classes) if answer is None else answer, len(X), classes)
 
