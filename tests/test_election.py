@@ -46,7 +46,7 @@ def test_a_drafted_election_is_read_with_its_public_set(drafted):
     assert read.classes == ("no", "yes")
     np.testing.assert_allclose(read.public, [[0, 1, 0], [0.5, 0, 1], [1, 1, 0]])
     assert read.learner == ob.Sklearn("RandomForestClassifier", {"n_estimators": 100})
-    assert read.method == ob.FedKT()
+    assert read.method == ob.FedKT().at("L0") == ob.FedKT(open_vote="weighted", subsets=1, students=False)
 
 
 KEYS = ["ed25519:" + base64.b64encode(bytes([n]) * 32).decode() for n in (1, 2)]
@@ -69,7 +69,7 @@ MISTAKES = [
     ('name = "fedkt"', "name = 5", r'election.toml, \[method\]: name = "…" is missing'),
     ("partitions = 1 ", "partition = 2 ", r"\[method\]: fedkt has no setting partition; it has partitions, subsets"),
     ("partitions = 1 ", "partitions = 0 ", r"election.toml, \[method\]: partitions: .*greater than 0 \(got 0\)"),
-    ("students = false", 'voting = "soft"', r"election.toml, \[method\]: open_vote = \"weighted\" adds up opinions"),
+    ("# students = false", 'voting = "soft"\nopen_vote = "weighted" #', r"\[method\]: open_vote = \"weighted\" adds up"),
     ('"sklearn" ', '"sklern" ', r"election.toml, \[learners.all\]: there is no learner 'sklern'.*mean 'sklearn'"),
     ('name = "sklearn"', 'name = "xgboost"', r"election.toml, \[learners.all\]: xgboost has no setting estimator"),
     ("RandomForestClassifier", "RandomForest", r"election.toml, \[learners.all\]: .*'RandomForest' cannot be used"),
@@ -77,8 +77,16 @@ MISTAKES = [
     ("n_estimators = 100", "n_estimators = 0", r"election.toml, \[learners.all\]: .*'n_estimators' .* Got 0 instead"),
     ("[learners.all]", "[learners.techer]", "election.toml: method fedkt has no learner techer; it has final, teacher"),
     ("[learners.all]", "[learners.student]", "election.toml: method fedkt has no learner student; it has final"),
-    ('level = "L0"', 'level = "L1"', "election.toml: method fedkt cannot give privacy level 'L1'; it gives L0"),
-    ('level = "L0"', 'level = "L2"', "election.toml: method fedkt cannot give privacy level 'L2'; it gives L0"),
+    ('level = "L0"', 'level = "L1"', r"election.toml, \[privacy\]: level L1 needs a budget .*or the noise"),
+    ('level = "L0"', 'level = "L2"\nepsilon = 0', r"election.toml: privacy.epsilon: .*greater than 0"),
+    ('level = "L0"', 'level = "L2"\nepsilon = 1.0\ndelta = 1.0', r"\[privacy\]: delta must lie between 0 and 1"),
+    ('level = "L0"', 'level = "L2"\nepsilom = 1', r"election.toml: privacy.epsilom: Unexpected keyword"),
+    ('level = "L0"', 'level = "L0"\nepsilon = 1.0', r"\[privacy\]: level = \"L0\" adds no noise, so epsilon cannot"),
+    ('level = "L0"', 'level = "L2"\nsigma = 4.0\nmechanism = "gumbel"', r"sigma is gaussian noise, and mechanism ="),
+    ('level = "L0"', 'level = "L2"\nsigma = 4.0\nscale = 4.0', "one noise at a time, not sigma and scale"),
+    ('level = "L0"', 'level = "L2"\nepsilon = 1.0\nnoise_seed = 3', "noise_seed makes the noise repeatable"),
+    ('level = "L0"', 'level = "L1"\nepsilon = 1.0\nstable_ids = true', r"stable_ids cannot be given at level L1"),
+    ('level = "L0"', 'level = "L2"\nepsilon = 1.0\nmechanism = "confident"', r"needs threshold .votes. and answers"),
     ('level = "L0"', 'level = "L9"', r"election.toml: privacy.level: .*'L0', 'L1' or 'L2' \(got 'L9'\)"),
     ("# clinic-a", '"clinic a"', "election.toml: party name 'clinic a': use letters, digits"),
     ('# clinic-a = "ed25519:…"', "clinic-a = 5", r"election.toml: roster.clinic-a: .*valid string \(got 5\)"),
@@ -293,7 +301,10 @@ def test_bytes_stay_bytes():
         ({"roster": {"a" * 65: KEYS[0]}}, "64 at most"),
         ({"roster": {".hidden": KEYS[0]}}, "party name '.hidden'"),
         ({"roster": {"a\n": KEYS[0]}}, "party name"),
-        ({"privacy": "L1"}, "method fedkt cannot give privacy level 'L1'; it gives L0"),
+        ({"privacy": "L1"}, "level L1 needs a budget"),
+        ({"privacy": ob.L1(2.0), "method": ob.FedKT(open_vote="odds")}, "lets one party weigh as much as thousands"),
+        ({"privacy": ob.L2(2.0), "method": ob.FedKT(open_vote="odds", students=False)}, "needs students at L2"),
+        ({"privacy": ob.L2(2.0), "method": ob.FedKT(ballot="models", students=False)}, "needs students = true"),
         ({"learners": {"judge": TREE}}, "method fedkt has no learner judge; it has final, teacher"),
         ({"learner": ob.Sklearn("SVR")}, "'SVR' cannot be used"),
         ({"learners": {"final": ob.Sklearn("SVC", {"c": 1})}}, r"SVC has no parameter \['c'\]"),

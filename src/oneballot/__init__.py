@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .learners.xgboost import XGBoost
     from .methods.fedkt import FedKT
     from .outcome import Outcome
+    from .privacy.terms import L1, L2
     from .schema import Schema
     from .simulation import simulate
     from .tallying import tally
@@ -29,6 +30,8 @@ _WHERE = {
     "Election": "election",
     "FedKT": "methods.fedkt",
     "Folder": "boxes.folder",
+    "L1": "privacy.terms",
+    "L2": "privacy.terms",
     "LightGBM": "learners.lightgbm",
     "OneBallotError": "errors",
     "OneBallotWarning": "errors",
@@ -44,6 +47,8 @@ _WHERE = {
 }
 
 __all__ = [
+    "L1",
+    "L2",
     "Abstain",
     "Ballot",
     "Blob",

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt, StrictI
 from . import catalog
 from .core import Array
 from .errors import ElectionError
+from .privacy.terms import L0, Terms
 from .schema import Schema
 
 FORMAT = 1
@@ -28,7 +29,7 @@ def read_agreement(path: Path) -> dict[str, Any]:
     every = {"learner": learners.pop("all")} if "all" in learners else {}
     return {
         "classes": file.classes, "public": _read_public(path, file), "schema": file.schema_, "learners": learners,
-        "method": make("methods", file.method, f"{path}, [method]"), "privacy": file.privacy.level, "name": file.name,
+        "method": make("methods", file.method, f"{path}, [method]"), "privacy": file.privacy, "name": file.name,
         "seed": file.seed, "quorum": file.quorum, "roster": file.roster, "max_ballot_mb": file.max_ballot_mb, **every,
     }  # fmt: skip
 
@@ -58,11 +59,6 @@ class _Public(BaseModel):
     digest: str
 
 
-class _Privacy(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-    level: Literal["L0", "L1", "L2"] = "L0"
-
-
 class _File(BaseModel):
     """What stands in an election.toml."""
 
@@ -76,7 +72,7 @@ class _File(BaseModel):
     public: _Public | None = None
     method: dict[str, Any]
     learners: dict[str, dict[str, Any]] = {}
-    privacy: _Privacy = _Privacy()
+    privacy: Terms = L0
     roster: dict[str, str] = {}
     schema_: Schema | None = None
 
@@ -96,6 +92,8 @@ class _File(BaseModel):
             return cls.model_validate(content)
         except ValidationError as error:
             raise ElectionError(_explain(error, str(path))) from None
+        except ElectionError as error:
+            raise ElectionError(f"{path}, [privacy]: {error}") from None
 
 
 def make(kind: catalog.Kind, settings: Mapping[str, Any], where: str) -> Any:

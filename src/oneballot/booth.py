@@ -44,7 +44,8 @@ def cast_file(
         learners = dict(choose_learner(election, text) for text in choices)
         rows = election.read_data(data)
         keep.mkdir(parents=True, exist_ok=True)
-        ballot = cast_data(election, rows, party=party, key=signer, learners=learners)
+        casts = 1 + _earlier_casts(election, keep, party)
+        ballot = cast_data(election, rows, party=party, key=signer, learners=learners, casts=casts)
         sealed = ballot.sealed
         _keep(kept, sealed)
     assert sealed is not None
@@ -54,6 +55,7 @@ def cast_file(
     return {
         "party": party, "ballot": str(kept), "bytes": len(sealed), "digest": opened.digest, "trained": trained,
         "abstained": opened.manifest.abstained, "delivered": box is not None,
+        "privacy": opened.manifest.privacy.model_dump(mode="json"), "privacy_spent": opened.manifest.privacy.words(),
     }  # fmt: skip
 
 
@@ -68,6 +70,7 @@ def preview(
     rows = election.read_data(data)
     counts = np.bincount(rows.y, minlength=len(election.classes))
     plan = election.method.plan(rows, PartyDesk(election, party))
+    expected = election.promise.expectation(election.parties) if election.promise else []
     return {
         "election": f"{election.name}, {election.digest[:16]}…",
         "party": party,
@@ -77,7 +80,7 @@ def preview(
         "ballot_carries": plan.carries,
         "bytes": "known after training" if plan.bytes is None else f"{plan.bytes:,}, and up to 2 kB of manifest",
         "signed_with": public_text(signer) if signer else "nothing",
-        "privacy_spent": f"level {election.privacy}: no noise, no guarantee; trust whoever sees the ballot",
+        "privacy_spent": "; ".join([*election.ballot_ledger.words(), *expected]),
     }
 
 
@@ -136,7 +139,8 @@ def describe_ballot(path: Path, election: Election | None) -> dict[str, Any]:
         "digest": opened.digest,
         "method": manifest.method,
         "abstained": manifest.abstained,
-        "privacy": f"level {manifest.privacy.get('level')}: no noise, no guarantee",
+        "privacy": manifest.privacy.model_dump(mode="json"),
+        "ledger": manifest.privacy.words(),
         "signature": signature,
         "verdict": verdict,
         "valid": not verdict.startswith("it would be spoiled"),
@@ -168,6 +172,21 @@ def _kept_ballot(election: Election, path: Path) -> bytes | None:
     except Spoiled as reason:
         raise AlreadyCast(f"{path} would be spoiled: {reason}. Cast again with --recast.") from None
     return data
+
+
+def _earlier_casts(election: Election, keep: Path, party: str) -> int:
+    """How many ballots of this election the party has kept: at L2 each has drawn noise on the same rows."""
+    if election.level != "L2":
+        return 0
+    casts = 0
+    for path in [keep / f"{party}.ballot", *keep.glob(f"{party}.*.ballot")]:
+        try:
+            manifest = take_apart(path.read_bytes()).manifest
+        except (OSError, Spoiled):
+            continue
+        if (manifest.election, manifest.party) == (election.digest, party):
+            casts = max(casts, manifest.privacy.drawn)
+    return casts
 
 
 def _keep(path: Path, sealed: bytes) -> None:

@@ -17,27 +17,29 @@ if TYPE_CHECKING:
 
 
 def cast(
-    election: Election, X: Any, y: Any, *, party: str,
-    key: Ed25519PrivateKey | None = None, learners: Mapping[str, Learner] | None = None,
+    election: Election, X: Any, y: Any, *, party: str, ids: Any = None,
+    key: Ed25519PrivateKey | None = None, learners: Mapping[str, Learner] | None = None, casts: int = 1,
 ) -> Ballot:  # fmt: skip
-    """The ballot of a party that holds rows X with labels y.
+    """The ballot of a party that holds rows X with labels y, and with stable row IDs where the election asks for them.
 
     `learners` are the party's own choice, by role ("teacher", "student", or "all"); a key signs the ballot.
+    At L2 every cast draws noise on the same rows, and costs add: say in `casts` which one this is.
     """
-    return cast_data(election, election.data(X, y, party), party=party, key=key, learners=learners)
+    return cast_data(election, election.data(X, y, party, ids), party=party, key=key, learners=learners, casts=casts)
 
 
 def cast_data(
     election: Election, data: Data, *, party: str,
-    key: Ed25519PrivateKey | None = None, learners: Mapping[str, Learner] | None = None,
+    key: Ed25519PrivateKey | None = None, learners: Mapping[str, Learner] | None = None, casts: int = 1,
 ) -> Ballot:  # fmt: skip
-    (ballot,) = cast_together(election, {party: data}, keys={party: key} if key else {}, learners=learners)
+    keys = {party: key} if key else {}
+    (ballot,) = cast_together(election, {party: data}, keys=keys, learners=learners, casts=casts)
     return ballot
 
 
 def cast_together(
     election: Election, parties: Mapping[str, Data], *,
-    keys: Mapping[str, Ed25519PrivateKey] | None = None, learners: Mapping[str, Learner] | None = None,
+    keys: Mapping[str, Ed25519PrivateKey] | None = None, learners: Mapping[str, Learner] | None = None, casts: int = 1,
 ) -> list[Ballot]:  # fmt: skip
     """The ballots of several parties, trained in lock step: one tier of all of them is one `fit_many`."""
     chosen = election.with_learners(learners) if learners else election
@@ -69,7 +71,7 @@ def cast_together(
             if party in ended:
                 del running[party]
         replies = dict(_fit_together(chosen, fits))
-    return [_seal(election, party, ended[party], (keys or {}).get(party)) for party in parties]
+    return [_seal(election, party, ended[party], (keys or {}).get(party), casts) for party in parties]
 
 
 def _fit_together(election: Election, fits: Mapping[str, Fit]) -> dict[str, Models]:
@@ -107,7 +109,7 @@ def _joined(stacks: Sequence[Array | Stack]) -> tuple[Array, list[Array]]:
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays), where
 
 
-def _seal(election: Election, party: str, end: Contents | Abstain, key: Ed25519PrivateKey | None) -> Ballot:
+def _seal(election: Election, party: str, end: Contents | Abstain, key: Ed25519PrivateKey | None, casts: int) -> Ballot:
     if isinstance(end, Abstain):
-        return seal({}, election, party, key=key, reason=str(end))
-    return seal(end, election, party, key=key)
+        return seal({}, election, party, key=key, reason=str(end), casts=casts)
+    return seal(end, election, party, key=key, casts=casts)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, BinaryIO, ClassVar, Literal, Protocol, overload
+from typing import Any, BinaryIO, ClassVar, Literal, Protocol, overload, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -145,6 +145,22 @@ class Fit:
 Casting = Generator[Fit, Models, Contents]
 
 
+@dataclass(frozen=True)
+class Spending:
+    """What a method releases about one unit at a private level: known before anybody trains.
+
+    Each partition decides `queries` votes among `classes`. `subsets` are the voters of a party. `counts`: class counts
+    leave the party as well. `fractional`: a voter may divide its vote.
+    """
+
+    queries: int
+    classes: int
+    partitions: int
+    subsets: int
+    counts: bool = False
+    fractional: bool = False
+
+
 class Abstain(Exception):
     """Raised in a cast: the party seals an empty, signed ballot with this reason."""
 
@@ -166,8 +182,21 @@ class Desk(Protocol):
     def shared_seed(self, *path: str | int) -> int:
         """A number that is the same at every party and at the tally."""
 
-    def decide(self, votes: Array, *, cell: str) -> Array:
-        """Votes `(public, classes)` to labels `(public,)`: the only way from votes outwards."""
+    @property
+    def level(self) -> str:
+        """Of privacy: "L0", "L1" or "L2"."""
+
+    def deal(self, data: Data, subsets: int, *path: str | int) -> list[Array]:
+        """The rows of each subset. At L2 by a keyed hash, so that a row which comes or goes moves no other."""
+
+    def decide(self, votes: Array, *, cell: str, unit: int = 1) -> Array:
+        """Whole votes `(queries, classes)`, in parts of 1/unit, to labels `(queries,)`; -1 where there is no answer.
+
+        The only way from votes outwards: where noise is due, it is drawn here, and goes on the ledger.
+        """
+
+    def release(self, counts: Array, *, cell: str) -> Array:
+        """Counts of rows `(classes,)` as they may leave the party: at L2 with noise, and on the ledger."""
 
     def note(self, text: str) -> None:
         """Tell the people at this desk something; the party is named with it."""
@@ -190,6 +219,7 @@ class Ballot:
     digest: str
     abstained: str | None
     sealed: bytes = field(repr=False)
+    casts: int = 1  # how often the party has cast in this election
 
     def array(self, name: str, dtype: npt.DTypeLike, shape: tuple[int, ...]) -> Array:
         """An array of the contents, of this type and shape. Raises Spoiled if there is no such."""
@@ -246,6 +276,23 @@ class Plan:
     models: int
     carries: str
     bytes: int | None  # None where it depends on the training
+
+
+@runtime_checkable
+class PrivateMethod(Protocol):
+    """What a method that gives L1 or L2 has besides."""
+
+    def at(self, level: str) -> Method:
+        """Itself at this level, settings that were left open chosen. Raises ElectionError if it cannot, and why."""
+
+    def spends(self, level: str, classes: int, public: int) -> Spending:
+        """What is released there, with so many classes and public rows."""
+
+    def exposed(self, level: str) -> Method:
+        """Itself for an audit: what was decided leaves as it is, with nothing after the noise that might hide it."""
+
+    def asking(self, queries: int, public: int) -> Method:
+        """Itself with so many of the public rows as queries: what a budget buys."""
 
 
 class Method(Protocol):

@@ -22,11 +22,13 @@ from .schema import Class, Columns, Schema, as_label
 FEDKT = """\
 [method]                        # how ballots are made and counted: docs/fedkt.md
 name = "fedkt"
-open_vote = "weighted"          # "off", "hard", "weighted" (the class and 4 bits of odds), "odds" (a byte a class)
 partitions = 1                  # s in the paper, which has partitions = 2, subsets = 5, students = true,
-subsets = 1                     # t in the paper              voting = "consistent", open_vote = "off"
-students = false
-queries = 1.0                   # the fraction of the public set that is labelled
+                                #                             voting = "consistent", open_vote = "off"
+# Left out, these are chosen by the level of privacy (at L1 and L2 open_vote = "off"); at L0 they are as here:
+# open_vote = "weighted"        # "off", "hard", "weighted" (the class and 4 bits of odds), "odds" (a byte a class)
+# subsets = 1                   # t in the paper; at L2 25, the teachers whose votes are noised
+# students = false
+queries = 1.0                   # how many public rows are labelled: a fraction up to 1, or a number
 ballot = "votes"                # or "models": the models behind the votes, for a market
 
 [learners.all]                  # or one each: [learners.teacher], [learners.student], [learners.final]
@@ -36,9 +38,20 @@ params = { n_estimators = 100 }
 """
 
 
+L0 = """\
+[privacy]
+level = "L0"                    # no noise: whoever sees ballots or model is trusted; L1 and L2: docs/privacy.md
+"""
+
+_LEVELS = {
+    "L1": "noise at the tally; the server is trusted, whoever has the model is not; the unit is a party",
+    "L2": "noise at each party; nobody else is trusted; the unit is a row",
+}
+
+
 def draft(
     public: Path, label: str, *, beside: Path,
-    classes: Sequence[Class] = (), row_id: str | None = None, lenient: bool = False,
+    classes: Sequence[Class] = (), row_id: str | None = None, lenient: bool = False, privacy: str = L0,
 ) -> str:  # fmt: skip
     """An election over the columns of a public file, with the open vote; the file may or may not have labels."""
     table = read(public)
@@ -50,7 +63,20 @@ def draft(
             text = f"{table.source} has labels that are not among the classes: {', '.join(others[:5])}"
             warnings.warn(text, OneBallotWarning, stacklevel=2)
     schema = infer(table.columns, label, row_id)
-    return write(beside, public, known, schema.lenient() if lenient else schema, name=beside.stem)
+    return write(beside, public, known, schema.lenient() if lenient else schema, name=beside.stem, privacy=privacy)
+
+
+def private(level: str, epsilon: float) -> str:
+    """The section [privacy] of an election with a budget."""
+    told = _LEVELS[level]
+    return f"""\
+[privacy]                       # {told}: docs/privacy.md
+level = "{level}"
+epsilon = {epsilon!r}                   # the budget; the noise follows. Or state the noise: gamma, sigma or scale
+delta = 1e-5
+mechanism = "auto"              # the best of "gumbel", "gaussian", "laplace" for these classes and queries
+adjacency = "replace"           # or "add-remove"
+"""
 
 
 def _check_columns(table: Table, label: str, classes: Sequence[Class], row_id: str | None) -> None:
@@ -79,6 +105,7 @@ def write(
     name: str,
     method: str = FEDKT,
     quorum: int = 1,
+    privacy: str = L0,
 ) -> str:
     """The text of an election over this schema, to be saved at `path`."""
     if len(classes) < 2:
@@ -111,9 +138,7 @@ path = {_value(str(where))}
 digest = {_value(digest)}
 
 {method}
-[privacy]
-level = "L0"                    # no noise: whoever sees ballots or model is trusted
-
+{privacy}
 [roster]                        # who may vote, with the key that `oneballot keys new NAME` prints; empty: anybody
 # clinic-a = "ed25519:…"
 

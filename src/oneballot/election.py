@@ -10,21 +10,27 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from . import catalog
 from .agreement import FORMAT, digest_of, read_agreement
 from .columns import Where
-from .core import Array, Data, Learner, Method
-from .errors import DataError, ElectionError
+from .core import Array, Data, Learner, Method, PrivateMethod
+from .errors import DataError, ElectionError, OneBallotWarning
 from .keys import public_key
-from .schema import Class, Schema, as_label, as_plain, number_labels
+from .privacy.ledger import Ledger
+from .privacy.terms import L0, Terms
+from .schema import Class, Schema, as_label, as_plain, check_ids, number_labels
+
+if TYPE_CHECKING:
+    from .privacy.promise import Promise
 
 PARTY_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -36,7 +42,7 @@ class Election:
     method: Method = field(default_factory=lambda: catalog.find("methods", "fedkt")())
     learner: Learner = field(default_factory=lambda: catalog.find("learners", "sklearn")())
     learners: Mapping[str, Learner] = field(default_factory=dict)
-    privacy: str = "L0"
+    privacy: Terms = L0
     schema: Schema | None = None
     name: str = "election"
     seed: int = 0
@@ -47,6 +53,9 @@ class Election:
     def __post_init__(self) -> None:
         object.__setattr__(self, "classes", tuple(c.item() if isinstance(c, np.generic) else c for c in self.classes))
         object.__setattr__(self, "method", _as_thing("methods", self.method))
+        told: Any = self.privacy
+        if isinstance(told, str):
+            object.__setattr__(self, "privacy", Terms(told))  # type: ignore[arg-type]
         object.__setattr__(self, "learner", _as_thing("learners", self.learner))
         object.__setattr__(self, "learners", {r: _as_thing("learners", x) for r, x in self.learners.items()})
         if self.public is not None:
@@ -67,10 +76,46 @@ class Election:
             "public": None if self.public is None else digest_of(self.public),
             "method": _described(self.method),
             "learners": {"all": _described(self.learner)} | {r: _described(x) for r, x in self.learners.items()},
-            "privacy": {"level": self.privacy},
+            "privacy": self._described_privacy(),
             "schema": None if self.schema is None else self.schema.model_dump(mode="json"),
             "seed": self.seed,
         }
+
+    def _described_privacy(self) -> dict[str, Any]:
+        if self.level == "L0":
+            return {"level": "L0"}
+        told = {name: value for name, value in asdict(self.privacy).items() if value is not None}
+        return told | {"stable_ids": self.stable_ids}
+
+    @property
+    def level(self) -> str:
+        return self.privacy.level
+
+    @property
+    def stable_ids(self) -> bool:
+        """Whether rows are told apart by an ID: what the terms say, else whether the schema names a column."""
+        told = self.privacy.stable_ids
+        return (self.schema is not None and self.schema.id is not None) if told is None else told
+
+    @cached_property
+    def promise(self) -> Promise | None:
+        """What its privacy comes to; None at L0, where nothing is promised."""
+        if self.level == "L0" or not isinstance(self.method, PrivateMethod):
+            return None
+        from .privacy.promise import settle
+
+        spending = self.method.spends(self.level, len(self.classes), 0 if self.public is None else len(self.public))
+        return settle(self.privacy, spending, self.stable_ids)
+
+    @property
+    def ballot_ledger(self) -> Ledger:
+        """What the ledger of a ballot must say that was cast once."""
+        return Ledger() if self.promise is None else self.promise.ledger_of_ballot()
+
+    @property
+    def parties(self) -> int | None:
+        """How many there are, as far as the election says."""
+        return len(self.roster) or (self.quorum if self.quorum > 1 else None)
 
     @property
     def roles(self) -> frozenset[str]:
@@ -87,13 +132,13 @@ class Election:
     def learner_of(self, role: str) -> Learner:
         return self.learners.get(role, self.learner)
 
-    def data(self, X: Any, y: Any, source: str = "the data") -> Data:
+    def data(self, X: Any, y: Any, source: str = "the data", ids: Any = None) -> Data:
         """A party's arrays, checked against this election."""
         rows = self.rows(X, source)
         labels = number_labels(y, self.classes, Where(source, "label"))
         if len(rows) != len(labels):
             raise DataError(f"{source}: X has {len(rows)} rows and y has {len(labels)}; they must agree")
-        return Data(rows, labels)
+        return Data(rows, labels, None if ids is None else check_ids(ids, len(rows), Where(source, "ids")))
 
     def rows(self, X: Any, source: str = "the data") -> Array:
         rows = _as_rows(X, source)
@@ -127,18 +172,30 @@ class Election:
             raise ElectionError(f"quorum must be at least 1, not {self.quorum}")
         if self.roster and self.quorum > len(self.roster):
             raise ElectionError(f"quorum {self.quorum} can never be met: the roster lists {len(self.roster)} parties")
-        if self.privacy not in self.method.levels:
-            given = ", ".join(sorted(self.method.levels))
-            raise ElectionError(
-                f"method {self.method.name} cannot give privacy level {self.privacy!r}; it gives {given}"
-            )
-        if "public" in self.method.needs and self.public is None:
-            raise ElectionError(f"method {self.method.name} needs a public set: rows that everybody may have")
+        self._check_privacy()
         if unknown := sorted(self.learners.keys() - self.roles):
             roles = ", ".join(sorted(self.roles))
             raise ElectionError(f"method {self.method.name} has no learner {', '.join(unknown)}; it has {roles}")
         for role in self.roles:
             check_learner(self.method, role, self.learner_of(role))
+
+    def _check_privacy(self) -> None:
+        """Settle what the method leaves open at this level, and what the budget buys."""
+        if self.level not in self.method.levels:
+            given = ", ".join(sorted(self.method.levels))
+            raise ElectionError(f"method {self.method.name} cannot give privacy level {self.level!r}; it gives {given}")
+        if "public" in self.method.needs and self.public is None:
+            raise ElectionError(f"method {self.method.name} needs a public set: rows that everybody may have")
+        if isinstance(self.method, PrivateMethod):
+            object.__setattr__(self, "method", self.method.at(self.level))
+        if self.promise is None:
+            return
+        assert isinstance(self.method, PrivateMethod)
+        public = 0 if self.public is None else len(self.public)
+        if self.promise.queries < self.method.spends(self.level, len(self.classes), public).queries:
+            object.__setattr__(self, "method", self.method.asking(self.promise.queries, public))
+        if self.promise.is_hopeless(self.parties):
+            warnings.warn(self.promise.expectation(self.parties)[0], OneBallotWarning, stacklevel=4)
 
     @classmethod
     def read(cls, path: str | Path) -> Election:

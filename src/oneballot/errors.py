@@ -2,6 +2,7 @@
 
 OneBallotError
 ├── ElectionError       the election itself: a setting, a pairing that cannot work, a digest that does not match
+├── PrivacyError        more would be released than was promised; nothing was
 ├── DataError           a party's or a public file: columns, values, labels, sizes
 ├── BallotError
 │   ├── Spoiled         a ballot that is refused; the tally names it with the reason and counts the others
@@ -27,6 +28,9 @@ class OneBallotError(Exception):
 
 
 class ElectionError(OneBallotError): ...
+
+
+class PrivacyError(OneBallotError): ...
 
 
 class DataError(OneBallotError): ...

@@ -14,7 +14,7 @@ import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from . import catalog
 from .core import Array, Blob, Contents, Count
 from .errors import DataError, OneBallotError, Spoiled
 from .model import FinalModel
+from .privacy.ledger import Ledger
 from .schema import Class, Schema, as_plain
 from .seal import pack, unpack
 
@@ -39,6 +40,7 @@ class Vote:
     digest: str
     bytes: int
     abstained: str | None = None
+    casts: int = 1
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ class Outcome:
     election: str
     classes: tuple[Class, ...]
     schema: Schema | None
-    privacy: str
+    ledger: Ledger
     voted: Mapping[str, Vote]
     spoiled: Mapping[str, str] = field(default_factory=dict)
     without: tuple[str, ...] = ()
@@ -62,13 +64,20 @@ class Outcome:
         """Who voted and what came of each ballot, for machines."""
         return {
             "election": self.election,
-            "privacy": {"level": self.privacy},
+            "privacy": self.ledger.model_dump(mode="json"),
             "counted": [party for party, vote in self.voted.items() if vote.abstained is None],
             "abstained": {party: vote.abstained for party, vote in self.voted.items() if vote.abstained is not None},
             "spoiled": dict(self.spoiled),
             "without": list(self.without),
             "bytes": self.bytes,
         }
+
+    def published(self) -> Outcome:
+        """What may be given to others: the model, the schema, the ledger. No votes, and nobody is named.
+
+        At L1 the count holds raw votes, and who has voted, or was spoiled, tells who takes part.
+        """
+        return replace(self, voted={}, spoiled={}, without=(), count=Count())
 
     def read_rows(self, path: Path, *, labelled: bool) -> tuple[Array, Array | None]:
         """A file's rows, encoded for the model, and, if asked for and there, its class numbers."""
@@ -88,12 +97,12 @@ class Outcome:
     def _save(self, folder: Path) -> None:
         blob = self.model.dump()
         model = _put(folder, f"model.{blob.format}", blob.data)
-        count = _put(folder, "count.zip", pack(_flat(self.count)))
+        count = _put(folder, "count.zip", pack(_flat(self.count)), secret=self.ledger.level == "L1")
         learner: Any = self.model.learner
         described = {
             "format": FORMAT,
             "election": self.election,
-            "privacy": {"level": self.privacy},
+            "privacy": self.ledger.model_dump(mode="json"),
             "classes": list(self.classes),
             "model": {"file": model, "format": blob.format, "features": list(self.model.features_),
                       "learner": {"name": learner.name, **asdict(learner)}, "seed": self.model.seed},
@@ -127,7 +136,7 @@ class Outcome:
                 election=described["election"],
                 classes=tuple(described["classes"]),
                 schema=None if schema is None else Schema.model_validate(schema),
-                privacy=described["privacy"]["level"],
+                ledger=Ledger.model_validate(described["privacy"]),
                 voted={party: Vote(**vote) for party, vote in described["voted"].items()},
                 spoiled=described["spoiled"],
                 without=tuple(described["without"]),
@@ -172,11 +181,11 @@ def _alone_in(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def _put(folder: Path, name: str, data: bytes) -> str:
+def _put(folder: Path, name: str, data: bytes, *, secret: bool = False) -> str:
     """Write a file under a name that tells its content; return the name."""
     stem, suffix = name.split(".", 1)
     named = f"{stem}-{hashlib.sha256(data).hexdigest()[:16]}.{suffix}"
-    _replace(folder / named, data)
+    _replace(folder / named, data, 0o600 if secret else 0o644)
     return named
 
 
@@ -187,12 +196,12 @@ def _get(folder: Path, named: str) -> bytes:
     return data
 
 
-def _replace(path: Path, data: bytes) -> None:
+def _replace(path: Path, data: bytes, mode: int = 0o644) -> None:
     with tempfile.NamedTemporaryFile(dir=path.parent, prefix=PART, delete=False) as part:
         part.write(data)
         part.flush()
         os.fsync(part.fileno())
-    os.chmod(part.name, 0o644)
+    os.chmod(part.name, mode)
     os.replace(part.name, path)
 
 

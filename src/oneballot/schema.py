@@ -81,17 +81,24 @@ class Schema(BaseModel):
             return None
         if self.id not in columns:
             raise DataError(f"{source}: {self._absent([self.id], columns)} It holds the row ID.")
-        ids, where = np.array([as_text(v) for v in columns[self.id]]), Where(source, self.id)
-        where.refuse(ids == "", ids, "is missing", "give every row an ID")
-        _, numbers, counts = np.unique(ids, return_inverse=True, return_counts=True)
-        where.refuse(counts[numbers] > 1, ids, "is not the only row with its ID", "give every row its own")
-        return ids
+        return check_ids(columns[self.id], len(columns[self.id]), Where(source, self.id))
 
     @staticmethod
     def _absent(missing: list[str], columns: Columns) -> str:
         close = [f"{m!r} (there is {near[0]!r})" if (near := difflib.get_close_matches(m, columns, n=1)) else repr(m)
                  for m in missing]  # fmt: skip
         return f"missing column{'s' * (len(missing) > 1)} {', '.join(close)}; the file has {', '.join(columns)}."
+
+
+def check_ids(values: Any, rows: int, where: Where) -> Array:
+    """Row IDs as text, each there and each another."""
+    ids = np.array([as_text(v) for v in values])
+    if ids.shape != (rows,):
+        raise DataError(f"{where}: there are {rows} rows and {len(ids)} IDs; give one a row")
+    where.refuse(ids == "", ids, "is missing", "give every row an ID")
+    _, numbers, counts = np.unique(ids, return_inverse=True, return_counts=True)
+    where.refuse(counts[numbers] > 1, ids, "is not the only row with its ID", "give every row its own")
+    return ids
 
 
 def number_labels(values: Any, classes: Sequence[Class], where: Where) -> Array:

@@ -27,6 +27,7 @@ from .core import Array, Ballot, Blob, Contents
 from .election import PARTY_NAME, Election
 from .errors import BallotError, ElectionError, KeyFileError, Spoiled, printable
 from .keys import public_key, public_text
+from .privacy.ledger import Ledger
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -52,7 +53,7 @@ class Manifest(BaseModel):
     election: Digest
     party: Annotated[str, StringConstraints(pattern=f"^{PARTY_NAME.pattern}$")]
     method: Words
-    privacy: dict[Words, Words]
+    privacy: Ledger
     abstained: Words | None = None
     files: dict[str, Digest]
     versions: dict[Words, Words]
@@ -79,8 +80,12 @@ def seal(
     *,
     key: Ed25519PrivateKey | None = None,
     reason: str | None = None,
+    casts: int = 1,
 ) -> Ballot:
-    """The ballot of a party, with the bytes to deliver in `sealed`. A reason makes it an abstention."""
+    """The ballot of a party, with the bytes to deliver in `sealed`. A reason makes it an abstention.
+
+    At L2 the ledger tells how often the party has cast: each cast has drawn noise on the same rows.
+    """
     check_signer(election, party, key)
     files = _files(contents)
     manifest = Manifest(
@@ -88,7 +93,7 @@ def seal(
         election=election.digest,
         party=party,
         method=election.method.name,
-        privacy={"level": election.privacy},
+        privacy=_ledger(election, casts),
         abstained=None if reason is None else printable(reason, 500),
         versions=_versions(contents),
         files={name: hashlib.sha256(data).hexdigest() for name, data in files.items()},
@@ -102,7 +107,7 @@ def seal(
             f"the ballot of {party} has {len(sealed):,} bytes and {len(parts)} files, and would be refused: more than "
             f"{limit:,} bytes (max_ballot_mb) or {MOST_FILES} files. Send votes, or smaller or fewer models."
         )
-    return Ballot(party, contents, hashlib.sha256(signed).hexdigest(), manifest.abstained, sealed)
+    return Ballot(party, contents, hashlib.sha256(signed).hexdigest(), manifest.abstained, sealed, casts)
 
 
 def unseal(data: bytes, election: Election) -> Ballot:
@@ -112,9 +117,16 @@ def unseal(data: bytes, election: Election) -> Ballot:
     if manifest.election != election.digest:
         raise Spoiled(f"it is a ballot of another election ({manifest.election[:12]}…, not {election.digest[:12]}…)")
     check_signature(opened, election)
-    if manifest.privacy != {"level": election.privacy}:
-        raise Spoiled(f"its privacy is {manifest.privacy}, the election asks for level {election.privacy}")
-    return Ballot(manifest.party, opened.contents(), opened.digest, manifest.abstained, data)
+    if not manifest.privacy.agrees_with(election.ballot_ledger):
+        raise Spoiled(
+            f"its ledger is not what the election asks for: {manifest.privacy.words()[0]}; "
+            f"the election: {election.ballot_ledger.words()[0]}"
+        )
+    return Ballot(manifest.party, opened.contents(), opened.digest, manifest.abstained, data, manifest.privacy.drawn)
+
+
+def _ledger(election: Election, casts: int) -> Ledger:
+    return election.ballot_ledger.times(casts) if election.level == "L2" else election.ballot_ledger
 
 
 def check_signer(election: Election, party: str, key: Ed25519PrivateKey | None) -> None:

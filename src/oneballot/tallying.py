@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from .election import Election
 from .errors import BoxError, QuorumError, Spoiled, printable
 from .model import FinalModel
 from .outcome import Outcome, Vote
+from .privacy.book import Book
 from .progress import steps
 from .seal import unseal
 
@@ -24,17 +26,25 @@ def tally(
     *,
     without: Iterable[str] = (),
     previous: Outcome | None = None,
+    book: Path | None = None,
+    over_budget: bool = False,
 ) -> Outcome:
     """The outcome of these ballots.
 
     With a previous outcome only ballots that are new to it are counted, and those that it has and these lack are
-    taken out; the result is the same as from scratch.
+    taken out; the result is the same as from scratch, but for the noise of L1, which is drawn again and costs again.
+    A book, a file, remembers the tallies at L1 that there were, wherever their outcomes are.
     """
     sealed = {f"ballot {i}": b if isinstance(b, bytes) else b.sealed for i, b in enumerate(ballots, start=1)}
-    return _tally(election, {name: len(data) for name, data in sealed.items()}, sealed.__getitem__, without, previous)
+    kept = _book(election, previous, book)
+    sizes = {name: len(data) for name, data in sealed.items()}
+    return _tally(election, sizes, sealed.__getitem__, without, previous, kept, over_budget)
 
 
-def tally_box(election: Election, box: Box, *, without: Iterable[str] = (), previous: Outcome | None = None) -> Outcome:
+def tally_box(
+    election: Election, box: Box, *, without: Iterable[str] = (), previous: Outcome | None = None,
+    book: Path | None = None, over_budget: bool = False,
+) -> Outcome:  # fmt: skip
     """The outcome of the ballots in a box, one in memory at a time."""
 
     sizes = dict(box.names())
@@ -43,17 +53,24 @@ def tally_box(election: Election, box: Box, *, without: Iterable[str] = (), prev
         with box.open(name) as file:
             return file.read(sizes[name] + 1)  # one more than there should be: it may have grown
 
-    return _tally(election, sizes, read, without, previous)
+    return _tally(election, sizes, read, without, previous, _book(election, previous, book), over_budget)
+
+
+def _book(election: Election, previous: Outcome | None, path: Path | None) -> Book:
+    known = previous is not None and previous.election == election.digest and previous.ledger.level == "L1"
+    return Book(election.digest, path, earlier=previous.ledger.drawn if known and previous else 0)
 
 
 def _tally(
     election: Election, sizes: Mapping[str, int], read: Callable[[str], bytes],
-    without: Iterable[str], previous: Outcome | None,
+    without: Iterable[str], previous: Outcome | None, book: Book, over_budget: bool,
 ) -> Outcome:  # fmt: skip
     left_out = tuple(sorted(set(without)))
     if previous is not None and previous.election != election.digest:
         previous = None
-    with TallyDesk(election) as desk:
+    budget = election.privacy.epsilon is not None and not over_budget
+    planned = election.privacy.tallies if budget else None
+    with TallyDesk(election, lambda: book.charge(planned)) as desk:
         counting = _Counting(election, desk, sizes, read, left_out, previous)
         for name in steps("counting ballots", sizes, len(sizes)):
             counting.add(name)
@@ -63,14 +80,18 @@ def _tally(
             hint = f"; there is one of {close[0]}" if close else ""
             desk.note(f"{party} was to be left out, and there is no ballot of that name{hint}")
         if not counting.take_out_the_rest():
-            return _tally(election, sizes, read, left_out, None)
+            return _tally(election, sizes, read, left_out, None, book, over_budget)
         counting.check_quorum()
+        if election.level == "L1" and counting.is_unchanged():
+            assert previous is not None
+            desk.note("the ballots are those of the earlier outcome, which is kept: new noise would cost again")
+            return previous
         model = election.method.close(counting.count, desk)
     learner, seed = election.learner_of("final"), desk.shared_seed("final")
     return Outcome(
         model=FinalModel(learner, seed).trained(model, election.classes, election.shape),
-        election=election.digest, classes=tuple(election.classes), schema=election.schema, privacy=election.privacy,
-        voted=dict(sorted(counting.voted.items())), spoiled=counting.spoiled,
+        election=election.digest, classes=tuple(election.classes), schema=election.schema,
+        ledger=desk.ledger(counting.casts()), voted=dict(sorted(counting.voted.items())), spoiled=counting.spoiled,
         without=tuple(p for p in left_out if p in counting.seen), count=counting.count,
     )  # fmt: skip
 
@@ -113,7 +134,7 @@ class _Counting:
                 )
             if not self._had(ballot.party, ballot.digest) and ballot.abstained is None:
                 self._lay(self.election.method.count(ballot, self.desk))
-            self.voted[ballot.party] = Vote(name, ballot.digest, len(ballot.sealed), ballot.abstained)
+            self.voted[ballot.party] = Vote(name, ballot.digest, len(ballot.sealed), ballot.abstained, ballot.casts)
         except Spoiled as reason:
             self.spoiled[printable(name)] = str(reason)
 
@@ -168,6 +189,17 @@ class _Counting:
         if ballot.digest != vote.digest:
             raise Spoiled(f"{vote.name} is another ballot than before")
         return self.election.method.count(ballot, self.desk)
+
+    def is_unchanged(self) -> bool:
+        """Whether a previous outcome is of these very ballots."""
+        return self.previous is not None and (
+            {party: vote.digest for party, vote in self.voted.items()}
+            == {party: vote.digest for party, vote in self.previous.voted.items()}
+        )
+
+    def casts(self) -> int:
+        """How often the party that has cast most often has."""
+        return max((vote.casts for vote in self.voted.values()), default=1)
 
     def check_quorum(self) -> None:
         votes = sum(vote.abstained is None for vote in self.voted.values())

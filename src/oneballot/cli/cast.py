@@ -57,4 +57,5 @@ def command(
         print(f"{how}: {done['ballot']}, {size(done['bytes'])}.")
         if done["abstained"]:
             print(f"It is an abstention: {done['abstained']}.")
+        print("Privacy", "\n  ".join(done["privacy_spent"]))
         print(f"Delivered to {to}." if to else "Not delivered: run again with --to BOX, or send the file yourself.")

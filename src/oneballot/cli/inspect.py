@@ -24,8 +24,9 @@ def command(
         if as_json:
             print_json(seen)
             return
-        for name in ("party", "election", "method", "privacy", "signature", "abstained", "verdict", "versions"):
-            if seen[name]:
-                print(f"{name:>10}: {seen[name]}")
+        for name in ("party", "election", "method", "ledger", "signature", "abstained", "verdict", "versions"):
+            told = seen[name] if isinstance(seen[name], list) else [seen[name]]
+            for i, line in enumerate(filter(None, told)):
+                print(f"{name if not i else '':>10}{' ' if i else ':'} {line}")
         rows = [[name, what, size(count)] for name, what, count in seen["contents"]]
         print_table(f"{ballot}, {size(seen['bytes'])}", ["content", "what", "size"], rows)

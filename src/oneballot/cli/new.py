@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -20,18 +20,23 @@ def command(
     lenient: Annotated[
         bool, typer.Option("--lenient", help="Clip numbers outside the public range, leave unknown categories blank.")
     ] = False,
+    level: Annotated[Literal["L0", "L1", "L2"], typer.Option(help="Of privacy; L1 and L2 with --epsilon.")] = "L0",
+    epsilon: Annotated[float | None, typer.Option(help="The budget at L1 (a party) or L2 (a row).")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Write an election to edit: the schema of the public columns, FedKT with the open vote, comments."""
     with session(as_json):
-        from ..drafting import draft
+        from ..drafting import L0, draft, private
         from ..election import Election
         from ..errors import ElectionError, OneBallotError
 
         if election.exists():
             raise ElectionError(f"{election} exists and is not overwritten; move it away, or choose another name")
+        if (level == "L0") != (epsilon is None):
+            raise ElectionError("--level L1 or L2 goes with --epsilon, and L0 has none: --level L2 --epsilon 2")
+        terms = L0 if epsilon is None else private(level, epsilon)
         known = tuple(c.strip() for c in classes.split(",") if c.strip()) if classes else ()
-        text = draft(public, label, beside=election, classes=known, row_id=row_id, lenient=lenient)
+        text = draft(public, label, beside=election, classes=known, row_id=row_id, lenient=lenient, privacy=terms)
         part = election.with_name(f".{election.name}.part")
         part.write_text(text, "utf-8")
         try:
@@ -45,4 +50,6 @@ def command(
             return
         print(f"{election}: {len(made.classes)} classes, {len(made.schema.columns) if made.schema else 0} columns, "
               f"{0 if made.public is None else len(made.public):,} public rows.")  # fmt: skip
+        for line in made.promise.expectation(made.parties) if made.promise else ():
+            print(line)
         print("Read it, change what you like, then give it to every party together with the public file.")

@@ -18,6 +18,12 @@ def command(
     box: Annotated[Path, typer.Option("--from", help="The box: the folder that ballots were put into.")],
     out: Annotated[Path, typer.Option(help="The folder for the outcome. An earlier outcome there is gone on from.")],
     without: Annotated[list[str] | None, typer.Option(help="Leave out this party's ballot; may be repeated.")] = None,
+    publish: Annotated[
+        Path | None, typer.Option(help="Also write here what others may have: model and ledger, no votes, no names.")
+    ] = None,
+    over_budget: Annotated[
+        bool, typer.Option("--over-budget", help="At L1: tally oftener than the budget is for; costs add up.")
+    ] = False,
     workers: Workers = None,
     as_json: AsJson = False,
 ) -> None:
@@ -34,8 +40,13 @@ def command(
 
         agreed = Election.read(election)
         previous = _previous(out, agreed.digest) if exists(out) else None
-        outcome = tally_box(agreed, Folder(box), without=without or (), previous=previous)
+        outcome = tally_box(
+            agreed, Folder(box), without=without or (), previous=previous,
+            book=election.with_suffix(".tallies.json") if agreed.level == "L1" else None, over_budget=over_budget,
+        )  # fmt: skip
         outcome.save(out)
+        if publish is not None:
+            outcome.published().save(publish)
         if as_json:
             print_json(outcome.summary() | {"outcome": str(out)})
             return
@@ -44,7 +55,9 @@ def command(
         rows += [[name, f"SPOILED: {reason}", ""] for name, reason in outcome.spoiled.items()]
         rows += [[party, "left out as asked", ""] for party in outcome.without]
         print_table(f"{agreed.name}: {len(outcome.voted)} ballots, {size(outcome.bytes)}", ["ballot", "", "sent"], rows)
-        print(f"Privacy level {outcome.privacy}: no noise was added, so the model carries no guarantee.")
+        print("Privacy", "\n  ".join(outcome.ledger.words()))
+        if agreed.level == "L1":
+            print(f"{out} holds raw votes: keep it to yourself, and give others what --publish FOLDER writes.")
         print(f"The final model is in {out}. Use it with: oneballot predict {out} --data new.csv")
 
 

@@ -1,8 +1,9 @@
-"""What noisy argmaxes cost: (ε, δ) of many queries together. All bounds here hold whatever the votes are.
+"""What releases about votes cost: (ε, δ) of many together. All bounds here hold whatever the votes are.
 
-- `rdp`: the Rényi divergence of one query, added up; also right when queries depend on earlier answers.
-- `tight`: the smallest bound that is proved for a fixed set of queries. Bounded range (Gumbel; Laplace between two
-  classes): Dong, Durfee, Rogers 2020. Gaussian: Gaussian differential privacy. Never above `rdp`.
+- `rdp`: Rényi divergences added up; also right when a release depends on earlier answers.
+- `tight`: the smallest bound that is proved for releases fixed beforehand. Bounded range (Gumbel; Laplace between two
+  classes): Dong, Durfee, Rogers 2020. Pure (Laplace among more): Kairouz, Oh, Viswanath 2015. Gaussian: Gaussian
+  differential privacy. Never above `rdp`.
 - `paper`: FedKT's and PATE's moments for Laplace noise, orders 1 to 8, without the part that depends on the votes.
 - `advanced`: advanced composition of pure DP, as FedKT's first version compares.
 """
@@ -10,105 +11,92 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 import numpy as np
-from scipy.optimize import brentq, minimize_scalar
-from scipy.special import bdtrc, log_ndtr, logsumexp
+from scipy.optimize import brentq
+from scipy.special import bdtrc, log_ndtr
 
 from ..core import Array
 from ..errors import ElectionError
-from .mechanisms import NoisyArgmax
+from .mechanisms import NoisyArgmax, NoisyNumbers, Release
+from .renyi import PAPER_ORDERS, epsilon_from, renyi
+
+__all__ = ["Accountant", "bounded_range_delta", "check_delta", "epsilon", "epsilon_from", "gaussian_delta",
+           "pure_delta", "renyi", "together"]  # fmt: skip
 
 Accountant = Literal["tight", "rdp", "paper", "advanced"]
-PAPER_ORDERS = range(1, 9)
-LARGEST_ORDER = 4096.0
-MOST_GAPS = 2_000
+Tally = Mapping[Release, int]
+CLOSE = 1e-10
 
 
 def epsilon(query: NoisyArgmax, queries: int, delta: float, accountant: Accountant = "tight") -> float:
     """The ε at this δ of asking `queries` times."""
-    check_delta(delta)
     if queries < 1:
         raise ElectionError(f"the number of queries must be at least 1, not {queries}")
-    if accountant in ("paper", "advanced") and query.mechanism != "laplace":
+    return together([(query, queries)], delta, accountant)
+
+
+def together(
+    releases: Sequence[tuple[Release, int]], delta: float, accountant: Accountant = "tight", *, adaptive: bool = False,
+    paper_orders: int = PAPER_ORDERS[-1],
+) -> float:  # fmt: skip
+    """The ε at this δ of all releases, each made so many times. Nothing released costs nothing.
+
+    `adaptive`: whether something is released depends on earlier answers, as in Confident-GNMax. `paper_orders`: up to
+    which order of moments `paper` looks; its authors stop at 8.
+    """
+    check_delta(delta)
+    counted: Counter[Release] = Counter()
+    for release, times in releases:
+        if times < 0:
+            raise ElectionError(f"a release cannot be made {times} times")
+        counted[release] += times
+    tally = {release: times for release, times in counted.items() if times}
+    if not tally:
+        return 0.0
+    if accountant in ("paper", "advanced") and any(getattr(r, "mechanism", None) != "laplace" for r in tally):
         raise ElectionError(f"the accountant {accountant!r} knows Laplace noise only; use tight or rdp")
-    by = {"tight": _tight, "rdp": _rdp, "paper": _paper, "advanced": _advanced}
-    return by[accountant](query, queries, delta)
+    if adaptive and accountant == "tight":
+        accountant = "rdp"  # the optimum over bounded ranges is proved for fixed queries; who adapts can reach more
+    if accountant == "paper":
+        return _paper(tally, delta, paper_orders)
+    by = {"tight": _tight, "rdp": _rdp, "advanced": _advanced}
+    return by[accountant](tally, delta)
 
 
-def renyi(query: NoisyArgmax, order: float) -> float:
-    """The largest Rényi divergence D_α between the answers to one query on two neighbours."""
-    if query.classes == 2:
-        return _renyi_of_two(query, order)
-    if query.mechanism == "gaussian":
-        return order * query.squared_shift / (2 * query.scale**2)
-    if query.mechanism == "gumbel":
-        return _renyi_of_bounded_range(query.pure, order)
-    e = query.pure  # log((sinh αε − sinh (α−1)ε) / sinh ε), in logs
-    return (order * e + math.log1p(-math.exp(-e)) + math.log1p(math.exp(-(2 * order - 1) * e))
-            - math.log1p(-math.exp(-2 * e)) - e) / (order - 1)  # fmt: skip
+def _rdp(tally: Tally, delta: float) -> float:
+    return epsilon_from(lambda order: sum(n * renyi(r, order) for r, n in tally.items()), delta)
 
 
-def _renyi_of_two(query: NoisyArgmax, order: float) -> float:
-    """Over all whole gaps and both directions: only which side wins is seen."""
-
-    def moments(gaps: Array) -> Array:
-        first, second = _sides(query, gaps), _sides(query, gaps + query.reach)
-        both = [order * p + (1 - order) * q for p, q in ((first, second), (second, first))]
-        return np.asarray(np.maximum(*(np.logaddexp(*terms) for terms in both)))
-
-    furthest = math.ceil(2 * order + 40 * query.scale) + query.reach
-    step = max(1, furthest // MOST_GAPS)
-    gaps = np.arange(-furthest, furthest + 1, step)
-    found = moments(gaps)
-    most, near = float(found.max()), float(gaps[int(found.argmax())])
-    if step > 1:  # between the gaps that were looked at, over all real ones, which is no less
-        close = minimize_scalar(lambda g: -float(moments(np.array([g]))[0]), bounds=(near - step, near + step),
-                                method="bounded", options={"xatol": 1e-6 * step})  # fmt: skip
-        most = max(most, -float(close.fun))
-    return most / (order - 1)
+def _tight(tally: Tally, delta: float) -> float:
+    bounds = [_rdp(tally, delta)]
+    if all(isinstance(r, NoisyNumbers) or r.mechanism == "gaussian" for r in tally):
+        mu = math.sqrt(sum(n * _squared_mu(r) for r, n in tally.items()))
+        bounds.append(_least_epsilon(lambda e: gaussian_delta(mu, e), delta))
+    argmaxes = {r: n for r, n in tally.items() if isinstance(r, NoisyArgmax) and r.mechanism != "gaussian"}
+    if len(argmaxes) == len(tally):
+        queries, most = sum(argmaxes.values()), sum(n * r.pure for r, n in argmaxes.items())
+        eta, pure = max(r.bounded_range for r in argmaxes), max(r.pure for r in argmaxes)
+        if eta < 2 * pure:
+            bounds.append(_least_epsilon(lambda e: bounded_range_delta(eta, queries, e), delta, most))
+        if eta > pure:
+            bounds.append(_least_epsilon(lambda e: pure_delta(pure, queries, e), delta, most))
+    return min(bounds)
 
 
-def _sides(query: NoisyArgmax, gaps: Array) -> Array:
-    """Log-probabilities of either side, `(2, gaps)`."""
-    win, lose = query.log_odds_of_two(gaps)
-    return np.stack([np.where(gaps >= 0, win, lose), np.where(gaps >= 0, lose, win)])
+def _squared_mu(release: Release) -> float:
+    """μ² of Gaussian differential privacy.
 
-
-def _renyi_of_bounded_range(eta: float, order: float) -> float:
-    """The worst pair has two outcomes, with losses t and t − η."""
-
-    def negative(t: float) -> float:
-        p = math.expm1(t - eta) / math.expm1(-eta)
-        return -float(logsumexp([(order - 1) * t, (order - 1) * (t - eta)], b=[p, 1 - p]))
-
-    found = minimize_scalar(negative, bounds=(0.0, eta), method="bounded", options={"xatol": 1e-12 * max(eta, 1)})
-    return -float(found.fun) / (order - 1)
-
-
-def _rdp(query: NoisyArgmax, queries: int, delta: float) -> float:
-    def at(log_order: float) -> float:
-        order = 1 + math.exp(log_order)
-        divergence = queries * renyi(query, order)
-        return divergence + math.log1p(-1 / order) - (math.log(delta) + math.log(order)) / (order - 1)
-
-    grid = np.linspace(math.log(0.01), math.log(LARGEST_ORDER), 40)
-    best = int(np.argmin([at(x) for x in grid]))
-    around = (grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)])
-    found = minimize_scalar(at, bounds=around, method="bounded", options={"xatol": 1e-9})
-    return max(0.0, float(found.fun))
-
-
-def _tight(query: NoisyArgmax, queries: int, delta: float) -> float:
-    general = _rdp(query, queries, delta)
-    if query.mechanism == "gaussian":
-        mu = math.sqrt(query.squared_shift * queries) / query.scale
-        return min(general, _solve(lambda e: gaussian_delta(mu, e), delta))
-    if query.mechanism == "gumbel" or query.classes == 2:
-        return min(general, _solve(lambda e: bounded_range_delta(query.pure, queries, e), delta, queries * query.pure))
-    return min(general, queries * query.pure, _advanced(query, queries, delta))
+    The winner does not change when all counts rise alike, so of one count that moves alone only the part that is at
+    right angles to (1, …, 1) is seen: 1 − 1/K of its square. Moved votes have no other part.
+    """
+    if isinstance(release, NoisyNumbers):
+        return release.squared_shift / release.sigma**2
+    moved = release.squared_shift == release.reach**2 / 2
+    return release.squared_shift * (1 if moved else 1 - 1 / release.classes) / release.scale**2
 
 
 def gaussian_delta(mu: float, eps: float) -> float:
@@ -116,23 +104,34 @@ def gaussian_delta(mu: float, eps: float) -> float:
     return float(np.exp(log_ndtr(-eps / mu + mu / 2)) - np.exp(eps + log_ndtr(-eps / mu - mu / 2)))
 
 
+def pure_delta(pure: float, queries: int, eps: float) -> float:
+    """δ(ε) of so many releases, each of them ε₀-DP: the worst answers are coins with losses ±ε₀."""
+    return max(0.0, float(_coins_delta(2 * pure, queries, eps, np.array([pure]))[0]))
+
+
 def bounded_range_delta(eta: float, queries: int, eps: float) -> float:
     """δ(ε) of so many mechanisms of bounded range η, fixed beforehand: Dong, Durfee, Rogers 2020, theorem 3.
 
-    With all losses t or t − η, i of them t, δ is a difference of two binomial tails, because the sum over e^{−loss}
-    is again binomial. The worst t is one of Q + 2.
+    The worst answers are coins with losses t and t − η, all with the same t, one of Q + 2.
     """
+
+    def at(levels: Array) -> Array:
+        return _coins_delta(eta, queries, eps, np.clip((eps + (levels + 1) * eta) / (queries + 1), 0, eta))
+
     levels = np.arange(-1, queries + 1)
     if queries > 4000:  # the largest is single-peaked: look roughly, then closely
-        rough = levels[:: queries // 1000]
-        peak = rough[int(np.argmax(_bounded_range_at(eta, queries, eps, rough)))]
         step = queries // 1000
+        rough = levels[::step]
+        peak = rough[int(np.argmax(at(rough)))]
         levels = np.arange(max(-1, peak - 2 * step), min(queries, peak + 2 * step) + 1)
-    return max(0.0, float(_bounded_range_at(eta, queries, eps, levels).max()))
+    return max(0.0, float(at(levels).max()))
 
 
-def _bounded_range_at(eta: float, queries: int, eps: float, levels: Array) -> Array:
-    t = np.clip((eps + (levels + 1) * eta) / (queries + 1), 0, eta)
+def _coins_delta(eta: float, queries: int, eps: float, t: Array) -> Array:
+    """δ(ε) of so many coins with losses t and t − η, for each t.
+
+    A difference of two binomial tails, because the sum over e^{−loss} is again binomial.
+    """
     p = np.expm1(t - eta) / np.expm1(-eta)
     # With more than so many losses of t, of Q, the sum of all losses exceeds ε.
     fewest = np.clip(np.floor(queries - (queries * t - eps) / eta + 1e-9), -1, queries)
@@ -141,26 +140,30 @@ def _bounded_range_at(eta: float, queries: int, eps: float, levels: Array) -> Ar
         return np.asarray(here - np.exp(np.minimum(eps + np.log(there), 0.0)))
 
 
-def _paper(query: NoisyArgmax, queries: int, delta: float) -> float:
-    gamma = query.reach / 2 / query.scale
-    return min((queries * 2 * gamma**2 * order * (order + 1) - math.log(delta)) / order for order in PAPER_ORDERS)
+def _paper(tally: Tally, delta: float, orders: int) -> float:
+    squares = sum(n * r.pure**2 for r, n in tally.items() if isinstance(r, NoisyArgmax))
+    return min((squares / 2 * order * (order + 1) - math.log(delta)) / order for order in range(1, orders + 1))
 
 
-def _advanced(query: NoisyArgmax, queries: int, delta: float) -> float:
-    e = query.pure
-    return e * math.sqrt(-2 * queries * math.log(delta)) + queries * e * math.expm1(e)
+def _advanced(tally: Tally, delta: float) -> float:
+    pures = [(r.pure, n) for r, n in tally.items() if isinstance(r, NoisyArgmax)]
+    spread = math.sqrt(-2 * math.log(delta) * sum(n * e**2 for e, n in pures))
+    return spread + sum(n * e * math.expm1(e) for e, n in pures)
 
 
-def _solve(delta_at: Callable[[float], float], delta: float, most: float = math.inf) -> float:
-    """The ε at which a falling δ(ε) reaches δ."""
+def _least_epsilon(delta_at: Callable[[float], float], delta: float, most: float = math.inf) -> float:
+    """The ε at which a falling δ(ε) reaches δ, no more than `most`, and rather a hair above than below."""
     if delta_at(0.0) <= delta:
         return 0.0
-    high = 1.0
+    low, high = 0.0, min(1.0, most)
     while high < most and delta_at(high) > delta:
-        high *= 2
-    return most if high >= most and delta_at(most * (1 - 1e-12)) > delta else float(
-        brentq(lambda e: delta_at(e) - delta, 0.0, min(high, most), xtol=1e-10)
-    )  # fmt: skip
+        low, high = high, min(2 * high, most)
+    if high >= most:
+        high = most * (1 - 1e-12)
+        if delta_at(high) > delta:
+            return most
+    found = float(brentq(lambda e: delta_at(e) - delta, low, high, xtol=CLOSE, rtol=CLOSE))
+    return min(most, found + 2 * CLOSE * (1 + found))
 
 
 def check_delta(delta: float) -> None:

@@ -3,15 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, get_args
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
 
 from ..errors import ElectionError
-from .accounting import Accountant, check_delta, epsilon
-from .budget import noise_for, queries_for
-from .mechanisms import UNITS, Adjacency, Level, Mechanism, NoisyArgmax, compositions, reach_of
+from .accounting import Accountant, check_delta, together
+from .budget import queries_within, scale_within
+from .expectation import LEAD, best_mechanism, error_when_ahead, voters_needed, win_probability
+from .mechanisms import (
+    UNITS,
+    Adjacency,
+    Level,
+    Mechanism,
+    NoisyArgmax,
+    NoisyNumbers,
+    Release,
+    Unit,
+    comes_or_goes,
+    compositions,
+    reach_of,
+)
 
-OWN = {"gamma": "laplace", "sigma": "gaussian"}
+OWN: dict[str, Mechanism] = {"gamma": "laplace", "sigma": "gaussian"}
+HOPED = 0.9
 
 
 @dataclass(frozen=True)
@@ -19,7 +35,7 @@ class Question:
     noise: Mapping[str, float]
     queries: int | None
     budget: float | None = None
-    mechanism: Mechanism | None = None
+    mechanism: Mechanism | Literal["auto"] | None = None
     classes: int = 2
     delta: float = 1e-5
     level: Level = "L1"
@@ -27,73 +43,176 @@ class Question:
     adjacency: Adjacency = "replace"
     stable_ids: bool = True
     accountant: Accountant = "tight"
+    unit: Unit | None = None
+    parties: int | None = None  # of L1
+    subsets: int | None = None  # t of L2
+    silos: int = 1  # in how many a person may be, at L2
+    open_vote: bool = False  # one more class: not mine
+    counts: float | None = None  # the noise on class counts in a ballot, at L2
+    paper_orders: int = 8  # of moments, for the accountant `paper`
 
-    def compositions(self, queries: int) -> int:
-        return compositions(self.level, queries, self.partitions)
+    @property
+    def among(self) -> int:
+        return self.classes + self.open_vote
+
+    @property
+    def protects(self) -> Unit:
+        return self.unit or UNITS[self.level]
+
+    @property
+    def voters(self) -> int | None:
+        return self.parties if self.level == "L1" else self.subsets
+
+    @property
+    def vote(self) -> int:
+        """What a voter's word counts: at L1 the paper multiplies the counts by s."""
+        return self.partitions if self.level == "L1" else 1
+
+    def releases(self, mechanism: Mechanism, scale: float, queries: int) -> list[tuple[Release, int]]:
+        """All that a unit is in."""
+        reach = reach_of(
+            self.level, self.adjacency, partitions=self.partitions, stable_ids=self.stable_ids,
+            unit=self.unit, subsets=self.subsets or 1,
+        )  # fmt: skip
+        one_sided = comes_or_goes(self.level, self.adjacency)
+        query = NoisyArgmax(mechanism, scale, self.among, reach, one_sided=one_sided)
+        releases: list[tuple[Release, int]] = [
+            (query, self.silos * compositions(self.level, queries, self.partitions))
+        ]  # fmt: skip
+        if self.counts is not None:
+            shift = 2.0 if self.adjacency == "replace" else 1.0
+            releases.append((NoisyNumbers(self.counts, shift), self.silos))
+        return releases
+
+    def epsilon(self, mechanism: Mechanism, scale: float, queries: int) -> float:
+        releases = self.releases(mechanism, scale, queries)
+        return together(releases, self.delta, self.accountant, paper_orders=self.paper_orders)
+
+    def check(self) -> None:
+        """Refuse what does not go together."""
+        check_delta(self.delta)
+        wrong = {
+            "--unit row is for level L2; at L1 a party is the unit, which covers all its rows":
+                self.level == "L1" and self.unit == "row",
+            "--subsets is for level L2, where each subset's teacher votes; at L1 the parties vote: --parties":
+                self.level == "L1" and self.subsets is not None,
+            "--parties is for level L1; at L2 the teachers of one party vote: --subsets":
+                self.level == "L2" and self.parties is not None,
+            "--unit party at L2 needs --subsets: how many votes of a partition a whole party can move":
+                self.level == "L2" and self.unit == "party" and self.subsets is None,
+            "--silos is about rows at level L2; a party is one silo":
+                self.protects == "party" and self.silos > 1,
+            "--counts is about rows at level L2: a whole party's class counts have no bound":
+                self.protects == "party" and self.counts is not None,
+            "--paper-orders is for --accountant paper":
+                self.paper_orders != 8 and self.accountant != "paper",
+            f"--counts must be a number above 0, not {self.counts}":
+                self.counts is not None and not self.counts > 0,
+            f"the accountant {self.accountant!r} knows Laplace noise only, and --counts are noised by a Gaussian":
+                self.counts is not None and self.accountant in ("paper", "advanced"),
+        }  # fmt: skip
+        for sentence, refused in wrong.items():
+            if refused:
+                raise ElectionError(sentence)
 
 
 def answer(question: Question) -> dict[str, Any]:
     """The missing one of noise, queries and budget, with all that an epsilon must be printed with."""
-    check_delta(question.delta)
-    query = _query(question)
+    question.check()
+    noise = _noise(question)
     queries, told = question.queries, question.budget
-    if query is None:
+    if noise is None:
         if told is None or queries is None:
             raise ElectionError("give two of: the noise (--gamma, --sigma or --scale), --queries, --epsilon")
-        blank = NoisyArgmax(question.mechanism or "gumbel", 1.0, question.classes, _reach(question))
-        query = noise_for(told, blank, question.compositions, queries, question.delta, question.accountant)
+        noise = _noise_within(question, told, queries)
     elif told is not None and queries is not None:
         raise ElectionError("the noise, --queries and --epsilon are all given; leave out the one to be found")
     elif queries is None:
         if told is None:
             raise ElectionError("give --queries as well for epsilon, or --epsilon for the number of queries")
-        queries = queries_for(told, query, question.compositions, question.delta, question.accountant)
-    spent = epsilon(query, question.compositions(queries), question.delta, question.accountant)
+        fixed = noise
+        queries = queries_within(
+            told, lambda n: question.releases(*fixed, n), question.delta, question.accountant
+        )  # fmt: skip
+    mechanism, scale = noise
     return {
-        "epsilon": spent, "delta": question.delta, "unit": UNITS[question.level], "adjacency": question.adjacency,
-        "accountant": question.accountant, "publishable": True, "mechanism": query.mechanism, "scale": query.scale,
-        "queries": queries,
-    }  # fmt: skip
+        "epsilon": question.epsilon(mechanism, scale, queries), "delta": question.delta, "unit": question.protects,
+        "adjacency": question.adjacency, "accountant": question.accountant, "publishable": True,
+        "mechanism": mechanism, "scale": scale, "queries": queries,
+    } | _besides(question) | _hope(question, mechanism, scale)  # fmt: skip
 
 
 def compare_all(told: Mapping[str, Any], question: Question) -> list[dict[str, Any]]:
-    """Each mechanism with the noise that costs what was found, by `tight`; and every accountant that knows it."""
+    """Each mechanism with the noise that costs what was found, by `tight`; every accountant that knows it; and how
+    often it errs where one class is 4b ahead, b being Gumbel's scale."""
+    if not told["epsilon"] > 0:
+        raise ElectionError("epsilon is 0 at this delta: there is nothing to compare; use less noise")
+    queries = told["queries"]
+
+    def found(mechanism: Mechanism) -> float:
+        return scale_within(told["epsilon"], lambda s: question.releases(mechanism, s, queries), question.delta)
+
+    scales: dict[Mechanism, float] = {mechanism: found(mechanism) for mechanism in get_args(Mechanism)}
     rows = []
-    count = question.compositions(told["queries"])
-    for mechanism in get_args(Mechanism):
-        blank = NoisyArgmax(mechanism, 1.0, question.classes, _reach(question))
-        query = noise_for(told["epsilon"], blank, question.compositions, told["queries"], question.delta, "tight")
+    for mechanism, scale in scales.items():
+        error = error_when_ahead(LEAD * scales["gumbel"], mechanism, scale, question.among)
+        releases = question.releases(mechanism, scale, queries)
         for accountant in get_args(Accountant):
-            if mechanism == "laplace" or accountant in ("tight", "rdp"):
-                spent = epsilon(query, count, question.delta, accountant)
-                rows.append({"mechanism": mechanism, "scale": query.scale, "accountant": accountant, "epsilon": spent})
+            if accountant in ("tight", "rdp") or (mechanism == "laplace" and question.counts is None):
+                spent = together(releases, question.delta, accountant)
+                rows.append({"mechanism": mechanism, "scale": scale, "accountant": accountant, "epsilon": spent,
+                             "error": error})  # fmt: skip
     return rows
 
 
 def curve(question: Question, told: Mapping[str, Any], queries: list[int]) -> list[float]:
     """Epsilon after so many queries with the noise that was found."""
-    query = NoisyArgmax(told["mechanism"], told["scale"], question.classes, _reach(question))
-    return [epsilon(query, question.compositions(q), question.delta, question.accountant) for q in queries]
+    return [question.epsilon(told["mechanism"], told["scale"], n) for n in queries]
 
 
-def _reach(question: Question) -> int:
-    return reach_of(
-        question.level, question.adjacency, partitions=question.partitions, stable_ids=question.stable_ids
-    )  # fmt: skip
-
-
-def _query(question: Question) -> NoisyArgmax | None:
+def _noise(question: Question) -> tuple[Mechanism, float] | None:
     if not question.noise:
         return None
     if len(question.noise) > 1:
         raise ElectionError(f"one noise at a time, not {' and '.join('--' + n for n in question.noise)}")
     ((name, value),) = question.noise.items()
+    if question.mechanism == "auto":
+        raise ElectionError(f"auto chooses the noise, and --{name} gives it; name the mechanism, or leave --{name} out")
     kind = OWN.get(name)
     if kind is not None and question.mechanism not in (None, kind):
         raise ElectionError(f"--{name} is {kind} noise, and --mechanism says {question.mechanism}; use --scale")
     if not value > 0:
         raise ElectionError(f"--{name} must be above 0, not {value}")
-    mechanism: Any = kind or question.mechanism or "gumbel"
-    return replace(
-        NoisyArgmax(mechanism, 1.0, question.classes, _reach(question)), scale=1 / value if name == "gamma" else value
-    )
+    return kind or question.mechanism or "gumbel", 1 / value if name == "gamma" else value
+
+
+def _noise_within(question: Question, budget: float, queries: int) -> tuple[Mechanism, float]:
+    wanted = question.mechanism or "auto"
+    if wanted == "auto":
+        return best_mechanism(
+            budget, lambda m, s: question.releases(m, s, queries), question.among, question.delta, question.accountant
+        )
+    return wanted, scale_within(
+        budget, lambda s: question.releases(wanted, s, queries), question.delta, question.accountant
+    )  # fmt: skip
+
+
+def _besides(question: Question) -> dict[str, Any]:
+    silos = {"silos": question.silos} if question.silos > 1 else {}
+    return silos | ({"counts_sigma": question.counts} if question.counts is not None else {})
+
+
+def _hope(question: Question, mechanism: Mechanism, scale: float) -> dict[str, Any]:
+    """How often the right label wins when all agree, and how many voters would do.
+
+    At the party level of L2 more voters do not help: a party moves them all, and the noise grows with them.
+    """
+    if question.voters is None:
+        return {}
+    hopeless = question.level == "L2" and question.protects == "party"
+    scale = scale / question.vote
+    votes = np.append(float(question.voters), np.zeros(question.among - 1))[None]
+    return {
+        "voters": question.voters, "right_label_wins": float(win_probability(votes, mechanism, scale)[0, 0]),
+        "voters_needed": None if hopeless else voters_needed(HOPED, mechanism, scale, question.among),
+    }  # fmt: skip

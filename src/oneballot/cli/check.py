@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from ._terminal import AsJson, ElectionFile, print_json, session
+
+EXAMPLE = "Example: oneballot check election.toml --parties 50"
+
+
+def command(
+    election: ElectionFile,
+    parties: Annotated[
+        int | None, typer.Option(min=1, help="How many will vote, if the roster and quorum do not say it.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Read an election as a party would, and say in plain words what it asks for, promises and can be expected to do.
+
+    Nothing is trained. The digest that is printed must be the same at every party and at the server.
+    """
+    with session(as_json):
+        from ..election import Election
+
+        agreed = Election.read(election)
+        voters = parties or agreed.parties
+        promise = agreed.promise
+        told: dict[str, Any] = {
+            "election": agreed.name, "digest": agreed.digest, "classes": list(agreed.classes),
+            "public_rows": 0 if agreed.public is None else len(agreed.public),
+            **{part: agreed.describe()[part] for part in ("method", "learners")},
+            "roster": sorted(agreed.roster), "quorum": agreed.quorum, "level": agreed.level,
+            "queries": None if promise is None else promise.queries,
+            "mechanism": None if promise is None else promise.query.mechanism,
+            "scale": None if promise is None else promise.query.scale,
+            "epsilon": None if promise is None or agreed.privacy.rehearsal else promise.epsilon(),
+            "ballot": agreed.ballot_ledger.words(),
+            "outcome": [] if promise is None else promise.ledger().words(),
+            "expect": [] if promise is None else promise.expectation(voters),
+        }  # fmt: skip
+        if as_json:
+            print_json(told)
+            return
+        settings = {name: told[name] for name in ("method", "learners")}
+        shown = {
+            "election": f"{told['election']}, digest {told['digest']}",
+            "classes": ", ".join(map(str, told["classes"])),
+            "public rows": f"{told['public_rows']:,}",
+            **{name: _settings(value) for name, value in settings.items()},
+            "who may vote": ", ".join(told["roster"]) or "anybody: the roster is empty",
+            "quorum": str(told["quorum"]),
+            "a ballot": told["ballot"],
+            "the outcome": told["outcome"] if agreed.level == "L1" else [],
+            "expect": told["expect"],
+        }
+        for name, value in shown.items():
+            for i, line in enumerate([value] if isinstance(value, str) else value):
+                print(f"{name if not i else '':>12}{' ' if i else ':'} {line}")
+
+
+def _settings(value: dict[str, Any]) -> str:
+    return ", ".join(f"{k} = {v}" for k, v in value.items())

@@ -1,0 +1,118 @@
+"""What an election says about privacy: `[privacy]` in its file, `L1(...)` and `L2(...)` in Python."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, PositiveFloat, PositiveInt
+from pydantic.dataclasses import dataclass
+
+from ..errors import ElectionError
+from .accounting import Accountant
+from .mechanisms import Adjacency, Mechanism
+
+OWN: dict[str, Mechanism] = {"gamma": "laplace", "sigma": "gaussian"}
+
+
+@dataclass(frozen=True, config={"extra": "forbid"})
+class Terms:
+    """Either the budget (epsilon), and the noise follows; or the noise, and epsilon follows; or both, and the number of
+    queries follows.
+
+    mechanism: "auto" takes the best for the classes and queries; "confident" is Confident-GNMax, which answers at most
+    `answers` queries: those whose largest count passes `threshold` votes in a noisy test (`test_sigma`).
+    stable_ids (L2): rows are told apart by an ID, else by their content, which costs more under "replace"; decided by
+    the schema if left out. tallies (L1): how many the budget is for. counts_sigma (L2): noise on class counts.
+    sampler: who draws Gumbel noise, this package or the library OpenDP.
+    A rehearsal draws its noise from `noise_seed`, can be repeated, and has no epsilon.
+    """
+
+    level: Literal["L0", "L1", "L2"] = "L0"
+    epsilon: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    delta: float = 1e-5
+    mechanism: Literal["auto", "gumbel", "gaussian", "laplace", "confident"] = "auto"
+    gamma: PositiveFloat | None = None
+    sigma: PositiveFloat | None = None
+    scale: PositiveFloat | None = None
+    adjacency: Adjacency = "replace"
+    accountant: Accountant = "tight"
+    tallies: PositiveInt = 1
+    max_silos_per_person: PositiveInt = 1
+    stable_ids: bool | None = None
+    counts_sigma: Annotated[float, Field(ge=1)] | None = None
+    threshold: PositiveFloat | None = None
+    answers: PositiveInt | None = None
+    test_sigma: PositiveFloat | None = None
+    sampler: Literal["oneballot", "opendp"] = "oneballot"
+    rehearsal: bool = False
+    noise_seed: int | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 < self.delta < 1:
+            raise ElectionError(f"delta must lie between 0 and 1, not {self.delta:g}; 1e-5 is usual")
+        if self.rehearsal != (self.noise_seed is not None):
+            raise ElectionError(
+                "noise_seed makes the noise repeatable, and whoever knows it can take the noise away: it needs "
+                "rehearsal = true, and a rehearsal needs a noise_seed. A rehearsal reports no epsilon."
+            )
+        if self.level == "L0":
+            if given := [name for name, value in asdict(self).items() if value != getattr(Terms, name, None)]:
+                raise ElectionError(f'level = "L0" adds no noise, so {", ".join(given)} cannot be given; use L1 or L2')
+            return
+        self._check_noise()
+        self._check_what_belongs_to_a_level()
+
+    def _check_noise(self) -> None:
+        if len(self.noises) > 1:
+            raise ElectionError(f"one noise at a time, not {' and '.join(self.noises)}")
+        for name in self.noises:
+            own = OWN.get(name)
+            if own and self.mechanism not in ("auto", own) and (own, self.mechanism) != ("gaussian", "confident"):
+                raise ElectionError(f'{name} is {own} noise, and mechanism = "{self.mechanism}"; give scale instead')
+        if not self.noises and self.epsilon is None:
+            raise ElectionError(
+                f"level {self.level} needs a budget (epsilon = 2.0) or the noise (gamma, sigma or scale); "
+                "`oneballot epsilon` tells what either costs"
+            )
+        if self.sampler == "opendp" and (self.mechanism != "gumbel" or self.rehearsal):
+            raise ElectionError('sampler = "opendp" draws mechanism = "gumbel", and cannot be seeded for a rehearsal')
+        own_settings = (self.threshold, self.answers)
+        if self.mechanism == "confident":
+            if None in own_settings:
+                raise ElectionError('mechanism = "confident" needs threshold (votes) and answers (how many at most)')
+        elif any(value is not None for value in (*own_settings, self.test_sigma)):
+            raise ElectionError('threshold, answers and test_sigma are for mechanism = "confident" alone')
+
+    def _check_what_belongs_to_a_level(self) -> None:
+        other = {"L1": ("max_silos_per_person", "stable_ids", "counts_sigma"), "L2": ("tallies",)}[self.level]
+        if given := [name for name in other if getattr(self, name) != getattr(Terms, name)]:
+            raise ElectionError(f"{', '.join(given)} cannot be given at level {self.level}: it does not apply there")
+
+    @property
+    def noises(self) -> dict[str, float]:
+        told = {"gamma": self.gamma, "sigma": self.sigma, "scale": self.scale}
+        return {name: value for name, value in told.items() if value is not None}
+
+    def stated_noise(self) -> tuple[Mechanism, float] | None:
+        """The mechanism and scale that the election states."""
+        for name, value in self.noises.items():
+            chosen: Any = "gaussian" if self.mechanism == "confident" else self.mechanism
+            if chosen == "auto":
+                chosen = OWN.get(name, "gumbel")
+            return chosen, 1 / value if name == "gamma" else value
+        return None
+
+
+L0 = Terms()
+"""No noise, and nothing promised."""
+
+
+def L1(epsilon: float | None = None, delta: float = 1e-5, **settings: Any) -> Terms:
+    """The server is trusted, whoever sees the final model is not: noise at the tally, the unit is a party."""
+    return Terms("L1", epsilon, delta, **settings)
+
+
+def L2(epsilon: float | None = None, delta: float = 1e-5, **settings: Any) -> Terms:
+    """Nobody but the party itself is trusted: noise at the cast, the unit is a row."""
+    return Terms("L2", epsilon, delta, **settings)

@@ -1,0 +1,226 @@
+"""Terms, promises and ledgers: what an election states, what that comes to, and what is written down."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import oneballot as ob
+from oneballot.core import Spending
+from oneballot.errors import ElectionError, PrivacyError
+from oneballot.privacy.accounting import epsilon
+from oneballot.privacy.book import Book
+from oneballot.privacy.ledger import Ledger, Line
+from oneballot.privacy.mechanisms import NoisyArgmax, NoisyNumbers
+from oneballot.privacy.promise import settle
+from oneballot.privacy.terms import L1, L2, Terms
+
+FORTY = Spending(queries=40, classes=2, partitions=1, subsets=25)
+
+
+class TestTerms:
+    @pytest.mark.parametrize(
+        ("settings", "words"),
+        [
+            ({"delta": 0.0}, "delta must lie between 0 and 1, not 0"),
+            ({"delta": 1.0}, "delta must lie between 0 and 1, not 1"),
+            ({"gamma": 0.1, "sigma": 3.0}, "one noise at a time, not gamma and sigma"),
+            ({"gamma": 0.1, "mechanism": "gumbel"}, "gamma is laplace noise"),
+            ({"noise_seed": 1}, "needs rehearsal = true"),
+            ({"rehearsal": True}, "a rehearsal needs a noise_seed"),
+            ({"tallies": 2}, "tallies cannot be given at level L2"),
+            ({"threshold": 3.0}, "for mechanism = .confident. alone"),
+            ({"mechanism": "confident"}, "needs threshold"),
+            ({"sampler": "opendp"}, "draws mechanism = .gumbel."),
+        ],
+    )
+    def test_what_cannot_work_is_refused_in_a_sentence(self, settings, words: str) -> None:
+        with pytest.raises(ElectionError, match=words):
+            L2(2.0, **settings)
+
+    def test_l0_takes_nothing_and_the_others_need_something(self) -> None:
+        with pytest.raises(ElectionError, match=r'level = "L0" adds no noise, so epsilon cannot be given'):
+            Terms(epsilon=1.0)
+        with pytest.raises(ElectionError, match=r"needs a budget .* or the noise"):
+            L1()
+
+    def test_the_noise_may_be_stated_by_its_usual_name(self) -> None:
+        assert L2(gamma=0.04).stated_noise() == ("laplace", 25.0)
+        assert L2(sigma=40).stated_noise() == ("gaussian", 40.0)
+        assert L2(scale=12).stated_noise() == ("gumbel", 12.0)
+        assert L2(scale=12, mechanism="laplace").stated_noise() == ("laplace", 12.0)
+        assert L2(2.0).stated_noise() is None
+
+
+class TestPromises:
+    def test_the_noise_gives_epsilon(self) -> None:
+        assert settle(L2(gamma=0.04, accountant="rdp"), FORTY, True).epsilon() == pytest.approx(0.9929, abs=6e-5)
+        assert settle(L2(gamma=0.04, accountant="rdp"), FORTY, False).epsilon() == pytest.approx(2.1135, abs=6e-5)
+        assert settle(L2(gamma=0.04, accountant="paper"), FORTY, True).epsilon() == pytest.approx(2.5911, abs=6e-5)
+
+    def test_partitions_compose_at_l2_and_reach_further_at_l1(self) -> None:
+        twice = Spending(queries=40, classes=2, partitions=2, subsets=5)
+        assert settle(L2(gamma=0.04, accountant="rdp"), twice, True).epsilon() == pytest.approx(1.4718, abs=6e-5)
+        assert settle(L1(gamma=0.04, accountant="rdp"), twice, True).epsilon() == pytest.approx(2.1135, abs=6e-5)
+
+    @pytest.mark.parametrize("mechanism", ["auto", "gumbel", "gaussian", "laplace"])
+    @pytest.mark.parametrize("level", [L1, L2])
+    def test_the_budget_gives_the_noise_and_is_kept(self, level, mechanism: str) -> None:
+        promise = settle(level(1.5, mechanism=mechanism), FORTY, True)
+        assert 1.49 < promise.epsilon() <= 1.5
+
+    def test_both_give_the_queries_that_the_budget_buys(self) -> None:
+        promise = settle(L2(1.0, scale=25.0), Spending(4000, 2, 1, 25), True)
+        assert promise.epsilon() <= 1.0 < epsilon(promise.query, promise.queries + 1, 1e-5)
+        assert settle(L2(1.0, scale=25.0), Spending(10, 2, 1, 25), True).queries == 10
+
+    def test_tallies_and_silos_are_part_of_the_budget(self) -> None:
+        once, thrice = settle(L1(2.0), FORTY, True), settle(L1(2.0, tallies=3), FORTY, True)
+        assert thrice.query.scale > 1.5 * once.query.scale
+        assert thrice.epsilon() == pytest.approx(2.0, rel=1e-4)
+        assert thrice.ledger().epsilon < 2.0
+        people = settle(L2(2.0, max_silos_per_person=3), FORTY, True)
+        assert people.query == settle(L2(2.0), Spending(120, 2, 1, 25), True).query
+
+    def test_class_counts_are_charged_within_the_budget(self) -> None:
+        counted = Spending(queries=40, classes=2, partitions=1, subsets=25, counts=True)
+        promise = settle(L2(2.0), counted, True)
+        assert promise.counts is not None
+        assert promise.epsilon() <= 2.0
+        assert promise.query.scale > settle(L2(2.0), FORTY, True).query.scale
+        assert [line.what for line in promise.ledger().lines] == ["vote", "class counts"]
+        stated = settle(L2(gamma=0.04, counts_sigma=30), counted, True)
+        assert stated.counts == NoisyNumbers(30, 2.0)
+        with pytest.raises(ElectionError, match="give counts_sigma"):
+            settle(L2(gamma=0.04), counted, True)
+
+    def test_confident_charges_every_test_and_all_answers_it_may_give(self) -> None:
+        terms = L2(3.0, mechanism="confident", threshold=15, answers=10)
+        promise = settle(terms, FORTY, True)
+        assert [(line.what, line.times) for line in promise.ledger().lines] == [("test", 40), ("vote", 10)]
+        assert promise.test is not None
+        assert (promise.test.sigma, promise.test.squared_shift) == (pytest.approx(2 * promise.query.scale, rel=1e-5), 1)
+        assert 2.99 < promise.epsilon() <= 3.0
+
+    def test_ten_parties_will_not_do_and_it_is_said_how_many_would(self) -> None:
+        gumbel = {"mechanism": "gumbel", "accountant": "rdp"}
+        for queries, wins, best in ((100, 0.24, 0.28), (1000, 0.13, 0.14)):
+            asked = Spending(queries, 10, 1, 1)
+            assert round(settle(L1(5.0, **gumbel), asked, True).wins(10), 2) == wins
+            assert round(settle(L1(5.0), asked, True).wins(10), 2) == best
+        promise = settle(L1(5.0), Spending(100, 10, 1, 1), True)
+        (told,) = promise.expectation(10)
+        assert "wins 28% of the time" in told
+        assert "This will not work" in told
+        needed = promise.voters_needed()
+        assert f"it takes {needed:,} parties" in told
+        assert promise.wins(needed) >= 0.9 > promise.wins(needed - 1)
+        assert promise.is_hopeless(10)
+        assert not promise.is_hopeless(needed)
+        assert "will not" not in promise.expectation(needed)[0]
+
+    def test_a_rehearsal_has_no_epsilon(self) -> None:
+        promise = settle(L2(2.0, rehearsal=True, noise_seed=1), FORTY, True)
+        assert promise.ledger().epsilon is None
+        assert not promise.ledger().publishable
+        assert "NOT PRIVATE" in promise.ledger().words()[0]
+        with pytest.raises(ElectionError, match="a rehearsal has no epsilon"):
+            promise.epsilon()
+        with pytest.raises(ElectionError, match=r"no epsilon to report: .*NOT PRIVATE"):
+            promise.ledger().epsilon_at(1e-6)
+
+
+class TestLedgers:
+    def promised(self) -> Ledger:
+        return settle(L2(gamma=0.04), FORTY, True).ledger()
+
+    def test_a_ledger_tells_unit_adjacency_epsilon_delta_and_what_was_released(self) -> None:
+        told = "\n".join(self.promised().words())
+        for words in ("epsilon 0.93", "delta 1e-05", "for each row", "adjacency replace", "40 × vote among 2 classes",
+                      "laplace noise of scale 25", "may be published", "several rows of one person"):  # fmt: skip
+            assert words in told
+
+    def test_it_goes_through_json_and_its_epsilon_can_be_computed_again(self) -> None:
+        ledger = self.promised()
+        again = Ledger.model_validate_json(ledger.model_dump_json())
+        assert again == ledger
+        assert again.epsilon_at(1e-5) == ledger.epsilon
+        assert again.epsilon_at(1e-6) > ledger.epsilon
+
+    def test_drawing_twice_costs_as_asking_twice_as_often(self) -> None:
+        twice = self.promised().times(2)
+        assert twice.drawn == 2
+        assert twice.epsilon == pytest.approx(epsilon(NoisyArgmax("laplace", 25, 2, 2), 80, 1e-5))
+
+    def test_a_whole_party_is_all_its_teachers(self) -> None:
+        ledger = self.promised()
+        assert ledger.for_a_party() == pytest.approx(epsilon(NoisyArgmax("laplace", 25, 2, 50), 40, 1e-5))
+        assert settle(L1(gamma=0.04), FORTY, True).ledger().for_a_party() is None
+
+    @pytest.mark.parametrize(
+        "change", [{"adjacency": "add-remove"}, {"level": "L1"}, {"epsilon": 0.5}, {"delta": 1e-4}, {"lines": ()},
+                   {"unit": "party"}, {"drawn": 2}, {"publishable": False}, {"rehearsal": True}]
+    )  # fmt: skip
+    def test_a_ledger_that_says_anything_else_does_not_agree(self, change) -> None:
+        promised = self.promised()
+        assert promised.agrees_with(promised)
+        assert promised.times(2).agrees_with(promised)
+        assert not promised.model_copy(update=change).agrees_with(promised)
+
+    def test_less_noise_does_not_agree_and_another_rounding_does(self) -> None:
+        promised = self.promised()
+        (line,) = promised.lines
+
+        def with_scale(scale: float) -> Ledger:
+            return promised.model_copy(update={"lines": (line.model_copy(update={"scale": scale}),)})
+
+        assert with_scale(25 * (1 + 1e-9)).agrees_with(promised)
+        assert not with_scale(24.9).agrees_with(promised)
+
+    def test_a_line_that_makes_no_sense_is_refused(self) -> None:
+        with pytest.raises(ElectionError, match="neither classes and reach nor squared_shift"):
+            _ = Line(what="vote", times=1, mechanism="gumbel", scale=1.0).release
+
+
+class TestBook:
+    def test_tallies_are_written_down_before_they_are_made(self, tmp_path) -> None:
+        path = tmp_path / "election.tallies.json"
+        assert Book("a" * 64, path).charge(None) == 1
+        assert Book("a" * 64, path).charge(None) == 2
+        assert Book("b" * 64, path).charge(1) == 1
+        assert json.loads(path.read_text())["tallies"] == {"a" * 64: 2, "b" * 64: 1}
+
+    def test_more_than_were_planned_are_refused_and_not_written_down(self, tmp_path) -> None:
+        book = Book("a" * 64, tmp_path / "book.json")
+        book.charge(1)
+        with pytest.raises(
+            PrivacyError, match=r"tally number 2, and the budget of the election is for 1.*--over-budget"
+        ):
+            book.charge(1)
+        assert book.tallies == 1
+
+    def test_an_earlier_outcome_counts_where_the_book_is_lost(self, tmp_path) -> None:
+        assert Book("a" * 64, tmp_path / "book.json", earlier=3).charge(None) == 4
+
+    def test_a_damaged_book_stops_the_tally(self, tmp_path) -> None:
+        (tmp_path / "book.json").write_text("{")
+        with pytest.raises(PrivacyError, match=r"cannot be read .*restore it"):
+            Book("a" * 64, tmp_path / "book.json").charge(None)
+
+
+def test_the_terms_are_in_the_digest(make_election) -> None:
+    digests = {make_election(privacy=terms).digest for terms in
+               ("L0", L1(2.0), L2(2.0), L2(2.0, delta=1e-6), L2(2.0, adjacency="add-remove"), L2(2.0, stable_ids=True),
+                L2(2.0, rehearsal=True, noise_seed=1))}  # fmt: skip
+    assert len(digests) == 7
+    assert make_election(privacy="L0").digest == make_election().digest
+
+
+def test_what_the_method_leaves_open_is_chosen_by_the_level(make_election) -> None:
+    open_method = ob.FedKT()
+    chosen = {level: make_election(privacy=terms, method=open_method).method for level, terms in
+              {"L0": "L0", "L1": L1(2.0), "L2": L2(2.0)}.items()}  # fmt: skip
+    assert (chosen["L0"].open_vote, chosen["L0"].subsets, chosen["L0"].students) == ("weighted", 1, False)
+    assert (chosen["L1"].open_vote, chosen["L1"].subsets, chosen["L1"].students) == ("off", 1, False)
+    assert (chosen["L2"].open_vote, chosen["L2"].subsets, chosen["L2"].students) == ("off", 25, False)

@@ -1,0 +1,418 @@
+"""Elections at L1 and L2, end to end: what ballots and outcomes carry, what is refused, what adds up."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import oneballot as ob
+from oneballot.casting import cast_together
+from oneballot.core import Count, Data
+from oneballot.desk import PartyDesk, TallyDesk
+from oneballot.errors import DataError, ElectionError, PrivacyError
+from oneballot.seal import seal, take_apart, unseal
+from oneballot.simulation import divide, simulate_parties
+
+NEAREST = ob.Sklearn("KNeighborsClassifier", {"n_neighbors": 1})
+MILD = {"scale": 0.25}
+"""So little noise that votes hardly ever change: what is tested is all the rest."""
+
+
+def two_clouds(count: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    y = rng.integers(2, size=count)
+    return rng.normal(size=(count, 2)) + 4 * y[:, None], y
+
+
+OPEN = ob.FedKT(open_vote="hard")
+PUBLIC, TRUTH = two_clouds(60, seed=1)
+X, Y = two_clouds(900, seed=2)
+TEST = two_clouds(300, seed=3)
+
+
+def election_at(privacy: object, **settings: object) -> ob.Election:
+    usual = {"classes": [0, 1], "public": PUBLIC, "learner": ob.Sklearn("GaussianNB"), "method": ob.FedKT()}
+    return ob.Election(**{**usual, **settings}, privacy=privacy)
+
+
+def run(election: ob.Election, parties: int = 6):
+    return simulate_parties(election, divide(election.data(X, Y), parties, "homogeneous"))
+
+
+def accuracy(simulation) -> float:
+    return simulation.accuracy(Data(np.float32(TEST[0]), TEST[1]))
+
+
+METHODS = {
+    "as it comes": ob.FedKT(),
+    "the paper's": ob.FedKT.paper(),
+    "the paper's, models": ob.FedKT.paper(ballot="models"),
+    "open, hard": ob.FedKT(open_vote="hard"),
+    "soft": ob.FedKT(voting="soft"),
+    "soft, students": ob.FedKT(voting="soft", students=True),
+    "prior": ob.FedKT(weights="prior"),
+    "class counts": ob.FedKT(weights="class-counts", most_rows=50),
+    "half of the queries": ob.FedKT(queries=0.5),
+    "open, students": ob.FedKT(open_vote="hard", students=True, queries=40),
+    "forty queries": ob.FedKT(queries=40),
+    "two partitions": ob.FedKT(partitions=2, subsets=5),
+    "consistent, no students": ob.FedKT(partitions=2, subsets=5, students=False, voting="consistent"),
+}
+
+
+@pytest.mark.parametrize("level", [ob.L1, ob.L2])
+@pytest.mark.parametrize("name", METHODS)
+def test_with_little_noise_every_setting_learns(name: str, level) -> None:
+    terms = level(**MILD, **({"counts_sigma": 2.0} if level is ob.L2 else {}))
+    simulation = run(election_at(terms, method=METHODS[name]))
+    assert accuracy(simulation) > 0.95
+    for ballot in simulation.ballots:
+        assert unseal(ballot.sealed, election_at(terms, method=METHODS[name])).party == ballot.party
+
+
+@pytest.mark.parametrize("mechanism", ["gumbel", "gaussian", "laplace"])
+@pytest.mark.parametrize("level", [ob.L1, ob.L2])
+def test_with_much_noise_nothing_is_learned(level, mechanism: str) -> None:
+    """Labels are drawn from a hat."""
+    election = election_at(level(scale=5000.0, mechanism=mechanism))
+    promised = election.promise.query
+    votes = np.stack([np.eye(promised.classes, dtype=np.int64)[TRUTH]] * 5).sum(axis=0)
+    desks = [TallyDesk(election) if level is ob.L1 else PartyDesk(election, "a") for _ in range(40)]
+    right = np.mean([(desk.decide(votes, cell="a") == TRUTH).mean() for desk in desks])
+    assert abs(right - 1 / promised.classes) < 0.06
+
+
+class TestLedgers:
+    def test_a_ballot_at_l2_carries_its_ledger_and_the_outcome_the_same(self) -> None:
+        simulation = run(election_at(ob.L2(4.0, stable_ids=False)))
+        manifest = take_apart(simulation.ballots[0].sealed).manifest
+        assert manifest.privacy.epsilon == pytest.approx(4.0, rel=1e-3)
+        assert (manifest.privacy.unit, manifest.privacy.adjacency, manifest.privacy.publishable) == (
+            "row",
+            "replace",
+            True,
+        )
+        assert simulation.outcome.ledger == manifest.privacy
+
+    def test_a_ballot_at_l1_promises_nothing_to_the_server_and_the_outcome_does(self) -> None:
+        simulation = run(election_at(ob.L1(4.0)))
+        ledger = take_apart(simulation.ballots[0].sealed).manifest.privacy
+        assert ledger.epsilon is None
+        assert "raw votes" in ledger.words()[0]
+        assert simulation.outcome.ledger.epsilon == pytest.approx(4.0, rel=1e-3)
+        assert simulation.outcome.ledger.unit == "party"
+
+    def test_an_outcome_keeps_its_ledger_on_disk(self, tmp_path) -> None:
+        outcome = run(election_at(ob.L2(4.0))).outcome
+        outcome.save(tmp_path)
+        assert ob.Outcome.load(tmp_path).ledger == outcome.ledger
+        assert json.loads((tmp_path / "outcome.json").read_text())["privacy"]["epsilon"] == outcome.ledger.epsilon
+
+    @pytest.mark.parametrize("other", ["L0", ob.L1(4.0), ob.L2(3.0), ob.L2(4.0, adjacency="add-remove"),
+                                       ob.L2(4.0, rehearsal=True, noise_seed=1)])  # fmt: skip
+    def test_a_ballot_whose_ledger_is_another_is_refused(self, other, monkeypatch) -> None:
+        """The digest would tell as well; here it is made to agree."""
+        ours, theirs = election_at(ob.L2(4.0)), election_at(other)
+        theirs.__dict__["digest"] = ours.digest
+        with pytest.raises(ob.OneBallotError, match="its ledger is not what the election asks for"):
+            unseal(seal({}, theirs, "a", reason="a test").sealed, ours)
+
+    def test_noise_that_was_not_promised_is_not_drawn(self) -> None:
+        election = election_at(ob.L2(4.0, mechanism="gumbel"), method=OPEN)
+        desk = PartyDesk(election, "a")
+        votes = np.ones((60, 3), dtype=np.int64)
+        desk.decide(votes, cell="partition 0")
+        with pytest.raises(PrivacyError, match="120 × vote, where the election promises 60"):
+            desk.decide(votes, cell="partition 0")
+        with pytest.raises(PrivacyError, match="a vote among 2 classes, where 3 were promised"):
+            PartyDesk(election, "a").decide(votes[:, :2], cell="partition 0")
+        with pytest.raises(PrivacyError, match="parts of votes, where whole ones"):
+            PartyDesk(election, "a").decide(votes, cell="partition 0", unit=255)
+        with pytest.raises(PrivacyError, match="class counts, of which the method did not say"):
+            PartyDesk(election, "a").release(np.ones(2, dtype=np.int64), cell="class counts")
+
+    def test_noise_is_drawn_on_one_side_only(self) -> None:
+        votes = np.zeros((60, 3), dtype=np.int64)
+        votes[:, 1] = 1
+        tally, party = TallyDesk(election_at(ob.L2(0.5))), PartyDesk(election_at(ob.L1(0.5)), "a")
+        assert (tally.decide(votes, cell="tally") == 1).all()
+        assert (party.decide(votes, cell="partition 0") == 1).all()
+        assert not tally.drawn
+        assert not party.drawn
+
+
+class TestCastingAgain:
+    def test_every_cast_at_l2_costs_again(self) -> None:
+        election = election_at(ob.L2(2.0))
+        first = ob.cast(election, X[:100], Y[:100], party="a")
+        second = ob.cast(election, X[:100], Y[:100], party="a", casts=2)
+        assert first.digest != second.digest
+        one, two = (unseal(b.sealed, election) for b in (first, second))
+        assert (one.casts, two.casts) == (1, 2)
+        outcome = ob.tally(election, [second])
+        assert outcome.ledger.drawn == 2
+        assert outcome.ledger.epsilon > 2.5
+
+    def test_noise_comes_from_the_operating_system(self) -> None:
+        election = election_at(ob.L2(0.5), method=ob.FedKT(students=False))
+        ballots = [ob.cast(election, X[:100], Y[:100], party="a") for _ in range(2)]
+        assert not np.array_equal(*(b.contents["votes"] for b in ballots))
+
+    def test_a_rehearsal_can_be_repeated_and_claims_nothing(self) -> None:
+        election = election_at(ob.L2(0.5, rehearsal=True, noise_seed=7))
+        one, two = (run(election) for _ in range(2))
+        assert [b.digest for b in one.ballots] == [b.digest for b in two.ballots]
+        assert one.outcome.ledger.epsilon is None
+        assert "NOT PRIVATE" in one.outcome.ledger.words()[0]
+        other = election_at(ob.L2(0.5, rehearsal=True, noise_seed=8))
+        assert not np.array_equal(run(other).ballots[0].contents["votes"], one.ballots[0].contents["votes"])
+
+
+class TestTallyingAgain:
+    def ballots(self, election: ob.Election, count: int) -> list[ob.Ballot]:
+        return [ob.cast(election, X[i::9], Y[i::9], party=f"party-{i}") for i in range(count)]
+
+    def test_a_second_tally_at_l1_costs_again(self) -> None:
+        election = election_at(ob.L1(scale=20.0))
+        ballots = self.ballots(election, 4)
+        first = ob.tally(election, ballots[:3])
+        second = ob.tally(election, ballots, previous=first)
+        assert (first.ledger.drawn, second.ledger.drawn) == (1, 2)
+        assert second.ledger.epsilon > 1.3 * first.ledger.epsilon
+        assert second.ledger.epsilon == first.ledger.times(2).epsilon
+
+    def test_the_same_ballots_again_are_the_same_outcome_and_cost_nothing(self) -> None:
+        election = election_at(ob.L1(2.0))
+        ballots = self.ballots(election, 3)
+        first = ob.tally(election, ballots)
+        with pytest.warns(ob.OneBallotWarning, match="the ballots are those of the earlier outcome"):
+            assert ob.tally(election, ballots[::-1], previous=first) is first
+
+    def test_a_budget_is_for_as_many_tallies_as_were_planned(self, tmp_path) -> None:
+        election = election_at(ob.L1(2.0, tallies=2))
+        ballots, book = self.ballots(election, 4), tmp_path / "book.json"
+        ob.tally(election, ballots[:2], book=book)
+        second = ob.tally(election, ballots[:3], book=book)
+        assert second.ledger.epsilon == pytest.approx(2.0, rel=1e-3)
+        with pytest.raises(PrivacyError, match="tally number 3, and the budget of the election is for 2"):
+            ob.tally(election, ballots, book=book)
+        third = ob.tally(election, ballots, book=book, over_budget=True)
+        assert third.ledger.drawn == 3
+        assert third.ledger.epsilon > 2.3
+
+    def test_a_second_tally_at_l2_is_free_and_repeatable(self) -> None:
+        election = election_at(ob.L2(2.0))
+        ballots = self.ballots(election, 3)
+        first, second = ob.tally(election, ballots), ob.tally(election, ballots)
+        assert first.ledger == second.ledger
+        assert np.array_equal(first.model.predict(TEST[0]), second.model.predict(TEST[0]))
+
+    def test_a_failed_quorum_costs_nothing(self, tmp_path) -> None:
+        election = election_at(ob.L1(2.0), quorum=3)
+        with pytest.raises(ob.OneBallotError, match="quorum is 3"):
+            ob.tally(election, self.ballots(election, 2), book=tmp_path / "book.json")
+        assert not (tmp_path / "book.json").exists()
+
+
+class TestPublishing:
+    def test_the_published_outcome_names_nobody_and_holds_no_votes(self, tmp_path) -> None:
+        election = election_at(ob.L1(2.0, adjacency="add-remove"))
+        ballots = [ob.cast(election, X[i::9], Y[i::9], party=f"clinic-{i}") for i in range(3)]
+        outcome = ob.tally(election, [*ballots, b"nonsense"], without=["clinic-0"])
+        outcome.save(tmp_path / "server")
+        outcome.published().save(tmp_path / "public")
+        everything = b"".join(path.read_bytes() for path in (tmp_path / "public").iterdir())
+        assert b"clinic" not in everything
+        assert b"nonsense" not in everything
+        assert not any(ballot.digest.encode() in everything for ballot in ballots)
+        loaded = ob.Outcome.load(tmp_path / "public")
+        assert not loaded.count.sums
+        assert loaded.ledger == outcome.ledger
+        assert np.array_equal(loaded.model.predict(TEST[0]), outcome.model.predict(TEST[0]))
+        assert b"clinic-1" in (tmp_path / "server" / "outcome.json").read_bytes()
+
+    def test_raw_votes_at_l1_are_for_the_server_alone(self, tmp_path) -> None:
+        run(election_at(ob.L1(2.0))).outcome.save(tmp_path)
+        (count,) = tmp_path.glob("count-*")
+        assert count.stat().st_mode & 0o077 == 0
+
+
+class TestSubsets:
+    def deals(self, election: ob.Election, data: Data, partition: int = 0) -> list[set]:
+        return [set(rows) for rows in PartyDesk(election, "a").deal(data, 7, "partition", partition)]
+
+    @pytest.mark.parametrize("ids", [True, False])
+    def test_a_row_that_goes_moves_no_other(self, ids: bool) -> None:
+        election = election_at(ob.L2(2.0, stable_ids=ids))
+        names = np.array([f"patient {i}" for i in range(50)]) if ids else None
+        data = Data(np.float32(X[:50]), Y[:50], names)
+        fewer = Data(data.X[1:], data.y[1:], None if names is None else names[1:])
+        before, after = self.deals(election, data), self.deals(election, fewer)
+        assert [{row - 1 for row in rows if row} for rows in before] == after
+
+    def test_with_an_id_a_replaced_row_stays_where_it_was(self) -> None:
+        election = election_at(ob.L2(2.0, stable_ids=True))
+        names = np.array([f"patient {i}" for i in range(50)])
+        data = Data(np.float32(X[:50]), Y[:50], names)
+        replaced = Data(np.float32(X[50:100]), Y[50:100], names)
+        assert self.deals(election, data) == self.deals(election, replaced)
+        assert self.deals(election, data) != self.deals(election, data, partition=1)
+        assert self.deals(election, data) != [set(r) for r in PartyDesk(election, "b").deal(data, 7, "partition", 0)]
+
+    def test_subsets_are_of_about_one_size(self) -> None:
+        election = election_at(ob.L2(2.0))
+        sizes = [len(rows) for rows in self.deals(election, election.data(X, Y))]
+        assert sum(sizes) == len(X)
+        assert min(sizes) > 0.7 * len(X) / 7
+
+    def test_ids_that_are_asked_for_must_be_there(self) -> None:
+        election = election_at(ob.L2(2.0, stable_ids=True))
+        with pytest.raises(DataError, match=r"tells rows apart by stable IDs, and there are none.*ids="):
+            ob.cast(election, X[:50], Y[:50], party="a")
+        with pytest.raises(DataError, match="there are 50 rows and 49 IDs"):
+            ob.cast(election, X[:50], Y[:50], party="a", ids=range(49))
+        with pytest.raises(DataError, match="is not the only row with its ID"):
+            ob.cast(election, X[:50], Y[:50], party="a", ids=[0] * 50)
+        assert ob.cast(election, X[:50], Y[:50], party="a", ids=range(50)).abstained is None
+
+    @pytest.mark.parametrize("method", [ob.FedKT(), ob.FedKT(open_vote="off"), ob.FedKT(weights="prior")])
+    def test_empty_subsets_and_empty_silos_vote_all_the_same(self, method) -> None:
+        """That a silo is empty, or how many subsets are, is told to nobody."""
+        election = election_at(ob.L2(**MILD), method=method)
+        empty = Data(np.empty((0, 2), dtype=np.float32), np.empty(0, dtype=np.int64))
+        three = Data(np.float32(X[:3]), Y[:3])
+        ballots = cast_together(election, {"none": empty, "three": three, "many": election.data(X, Y)})
+        assert all(ballot.abstained is None for ballot in ballots)
+        assert len({ballot.contents["votes"].nbytes for ballot in ballots}) == 1
+
+    @pytest.mark.parametrize("method", [ob.FedKT(), ob.FedKT(open_vote="off", partitions=2), ob.FedKT(weights="prior"),
+                                        ob.FedKT(voting="soft")])  # fmt: skip
+    def test_a_row_changes_the_vote_of_one_teacher_a_partition(self, method) -> None:
+        """Whatever the silo: nothing that is fitted on all of it ties the teachers together."""
+        election = election_at(ob.L2(scale=3.0, stable_ids=True), method=method, learner=NEAREST)
+        names = np.array([f"patient {i}" for i in range(40)])
+        rng = np.random.default_rng(4)
+        for _ in range(3):
+            data = Data(np.float32(X[:40]), Y[:40], names)
+            other = replace(data, X=data.X.copy(), y=data.y.copy())
+            row = rng.integers(40)
+            other.X[row], other.y[row] = rng.normal(2, 9, size=2), 1 - other.y[row]
+            votes = []
+            for held in (data, other):
+                desk = PartyDesk(election, "a")
+                _cast_at(desk, held)
+                votes.append([(v, unit) for v, unit in desk.votes])
+            for (before, unit), (after, _) in zip(*votes, strict=True):
+                assert np.abs(before - after).sum(axis=1).max() <= 2 * unit
+
+
+def _cast_at(desk: PartyDesk, data: Data) -> None:
+    """Cast with a desk that can be looked into afterwards."""
+    casting = desk.election.method.cast(data, desk)
+    try:
+        fit = next(casting)
+        while True:
+            rows = np.concatenate(fit.X.parts) if hasattr(fit.X, "parts") else fit.X
+            models = desk.election.learner_of(fit.role).fit_many(rows, fit.tasks, fit.classes, keep=fit.keep)
+            fit = casting.send(models)
+    except StopIteration:
+        return
+
+
+class TestAtL1:
+    def test_every_query_is_labelled_whoever_voted_on_it(self) -> None:
+        """Leaving a row out because nobody voted on it would tell something."""
+        election = election_at(ob.L1(**MILD), method=ob.FedKT(open_vote="hard", claim=1e9))
+        ballots = cast_together(election, divide(election.data(X, Y), 3, "homogeneous"))
+        with TallyDesk(election) as desk:
+            total = Count()
+            for ballot in ballots:
+                total += election.method.count(ballot, desk)
+            assert total.sums["votes"].sum() == 0
+            election.method.close(total, desk)
+            assert desk.drawn == {"vote": len(PUBLIC)}
+
+    def test_soft_votes_of_a_party_add_up_to_one_at_most(self) -> None:
+        election = election_at(ob.L1(2.0), method=ob.FedKT(voting="soft"))
+        loud = seal({"votes": np.full(120, 255, dtype=np.uint8)}, election, "a")
+        with TallyDesk(election) as desk:
+            points = election.method.count(loud, desk).sums["votes"]
+        assert points.sum(axis=1).max() <= 255
+
+    def test_a_party_that_claims_many_rows_weighs_one_vote(self) -> None:
+        election = election_at(ob.L1(2.0), method=ob.FedKT(weights="class-counts", most_rows=20))
+        honest = ob.cast(election, X[:30], Y[:30], party="a")
+        loud = seal({**honest.contents, "seen": np.array([10**6, 10**6])}, election, "b")
+        with TallyDesk(election) as desk:
+            points = election.method.count(loud, desk).sums["votes"]
+        assert points.max() == 20
+
+    def test_few_parties_are_warned_before_anybody_trains(self) -> None:
+        with pytest.warns(ob.OneBallotWarning, match="When all 10 parties agree .* This will not work: it takes"):
+            election_at(ob.L1(1.0), quorum=10)
+        with pytest.warns(ob.OneBallotWarning, match="When all 6 parties agree .* This will not work"):
+            run(election_at(ob.L1(0.2)))
+
+
+CONFIDENT = {"mechanism": "confident", "threshold": 15.0, "answers": 20, "sigma": 0.5, "test_sigma": 0.5}
+
+
+class TestConfident:
+    def test_only_what_passes_is_answered_and_never_more_than_the_budget(self) -> None:
+        election = election_at(ob.L2(**CONFIDENT), method=OPEN)
+        desk = PartyDesk(election, "a")
+        votes = np.zeros((60, 3), dtype=np.int64)
+        votes[::2, 1], votes[1::2] = 25, [9, 8, 8]
+        labels = desk.decide(votes, cell="partition 0")
+        assert (labels[1::2] == -1).all()
+        assert (labels[::2][:20] == 1).all()
+        assert (labels[::2][20:] == -1).all()
+        assert desk.drawn == {"test": 60, "vote": 20}
+
+    @pytest.mark.parametrize("students", [True, False])
+    def test_it_learns_from_what_was_answered(self, students: bool) -> None:
+        method = ob.FedKT(students=students, open_vote="off")
+        assert accuracy(run(election_at(ob.L2(**CONFIDENT), method=method))) > 0.9
+
+    def test_at_l1_unanswered_rows_are_left_out(self) -> None:
+        simulation = run(election_at(ob.L1(**{**CONFIDENT, "threshold": 3.0}), learner=NEAREST))
+        assert accuracy(simulation) > 0.8
+
+    def test_a_party_with_nothing_answered_abstains(self) -> None:
+        election = election_at(ob.L2(**{**CONFIDENT, "threshold": 1000.0}), method=ob.FedKT(students=True))
+        assert "no query passed the test" in (ob.cast(election, X[:90], Y[:90], party="a").abstained or "")
+
+
+def test_opendp_draws_the_same_votes() -> None:
+    pytest.importorskip("opendp")
+    simulation = run(election_at(ob.L2(scale=0.25, mechanism="gumbel", sampler="opendp")), 3)
+    assert accuracy(simulation) > 0.95
+
+
+def test_the_final_model_may_weigh_rows_by_the_lead_of_their_label() -> None:
+    leads = []
+
+    class Recorder(TallyDesk):
+        def fit(self, role, X, tasks, classes):
+            leads.append(tasks[0].weight)
+            return super().fit(role, X, tasks, classes)
+
+    election = election_at(ob.L2(scale=0.25), method=ob.FedKT(final_weights="lead"))
+    with Recorder(election) as desk:
+        election.method.close(Count({"votes": np.tile([[7, 1], [2, 5]], (30, 1))}), desk)
+    np.testing.assert_allclose(leads[0], np.tile([6, 3], 30) / 4.5)
+    assert accuracy(run(election)) > 0.95
+    with pytest.raises(ElectionError, match="cannot be had at L1"):
+        election_at(ob.L1(1.0), method=ob.FedKT(final_weights="lead"))
+
+
+def test_class_counts_at_l2_are_noised() -> None:
+    election = election_at(ob.L2(scale=0.25, counts_sigma=100.0), method=ob.FedKT(weights="class-counts"))
+    seen = np.array([ob.cast(election, X[:90], Y[:90], party="a").contents["seen"] for _ in range(8)])
+    assert (seen >= 0).all()
+    assert len(np.unique(seen[:, 0])) > 3
+    with pytest.raises(ElectionError, match="give counts_sigma"):
+        election_at(ob.L2(scale=0.25), method=ob.FedKT(weights="class-counts"))
