@@ -17,6 +17,8 @@ test: .venv/dev.stamp
 bench: .venv/dev.stamp
 	$(BIN)/python benchmarks/trees.py
 	$(BIN)/python benchmarks/ballots.py
+	$(BIN)/python benchmarks/accounts.py
+	$(BIN)/python benchmarks/privacy.py
 
 # uv is quick; pip does the same where uv cannot be had.
 define install

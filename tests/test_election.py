@@ -305,6 +305,8 @@ def test_bytes_stay_bytes():
         ({"privacy": ob.L1(2.0), "method": ob.FedKT(open_vote="odds")}, "lets one party weigh as much as thousands"),
         ({"privacy": ob.L2(2.0), "method": ob.FedKT(open_vote="odds", students=False)}, "needs students at L2"),
         ({"privacy": ob.L2(2.0), "method": ob.FedKT(ballot="models", students=False)}, "needs students = true"),
+        ({"privacy": ob.L1(2.0), "method": ob.FedKT(ballot="models", students=False)}, "must decide for its teachers"),
+        ({"privacy": ob.L1(2.0), "method": ob.FedKT(weights="class-counts", most_rows=10**5)}, "unit from 1 to 65,536"),
         ({"learners": {"judge": TREE}}, "method fedkt has no learner judge; it has final, teacher"),
         ({"learner": ob.Sklearn("SVR")}, "'SVR' cannot be used"),
         ({"learners": {"final": ob.Sklearn("SVC", {"c": 1})}}, r"SVC has no parameter \['c'\]"),

@@ -28,9 +28,10 @@ if TYPE_CHECKING:
 
 def cast_file(
     election: Election, party: str, data: Path, *, keep: Path, box: Box | None = None, key: Path | None = None,
-    beside: Path = Path(), choices: Iterable[str] = (), recast: bool = False,
+    beside: Path = Path(), choices: Iterable[str] = (), recast: bool = False, data_dependent: bool = False,
 ) -> dict[str, Any]:  # fmt: skip
     """Cast the ballot of a file's rows, or deliver again the one that was already cast."""
+    desks: dict[str, PartyDesk] = {}
     check_party_name(party)
     signer = find_key(election, party, key, beside)
     kept = keep / f"{party}.ballot"
@@ -45,7 +46,7 @@ def cast_file(
         rows = election.read_data(data)
         keep.mkdir(parents=True, exist_ok=True)
         casts = 1 + _earlier_casts(election, keep, party)
-        ballot = cast_data(election, rows, party=party, key=signer, learners=learners, casts=casts)
+        ballot = cast_data(election, rows, party=party, key=signer, learners=learners, casts=casts, desks=desks)
         sealed = ballot.sealed
         _keep(kept, sealed)
     assert sealed is not None
@@ -56,6 +57,7 @@ def cast_file(
         "party": party, "ballot": str(kept), "bytes": len(sealed), "digest": opened.digest, "trained": trained,
         "abstained": opened.manifest.abstained, "delivered": box is not None,
         "privacy": opened.manifest.privacy.model_dump(mode="json"), "privacy_spent": opened.manifest.privacy.words(),
+        **({"do_not_publish": _seen(election, desks.get(party))} if data_dependent else {}),
     }  # fmt: skip
 
 
@@ -172,6 +174,14 @@ def _kept_ballot(election: Election, path: Path) -> bytes | None:
     except Spoiled as reason:
         raise AlreadyCast(f"{path} would be spoiled: {reason}. Cast again with --recast.") from None
     return data
+
+
+def _seen(election: Election, desk: PartyDesk | None) -> str:
+    if election.level != "L2" or desk is None or not desk.votes:
+        return "no noise was drawn now, so there is nothing that depends on these votes"
+    from .privacy.promise import seen_in_words
+
+    return seen_in_words(election.promise, desk.votes)
 
 
 def _earlier_casts(election: Election, keep: Path, party: str) -> int:

@@ -31,17 +31,22 @@ def cast(
 def cast_data(
     election: Election, data: Data, *, party: str,
     key: Ed25519PrivateKey | None = None, learners: Mapping[str, Learner] | None = None, casts: int = 1,
+    desks: dict[str, PartyDesk] | None = None,
 ) -> Ballot:  # fmt: skip
     keys = {party: key} if key else {}
-    (ballot,) = cast_together(election, {party: data}, keys=keys, learners=learners, casts=casts)
+    (ballot,) = cast_together(election, {party: data}, keys=keys, learners=learners, casts=casts, desks=desks)
     return ballot
 
 
 def cast_together(
     election: Election, parties: Mapping[str, Data], *,
     keys: Mapping[str, Ed25519PrivateKey] | None = None, learners: Mapping[str, Learner] | None = None, casts: int = 1,
+    desks: dict[str, PartyDesk] | None = None,
 ) -> list[Ballot]:  # fmt: skip
-    """The ballots of several parties, trained in lock step: one tier of all of them is one `fit_many`."""
+    """The ballots of several parties, trained in lock step: one tier of all of them is one `fit_many`.
+
+    Their desks are put into `desks`, for whoever may look into them.
+    """
     chosen = election.with_learners(learners) if learners else election
     running: dict[str, Casting] = {}
     ended: dict[str, Contents | Abstain] = {}
@@ -49,7 +54,10 @@ def cast_together(
         check_party_name(party)
         check_signer(election, party, (keys or {}).get(party))
         try:
-            started = chosen.method.cast(data, PartyDesk(chosen, party))
+            desk = PartyDesk(chosen, party)
+            if desks is not None:
+                desks[party] = desk
+            started = chosen.method.cast(data, desk)
         except Abstain as reason:
             ended[party] = reason
             continue

@@ -150,7 +150,7 @@ class Spending:
     """What a method releases about one unit at a private level: known before anybody trains.
 
     Each partition decides `queries` votes among `classes`. `subsets` are the voters of a party. `counts`: class counts
-    leave the party as well. `fractional`: a voter may divide its vote.
+    leave the party as well. `unit`: into how many parts a voter may divide its vote.
     """
 
     queries: int
@@ -158,7 +158,7 @@ class Spending:
     partitions: int
     subsets: int
     counts: bool = False
-    fractional: bool = False
+    unit: int = 1
 
 
 class Abstain(Exception):

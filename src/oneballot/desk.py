@@ -106,6 +106,7 @@ class PartyDesk:
         assert promise.terms.threshold is not None
         assert promise.terms.answers is not None
         self._draw("test", len(votes))
+        self.votes.append((votes, unit))
         passed = noisy_at_least(votes.max(axis=1), promise.test.sigma, promise.terms.threshold, entropy, unit=unit)
         answered = np.flatnonzero(passed)[: promise.terms.answers]  # in the public order of the queries, then stop
         self._draw("vote", len(answered))

@@ -188,6 +188,10 @@ class Election:
             raise ElectionError(f"method {self.method.name} needs a public set: rows that everybody may have")
         if isinstance(self.method, PrivateMethod):
             object.__setattr__(self, "method", self.method.at(self.level))
+        elif self.level != "L0":
+            raise ElectionError(
+                f"method {self.method.name} lists {self.level}, and does not say what it releases there"
+            )
         if self.promise is None:
             return
         assert isinstance(self.method, PrivateMethod)

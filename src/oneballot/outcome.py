@@ -54,6 +54,8 @@ class Outcome:
     spoiled: Mapping[str, str] = field(default_factory=dict)
     without: tuple[str, ...] = ()
     count: Count = field(default_factory=Count, repr=False)
+    noised: tuple[tuple[Array, int], ...] = field(default=(), repr=False, compare=False)
+    """At L1 the votes that noise was drawn on, each with its unit: in memory only, for accounts not to be published."""
 
     @property
     def bytes(self) -> int:
@@ -77,7 +79,7 @@ class Outcome:
 
         At L1 the count holds raw votes, and who has voted, or was spoiled, tells who takes part.
         """
-        return replace(self, voted={}, spoiled={}, without=(), count=Count())
+        return replace(self, voted={}, spoiled={}, without=(), count=Count(), noised=())
 
     def read_rows(self, path: Path, *, labelled: bool) -> tuple[Array, Array | None]:
         """A file's rows, encoded for the model, and, if asked for and there, its class numbers."""

@@ -92,7 +92,7 @@ def _tally(
         model=FinalModel(learner, seed).trained(model, election.classes, election.shape),
         election=election.digest, classes=tuple(election.classes), schema=election.schema,
         ledger=desk.ledger(counting.casts()), voted=dict(sorted(counting.voted.items())), spoiled=counting.spoiled,
-        without=tuple(p for p in left_out if p in counting.seen), count=counting.count,
+        without=tuple(p for p in left_out if p in counting.seen), count=counting.count, noised=tuple(desk.votes),
     )  # fmt: skip
 
 

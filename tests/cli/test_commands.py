@@ -155,7 +155,8 @@ def test_an_error_is_a_sentence_and_status_1(words, told: str, tmp_path: Path, m
     assert told in answer(*words, status=1)["error"]
 
 
-COMMANDS = ["demo", "new", "keys new", "cast", "tally", "inspect", "predict", "evaluate", "simulate", "epsilon"]
+COMMANDS = ["demo", "new", "keys new", "cast", "tally", "inspect", "predict", "evaluate", "simulate", "epsilon",
+            "check", "audit"]  # fmt: skip
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -310,3 +311,79 @@ class TestEpsilon:
         assert "publish" in told
         assert "gumbel" in told
         assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+class TestPrivacy:
+    @pytest.fixture
+    def private(self, clinic: Path, monkeypatch) -> Path:
+        monkeypatch.chdir(clinic)
+        told = oneballot("new", "election.toml", "--public", "public.csv", "--label", "ill", "--level", "L2",
+                         "--epsilon", 4)  # fmt: skip
+        assert "When all 25 teachers of a party agree" in told
+        text = (
+            Path("election.toml")
+            .read_text()
+            .replace('estimator = "RandomForestClassifier"', 'estimator = "GaussianNB"')
+        )
+        Path("election.toml").write_text(text.replace("params = { n_estimators = 100 }", "params = {}"))
+        return clinic
+
+    def at_l1(self, clinic: Path) -> None:
+        text = (clinic / "election.toml").read_text()
+        (clinic / "election.toml").write_text(text.replace('level = "L2"', 'level = "L1"'))
+
+    def test_a_ballot_at_l2_tells_what_it_costs_from_draft_to_outcome(self, private: Path) -> None:
+        told = " ".join(oneballot("check", "election.toml").split())
+        for words in ("epsilon 4 at delta 1e-05 for each row", "adjacency replace", "25 teachers of a party"):
+            assert words in told
+        dry = answer("cast", "election.toml", "--party", "a", "--data", "a.csv", "--dry-run")
+        assert "epsilon 4" in dry["privacy_spent"]
+        done = answer("cast", "election.toml", "--party", "a", "--data", "a.csv", "--to", "box")
+        assert done["privacy"]["epsilon"] == pytest.approx(4, rel=1e-3)
+        shown = " ".join(oneballot("inspect", "box/a.ballot", "--election", "election.toml").split())
+        assert "epsilon 4 at delta 1e-05 for each row" in shown
+        tallied = " ".join(oneballot("tally", "election.toml", "--from", "box", "--out", "outcome").split())
+        assert "epsilon 4 at delta 1e-05 for each row" in tallied
+        assert answer("tally", "election.toml", "--from", "box", "--out", "o2")["privacy"]["unit"] == "row"
+
+    def test_casting_again_adds_up(self, private: Path) -> None:
+        for number in (1, 2, 3):
+            done = answer("cast", "election.toml", "--party", "a", "--data", "a.csv", "--recast")
+            assert done["privacy"]["drawn"] == number
+        assert done["privacy"]["epsilon"] > 7
+        again = answer("cast", "election.toml", "--party", "a", "--data", "a.csv", "--to", "box")
+        assert not again["trained"]
+        assert again["digest"] == done["digest"]
+
+    def test_tallying_again_at_l1_is_written_down_beside_the_election(self, private: Path) -> None:
+        self.at_l1(private)
+        for party in "ab":
+            oneballot("cast", "election.toml", "--party", party, "--data", f"{party}.csv", "--to", "box")
+        first = answer("tally", "election.toml", "--from", "box", "--out", "one", "--publish", "public")
+        assert Path("election.tallies.json").exists()
+        refused = answer("tally", "election.toml", "--from", "box", "--out", "elsewhere", status=1)
+        assert "tally number 2" in refused["error"]
+        assert not Path("elsewhere").exists()
+        assert answer("tally", "election.toml", "--from", "box", "--out", "one")["privacy"] == first["privacy"]
+        second = answer("tally", "election.toml", "--from", "box", "--out", "elsewhere", "--over-budget")
+        assert second["privacy"]["drawn"] == 2
+        assert second["privacy"]["epsilon"] > first["privacy"]["epsilon"]
+        assert "ballot" not in "".join(p.name for p in Path("public").iterdir())
+        assert "a.ballot" not in Path("public/outcome.json").read_text()
+        assert answer("evaluate", "public", "--data", "test.csv")["rows"] > 0
+
+    def test_the_audit_prints_what_it_found(self, private: Path) -> None:
+        text = (private / "election.toml").read_text().replace("epsilon = 4.0", "epsilon = 1.0")
+        (private / "election.toml").write_text(text)
+        told = oneballot("audit", "election.toml", "--runs", 5)
+        assert "without noise" in told
+        assert "The claim holds against this attack" in told
+        found = answer("audit", "election.toml", "--runs", 5)
+        assert found["holds"]
+        assert found["without_noise"]["epsilon"] > found["claimed"] > found["with_noise"]["epsilon"]
+
+    def test_a_level_goes_with_a_budget(self, clinic: Path, monkeypatch) -> None:
+        monkeypatch.chdir(clinic)
+        refused = answer("new", "e.toml", "--public", "public.csv", "--label", "ill", "--level", "L2", status=1)
+        assert "goes with --epsilon" in refused["error"]
+        assert not Path("e.toml").exists()

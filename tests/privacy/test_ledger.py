@@ -70,6 +70,15 @@ class TestPromises:
         promise = settle(level(1.5, mechanism=mechanism), FORTY, True)
         assert 1.49 < promise.epsilon() <= 1.5
 
+    def test_what_cannot_be_drawn_is_refused_before_anybody_trains(self) -> None:
+        with pytest.raises(ElectionError, match="the scale of the noise must lie between"):
+            settle(L1(1e-4), Spending(10**5, 2, 1, 1), True)
+
+    def test_the_papers_accountant_goes_with_the_papers_noise(self) -> None:
+        promise = settle(L2(2.591, accountant="paper"), FORTY, True)
+        assert promise.query.mechanism == "laplace"
+        assert promise.query.scale == pytest.approx(25, rel=1e-3)
+
     def test_both_give_the_queries_that_the_budget_buys(self) -> None:
         promise = settle(L2(1.0, scale=25.0), Spending(4000, 2, 1, 25), True)
         assert promise.epsilon() <= 1.0 < epsilon(promise.query, promise.queries + 1, 1e-5)
@@ -152,6 +161,13 @@ class TestLedgers:
         twice = self.promised().times(2)
         assert twice.drawn == 2
         assert twice.epsilon == pytest.approx(epsilon(NoisyArgmax("laplace", 25, 2, 2), 80, 1e-5))
+
+    def test_a_strangers_ledger_is_shown_without_computing_anything(self) -> None:
+        (line,) = self.promised().lines
+        monster = self.promised().model_copy(update={"lines": (line.model_copy(update={"times": 10**9}),) * 20})
+        assert "for all rows of a party" not in "\n".join(monster.words())
+        assert "for all rows of a party" in "\n".join(self.promised().words(whole=True))
+        assert not monster.model_copy(update={"drawn": 10**9}).agrees_with(self.promised())
 
     def test_a_whole_party_is_all_its_teachers(self) -> None:
         ledger = self.promised()

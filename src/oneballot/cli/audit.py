@@ -36,14 +36,13 @@ def command(
         if as_json:
             print_json(asdict(found) | {"holds": found.holds, "catches": found.catches})
         else:
-            runs = {"with the election's noise": found.with_noise, "without noise": found.without_noise}
-            rows = [[name, f"{r.right} of {r.guesses}", f"{r.epsilon:.3f}"] for name, r in runs.items()]
+            findings = {"with the election's noise": found.with_noise, "without noise": found.without_noise}
+            rows = [[name, f"{r.right} of {r.guesses}", f"{r.epsilon:.3f}"] for name, r in findings.items()]
             rows.append(["claimed", "", f"{found.claimed:.3f}"])
             title = f"epsilon at delta {found.delta:g} for each {found.unit}, adjacency {found.adjacency}"
             print_table(title, ["", "guessed right", "epsilon"], rows)
-            print(
-                f"{found.with_noise.canaries} canaries in {found.runs} runs, lower bounds at {found.confidence:.0%} confidence."
-            )
+            how = f"{found.with_noise.canaries} canaries in {found.runs} runs"
+            print(f"{how}, lower bounds at {found.confidence:.0%} confidence.")
             if not found.holds:
                 print("THE CLAIM IS REFUTED: the measured bound is above it. Please report this as a vulnerability.")
             elif found.catches:

@@ -23,6 +23,9 @@ def command(
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check, and say what would be sent and spent.")] = False,
     recast: Annotated[bool, typer.Option("--recast", help="Train again although a ballot was already cast.")] = False,
+    data_dependent: Annotated[
+        bool, typer.Option("--data-dependent", help="At L2: also what your very votes cost; not to be published.")
+    ] = False,
     workers: Workers = None,
     as_json: AsJson = False,
 ) -> None:
@@ -48,7 +51,7 @@ def command(
             return
         done = cast_file(
             agreed, party, data, box=Folder(to) if to else None, key=key, keep=keep, beside=beside,
-            choices=learner or (), recast=recast,
+            choices=learner or (), recast=recast, data_dependent=data_dependent,
         )  # fmt: skip
         if as_json:
             print_json(done)
@@ -58,4 +61,6 @@ def command(
         if done["abstained"]:
             print(f"It is an abstention: {done['abstained']}.")
         print("Privacy", "\n  ".join(done["privacy_spent"]))
+        if data_dependent:
+            print(f"DO NOT PUBLISH: {done['do_not_publish']}.")
         print(f"Delivered to {to}." if to else "Not delivered: run again with --to BOX, or send the file yourself.")

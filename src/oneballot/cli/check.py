@@ -35,7 +35,7 @@ def command(
             "mechanism": None if promise is None else promise.query.mechanism,
             "scale": None if promise is None else promise.query.scale,
             "epsilon": None if promise is None or agreed.privacy.rehearsal else promise.epsilon(),
-            "ballot": agreed.ballot_ledger.words(),
+            "ballot": agreed.ballot_ledger.words(whole=True),
             "outcome": [] if promise is None else promise.ledger().words(),
             "expect": [] if promise is None else promise.expectation(voters),
         }  # fmt: skip

@@ -31,5 +31,6 @@ def command(
             print_json({"accuracy": float(right.mean()), "rows": len(y), "bytes": loaded.bytes, "classes": found})
             return
         table = [[c, f"{n:,}", percent(r / n) if n else "–"] for c, (n, r) in by_class.items()]
-        title = f"accuracy {percent(right.mean())} on {len(y):,} rows, from ballots of {size(loaded.bytes)} together"
+        sent = f", from ballots of {size(loaded.bytes)} together" if loaded.bytes else ""
+        title = f"accuracy {percent(right.mean())} on {len(y):,} rows{sent}"
         print_table(title, ["class", "rows", "found"], table)

@@ -8,6 +8,7 @@ import typer
 from ._terminal import AsJson, ElectionFile, Workers, print_json, print_table, session, size
 
 if TYPE_CHECKING:
+    from ..election import Election
     from ..outcome import Outcome
 
 EXAMPLE = "Example: oneballot tally election.toml --from box/ --out outcome/ [--without clinic-b]"
@@ -23,6 +24,9 @@ def command(
     ] = None,
     over_budget: Annotated[
         bool, typer.Option("--over-budget", help="At L1: tally oftener than the budget is for; costs add up.")
+    ] = False,
+    data_dependent: Annotated[
+        bool, typer.Option("--data-dependent", help="At L1: also what these very votes cost; not to be published.")
     ] = False,
     workers: Workers = None,
     as_json: AsJson = False,
@@ -47,18 +51,29 @@ def command(
         outcome.save(out)
         if publish is not None:
             outcome.published().save(publish)
+        seen = _seen(agreed, outcome) if data_dependent else {}
         if as_json:
-            print_json(outcome.summary() | {"outcome": str(out)})
+            print_json(outcome.summary() | {"outcome": str(out)} | seen)
             return
         rows = [[party, "abstains: " + v.abstained if v.abstained else "counted", size(v.bytes)]
                 for party, v in outcome.voted.items()]  # fmt: skip
         rows += [[name, f"SPOILED: {reason}", ""] for name, reason in outcome.spoiled.items()]
         rows += [[party, "left out as asked", ""] for party in outcome.without]
         print_table(f"{agreed.name}: {len(outcome.voted)} ballots, {size(outcome.bytes)}", ["ballot", "", "sent"], rows)
-        print("Privacy", "\n  ".join(outcome.ledger.words()))
+        print("Privacy", "\n  ".join(outcome.ledger.words(whole=True)))
+        for line in seen.values():
+            print(f"DO NOT PUBLISH: {line}.")
         if agreed.level == "L1":
             print(f"{out} holds raw votes: keep it to yourself, and give others what --publish FOLDER writes.")
         print(f"The final model is in {out}. Use it with: oneballot predict {out} --data new.csv")
+
+
+def _seen(election: Election, outcome: Outcome) -> dict[str, str]:
+    from ..privacy.promise import seen_in_words
+
+    if not outcome.noised:
+        return {"do_not_publish": "no noise was drawn now, so there is nothing that depends on these votes"}
+    return {"do_not_publish": seen_in_words(election.promise, outcome.noised)}
 
 
 def _previous(out: Path, election: str) -> Outcome | None:

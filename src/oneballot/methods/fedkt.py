@@ -11,12 +11,10 @@ party's opinion counts by how likely the row is to be its own (docs/fedkt.md).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Annotated, Any, ClassVar, Literal
+from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
-from pydantic import Field, PositiveInt
 from pydantic.dataclasses import dataclass
 
 from ..core import (
@@ -31,119 +29,21 @@ from ..core import (
     Fit,
     Model,
     Plan,
-    Spending,
     TallyDesk,
     Task,
 )
 from ..errors import ElectionError, Spoiled
+from ._settings import PARTS, Settings
 from ._teachers import Teachers, halves, join_halves, without_prior
 from ._votes import Labels, Levels, Notation, Weighted, odds
 
-PARTS = 255
-"""A vote is divided into so many parts where shares of votes are added up."""
-
 
 @dataclass(frozen=True, config={"extra": "forbid"})
-class FedKT:
-    """The settings; `FedKT.paper()` has the paper's. What is left out is chosen by the level of privacy.
-
-    partitions (s), subsets (t): teachers a party are s·t. students: train one a partition.
-    voting: of partitions: "consistent" one vote a party if they agree, "majority" one each, "soft" probabilities.
-    open_vote: "off", "hard" (the class, or none below the odds `claim`), "weighted" (and 4 bits of odds), "odds".
-    weights: of a vote for class c: "uniform" 1, "class-counts" the party's rows of c over everyone's (FedKD's ω), at L1
-    over `most_rows` and at most 1; "prior": class frequencies are divided out of probabilities before the vote.
-    queries: how many public rows are labelled, as a fraction up to 1 or as a number above. At L1 by the server, at L2
-    by the teachers of each party, whose student then labels all. ballot: send "votes", or the "models" behind them.
-    final_weights: "lead" lets the final model weigh each row by the lead of its label (not at L1: labels are all).
-    """
+class FedKT(Settings):
+    """The method. Its settings are described in `Settings`."""
 
     name: ClassVar[str] = "fedkt"
     levels: ClassVar[frozenset[str]] = frozenset({"L0", "L1", "L2"})
-
-    partitions: PositiveInt = 1
-    subsets: PositiveInt | None = None
-    students: bool | None = None
-    voting: Literal["consistent", "majority", "soft"] = "majority"
-    open_vote: Literal["off", "hard", "weighted", "odds"] | None = None
-    weights: Literal["uniform", "class-counts", "prior"] = "uniform"
-    queries: Annotated[float, Field(gt=0)] = 1.0
-    claim: Annotated[float, Field(gt=0)] = 0.5
-    most_rows: PositiveInt = 1000
-    ballot: Literal["votes", "models"] = "votes"
-    final_weights: Literal["uniform", "lead"] = "uniform"
-
-    @classmethod
-    def paper(cls, **settings: Any) -> FedKT:
-        """The settings of the paper's experiments."""
-        usual: dict[str, Any] = {"partitions": 2, "subsets": 5, "students": True, "voting": "consistent"}
-        return cls(**{**usual, "open_vote": "off", **settings})
-
-    def __post_init__(self) -> None:
-        if self.open_vote not in ("off", None) and self.weights != "uniform":
-            raise ElectionError(
-                f'weights = "{self.weights}" needs open_vote = "off": an open vote brings its own weights'
-            )
-        if self.open_vote in ("weighted", "odds") and self.voting != "majority":
-            raise ElectionError(f'open_vote = "{self.open_vote}" adds up opinions: it needs voting = "majority"')
-        if self.open_vote == "hard" and self.voting == "soft":
-            raise ElectionError('voting = "soft" and open_vote = "hard" exclude each other; use open_vote = "odds"')
-        if self.queries > 1 and self.queries != int(self.queries):
-            raise ElectionError(f"queries is a fraction up to 1 or a whole number of rows, not {self.queries:g}")
-
-    @property
-    def needs(self) -> Mapping[str, frozenset[str]]:
-        roles = ("teacher", "student", "final") if self.students else ("teacher", "final")
-        asked = dict.fromkeys(roles, frozenset({"probabilities"}))
-        if self.final_weights == "lead":
-            asked["final"] |= {"soft"}  # learners that take weights
-        return {"public": frozenset(), **asked}
-
-    def at(self, level: str) -> FedKT:
-        plain = level != "L0" or self.weights != "uniform" or self.voting == "soft"
-        usual: Any = "off" if plain else "weighted" if self.voting == "majority" else "hard"
-        chosen = replace(
-            self,
-            subsets=self.subsets or (25 if level == "L2" else 1),
-            students=bool(self.students),
-            open_vote=self.open_vote or usual,
-        )
-        if level == "L1" and self.final_weights != "uniform":
-            raise ElectionError('final_weights = "lead" cannot be had at L1: labels are all that is released')
-        unbounded = chosen.open_vote in ("weighted", "odds")
-        if level == "L1" and unbounded:
-            raise ElectionError(
-                f'open_vote = "{chosen.open_vote}" lets one party weigh as much as thousands, which no noise of L1 '
-                'covers; use open_vote = "hard", or voting = "soft" with open_vote = "off"'
-            )
-        if level == "L1" and self.voting == "soft" and self.weights == "class-counts":
-            raise ElectionError('voting = "soft" and weights = "class-counts" exclude each other at L1; choose one')
-        if level == "L2" and not chosen.students and unbounded:
-            raise ElectionError(
-                f'open_vote = "{chosen.open_vote}" needs students at L2: odds of teachers are not noised votes. '
-                'Set students = true, or open_vote = "hard"'
-            )
-        if level == "L2" and chosen.ballot == "models" and not chosen.students:
-            raise ElectionError('ballot = "models" at L2 needs students = true: teachers have seen private rows')
-        return chosen
-
-    def spends(self, level: str, classes: int, public: int) -> Spending:
-        queries, subsets = self._query_count(public), self.subsets or 1
-        if level == "L1":
-            shares = self.voting == "soft" or self.weights == "class-counts"
-            return Spending(queries, classes, self.partitions, subsets, fractional=shares)
-        among, counts = classes + (self.open_vote != "off"), self.weights == "class-counts"
-        return Spending(queries, among, self.partitions, subsets, counts, fractional=self.voting == "soft")
-
-    def asking(self, queries: int, public: int) -> FedKT:
-        return replace(self, queries=queries / public)
-
-    def exposed(self, level: str) -> FedKT:
-        plain: dict[str, Any] = {"students": False, "ballot": "votes", "queries": 1.0, "most_rows": 1}
-        if self.open_vote != "off":
-            plain["open_vote"] = "hard"
-        if level == "L1":
-            plain["subsets"] = 1
-        return replace(self, **plain)
 
     def plan(self, data: Data, desk: Desk) -> Plan:
         assert self.subsets is not None
@@ -208,6 +108,10 @@ class FedKT:
         if desk.level == "L1":
             labels = self._decide_for_the_public(votes, desk)
             rows, labels = rows[labels >= 0], labels[labels >= 0]
+            if not len(rows):
+                raise ElectionError(
+                    "no query passed the test, so there is nothing to learn; this tally counts all the same"
+                )
         else:
             if self.weights == "class-counts":
                 votes = votes / np.maximum(count.sums["seen"], 1)
@@ -226,9 +130,8 @@ class FedKT:
 
     def _decide_for_the_public(self, votes: Array, desk: TallyDesk) -> Array:
         """At L1: by noisy votes on every query, whoever voted on it; leaving one out would tell something."""
-        unit = (PARTS if self.voting == "soft" else 1) * (self.most_rows if self.weights == "class-counts" else 1)
         each = self.partitions if self.voting == "consistent" else 1  # the paper counts a party's vote s times
-        return desk.decide(votes * each, cell="tally", unit=unit)
+        return desk.decide(votes * each, cell="tally", unit=self.unit(desk.level))
 
     @property
     def _hard(self) -> bool:
@@ -252,13 +155,10 @@ class FedKT:
     def _queries(self, desk: Desk) -> Array:
         """Which public rows are labelled: the same at every party and at the tally."""
         rows = len(_public(desk))
-        if self._query_count(rows) == rows:
+        if self.query_count(rows) == rows:
             return np.arange(rows)
         order = np.random.default_rng(desk.shared_seed("queries")).permutation(rows)
-        return np.sort(order[: self._query_count(rows)])
-
-    def _query_count(self, public: int) -> int:
-        return max(1, round(self.queries * public)) if self.queries <= 1 else min(int(self.queries), public)
+        return np.sort(order[: self.query_count(rows)])
 
     def _labelled(self, desk: Desk) -> Array:
         """What the teachers label: at L1 noise comes later, so students may learn from all rows."""
@@ -271,7 +171,8 @@ class FedKT:
     def _labels(self, answers: Array, desk: Desk) -> list[Array]:
         """What the teachers of each partition decide by vote: class numbers `(queries,)`, the last one *not mine*."""
         if desk.level == "L2" and self.voting == "soft":
-            votes = np.floor(answers * PARTS).astype(np.int64).sum(axis=1)
+            shares = np.floor(np.clip(answers, 0, 1) * PARTS).astype(np.int64)
+            votes = _at_most_one_vote(shares, 1).sum(axis=1)
             return [desk.decide(v, cell=f"partition {j}", unit=PARTS) for j, v in enumerate(votes)]
         labels = answers.argmax(axis=3)
         if self.open_vote != "off":
@@ -340,7 +241,7 @@ def _lead(votes: Array) -> Array:
 
 def _at_most_one_vote(points: Array, partitions: int) -> Array:
     """Shares of votes, scaled down where rounding, or a party, has them add up to more than a vote a partition."""
-    total = points.sum(axis=1, keepdims=True)
+    total = points.sum(axis=-1, keepdims=True)
     most = PARTS * partitions
     return np.asarray(np.where(total > most, points * most // np.maximum(total, 1), points))
 

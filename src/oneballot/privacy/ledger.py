@@ -18,6 +18,8 @@ from .mechanisms import Adjacency, Mechanism, NoisyArgmax, NoisyNumbers, Release
 
 Words = Annotated[str, StringConstraints(max_length=60, pattern=r"^[a-z0-9 ,.-]*$")]
 Times = Annotated[int, Field(ge=1, le=10**9)]
+MOST_CASTS = 20
+"""A stranger's ballot may claim so many, and each is computed."""
 NO_GUARANTEE = "no noise, no guarantee"
 
 
@@ -106,7 +108,7 @@ class Ledger(BaseModel):
 
     def agrees_with(self, promised: Ledger) -> bool:
         """Whether it is what an election asks for, drawn once or oftener; other machines round differently."""
-        if self.drawn > 1 and self.drawn <= 1000:
+        if 1 < self.drawn <= MOST_CASTS:
             promised = promised.times(self.drawn)
         alike = self.model_dump(exclude={"epsilon", "lines"}) == promised.model_dump(exclude={"epsilon", "lines"})
         return (
@@ -130,8 +132,11 @@ class Ledger(BaseModel):
         terms = self.model_dump(exclude={"epsilon", "publishable", "lines", "drawn", "silos"})
         return self.with_lines(lines, **terms, drawn=count, silos=silos)
 
-    def words(self) -> list[str]:
-        """For people: the claim first, then what was released."""
+    def words(self, *, whole: bool = False) -> list[str]:
+        """For people: the claim first, then what was released.
+
+        `whole`: and what that comes to for a whole party, which is computed, so not for a stranger's ledger.
+        """
         if self.level == "L0":
             return [f"level L0: {NO_GUARANTEE}; trust whoever sees ballots or model"]
         if self.rehearsal:
@@ -147,8 +152,8 @@ class Ledger(BaseModel):
         told = [claim, basis, *(line.words() for line in self.lines)]
         if self.silos > 1:
             told.append(f"for people with rows at up to {self.silos} parties")
-        if (whole := self.for_a_party()) is not None:
-            told.append(f"for all rows of a party together: epsilon {whole:.4g}")
+        if whole and (party := self.for_a_party()) is not None:
+            told.append(f"for all rows of a party together: epsilon {party:.4g}")
         if self.unit == "row":
             told.append("the unit is a row: several rows of one person are a group, and cost more")
         return told

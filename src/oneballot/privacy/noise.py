@@ -130,6 +130,11 @@ def _softmax(votes: Array, steps: int, entropy: Entropy) -> Array:
     return chosen
 
 
+def check_scale(scale: float, unit: int) -> None:
+    """Raise ElectionError for noise that cannot be drawn; before anybody trains."""
+    _lattice(round_up(scale), unit)
+
+
 def _lattice(scale: float, unit: int) -> tuple[int, int]:
     """How many steps of the lattice are 1/unit of a vote, and how many the scale; both exactly."""
     if not 1 <= unit <= MOST_UNIT:

@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from ..core import Spending
+from ..core import Array, Spending
 from ..errors import ElectionError
 from .budget import queries_within, scale_within
 from .expectation import best_mechanism, voters_needed, win_probability
 from .ledger import Ledger, Line
-from .mechanisms import UNITS, Level, Mechanism, NoisyArgmax, NoisyNumbers, Release, compositions, reach_of
-from .noise import round_up
+from .mechanisms import (
+    UNITS,
+    Level,
+    Mechanism,
+    NoisyArgmax,
+    NoisyNumbers,
+    Release,
+    comes_or_goes,
+    compositions,
+    reach_of,
+)
+from .noise import check_scale, round_up
 from .terms import Terms
 
 SHARE_OF_COUNTS = 0.1
@@ -123,12 +134,12 @@ class Promise:
 def settle(terms: Terms, spending: Spending, stable_ids: bool) -> Promise:
     """The promise of these terms for what a method spends; `promise.queries` may be fewer than the method asked for."""
     level: Any = terms.level
-    one_sided = level == "L1" and terms.adjacency == "add-remove"
+    one_sided = comes_or_goes(level, terms.adjacency)
     reach = reach_of(level, terms.adjacency, partitions=spending.partitions, stable_ids=stable_ids)
     counts = _counts(terms) if spending.counts else None
 
     def at(mechanism: Mechanism, scale: float, queries: int) -> Promise:
-        query = NoisyArgmax(mechanism, scale, spending.classes, reach, one_sided, spending.fractional)
+        query = NoisyArgmax(mechanism, scale, spending.classes, reach, one_sided, spending.unit > 1)
         test = None
         if terms.mechanism == "confident":
             assert terms.answers is not None
@@ -144,11 +155,12 @@ def settle(terms: Terms, spending: Spending, stable_ids: bool) -> Promise:
     stated, queries = terms.stated_noise(), spending.queries
     if stated is None:
         assert terms.epsilon is not None, "terms were checked: a budget or the noise"
-        if terms.mechanism == "auto":
+        if terms.mechanism == "auto" and terms.accountant in ("tight", "rdp"):
             kind, scale = best_mechanism(terms.epsilon, lambda m, s: releases(at(m, s, queries)), spending.classes,
                                          terms.delta, terms.accountant)  # fmt: skip
         else:
-            kind = "gaussian" if terms.mechanism == "confident" else terms.mechanism
+            only: dict[str, Mechanism] = {"confident": "gaussian", "auto": "laplace"}  # all that `paper` knows
+            kind = only.get(terms.mechanism, terms.mechanism)  # type: ignore[arg-type]
             scale = scale_within(terms.epsilon, lambda s: releases(at(kind, s, queries)), terms.delta,
                                  terms.accountant, adaptive=adaptive)  # fmt: skip
     else:
@@ -156,6 +168,7 @@ def settle(terms: Terms, spending: Spending, stable_ids: bool) -> Promise:
         if terms.epsilon is not None:
             queries = queries_within(terms.epsilon, lambda q: releases(at(kind, scale, q)), terms.delta,
                                      terms.accountant, most=queries, adaptive=adaptive)  # fmt: skip
+    check_scale(scale, spending.unit)
     return at(kind, round_up(scale), queries)
 
 
@@ -169,3 +182,20 @@ def _counts(terms: Terms) -> NoisyNumbers:
         silos, share = terms.max_silos_per_person, SHARE_OF_COUNTS * terms.epsilon
         sigma = scale_within(share, lambda s: [(NoisyNumbers(s, squared_shift), silos)], terms.delta)
     return NoisyNumbers(round_up(max(1.0, sigma)), squared_shift)
+
+
+def seen_in_words(promise: Promise | None, noised: Iterable[tuple[Array, int]]) -> str:
+    """What these very votes cost, which is not to be published: it tells something about them."""
+    from .data_dependent import look
+
+    if promise is None or promise.test is not None:
+        return "there is no account that depends on the votes for this mechanism"
+    units = {unit for _, unit in noised}
+    if len(units) > 1:
+        return "votes in different units have no common account"
+    votes = np.concatenate([votes for votes, _ in noised])
+    found = look(promise.query, votes, promise.terms.delta, unit=units.pop(), abstentions=promise.level == "L1")
+    return (
+        f"one draw of noise on these very votes costs epsilon {found.epsilon:.4g} at delta {found.delta:g}; "
+        f"whatever the votes, {found.whatever_the_votes:.4g}"
+    )

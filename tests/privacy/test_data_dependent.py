@@ -1,0 +1,422 @@
+"""Data-dependent accounts: enumeration with another quadrature, exact compositions, the papers' bounds, smoothness."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.integrate import simpson
+from scipy.special import log_ndtr
+from scipy.stats import binom, norm
+
+from oneballot.errors import ElectionError
+from oneballot.privacy.accounting import epsilon, renyi
+from oneballot.privacy.data_dependent import _Account, epsilon_seen, gnmax_seen, look, paper_seen
+from oneballot.privacy.mechanisms import NoisyArgmax
+from oneballot.privacy.smooth import (
+    ORDERS,
+    cost_of_release,
+    log_chance_of_others,
+    release_smoothly,
+    smooth_sensitivity,
+    theorem_6,
+)
+
+DELTA = 1e-5
+MECHANISMS = ["gumbel", "gaussian", "laplace"]
+
+
+@cache
+def chances(votes: tuple[float, ...], mechanism: str, scale: float) -> np.ndarray:
+    """P(v) by Simpson's rule, 32 steps a vote, which no kink of whole votes falls between; Gumbel by its softmax."""
+    v = np.array(votes)
+    if mechanism == "gumbel":
+        return np.exp(v / scale - np.logaddexp.reduce(v / scale))
+    low, high = math.floor(min(votes) - 12 * scale), math.ceil(max(votes) + 34 * scale)
+    x = np.linspace(low, high, 32 * (high - low) + 1)
+    z = (x - v[:, None]) / scale
+    if mechanism == "gaussian":
+        log_density, log_below = -z * z / 2 - math.log(scale * math.sqrt(2 * math.pi)), log_ndtr(z)
+    else:
+        log_density = -np.abs(z) - math.log(2 * scale)
+        log_below = np.where(z < 0, -np.abs(z) - math.log(2), np.log1p(-np.exp(-np.abs(z)) / 2))
+    return simpson(np.exp(log_density + log_below.sum(axis=0) - log_below), x=x, axis=1)
+
+
+def neighbours(votes: tuple[int, ...], query: NoisyArgmax, abstentions: bool = True) -> list[tuple[int, ...]]:
+    """Every way to take away what one unit may have cast and to put in what it may cast."""
+    m = query.reach if query.one_sided else query.reach // 2
+    contributions = [c for c in itertools.product(range(m + 1), repeat=len(votes)) if sum(c) <= m]
+    found = set()
+    for left, came in itertools.product(contributions, repeat=2):
+        allowed = not (sum(left) and sum(came)) if query.one_sided else abstentions or sum(left) == sum(came)
+        if allowed and all(a <= v for a, v in zip(left, votes, strict=True)):
+            found.add(tuple(v - a + b for v, a, b in zip(votes, left, came, strict=True)))
+    return sorted(found - {votes})
+
+
+def divergence(p: np.ndarray, q: np.ndarray, order: float) -> float:
+    with np.errstate(over="ignore"):
+        return float(np.log((p * (p / q) ** (order - 1)).sum())) / (order - 1)
+
+
+def brute_force(
+    query: NoisyArgmax, votes: list[tuple[int, ...]], deltas: list[float], abstentions: bool
+) -> list[float]:
+    """The account's definition, line by line."""
+    sums = np.zeros((2, len(ORDERS)))
+    most = np.array([renyi(query, float(order)) for order in ORDERS])
+    for v in votes:
+        p = chances(v, query.mechanism, query.scale)
+        q = np.array([chances(w, query.mechanism, query.scale) for w in neighbours(v, query, abstentions)])
+        for number, order in enumerate(ORDERS):
+            with np.errstate(over="ignore"):
+                to = np.log((p * (p / q) ** (order - 1)).sum(axis=1)).max() / (order - 1)
+                fro = np.log((q * (q / p) ** (order - 1)).sum(axis=1)).max() / (order - 1)
+            sums[:, number] += np.minimum([to, fro], most[number])
+    found = []
+    for delta in deltas:
+        eps = sums + np.log1p(-1 / ORDERS) - (math.log(delta) + np.log(ORDERS)) / (ORDERS - 1)
+        found.append(min(max(0.0, eps.min(axis=1).max()), epsilon(query, len(votes), delta)))
+    return found
+
+
+CASES = [
+    # scale, classes, reach, one-sided, abstentions, votes
+    (6.0, 3, 2, False, True, [(9, 4, 0), (20, 1, 0), (5, 5, 5), (0, 0, 3)]),
+    (6.0, 3, 2, False, False, [(9, 4, 0), (20, 1, 0), (5, 5, 5), (0, 0, 3)]),
+    (4.0, 4, 1, True, True, [(9, 4, 0, 0), (20, 1, 1, 0), (5, 5, 5, 5), (0, 0, 0, 0)]),
+    (5.0, 3, 2, True, True, [(9, 4, 0), (14, 1, 1), (1, 1, 0)]),
+    (8.0, 3, 4, False, True, [(9, 4, 0), (14, 1, 1), (1, 1, 0), (15, 0, 0)]),
+    (8.0, 3, 4, False, False, [(9, 4, 0), (14, 1, 1), (2, 1, 1), (15, 0, 0)]),
+    (9.0, 2, 6, False, True, [(12, 4), (2, 1)]),
+    (1.3, 3, 2, False, True, [(9, 4, 0), (6, 6, 0)]),
+]
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize(("scale", "classes", "reach", "one_sided", "abstentions", "votes"), CASES)
+def test_every_neighbour_and_both_directions_are_counted(
+    mechanism, scale, classes, reach, one_sided, abstentions, votes
+) -> None:
+    query = NoisyArgmax(mechanism, scale, classes, reach, one_sided)
+    deltas = [1e-5, 1e-2]
+    found = [epsilon_seen(query, np.array(votes), delta, abstentions=abstentions) for delta in deltas]
+    assert found == pytest.approx(brute_force(query, votes, deltas, abstentions), rel=1e-7)
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_mixtures_of_two_moves_cost_more_than_two_votes_moved_together(mechanism) -> None:
+    """(6, 6, 0): one vote from each of the leaders to the third is worse, for some order, than two from one of them."""
+    query = NoisyArgmax(mechanism, 1.0, 3, 4)
+    p = chances((6, 6, 0), mechanism, 1.0)
+    mixed, together = (chances(v, mechanism, 1.0) for v in ((5, 5, 2), (4, 6, 2)))
+    assert divergence(mixed, p, 8) > divergence(together, p, 8)
+    assert (5, 5, 2) in neighbours((6, 6, 0), query)
+    # What two votes moved together cost, from halved counts and scale, is less.
+    halved = NoisyArgmax(mechanism, 0.5, 3, 2)
+    votes = np.array([[6, 6, 0]])
+    assert epsilon_seen(query, votes, 0.01) >= epsilon_seen(halved, votes // 2, 0.01)
+
+
+def test_many_different_votes_cost_what_they_cost_one_by_one() -> None:
+    """The order is guessed from some vectors and equal ones are grouped: neither may change what comes out by much."""
+    rng = np.random.default_rng(5)
+    votes = np.array([rng.multinomial(60, rng.dirichlet(np.full(5, 0.5))) for _ in range(300)])
+    for mechanism in MECHANISMS:
+        query = NoisyArgmax(mechanism, 20.0, 5, 2)
+        once = epsilon_seen(query, votes, DELTA)
+        shuffled = rng.permuted(votes, axis=1)[rng.permutation(len(votes))]
+        assert epsilon_seen(query, shuffled, DELTA) == pytest.approx(once, rel=1e-9)
+        thrice = epsilon_seen(query, np.vstack([votes] * 3), DELTA)
+        assert once < thrice < 3 * once
+
+
+@pytest.mark.parametrize(("mechanism", "scale"), list(itertools.product(["laplace", "gaussian"], [1.0, 8.0])))
+def test_far_tails_are_as_exact_as_the_closed_form_of_two_classes(mechanism, scale) -> None:
+    """Also where classes are so far behind that their chances are bounded instead of computed."""
+    query = NoisyArgmax(mechanism, scale, 2, 2)
+
+    def logs(gap: int) -> np.ndarray:
+        return np.concatenate(query.log_odds_of_two(np.array([gap])))
+
+    for gap in (2, 7, 40, 75, 200):
+        eps = []
+        for back in (False, True):
+            found = []
+            for order in ORDERS:
+                pairs = [(logs(gap), logs(gap + shift))[:: -1 if back else 1] for shift in (-2, -1, 1)]
+                worst = max(np.logaddexp.reduce(order * a + (1 - order) * b) / (order - 1) for a, b in pairs)
+                total = 50 * min(max(worst, 0.0), renyi(query, float(order)))
+                found.append(total + math.log1p(-1 / order) - math.log(DELTA * order) / (order - 1))
+            eps.append(min(found))
+        exact = min(max(0.0, *eps), epsilon(query, 50, DELTA))
+        found = epsilon_seen(query, np.tile([gap, 0], (50, 1)), DELTA)
+        if gap < 30 * scale:
+            assert found == pytest.approx(exact, rel=1e-6, abs=1e-9)
+        else:  # bounded
+            assert exact * (1 - 1e-9) <= found <= 1.02 * exact
+
+
+queries = st.builds(
+    NoisyArgmax, st.sampled_from(MECHANISMS), st.floats(1, 30), st.just(3), st.sampled_from([1, 2, 4]), st.booleans()
+).map(lambda q: q if q.reach % 2 == 0 else NoisyArgmax(q.mechanism, q.scale, q.classes, q.reach, True))
+vectors = st.lists(st.integers(0, 12), min_size=3, max_size=3).map(tuple)
+
+
+@settings(max_examples=40, deadline=None)
+@given(queries, st.lists(vectors, min_size=1, max_size=5), st.sampled_from([1e-5, 1e-3, 0.05]), st.data())
+def test_no_neighbouring_sequence_is_told_apart_better_than_claimed(query, votes, delta, data) -> None:
+    """The exact δ of all answers together, at the claimed ε, over all 3^Q sequences of answers, both directions."""
+    claimed = epsilon_seen(query, np.array(votes), delta)
+    here, there = np.ones(1), np.ones(1)
+    for v in votes:
+        w = data.draw(st.sampled_from(neighbours(v, query)))
+        here = np.outer(here, chances(v, query.mechanism, query.scale)).ravel()
+        there = np.outer(there, chances(w, query.mechanism, query.scale)).ravel()
+    for p, q in ((here, there), (there, here)):
+        assert np.maximum(p - math.exp(min(claimed, 700)) * q, 0).sum() <= delta * (1 + 1e-6)
+
+
+@settings(max_examples=20, deadline=None)
+@given(queries, st.lists(vectors, min_size=1, max_size=4), st.integers(1, 400), st.booleans())
+def test_seen_is_never_above_what_any_votes_would_cost(query, votes, times, abstentions) -> None:
+    many = np.array(votes * times)
+    assert epsilon_seen(query, many, DELTA, abstentions=abstentions) <= epsilon(query, len(many), DELTA, "tight")
+    assert epsilon_seen(query, many, DELTA, abstentions=abstentions) <= epsilon(query, len(many), DELTA, "rdp")
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_the_claim_is_near_the_exact_composition(mechanism) -> None:
+    """Two classes, one gap, exact binomials: not a bound that is safe because it is far off."""
+    query, times = NoisyArgmax(mechanism, 10.0, 2, 2), 200
+    claimed = epsilon_seen(query, np.tile([20, 4], (times, 1)), DELTA, abstentions=False)
+    p, q = (chances(v, mechanism, 10.0)[0] for v in ((20, 4), (19, 5)))
+    right = np.arange(times + 1)
+    here, there = binom.pmf(right, times, p), binom.pmf(right, times, q)
+
+    def exact(eps: float) -> float:
+        return max(np.maximum(a - math.exp(eps) * b, 0).sum() for a, b in ((here, there), (there, here)))
+
+    assert exact(claimed) <= DELTA < exact(0.85 * claimed)
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_unanimity_is_cheap_and_a_tie_is_not(mechanism) -> None:
+    query = NoisyArgmax(mechanism, 20.0, 10, 2)
+    seen = look(query, np.tile([500] + [0] * 9, (1000, 1)), DELTA)
+    assert seen.epsilon < 0.1 * seen.whatever_the_votes
+    assert not seen.publishable
+    assert "do not publish" in seen.note
+    tie = epsilon_seen(query, np.tile([250, 250] + [0] * 8, (1000, 1)), DELTA)
+    assert tie > 3 * seen.epsilon
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(2, 5), st.floats(0.6, 20), st.booleans(), st.integers(0, 2**32 - 1))
+def test_no_share_of_a_soft_vote_is_worse_than_the_corners(classes, scale, one_sided, seed) -> None:
+    """Gumbel: random neighbours in the continuum, many of them on its edges."""
+    rng = np.random.default_rng(seed)
+    query = NoisyArgmax("gumbel", scale, classes, 1 if one_sided else 2, one_sided, fractional=True)
+    votes = -np.sort(-rng.integers(0, 80, classes))
+    orders = np.array([1.2, 3.0, 30.0])
+    with np.errstate(all="ignore"):
+        account = _Account(query, 10, True, votes[None], np.ones(1, dtype=int))
+        to, fro = account.divergences(np.arange(1), np.ones(1), orders)
+    p = chances(tuple(votes / 10), "gumbel", scale)
+    for _ in range(60):
+        left, came = (rng.dirichlet(np.full(classes, rng.choice([0.05, 0.5, 5]))) * rng.choice([1, 1, 0]) for _ in "ab")
+        if one_sided:
+            left, came = (left, 0 * came) if rng.random() < 0.5 else (0 * left, came)
+        q = chances(tuple(votes / 10 - np.minimum(left, votes / 10) + came), "gumbel", scale)
+        for number, order in enumerate(orders):
+            assert divergence(p, q, order) <= to[number] + 1e-12
+            assert divergence(q, p, order) <= fro[number] + 1e-12
+
+
+def test_splitting_what_leaves_can_be_worse_than_any_corner_and_is_charged() -> None:
+    """Half a vote from each of two leaders, who share most of the chance, to the third class."""
+    p, split = (chances(v, "gumbel", 1.0) for v in ((20, 20, 17), (19.5, 19.5, 18)))
+    query = NoisyArgmax("gumbel", 1.0, 3, 2, fractional=True)
+    corners = [chances(v, "gumbel", 1.0) for v in neighbours((20, 20, 17), query)]
+    assert divergence(split, p, 60) > 1.01 * max(divergence(q, p, 60) for q in corners)
+    account = _Account(query, 2, True, np.array([[40, 40, 34]]), np.ones(1, dtype=int))
+    with np.errstate(all="ignore"):
+        assert account.divergences(np.arange(1), np.ones(1), np.array([60.0]))[1, 0] >= divergence(split, p, 60) - 1e-12
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_only_where_units_may_abstain_can_votes_arrive_that_nobody_gives_up(mechanism) -> None:
+    query, nobody = NoisyArgmax(mechanism, 2.0, 3, 2), np.zeros((5, 3), dtype=int)
+    assert epsilon_seen(query, nobody, 0.01, abstentions=False) == 0
+    assert epsilon_seen(query, nobody, 0.01) > 0.1
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_soft_votes_between_two_classes_cost_no_less_than_whole_ones(mechanism) -> None:
+    votes = np.array([[40, 3], [20, 22], [9, 1]])
+    whole = epsilon_seen(NoisyArgmax(mechanism, 5.0, 2, 2), votes, 1e-3)
+    soft = epsilon_seen(NoisyArgmax(mechanism, 5.0, 2, 2), votes * 7, 1e-3, unit=7)
+    assert soft == pytest.approx(whole, rel=1e-6)  # every count holds a vote, so the furthest neighbours are the same
+    assert epsilon_seen(NoisyArgmax(mechanism, 5.0, 2, 2), votes // 8, 1e-3, unit=7) > 0
+
+
+def test_what_is_not_proved_or_cannot_be_is_refused() -> None:
+    votes = np.array([[3, 2, 1]])
+    for mechanism in ("laplace", "gaussian"):
+        with pytest.raises(ElectionError, match="no data-dependent account is proved"):
+            epsilon_seen(NoisyArgmax(mechanism, 5.0, 3, 2), votes, DELTA, unit=4)
+    query = NoisyArgmax("gumbel", 5.0, 3, 2)
+    for wrong in (votes / 2, -votes, votes[0], votes[:, :2], votes[:0]):
+        with pytest.raises(ElectionError, match="votes"):
+            epsilon_seen(query, wrong, DELTA)
+    with pytest.raises(ElectionError, match="unit must be at least 1"):
+        epsilon_seen(query, votes, DELTA, unit=0)
+    with pytest.raises(ElectionError, match="delta"):
+        epsilon_seen(query, votes, 0.0)
+    with pytest.raises(ElectionError, match="too many neighbours"):
+        epsilon_seen(NoisyArgmax("gumbel", 5.0, 10, 20), np.array([range(10)]), DELTA)
+    with pytest.raises(ElectionError, match="gamma"):
+        paper_seen(votes, 0.0, DELTA)
+    with pytest.raises(ElectionError, match="sigma"):
+        gnmax_seen(votes, 0.0, DELTA)
+
+
+def paper_by_hand(votes: np.ndarray, gamma: float, delta: float, c: int) -> float:
+    """The formula as it is printed."""
+    found = []
+    for order in range(1, 9):
+        total = 0.0
+        for v in votes:
+            first, *others = sorted(v, reverse=True)
+            q = sum((2 + gamma * (first - o)) / (4 * math.exp(gamma * (first - o))) for o in others)
+            moment = 2 * c**2 * gamma**2 * order * (order + 1)
+            if q < 1 / (math.exp(2 * c * gamma) + 1):
+                odds = (1 - q) / (1 - math.exp(2 * c * gamma) * q)
+                moment = min(moment, math.log((1 - q) * odds**order + q * math.exp(2 * c * gamma * order)))
+            total += moment
+        found.append((total + math.log(1 / delta)) / order)
+    return min(found)
+
+
+def test_the_papers_account_comes_out() -> None:
+    tied = np.full((40, 2), 5)
+    assert paper_seen(tied, 0.04, DELTA) == pytest.approx(2.5911, abs=6e-5)
+    assert paper_seen(np.full((297, 2), 5), 0.05, DELTA) == pytest.approx(9.7776, abs=6e-5)
+    wide = np.tile([400, 0], (40, 1))
+    assert paper_seen(wide, 0.04, DELTA) == pytest.approx(math.log(1 / DELTA) / 8, rel=1e-4)
+    rng = np.random.default_rng(2)
+    votes = rng.multinomial(200, [0.9, 0.08, 0.02], size=50)
+    for gamma, c in [(0.05, 1), (0.05, 2), (0.1, 5)]:
+        assert paper_seen(votes, gamma, DELTA, multiplier=c) == pytest.approx(paper_by_hand(votes, gamma, DELTA, c))
+    # The multiplier does not make the first class surer of winning, as it would within q.
+    near = np.tile([40, 20, 0], (40, 1))
+    plain = epsilon(NoisyArgmax("laplace", 25, 3, 6), 40, DELTA, "paper")
+    assert paper_seen(near, 0.04, DELTA, multiplier=3) == pytest.approx(plain)
+    assert paper_seen(votes, 0.05, DELTA, orders=range(1, 30)) < paper_seen(votes, 0.05, DELTA)
+
+
+def test_the_papers_bound_one_direction_only() -> None:
+    """Theorem 6 of 2018 and the moments of 2017 are above D(P(v) ‖ P(v′)), and often far below D(P(v′) ‖ P(v))."""
+    below = {"gaussian": 0, "laplace": 0}
+    for votes in itertools.combinations_with_replacement((20, 9, 3, 1, 0), 3):
+        if not sum(votes):
+            continue
+        first, *others = sorted(votes, reverse=True)
+        for mechanism, scale in [("gaussian", 2.0), ("gaussian", 5.0), ("laplace", 3.0)]:
+            query, p = NoisyArgmax(mechanism, scale, 3, 2), chances(votes, mechanism, scale)
+            near = [chances(w, mechanism, scale) for w in neighbours(votes, query, abstentions=False)]
+            for order in (2.0, 5.0, 9.0):
+                if mechanism == "gaussian":
+                    log_q = np.minimum(log_chance_of_others(np.array([votes]), scale), math.log(2 / 3))
+                    bound = float(theorem_6(log_q, scale, order)[0])
+                else:
+                    q = sum((2 + (first - o) / scale) / 4 * math.exp((o - first) / scale) for o in others)
+                    x, up = order - 1, math.exp(2 / scale)
+                    bound = 2 / scale**2 * order
+                    if q < 1 / (up + 1):
+                        bound = min(bound, math.log((1 - q) * ((1 - q) / (1 - up * q)) ** x + q * up**x) / x)
+                assert max(divergence(p, q, order) for q in near) <= bound * (1 + 1e-9) + 1e-12
+                below[mechanism] += max(divergence(q, p, order) for q in near) > 2 * bound
+    assert below["gaussian"] > 5
+
+
+def test_gnmax_adds_theorem_6_over_the_queries() -> None:
+    votes = np.array([[240, 5, 3, 2], [100, 90, 40, 20], [240, 5, 3, 2]])
+    sums = []
+    for order in ORDERS:
+        log_q = np.minimum(log_chance_of_others(votes, 40.0), math.log(3 / 4))
+        sums.append(theorem_6(log_q, 40.0, float(order)).sum())
+    eps = np.array(sums) + np.log1p(-1 / ORDERS) - (math.log(DELTA) + np.log(ORDERS)) / (ORDERS - 1)
+    assert gnmax_seen(votes, 40.0, DELTA) == pytest.approx(eps.min())
+    assert gnmax_seen(np.tile([100, 100], (100, 1)), 40.0, DELTA) == pytest.approx(1.4781, abs=1e-3)
+    q = np.exp(log_chance_of_others(np.array([[10, 4, 3]]), 5.0))[0]
+    assert q == pytest.approx(sum(math.erfc(g / 10) / 2 for g in (6, 7)))
+
+
+@pytest.mark.parametrize(
+    ("voters", "classes", "sigma", "order", "beta"), [(9, 3, 1.5, 2.5, 0.05), (14, 2, 1.0, 3.0, 0.1)]
+)
+def test_smooth_sensitivity_is_smooth_and_bounds_every_neighbour(voters, classes, sigma, order, beta) -> None:
+    """All votes of so few voters, alone and beside a second query, and all their neighbours."""
+    everything = [v for v in itertools.product(range(voters + 1), repeat=classes) if sum(v) == voters]
+    query = NoisyArgmax("gaussian", sigma, classes, 2)
+
+    @cache
+    def at(*votes: tuple[int, ...]) -> tuple[float, float]:
+        return smooth_sensitivity(np.array(votes), sigma, order, beta)
+
+    rng = np.random.default_rng(3)
+    for v in everything:
+        other = everything[rng.integers(len(everything))]
+        value, smooth = at(v)
+        both, smooth_of_both = at(v, other)
+        log_q = np.minimum(log_chance_of_others(np.array([v]), sigma), math.log1p(-1 / classes))
+        assert value >= theorem_6(log_q, sigma, order)[0] * (1 - 1e-12)
+        for w in neighbours(v, query, abstentions=False):
+            assert abs(at(w)[0] - value) <= smooth * (1 + 1e-12)
+            assert smooth <= math.exp(beta) * at(w)[1] * (1 + 1e-12)
+            for beside in neighbours(other, query, abstentions=False)[:3]:
+                assert abs(at(w, beside)[0] - both) <= smooth_of_both * (1 + 1e-12)
+                assert smooth_of_both <= math.exp(beta) * at(w, beside)[1] * (1 + 1e-12)
+
+
+def test_the_release_costs_no_less_than_two_normal_laws_differ() -> None:
+    """Rényi divergences of normal laws by quadrature: means r apart, deviations within e^±β; and the least quantile."""
+    for order, beta, noise, quantile in [(3.0, 0.05, 2.0, 0.0), (10.0, 0.04, 6.0, 0.0), (4.0, 0.1, 3.0, 2.0)]:
+        claimed = cost_of_release(order, beta, noise, quantile)
+        for ratio in np.exp(beta * np.array([-1, -0.5, 0.01, 0.5, 1])):
+            mean = min(1, ratio) + quantile * noise * abs(ratio - 1)
+            x = np.linspace(-60, 60, 40_001) * noise
+            p, q = norm.logpdf(x, 0, noise), norm.logpdf(x, mean, noise * ratio)
+            exact = math.log(np.trapezoid(np.exp(order * p + (1 - order) * q), x)) / (order - 1)
+            assert exact <= claimed
+    with pytest.raises(ElectionError, match="order"):
+        cost_of_release(10.0, 0.05, 1.0)
+
+
+def test_a_release_is_an_estimate_or_a_bound_but_for_its_chance() -> None:
+    votes = np.tile([240, 5, 3, 2], (100, 1))
+    fixed = {"order": 10.0, "beta": 0.02, "noise": 3.0}
+    value, smooth = smooth_sensitivity(votes, 40.0, 10.0, 0.02)
+    assert smooth > 0
+
+    def converted(divergence: float, delta: float) -> float:
+        return divergence + math.log1p(-1 / 10) - (math.log(delta) + math.log(10)) / 9
+
+    estimate = release_smoothly(votes, 40.0, DELTA, normal=lambda: -0.5, **fixed)
+    exact = converted(value - 0.5 * 3 * smooth + cost_of_release(10.0, 0.02, 3.0), DELTA)
+    assert (estimate.kind, estimate.epsilon) == ("estimate", pytest.approx(exact, abs=1e-3))
+    # At the quantile of its chance a bound tells f itself.
+    edge = norm.ppf(1e-6)
+    bound = release_smoothly(votes, 40.0, DELTA, normal=lambda: edge, quantile_delta=1e-6, **fixed)
+    exact = converted(value + cost_of_release(10.0, 0.02, 3.0, -edge), DELTA - 1e-6)
+    assert (bound.kind, bound.epsilon) == ("bound", pytest.approx(exact, abs=1e-3))
+    assert bound.epsilon >= exact
+    with pytest.raises(ElectionError, match="quantile_delta"):
+        release_smoothly(votes, 40.0, DELTA, normal=lambda: 0.0, quantile_delta=1e-4, **fixed)

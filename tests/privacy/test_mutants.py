@@ -1,0 +1,383 @@
+"""Mistakes that would cost somebody's privacy, made on purpose: a check passes on the code, and fails on its mistake.
+
+Where the code itself refuses a mistake (PrivacyError), the mistake is also made with that guard taken off.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import oneballot as ob
+from oneballot import casting, desk, seal, tallying
+from oneballot.core import Data
+from oneballot.desk import PartyDesk, TallyDesk
+from oneballot.errors import PrivacyError, Spoiled
+from oneballot.methods import fedkt
+from oneballot.methods._teachers import Teachers
+from oneballot.methods.fedkt import FedKT
+from oneballot.outcome import Outcome
+from oneballot.privacy import promise
+from oneballot.privacy.book import Book
+from oneballot.privacy.ledger import Ledger, Line
+from oneballot.privacy.mechanisms import NoisyArgmax, reach_of
+from oneballot.privacy.noise import noisy_argmax, noisy_at_least, noisy_numbers, round_up
+from oneballot.privacy.promise import Promise
+from oneballot.privacy.samplers import Rehearsal
+from oneballot.privacy.terms import Terms
+
+GUMBEL: dict[str, Any] = {"delta": 1e-3, "mechanism": "gumbel", "scale": 4.0}
+IDS, CONTENT = ob.L2(**GUMBEL, stable_ids=True), ob.L2(**GUMBEL, stable_ids=False)
+COME_AND_GO, PARTIES = replace(IDS, adjacency="add-remove"), ob.L1(**GUMBEL)
+SOME_PARTIES = replace(PARTIES, adjacency="add-remove")
+COUNTS = replace(IDS, counts_sigma=3.0)
+
+Check = Callable[[Any], None]
+
+
+def whole(privacy: Terms, **settings: Any) -> Check:
+    """The whole audit."""
+    return lambda audit: audit.check(audit.arrange(privacy, **settings))
+
+
+def exact(privacy: Terms, **settings: Any) -> Check:
+    """What the answers tell apart, and nothing else: would it be noticed if nobody looked at votes or draws?"""
+
+    def check(audit: Any) -> None:
+        case = audit.arrange(privacy, **settings)
+        here, there = (audit.run(case.election, parties) for parties in (case.here, case.there))
+        audit.check_ledger(privacy, here, there)
+
+    return check
+
+
+def noise(what: str = "check_law", *, method: dict[str, Any] | None = None, level: str = "L2", unit: int = 1,
+          public: int = 2000, **terms: Any) -> Check:  # fmt: skip
+    """A desk's draws."""
+    told = {"stable_ids": True, **terms} if level == "L2" else terms
+    rows = np.zeros((public, 1), dtype=np.float32)
+
+    def check(audit: Any) -> None:
+        election = ob.Election(range(3), rows, FedKT(**(method or {})), privacy=Terms(level, **told))  # type: ignore[arg-type]
+        getattr(audit, what)(election, **({"unit": unit} if unit > 1 else {}))
+
+    return check
+
+
+def nothing_else(privacy: Terms, **settings: Any) -> Check:
+    """All that others see but the noisy answers."""
+    return lambda audit: audit.check_nothing_else(audit.arrange(privacy, **settings))
+
+
+def loud_ballot(audit: Any, privacy: Terms = SOME_PARTIES, **settings: Any) -> None:
+    """A hostile party says as much as a ballot can hold."""
+    case = audit.arrange(privacy, **settings)
+    honest = casting.cast_together(case.election, {"unit": case.here["unit"]})[0].contents
+    loud = {"votes": honest["votes"], "seen": np.full(2, 10**6)} if "seen" in honest else {
+        "votes": np.full_like(honest["votes"], 255)}  # fmt: skip
+    audit.check(replace(case, here={**case.here, "unit": loud}))
+
+
+def scattered(rows: int) -> Check:
+    """Rows that lie at random corners, of which the first comes or goes."""
+
+    def check(audit: Any) -> None:
+        election, rng = audit.arrange(COME_AND_GO).election, np.random.default_rng(0)
+        X, y = election.public[rng.integers(12, size=rows)], rng.integers(2, size=rows)
+        ids = np.array([f"row {i}" for i in range(rows)])
+        audit.check(audit.new_case(election, {"unit": Data(X, y, ids)}, {"unit": Data(X[1:], y[1:], ids[1:])}))
+
+    return check
+
+
+def second_tally(audit: Any) -> None:
+    """A ballot comes late, and noise is drawn again on the same votes."""
+    case = audit.arrange(PARTIES)
+    runs = []
+    for parties in (case.here, case.there):
+        first = audit.run(case.election, {n: d for n, d in parties.items() if n != "party-0"})
+        late = casting.cast_together(case.election, {"party-0": parties["party-0"]})
+        outcome = tallying.tally(case.election, first.ballots)
+        with audit.watched() as second:
+            second.ledger = tallying.tally(case.election, [*first.ballots, *late], previous=outcome).ledger
+        runs.append(audit.new_run(first.votes + second.votes, drawn=first.drawn + second.drawn, ledger=second.ledger))
+    audit.check_ledger(PARTIES, *runs)
+    for run in runs:
+        audit.check_drawn(run)
+
+
+def second_cast(audit: Any) -> None:
+    """Noise is drawn again on the same rows."""
+    case = audit.arrange(IDS)
+    runs = [audit.run(case.election, parties) for parties in (case.here, case.there)]
+    again = casting.cast_together(case.election, case.here, casts=2)[0]
+    ledger = seal.take_apart(again.sealed).manifest.privacy
+    outcome = tallying.tally(case.election, [again]).ledger
+    for told in (ledger, outcome):
+        audit.check_ledger(IDS, *(audit.new_run(run.votes * 2, ledger=told) for run in runs))
+
+
+def two_silos(audit: Any) -> None:
+    """A person's rows may be at two parties."""
+    case = audit.arrange(replace(IDS, max_silos_per_person=2))
+    here, there = (audit.run(case.election, parties) for parties in (case.here, case.there))
+    told = tallying.tally(case.election, here.ballots).ledger
+    audit.check_ledger(IDS, *(audit.new_run(run.votes * 2, ledger=told) for run in (here, there)))
+
+
+def less_noise(told: dict[str, Any]) -> dict[str, Any]:
+    """A ledger that is right about itself."""
+    terms = {name: value for name, value in told.items() if name not in ("lines", "epsilon", "publishable")}
+    lines = [Line(**{**line, "scale": line["scale"] / 2}) for line in told["lines"]]
+    return Ledger.with_lines(lines, **terms).model_dump(mode="json")
+
+
+FORGERIES: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "less noise": lambda told: told["lines"][0].update(scale=told["lines"][0]["scale"] / 2),
+    "less noise, and what it costs": lambda told: told.update(less_noise(told)),
+    "a smaller epsilon": lambda told: told.update(epsilon=told["epsilon"] / 2),
+    "a larger delta": lambda told: told.update(delta=0.1),
+    "fewer draws": lambda told: told["lines"][0].update(times=told["lines"][0]["times"] - 1),
+    "a smaller reach": lambda told: told["lines"][0].update(reach=1),
+    "no level": lambda told: told.update(level="L0", epsilon=None, lines=[]),
+    "a rehearsal": lambda told: told.update(rehearsal=True, epsilon=None),
+    "other neighbours": lambda told: told.update(adjacency="add-remove"),
+}  # fmt: skip
+
+
+def forged_ledgers(audit: Any) -> None:
+    """Ballots whose ledgers are not what the election asks for do not count."""
+    case = audit.arrange(IDS)
+    (ballot,) = casting.cast_together(case.election, case.here)
+    assert seal.unseal(ballot.sealed, case.election).digest == ballot.digest
+    for name, forge in FORGERIES.items():
+        files = seal.unzip(ballot.sealed)
+        manifest = json.loads(files["manifest.json"])
+        forge(manifest["privacy"])
+        try:
+            seal.unseal(seal.zip_up(files | {"manifest.json": json.dumps(manifest).encode()}), case.election)
+        except Spoiled:
+            continue
+        raise AssertionError(f"a forged ledger was accepted: {name}")
+
+
+def half(draw: Any) -> Any:
+    """The sampler with half its noise: the scale comes before the threshold or the entropy."""
+    at = {noisy_argmax: 2, noisy_at_least: 1, noisy_numbers: 1}[draw]
+    return lambda *given, **more: draw(*given[:at], round_up(given[at] / 2), *given[at + 1 :], **more)
+
+
+def unguarded(patch: pytest.MonkeyPatch) -> None:
+    """Desks that write down what they draw and refuse nothing."""
+    patch.setattr(PartyDesk, "_draw", lambda self, what, times: self.drawn.update({what: times}))
+
+
+def told_less(patch: pytest.MonkeyPatch, change: Callable[[list[Any]], list[Any]]) -> None:
+    honest = Promise.lines
+    patch.setattr(Promise, "lines", lambda self: change(honest(self)))
+
+
+def one_less(patch: pytest.MonkeyPatch) -> None:
+    told_less(patch, lambda lines: [(what, release, times - 1) for what, release, times in lines])
+
+
+def no_counts(patch: pytest.MonkeyPatch) -> None:
+    told_less(patch, lambda lines: [line for line in lines if line[0] != "class counts"])
+
+
+def forget_partitions(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(promise, "compositions", lambda level, queries, partitions: queries)
+
+
+def reach(value: int | None = None, **changed: Any) -> Callable[[pytest.MonkeyPatch], None]:
+    def told(level: Any, adjacency: Any, **given: Any) -> int:
+        return value or reach_of(level, adjacency, **{**given, **changed})
+
+    return lambda patch: patch.setattr(promise, "reach_of", told)
+
+
+def one_sided(patch: pytest.MonkeyPatch) -> None:
+    def told(mechanism: Any, scale: float, classes: int, reach: int, one_sided: bool, fractional: bool) -> NoisyArgmax:
+        return NoisyArgmax(mechanism, scale, classes, 1, True, fractional)
+
+    patch.setattr(promise, "NoisyArgmax", told)
+
+
+def parts_as_votes(self: FedKT, answers: Any, desk: Any) -> list[Any]:
+    votes = np.floor(answers * fedkt.PARTS).astype(np.int64).sum(axis=1)
+    return [desk.decide(v, cell=f"partition {j}") for j, v in enumerate(votes)]
+
+
+def only_where_somebody_votes(self: FedKT, votes: Any, desk: Any) -> Any:
+    voted = votes.sum(axis=1) > 0
+    labels = np.full(len(votes), -1)
+    labels[voted] = desk.decide(votes[voted], cell="tally")
+    return labels
+
+
+def left_out_afterwards(self: FedKT, votes: Any, desk: Any, honest: Any = FedKT._decide_for_the_public) -> Any:
+    return np.where(votes.sum(axis=1) > 0, honest(self, votes, desk), -1)
+
+
+def with_the_number_of_rows(self: FedKT, data: Data, desk: Any, honest: Any = FedKT.cast) -> Any:
+    contents = yield from honest(self, data, desk)
+    return {**contents, "rows": np.array([len(data)])}
+
+
+def only_where_they_agree(self: FedKT, answers: Any, desk: Any) -> list[Any]:
+    votes = (answers.argmax(axis=3)[..., None] == np.arange(self._classes(desk))).sum(axis=1)
+    labels = np.full(votes.shape[:2], -1)
+    for j, v in enumerate(votes):
+        clear = v.max(axis=1) >= 5
+        labels[j, clear] = desk.decide(v[clear], cell=f"partition {j}")
+    return list(labels)
+
+
+def by_position(self: PartyDesk, data: Data, subsets: int, *path: str | int) -> list[Any]:
+    return np.array_split(np.random.default_rng(self.seed(*path)).permutation(len(data)), subsets)
+
+
+def by_content(self: PartyDesk, data: Data) -> list[bytes]:
+    return [row.tobytes() + str(label).encode() for row, label in zip(data.X, data.y, strict=True)]
+
+
+def of_the_silo(self: Teachers) -> Any:
+    return np.bincount(self.data.y, minlength=self.classes)
+
+
+def as_many_as_rows(
+    cls: Any, data: Data, desk: Any, partitions: int, subsets: int, queries: Any, *, open: bool
+) -> Teachers:
+    deals = [desk.deal(data, min(subsets, len(data)), "partition", j) for j in range(partitions)]
+    return Teachers(data, deals, queries, len(desk.classes), open)
+
+
+def unbounded_weights(patch: pytest.MonkeyPatch) -> None:
+    honest = FedKT.count
+    patch.setattr(FedKT, "count", lambda self, ballot, desk: honest(replace(self, most_rows=10**9), ballot, desk))
+
+
+def together(*changes: Callable[[pytest.MonkeyPatch], None]) -> Callable[[pytest.MonkeyPatch], None]:
+    def apply(patch: pytest.MonkeyPatch) -> None:
+        for change in changes:
+            change(patch)
+
+    return apply
+
+
+def put(where: Any, name: str, what: Any) -> Callable[[pytest.MonkeyPatch], None]:
+    return lambda patch: patch.setattr(where, name, what)
+
+
+LESS = "the noise on votes is not that of the ledger"
+FAR = "the votes change by more than the reach of a unit"
+TELLS = "the answers tell more apart than the ledger says"
+OFF = "the ledger does not have what was drawn"
+DEPENDS = "what is decided depends on the unit"
+ELSE = "something else than noisy answers depends on the unit"
+REFUSED = "asks for more than it said"
+TWO_NEAREST = ob.Sklearn("KNeighborsClassifier", {"n_neighbors": 2})
+CONFIDENT: dict[str, Any] = {"mechanism": "confident", "sigma": 4.0, "threshold": 12.0, "answers": 2000}
+SOFT, COUNTED = {"voting": "soft"}, {"weights": "class-counts"}
+TWICE, TWICE_ALIKE = {"partitions": 2}, {"partitions": 2, "voting": "consistent"}
+WEIGHED = {**COUNTED, "most_rows": 2, "unit_rows": 2}
+
+MUTANTS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], Check, str]] = {
+    "half the Gumbel noise": (put(desk, "noisy_argmax", half(noisy_argmax)), noise(**GUMBEL), LESS),
+    "half the Gaussian noise": (put(desk, "noisy_argmax", half(noisy_argmax)), noise(sigma=4.0), LESS),
+    "half the Laplace noise": (put(desk, "noisy_argmax", half(noisy_argmax)), noise(gamma=0.25, level="L1"), LESS),
+    "half the noise of the test": (put(desk, "noisy_at_least", half(noisy_at_least)), noise(**CONFIDENT), LESS),
+    "raw votes choose the queries": (
+        put(desk, "noisy_at_least", lambda values, sigma, threshold, entropy, *, unit: values >= threshold * unit),
+        noise(**CONFIDENT), LESS),
+    "half the noise on class counts": (
+        put(desk, "noisy_numbers", half(noisy_numbers)),
+        noise("check_counts_law", epsilon=2.0, method=COUNTED, public=50), "the noise on class counts"),
+    "no noise on class counts": (
+        put(PartyDesk, "release", lambda self, counts, *, cell: counts), whole(COUNTS, **COUNTED), OFF),
+    "noise from a fixed seed": (
+        put(PartyDesk, "_entropy", lambda self, cell: Rehearsal(self.seed("noise", cell))),
+        noise("check_fresh", **GUMBEL), "the same noise was drawn twice"),
+    "parts of votes drawn as votes": (
+        put(desk, "noisy_argmax", lambda votes, mechanism, scale, entropy, *, unit: noisy_argmax(
+            votes, mechanism, scale, entropy)), noise(**GUMBEL, method=SOFT, unit=255), LESS),
+    "parts of votes charged as votes": (put(FedKT, "_labels", parts_as_votes), whole(IDS, **SOFT), FAR),
+    "s forgotten": (forget_partitions, whole(IDS, **TWICE), REFUSED),
+    "s forgotten, unguarded": (together(forget_partitions, unguarded), whole(IDS, **TWICE), OFF),
+    "s forgotten, by its answers": (together(forget_partitions, unguarded), exact(IDS, **TWICE), TELLS),
+    "a query off the ledger": (one_less, whole(IDS), REFUSED),
+    "a query off the ledger at L1": (one_less, whole(PARTIES), REFUSED),
+    "a query off the ledger, unguarded": (together(one_less, unguarded), whole(PARTIES), OFF),
+    "a query off the ledger, by its answers": (together(one_less, unguarded), exact(IDS), TELLS),
+    "class counts off the ledger": (no_counts, whole(COUNTS, **COUNTED), REFUSED),
+    "class counts off the ledger, unguarded": (together(no_counts, unguarded), whole(COUNTS, **COUNTED), OFF),
+    "class counts that the method does not tell of": (
+        put(FedKT, "spends", lambda self, *given, honest=FedKT.spends: replace(honest(self, *given), counts=False)),
+        whole(COUNTS, **COUNTED), "did not say that it releases them"),
+    "content replaced, charged as one moved vote": (reach(2), whole(CONTENT), FAR),
+    "content replaced, charged as one, by its answers": (reach(2), exact(CONTENT), TELLS),
+    "rows dealt by content, charged as by ID": (
+        put(PartyDesk, "_names", by_content), whole(IDS, moved=2), FAR),
+    "rows dealt by position": (put(PartyDesk, "deal", by_position), scattered(40), FAR),
+    "as many subsets as rows": (put(Teachers, "of", classmethod(as_many_as_rows)), scattered(5), FAR),
+    "half the reach of rows that come or go": (reach(1), whole(COME_AND_GO), FAR),
+    "half the reach of rows that come or go, by their answers": (reach(1), exact(COME_AND_GO), TELLS),
+    "rows charged as votes that come or go": (one_sided, exact(COME_AND_GO), TELLS),
+    "moved votes charged as votes that come or go": (
+        together(reach(2), put(promise, "NoisyArgmax", lambda *told: NoisyArgmax(*told[:4], True, told[5]))),
+        whole(COME_AND_GO), "votes move, and are charged"),
+    "consistent votes counted s times, charged once": (reach(partitions=1), whole(PARTIES, **TWICE_ALIKE), FAR),
+    "consistent votes charged once, by the answers": (reach(partitions=1), exact(SOME_PARTIES, **TWICE_ALIKE), TELLS),
+    "rows without votes dropped before the noise": (
+        put(FedKT, "_decide_for_the_public", only_where_somebody_votes),
+        whole(SOME_PARTIES, leads=(2, None), open_vote="hard"), DEPENDS),
+    "rows without votes dropped after the noise": (
+        put(FedKT, "_decide_for_the_public", left_out_afterwards),
+        nothing_else(SOME_PARTIES, leads=(2, None), open_vote="hard"), ELSE),
+    "the number of rows in the ballot": (put(FedKT, "cast", with_the_number_of_rows), nothing_else(COME_AND_GO), ELSE),
+    "a published outcome names who voted": (
+        put(Outcome, "published", lambda self: self), nothing_else(SOME_PARTIES), ELSE),
+    "queries on which teachers disagree dropped": (
+        put(FedKT, "_labels", only_where_they_agree), whole(IDS, leads=(2, 0)), DEPENDS),
+    "frequencies of the whole silo divided out": (
+        put(Teachers, "seen", of_the_silo),
+        whole(IDS, weights="prior", leads=(-6, 4), learner=TWO_NEAREST), FAR),
+    "more than a vote in shares": (
+        put(fedkt, "_at_most_one_vote", lambda points, partitions: points), lambda a: loud_ballot(a, **SOFT), FAR),
+    "weights without a bound": (unbounded_weights, lambda a: loud_ballot(a, **WEIGHED), FAR),
+    "less noise than the budget asks for": (
+        put(promise, "round_up", lambda scale: round_up(0.9 * scale)), whole(ob.L2(2.0, 1e-3, stable_ids=True)),
+        "the ledger exceeds the budget"),
+    "a second tally for nothing": (put(Book, "charge", lambda self, planned: 1), second_tally, TELLS),
+    "a second tally off the ledger": (
+        put(TallyDesk, "ledger", lambda self, casts: self.election.promise.ledger()), second_tally, TELLS),
+    "a second cast for nothing": (
+        put(seal, "_ledger", lambda election, casts: election.ballot_ledger), second_cast, TELLS),
+    "repetitions for nothing": (put(Ledger, "times", lambda self, count, *, silos=1: self), second_cast, TELLS),
+    "a second silo for nothing": (
+        put(TallyDesk, "ledger", lambda self, casts: self.election.promise.ledger()), two_silos, TELLS),
+    "any ledger will do": (
+        put(Ledger, "agrees_with", lambda self, promised: True), forged_ledgers, "accepted: less noise"),
+    "only epsilon is compared": (
+        put(Ledger, "agrees_with", lambda self, promised: self.epsilon == promised.epsilon), forged_ledgers,
+        "accepted: less noise"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", MUTANTS)
+def test_a_mistake_is_caught_and_the_code_is_not(audit, monkeypatch, what: str) -> None:
+    change, check, message = MUTANTS[what]
+    check(audit)
+    audit.forget()
+    try:
+        change(monkeypatch)
+        with pytest.raises((AssertionError, PrivacyError), match=message):
+            check(audit)
+    finally:
+        monkeypatch.undo()
+        audit.forget()
