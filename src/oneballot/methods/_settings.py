@@ -93,14 +93,8 @@ class Settings:
                 'Set students = true, or open_vote = "hard"'
             )
         if level != "L0" and chosen.ballot == "models" and not chosen.students:
-            raise ElectionError(
-                f'ballot = "models" at {level} needs students = true: '
-                + (
-                    "teachers have seen private rows"
-                    if level == "L2"
-                    else "a party must decide for its teachers itself"
-                )
-            )
+            why = "teachers have seen private rows" if level == "L2" else "a party must decide for its teachers itself"
+            raise ElectionError(f'ballot = "models" at {level} needs students = true: {why}')
         return chosen
 
     def spends(self, level: str, classes: int, public: int) -> Spending:
