@@ -5,7 +5,6 @@ The sealed ballot is on the party's own disk before anything is delivered; every
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ from .agreement import make
 from .casting import cast_data
 from .core import Array, Blob, Box, Learner
 from .desk import PartyDesk
+from .disk import write_whole
 from .election import Election, check_learner, check_party_name
 from .errors import AlreadyCast, BallotError, BoxError, ElectionError, Spoiled
 from .keys import public_text, read_key
@@ -202,17 +202,12 @@ def _earlier_casts(election: Election, keep: Path, party: str) -> int:
 def _keep(path: Path, sealed: bytes) -> None:
     """Write the party's own copy; an earlier one is kept beside it."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.part")
-    with part.open("wb") as file:
-        file.write(sealed)
-        file.flush()
-        os.fsync(file.fileno())
     if path.exists() and path.read_bytes() != sealed:
         number = 1
         while (old := path.with_name(f"{path.stem}.{number}.ballot")).exists():
             number += 1
-        os.replace(path, old)
-    os.replace(part, path)
+        write_whole(old, path.read_bytes())
+    write_whole(path, sealed)
 
 
 def _holds(election: Election, box: Box, party: str) -> bool:

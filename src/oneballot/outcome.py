@@ -9,17 +9,15 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
 import re
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from . import catalog
 from .core import Array, Blob, Contents, Count
+from .disk import alone_in, write_whole
 from .errors import DataError, OneBallotError, Spoiled
 from .model import FinalModel
 from .privacy.ledger import Ledger
@@ -27,7 +25,6 @@ from .schema import Class, Schema, as_plain
 from .seal import pack, unpack
 
 FORMAT = 1
-PART = ".oneballot-part-"
 OURS = re.compile(r"(model|count)-[0-9a-f]{16}\.|\.oneballot-part-")
 """The names of files that are this module's to remove."""
 
@@ -93,7 +90,7 @@ class Outcome:
     def save(self, folder: str | Path) -> None:
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        with _alone_in(folder):
+        with alone_in(folder):
             self._save(folder)
 
     def _save(self, folder: Path) -> None:
@@ -115,7 +112,7 @@ class Outcome:
             "without": list(self.without),
             "schema": None if self.schema is None else self.schema.model_dump(mode="json"),
         }  # fmt: skip
-        _replace(folder / "outcome.json", json.dumps(described, indent=1, default=as_plain).encode())
+        write_whole(folder / "outcome.json", json.dumps(described, indent=1, default=as_plain).encode())
         for stale in folder.iterdir():
             if OURS.match(stale.name) and stale.name not in (model, count):
                 stale.unlink(missing_ok=True)
@@ -167,27 +164,11 @@ def _read_json(folder: Path) -> dict[str, Any]:
     return described
 
 
-@contextmanager
-def _alone_in(folder: Path) -> Iterator[None]:
-    """Two tallies that save into one folder take turns, where the system has locks."""
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        yield
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
-
-
 def _put(folder: Path, name: str, data: bytes, *, secret: bool = False) -> str:
     """Write a file under a name that tells its content; return the name."""
     stem, suffix = name.split(".", 1)
     named = f"{stem}-{hashlib.sha256(data).hexdigest()[:16]}.{suffix}"
-    _replace(folder / named, data, 0o600 if secret else 0o644)
+    write_whole(folder / named, data, 0o600 if secret else 0o644)
     return named
 
 
@@ -196,15 +177,6 @@ def _get(folder: Path, named: str) -> bytes:
     if hashlib.sha256(data).hexdigest()[:16] != named.split("-", 1)[1].split(".", 1)[0]:
         raise OneBallotError(f"{folder / named} was altered since it was written; tally again")
     return data
-
-
-def _replace(path: Path, data: bytes, mode: int = 0o644) -> None:
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=PART, delete=False) as part:
-        part.write(data)
-        part.flush()
-        os.fsync(part.fileno())
-    os.chmod(part.name, mode)
-    os.replace(part.name, path)
 
 
 def _flat(count: Count) -> dict[str, Array | Blob]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -215,6 +217,21 @@ class TestBook:
         ):
             book.charge(1)
         assert book.tallies == 1
+
+    def test_two_tallies_at_once_are_two(self, tmp_path) -> None:
+        """Each in a process of its own, a hundred in all: none is lost."""
+        code = (
+            "import sys; from pathlib import Path; from oneballot.privacy.book import Book\n"
+            "for _ in range(25): Book('a' * 64, Path(sys.argv[1])).charge(None)"
+        )
+        path = tmp_path / "book.json"
+        running = [subprocess.Popen([sys.executable, "-c", code, str(path)]) for _ in range(4)]
+        assert [process.wait() for process in running] == [0] * 4
+        assert Book("a" * 64, path).tallies == 100
+
+    def test_a_book_that_cannot_be_written_stops_the_tally(self, tmp_path) -> None:
+        with pytest.raises(PrivacyError, match=r"cannot be written .*must not be made"):
+            Book("a" * 64, tmp_path / "nowhere" / "book.json").charge(None)
 
     def test_an_earlier_outcome_counts_where_the_book_is_lost(self, tmp_path) -> None:
         assert Book("a" * 64, tmp_path / "book.json", earlier=3).charge(None) == 4

@@ -7,11 +7,9 @@ before its noise is drawn: one that is killed has been charged.
 from __future__ import annotations
 
 import json
-import os
-import tempfile
-from contextlib import suppress
 from pathlib import Path
 
+from ..disk import alone_in, write_whole
 from ..errors import PrivacyError
 
 
@@ -28,6 +26,18 @@ class Book:
 
     def charge(self, planned: int | None) -> int:
         """Write down one more; returns which one it is. Raises PrivacyError if the budget was for fewer."""
+        if self.path is None:
+            return self._charge(planned)
+        try:
+            with alone_in(self.path.parent):
+                return self._charge(planned)
+        except OSError as error:
+            raise PrivacyError(
+                f"the book of tallies {self.path} cannot be written ({error.strerror}), and a tally that is not "
+                "written down must not be made; tally where the election's folder can be written to"
+            ) from None
+
+    def _charge(self, planned: int | None) -> int:
         number = self.tallies + 1
         if planned is not None and number > planned:
             where = f" ({self.path})" if self.path else ""
@@ -39,7 +49,9 @@ class Book:
             )
         self._earlier = number
         if self.path is not None:
-            self._write(self._read() | {self.election: number})
+            kept = {"what": "tallies at L1 by election digest; do not delete"}
+            tallies = self._read() | {self.election: number}
+            write_whole(self.path, json.dumps({**kept, "tallies": tallies}, indent=1).encode())
         return number
 
     def _read(self) -> dict[str, int]:
@@ -53,19 +65,3 @@ class Book:
                 f"the book of tallies {self.path} cannot be read ({error!r}), so what was spent is not known; "
                 "restore it from a backup"
             ) from None
-
-    def _write(self, tallies: dict[str, int]) -> None:
-        assert self.path is not None
-        handle, part = tempfile.mkstemp(dir=self.path.parent, prefix=f".{self.path.name}.")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                json.dump(
-                    {"what": "tallies at L1 by election digest; do not delete", "tallies": tallies}, file, indent=1
-                )
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(part, self.path)
-        except BaseException:
-            with suppress(FileNotFoundError):
-                os.unlink(part)
-            raise

@@ -1,0 +1,43 @@
+"""Files that are there whole or not at all, and folders that two processes use in turn."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+PART = ".oneballot-part-"
+"""How files begin that are not whole yet."""
+
+
+def write_whole(path: Path, data: bytes, mode: int = 0o644) -> None:
+    """Write a file, or replace one; killed at any moment it is as before, or complete."""
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=PART, delete=False) as part:
+        try:
+            part.write(data)
+            part.flush()
+            os.fsync(part.fileno())
+            os.chmod(part.name, mode)
+            os.replace(part.name, path)
+        except BaseException:
+            with suppress(FileNotFoundError):
+                os.unlink(part.name)
+            raise
+
+
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Those who write into one folder take turns, where the system has locks."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        yield
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
