@@ -20,6 +20,8 @@ from .disk import write_whole
 from .election import Election, check_learner, check_party_name
 from .errors import AlreadyCast, BallotError, BoxError, ElectionError, Spoiled
 from .keys import public_text, read_key
+from .privacy.book import Book
+from .privacy.ledger import MOST_CASTS
 from .seal import check_signer, take_apart, unseal
 
 if TYPE_CHECKING:
@@ -45,8 +47,9 @@ def cast_file(
         learners = dict(choose_learner(election, text) for text in choices)
         rows = election.read_data(data)
         keep.mkdir(parents=True, exist_ok=True)
-        casts = 1 + _earlier_casts(election, keep, party)
-        ballot = cast_data(election, rows, party=party, key=signer, learners=learners, casts=casts, desks=desks)
+        book = Book(election.digest, beside / f"{party}.casts.json", what="cast")
+        charge = (lambda: book.charge(MOST_CASTS)) if election.level == "L2" else (lambda: 1)
+        ballot = cast_data(election, rows, party=party, key=signer, learners=learners, charge=charge, desks=desks)
         sealed = ballot.sealed
         _keep(kept, sealed)
     assert sealed is not None
@@ -182,21 +185,6 @@ def _seen(election: Election, desk: PartyDesk | None) -> str:
     from .privacy.promise import seen_in_words
 
     return seen_in_words(election.promise, desk.votes)
-
-
-def _earlier_casts(election: Election, keep: Path, party: str) -> int:
-    """How many ballots of this election the party has kept: at L2 each has drawn noise on the same rows."""
-    if election.level != "L2":
-        return 0
-    casts = 0
-    for path in [keep / f"{party}.ballot", *keep.glob(f"{party}.*.ballot")]:
-        try:
-            manifest = take_apart(path.read_bytes()).manifest
-        except (OSError, Spoiled):
-            continue
-        if (manifest.election, manifest.party) == (election.digest, party):
-            casts = max(casts, manifest.privacy.drawn)
-    return casts
 
 
 def _keep(path: Path, sealed: bytes) -> None:

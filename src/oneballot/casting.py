@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,28 +25,30 @@ def cast(
     `learners` are the party's own choice, by role ("teacher", "student", or "all"); a key signs the ballot.
     At L2 every cast draws noise on the same rows, and costs add: say in `casts` which one this is.
     """
-    return cast_data(election, election.data(X, y, party, ids), party=party, key=key, learners=learners, casts=casts)
+    data = election.data(X, y, party, ids)
+    return cast_data(election, data, party=party, key=key, learners=learners, charge=lambda: casts)
 
 
 def cast_data(
     election: Election, data: Data, *, party: str,
-    key: Ed25519PrivateKey | None = None, learners: Mapping[str, Learner] | None = None, casts: int = 1,
-    desks: dict[str, PartyDesk] | None = None,
+    key: Ed25519PrivateKey | None = None, learners: Mapping[str, Learner] | None = None,
+    charge: Callable[[], int] = lambda: 1, desks: dict[str, PartyDesk] | None = None,
 ) -> Ballot:  # fmt: skip
     keys = {party: key} if key else {}
-    (ballot,) = cast_together(election, {party: data}, keys=keys, learners=learners, casts=casts, desks=desks)
+    (ballot,) = cast_together(election, {party: data}, keys=keys, learners=learners, charge=charge, desks=desks)
     return ballot
 
 
 def cast_together(
     election: Election, parties: Mapping[str, Data], *,
-    keys: Mapping[str, Ed25519PrivateKey] | None = None, learners: Mapping[str, Learner] | None = None, casts: int = 1,
-    desks: dict[str, PartyDesk] | None = None,
+    keys: Mapping[str, Ed25519PrivateKey] | None = None, learners: Mapping[str, Learner] | None = None,
+    charge: Callable[[], int] = lambda: 1, desks: dict[str, PartyDesk] | None = None,
 ) -> list[Ballot]:  # fmt: skip
     """The ballots of several parties, trained in lock step: one tier of all of them is one `fit_many`.
 
-    Their desks are put into `desks`, for whoever may look into them.
+    `charge` is called when noise is first drawn. Desks are put into `desks`, for whoever may look into them.
     """
+    desks = {} if desks is None else desks
     chosen = election.with_learners(learners) if learners else election
     running: dict[str, Casting] = {}
     ended: dict[str, Contents | Abstain] = {}
@@ -54,10 +56,8 @@ def cast_together(
         check_party_name(party)
         check_signer(election, party, (keys or {}).get(party))
         try:
-            desk = PartyDesk(chosen, party)
-            if desks is not None:
-                desks[party] = desk
-            started = chosen.method.cast(data, desk)
+            desks[party] = PartyDesk(chosen, party, charge)
+            started = chosen.method.cast(data, desks[party])
         except Abstain as reason:
             ended[party] = reason
             continue
@@ -79,7 +79,7 @@ def cast_together(
             if party in ended:
                 del running[party]
         replies = dict(_fit_together(chosen, fits))
-    return [_seal(election, party, ended[party], (keys or {}).get(party), casts) for party in parties]
+    return [_seal(election, party, ended[party], (keys or {}).get(party), desks[party].number) for party in parties]
 
 
 def _fit_together(election: Election, fits: Mapping[str, Fit]) -> dict[str, Models]:

@@ -19,7 +19,7 @@ from .core import Array, Blob, Data, Models, Task
 from .election import Election
 from .errors import DataError, OneBallotWarning, PrivacyError
 from .privacy.ledger import Ledger
-from .privacy.noise import noisy_argmax, noisy_at_least, noisy_numbers, opendp_argmax
+from .privacy.noise import check_opendp, noisy_argmax, noisy_at_least, noisy_numbers, opendp_argmax
 from .privacy.samplers import Entropy, OperatingSystem, Rehearsal
 from .room import Room
 from .schema import Class
@@ -30,8 +30,12 @@ class PartyDesk:
 
     side = "cast"
 
-    def __init__(self, election: Election, party: str) -> None:
-        self.election, self.party = election, party
+    def __init__(self, election: Election, party: str, charge: Callable[[], int] = lambda: 1) -> None:
+        """`charge` is called before the first noise is drawn, and says which cast, or tally, on these votes this is."""
+        self.election, self.party, self._charge = election, party, charge
+        self.number = 1
+        if election.promise and election.promise.side == self.side and election.privacy.sampler == "opendp":
+            check_opendp()
         self.drawn: Counter[str] = Counter()
         self.votes: list[tuple[Array, int]] = []
         """What noise was drawn on, with its unit: for an account that depends on it, and never leaves this desk."""
@@ -129,6 +133,8 @@ class PartyDesk:
 
     def _draw(self, what: str, times: int) -> None:
         """Write down what will be drawn. More than was promised is never drawn, whatever a method asks for."""
+        if not self.drawn:
+            self.number = self._charge()
         self.drawn[what] += times
         promised = {name: most for name, _, most in self.election.promise.lines()} if self.election.promise else {}
         if self.drawn[what] > promised.get(what, 0):
@@ -146,22 +152,13 @@ class PartyDesk:
 
 
 class TallyDesk(PartyDesk):
-    """The server's desk. The room opens when the first model is asked, and closes with the desk.
-
-    `charge` is called before the first noise is drawn, and says how many tallies there have then been.
-    """
+    """The server's desk. The room opens when the first model is asked, and closes with the desk."""
 
     side = "tally"
 
-    def __init__(self, election: Election, charge: Callable[[], int] | None = None) -> None:
-        super().__init__(election, "the tally")
+    def __init__(self, election: Election, charge: Callable[[], int] = lambda: 1) -> None:
+        super().__init__(election, "the tally", charge)
         self._room: Room | None = None
-        self._charge, self.tallies = charge, 0
-
-    def _draw(self, what: str, times: int) -> None:
-        super()._draw(what, times)
-        if not self.tallies:
-            self.tallies = 1 if self._charge is None else self._charge()
 
     def ledger(self, casts: int = 1) -> Ledger:
         """Of the outcome: at L1 of all tallies so far, at L2 of the party that has cast most often."""
@@ -169,7 +166,7 @@ class TallyDesk(PartyDesk):
         if promise is None:
             return Ledger()
         if promise.level == "L1":
-            return promise.ledger().times(self.tallies or 1)
+            return promise.ledger().times(self.number)
         return promise.ledger().times(casts, silos=promise.terms.max_silos_per_person)
 
     def fit(self, role: str, X: Array, tasks: Sequence[Task], classes: int) -> Models:

@@ -107,7 +107,7 @@ class Election:
         spending = self.method.spends(self.level, len(self.classes), 0 if self.public is None else len(self.public))
         return settle(self.privacy, spending, self.stable_ids)
 
-    @property
+    @cached_property
     def ballot_ledger(self) -> Ledger:
         """What the ledger of a ballot must say that was cast once."""
         return Ledger() if self.promise is None else self.promise.ledger_of_ballot()
@@ -134,14 +134,14 @@ class Election:
 
     def data(self, X: Any, y: Any, source: str = "the data", ids: Any = None) -> Data:
         """A party's arrays, checked against this election."""
-        rows = self.rows(X, source)
+        rows = self.rows(X, source, empty=self.level == "L2")
         labels = number_labels(y, self.classes, Where(source, "label"))
         if len(rows) != len(labels):
             raise DataError(f"{source}: X has {len(rows)} rows and y has {len(labels)}; they must agree")
         return Data(rows, labels, None if ids is None else check_ids(ids, len(rows), Where(source, "ids")))
 
-    def rows(self, X: Any, source: str = "the data") -> Array:
-        rows = _as_rows(X, source)
+    def rows(self, X: Any, source: str = "the data", *, empty: bool = False) -> Array:
+        rows = _as_rows(X, source, empty=empty)
         if self.shape and rows.shape[1:] != self.shape:
             raise DataError(f"{source}: a row has shape {rows.shape[1:]}, the election's {self.shape}")
         return rows
@@ -149,7 +149,7 @@ class Election:
     def read_data(self, path: str | Path) -> Data:
         """A party's file, encoded with the schema."""
         schema = self._schema_for(path)
-        table = schema.read(path)
+        table = schema.read(path, empty=self.level == "L2")  # that a silo is empty is told to nobody
         ids = schema.ids(table.columns, table.source)
         labels = schema.labels(table.columns, self.classes, table.source)
         return Data(schema.encode(table.columns, table.source), labels, ids)
@@ -234,13 +234,13 @@ def check_party_name(party: str) -> None:
         raise ElectionError(f"party name {party!r}: use letters, digits, '.', '_' and '-', 64 at most")
 
 
-def _as_rows(X: Any, source: str) -> Array:
+def _as_rows(X: Any, source: str, *, empty: bool = False) -> Array:
     """Numbers in the types that digests and learners agree on; nothing that is not finite."""
     try:
         rows = np.asarray(X)
     except ValueError as error:
         raise DataError(f"{source}: expected rows of the same shape: {error}") from None
-    if rows.ndim < 2 or not len(rows):
+    if rows.ndim < 2 or not (len(rows) or empty):
         raise DataError(f"{source}: expected rows of features, at least one, but the shape is {rows.shape}")
     if rows.dtype.kind not in "biuf":
         raise DataError(

@@ -95,8 +95,9 @@ class Outcome:
 
     def _save(self, folder: Path) -> None:
         blob = self.model.dump()
+        secret = self.ledger.level == "L1" and bool(self.voted)  # raw votes and names: the server's own
         model = _put(folder, f"model.{blob.format}", blob.data)
-        count = _put(folder, "count.zip", pack(_flat(self.count)), secret=self.ledger.level == "L1")
+        count = _put(folder, "count.zip", pack(_flat(self.count)), secret=secret)
         learner: Any = self.model.learner
         described = {
             "format": FORMAT,
@@ -112,7 +113,8 @@ class Outcome:
             "without": list(self.without),
             "schema": None if self.schema is None else self.schema.model_dump(mode="json"),
         }  # fmt: skip
-        write_whole(folder / "outcome.json", json.dumps(described, indent=1, default=as_plain).encode())
+        write_whole(folder / "outcome.json", json.dumps(described, indent=1, default=as_plain).encode(),
+                    0o600 if secret else 0o644)  # fmt: skip
         for stale in folder.iterdir():
             if OURS.match(stale.name) and stale.name not in (model, count):
                 stale.unlink(missing_ok=True)

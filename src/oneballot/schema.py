@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping, Sequence
+from math import prod
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -53,10 +54,10 @@ class Schema(BaseModel):
         columns = (c.model_copy(update={"outside": other[c.kind]}) if c.kind in other else c for c in self.columns)
         return self.model_copy(update={"columns": tuple(columns)})
 
-    def read(self, path: str | Path) -> Table:
+    def read(self, path: str | Path, *, empty: bool = False) -> Table:
         """A file with these columns. A LIBSVM file does not say how many features there are; the schema does."""
         widths = [c.shape[0] for c in self.columns if isinstance(c, Tensor) and len(c.shape) == 1]
-        return read(path, features=widths[0] if len(widths) == 1 else None)
+        return read(path, features=widths[0] if len(widths) == 1 else None, empty=empty)
 
     def encode(self, columns: Columns, source: str) -> Array:
         """Features `(rows, features)` in float32, or a single array column in its own shape and type."""
@@ -69,7 +70,9 @@ class Schema(BaseModel):
         blocks = [c.encode(columns[c.name], Where(source, c.name)) for c in self.columns]
         if len(blocks) == 1 and isinstance(self.columns[0], Tensor):
             return blocks[0]
-        return np.concatenate([b.reshape(len(b), -1) for b in blocks], axis=1, dtype=np.float32, casting="unsafe")
+        return np.concatenate(
+            [b.reshape(len(b), prod(b.shape[1:])) for b in blocks], axis=1, dtype=np.float32, casting="unsafe"
+        )
 
     def labels(self, columns: Columns, classes: Sequence[Class], source: str) -> Array:
         if self.label not in columns:

@@ -25,9 +25,9 @@ from pydantic import BaseModel, StringConstraints, ValidationError
 from . import catalog
 from .core import Array, Ballot, Blob, Contents
 from .election import PARTY_NAME, Election
-from .errors import BallotError, ElectionError, KeyFileError, Spoiled, printable
+from .errors import BallotError, ElectionError, KeyFileError, PrivacyError, Spoiled, printable
 from .keys import public_key, public_text
-from .privacy.ledger import Ledger
+from .privacy.ledger import MOST_CASTS, Ledger
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -126,6 +126,8 @@ def unseal(data: bytes, election: Election) -> Ballot:
 
 
 def _ledger(election: Election, casts: int) -> Ledger:
+    if not 1 <= casts <= MOST_CASTS:
+        raise PrivacyError(f"this is cast number {casts}, and a tally takes ballots of at most {MOST_CASTS} casts")
     return election.ballot_ledger.times(casts) if election.level == "L2" else election.ballot_ledger
 
 

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Protocol, overload
 import numpy as np
 
 from .core import Array, Format, Model, Task
-from .errors import DataError, ElectionError, OneBallotWarning, Spoiled
+from .errors import DataError, ElectionError, OneBallotError, OneBallotWarning, Spoiled
 from .formats.safetensors import ConstantModel
 from .progress import steps
 
@@ -126,7 +126,11 @@ def _train_one(learner: Single, X: Array, task: Task, classes: int, keep: bool) 
             if asked is None:
                 model.predict_proba(X[rows[:1]])  # k-NN with few rows says so only when it is asked
             reply = _answer(model, task, asked, classes)
-        except ValueError as error:  # a library's word for data that it cannot learn from
+            if np.isnan(reply).any():
+                raise ValueError("it answers with something that is no number")
+        except OneBallotError:
+            raise
+        except Exception as error:  # whatever the data lead a library to: at L2 no row may stop a cast
             if task.required:
                 raise DataError(f"{task.label} could not learn from {len(y)} rows: {error}") from error
             trouble = f"{task.label} could not learn from {len(y)} rows: {str(error).rstrip('.')}."

@@ -354,6 +354,14 @@ class TestPrivacy:
         again = answer("cast", "election.toml", "--party", "a", "--data", "a.csv", "--to", "box")
         assert not again["trained"]
         assert again["digest"] == done["digest"]
+        elsewhere = answer("cast", "election.toml", "--party", "a", "--data", "a.csv", "--keep", "elsewhere")
+        assert elsewhere["privacy"]["drawn"] == 4
+
+    def test_an_empty_file_casts_a_ballot_at_l2(self, private: Path) -> None:
+        Path("none.csv").write_text(Path("a.csv").read_text().splitlines()[0] + "\n")
+        done = answer("cast", "election.toml", "--party", "none", "--data", "none.csv", "--to", "box")
+        assert done["delivered"]
+        assert done["abstained"] is None
 
     def test_tallying_again_at_l1_is_written_down_beside_the_election(self, private: Path) -> None:
         self.at_l1(private)
@@ -361,6 +369,10 @@ class TestPrivacy:
             oneballot("cast", "election.toml", "--party", party, "--data", f"{party}.csv", "--to", "box")
         first = answer("tally", "election.toml", "--from", "box", "--out", "one", "--publish", "public")
         assert Path("election.tallies.json").exists()
+        kept = run("tally", "election.toml", "--from", "box", "--out", "one")
+        assert "is left as it is" in kept.output
+        refused = answer("tally", "election.toml", "--from", "box", "--out", "one", "--again", status=1)
+        assert "tally number 2" in refused["error"]
         refused = answer("tally", "election.toml", "--from", "box", "--out", "elsewhere", status=1)
         assert "tally number 2" in refused["error"]
         assert not Path("elsewhere").exists()

@@ -92,7 +92,7 @@ def test_class_counts_and_silos_are_charged_with_the_rest() -> None:
     query = NoisyArgmax("gaussian", 40, 10, 2)
     for adjacency, shift in (("replace", 2), ("add-remove", 1)):
         found = answer(f"{words} --adjacency {adjacency}")
-        assert found["epsilon"] == together([(query, 240), (NoisyNumbers(15, shift), 3)], DELTA)
+        assert found["epsilon"] == together([(query, 240), (NoisyNumbers(15, shift, whole=True), 3)], DELTA)
         assert (found["silos"], found["counts_sigma"]) == (3, 15)
     assert "silos of a person: 3, gaussian noise of scale 40, class counts with noise of 15" in told(*words.split())
     noise = answer("--epsilon 2 --queries 40 --classes 10 --level L2 --counts 15")
@@ -152,7 +152,7 @@ def test_the_picture_shows_the_whole_account(tmp_path: Path) -> None:
         ("--scale 1 --queries 5 --silos 2", "--silos is about rows at level L2"),
         ("--scale 1 --queries 5 --counts 2", "--counts is about rows at level L2"),
         ("--scale 1 --queries 5 --level L2 --unit party --subsets 2 --counts 2", "have no bound"),
-        ("--scale 1 --queries 5 --level L2 --counts 0", "--counts must be a number above 0"),
+        ("--scale 1 --queries 5 --level L2 --counts 0", "--counts must be at least 1, not 0"),
         ("--gamma 1 --queries 5 --level L2 --counts 2 --accountant paper", "--counts are noised by a Gaussian"),
         ("--epsilon 0.1 --queries 5 --level L2 --counts 2", "no noise brings this within epsilon 0.1"),
         ("--epsilon 0.1 --scale 1", "a single query costs epsilon"),

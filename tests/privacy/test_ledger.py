@@ -6,14 +6,15 @@ import json
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 import oneballot as ob
 from oneballot.core import Spending
 from oneballot.errors import ElectionError, PrivacyError
-from oneballot.privacy.accounting import epsilon
+from oneballot.privacy.accounting import epsilon, together
 from oneballot.privacy.book import Book
-from oneballot.privacy.ledger import Ledger, Line
+from oneballot.privacy.ledger import Ledger, Line, in_words
 from oneballot.privacy.mechanisms import NoisyArgmax, NoisyNumbers
 from oneballot.privacy.promise import settle
 from oneballot.privacy.terms import L1, L2, Terms
@@ -76,6 +77,12 @@ class TestPromises:
         with pytest.raises(ElectionError, match="the scale of the noise must lie between"):
             settle(L1(1e-4), Spending(10**5, 2, 1, 1), True)
 
+    @pytest.mark.parametrize("settings", [{"test_sigma": 20000.0}, {"threshold": 1e7}])
+    def test_a_test_that_cannot_be_made_is_refused_before_anybody_trains(self, settings) -> None:
+        terms = {"mechanism": "confident", "threshold": 5.0, "answers": 10, "sigma": 3.0, **settings}
+        with pytest.raises(ElectionError, match="must lie"):
+            settle(L1(**terms), FORTY, True)
+
     def test_the_papers_accountant_goes_with_the_papers_noise(self) -> None:
         promise = settle(L2(2.591, accountant="paper"), FORTY, True)
         assert promise.query.mechanism == "laplace"
@@ -102,7 +109,7 @@ class TestPromises:
         assert promise.query.scale > settle(L2(2.0), FORTY, True).query.scale
         assert [line.what for line in promise.ledger().lines] == ["vote", "class counts"]
         stated = settle(L2(gamma=0.04, counts_sigma=30), counted, True)
-        assert stated.counts == NoisyNumbers(30, 2.0)
+        assert stated.counts == NoisyNumbers(30, 2.0, whole=True)
         with pytest.raises(ElectionError, match="give counts_sigma"):
             settle(L2(gamma=0.04), counted, True)
 
@@ -140,6 +147,20 @@ class TestPromises:
             promise.epsilon()
         with pytest.raises(ElectionError, match=r"no epsilon to report: .*NOT PRIVATE"):
             promise.ledger().epsilon_at(1e-6)
+
+
+@pytest.mark.parametrize("squared_shift", [1.0, 2.0])
+@pytest.mark.parametrize("sigma", [1.0, 1.5, 2.0, 3.0, 10.0])
+def test_counts_alone_cost_no_more_than_is_claimed(sigma: float, squared_shift: float) -> None:
+    """Exactly: discrete Gaussians on the integers, one or two of them shifted by 1."""
+    claimed = together([(NoisyNumbers(sigma, squared_shift, whole=True), 1)], 1e-5)
+    y = np.arange(-60 * int(np.ceil(sigma)), 60 * int(np.ceil(sigma)) + 1)
+    law = np.exp(-(y**2) / (2 * sigma**2))
+    here, there = law / law.sum(), np.roll(law, 1) / law.sum()
+    if squared_shift == 2:
+        here, there = np.outer(here, there).ravel(), np.outer(there, here).ravel()
+    delta = np.maximum(here - np.exp(claimed) * there, 0).sum()
+    assert delta <= 1e-5
 
 
 class TestLedgers:
@@ -196,6 +217,19 @@ class TestLedgers:
         assert with_scale(25 * (1 + 1e-9)).agrees_with(promised)
         assert not with_scale(24.9).agrees_with(promised)
 
+    @pytest.mark.parametrize(
+        "told", [{"level": "L2", "epsilon": 1.0}, {"level": "L2", "epsilon": 1.0, "delta": 1e-5},
+                 {"level": "L2", "lines": [{"what": "vote", "times": 1, "mechanism": "gumbel", "scale": 1.0}]},
+                 {"level": "L2", "epsilon": -1.0}, {"level": "L9"}, {"drawn": 0}, {"nonsense": 1}]
+    )  # fmt: skip
+    def test_a_strangers_ledger_that_is_not_whole_is_refused(self, told) -> None:
+        with pytest.raises(ValueError, match=r"(?i)ledger"):
+            Ledger.model_validate(told)
+
+    def test_an_epsilon_is_never_printed_smaller_than_it_is(self) -> None:
+        assert [in_words(e) for e in (0.93486, 1.9999999, 2.0, 2.00001, 12.3411, 123456.0)] == [
+            "0.9349", "2", "2", "2.001", "12.35", "1.235e+05"]  # fmt: skip
+
     def test_a_line_that_makes_no_sense_is_refused(self) -> None:
         with pytest.raises(ElectionError, match="neither classes and reach nor squared_shift"):
             _ = Line(what="vote", times=1, mechanism="gumbel", scale=1.0).release
@@ -207,16 +241,14 @@ class TestBook:
         assert Book("a" * 64, path).charge(None) == 1
         assert Book("a" * 64, path).charge(None) == 2
         assert Book("b" * 64, path).charge(1) == 1
-        assert json.loads(path.read_text())["tallies"] == {"a" * 64: 2, "b" * 64: 1}
+        assert json.loads(path.read_text())["draws"] == {"a" * 64: 2, "b" * 64: 1}
 
     def test_more_than_were_planned_are_refused_and_not_written_down(self, tmp_path) -> None:
         book = Book("a" * 64, tmp_path / "book.json")
         book.charge(1)
-        with pytest.raises(
-            PrivacyError, match=r"tally number 2, and the budget of the election is for 1.*--over-budget"
-        ):
+        with pytest.raises(PrivacyError, match=r"tally number 2, and 1 are allowed.*--over-budget"):
             book.charge(1)
-        assert book.tallies == 1
+        assert book.draws == 1
 
     def test_two_tallies_at_once_are_two(self, tmp_path) -> None:
         """Each in a process of its own, a hundred in all: none is lost."""
@@ -227,7 +259,7 @@ class TestBook:
         path = tmp_path / "book.json"
         running = [subprocess.Popen([sys.executable, "-c", code, str(path)]) for _ in range(4)]
         assert [process.wait() for process in running] == [0] * 4
-        assert Book("a" * 64, path).tallies == 100
+        assert Book("a" * 64, path).draws == 100
 
     def test_a_book_that_cannot_be_written_stops_the_tally(self, tmp_path) -> None:
         with pytest.raises(PrivacyError, match=r"cannot be written .*must not be made"):
@@ -237,9 +269,10 @@ class TestBook:
         assert Book("a" * 64, tmp_path / "book.json", earlier=3).charge(None) == 4
 
     def test_a_damaged_book_stops_the_tally(self, tmp_path) -> None:
-        (tmp_path / "book.json").write_text("{")
-        with pytest.raises(PrivacyError, match=r"cannot be read .*restore it"):
-            Book("a" * 64, tmp_path / "book.json").charge(None)
+        for damaged in ("{", "[]", '{"draws": {"a": -5}}', '{"draws": {"a": 0.9}}', "[" * 10**5):
+            (tmp_path / "book.json").write_text(damaged)
+            with pytest.raises(PrivacyError, match=r"cannot be read .*restore it"):
+                Book("a" * 64, tmp_path / "book.json").charge(None)
 
 
 def test_the_terms_are_in_the_digest(make_election) -> None:

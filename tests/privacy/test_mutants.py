@@ -115,7 +115,7 @@ def second_cast(audit: Any) -> None:
     """Noise is drawn again on the same rows."""
     case = audit.arrange(IDS)
     runs = [audit.run(case.election, parties) for parties in (case.here, case.there)]
-    again = casting.cast_together(case.election, case.here, casts=2)[0]
+    again = casting.cast_together(case.election, case.here, charge=lambda: 2)[0]
     ledger = seal.take_apart(again.sealed).manifest.privacy
     outcome = tallying.tally(case.election, [again]).ledger
     for told in (ledger, outcome):

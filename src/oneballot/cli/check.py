@@ -1,10 +1,13 @@
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ._terminal import AsJson, ElectionFile, print_json, session
+
+if TYPE_CHECKING:
+    from ..election import Election
 
 EXAMPLE = "Example: oneballot check election.toml --parties 50"
 
@@ -52,11 +55,22 @@ def command(
             "quorum": str(told["quorum"]),
             "a ballot": told["ballot"],
             "the outcome": told["outcome"] if agreed.level == "L1" else [],
+            "in all": _in_all(agreed),
             "expect": told["expect"],
         }
         for name, value in shown.items():
             for i, line in enumerate([value] if isinstance(value, str) else value):
                 print(f"{name if not i else '':>12}{' ' if i else ':'} {line}")
+
+
+def _in_all(election: Election) -> list[str]:
+    terms, promise = election.privacy, election.promise
+    if promise is None or terms.rehearsal or terms.tallies * terms.max_silos_per_person == 1:
+        return []
+    from ..privacy.ledger import in_words
+
+    what = f"{terms.tallies} tallies" if terms.tallies > 1 else f"{terms.max_silos_per_person} parties of one person"
+    return [f"epsilon {in_words(promise.epsilon())} for {what} together"]
 
 
 def _settings(value: dict[str, Any]) -> str:

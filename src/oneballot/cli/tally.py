@@ -22,6 +22,9 @@ def command(
     publish: Annotated[
         Path | None, typer.Option(help="Also write here what others may have: model and ledger, no votes, no names.")
     ] = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="At L1: tally again although there is an outcome; noise is drawn anew.")
+    ] = False,
     over_budget: Annotated[
         bool, typer.Option("--over-budget", help="At L1: tally oftener than the budget is for; costs add up.")
     ] = False,
@@ -44,28 +47,40 @@ def command(
 
         agreed = Election.read(election)
         previous = _previous(out, agreed.digest) if exists(out) else None
+        if previous is not None and agreed.level == "L1" and not again:
+            typer.echo(
+                f"note: {out} has an outcome, and is left as it is: a tally at L1 draws new noise and costs again. "
+                "Late ballots count if you tally with --again.", err=True,
+            )  # fmt: skip
+            _show(agreed, previous, out, publish, as_json, {})
+            return
         outcome = tally_box(
             agreed, Folder(box), without=without or (), previous=previous,
             book=election.with_suffix(".tallies.json") if agreed.level == "L1" else None, over_budget=over_budget,
         )  # fmt: skip
         outcome.save(out)
-        if publish is not None:
-            outcome.published().save(publish)
-        seen = _seen(agreed, outcome) if data_dependent else {}
-        if as_json:
-            print_json(outcome.summary() | {"outcome": str(out)} | seen)
-            return
-        rows = [[party, "abstains: " + v.abstained if v.abstained else "counted", size(v.bytes)]
-                for party, v in outcome.voted.items()]  # fmt: skip
-        rows += [[name, f"SPOILED: {reason}", ""] for name, reason in outcome.spoiled.items()]
-        rows += [[party, "left out as asked", ""] for party in outcome.without]
-        print_table(f"{agreed.name}: {len(outcome.voted)} ballots, {size(outcome.bytes)}", ["ballot", "", "sent"], rows)
-        print("Privacy", "\n  ".join(outcome.ledger.words(whole=True)))
-        for line in seen.values():
-            print(f"DO NOT PUBLISH: {line}.")
-        if agreed.level == "L1":
-            print(f"{out} holds raw votes: keep it to yourself, and give others what --publish FOLDER writes.")
-        print(f"The final model is in {out}. Use it with: oneballot predict {out} --data new.csv")
+        _show(agreed, outcome, out, publish, as_json, _seen(agreed, outcome) if data_dependent else {})
+
+
+def _show(
+    election: Election, outcome: Outcome, out: Path, publish: Path | None, as_json: bool, seen: dict[str, str]
+) -> None:
+    if publish is not None:
+        outcome.published().save(publish)
+    if as_json:
+        print_json(outcome.summary() | {"outcome": str(out)} | seen)
+        return
+    rows = [[party, "abstains: " + v.abstained if v.abstained else "counted", size(v.bytes)]
+            for party, v in outcome.voted.items()]  # fmt: skip
+    rows += [[name, f"SPOILED: {reason}", ""] for name, reason in outcome.spoiled.items()]
+    rows += [[party, "left out as asked", ""] for party in outcome.without]
+    print_table(f"{election.name}: {len(outcome.voted)} ballots, {size(outcome.bytes)}", ["ballot", "", "sent"], rows)
+    print("Privacy", "\n  ".join(outcome.ledger.words(whole=True)))
+    for line in seen.values():
+        print(f"DO NOT PUBLISH: {line}.")
+    if election.level == "L1":
+        print(f"{out} holds raw votes: keep it to yourself, and give others what --publish FOLDER writes.")
+    print(f"The final model is in {out}. Use it with: oneballot predict {out} --data new.csv")
 
 
 def _seen(election: Election, outcome: Outcome) -> dict[str, str]:

@@ -27,7 +27,7 @@ KNOWN = (
 )
 
 
-def read(path: str | PathLike[str], features: int | None = None) -> Table:
+def read(path: str | PathLike[str], features: int | None = None, *, empty: bool = False) -> Table:
     """The table in a file. `features` is the width of X for LIBSVM, where a file shows only the highest index used.
 
     CSV cells stay text, exactly as written but for surrounding blanks. Parquet and NPZ keep their numbers.
@@ -54,7 +54,7 @@ def read(path: str | PathLike[str], features: int | None = None) -> Table:
     else:
         raise DataError(f"{path}: files of this kind cannot be read; the suffix must be one of {KNOWN}")
     table = Table(columns, str(path))
-    if len(table) == 0:
+    if len(table) == 0 and not empty:
         raise DataError(f"{path} has columns ({', '.join(columns)}) but no rows")
     return table
 

@@ -53,10 +53,11 @@ class Teachers:
         """What they say about the queries, `(partitions, subsets, queries, classes)`, halves put together."""
         joined = join_halves(replies, self.queries, desk) if self.open else np.asarray(replies)
         width = self.classes + self.open
+        fixed = np.eye(width)[self._fixed(desk)]
         out = np.empty((len(self.deals), len(self.deals[0]), len(self.queries), width))
-        out[:] = np.eye(width)[self._fixed(desk)]
+        out[:] = fixed
         for (j, k, _), reply in zip(self._busy(), joined, strict=True):
-            out[j, k] = reply
+            out[j, k] = np.where(np.isfinite(reply).all(axis=1, keepdims=True), reply, fixed)
         return out
 
     def seen(self) -> Array:
@@ -92,4 +93,5 @@ def join_halves(replies: Sequence[Array], queries: Array, desk: Desk) -> Array:
 def without_prior(answers: Array, seen: Array) -> Array:
     """Probabilities with class frequencies divided out; a class that was not seen gets none."""
     likelihood = np.where(seen > 0, answers / np.maximum(seen, 1), 0)
-    return np.asarray(likelihood / np.maximum(likelihood.sum(axis=-1, keepdims=True), 1e-300))
+    total = likelihood.sum(axis=-1, keepdims=True)
+    return np.where(total > 0, likelihood / np.maximum(total, 1e-300), answers)  # an empty subset keeps its fixed vote

@@ -73,7 +73,7 @@ def _rdp(tally: Tally, delta: float) -> float:
 
 def _tight(tally: Tally, delta: float) -> float:
     bounds = [_rdp(tally, delta)]
-    if all(isinstance(r, NoisyNumbers) or r.mechanism == "gaussian" for r in tally):
+    if all(not r.whole if isinstance(r, NoisyNumbers) else r.mechanism == "gaussian" for r in tally):
         mu = math.sqrt(sum(n * _squared_mu(r) for r, n in tally.items()))
         bounds.append(_least_epsilon(lambda e: gaussian_delta(mu, e), delta))
     argmaxes = {r: n for r, n in tally.items() if isinstance(r, NoisyArgmax) and r.mechanism != "gaussian"}

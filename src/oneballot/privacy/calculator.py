@@ -81,7 +81,7 @@ class Question:
         ]  # fmt: skip
         if self.counts is not None:
             shift = 2.0 if self.adjacency == "replace" else 1.0
-            releases.append((NoisyNumbers(self.counts, shift), self.silos))
+            releases.append((NoisyNumbers(self.counts, shift, whole=True), self.silos))
         return releases
 
     def epsilon(self, mechanism: Mechanism, scale: float, queries: int) -> float:
@@ -106,8 +106,8 @@ class Question:
                 self.protects == "party" and self.counts is not None,
             "--paper-orders is for --accountant paper":
                 self.paper_orders != 8 and self.accountant != "paper",
-            f"--counts must be a number above 0, not {self.counts}":
-                self.counts is not None and not self.counts > 0,
+            f"--counts must be at least 1, not {self.counts}: less noise is not drawn":
+                self.counts is not None and not self.counts >= 1,
             f"the accountant {self.accountant!r} knows Laplace noise only, and --counts are noised by a Gaussian":
                 self.counts is not None and self.accountant in ("paper", "advanced"),
         }  # fmt: skip

@@ -8,9 +8,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, StringConstraints, model_validator
 
 from ..errors import ElectionError
 from .accounting import Accountant, together
@@ -37,19 +37,20 @@ class Line(BaseModel):
     one_sided: bool = False
     fractional: bool = False
     squared_shift: PositiveFloat | None = None  # of numbers
+    whole: bool = False
 
     @classmethod
     def of(cls, what: str, release: Release, times: int) -> Line:
         if isinstance(release, NoisyNumbers):
             return cls(what=what, times=times, mechanism="gaussian", scale=release.sigma,
-                       squared_shift=release.squared_shift)  # fmt: skip
+                       squared_shift=release.squared_shift, whole=release.whole)  # fmt: skip
         return cls(what=what, times=times, mechanism=release.mechanism, scale=release.scale, classes=release.classes,
                    reach=release.reach, one_sided=release.one_sided, fractional=release.fractional)  # fmt: skip
 
     @property
     def release(self) -> Release:
         if self.squared_shift is not None:
-            return NoisyNumbers(self.scale, self.squared_shift)
+            return NoisyNumbers(self.scale, self.squared_shift, self.whole)
         if self.classes is None or self.reach is None:
             raise ElectionError(f"the ledger's line {self.what!r} says neither classes and reach nor squared_shift")
         return NoisyArgmax(self.mechanism, self.scale, self.classes, self.reach, self.one_sided, self.fractional)
@@ -78,6 +79,17 @@ class Ledger(BaseModel):
     silos: PositiveInt = 1  # how many silos a person may be in
     subsets: PositiveInt | None = None  # at L2, for what it comes to for a whole party
     lines: Annotated[tuple[Line, ...], Field(max_length=20)] = ()
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> Self:
+        """An epsilon, or a release, is never told without what belongs to it."""
+        terms = (self.delta, self.unit, self.adjacency, self.accountant)
+        if (self.epsilon is not None or self.lines) and None in terms:
+            raise ValueError("an epsilon without its delta, unit, adjacency and accountant")
+        for line in self.lines:
+            if (line.squared_shift is None) == (line.classes is None or line.reach is None):
+                raise ValueError("a release needs classes and reach, or a squared shift")
+        return self
 
     @classmethod
     def with_lines(cls, lines: Sequence[Line], **terms: Any) -> Ledger:
@@ -142,10 +154,10 @@ class Ledger(BaseModel):
         if self.rehearsal:
             return [f"level {self.level}, a rehearsal: NOT PRIVATE, the noise can be repeated from its seed"]
         if self.epsilon is None:
-            return [f"level {self.level}: raw votes, sealed for the server alone: {NO_GUARANTEE} towards it"]
+            return [f"level {self.level}: raw votes: {NO_GUARANTEE} towards the server, or whoever reads the box"]
         often = f", drawn {self.drawn} times" if self.drawn > 1 else ""
         claim = (
-            f"level {self.level}: epsilon {self.epsilon:.4g} at delta {self.delta:g} for each {self.unit}, "
+            f"level {self.level}: epsilon {in_words(self.epsilon)} at delta {self.delta:g} for each {self.unit}, "
             f"adjacency {self.adjacency}{often}, towards {self.released_to}"
         )
         basis = f"accountant {self.accountant}, from public settings alone: it may be published"
@@ -153,10 +165,18 @@ class Ledger(BaseModel):
         if self.silos > 1:
             told.append(f"for people with rows at up to {self.silos} parties")
         if whole and (party := self.for_a_party()) is not None:
-            told.append(f"for all rows of a party together: epsilon {party:.4g}")
+            told.append(f"for all rows of a party together: epsilon {in_words(party)}")
         if self.unit == "row":
             told.append("the unit is a row: several rows of one person are a group, and cost more")
         return told
+
+
+def in_words(epsilon: float) -> str:
+    """Four digits, and never less than it is."""
+    if not 0 < epsilon < math.inf:
+        return f"{epsilon:g}"
+    step = 10.0 ** (math.floor(math.log10(epsilon)) - 3)
+    return f"{math.ceil(epsilon / step - 1e-6) * step:.4g}"
 
 
 @lru_cache(maxsize=256)

@@ -122,11 +122,13 @@ class NoisyArgmax:
 class NoisyNumbers:
     """Numbers released with Gaussian noise of deviation `sigma` on each: class counts, the test of Confident-GNMax.
 
-    One unit moves them by a distance whose square is `squared_shift`.
+    One unit moves them by a distance whose square is `squared_shift`. `whole`: noise on the integers, for which the
+    Rényi divergences of real noise hold, and its Gaussian differential privacy does not.
     """
 
     sigma: float
     squared_shift: float
+    whole: bool = False
 
     def __post_init__(self) -> None:
         for name, value in (("sigma", self.sigma), ("squared shift", self.squared_shift)):

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from importlib.util import find_spec
 
 import numpy as np
 
@@ -74,8 +75,7 @@ def noisy_at_least(values: Array, sigma: float, threshold: float, entropy: Entro
     up to the lattice of the noise, by less than 2⁻³⁹ of a vote.
     """
     fine, steps = _lattice(sigma, unit)
-    if not abs(threshold) <= MOST_VOTES:
-        raise ElectionError(f"the threshold must lie within {MOST_VOTES:,} votes of 0, not {threshold}")
+    check_test(sigma, threshold, unit)
     values = _whole(values, 0, MOST_VOTES * unit, "the values") * fine
     noise = discrete_gaussian(values.size, steps, entropy)
     return np.asarray(values + noise.reshape(values.shape) >= math.ceil(Fraction(float(threshold)) * unit * fine))
@@ -99,10 +99,9 @@ def opendp_argmax(votes: Array, scale: float, *, unit: int = 1) -> Array:
 
     OpenDP's scale is b. Raises MissingExtra without OpenDP. Its features "contrib" are on afterwards.
     """
-    try:
-        import opendp.prelude as dp
-    except ImportError:
-        raise MissingExtra("Drawing noise by OpenDP", "opendp") from None
+    check_opendp()
+    import opendp.prelude as dp
+
     _lattice(scale, unit)
     votes = _by_class(votes, unit)
     dp.enable_features("contrib")
@@ -128,6 +127,19 @@ def _softmax(votes: Array, steps: int, entropy: Entropy) -> Array:
         chosen[left[done]] = proposed[done, first[done]]
         left = left[~done]
     return chosen
+
+
+def check_opendp() -> None:
+    """Raise MissingExtra without OpenDP."""
+    if find_spec("opendp") is None:
+        raise MissingExtra("Drawing noise by OpenDP", "opendp")
+
+
+def check_test(sigma: float, threshold: float, unit: int) -> None:
+    """Raise ElectionError for a test that `noisy_at_least` cannot make; before anybody trains."""
+    check_scale(sigma, unit)
+    if not abs(threshold) <= MOST_VOTES:
+        raise ElectionError(f"the threshold must lie within {MOST_VOTES:,} votes of 0, not {threshold}")
 
 
 def check_scale(scale: float, unit: int) -> None:

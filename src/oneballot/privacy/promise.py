@@ -26,7 +26,7 @@ from .mechanisms import (
     compositions,
     reach_of,
 )
-from .noise import check_scale, round_up
+from .noise import check_scale, check_test, round_up
 from .terms import Terms
 
 SHARE_OF_COUNTS = 0.1
@@ -169,7 +169,10 @@ def settle(terms: Terms, spending: Spending, stable_ids: bool) -> Promise:
             queries = queries_within(terms.epsilon, lambda q: releases(at(kind, scale, q)), terms.delta,
                                      terms.accountant, most=queries, adaptive=adaptive)  # fmt: skip
     check_scale(scale, spending.unit)
-    return at(kind, round_up(scale), queries)
+    promise = at(kind, round_up(scale), queries)
+    if promise.test is not None and terms.threshold is not None:
+        check_test(promise.test.sigma, terms.threshold, spending.unit)
+    return promise
 
 
 def _counts(terms: Terms) -> NoisyNumbers:
@@ -180,8 +183,8 @@ def _counts(terms: Terms) -> NoisyNumbers:
         if terms.epsilon is None:
             raise ElectionError("class counts are released: give counts_sigma, the deviation of their noise, in rows")
         silos, share = terms.max_silos_per_person, SHARE_OF_COUNTS * terms.epsilon
-        sigma = scale_within(share, lambda s: [(NoisyNumbers(s, squared_shift), silos)], terms.delta)
-    return NoisyNumbers(round_up(max(1.0, sigma)), squared_shift)
+        sigma = scale_within(share, lambda s: [(NoisyNumbers(s, squared_shift, whole=True), silos)], terms.delta)
+    return NoisyNumbers(round_up(max(1.0, sigma)), squared_shift, whole=True)
 
 
 def seen_in_words(promise: Promise | None, noised: Iterable[tuple[Array, int]]) -> str:
@@ -194,7 +197,10 @@ def seen_in_words(promise: Promise | None, noised: Iterable[tuple[Array, int]]) 
     if len(units) > 1:
         return "votes in different units have no common account"
     votes = np.concatenate([votes for votes, _ in noised])
-    found = look(promise.query, votes, promise.terms.delta, unit=units.pop(), abstentions=promise.level == "L1")
+    try:
+        found = look(promise.query, votes, promise.terms.delta, unit=units.pop(), abstentions=promise.level == "L1")
+    except ElectionError as error:
+        return f"there is no account that depends on these votes: {error}"
     return (
         f"one draw of noise on these very votes costs epsilon {found.epsilon:.4g} at delta {found.delta:g}; "
         f"whatever the votes, {found.whatever_the_votes:.4g}"
