@@ -18,6 +18,7 @@ bench: .venv/dev.stamp
 	$(BIN)/python benchmarks/trees.py
 	$(BIN)/python benchmarks/ballots.py
 	$(BIN)/python benchmarks/accounts.py
+	$(BIN)/python benchmarks/fleet.py
 	$(BIN)/python benchmarks/privacy.py
 
 # uv is quick; pip does the same where uv cannot be had.
@@ -32,7 +33,10 @@ endef
 .venv/demo.stamp: pyproject.toml constraints.txt
 	$(call install,report)
 
+# torch comes by pip, which finds its small build for CPUs where there is one.
 .venv/dev.stamp: pyproject.toml constraints.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
 	$(call install,dev)
 
 clean:

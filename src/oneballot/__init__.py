@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .errors import OneBallotError, OneBallotWarning
     from .learners.lightgbm import LightGBM
     from .learners.sklearn import Sklearn
+    from .learners.torch import Torch
     from .learners.xgboost import XGBoost
     from .methods.fedkt import FedKT
     from .outcome import Outcome
@@ -39,6 +40,7 @@ _WHERE = {
     "Schema": "schema",
     "Sklearn": "learners.sklearn",
     "Task": "core",
+    "Torch": "learners.torch",
     "XGBoost": "learners.xgboost",
     "cast": "casting",
     "load": "data.registry",
@@ -63,6 +65,7 @@ __all__ = [
     "Schema",
     "Sklearn",
     "Task",
+    "Torch",
     "XGBoost",
     "cast",
     "load",

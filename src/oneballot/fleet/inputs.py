@@ -1,0 +1,46 @@
+"""Rows on their way into a network: one shared tensor on the device, bytes as fractions, images moved."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..core import Array
+from ..errors import DataError
+
+
+def as_tensor(X: Array, device: torch.device | str = "cpu") -> Tensor:
+    """All rows on the device, once. Bytes stay bytes and whole numbers whole: they become floats batch by batch."""
+    if X.dtype not in (np.uint8, np.int32, np.int64):
+        X = X.astype(np.float32, copy=False)
+    return torch.from_numpy(np.ascontiguousarray(X)).to(device)
+
+
+def check_tokens(X: Array, vocabulary: int) -> None:
+    """A token that is not in the table would end the process on a GPU, so it is looked for here."""
+    if X.dtype.kind not in "iu":
+        raise DataError(f"text must be token numbers (int32), not {X.dtype}")
+    if X.size and (X.min() < 0 or X.max() >= vocabulary):
+        raise DataError(f"tokens from {X.min()} to {X.max()}: expected 0 (padding) to {vocabulary - 1}")
+
+
+def scaled(x: Tensor, kind: torch.dtype) -> Tensor:
+    """As a network takes them: bytes as 0 to 1, numbers as they are, tokens as tokens."""
+    if x.dtype == torch.uint8:
+        return x.to(kind) * (1 / 255) if kind == torch.float64 else x * (1 / 255)
+    return x.to(kind) if x.is_floating_point() else x
+
+
+def move(images: Tensor, moves: Tensor) -> Tensor:
+    """Images `(…, channels, height, width)`, mirrored and then moved by `moves` `(…, 3)`; what comes in is black."""
+    height, width = images.shape[-2:]
+    down, right, mirrored = (moves[..., i, None].long() for i in range(3))
+    y = torch.arange(height, device=images.device) - down
+    x = torch.arange(width, device=images.device) - right
+    inside = ((y >= 0) & (y < height))[..., :, None] & ((x >= 0) & (x < width))[..., None, :]
+    x = torch.where(mirrored > 0, width - 1 - x, x)
+    place = (y.clamp(0, height - 1)[..., :, None] * width + x.clamp(0, width - 1)[..., None, :]).flatten(-2)
+    wide = (*images.shape[:-2], height * width)
+    out = images.flatten(-2).gather(-1, place.unsqueeze(-2).expand(wide)).reshape(images.shape)
+    return out * inside.unsqueeze(-3)

@@ -1,0 +1,53 @@
+"""Steps of a wave's models, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from ..core import Array
+from .losses import slope
+from .optimizers import OPTIMIZERS
+
+if TYPE_CHECKING:
+    from .wave import Wave
+
+
+class Steps:
+    """Of the first `count` models, which have taken so many steps already."""
+
+    def __init__(self, wave: Wave, count: int, step: int) -> None:
+        self.wave = wave
+        weights, slopes, memory = wave.weights[:count], wave.slopes[:count], wave.memory[:, :count]
+        self.net = wave.net(weights, wave.buffers[:count], slopes)
+        self.optimizer = OPTIMIZERS[wave.recipe.optimizer](wave.recipe, weights, slopes, memory, step)
+
+    def load(self, places: Array, moves: Array | None, rates: Array | None) -> None:
+        self.schedule = [None if part is None else torch.from_numpy(part) for part in (places, moves, rates)]
+
+    def go(self, first: int, last: int) -> None:
+        for step in range(first, last):
+            self.steps(*(None if part is None else part[step : step + 1] for part in self.schedule))
+
+    def steps(self, places: Tensor | None, moves: Tensor | None, rates: Tensor | None) -> None:
+        """Some steps `(steps, models, batch)`, whose rows are gathered together."""
+        assert places is not None
+        with torch.no_grad():
+            x, present, gain, pull = self.wave.batch(places, moves)
+            for u in range(len(places)):
+                logits = self.net.forward(x[u], present[u])
+                self.net.backward(slope(self.wave.kind, logits, gain[u], pull[u]))
+                self.optimizer.step(None if rates is None else rates[u])
+                self.wave.tick.add_(1)
+
+    @contextmanager
+    def here(self) -> Iterator[None]:
+        """Where work is given to the device."""
+        yield
+
+    def wait(self) -> None:
+        """Until everything is done."""

@@ -1,0 +1,140 @@
+"""Networks for text: token numbers `(rows, length)`, 0 is padding; an embedding table, trained or given and frozen."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+class Text(nn.Module):
+    """What they share: the table. Its first row, padding, is zero and stays so."""
+
+    def __init__(self, vocabulary: int, dimension: int, embedding: str) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(vocabulary, dimension, padding_idx=0)
+        self.embedding.weight.requires_grad_(embedding == "trained")
+
+
+class TextCNN(Text):
+    """Convolutions of several widths over the words, the largest value of each (Kim 2014; DOSFL's sizes)."""
+
+    def __init__(
+        self, classes: int, vocabulary: int, dimension: int, embedding: str,
+        filters: int, widths: Sequence[int], dropout: float,
+    ) -> None:  # fmt: skip
+        super().__init__(vocabulary, dimension, embedding)
+        self.convs = nn.ModuleList(nn.Conv1d(dimension, filters, width) for width in widths)
+        self.drop = nn.Dropout(dropout)
+        self.out = nn.Linear(filters * len(widths), classes)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        words = self.embedding(tokens).transpose(-2, -1)
+        found = [F.relu(conv(words)).amax(-1) for conv in self.convs]
+        out: Tensor = self.out(self.drop(torch.cat(found, -1)))
+        return out
+
+
+class Recurrence(nn.Module):
+    """An LSTM in one direction, in plain products that vmap can stack. Over padding the state stays as it is."""
+
+    def __init__(self, inputs: int, hidden: int, backwards: bool) -> None:
+        super().__init__()
+        self.hidden, self.backwards = hidden, backwards
+        self.inward = nn.Linear(inputs, 4 * hidden)
+        self.onward = nn.Linear(hidden, 4 * hidden)
+
+    def forward(self, x: Tensor, present: Tensor) -> Tensor:
+        """`(rows, length, inputs)` to `(rows, length, hidden)`."""
+        given = self.inward(x)
+        state = cell = torch.zeros_like(given[:, 0, : self.hidden])
+        out: list[Tensor] = []
+        times = range(x.shape[1])
+        for t in reversed(times) if self.backwards else times:
+            i, f, g, o = (given[:, t] + self.onward(state)).chunk(4, -1)
+            new = f.sigmoid() * cell + i.sigmoid() * g.tanh()
+            here = present[:, t, None]
+            cell = torch.where(here, new, cell)
+            state = torch.where(here, o.sigmoid() * new.tanh(), state)
+            out.append(state)
+        return torch.stack(out[::-1] if self.backwards else out, 1)
+
+
+class BiLSTM(Text):
+    """Layers of LSTMs in both directions; the last states of both decide (DOSFL: two layers of 100)."""
+
+    def __init__(self, classes: int, vocabulary: int, dimension: int, embedding: str, hidden: int, layers: int) -> None:
+        super().__init__(vocabulary, dimension, embedding)
+        sizes = [dimension] + [2 * hidden] * (layers - 1)
+        self.layers = nn.ModuleList(
+            nn.ModuleList(Recurrence(size, hidden, backwards) for backwards in (False, True)) for size in sizes
+        )
+        self.out = nn.Linear(2 * hidden, classes)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        x, present = self.embedding(tokens), tokens > 0
+        for both in self.layers:
+            x = torch.cat([way(x, present) for way in both], -1)  # type: ignore[attr-defined]
+        half = x.shape[-1] // 2
+        out: Tensor = self.out(torch.cat([x[:, -1, :half], x[:, 0, half:]], -1))
+        return out
+
+
+class Attention(nn.Module):
+    """A layer of a transformer (Vaswani et al. 2017), normalised before each part, in plain products."""
+
+    def __init__(self, dimension: int, heads: int, width: int, dropout: float) -> None:
+        super().__init__()
+        self.heads = heads
+        self.norm1, self.norm2 = nn.LayerNorm(dimension), nn.LayerNorm(dimension)
+        self.inward, self.outward = nn.Linear(dimension, 3 * dimension), nn.Linear(dimension, dimension)
+        self.wide, self.narrow = nn.Linear(dimension, width), nn.Linear(width, dimension)
+        self.drop = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor, hidden: Tensor) -> Tensor:
+        """`(rows, length, dimension)`; what is `hidden` `(rows, length)` is not looked at."""
+        rows, length, dimension = x.shape
+        parts = self.inward(self.norm1(x)).reshape(rows, length, 3, self.heads, dimension // self.heads)
+        query, key, value = parts.permute(2, 0, 3, 1, 4).unbind(0)
+        likeness = query @ key.transpose(-2, -1) / math.sqrt(dimension // self.heads)
+        likeness = likeness.masked_fill(hidden[:, None, None, :], -1e9)
+        seen = (likeness.softmax(-1) @ value).transpose(1, 2).reshape(rows, length, dimension)
+        x = x + self.drop(self.outward(seen))
+        out: Tensor = x + self.drop(self.narrow(F.relu(self.wide(self.norm2(x)))))
+        return out
+
+
+class Transformer(Text):
+    """Layers of attention over words and their places; the mean over the words decides."""
+
+    places: Tensor
+
+    def __init__(
+        self, classes: int, vocabulary: int, dimension: int, embedding: str,
+        length: int, heads: int, layers: int, width: int, dropout: float,
+    ) -> None:  # fmt: skip
+        super().__init__(vocabulary, dimension, embedding)
+        self.register_buffer("places", _places(length, dimension), persistent=False)
+        self.layers = nn.ModuleList(Attention(dimension, heads, width, dropout) for _ in range(layers))
+        self.norm = nn.LayerNorm(dimension)
+        self.out = nn.Linear(dimension, classes)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        hidden = tokens == 0
+        x = self.embedding(tokens) + self.places
+        for layer in self.layers:
+            x = layer(x, hidden)
+        shown = (~hidden).to(x.dtype).unsqueeze(-1)
+        out: Tensor = self.out((self.norm(x) * shown).sum(1) / shown.sum(1).clamp(min=1))
+        return out
+
+
+def _places(length: int, dimension: int) -> Tensor:
+    """Sines and cosines of each place, `(length, dimension)`."""
+    angle = np.arange(length)[:, None] / 10000 ** (np.arange(0, dimension, 2) / dimension)
+    both = np.stack([np.sin(angle), np.cos(angle)], -1).reshape(length, -1)[:, :dimension]
+    return torch.from_numpy(both.astype(np.float32))

@@ -1,0 +1,221 @@
+"""Models that are trained side by side: one matrix, a row a model, those with the most steps first.
+
+So the models that still train are always the first rows. On a CPU the others are left at once; on a GPU, where steps
+are recorded as graphs, when enough are done to record new ones, and until then their numbers are set aside.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ..core import Array, Task
+from . import draws
+from .chain import Chain
+from .inputs import move, scaled
+from .layout import Layout
+from .losses import aim, targets_of, weights_of
+from .network import Network
+from .optimizers import MEMORIES
+from .recipe import ABSENT, Recipe
+from .stacked import Stacked
+from .steps import Steps
+
+DTYPES = {"float64": torch.float64}
+SCHEDULE_BYTES = 16 << 20
+BLOCK_BYTES = 64 << 20
+WORTH = 0.85
+"""New graphs are recorded when no more than this part of the models is left."""
+
+
+class Wave:
+    """Tasks are of one kind. X is on the device, rows in the shape that the network takes."""
+
+    def __init__(
+        self, network: Network, X: Tensor, tasks: Sequence[Task], recipe: Recipe, classes: int, *, chain: bool
+    ) -> None:
+        self.X, self.recipe, self.classes, self.device = X, recipe, classes, X.device
+        self.number = sorted(range(len(tasks)), key=lambda i: -recipe.steps_of(len(tasks[i].rows)))
+        self.tasks = [tasks[i] for i in self.number]
+        self.ends = [recipe.steps_of(len(task.rows)) for task in self.tasks]
+        self.kind = tasks[0].kind
+        self.dtype = DTYPES.get(recipe.precision, torch.float32)
+        self.module: nn.Module = copy.deepcopy(network.bare).to(self.device, self.dtype)
+        self.chain = chain and recipe.precision != "bfloat16"
+        self._lay_out(network)
+        self._gather_targets()
+        self.tick = torch.zeros((), dtype=torch.int64, device=self.device)
+        self.keys = torch.tensor([draws.dropout_key(task.seed) for task in self.tasks], device=self.device)
+        self.block = self._steps_at_once()
+
+    def _lay_out(self, network: Network) -> None:
+        starts = [network.start(task.seed) for task in self.tasks]
+        learned = {key for key, weight in self.module.named_parameters() if weight.requires_grad}
+        whole = {key for key, value in self.module.state_dict().items() if not value.is_floating_point()}
+        given = [(key, value) for key, value in self.module.state_dict().items() if key in starts[0]]
+        self.layout = Layout.of((key, value) for key, value in given if key in learned)
+        self.side = Layout.of((key, value) for key, value in given if key not in learned | whole)
+        self.weights = self.layout.pack(starts, self.device, self.dtype)
+        self.buffers = self.side.pack(starts, self.device, self.dtype)
+        self.whole = {
+            key: torch.from_numpy(np.stack([start[key] for start in starts])).to(self.device) for key in sorted(whole)
+        }
+        self.slopes = torch.zeros_like(self.weights)
+        self.memory = torch.zeros(MEMORIES[self.recipe.optimizer], *self.weights.shape).to(self.weights)
+        apart = self.device.type == "cuda"  # there a model that is done is trained on for a while
+        self.final = (self.weights.clone(), self.buffers.clone()) if apart else (self.weights, self.buffers)
+
+    def _gather_targets(self) -> None:
+        """Rows, targets and weights of all tasks behind one another; the last place is nobody's and weighs nothing."""
+        self.begins = np.cumsum([0] + [len(task.rows) for task in self.tasks])
+        self.nobody = int(self.begins[-1])
+        parts = [targets_of(task, self.classes) for task in self.tasks]
+        targets = np.concatenate([*parts, np.zeros_like(parts[0][:1])])
+        weight = np.concatenate([*map(weights_of, self.tasks), np.zeros(1, dtype=np.float32)])
+        rows = np.concatenate([*(task.rows for task in self.tasks), np.zeros(1, dtype=np.int64)])
+        self.targets = torch.from_numpy(targets).to(self.device)
+        if self.kind != "labels":
+            self.targets = self.targets.to(self.dtype)
+        self.weight = torch.from_numpy(weight).to(self.device, self.dtype)
+        self.rows = torch.from_numpy(rows).to(self.device)
+
+    def _steps_at_once(self) -> int:
+        """How many steps' rows are gathered together, and on a GPU recorded as one graph."""
+        each = math.prod(self.X.shape[1:]) * 4 * len(self.tasks) * self.recipe.batch
+        return max(1, min(16, BLOCK_BYTES // each)) if self.device.type == "cuda" else 1
+
+    def train(self) -> Iterator[int]:
+        """Yields now and then how many epochs of models were trained since."""
+        step = 0
+        while step < self.ends[0]:
+            count = sum(end > step for end in self.ends)
+            runner = self.runner(count, step)
+            until = self._until(count, step)
+            while step < until:
+                last = min(until, step + self._schedule_length(count, step))
+                runner.load(*self.schedule(count, step, last))
+                for a, b in self._pieces(step, last):
+                    with runner.here():
+                        runner.go(a - step, b - step)
+                        self._set_aside(b)
+                yield sum(self._epochs(i, last) - self._epochs(i, step) for i in range(count))
+                step = last
+            runner.wait()
+            del runner  # and with it what it holds on the device
+
+    def trial(self) -> None:
+        """One step of all models, as it is: to see what it needs."""
+        places, moves, rates = self.schedule(len(self.tasks), 0, 1)
+        runner = Steps(self, len(self.tasks), 0)
+        given = (None if part is None else torch.from_numpy(part).to(self.device) for part in (places, moves, rates))
+        runner.steps(*given)
+
+    def runner(self, count: int, step: int) -> Steps:
+        if self.device.type == "cuda":
+            from .graphs import Recorded
+
+            return Recorded(self, count, step)
+        return Steps(self, count, step)
+
+    def _until(self, count: int, step: int) -> int:
+        ends, left = self.ends[:count], self._left(count)
+        return min(end for end in ends if sum(other > end for other in ends) <= left)
+
+    def _left(self, count: int) -> int:
+        """When so few models are left, the others are left behind."""
+        return count - 1 if self.device.type == "cpu" else int(count * WORTH)
+
+    def _schedule_length(self, count: int, step: int) -> int:
+        most = SCHEDULE_BYTES // (count * self.recipe.batch * 4)
+        return max(self.block, min(most, 128 if step == 0 else 2048))
+
+    def _pieces(self, first: int, last: int) -> Iterator[tuple[int, int]]:
+        cuts = sorted({first, last, *(end for end in self.ends if first < end < last)})
+        yield from pairwise(cuts)
+
+    def _set_aside(self, step: int) -> None:
+        if self.final[0] is not self.weights:
+            done = [i for i, end in enumerate(self.ends) if end == step]
+            if done:
+                some = slice(done[0], done[-1] + 1)
+                self.final[0][some] = self.weights[some]
+                self.final[1][some] = self.buffers[some]
+
+    def _epochs(self, model: int, step: int) -> int:
+        return self.recipe.epochs_done(len(self.tasks[model].rows), min(step, self.ends[model]))
+
+    def schedule(self, count: int, first: int, last: int) -> tuple[Array, Array | None, Array | None]:
+        """For steps of the first models: places `(steps, models, batch)`, moves of images, and learning rates."""
+        batch, side = self.recipe.batch, self.X.shape[-1]
+        places = np.full((last - first, count, batch), self.nobody, dtype=np.int32)
+        moves = np.zeros((*places.shape, 3), dtype=np.int8) if self.recipe.augment else None
+        rates = np.zeros((last - first, count), dtype=np.float32) if self.recipe.optimizer == "sgd" else None
+        for i, task in enumerate(self.tasks[:count]):
+            upto, rows = min(last, self.ends[i]), len(task.rows)
+            if upto <= first:
+                continue
+            own = self.recipe.places(task.seed, rows, first, upto)
+            places[: upto - first, i] = np.where(own == ABSENT, self.nobody, own + self.begins[i])
+            if moves is not None:
+                moves[: upto - first, i] = self.recipe.moves(task.seed, rows, first, upto, side)
+            if rates is not None:
+                rates[: upto - first, i] = self.recipe.rates(rows, first, upto)
+        return places, moves, rates
+
+    def net(self, weights: Tensor, buffers: Tensor, slopes: Tensor | None) -> Chain | Stacked:
+        """All models whose numbers these are, to be trained, or without slopes to be asked."""
+        count = len(weights)
+        learned = self.layout.views(weights)
+        lower = None if slopes is None else self.layout.views(slopes)
+        if self.chain:
+            assert isinstance(self.module, nn.Sequential)
+            return Chain(self.module, learned, lower, self.keys[:count], self.tick)
+        state = self.side.views(buffers) | {key: value[:count] for key, value in self.whole.items()}
+        half = self.recipe.precision == "bfloat16"
+        return Stacked(self.module, learned, lower, self.keys[:count], self.tick, buffers=state, half=half)
+
+    def batch(self, places: Tensor, moves: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Rows, who is present, gain and pull of the places `(…, models, batch)`."""
+        present = places < self.nobody
+        factor = self.weight[places] / present.sum(-1, keepdim=True).clamp(min=1)
+        gain, pull = aim(self.kind, self.targets[places], factor, self.classes)
+        x = self.X[self.rows[places]]
+        if moves is not None:
+            x = move(x, moves)
+        return scaled(x, self.dtype), present, gain, pull
+
+    def values(self) -> list[dict[str, Array]]:
+        """The numbers of each model, in the order of the tasks."""
+        weights, buffers = (part.float().cpu().numpy() for part in self.final)
+        out: list[dict[str, Array]] = [{} for _ in self.tasks]
+        for row, i in enumerate(self.number):
+            out[i] = self.layout.unpack(weights[row]) | self.side.unpack(buffers[row])
+        return out
+
+    def answers(self) -> list[Array]:
+        """Logits of what each task asks `(asked, classes)`, in the order of the tasks."""
+        asked = [np.empty(0, dtype=np.int64) if task.ask is None else task.ask for task in self.tasks]
+        who = [i for i, rows in enumerate(asked) if len(rows)]
+        out = [np.empty((0, self.classes), dtype=np.float32) for _ in self.tasks]
+        if who:
+            at_once = max(2 * self.recipe.batch, 64)  # always: an answer must not depend on what else is asked
+            longest = max(len(asked[i]) for i in who)
+            table = np.zeros((len(who), -(-longest // at_once) * at_once), dtype=np.int64)
+            for row, i in zip(table, who, strict=True):
+                row[: len(asked[i])] = asked[i]
+            pick = torch.tensor(who, device=self.device)
+            net = self.net(self.final[0][pick], self.final[1][pick], None)
+            parts = []
+            with torch.no_grad():
+                for rows in torch.from_numpy(table).to(self.device).split(at_once, 1):  # type: ignore[no-untyped-call]
+                    parts.append(net.forward(scaled(self.X[rows], self.dtype)).float())
+            logits = torch.cat(parts, 1).cpu().numpy()
+            for row, i in zip(logits, who, strict=True):
+                out[self.number[i]] = row[: len(asked[i])]
+        return out

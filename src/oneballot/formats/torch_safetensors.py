@@ -1,0 +1,177 @@
+"""Networks of the built-in architectures, as safetensors: inert, because the arrays are poured into our own modules.
+
+The header names the architecture and its settings; both are checked, and every array must have the name, shape and type
+that such a network has. A network of a user's own module cannot travel: nobody else could build it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from ..core import Array, Blob
+from ..errors import DataError, ElectionError, MissingExtra, Spoiled
+
+if TYPE_CHECKING:
+    from torch import nn
+
+HEADER_BYTES = 1 << 20
+LARGEST = 1e12
+"""Of a number in a network: sums of products with ordinary rows stay finite."""
+ROWS_AT_ONCE = 512
+MOST_PIXELS = 224 * 224 * 3
+
+
+@dataclass(frozen=True)
+class Description:
+    """shape: of a row as the network sees it. output: "softmax", or "sigmoid" of a network for many labels a row."""
+
+    architecture: str
+    settings: Mapping[str, Any]
+    shape: tuple[int, ...]
+    classes: int
+    output: str = "softmax"
+
+    def write(self) -> str:
+        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
+
+
+class TorchModel:
+    """A trained network. Its module is built when it is first asked."""
+
+    def __init__(self, description: Description, arrays: Mapping[str, Array]) -> None:
+        self.description, self.arrays = description, arrays
+
+    @cached_property
+    def module(self) -> nn.Module:
+        from ..fleet.architectures import build
+        from ..fleet.network import pour
+
+        about = self.description
+        module = build(about.architecture, about.settings, about.shape, about.classes)
+        pour(self.arrays, module)
+        return module.eval()
+
+    def scores(self, X: Array) -> Array:
+        """The logits."""
+        import torch
+
+        from ..fleet.inputs import as_tensor, check_tokens, scaled
+
+        about = self.description
+        if X.size != len(X) * math.prod(about.shape):
+            raise DataError(f"rows of shape {X.shape[1:]}: the network was trained on rows of shape {about.shape}")
+        if "vocabulary" in about.settings:
+            check_tokens(X, about.settings["vocabulary"])
+        rows = as_tensor(X.reshape(len(X), *about.shape))
+        out = np.empty((len(X), about.classes))
+        with torch.no_grad():
+            for i in range(0, len(X), ROWS_AT_ONCE):
+                part = slice(i, i + ROWS_AT_ONCE)
+                out[part] = self.module(scaled(rows[part], torch.float32)).numpy()
+        return out
+
+    def predict_proba(self, X: Array) -> Array:
+        return probabilities(self.scores(X), self.description.output)
+
+    def dump(self) -> Blob:
+        from safetensors.numpy import save
+
+        arrays = {key: np.ascontiguousarray(value) for key, value in self.arrays.items()}
+        return Blob(TorchSafetensors.name, save(arrays, metadata={"network": self.description.write()}))
+
+
+def probabilities(logits: Array, output: str) -> Array:
+    logits = logits.astype(np.float64)
+    if output == "sigmoid":
+        return np.asarray(0.5 * (1 + np.tanh(logits / 2)))
+    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return np.asarray(powers / powers.sum(axis=1, keepdims=True))
+
+
+class TorchSafetensors:
+    name: ClassVar[str] = "torch-safetensors"
+    inert: ClassVar[bool] = True
+    libraries: ClassVar[tuple[str, ...]] = ("torch",)
+
+    @staticmethod
+    def prepare() -> Any:
+        try:
+            import torch
+        except ImportError:
+            raise MissingExtra("Networks", "torch") from None
+        return torch
+
+    @staticmethod
+    def check(data: bytes, *, classes: int, features: int) -> None:
+        TorchSafetensors.prepare()
+        from ..fleet.architectures import expected
+
+        about, arrays = _open(data)
+        if about.classes != classes:
+            raise Spoiled(f"the network is for {about.classes} classes: expected {classes}")
+        if math.prod(about.shape) != features or features > MOST_PIXELS:
+            raise Spoiled(f"the network is for rows of shape {about.shape}: expected {features} numbers")
+        wanted = expected(about.architecture, about.settings, about.shape, about.classes)
+        if arrays.keys() != wanted.keys():
+            odd = sorted(arrays.keys() ^ wanted.keys())
+            raise Spoiled(f"the arrays of a {about.architecture} are others than these: {', '.join(odd)[:200]}")
+        for key, shape in wanted.items():
+            value = arrays[key]
+            if value.dtype != np.float32 or value.shape != shape:
+                raise Spoiled(f"{key} is {value.dtype} {value.shape}: expected float32 {shape}")
+            if not (np.abs(value) <= LARGEST).all():  # NaN is not either
+                raise Spoiled(f"{key} has a number that is NaN or beyond {LARGEST:g}")
+            if key.endswith("running_var") and (value < 0).any():
+                raise Spoiled(f"{key} has a variance below 0")
+
+    @staticmethod
+    def load(data: bytes, *, classes: int) -> TorchModel:
+        TorchSafetensors.prepare()
+        return TorchModel(*_open(data))
+
+
+def _open(data: bytes) -> tuple[Description, Mapping[str, Array]]:
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
+    if len(data) < 8 or not 2 <= (size := struct.unpack("<Q", data[:8])[0]) <= min(HEADER_BYTES, len(data) - 8):
+        raise Spoiled("not a safetensors file: the length of its header is impossible")
+    try:
+        metadata = json.loads(data[8 : 8 + size]).get("__metadata__") or {}
+        about = json.loads(metadata["network"])
+        arrays = load(data)
+    except (SafetensorError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise Spoiled(f"not a network as safetensors: {type(error).__name__} {error}") from None
+    return _describe(about), arrays
+
+
+def _describe(about: Any) -> Description:
+    """What the header says, in types and bounds that can be."""
+    from ..fleet.architectures import check_settings, shape_of
+
+    if not isinstance(about, dict) or about.keys() != Description.__dataclass_fields__.keys():
+        raise Spoiled("the header does not describe a network: architecture, settings, shape, classes and output")
+    shape, name = about["shape"], about["architecture"]
+    good = isinstance(shape, list) and 1 <= len(shape) <= 3 and all(type(n) is int and n > 0 for n in shape)
+    if not good or type(about["classes"]) is not int or not isinstance(name, str):
+        raise Spoiled("the header does not describe a network: a name, a shape of whole numbers, and how many classes")
+    if about["output"] not in ("softmax", "sigmoid"):
+        raise Spoiled("the header does not describe a network: output is neither softmax nor sigmoid")
+    try:
+        settings = check_settings(name, about["settings"])
+        if shape_of(name, settings, tuple(shape)) != tuple(shape):
+            raise ElectionError(f"{name}: rows of shape {tuple(shape)}")
+    except ElectionError as error:
+        raise Spoiled(f"no such network: {error}") from None
+    return Description(name, settings, tuple(shape), about["classes"], about["output"])
+
+
+offers = TorchSafetensors

@@ -1,0 +1,235 @@
+"""Neural networks (PyTorch): the architectures of the papers by name, or a module of your own, trained as a fleet."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+import numpy as np
+from pydantic import Field, PositiveInt
+from pydantic.dataclasses import dataclass
+
+from ..core import Array, Blob, Model, Models, Task
+from ..errors import DataError, ElectionError, MissingExtra, OneBallotWarning
+from ..formats.safetensors import ConstantModel
+from ..formats.torch_safetensors import Description, TorchModel, probabilities
+from ..training import Trained, workers
+
+if TYPE_CHECKING:
+    from ..fleet.network import Network
+    from ..fleet.recipe import Recipe
+    from ..fleet.vectors import Vectors
+
+Rate = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class Own(str):
+    """A module of the user's, by the name that an election's digest knows; only Python has the factory behind it."""
+
+    factory: Callable[[int], Any]
+
+    def __new__(cls, factory: Callable[[int], Any]) -> Own:
+        name = getattr(factory, "__qualname__", type(factory).__qualname__)
+        made = super().__new__(cls, f"own:{getattr(factory, '__module__', '')}.{name}")
+        made.factory = factory
+        return made
+
+    def __reduce__(self) -> Any:
+        return Own, (self.factory,)
+
+    def __deepcopy__(self, memo: Any) -> Own:
+        return self
+
+
+@dataclass(frozen=True, config={"extra": "forbid", "arbitrary_types_allowed": True})
+class Torch:
+    """module: "mlp", "cnn", "lenet", "vgg9", "resnet8", "resnet34", "textcnn", "bilstm", "transformer", or a function
+    that is given the number of classes and returns an `nn.Module`. settings: of the architecture, and for all `shape`
+    of a row, as in {"shape": [1, 28, 28]}. vectors: a file of word vectors (GloVe's text format) for text.
+    optimizer: "adam", or "sgd" with momentum 0.9 and a rate that falls to `last_rate` along a cosine.
+    augment: "shift", "crop", "flip" of images in training. steps: so many full batches a model whatever rows it has,
+    instead of epochs; at L2, so that nothing tells how many there are.
+    """
+
+    name: ClassVar[str] = "torch"
+    gives: ClassVar[frozenset[str]] = frozenset({"probabilities", "scores", "soft", "weights", "gradients"})
+
+    module: Any = "mlp"
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    vectors: str | None = None
+    epochs: PositiveInt = 20
+    batch: PositiveInt = 32
+    optimizer: Literal["adam", "sgd"] = "adam"
+    learning_rate: Rate = 1e-3
+    last_rate: Rate = 0.0
+    weight_decay: Rate = 0.0
+    augment: tuple[Literal["shift", "crop", "flip"], ...] = ()
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    precision: Literal["float32", "tf32", "bfloat16"] = "float32"
+    steps: PositiveInt | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.module, str):
+            if not callable(self.module) or _is_module(self.module):
+                raise ElectionError(
+                    f"learner torch: module is the name of an architecture, or a function from the number of classes "
+                    f"to a new nn.Module, not {type(self.module).__name__}"
+                )
+            object.__setattr__(self, "module", Own(self.module))
+
+    def check(self) -> None:
+        try:
+            import torch  # noqa: F401
+        except ImportError:
+            raise MissingExtra("The learner torch", "torch") from None
+        from ..fleet.architectures import ARCHITECTURES
+        from ..fleet.devices import find_device
+
+        find_device(self.device)
+        if isinstance(self.module, Own):
+            if unknown := sorted(self.settings.keys() - {"shape"}):
+                raise ElectionError(f"learner torch: settings of your own module are its own, not {', '.join(unknown)}")
+            takes = "images" if len(self.settings.get("shape", (1, 1, 1))) == 3 else "numbers"
+        elif self.module.startswith("own:"):
+            raise ElectionError(f"learner torch: the module {self.module[4:]} is somebody's own, to be used in Python")
+        else:
+            self._settings(read=False)
+            takes = "images" if len(self.settings.get("shape", ())) == 3 else ARCHITECTURES[self.module].takes
+        if self.augment and takes != "images":
+            raise ElectionError(f"learner torch: augment is for images, and {self.module} takes {takes}")
+        if self.vectors is not None and takes != "tokens":
+            raise ElectionError(f"learner torch: vectors are for text, and {self.module} takes {takes}")
+        if not isinstance(self.module, Own):
+            self._settings()
+
+    def fit_many(self, X: Array, tasks: Sequence[Task], classes: int, *, keep: bool = True) -> Models:
+        """Tasks without a row, or with a single class, are answered by frequencies; the others are one fleet."""
+        self.check()
+        from ..fleet.engine import train
+
+        models: list[Model | None] = [_constant(task, classes) for task in tasks]
+        replies = [_ask(model, X, task, classes) for model, task in zip(models, tasks, strict=True)]
+        if busy := [i for i, model in enumerate(models) if model is None]:
+            some, network = [tasks[i] for i in busy], self._network(X.shape[1:], classes)
+            what = f"{self.module.rpartition('.')[2]} networks"
+            trained = train(network, X, some, self._recipe(), classes, device=self.device, workers=workers(), what=what)
+            for i, values, logits in zip(busy, trained.values, trained.logits, strict=True):
+                if all(np.isfinite(value).all() for value in values.values()):
+                    models[i] = self._model(network, tasks[i], values, classes)
+                    replies[i] = logits.astype(np.float64)
+                    if tasks[i].answer == "probabilities":
+                        replies[i] = probabilities(logits, _output(tasks[i]))
+                else:
+                    models[i] = _failed(tasks[i], classes)
+                    replies[i] = _ask(models[i], X, tasks[i], classes)
+        return Trained(models if keep else [None] * len(tasks), replies)
+
+    def _settings(self, read: bool = True) -> dict[str, Any]:
+        """Of the architecture, all of them; those of a table of words from the file, if it is read."""
+        from ..fleet.architectures import check_settings
+
+        given = dict(self.settings)
+        if self.vectors is not None and read:
+            table = self._vectors().table
+            given |= {"vocabulary": len(table), "dimension": table.shape[1]}
+        return check_settings(self.module, given)
+
+    def _vectors(self) -> Vectors:
+        assert self.vectors is not None
+        return _read(self.vectors, self.settings.get("vocabulary"))
+
+    def _network(self, row: tuple[int, ...], classes: int) -> Network:
+        from ..fleet.network import built_in, own
+
+        if isinstance(self.module, Own):
+            shape = tuple(self.settings.get("shape", row))
+            if math.prod(shape) != math.prod(row):
+                raise ElectionError(f"learner torch: shape = {list(shape)} does not fit rows of shape {row}")
+            return own(self.module.factory, shape, classes)
+        table = None if self.vectors is None else self._vectors().table
+        return built_in(self.module, self._settings(), row, classes, table)
+
+    def _recipe(self) -> Recipe:
+        from ..fleet.recipe import Recipe
+
+        return Recipe(
+            epochs=self.epochs, batch=self.batch, optimizer=self.optimizer, learning_rate=self.learning_rate,
+            last_rate=self.last_rate, weight_decay=self.weight_decay, augment=self.augment, precision=self.precision,
+            steps=self.steps,
+        )  # fmt: skip
+
+    def _model(self, network: Network, task: Task, values: dict[str, Array], classes: int) -> TorchModel:
+        settings = {} if isinstance(self.module, Own) else self._settings()
+        settings.pop("shape", None)  # the description has the one that was trained on
+        about = Description(self.module, settings, network.shape, classes, _output(task))
+        if isinstance(self.module, Own):
+            model = OwnModel(about, values)
+            model.module = network.make(values).eval()
+            return model
+        fixed = {key: value.numpy() for key, value in network.bare.state_dict().items() if key not in values}
+        return TorchModel(about, values | fixed)
+
+
+class OwnModel(TorchModel):
+    """A network of the user's own module: it answers here, and cannot travel."""
+
+    def dump(self) -> Blob:
+        raise ElectionError(
+            f"a model of the module {self.description.architecture[4:]} cannot travel: nobody else could build it. Use "
+            'an architecture by its name, such as module = "cnn", or a ballot of votes instead of models'
+        )
+
+
+def _output(task: Task) -> str:
+    return "sigmoid" if task.kind == "multilabel" else "softmax"
+
+
+def _ask(model: Model | None, X: Array, task: Task, classes: int) -> Array:
+    if model is None or task.ask is None:
+        return np.empty((0, classes))
+    return model.scores(X[task.ask]) if task.answer == "scores" else model.predict_proba(X[task.ask])
+
+
+def _constant(task: Task, classes: int) -> Model | None:
+    """For a task of a single class, or of no row: its frequencies. Others are learned."""
+    if len(task.rows) and (task.kind != "labels" or len(np.unique(task.targets)) > 1):
+        return None
+    if task.required and not len(task.rows):
+        raise DataError(f"{task.label} has no rows to learn from")
+    return _frequencies(task, classes)
+
+
+def _failed(task: Task, classes: int) -> Model:
+    """A network whose numbers are not finite has learned nothing."""
+    text = f"{task.label} could not learn from {len(task.rows)} rows: its weights grew without bound"
+    if task.required:
+        raise DataError(f"{text}; choose a lower learning_rate")
+    warnings.warn(f"{text}. It answers with the frequencies of its classes.", OneBallotWarning, stacklevel=3)
+    return _frequencies(task, classes)
+
+
+def _frequencies(task: Task, classes: int) -> Model:
+    mass = np.zeros(classes)
+    if task.kind == "labels":
+        np.add.at(mass, task.targets, 1.0 if task.weight is None else task.weight)
+    elif task.kind == "soft":
+        mass = task.targets.sum(axis=0, dtype=np.float64)
+    return ConstantModel(mass / mass.sum() if mass.sum() > 0 else np.full(classes, 1 / classes))
+
+
+@cache
+def _read(path: str, most: int | None) -> Vectors:
+    from ..fleet.vectors import FIRST, read_vectors
+
+    return read_vectors(path, None if most is None else most - FIRST)
+
+
+def _is_module(thing: Any) -> bool:
+    return any(kind.__name__ == "Module" and kind.__module__.startswith("torch") for kind in type(thing).__mro__)
+
+
+offers = Torch

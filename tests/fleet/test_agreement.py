@@ -1,0 +1,198 @@
+"""A fleet of uneven tasks comes to the parameters of one model after the other, in plain torch."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from oneballot.core import Array, Task  # noqa: E402
+from oneballot.fleet import graphs, wave  # noqa: E402
+from oneballot.fleet.chain import Chain, is_chain  # noqa: E402
+from oneballot.fleet.inputs import as_tensor  # noqa: E402
+from oneballot.fleet.network import Network, built_in  # noqa: E402
+from oneballot.fleet.recipe import Recipe  # noqa: E402
+from oneballot.fleet.reference import answer_one, fit_one  # noqa: E402
+from oneballot.fleet.wave import Wave  # noqa: E402
+
+torch.set_num_threads(1)
+TEXT = {"vocabulary": 20, "dimension": 4}
+CASES: dict[str, tuple[tuple[int, ...], dict[str, Any]]] = {
+    "mlp": ((12,), {"hidden": [7, 5]}),
+    "cnn": ((1, 17, 16), {"channels": [2, 3], "hidden": [6, 5]}),
+    "lenet": ((2, 12, 12), {"channels": [2, 3], "hidden": [6, 5]}),
+    "vgg9": ((2, 8, 8), {"width": 2, "hidden": 6, "dropout": 0.3}),
+    "resnet8": ((2, 8, 8), {"width": 2}),
+    "resnet34": ((1, 8, 8), {"width": 1}),
+    "textcnn": ((7,), TEXT | {"filters": 3, "widths": [2, 3], "dropout": 0.3}),
+    "bilstm": ((5,), TEXT | {"hidden": 3}),
+    "transformer": ((6,), TEXT | {"heads": 2, "width": 5, "layers": 1}),
+}
+CHAINS = ("mlp", "cnn", "lenet", "vgg9")
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU"))]
+ROWS, CLASSES = 40, 3
+SIZES = (5, 17, 8, 1, 17)
+
+
+def make_rows(name: str) -> Array:
+    shape, rng = CASES[name][0], np.random.default_rng(0)
+    if len(shape) == 3:
+        return rng.integers(0, 256, (ROWS, *shape)).astype(np.uint8)
+    if name == "mlp":
+        return rng.normal(size=(ROWS, *shape)).astype(np.float32)
+    return rng.integers(0, 20, (ROWS, *shape)).astype(np.int32)
+
+
+def make_tasks(kind: Any = "labels") -> list[Task]:
+    rng, tasks = np.random.default_rng(1), []
+    for seed, size in enumerate(SIZES):
+        targets = {
+            "labels": rng.integers(0, CLASSES, size),
+            "soft": rng.dirichlet(np.ones(CLASSES), size) * rng.random((size, 1)),
+            "scores": rng.normal(size=(size, CLASSES)),
+            "multilabel": rng.integers(-1, 2, (size, CLASSES)),
+        }[kind]
+        weight = rng.random(size) + 0.1 if seed % 2 else None
+        tasks.append(Task(rng.permutation(ROWS)[:size], targets, kind, weight, seed, ask=np.arange(seed + 2)))
+    return tasks
+
+
+def network_of(name: str) -> Network:
+    return built_in(name, CASES[name][1], CASES[name][0], CLASSES)
+
+
+def assert_same(
+    name: str, recipe: Recipe, tasks: list[Task], device: str, *, chain: bool, close: float = 1e-6
+) -> list[dict[str, Array]]:
+    network, X = network_of(name), as_tensor(make_rows(name), device)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # vmap's slow loop only warns
+        fleet = Wave(network, X, tasks, recipe, CLASSES, chain=chain)
+        epochs = sum(fleet.train())
+    assert epochs == len(tasks) * recipe.epochs
+    for task, values, logits in zip(tasks, fleet.values(), fleet.answers(), strict=True):
+        one = network.make(network.start(task.seed)).to(device, fleet.dtype)
+        fit_one(one, X, task, recipe, CLASSES)
+        state = one.state_dict()
+        assert values.keys() == state.keys()
+        for key, value in values.items():
+            np.testing.assert_allclose(value, state[key].cpu().numpy(), atol=close, rtol=close, err_msg=key)
+        assert task.ask is not None
+        np.testing.assert_allclose(logits, answer_one(one, X, task.ask, CLASSES).numpy(), atol=100 * close)
+    return fleet.values()
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", CASES)
+def test_uneven_tasks_come_to_the_same_as_a_loop(name: str, device: str) -> None:
+    recipe = Recipe(epochs=2, batch=4, learning_rate=0.01, weight_decay=1e-3, precision="float64")
+    network = network_of(name)
+    assert is_chain(network.bare) == (name in CHAINS)
+    values = assert_same(name, recipe, make_tasks(), device, chain=name in CHAINS)
+    start = network.start(0)
+    assert any(not np.allclose(values[0][key], start[key], atol=1e-3) for key in start)
+
+
+@pytest.mark.parametrize("name", ["mlp", "cnn", "resnet8", "transformer"])
+def test_the_same_in_single_precision(name: str) -> None:
+    """By SGD: Adam makes steps of rounding errors where a slope is 0, as that of a bias of keys in attention."""
+    recipe = Recipe(epochs=1, batch=4, optimizer="sgd", learning_rate=0.01)
+    assert_same(name, recipe, make_tasks(), "cpu", chain=name in CHAINS, close=1e-4)
+
+
+@pytest.mark.parametrize("name", ["cnn", "vgg9"])
+def test_a_chain_can_be_stacked_as_well(name: str) -> None:
+    assert_same(name, Recipe(epochs=1, batch=4, precision="float64"), make_tasks(), "cpu", chain=False)
+
+
+@pytest.mark.parametrize("name", ["cnn", "lenet", "vgg9"])
+def test_convolutions_as_products_of_windows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Chain.__init__
+    monkeypatch.setattr(Chain, "__init__", lambda *a, **k: made(*a, **{**k, "windows": True}))
+    assert_same(name, Recipe(epochs=1, batch=4, precision="float64"), make_tasks(), "cpu", chain=True)
+
+
+@pytest.mark.parametrize("kind", ["soft", "scores", "multilabel"])
+def test_every_kind_of_target(kind: str) -> None:
+    recipe = Recipe(epochs=2, batch=4, learning_rate=0.05, precision="float64")
+    assert_same("mlp", recipe, make_tasks(kind), "cpu", chain=True)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_sgd_anneals_each_model_by_its_own_epochs(device: str) -> None:
+    recipe = Recipe(
+        epochs=3, batch=4, optimizer="sgd", learning_rate=0.1, last_rate=0.01, weight_decay=1e-2, precision="float64"
+    )
+    assert_same("mlp", recipe, make_tasks(), device, chain=True)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(("name", "chain"), [("cnn", True), ("resnet8", False)])
+def test_images_are_moved_alike(name: str, chain: bool, device: str) -> None:
+    recipe = Recipe(epochs=2, batch=4, augment=("shift", "flip", "crop"), precision="float64")
+    assert_same(name, recipe, make_tasks(), device, chain=chain)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", ["mlp", "resnet8"])
+def test_a_number_of_steps_whatever_the_size(name: str, device: str) -> None:
+    tasks = make_tasks()
+    recipe = Recipe(epochs=2, batch=4, steps=7, precision="float64")
+    assert {recipe.steps_of(len(task.rows)) for task in tasks} == {7}
+    assert_same(name, recipe, tasks, device, chain=name == "mlp")
+
+
+@pytest.mark.parametrize("name", ["mlp", "resnet8"])
+def test_what_is_recorded_is_what_is_replayed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The way of a GPU with graphs that are run at once: schedules, blocks of steps, and models that are set aside."""
+
+    class Nothing:
+        def __init__(self, *_: Any) -> None: ...
+        def __getattr__(self, name: str) -> Any:
+            return lambda *a, **k: None
+
+    for thing in ("Stream", "Event", "current_stream", "graph_pool_handle"):
+        monkeypatch.setattr(torch.cuda, thing, Nothing)
+    for thing in ("device", "stream"):
+        monkeypatch.setattr(torch.cuda, thing, lambda _: contextlib.nullcontext())
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self: self)
+
+    def record(self: graphs.Recorded, size: int) -> Any:
+        static = [None if part is None else part.clone() for part in self._cut(0, size)]
+        graph = Nothing()
+        graph.replay = lambda: self.steps(*static)  # type: ignore[attr-defined]
+        self.graphs[size] = graph, static  # type: ignore[assignment]
+        return graph, static
+
+    made = Wave.__init__
+
+    def make(self: Wave, *given: Any, **more: Any) -> None:
+        made(self, *given, **more)
+        self.block, self.final = 3, (self.weights.clone(), self.buffers.clone())
+
+    monkeypatch.setattr(graphs.Recorded, "_record", record)
+    monkeypatch.setattr(Wave, "__init__", make)
+    monkeypatch.setattr(Wave, "runner", lambda self, count, step: graphs.Recorded(self, count, step))
+    monkeypatch.setattr(Wave, "_schedule_length", lambda self, count, step: 5)
+    monkeypatch.setattr(Wave, "_left", lambda self, count: int(count * wave.WORTH))
+    for optimizer in ("adam", "sgd"):
+        recipe = Recipe(epochs=3, batch=4, optimizer=optimizer, learning_rate=0.05, precision="float64")
+        assert_same(name, recipe, make_tasks(), "cpu", chain=name == "mlp")
+
+
+def test_dropout_differs_by_model_and_step_and_keeps_its_share() -> None:
+    from oneballot.fleet.draws import dropout_key, kept
+
+    keys = torch.tensor([dropout_key(seed) for seed in range(3)])
+    first, second = (kept(keys, torch.tensor(step), 0, (50, 40), 0.25, torch.device("cpu")) for step in (0, 1))
+    other = kept(keys, torch.tensor(0), 1, (50, 40), 0.25, torch.device("cpu"))
+    assert first.shape == (3, 50, 40)
+    for a, b in [(first[0], first[1]), (first[0], second[0]), (first[0], other[0]), (first[0][0], first[0][1])]:
+        assert 0.5 < (a == b).float().mean() < 0.75  # as of independent draws: 0.75² + 0.25² = 0.625
+    assert abs(first.float().mean() - 0.75) < 5 * math.sqrt(0.25 * 0.75 / first.numel())

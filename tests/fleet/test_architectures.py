@@ -1,0 +1,178 @@
+"""The built-in networks are those of the papers, and their settings have bounds."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+
+from oneballot.errors import DataError, ElectionError  # noqa: E402
+from oneballot.fleet.architectures import ARCHITECTURES, build, check_settings, expected, shape_of  # noqa: E402
+from oneballot.fleet.inputs import as_tensor, check_tokens, move, scaled  # noqa: E402
+from oneballot.fleet.network import built_in  # noqa: E402
+from oneballot.fleet.text import Attention, BiLSTM  # noqa: E402
+from oneballot.fleet.weights import first_weights  # noqa: E402
+
+torch.set_num_threads(1)
+PAPERS = [  # (architecture, settings, shape, classes, parameters without the table of words)
+    ("mlp", {}, (784,), 10, 784 * 100 + 100 + 100 * 100 + 100 + 100 * 10 + 10),
+    ("cnn", {}, (1, 28, 28), 10, 156 + 2416 + 256 * 120 + 120 + 120 * 84 + 84 + 850),
+    ("lenet", {}, (1, 28, 28), 10, 61_706),  # DOSFL, Table 3
+    ("textcnn", {"vocabulary": 2}, (200,), 1, 120_601 + 200),
+    ("bilstm", {"vocabulary": 2}, (30,), 6, 404_406 + 200),
+    ("vgg9", {}, (3, 32, 32), 2, 896 + 18496 + 73856 + 147584 + 295168 + 590080 + 4096 * 512 + 512 + 262656 + 1026),
+]
+
+
+@pytest.mark.parametrize(("name", "settings", "shape", "classes", "count"), PAPERS, ids=[p[0] for p in PAPERS])
+def test_a_network_has_as_many_parameters_as_in_its_paper(
+    name: str, settings: dict[str, Any], shape: tuple[int, ...], classes: int, count: int
+) -> None:
+    module = build(name, check_settings(name, settings), shape, classes)
+    assert sum(p.numel() for p in module.parameters()) == count
+
+
+def convolutions(module: nn.Module) -> int:
+    return sum(isinstance(m, nn.Conv2d | nn.Linear) and m.weight.shape[-1] != 1 for m in module.modules())
+
+
+@pytest.mark.parametrize(("name", "layers"), [("resnet8", 8), ("resnet34", 34)])
+@pytest.mark.parametrize("side", [32, 80])
+def test_a_resnet_has_the_layers_in_its_name(name: str, layers: int, side: int) -> None:
+    with torch.device("meta"):
+        assert convolutions(build(name, check_settings(name, {}), (3, side, side), 10)) == layers
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_what_is_expected_is_what_is_built(name: str) -> None:
+    takes = ARCHITECTURES[name].takes
+    settings = check_settings(name, {"vocabulary": 9} if takes == "tokens" else {})
+    shape = (3, 16, 16) if takes == "images" else (9,)
+    module = build(name, settings, shape, 5)
+    assert expected(name, settings, shape, 5) == {k: tuple(v.shape) for k, v in module.state_dict().items()}
+    x = torch.zeros(2, *shape, dtype=torch.int32 if takes == "tokens" else torch.float32)
+    network = built_in(name, settings, shape, 5)
+    assert network.make(network.start(1)).eval()(x).shape == (2, 5)
+
+
+def test_first_weights_are_torchs_law_and_follow_the_seed() -> None:
+    module = build("cnn", check_settings("cnn", {}), (1, 28, 28), 10)
+    one, same, other = (first_weights(module, seed) for seed in (1, 1, 2))
+    assert one.keys() == dict(module.named_parameters()).keys()
+    for name, values in one.items():
+        layer = module.get_submodule(name.rpartition(".")[0])
+        bound = 1 / math.sqrt(layer.weight[0].numel())
+        assert 0.7 * bound < np.abs(values).max() <= bound
+        np.testing.assert_array_equal(values, same[name])
+        assert not np.array_equal(values, other[name])
+
+
+def test_the_lstm_is_torchs_and_skips_padding() -> None:
+    torch.manual_seed(0)
+    ours = BiLSTM(classes=3, vocabulary=9, dimension=4, embedding="trained", hidden=5, layers=2)
+    theirs = nn.LSTM(4, 5, num_layers=2, bidirectional=True, batch_first=True)
+    for depth, both in enumerate(ours.layers):
+        for way, end in zip(both, ("", "_reverse"), strict=True):
+            for kind, part in (("ih", way.inward), ("hh", way.onward)):
+                getattr(theirs, f"weight_{kind}_l{depth}{end}").data = part.weight.data
+                getattr(theirs, f"bias_{kind}_l{depth}{end}").data = part.bias.data
+    tokens = torch.tensor([[3, 1, 2, 8, 4], [5, 2, 0, 0, 0], [7, 0, 0, 0, 0]])
+    packed = nn.utils.rnn.pack_padded_sequence(ours.embedding(tokens), torch.tensor([5, 2, 1]), batch_first=True)
+    _, (last, _) = theirs(packed)
+    torch.testing.assert_close(ours(tokens), ours.out(torch.cat([last[-2], last[-1]], -1)))
+
+
+def test_attention_is_torchs_and_hides_padding() -> None:
+    torch.manual_seed(0)
+    ours = Attention(dimension=8, heads=2, width=6, dropout=0.0)
+    theirs = nn.TransformerEncoderLayer(8, 2, 6, dropout=0.0, batch_first=True, norm_first=True)
+    theirs.self_attn.in_proj_weight.data = ours.inward.weight.data
+    theirs.self_attn.in_proj_bias.data = ours.inward.bias.data
+    for part, other in (
+        (ours.outward, theirs.self_attn.out_proj), (ours.wide, theirs.linear1), (ours.narrow, theirs.linear2),
+    ):  # fmt: skip
+        other.load_state_dict(part.state_dict())
+    x, hidden = torch.randn(3, 4, 8), torch.tensor([[0, 0, 0, 0], [0, 0, 1, 1], [0, 1, 1, 1]]).bool()
+    mine, torchs = ours(x, hidden), theirs.train()(x, src_key_padding_mask=hidden)
+    torch.testing.assert_close(mine[~hidden], torchs[~hidden])
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "says"),
+    [
+        ("mpl", {}, "there is no architecture 'mpl'; there are mlp, cnn"),
+        ("mlp", {"layers": 3}, "mlp has no setting layers; it has hidden, shape"),
+        ("mlp", {"hidden": [100, 0]}, "hidden must be a list of 1 to 8 whole numbers"),
+        ("mlp", {"hidden": [10**9]}, "hidden must be"),
+        ("mlp", {"hidden": [100.0]}, "hidden must be"),
+        ("mlp", {"hidden": "100"}, "hidden must be"),
+        ("mlp", "big", "settings must be names with values"),
+        ("resnet8", {"width": True}, "width must be a whole number from 1 to 256, not True"),
+        ("vgg9", {"dropout": 1.0}, "dropout must be a number from 0 up to 1"),
+        ("vgg9", {"dropout": float("nan")}, "dropout must be"),
+        ("textcnn", {"embedding": "borrowed"}, "embedding must be one of trained, frozen"),
+        ("transformer", {"dimension": 10, "heads": 3}, "3 heads do not divide the dimension 10"),
+        ("cnn", {"shape": [1, 2, 3, 4]}, "shape must be"),
+    ],
+    ids=str,
+)
+def test_settings_that_cannot_be_are_refused(name: str, settings: Any, says: str) -> None:
+    with pytest.raises(ElectionError, match=says):
+        check_settings(name, settings)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "row", "found"),
+    [
+        ("mlp", {}, (28, 28), (784,)),
+        ("cnn", {}, (28, 28), (1, 28, 28)),
+        ("cnn", {"shape": [3, 16, 16]}, (768,), (3, 16, 16)),
+        ("cnn", {}, (784,), r"say what they are, as in settings = \{shape = \[1, 28, 28\]\}"),
+        ("cnn", {"shape": [1, 28, 28]}, (783,), r"shape = \[1, 28, 28\] does not fit"),
+        ("cnn", {}, (1, 15, 28), "at least 16 pixels"),
+        ("textcnn", {"widths": [3, 9]}, (8,), "takes rows of 9 or more token numbers"),
+        ("bilstm", {}, (3, 4), "token numbers"),
+        ("mlp", {}, (), "expected 1 to"),
+        ("mlp", {}, (1 << 21,), "expected 1 to"),
+    ],
+    ids=str,
+)
+def test_rows_fit_or_are_refused(name: str, settings: Any, row: tuple[int, ...], found: Any) -> None:
+    settings = check_settings(name, settings)
+    if isinstance(found, tuple):
+        assert shape_of(name, settings, row) == found
+    else:
+        with pytest.raises(ElectionError, match=found):
+            shape_of(name, settings, row)
+
+
+def test_rows_become_what_a_network_takes() -> None:
+    bytes_ = as_tensor(np.array([[0, 51, 255]], dtype=np.uint8))
+    torch.testing.assert_close(scaled(bytes_, torch.float32), torch.tensor([[0, 0.2, 1]]))
+    assert scaled(as_tensor(np.array([[1.5]])), torch.float32).dtype == torch.float32
+    assert scaled(as_tensor(np.array([[3]], dtype=np.int32)), torch.float32).dtype == torch.int32
+
+
+def test_an_image_is_mirrored_and_moved() -> None:
+    image = torch.arange(1, 13, dtype=torch.uint8).reshape(1, 1, 3, 4)
+    still, down, left, mirror, both = move(
+        image.expand(5, 1, 3, 4), torch.tensor([[0, 0, 0], [1, 0, 0], [0, -1, 0], [0, 0, 1], [-2, 2, 1]])
+    )[:, 0].tolist()
+    assert still == [[1, 2, 3, 4], [5, 6, 7, 8], [9, 10, 11, 12]]
+    assert down == [[0, 0, 0, 0], [1, 2, 3, 4], [5, 6, 7, 8]]
+    assert left == [[2, 3, 4, 0], [6, 7, 8, 0], [10, 11, 12, 0]]
+    assert mirror == [[4, 3, 2, 1], [8, 7, 6, 5], [12, 11, 10, 9]]
+    assert both == [[0, 0, 12, 11], [0, 0, 0, 0], [0, 0, 0, 0]]
+
+
+def test_tokens_are_looked_at_before_a_gpu_sees_them() -> None:
+    check_tokens(np.array([[0, 8]], dtype=np.int32), 9)
+    for bad in (np.array([[9]], dtype=np.int32), np.array([[-1]], dtype=np.int32), np.array([[0.5]])):
+        with pytest.raises(DataError, match=r"expected 0 \(padding\) to 8|must be token numbers"):
+            check_tokens(bad, 9)

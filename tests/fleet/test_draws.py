@@ -1,0 +1,106 @@
+"""Draws are what Philox gives, the same everywhere; schedules show each row once an epoch."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+pytest.importorskip("torch")
+
+from oneballot.errors import ElectionError
+from oneballot.fleet import draws
+from oneballot.fleet.recipe import ABSENT, Recipe
+
+
+def test_draws_never_change() -> None:
+    """These numbers are promised: a new version of NumPy or of ours must give them again."""
+    assert draws.raw(7, draws.ORDER, 3, 2).tolist() == RAW
+    assert draws.order(7, 0, 8).tolist() == ORDER
+    np.testing.assert_array_equal(draws.uniform(7, 0, 3), np.array(UNIFORM, dtype=np.float32))
+    assert draws.dropout_key(7) == KEY
+
+
+RAW = [14235748561938599882, 10715015893532904190]
+ORDER = [3, 1, 6, 2, 5, 4, 0, 7]
+UNIFORM = [-0.5671815872192383, 0.10358262062072754, 0.4198113679885864]
+KEY = 4446851464712053497
+
+
+def test_first_weights_have_the_law_they_should() -> None:
+    u, n = draws.uniform(3, 1, 100_001), draws.normal(3, 1, 100_001)
+    assert u.dtype == n.dtype == np.float32
+    assert -1 <= u.min() < -0.999
+    assert 0.999 < u.max() < 1
+    assert abs(u.mean()) < 0.01
+    assert abs(u.var() - 1 / 3) < 0.01
+    assert abs(n.mean()) < 0.02
+    assert abs(n.std() - 1) < 0.01
+    assert abs((np.abs(n) < 1).mean() - 0.6827) < 0.01
+    assert not np.array_equal(u, draws.uniform(4, 1, 100_001))
+    assert not np.array_equal(u, draws.uniform(3, 2, 100_001))
+
+
+@given(st.integers(1, 40), st.integers(1, 9), st.integers(1, 4), st.integers(-(2**63), 2**64), st.data())
+def test_every_epoch_shows_every_row_once(rows: int, batch: int, epochs: int, seed: int, data: st.DataObject) -> None:
+    recipe = Recipe(epochs=epochs, batch=batch)
+    steps = recipe.steps_of(rows)
+    whole = recipe.places(seed, rows, 0, steps).reshape(epochs, -1)
+    for epoch in whole:
+        assert sorted(epoch[epoch != ABSENT]) == list(range(rows))
+        assert (np.diff((epoch == ABSENT).astype(int)) >= 0).all()  # only the end of an epoch is absent
+    first = data.draw(st.integers(0, steps - 1))
+    last = data.draw(st.integers(first + 1, steps))
+    np.testing.assert_array_equal(recipe.places(seed, rows, first, last), whole.reshape(-1, batch)[first:last])
+
+
+@given(st.integers(1, 40), st.integers(1, 9), st.integers(1, 30), st.data())
+def test_a_training_by_steps_shows_rows_in_turn(rows: int, batch: int, steps: int, data: st.DataObject) -> None:
+    recipe = Recipe(epochs=3, batch=batch, steps=steps)
+    whole = recipe.places(5, rows, 0, steps)
+    assert whole.shape == (steps, batch)
+    seen = np.bincount(whole.ravel(), minlength=rows)
+    assert seen.max() - seen.min() <= 1
+    first = data.draw(st.integers(0, steps - 1))
+    np.testing.assert_array_equal(recipe.places(5, rows, first, steps), whole[first:])
+    assert recipe.epochs_done(rows, steps) == 3
+
+
+@given(st.integers(1, 20), st.integers(1, 6), st.data())
+def test_moves_stay_in_reach_and_belong_to_the_row(rows: int, batch: int, data: st.DataObject) -> None:
+    recipe = Recipe(epochs=2, batch=batch, augment=("shift", "flip"))
+    steps = recipe.steps_of(rows)
+    moves = recipe.moves(9, rows, 0, steps, side=28)
+    assert np.abs(moves[..., :2]).max() <= 2
+    assert set(np.unique(moves[..., 2])) <= {0, 1}
+    first = data.draw(st.integers(0, steps - 1))
+    np.testing.assert_array_equal(recipe.moves(9, rows, first, steps, side=28), moves[first:])
+
+
+def test_all_moves_happen() -> None:
+    moves = draws.moves(1, 0, 2000, reach=2, flip=True)
+    assert len(np.unique(moves, axis=0)) == 5 * 5 * 2
+
+
+def test_the_rate_falls_along_a_cosine() -> None:
+    recipe = Recipe(epochs=4, batch=10, optimizer="sgd", learning_rate=1.0, last_rate=0.2)
+    rates = recipe.rates(20, 0, 8)
+    np.testing.assert_allclose(rates, np.repeat(0.2 + 0.4 * (1 + np.cos(np.pi * np.arange(4) / 4)), 2))
+    assert (Recipe(epochs=4, learning_rate=0.5).rates(20, 0, 4) == 0.5).all()
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"epochs": 0}, "epochs must be 1 or more"),
+        ({"batch": 0, "steps": 0}, "batch, steps must"),
+        ({"optimizer": "lion"}, "there is no optimizer 'lion'; there are adam, sgd"),
+        ({"precision": "int8"}, "there is no precision"),
+        ({"augment": ("rotate",)}, "there is no augmentation rotate"),
+    ],
+    ids=str,
+)
+def test_a_recipe_that_cannot_be_is_refused(settings: dict[str, object], says: str) -> None:
+    with pytest.raises(ElectionError, match=says):
+        Recipe(**settings)  # type: ignore[arg-type]

@@ -1,0 +1,304 @@
+"""The engine: how it trains, in what waves, what it tells, and what it does with modules that vmap cannot take."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import Tensor, nn  # noqa: E402
+
+from oneballot.core import Array, Task  # noqa: E402
+from oneballot.errors import DataError, ElectionError, OneBallotWarning  # noqa: E402
+from oneballot.fleet import engine  # noqa: E402
+from oneballot.fleet.chain import is_chain  # noqa: E402
+from oneballot.fleet.engine import train  # noqa: E402
+from oneballot.fleet.network import built_in, own  # noqa: E402
+from oneballot.fleet.probe import why_not_stacked  # noqa: E402
+from oneballot.fleet.recipe import Recipe  # noqa: E402
+from oneballot.progress import watched_by  # noqa: E402
+
+torch.set_num_threads(1)
+CLASSES = 3
+RECIPE = Recipe(epochs=2, batch=4)
+
+
+def make_rows(*shape: int, rows: int = 30) -> Array:
+    return np.random.default_rng(0).normal(size=(rows, *shape)).astype(np.float32)
+
+
+def make_tasks(*sizes: int) -> list[Task]:
+    rng, tasks = np.random.default_rng(1), []
+    for seed, size in enumerate(sizes):
+        rows = rng.permutation(30)[:size]
+        tasks.append(Task(rows, rng.integers(0, CLASSES, size), seed=seed, ask=np.arange(seed + 1), label=f"m{seed}"))
+    return tasks
+
+
+def same(a: list[dict[str, Array]], b: list[dict[str, Array]]) -> bool:
+    return all(np.array_equal(x[key], y[key]) for x, y in zip(a, b, strict=True) for key in x)
+
+
+@pytest.mark.parametrize("name", ["mlp", "cnn"])
+def test_a_model_is_the_same_bit_by_bit_alone_in_a_fleet_and_with_any_number_of_workers(name: str) -> None:
+    X = make_rows(1, 16, 16)
+    network, tasks = built_in(name, {}, X.shape[1:], CLASSES), make_tasks(9, 4, 17, 1, 12)
+    together = train(network, X, tasks, RECIPE, CLASSES, device="cpu", workers=2)
+    assert same(together.values, train(network, X, tasks, RECIPE, CLASSES, device="cpu").values)
+    for i, task in enumerate(tasks):
+        alone = train(network, X, [task], RECIPE, CLASSES, device="cpu")
+        assert same(alone.values, [together.values[i]])
+        np.testing.assert_array_equal(alone.logits[0], together.logits[i])
+        assert alone.logits[0].shape == (i + 1, CLASSES)
+
+
+def test_tasks_of_several_kinds_are_trained_together() -> None:
+    X = make_rows(6)
+    soft = Task(np.arange(8), np.random.default_rng(2).dirichlet(np.ones(CLASSES), 8), "soft", seed=9)
+    network, tasks = built_in("mlp", {}, (6,), CLASSES), [*make_tasks(9, 4), soft]
+    mixed = train(network, X, tasks, RECIPE, CLASSES, device="cpu").values
+    assert same(mixed[2:], train(network, X, [soft], RECIPE, CLASSES, device="cpu").values)
+    assert same(mixed[:2], train(network, X, tasks[:2], RECIPE, CLASSES, device="cpu").values)
+
+
+def test_the_watcher_is_told_of_every_epoch_of_every_model() -> None:
+    told: list[tuple[str, int, int]] = []
+    X, tasks = make_rows(6), make_tasks(9, 4, 17)
+    threads = torch.get_num_threads()
+    for how in ("chain", "stacked", "loop"):
+        told.clear()
+        with watched_by(lambda *what: told.append(what)):
+            train(built_in("mlp", {}, (6,), CLASSES), X, tasks, RECIPE, CLASSES, device="cpu", what="nets", how=how)
+        assert told == [("training 3 nets, epochs", done, 6) for done in range(7)]
+    assert torch.get_num_threads() == threads
+
+
+def test_waves_have_similar_sizes_and_about_the_same_number() -> None:
+    network, tasks = built_in("mlp", {}, (6,), CLASSES), make_tasks(3, 9, 1, 7, 5, 8, 2)
+    job = engine._Job(network, torch.zeros(30, 6), tasks, RECIPE, CLASSES, "chain", 1)
+    waves = job._cut(3)
+    assert [[len(tasks[i].rows) for i in wave] for wave in waves] == [[9, 8, 7], [5, 3], [2, 1]]
+    assert len(job._cut(100)) == 1
+    assert len(job._cut(1)) == 7
+
+
+def test_a_wave_that_does_not_fit_is_halved_until_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory that ends with three models, whatever was planned; epochs are still told once each."""
+    X, tasks = make_rows(6), make_tasks(9, 4, 17, 3, 5, 8, 2, 11)
+    network = built_in("mlp", {}, (6,), CLASSES)
+    job = engine._Job(network, torch.from_numpy(X), tasks, RECIPE, CLASSES, "chain", 1)
+    sizes = []
+
+    def train_wave(self: Any) -> Any:
+        sizes.append(len(self.tasks))
+        yield 1
+        if len(self.tasks) > 2:
+            raise torch.OutOfMemoryError("out of memory")
+        yield 2 * len(self.tasks) - 1
+
+    with monkeypatch.context() as patch:
+        patch.setattr(engine.Wave, "train", train_wave)
+        patch.setattr(job, "_most_at_once", lambda: 8)
+        patch.setattr(torch.cuda, "empty_cache", lambda: None)
+        assert sum(job._on_gpu()) == 16
+    assert sizes == [8, 4, 2, 2, 4, 2, 2]
+    assert all(job.values)
+
+
+class Recurrent(nn.Module):
+    def __init__(self, classes: int) -> None:
+        super().__init__()
+        self.lstm, self.out = nn.LSTM(6, 5, batch_first=True), nn.Linear(5, classes)
+
+    def forward(self, x: Tensor) -> Any:
+        return self.out(self.lstm(x.unflatten(1, (-1, 6)))[0][:, -1])
+
+
+class Attentive(nn.Module):
+    def __init__(self, classes: int) -> None:
+        super().__init__()
+        self.attention = nn.MultiheadAttention(6, 2, batch_first=True)
+        self.out = nn.Linear(6, classes)
+
+    def forward(self, x: Tensor) -> Any:
+        x = x.unflatten(1, (-1, 6))
+        return self.out(self.attention(x, x, x, need_weights=False)[0].mean(1))
+
+
+class Centred(nn.Module):
+    """Looks at other rows of its batch, without a layer that says so."""
+
+    def __init__(self, classes: int) -> None:
+        super().__init__()
+        self.out = nn.Linear(12, classes)
+
+    def forward(self, x: Tensor) -> Any:
+        return self.out(x - x.mean(0))
+
+
+class Noisy(Centred):
+    def forward(self, x: Tensor) -> Any:
+        return self.out(x + torch.randn_like(x))
+
+
+class Branching(Centred):
+    def forward(self, x: Tensor) -> Any:
+        return self.out(x) if x.sum() > 0 else self.out(-x)
+
+
+class Wide(Centred):
+    def forward(self, x: Tensor) -> Any:
+        return self.out(x).unsqueeze(1)
+
+
+def normalised(classes: int) -> nn.Module:
+    return nn.Sequential(
+        nn.Linear(12, 8), nn.BatchNorm1d(8), nn.Dropout(0.4), nn.ReLU(), nn.Linear(8, 7), nn.LayerNorm(7),
+        nn.Linear(7, classes),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("factory", "reason"),
+    [
+        (normalised, ""),
+        (Recurrent, "vmap cannot take this module"),
+        (Attentive, "vmap cannot take this module|batching rule"),
+        (Centred, "would not come to the same"),
+        (Noisy, "vmap cannot take this module"),
+        (Branching, "vmap cannot take this module"),
+        (Wide, r"it answers with shape \(5, 1, 3\): expected \(5, 3\)"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_a_module_that_vmap_would_get_wrong_or_slow_is_found_out(factory: Any, reason: str) -> None:
+    import re
+
+    X = torch.from_numpy(make_rows(12))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = why_not_stacked(own(factory, (12,), CLASSES), X, make_tasks(4)[0], CLASSES)
+    assert re.search(reason, found) if reason else not found
+
+
+@pytest.mark.parametrize("how", ["stacked", "loop"])
+def test_a_users_module_is_trained_stacked_as_in_a_loop(how: Any) -> None:
+    X, tasks, network = make_rows(12), make_tasks(9, 4, 1), own(normalised, (12,), CLASSES)
+    assert not is_chain(network.bare)
+    sgd = Recipe(epochs=2, batch=4, optimizer="sgd", learning_rate=0.01)
+    ours = train(network, X, tasks, sgd, CLASSES, device="cpu", how=how)
+    loop = train(network, X, tasks, sgd, CLASSES, device="cpu")
+    for a, b in zip(ours.values, loop.values, strict=True):
+        for key in a:
+            np.testing.assert_allclose(a[key], b[key], atol=1e-5, err_msg=key)
+    for a, b in zip(ours.logits, loop.logits, strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-4)
+    assert not np.array_equal(loop.values[0]["0.weight"], loop.values[1]["0.weight"])
+
+
+def test_on_a_gpu_such_a_module_is_trained_one_by_one_with_one_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Elsewhere:
+        device = torch.device("cuda")
+
+    monkeypatch.setattr(engine, "why_not_stacked", lambda *_: "it is odd")
+    with pytest.warns(OneBallotWarning, match="the 3 models are trained one after the other, which is slow: it is odd"):
+        assert engine._choose(own(Recurrent, (12,), CLASSES), Elsewhere(), make_tasks(1, 1, 1), CLASSES) == "loop"  # type: ignore[arg-type]
+    small, large = (built_in("vgg9", {"width": width}, (3, 8, 8), CLASSES) for width in (2, 32))
+    assert engine._choose(small, Elsewhere(), [], CLASSES) == "chain"  # type: ignore[arg-type]
+    assert engine._choose(large, Elsewhere(), [], CLASSES) == "stacked"  # type: ignore[arg-type]
+
+
+def sequential(classes: int) -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(12, 4), nn.ReLU(), nn.Linear(4, classes))
+
+
+@pytest.mark.parametrize(
+    ("change", "chain"),
+    [
+        (lambda m: None, True),
+        (lambda m: m[1].register_forward_hook(lambda *_: None), False),
+        (lambda m: m[1].weight.requires_grad_(False), False),
+        (lambda m: m.append(nn.Softmax(1)), False),
+        (lambda m: m.append(nn.Linear(3, 3, bias=False)), False),
+        (lambda m: m.append(m[2]), False),
+        (lambda m: m.insert(1, nn.Conv2d(3, 3, 2, stride=2)), False),
+        (lambda m: m.insert(1, nn.MaxPool2d(3)), False),
+        (lambda m: m.pop(0), False),
+    ],
+    ids=["plain", "hook", "frozen", "softmax", "bias", "twice", "stride", "pool", "flat"],
+)
+def test_a_chain_is_only_what_is_surely_one(change: Any, chain: bool) -> None:
+    module = sequential(CLASSES)
+    change(module)
+    assert is_chain(module) is chain
+
+
+def test_many_models_without_stacking_go_to_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "ENOUGH", -1.0)
+    X, tasks = np.random.default_rng(0).integers(0, 9, (30, 4)).astype(np.int32), make_tasks(9, 4, 6)
+    network = built_in("bilstm", {"vocabulary": 9, "hidden": 3}, (4,), CLASSES)
+    apart = train(network, X, tasks, RECIPE, CLASSES, device="cpu", workers=2)
+    here = train(network, X, tasks, RECIPE, CLASSES, device="cpu")
+    assert same(apart.values, here.values)
+
+
+@pytest.mark.parametrize(
+    ("task", "says"),
+    [
+        (Task(np.arange(0), np.arange(0), label="Ann"), "Ann has no rows"),
+        (Task(np.arange(2), np.array([0, 3]), label="Ann"), "Ann: labels must be class numbers from 0 to 2"),
+        (Task(np.arange(2), np.array([0, -1]), label="Ann"), "class numbers"),
+        (Task(np.arange(2), np.array([0])), "2 rows have 1 targets"),
+        (Task(np.arange(2), np.zeros((2, 2)), "soft", label="Ann"), r"Ann: soft of shape \(2, 2\): expected 3"),
+        (Task(np.arange(2), np.full((2, 3), np.nan), "scores"), "finite"),
+        (Task(np.arange(2), np.arange(2), weight=np.array([0.0, 0.0])), "not all 0"),
+        (Task(np.arange(2), np.arange(2), weight=np.array([1.0, -1.0])), "not negative"),
+    ],
+    ids=range(8),
+)
+def test_tasks_that_cannot_be_learned_are_refused(task: Task, says: str) -> None:
+    with pytest.raises(DataError, match=says):
+        train(built_in("mlp", {}, (6,), CLASSES), make_rows(6), [task], RECIPE, CLASSES, device="cpu")
+
+
+def test_other_things_that_cannot_be_are_refused() -> None:
+    X, tasks = make_rows(6), make_tasks(4)
+    with pytest.raises(ElectionError, match="augmentation is for images"):
+        train(built_in("mlp", {}, (6,), 3), X, tasks, Recipe(augment=("flip",)), CLASSES, device="cpu")
+    with pytest.raises(DataError, match="token numbers"):
+        train(built_in("textcnn", {"vocabulary": 9}, (6,), 3), X, tasks, RECIPE, CLASSES, device="cpu")
+    if not torch.cuda.is_available():
+        with pytest.raises(ElectionError, match="torch finds no GPU here"):
+            train(built_in("mlp", {}, (6,), 3), X, tasks, RECIPE, CLASSES, device="cuda")
+
+
+def test_an_error_in_a_wave_comes_out_of_its_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(self: Any) -> Any:
+        yield 0
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(engine.Wave, "train", fail)
+    with pytest.raises(RuntimeError, match="broken"):
+        train(built_in("mlp", {}, (6,), 3), make_rows(6), make_tasks(4, 5), RECIPE, CLASSES, device="cpu", workers=2)
+
+
+def test_the_fleet_needs_torch_and_numpy_alone() -> None:
+    """What a GPU machine has: the benchmark there imports nothing else."""
+    program = """
+import sys
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {"sklearn", "scipy", "pydantic", "joblib", "safetensors", "rich", "skops"}:
+            raise ImportError(name)
+sys.meta_path.insert(0, Refuse())
+import oneballot.fleet.engine, oneballot.fleet.vectors
+print(sorted(m for m in sys.modules if m.startswith("oneballot.") and m.count(".") == 1))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "['oneballot.core', 'oneballot.errors', 'oneballot.fleet', 'oneballot.progress']"

@@ -1,0 +1,126 @@
+"""Networks as safetensors: named architectures with checked settings, and arrays that fit them, or nothing."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.numpy import load, save
+
+torch = pytest.importorskip("torch")
+
+from oneballot.core import Array  # noqa: E402
+from oneballot.errors import DataError, Spoiled  # noqa: E402
+from oneballot.fleet.architectures import check_settings  # noqa: E402
+from oneballot.fleet.network import built_in  # noqa: E402
+from oneballot.formats.torch_safetensors import Description, TorchModel, TorchSafetensors  # noqa: E402
+
+torch.set_num_threads(1)
+ABOUT: dict[str, Any] = {
+    "architecture": "resnet8", "settings": {"width": 2}, "shape": [1, 8, 8], "classes": 3, "output": "softmax",
+}  # fmt: skip
+
+
+@cache
+def arrays(name: str = "resnet8") -> dict[str, Array]:
+    network = built_in(name, ABOUT["settings"], (1, 8, 8), 3)
+    return {key: np.asarray(value) for key, value in network.start(5).items()}
+
+
+def write(about: Any = None, **changed: Any) -> bytes:
+    return save({**arrays(), **changed}, metadata={"network": json.dumps(ABOUT if about is None else about)})
+
+
+def refused(data: bytes, says: str) -> None:
+    with pytest.raises(Spoiled, match=says):
+        TorchSafetensors.check(data, classes=3, features=64)
+
+
+def test_a_network_survives_the_journey() -> None:
+    model = TorchModel(Description("resnet8", check_settings("resnet8", {"width": 2}), (1, 8, 8), 3), arrays())
+    blob = model.dump()
+    assert blob == model.dump()
+    TorchSafetensors.check(blob.data, classes=3, features=64)
+    loaded = TorchSafetensors.load(blob.data, classes=3)
+    X = np.random.default_rng(0).integers(0, 256, (600, 8, 8)).astype(np.uint8)
+    np.testing.assert_array_equal(loaded.scores(X), model.scores(X))
+    np.testing.assert_allclose(loaded.predict_proba(X).sum(axis=1), 1)
+    np.testing.assert_allclose(loaded.predict_proba(X.reshape(600, -1)), loaded.predict_proba(X))
+    assert loaded.predict_proba(X[:0]).shape == (0, 3)
+    assert loaded.dump() == blob
+    with pytest.raises(DataError, match=r"trained on rows of shape \(1, 8, 8\)"):
+        loaded.scores(X[:, :7])
+
+
+def test_what_does_not_fit_the_election_is_refused() -> None:
+    TorchSafetensors.check(write(), classes=3, features=64)
+    with pytest.raises(Spoiled, match="for 3 classes: expected 4"):
+        TorchSafetensors.check(write(), classes=4, features=64)
+    with pytest.raises(Spoiled, match="expected 65 numbers"):
+        TorchSafetensors.check(write(), classes=3, features=65)
+
+
+@pytest.mark.parametrize(
+    ("about", "says"),
+    [
+        ([], "does not describe a network"),
+        ({}, "does not describe a network"),
+        (ABOUT | {"more": 1}, "does not describe a network"),
+        (ABOUT | {"shape": [1, 8.0, 8]}, "a shape of whole numbers"),
+        (ABOUT | {"shape": [1, -8, -8]}, "a shape of whole numbers"),
+        (ABOUT | {"shape": 64}, "a shape of whole numbers"),
+        (ABOUT | {"classes": "3"}, "how many classes"),
+        (ABOUT | {"classes": True}, "how many classes"),
+        (ABOUT | {"architecture": ["resnet8"]}, "a name"),
+        (ABOUT | {"architecture": "os.system"}, "there is no architecture"),
+        (ABOUT | {"output": "argmax"}, "neither softmax nor sigmoid"),
+        (ABOUT | {"settings": None}, "settings must be names with values"),
+        (ABOUT | {"settings": {"width": 10**6}}, "width must be a whole number from 1 to 256"),
+        (ABOUT | {"settings": {"width": 3}}, "expected float32"),
+        (ABOUT | {"shape": [64]}, "say what they are"),
+        (ABOUT | {"shape": [8, 8]}, "no such network"),
+        (ABOUT | {"shape": [1, 4, 16], "settings": {"width": 2, "shape": [1, 8, 8]}}, "no such network"),
+        (ABOUT | {"shape": [4, 4, 4]}, "expected float32"),
+        (ABOUT | {"architecture": "mlp", "settings": {}, "shape": [64]}, "the arrays of a mlp are others"),
+    ],
+    ids=range(19),
+)
+def test_a_header_that_no_one_writes_is_refused(about: Any, says: str) -> None:
+    refused(write(about), says)
+
+
+def test_arrays_that_do_not_fit_are_refused() -> None:
+    weight = arrays()["conv.weight"]
+    bad = np.array(weight)
+    for number in (np.nan, np.inf, 1e30):
+        bad[0, 0, 0, 0] = number
+        refused(write(**{"conv.weight": bad}), "NaN or beyond 1e")
+    refused(write(**{"conv.weight": weight.astype(np.float64)}), "conv.weight is float64")
+    refused(write(**{"conv.weight": weight[:1]}), "conv.weight is float32")
+    refused(write(extra=weight), "others than these: extra")
+    refused(write(**{"norm.running_var": -arrays()["norm.running_var"]}), "variance below 0")
+    refused(save({k: v for k, v in arrays().items() if k != "out.bias"}, {"network": json.dumps(ABOUT)}), "out.bias")
+
+
+def test_what_is_no_such_file_is_refused() -> None:
+    for data in (b"", b"\xff" * 100, b"\x02" + b"\0" * 7 + b"[]", save(arrays()), write()[:-1], write() + b"\0"):
+        refused(data, "not a")
+    refused(save(arrays(), metadata={"network": "[" * 100_000}), "not a network")
+
+
+@given(st.integers(0), st.integers(1, 255))
+def test_an_altered_byte_is_refused_or_only_changes_numbers(place: int, change: int) -> None:
+    data = bytearray(write())
+    data[place % len(data)] ^= change
+    try:
+        TorchSafetensors.check(bytes(data), classes=3, features=64)
+    except Spoiled:
+        return
+    answer = TorchSafetensors.load(bytes(data), classes=3).predict_proba(np.zeros((2, 64), dtype=np.uint8))
+    assert answer.shape == (2, 3)
+    assert load(bytes(data)).keys() == arrays().keys()

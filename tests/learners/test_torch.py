@@ -1,0 +1,253 @@
+"""Networks as a learner: any subset of the classes, the same answers after the journey, own modules that stay."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+
+import oneballot as ob  # noqa: E402
+from oneballot import catalog  # noqa: E402
+from oneballot.agreement import make  # noqa: E402
+from oneballot.core import Array, Task  # noqa: E402
+from oneballot.errors import DataError, ElectionError, OneBallotWarning  # noqa: E402
+from oneballot.formats.safetensors import ConstantModel  # noqa: E402
+from oneballot.learners.torch import Torch  # noqa: E402
+from oneballot.simulation import divide, simulate_parties  # noqa: E402
+
+torch.set_num_threads(1)
+QUICK = Torch("mlp", {"hidden": [16]}, epochs=30, batch=16, learning_rate=0.01, device="cpu")
+
+
+def rows(seen: list[int], count: int = 120) -> tuple[Array, Array]:
+    rng = np.random.default_rng(len(seen))
+    y = np.asarray(seen)[rng.integers(0, len(seen), count)]
+    centres = np.random.default_rng(9).normal(size=(10, 4)) * 2
+    return (rng.normal(size=(count, 4)) + centres[y]).astype(np.float32), y
+
+
+def small(classes: int) -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(4, 12), nn.Tanh(), nn.Linear(12, classes))
+
+
+@pytest.mark.parametrize(("seen", "classes"), [([0, 1], 2), (list(range(10)), 10), ([3, 7], 10)], ids=str)
+def test_it_learns_the_classes_it_has_and_answers_the_same_after_the_journey(seen: list[int], classes: int) -> None:
+    X, y = rows(seen)
+    everything = np.arange(len(y))
+    models = QUICK.fit_many(X, [Task(everything, y, seed=1, ask=everything)], classes)
+    (answer,) = models.answers()
+    assert answer.shape == (len(y), classes)
+    np.testing.assert_allclose(answer.sum(axis=1), 1, atol=1e-9)
+    assert (answer.argmax(axis=1) == y).mean() > 0.8
+    blob = models[0].dump()
+    form = catalog.find("formats", blob.format)
+    form.check(blob.data, classes=classes, features=4)
+    loaded = form.load(blob.data, classes=classes)
+    np.testing.assert_allclose(loaded.predict_proba(X), answer, atol=1e-6)
+    np.testing.assert_array_equal(loaded.scores(X), models[0].scores(X))
+    assert loaded.dump() == blob
+
+
+def test_scores_are_answered_where_they_are_asked_for_and_models_can_be_forgotten() -> None:
+    X, y = rows([0, 1, 2])
+    which = np.arange(len(y))
+    tasks = [Task(which, y, ask=which, answer="scores"), Task(which, y)]
+    models = QUICK.fit_many(X, tasks, 4)
+    np.testing.assert_allclose(models.answers()[0], models[0].scores(X), atol=1e-5)
+    assert models.answers()[1].shape == (0, 4)
+    forgotten = QUICK.fit_many(X, tasks, 4, keep=False)
+    np.testing.assert_array_equal(forgotten.answers()[0], models.answers()[0])
+    with pytest.raises(LookupError, match="keep=False"):
+        forgotten[0]
+
+
+def test_thin_tasks_are_ordinary() -> None:
+    X, y = rows([0, 1, 2])
+    asked = np.arange(5)
+    two = np.array([np.flatnonzero(y == 0)[0], np.flatnonzero(y == 2)[0]])
+    tasks = [Task(which, y[which], ask=asked) for which in (np.flatnonzero(y == 2), two[:1], two[:0], two)]
+    models = QUICK.fit_many(X, tasks, 3)
+    single, one, none, pair = models.answers()
+    np.testing.assert_array_equal(single, np.tile([0, 0, 1], (5, 1)))
+    np.testing.assert_array_equal(one, np.tile([1, 0, 0], (5, 1)))
+    np.testing.assert_array_equal(none, np.full((5, 3), 1 / 3))
+    assert pair[:, 1].max() < 0.5
+    assert [isinstance(models[i], ConstantModel) for i in range(4)] == [True, True, True, False]
+    with pytest.raises(DataError, match="the final model has no rows"):
+        QUICK.fit_many(X, [Task(two[:0], y[two[:0]], required=True, label="the final model")], 3)
+
+
+def test_the_seed_decides_and_nothing_else() -> None:
+    X, y = rows([0, 1, 2])
+    which = np.arange(len(y))
+    models = QUICK.fit_many(X, [Task(which, y, seed=seed, ask=which) for seed in (1, 1, 2)], 3)
+    first, same, other = models.answers()
+    np.testing.assert_array_equal(first, same)
+    assert not np.array_equal(first, other)
+    assert models[0].dump() == models[1].dump()
+
+
+def test_soft_labels_and_weights_teach_what_they_say() -> None:
+    X, y = rows([0, 1, 2])
+    which = np.arange(len(y))
+    wrong = (y + 1) % 3
+    tasks = [
+        Task(which, np.eye(3)[y] * 0.9 + 0.1 / 3, "soft", ask=which),
+        Task(np.tile(which, 2), np.append(y, wrong), weight=np.repeat([9.0, 1.0], len(y)), ask=which),
+        Task(which, np.where(np.eye(3)[y] > 0, 1, -1), "multilabel", ask=which),
+        Task(which, np.eye(3)[y] * 5, "scores", ask=which, answer="scores"),
+    ]
+    for answer in QUICK.fit_many(X, tasks, 3).answers():
+        assert (answer.argmax(axis=1) == y).mean() > 0.8
+    labels = QUICK.fit_many(X, tasks, 3).answers()[2]
+    assert abs(labels.sum(axis=1) - 1).max() > 1e-3  # each label has a probability of its own
+
+
+def test_a_network_that_diverges_is_told_and_replaced(recwarn: pytest.WarningsRecorder) -> None:
+    X, y = rows([0, 1, 2])
+    wild = replace(QUICK, optimizer="sgd", learning_rate=1e9, epochs=3)
+    task = Task(np.arange(len(y)), y, ask=np.arange(4), label="Ann's teacher")
+    with pytest.warns(OneBallotWarning, match="Ann's teacher could not learn from 120 rows: its weights grew"):
+        (answer,) = wild.fit_many(X, [task], 4).answers()
+    np.testing.assert_allclose(answer, np.tile(np.bincount(y, minlength=4) / len(y), (4, 1)))
+    with pytest.raises(DataError, match="choose a lower learning_rate"):
+        wild.fit_many(X, [replace(task, required=True)], 4)
+
+
+def test_images_as_bytes_flat_or_not_are_the_same_images() -> None:
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 40)
+    X = rng.integers(0, 60, (40, 16, 16)).astype(np.uint8)
+    X[y == 1, 4:12, 4:12] += 120
+    cnn = Torch("cnn", {"channels": [2, 3], "hidden": [8]}, epochs=8, batch=8, learning_rate=0.02, device="cpu")
+    which = np.arange(40)
+    task = Task(which, y, ask=which)
+    square = cnn.fit_many(X, [task], 2)
+    flat = replace(cnn, settings={**cnn.settings, "shape": [1, 16, 16]}).fit_many(X.reshape(40, -1), [task], 2)
+    np.testing.assert_array_equal(square.answers()[0], flat.answers()[0])
+    assert square[0].dump() == flat[0].dump()
+    assert (square.answers()[0].argmax(axis=1) == y).mean() > 0.9
+    np.testing.assert_allclose(flat[0].predict_proba(X), square.answers()[0], atol=1e-6)
+    with pytest.raises(ElectionError, match="say what they are"):
+        cnn.fit_many(X.reshape(40, -1), [task], 2)
+    moved = replace(cnn, augment=("shift", "flip")).fit_many(X, [task], 2)
+    assert not np.array_equal(moved.answers()[0], square.answers()[0])
+
+
+def test_text_by_word_vectors_trained_or_frozen(tmp_path: Path) -> None:
+    from oneballot.fleet.vectors import read_vectors
+
+    rng = np.random.default_rng(3)
+    lines = [f"word{i} {' '.join(f'{v:.3f}' for v in rng.normal(size=6))}" for i in range(20)]
+    (tmp_path / "glove.txt").write_text("\n".join([*lines, "good 3 3 3 3 3 3", "bad -3 -3 -3 -3 -3 -3"]) + "\n")
+    texts = [f"word{rng.integers(20)} {'good' if i % 2 else 'bad'} word{rng.integers(20)}" for i in range(40)]
+    vectors = read_vectors(tmp_path / "glove.txt")
+    X, y, which = vectors.encode(texts, 5), np.arange(40) % 2, np.arange(40)
+    for embedding in ("trained", "frozen"):
+        settings = {"filters": 4, "widths": [1, 2], "embedding": embedding}
+        learner = Torch("textcnn", settings, vectors=str(tmp_path / "glove.txt"), epochs=10, batch=8,
+                        learning_rate=0.02, device="cpu")  # fmt: skip
+        learner.check()
+        models = learner.fit_many(X, [Task(which, y, ask=which)], 2)
+        assert (models.answers()[0].argmax(axis=1) == y).mean() > 0.95
+        table = models[0].arrays["embedding.weight"]  # type: ignore[attr-defined]
+        assert np.array_equal(table, vectors.table) == (embedding == "frozen")
+        blob = models[0].dump()
+        form = catalog.find("formats", blob.format)
+        form.check(blob.data, classes=2, features=5)
+        np.testing.assert_allclose(form.load(blob.data, classes=2).predict_proba(X), models.answers()[0], atol=1e-6)
+        with pytest.raises(DataError, match=r"expected 0 \(padding\) to 23"):
+            models[0].predict_proba(X + 23)
+
+
+def test_a_module_of_ones_own_trains_and_answers_here_and_cannot_travel() -> None:
+    X, y = rows([0, 1, 2])
+    which = np.arange(len(y))
+    learner = Torch(small, epochs=30, batch=16, learning_rate=0.01, device="cpu")
+    learner.check()
+    models = learner.fit_many(X, [Task(which, y, ask=which), Task(which[:9], y[:9])], 3)
+    assert (models.answers()[0].argmax(axis=1) == y).mean() > 0.8
+    np.testing.assert_allclose(models[0].predict_proba(X), models.answers()[0], atol=1e-6)
+    with pytest.raises(ElectionError, match=r"a model of the module .*small cannot travel: nobody else could build it"):
+        models[0].dump()
+    written = json.loads(json.dumps(asdict(learner)))
+    assert written["module"].startswith("own:")
+    with pytest.raises(ElectionError, match=r"\[learners.all\].*small is somebody's own, to be used in Python"):
+        make("learners", {"name": "torch", **written}, "election.toml, [learners.all]")
+
+
+def test_settings_survive_being_written_down() -> None:
+    learner = Torch("resnet8", {"width": 4}, augment=("flip", "crop"), optimizer="sgd", steps=7, precision="tf32")
+    learner.check()
+    written = json.loads(json.dumps(asdict(learner)))
+    assert make("learners", {"name": "torch", **written}, "x") == learner
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"module": "mpl"}, "there is no architecture 'mpl'"),
+        ({"module": "cnn", "settings": {"depth": 3}}, "cnn has no setting depth"),
+        ({"module": "mlp", "augment": ("flip",)}, "augment is for images, and mlp takes numbers"),
+        ({"module": "mlp", "vectors": "glove.txt"}, "vectors are for text, and mlp takes numbers"),
+        ({"module": small, "settings": {"width": 3}}, "settings of your own module are its own, not width"),
+        ({"module": nn.Linear(2, 2)}, "a function from the number of classes to a new nn.Module, not Linear"),
+        ({"module": 3}, "not int"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_settings_that_cannot_work_are_refused_before_training(settings: dict[str, Any], says: str) -> None:
+    with pytest.raises(ElectionError, match=says):
+        Torch(**settings).check()
+
+
+OUT_OF_BOUNDS = [{"epochs": 0}, {"optimizer": "lion"}, {"learning_rate": -1}, {"epoch": 3}, {"augment": ("turn",)}]
+
+
+@pytest.mark.parametrize("settings", OUT_OF_BOUNDS, ids=str)
+def test_settings_out_of_bounds_are_refused(settings: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        Torch(**settings)
+
+
+@pytest.mark.parametrize("module", ["mlp", small])
+def test_an_election_by_votes_and_by_models(module: Any) -> None:
+    X, y = rows([0, 1, 2], 240)
+    learner = replace(QUICK, module=module, settings={} if module is small else QUICK.settings, epochs=15)
+    election = ob.Election(
+        classes=range(3), public=X[:60], learner=learner, method=ob.FedKT.paper(subsets=2, ballot="votes")
+    )
+    parties = divide(election.data(X[60:180], y[60:180]), 3, "homogeneous", seed=1)
+    simulation = simulate_parties(election, parties)
+    assert simulation.accuracy(election.data(X[180:], y[180:])) > 0.8
+    alone = ob.cast(election, parties["party-1"].X, parties["party-1"].y, party="party-1")
+    assert alone.contents["votes"].tolist() == simulation.ballots[0].contents["votes"].tolist()  # type: ignore[union-attr]
+    models = replace(election, method=replace(election.method, ballot="models"))  # type: ignore[type-var]
+    if module is small:
+        with pytest.raises(ElectionError, match="cannot travel"):
+            simulate_parties(models, parties)
+    else:
+        sent = simulate_parties(models, parties)
+        assert set(sent.ballots[0].contents) == {"model.0", "model.1"}
+        assert sent.accuracy(election.data(X[180:], y[180:])) > 0.8
+
+
+def test_an_mlp_that_is_told_of_images_moves_them() -> None:
+    X = np.random.default_rng(0).integers(0, 255, size=(60, 64), dtype=np.uint8)
+    y = np.arange(60) % 2
+    asked = np.arange(60)
+    learner = Torch("mlp", settings={"shape": [1, 8, 8]}, epochs=2, augment=("flip",), device="cpu")
+    learner.check()
+    moved, still = (replace(learner, augment=a).fit_many(X, [Task(asked, y, ask=asked)], 2).answers()[0]
+                    for a in (("flip",), ()))  # fmt: skip
+    assert moved.shape == (60, 2)
+    assert not np.allclose(moved, still)
