@@ -251,3 +251,16 @@ def test_an_mlp_that_is_told_of_images_moves_them() -> None:
                     for a in (("flip",), ()))  # fmt: skip
     assert moved.shape == (60, 2)
     assert not np.allclose(moved, still)
+
+
+def test_a_module_that_others_cannot_import_is_trained_in_this_process(monkeypatch) -> None:
+    """Tests are imported in a way that worker processes cannot repeat; so may be a user's script."""
+    from oneballot.fleet import engine
+
+    monkeypatch.setattr(engine, "ENOUGH", 0.0)
+    X, y = rows([0, 1], 60)
+    tasks = [Task(np.arange(60), y, seed=i, ask=np.arange(60)) for i in range(3)]
+    monkeypatch.setenv("ONEBALLOT_WORKERS", "2")
+    with pytest.warns(OneBallotWarning, match="trained in this process alone"):
+        answers = replace(QUICK, module=small, settings={}).fit_many(X, tasks, 2).answers()
+    assert len(answers) == 3

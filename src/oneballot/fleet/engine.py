@@ -199,9 +199,23 @@ class _Job:
             yield from epochs_of_one(module, self.X, task, self.recipe, self.classes)
             self._keep(i, *_result(module, self.X, task, self.classes))
             left = (time.monotonic() - begin) / (i + 1) * (len(self.tasks) - i - 1)
-            if self.workers > 1 and self.X.device.type == "cpu" and left > ENOUGH:
+            if self.workers > 1 and self.X.device.type == "cpu" and left > ENOUGH and self._travels():
                 yield from self._in_processes(i + 1)
                 return
+
+    def _travels(self) -> bool:
+        """Whether other processes can be given the module: a user's own may come from where they cannot import."""
+        import joblib
+
+        if self.network.built_in:
+            return True
+        try:
+            joblib.Parallel(n_jobs=self.workers)(joblib.delayed(id)(self.network) for _ in range(self.workers))
+        except Exception as error:
+            text = f"your module is trained in this process alone, because others cannot be given it: {error}"
+            warnings.warn(text, OneBallotWarning, stacklevel=2)
+            self.workers = 1
+        return self.workers > 1
 
     def _in_processes(self, first: int) -> Iterator[None]:
         import joblib
