@@ -107,6 +107,15 @@ class Promise:
 
     def expectation(self, parties: int | None) -> list[str]:
         """In plain words, before anybody trains. The voters are parties at L1, a party's teachers at L2."""
+        told = self._chances(parties)
+        if self.level == "L2" and self.query.reach > 2:
+            told.append(
+                'Rows are told apart by content, so a replaced row may move two votes. With an ID column (id = "…" in '
+                "the schema), or add-remove, half of the noise would do."
+            )
+        return told
+
+    def _chances(self, parties: int | None) -> list[str]:
         voters, who = (parties, "parties") if self.level == "L1" else (self.subsets, "teachers of a party")
         needed = self.voters_needed()
         enough = f"it takes {needed:,} {who} to win {GOOD_ENOUGH:.0%} of the time"
