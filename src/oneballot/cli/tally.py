@@ -42,12 +42,16 @@ def command(
     with session(as_json, workers):
         from ..boxes.folder import Folder
         from ..election import Election
+        from ..errors import ElectionError
         from ..outcome import exists
         from ..tallying import tally_box
 
         agreed = Election.read(election)
+        _check_folders(out, box, publish)
         previous = _previous(out, agreed.digest) if exists(out) else None
         if previous is not None and agreed.level == "L1" and not again:
+            if without or over_budget or data_dependent:
+                raise ElectionError(f"{out} has an outcome; a new tally at L1 draws new noise: say so with --again")
             typer.echo(
                 f"note: {out} has an outcome, and is left as it is: a tally at L1 draws new noise and costs again. "
                 "Late ballots count if you tally with --again.", err=True,
@@ -81,6 +85,21 @@ def _show(
     if election.level == "L1":
         print(f"{out} holds raw votes: keep it to yourself, and give others what --publish FOLDER writes.")
     print(f"The final model is in {out}. Use it with: oneballot predict {out} --data new.csv")
+
+
+def _check_folders(out: Path, box: Path, publish: Path | None) -> None:
+    """Before anything is counted or drawn: three different folders, and one that can be written to."""
+    import tempfile
+
+    from ..errors import ElectionError
+
+    places = [folder.resolve() for folder in (out, box, publish) if folder is not None]
+    if len(set(places)) < len(places):
+        raise ElectionError("--out, --from and --publish must be different folders: what others get holds no votes")
+    for folder in (out, publish):
+        if folder is not None:
+            there = next(place for place in (folder.resolve(), *folder.resolve().parents) if place.exists())
+            tempfile.TemporaryFile(dir=there).close()
 
 
 def _seen(election: Election, outcome: Outcome) -> dict[str, str]:
