@@ -146,19 +146,38 @@ Casting = Generator[Fit, Models, Contents]
 
 
 @dataclass(frozen=True)
-class Spending:
-    """What a method releases about one unit at a private level: known before anybody trains.
+class Votes:
+    """Noisy votes: each partition decides `queries` of them among `classes`.
 
-    Each partition decides `queries` votes among `classes`. `subsets` are the voters of a party. `counts`: class counts
-    leave the party as well. `unit`: into how many parts a voter may divide its vote.
+    `subsets` are the voters of a party. `unit`: into how many parts a voter may divide its vote.
     """
 
     queries: int
     classes: int
-    partitions: int
-    subsets: int
-    counts: bool = False
+    partitions: int = 1
+    subsets: int = 1
     unit: int = 1
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Whole numbers that leave together, once, with Gaussian noise on each.
+
+    One unit that comes or goes moves them by a distance whose square is at most `comes_or_goes`; one that is replaced
+    by another, by at most `replaced`.
+    """
+
+    what: str
+    comes_or_goes: float
+    replaced: float
+
+
+@dataclass(frozen=True)
+class Spending:
+    """What a method releases about one unit at a private level: known before anybody trains."""
+
+    votes: Votes | None = None
+    numbers: Numbers | None = None
 
 
 class Abstain(Exception):
@@ -195,8 +214,8 @@ class Desk(Protocol):
         The only way from votes outwards: where noise is due, it is drawn here, and goes on the ledger.
         """
 
-    def release(self, counts: Array, *, cell: str) -> Array:
-        """Counts of rows `(classes,)` as they may leave the party: at L2 with noise, and on the ledger."""
+    def release(self, numbers: Array, *, cell: str) -> Array:
+        """Whole numbers as they may be seen by others: where noise is due, it is drawn here, and goes on the ledger."""
 
     def note(self, text: str) -> None:
         """Tell the people at this desk something; the party is named with it."""
@@ -289,10 +308,13 @@ class PrivateMethod(Protocol):
         """What is released there, with so many classes and public rows."""
 
     def exposed(self, level: str) -> Method:
-        """Itself for an audit: what was decided leaves as it is, with nothing after the noise that might hide it."""
+        """Itself for an audit: what was decided leaves as it is, with nothing after the noise that might hide it.
+
+        For methods that vote.
+        """
 
     def asking(self, queries: int, public: int) -> Method:
-        """Itself with so many of the public rows as queries: what a budget buys."""
+        """Itself with so many of the public rows as queries: what a budget buys. For methods that vote."""
 
 
 class Method(Protocol):

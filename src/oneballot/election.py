@@ -23,10 +23,10 @@ from . import catalog
 from .agreement import FORMAT, digest_of, read_agreement
 from .columns import Where
 from .core import Array, Data, Learner, Method, PrivateMethod
-from .errors import DataError, ElectionError, OneBallotWarning
+from .errors import DataError, ElectionError, WillNotWork
 from .keys import public_key
 from .privacy.ledger import Ledger
-from .privacy.terms import L0, Terms
+from .privacy.terms import L0, Terms, as_terms
 from .schema import Class, Schema, as_label, as_plain, check_ids, number_labels
 
 if TYPE_CHECKING:
@@ -53,9 +53,7 @@ class Election:
     def __post_init__(self) -> None:
         object.__setattr__(self, "classes", tuple(c.item() if isinstance(c, np.generic) else c for c in self.classes))
         object.__setattr__(self, "method", _as_thing("methods", self.method))
-        told: Any = self.privacy
-        if isinstance(told, str):
-            object.__setattr__(self, "privacy", Terms(told))  # type: ignore[arg-type]
+        object.__setattr__(self, "privacy", as_terms(self.privacy))
         object.__setattr__(self, "learner", _as_thing("learners", self.learner))
         object.__setattr__(self, "learners", {r: _as_thing("learners", x) for r, x in self.learners.items()})
         if self.public is not None:
@@ -102,7 +100,7 @@ class Election:
         """What its privacy comes to; None at L0, where nothing is promised."""
         if self.level == "L0" or not isinstance(self.method, PrivateMethod):
             return None
-        from .privacy.promise import settle
+        from .privacy.settling import settle
 
         spending = self.method.spends(self.level, len(self.classes), 0 if self.public is None else len(self.public))
         return settle(self.privacy, spending, self.stable_ids)
@@ -195,11 +193,18 @@ class Election:
         if self.promise is None:
             return
         assert isinstance(self.method, PrivateMethod)
+        if self.privacy.stable_ids and self.schema is not None and self.schema.id is None:
+            raise ElectionError('stable_ids = true needs the ID column: id = "…" in [schema], or `oneballot new --id`')
         public = 0 if self.public is None else len(self.public)
-        if self.promise.queries < self.method.spends(self.level, len(self.classes), public).queries:
-            object.__setattr__(self, "method", self.method.asking(self.promise.queries, public))
-        if self.promise.is_hopeless(self.parties):
-            warnings.warn(self.promise.expectation(self.parties)[0], OneBallotWarning, stacklevel=4)
+        asked, bought = self.method.spends(self.level, len(self.classes), public).votes, self.promise
+        if asked is not None and getattr(bought, "queries", asked.queries) < asked.queries:
+            object.__setattr__(self, "method", self.method.asking(bought.queries, public))  # type: ignore[attr-defined]
+        self.warn_if_hopeless(self.parties, stacklevel=5)
+
+    def warn_if_hopeless(self, parties: int | None, *, stacklevel: int = 3) -> None:
+        """Tell, before anything is drawn, that so many parties will not get through the noise."""
+        if self.promise is not None and self.promise.is_hopeless(parties):
+            warnings.warn(self.promise.expectation(parties)[0], WillNotWork, stacklevel=stacklevel)
 
     @classmethod
     def read(cls, path: str | Path) -> Election:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +15,7 @@ from .core import Array, Ballot, Data, Task
 from .data.read import read
 from .data.split import split as split_rows
 from .election import Election
-from .errors import BoxError, OneBallotWarning
+from .errors import BoxError
 from .outcome import Outcome
 from .tallying import tally
 
@@ -57,8 +56,7 @@ def simulate_parties(election: Election, parties: Mapping[str, Data]) -> Simulat
     """Run the election among parties that hold these data. Nobody signs, and no quorum is asked for."""
     if election.roster or election.quorum > 1:
         election = replace(election, roster={}, quorum=1)
-    if election.promise is not None and election.promise.is_hopeless(len(parties)):
-        warnings.warn(election.promise.expectation(len(parties))[0], OneBallotWarning, stacklevel=2)
+    election.warn_if_hopeless(len(parties))
     ballots = tuple(cast_together(election, parties))
     return Simulation(tally(election, ballots), ballots, parties)
 

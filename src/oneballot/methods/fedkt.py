@@ -83,7 +83,7 @@ class FedKT(Settings):
         else:
             contents["votes"] = self._notation(desk).write(opinion)
         if self.weights == "class-counts" or (self.weights == "prior" and self._sends_teachers):
-            contents["seen"] = desk.release(seen, cell="class counts")
+            contents["seen"] = np.maximum(desk.release(seen, cell="class counts"), 0)
         return contents
 
     def count(self, ballot: Ballot, desk: TallyDesk) -> Count:
