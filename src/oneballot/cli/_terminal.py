@@ -41,6 +41,8 @@ def session(as_json: bool, workers: int | None = None) -> Iterator[None]:
                 print(json.dumps({"error": str(error), "kind": type(error).__name__}))
             typer.echo(f"error: {error}", err=True)
             raise typer.Exit(1) from None
+        except BrokenPipeError:  # whoever read the output has seen enough
+            raise
         except OSError as error:
             _show_notes(caught)
             sentence = f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}"

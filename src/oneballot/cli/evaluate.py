@@ -34,3 +34,5 @@ def command(
         sent = f", from ballots of {size(loaded.bytes)} together" if loaded.bytes else ""
         title = f"accuracy {percent(right.mean())} on {len(y):,} rows{sent}"
         print_table(title, ["class", "rows", "found"], table)
+        if loaded.ledger.rehearsal:
+            print("\n".join(loaded.ledger.words()))

@@ -76,6 +76,16 @@ def majority_is_right(wins: float, classes: int, parties: int) -> float:
     return float((tied[:, 0] / tied.sum(axis=1)).mean())
 
 
+def parties_needed(probability: float, wins: float, classes: int, most: int = 2**14) -> int | None:
+    """Of how many parties the majority is right with this probability, to a quarter; None if more than `most`."""
+    parties = 1
+    while parties <= most:
+        if majority_is_right(wins, classes, parties) >= probability:
+            return parties
+        parties += max(1, parties // 4)
+    return None
+
+
 def best_mechanism(
     budget: float,
     releases_of: Callable[[Mechanism, float], Sequence[tuple[Release, int]]],

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..core import Array
 from ..errors import ElectionError
-from .expectation import majority_is_right, voters_needed, win_probability
+from .expectation import majority_is_right, parties_needed, voters_needed, win_probability
 from .ledger import Ledger, Line
 from .mechanisms import UNITS, Level, NoisyArgmax, NoisyNumbers, Release, compositions
 from .terms import Terms
@@ -178,7 +178,9 @@ class VotesPromise(Promise):
         if wins < GOOD_ENOUGH:
             told += f"; {GOOD_ENOUGH:.0%} takes {self.voters_needed():,} teachers"
         if parties is None:
-            return [f"{told}. Several parties even the noise out: --parties tells how well."]
+            needed = parties_needed(GOOD_ENOUGH, wins, self.query.classes)
+            such = "No number of such parties" if needed is None else f"It takes about {needed:,} such parties"
+            return [f"{told}. {such} to make the label that most of them give right {GOOD_ENOUGH:.0%} of the time."]
         assert right is not None
         told += f". Put to the vote among {parties:,} such parties, the label is right {right:.0%} of the time."
         if self.is_hopeless(parties):
