@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .learners.sklearn import Sklearn
     from .learners.torch import Torch
     from .learners.xgboost import XGBoost
+    from .methods.analytic import Analytic
     from .methods.fedkt import FedKT
     from .outcome import Outcome
     from .privacy.terms import L1, L2
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 _WHERE = {
     "Abstain": "core",
+    "Analytic": "methods.analytic",
     "Ballot": "core",
     "Blob": "core",
     "Data": "core",
@@ -52,6 +54,7 @@ __all__ = [
     "L1",
     "L2",
     "Abstain",
+    "Analytic",
     "Ballot",
     "Blob",
     "Data",

@@ -217,6 +217,10 @@ class Desk(Protocol):
     def release(self, numbers: Array, *, cell: str) -> Array:
         """Whole numbers as they may be seen by others: where noise is due, it is drawn here, and goes on the ledger."""
 
+    @property
+    def noise(self) -> float:
+        """The deviation of the noise that `release` draws on each number, here or at the parties; 0 if none."""
+
     def note(self, text: str) -> None:
         """Tell the people at this desk something; the party is named with it."""
 

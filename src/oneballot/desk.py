@@ -133,6 +133,11 @@ class PartyDesk:
         self._draw(cell, 1)
         return noisy_numbers(numbers, promise.numbers.sigma, self._entropy(cell))
 
+    @property
+    def noise(self) -> float:
+        promise = self.election.promise
+        return 0.0 if promise is None or promise.numbers is None else promise.numbers.sigma
+
     def _entropy(self, cell: str) -> Entropy:
         seed = self.election.privacy.noise_seed
         return OperatingSystem() if seed is None else Rehearsal(self._derive(self.party, "noise", seed, cell))

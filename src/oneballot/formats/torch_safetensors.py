@@ -114,7 +114,7 @@ class TorchSafetensors:
         TorchSafetensors.prepare()
         from ..fleet.architectures import expected
 
-        about, arrays = _open(data)
+        about, arrays = read_network(data)
         if about.classes != classes:
             raise Spoiled(f"the network is for {about.classes} classes: expected {classes}")
         if math.prod(about.shape) != features or features > MOST_PIXELS:
@@ -135,10 +135,11 @@ class TorchSafetensors:
     @staticmethod
     def load(data: bytes, *, classes: int) -> TorchModel:
         TorchSafetensors.prepare()
-        return TorchModel(*_open(data))
+        return TorchModel(*read_network(data))
 
 
-def _open(data: bytes) -> tuple[Description, Mapping[str, Array]]:
+def read_network(data: bytes) -> tuple[Description, Mapping[str, Array]]:
+    """What the header describes, and the arrays. Raises Spoiled for anything else."""
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
