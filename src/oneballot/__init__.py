@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .learners.sklearn import Sklearn
     from .learners.torch import Torch
     from .learners.xgboost import XGBoost
+    from .methods.fedkd import FedKD
     from .methods.fedkt import FedKT
     from .outcome import Outcome
     from .privacy.terms import L1, L2
@@ -29,6 +30,7 @@ _WHERE = {
     "Blob": "core",
     "Data": "core",
     "Election": "election",
+    "FedKD": "methods.fedkd",
     "FedKT": "methods.fedkt",
     "Folder": "boxes.folder",
     "L1": "privacy.terms",
@@ -56,6 +58,7 @@ __all__ = [
     "Blob",
     "Data",
     "Election",
+    "FedKD",
     "FedKT",
     "Folder",
     "LightGBM",

@@ -106,7 +106,9 @@ class Learner(Protocol):
 
     @property
     def gives(self) -> frozenset[str]:
-        """Of "probabilities", "scores", "soft" (learns from soft labels), "weights", "gradients"."""
+        """Of "probabilities", "scores", "weights", "gradients", and what it learns from besides labels: "soft" labels,
+        "score targets", "multilabel".
+        """
 
     def check(self) -> None:
         """Raise ElectionError or MissingExtra if this learner cannot train here; called before any training."""

@@ -56,7 +56,9 @@ class Torch:
     """
 
     name: ClassVar[str] = "torch"
-    gives: ClassVar[frozenset[str]] = frozenset({"probabilities", "scores", "soft", "weights", "gradients"})
+    gives: ClassVar[frozenset[str]] = frozenset(
+        {"probabilities", "scores", "soft", "score targets", "multilabel", "weights", "gradients"}
+    )
 
     module: Any = "mlp"
     settings: Mapping[str, Any] = field(default_factory=dict)
