@@ -9,8 +9,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from . import catalog
 from .agreement import make
 from .casting import cast_data
@@ -73,7 +71,7 @@ def preview(
     for text in choices:
         choose_learner(election, text)
     rows = election.read_data(data)
-    counts = np.bincount(rows.y, minlength=len(election.classes))
+    counts = rows.seen(len(election.classes))
     plan = election.method.plan(rows, PartyDesk(election, party))
     expected = election.promise.expectation(election.parties) if election.promise else []
     return {

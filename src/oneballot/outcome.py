@@ -84,7 +84,7 @@ class Outcome:
             raise DataError(f"this outcome has no schema, so {path} cannot be read; use Outcome.load and model.predict")
         table = self.schema.read(path)
         rows = self.schema.encode(table.columns, table.source)
-        known = labelled and self.schema.label in table.columns
+        known = labelled and set(self.schema.label_columns) <= set(table.columns)
         return rows, self.schema.labels(table.columns, self.classes, table.source) if known else None
 
     def save(self, folder: str | Path) -> None:
@@ -105,7 +105,8 @@ class Outcome:
             "privacy": self.ledger.model_dump(mode="json"),
             "classes": list(self.classes),
             "model": {"file": model, "format": blob.format, "features": list(self.model.features_),
-                      "learner": {"name": learner.name, **asdict(learner)}, "seed": self.model.seed},
+                      "learner": {"name": learner.name, **asdict(learner)}, "seed": self.model.seed,
+                      "multilabel": self.model.multilabel_},
             "count": count,
             "roll": list(self.count.roll),
             "voted": {party: vars(vote) for party, vote in self.voted.items()},
@@ -133,7 +134,9 @@ class Outcome:
             native = kind.load(blob.data, classes=len(described["classes"]))
             schema = described["schema"]
             return cls(
-                model=FinalModel(learner, kept["seed"]).trained(native, described["classes"], tuple(shape)),
+                model=FinalModel(learner, kept["seed"]).trained(
+                    native, described["classes"], tuple(shape), multilabel=kept.get("multilabel", False)
+                ),
                 election=described["election"],
                 classes=tuple(described["classes"]),
                 schema=None if schema is None else Schema.model_validate(schema),

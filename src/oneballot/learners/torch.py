@@ -187,7 +187,7 @@ class OwnModel(TorchModel):
 
 
 def _output(task: Task) -> str:
-    return "sigmoid" if task.kind == "multilabel" else "softmax"
+    return "sigmoid" if task.kind == "multilabel" else task.output
 
 
 def _ask(model: Model | None, X: Array, task: Task, classes: int) -> Array:

@@ -19,10 +19,27 @@ import numpy as np
 from pydantic import Field, PositiveInt
 from pydantic.dataclasses import dataclass
 
-from ..core import Abstain, Array, Ballot, Casting, Count, Data, Desk, Fit, Model, Plan, Stack, TallyDesk, Task
+from ..core import (
+    Abstain,
+    Array,
+    Ballot,
+    Casting,
+    Contents,
+    Count,
+    Data,
+    Desk,
+    Fit,
+    Model,
+    Plan,
+    Stack,
+    TallyDesk,
+    Task,
+)
 from ..errors import ElectionError, Spoiled
 from ._grid import LARGEST, UNIT, Grid, ensemble, greatest
 from ._passes import further
+
+Kind = Literal["labels", "soft", "scores", "multilabel"]
 
 
 @dataclass(frozen=True, config={"extra": "forbid"})
@@ -32,15 +49,17 @@ class FedKD:
     scale (S), rounding: the levels of a logit; "ends" is the paper's equation 3, "zero" its equation 4 (`_grid.Grid`).
     weights: "class-counts" is ω of equation 1, a party's rows of a class over everyone's; "uniform" the plain mean.
     most_rows: a party with more rows of a class weighs no more, and a ballot that claims more is spoiled.
-    temperature (τ): inf teaches the logits by their squared error; a number teaches softmax(logits/τ); 0 the best class.
+    temperature (τ): inf teaches the logits by their squared error, a number softmax(logits/τ), 0 the best class.
     bound: logits beyond it are clipped, and no z_max travels. centre: a row's mean over the party's classes is taken
     off its logits, which softmax does not see and weighted sums do.
     gamma (γ): Laplace noise of scale 1/γ on every sum, as in the paper; inf is none. It promises nothing.
     passes: ask about the public images so often, from the second time on moved by `augment`.
+    join_public: parties train on the public rows, whose labels the election has, and on their own.
     """
 
     name: ClassVar[str] = "fedkd"
     levels: ClassVar[frozenset[str]] = frozenset({"L0"})
+    multilabel: ClassVar[bool] = True
 
     scale: Annotated[int, Field(ge=2, le=4096)] = 200
     rounding: Literal["ends", "zero"] = "ends"
@@ -52,6 +71,7 @@ class FedKD:
     gamma: Annotated[float, Field(gt=0)] = inf
     passes: PositiveInt = 1
     augment: tuple[Literal["shift", "crop", "flip"], ...] = ("shift",)
+    join_public: bool = False
 
     @classmethod
     def paper(cls, **settings: Any) -> Self:
@@ -60,9 +80,9 @@ class FedKD:
 
     @property
     def needs(self) -> Mapping[str, frozenset[str]]:
-        learns = "labels" if not self.temperature else "score targets" if self.temperature == inf else "soft"
-        final = frozenset({learns}) - {"labels"}
-        return {"public": frozenset(), "teacher": frozenset({"scores"}), "final": final | {"probabilities"}}
+        learns = {0: frozenset[str](), inf: frozenset({"score targets"})}.get(self.temperature, frozenset({"soft"}))
+        asked = {"teacher": frozenset({"scores"}), "final": learns | {"probabilities"}}
+        return {"public": frozenset(), **({"public labels": frozenset()} if self.join_public else {}), **asked}
 
     def plan(self, data: Data, desk: Desk) -> Plan:
         rows, classes = self.passes * len(_public(desk)), len(desk.classes)
@@ -73,28 +93,36 @@ class FedKD:
     def cast(self, data: Data, desk: Desk) -> Casting:
         if not len(data):
             raise Abstain("it has no rows")
-        public, below = _public(desk), len(data)
-        parts = (data.X, public) if self.passes == 1 else (data.X, public, self._further(desk))
-        asked = np.arange(below, below + self.passes * len(public))
-        seen = np.bincount(data.y, minlength=len(desk.classes))
+        self._check_labels(desk)
+        public, y, seen = _public(desk), data.y, data.seen(len(desk.classes))
+        if self.join_public:
+            assert desk.public_labels is not None, "the election was checked"
+            known = Data(public, desk.public_labels)
+            y, seen = np.concatenate([y, known.y]), seen + known.seen(len(desk.classes))
         self._tell_what_is_thin(seen, desk)
-        task = Task(np.arange(below), data.y, seed=desk.seed("teacher"), ask=asked, answer="scores")
+        parts = (data.X, public) if self.passes == 1 else (data.X, public, self._further(desk))
+        asked = len(data) + np.arange(self.passes * len(public))
+        kind: Kind = "multilabel" if desk.multilabel else "labels"
+        task = Task(np.arange(len(y)), y, kind, seed=desk.seed("teacher"), ask=asked, answer="scores")
         models = yield Fit("teacher", Stack(parts), [task], len(desk.classes), keep=False)
         (logits,) = models.answers()
         if np.isnan(logits).any():
             raise Abstain("its model answers with something that is no number")
-        if self.centre:
+        return self._write(logits, seen)
+
+    def _write(self, logits: Array, seen: Array) -> Contents:
+        contents, half_step = {}, self._half_step
+        logits = np.clip(logits, -LARGEST, LARGEST)
+        if self.centre and seen.any():
             logits = logits - logits[:, seen > 0].mean(axis=1, keepdims=True)
-        contents = {}
-        half_step = self._half_step
         if half_step is None:
             half_step = self._grid.half_step(greatest(logits, seen))
             contents["half-step"] = np.array([half_step])
         levels = self._grid.levels(logits, half_step)
         if self._weighs:
             contents["seen"] = np.minimum(seen, self.most_rows)
-            levels[:, seen == 0] = 0  # they weigh nothing, and tell nothing
-        return contents | {"levels": self._grid.write(levels)}
+            levels[:, seen == 0] = 0  # they weigh nothing, and need tell nothing
+        return {**contents, "levels": self._grid.write(levels)}
 
     def count(self, ballot: Ballot, desk: TallyDesk) -> Count:
         rows, classes = self.passes * len(_public(desk)), len(desk.classes)
@@ -114,21 +142,31 @@ class FedKD:
             logits += np.random.default_rng(desk.shared_seed("noise")).laplace(scale=1 / self.gamma, size=logits.shape)
         public = _public(desk)
         rows = public if self.passes == 1 else np.concatenate([public, self._further(desk)])
-        return desk.fit("final", rows, [self._lesson(logits, desk)], len(desk.classes))[0]
+        return desk.fit("final", rows, [self._lesson(logits, count.sums["weight"], desk)], len(desk.classes))[0]
 
-    def _lesson(self, logits: Array, desk: TallyDesk) -> Task:
+    def _lesson(self, logits: Array, weight: Array, desk: TallyDesk) -> Task:
         """What the final model learns of the ensemble: its logits, softened probabilities, or labels."""
-        rows, seed, told = (
-            np.arange(len(logits)),
-            desk.shared_seed("final"),
-            {"required": True, "label": "the final model"},
-        )
+        kind: Kind = "labels"
         if self.temperature == inf:
-            return Task(rows, logits, "scores", seed=seed, **told)
-        if self.temperature == 0:
-            return Task(rows, desk.decide(logits, cell="tally"), seed=seed, **told)
-        powers = np.exp((logits - logits.max(axis=1, keepdims=True)) / self.temperature)
-        return Task(rows, powers / powers.sum(axis=1, keepdims=True), "soft", seed=seed, **told)
+            kind, targets = "scores", logits
+        elif self.temperature == 0 and desk.multilabel:
+            kind, targets = "multilabel", np.where(logits > 0, 1, -1) * (weight > 0)
+        elif self.temperature == 0:
+            targets = desk.decide(logits, cell="tally")
+        else:
+            powers = np.exp((logits - logits.max(axis=1, keepdims=True)) / self.temperature)
+            kind, targets = "soft", powers / powers.sum(axis=1, keepdims=True)
+        return Task(
+            np.arange(len(logits)), targets, kind, "sigmoid" if desk.multilabel else "softmax",
+            seed=desk.shared_seed("final"), required=True, label="the final model",
+        )  # fmt: skip
+
+    def _check_labels(self, desk: Desk) -> None:
+        """What goes with several labels a row: known when the election is, so before anybody trains."""
+        if desk.multilabel and 0 < self.temperature < inf:
+            raise ElectionError("several labels a row are taught by their logits (temperature = inf) or as 0 and 1 (0)")
+        if desk.multilabel and self.centre:
+            raise ElectionError("centre = true is for one label a row: with several, 0 means as likely as not")
 
     @property
     def _grid(self) -> Grid:
