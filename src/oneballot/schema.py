@@ -16,7 +16,7 @@ from typing import Annotated, Any, Self
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from .columns import Column, Tensor, Where, as_text, repeated
+from .columns import MISSING, Column, Tensor, Where, as_text, repeated
 from .core import Array
 from .data.read import read
 from .data.table import Table
@@ -131,8 +131,8 @@ def mark_labels(values: Any, classes: Sequence[Class], where: Where) -> Array:
     values = np.asarray(values)
     if values.ndim != 2 or values.shape[1] != len(classes):
         raise DataError(f"{where}: labels must be {len(classes)} a row, one a class, not of shape {values.shape}")
-    marks = {"1": 1, "0": -1, "-1": 0, "": 0}
-    codes = np.array([marks.get(as_label(v), 9) for v in values.ravel()], dtype=np.int64).reshape(values.shape)
+    marks = {"1": 1, "0": -1, "-1": 0, **dict.fromkeys(MISSING, 0)}
+    codes = np.array([marks.get(as_label(v).lower(), 9) for v in values.ravel()], dtype=np.int64).reshape(values.shape)
     where.refuse((codes == 9).any(axis=1), values, "has a label that is none", "use 1, 0, and -1 or nothing: not known")
     return codes
 
