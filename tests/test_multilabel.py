@@ -94,7 +94,7 @@ def test_a_teacher_learns_what_is_known_and_the_final_model_has_sigmoids() -> No
 def test_what_cannot_be_is_refused_in_a_sentence_before_training() -> None:
     with pytest.raises(ElectionError, match="method fedkt cannot do several labels a row"):
         election(method=ob.FedKT())
-    with pytest.raises(ElectionError, match="needs multilabel.*, and learner sklearn does not give it"):
+    with pytest.raises(ElectionError, match=r"needs multilabel.*, and learner sklearn does not give it"):
         election(learner=ob.Sklearn())
     data = election().data(*rows(20, 1))
     for settings, words in (({"temperature": 2.0}, "taught by their logits"), ({"centre": True}, "one label a row")):
