@@ -72,11 +72,11 @@ class Task:
     rows: Array
     targets: Array  # labels (rows,), or soft labels, scores, multi-labels (rows, classes)
     kind: Literal["labels", "soft", "scores", "multilabel"] = "labels"
-    output: Literal["softmax", "sigmoid"] = "softmax"  # how scores become probabilities; always sigmoid of multi-labels
     weight: Array | None = None  # (rows,)
     seed: int = 0
     ask: Array | None = None  # rows of X
     answer: Literal["probabilities", "scores"] = "probabilities"
+    output: Literal["softmax", "sigmoid"] = "softmax"  # how scores become probabilities; always sigmoid of multi-labels
     required: bool = False  # fail, where the learner cannot learn from the rows, instead of answering with frequencies
     label: str = "a model"
 

@@ -170,6 +170,17 @@ class TestEverySetting:
             assert np.array_equal(one.model.predict_proba(test_set.X), other.model.predict_proba(test_set.X))
 
 
+@pytest.mark.parametrize("centre", [True, False])
+def test_centred_logits_do_not_depend_on_what_softmax_does_not_see(centre: bool) -> None:
+    """softmax(z + a) = softmax(z), but Σ_k ω_k^c (z_k^c + a_k) has another best class than Σ_k ω_k^c z_k^c."""
+    rng = np.random.default_rng(0)
+    z, seen = rng.integers(-9, 9, size=(50, 4)) / 2, np.array([5, 1, 0, 9])
+    moved = z + rng.integers(-9, 9, size=(50, 1))
+    method = ob.FedKD(centre=centre)
+    one, other = method._write(z, seen), method._write(moved, seen)
+    assert all(np.array_equal(one[k], other[k]) for k in one) == centre
+
+
 def test_a_public_bound_keeps_z_max_at_home_and_bounds_what_a_party_adds(make, held) -> None:
     """What noise at L1 or L2 could cover: half-steps, at most `top` from 0 whatever a party holds."""
     election = make(bound=2.0, weights="uniform")

@@ -157,7 +157,7 @@ class FedKD:
             powers = np.exp((logits - logits.max(axis=1, keepdims=True)) / self.temperature)
             kind, targets = "soft", powers / powers.sum(axis=1, keepdims=True)
         return Task(
-            np.arange(len(logits)), targets, kind, "sigmoid" if desk.multilabel else "softmax",
+            np.arange(len(logits)), targets, kind, output="sigmoid" if desk.multilabel else "softmax",
             seed=desk.shared_seed("final"), required=True, label="the final model",
         )  # fmt: skip
 
