@@ -137,7 +137,8 @@ def cell(what: Experiment, alpha: float, seed: int, told: argparse.Namespace) ->
         half = order[: len(order) // 2]
         order, public = order[len(order) // 2 :], tested[half]
     if what.foreign:
-        public = load(told.data, what.foreign)["X_test"][rng.permutation(10_000)[: len(public)]]
+        foreign = load(told.data, what.foreign)["X_test"]
+        public = foreign[rng.permutation(len(foreign))[: len(public)]]
     tested, truth = tested[order], truth[order]
     classes, row = int(y.max()) + 1, X.shape[1:]
     several = further(public, PASSES, what.augment, seed)
@@ -175,9 +176,8 @@ def load(folder: Path, name: str) -> dict[str, Array]:
         raise SystemExit(
             f"there is no {name}*.npz in {folder}; `--pack {folder}` writes one where ONEBALLOT_DATA is set"
         )
-    data = {f: np.concatenate([part[f] for part in parts if f in part]) for f in FIELDS}
-    images = {f: data[f] for f in ("X", "X_test")}
-    return data | {f: v[:, None] if v.ndim == 3 else v for f, v in images.items()}
+    data = {f: np.concatenate([p[f] for p in parts if f in p]) for f in FIELDS if any(f in p for p in parts)}
+    return {f: v[:, None] if f[0] == "X" and v.ndim == 3 else v for f, v in data.items()}
 
 
 def pack(folder: Path) -> None:
@@ -185,9 +185,10 @@ def pack(folder: Path) -> None:
     from oneballot.data.registry import load as read
 
     folder.mkdir(parents=True, exist_ok=True)
-    for name in sorted({e.data for e in EXPERIMENTS.values()} | {"fashion-mnist"}):
+    private = {e.data for e in EXPERIMENTS.values()}
+    for name in sorted(private | {"fashion-mnist"}):
         data = read(name)
-        for i in range(0, len(data.y), 20_000):
+        for i in range(0, len(data.y) if name in private else 0, 20_000):
             np.savez_compressed(folder / f"{name}-{i:06}.npz", X=data.X[i : i + 20_000], y=data.y[i : i + 20_000])
         np.savez_compressed(folder / f"{name}-test.npz", X_test=data.X_test, y_test=data.y_test)
 
