@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
+from typer.testing import CliRunner
 
 import oneballot as ob
+from oneballot import drafting
 from oneballot.casting import cast_together
+from oneballot.cli import app
 from oneballot.core import Count, Data, Task
 from oneballot.desk import PartyDesk, TallyDesk
 from oneballot.errors import ElectionError, OneBallotWarning, Spoiled
@@ -424,6 +429,45 @@ def test_a_ballot_that_counts_nothing_cannot_be_closed(make, held) -> None:
     nothing = seal({**ballot.contents, "seen": np.zeros(10, int)}, election, "nothing")
     with pytest.raises(ElectionError, match="no ballot has a row of any class"):
         ob.tally(election, [nothing])
+
+
+METHOD = """\
+[method]
+name = "fedkd"
+temperature = 0
+weights = "class-counts"
+
+[learners.all]
+name = "sklearn"
+estimator = "LogisticRegression"
+"""
+
+
+def test_files_are_cast_counted_and_simulated(clinic: Path, monkeypatch) -> None:
+    monkeypatch.chdir(clinic)
+    drafted = drafting.draft(clinic / "public.csv", "ill", beside=clinic / "election.toml")
+    assert drafting.FEDKT in drafted
+    Path("election.toml").write_text(drafted.replace(drafting.FEDKT, METHOD), "utf-8")
+
+    def run(*words: str) -> Any:
+        done = CliRunner().invoke(app, [*words, "--json"])
+        assert done.exit_code == 0, done.output
+        return json.loads(done.stdout)
+
+    planned = run("cast", "election.toml", "--party", "a", "--data", "a.csv", "--dry-run")
+    assert planned["ballot_carries"] == "logits of 2 classes on 202 public rows, 8 bits each"
+    assert planned["bytes"].startswith("428, ")  # 2·202, z_max 8, class counts 16
+    for party in "abc":
+        sent = run("cast", "election.toml", "--party", party, "--data", f"{party}.csv", "--to", "box")
+        assert sent["bytes"] < 428 + 2048
+    run("tally", "election.toml", "--from", "box", "--out", "outcome")
+    assert run("evaluate", "outcome", "--data", "test.csv")["accuracy"] > 0.85
+    fewer = run("tally", "election.toml", "--from", "box", "--out", "outcome", "--without", "c")
+    assert fewer["without"] == ["c"]
+    assert fewer["counted"] == ["a", "b"]
+    simulated = run("simulate", "election.toml", "--data", "a.csv", "--parties", "3", "--test", "test.csv")
+    assert simulated["accuracy"]["outcome"] > 0.7
+    assert simulated["bytes_per_party"] < 428 + 2048
 
 
 def test_spoiled_reasons_name_the_forger_and_not_the_election(make, held) -> None:
