@@ -7,7 +7,7 @@ python benchmarks/fedkd.py --data DIR --only mnist-mlp mnist-cnn foreign-cnn cif
 Rows are dealt by Dirichlet(α); half of the test set is public (Fashion-MNIST's test set where it is foreign, a fifth of
 the training rows of PneumoniaMNIST), the other half tests. With --data torch, numpy, oneballot.fleet and FedKD's own
 arithmetic are enough; DIR may hold an NPZ file in parts, NAME*.npz. A cell that would begin after --minutes is left
-out. A party of a single class trains a network here; in an election it answers with its class alone.
+out.
 """
 
 from __future__ import annotations
@@ -151,10 +151,15 @@ def cell(what: Experiment, alpha: float, seed: int, told: argparse.Namespace) ->
     teacher, final = what.teacher, what.final
     if told.quick:
         teacher, final = replace(teacher, epochs=10), replace(final, epochs=30, batch=64)
-    tasks = [Task(hand, y[hand], seed=1000 * seed + i, ask=asked) for i, hand in enumerate(hands)]
-    logits = train(network, rows, tasks, teacher, classes, device=told.device, what="teachers").logits
-    found = {"parties alone": 100 * float(np.mean([(z[last - first :].argmax(1) == truth).mean() for z in logits]))}
     seen = np.stack([np.bincount(y[hand], minlength=classes) for hand in hands])
+    busy = [i for i, n in enumerate(seen) if (n > 0).sum() > 1]
+    tasks = [Task(hands[i], y[hands[i]], seed=1000 * seed + i, ask=asked) for i in busy]
+    # A party of a single class answers, as in an election, with the logarithms of its frequencies.
+    logits = [np.tile(np.where(n > 0, 0.0, np.log(1e-12)), (len(asked), 1)) for n in seen]
+    answers = train(network, rows, tasks, teacher, classes, device=told.device, what="teachers").logits
+    for i, answer in zip(busy, answers, strict=True):
+        logits[i] = answer
+    found = {"parties alone": 100 * float(np.mean([(z[last - first :].argmax(1) == truth).mean() for z in logits]))}
     lessons: dict[int, dict[str, Task]] = {}
     for name in what.variants or VARIANTS:
         variant, count = VARIANTS[name], len(public) * VARIANTS[name].passes
