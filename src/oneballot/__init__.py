@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .learners.torch import Torch
     from .learners.xgboost import XGBoost
     from .methods.analytic import Analytic
+    from .methods.fedkd import FedKD
     from .methods.fedkt import FedKT
     from .outcome import Outcome
     from .privacy.terms import L1, L2
@@ -31,6 +32,7 @@ _WHERE = {
     "Blob": "core",
     "Data": "core",
     "Election": "election",
+    "FedKD": "methods.fedkd",
     "FedKT": "methods.fedkt",
     "Folder": "boxes.folder",
     "L1": "privacy.terms",
@@ -59,6 +61,7 @@ __all__ = [
     "Blob",
     "Data",
     "Election",
+    "FedKD",
     "FedKT",
     "Folder",
     "LightGBM",

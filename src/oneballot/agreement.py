@@ -28,15 +28,17 @@ def read_agreement(path: Path) -> dict[str, Any]:
     learners = {role: make("learners", s, f"{path}, [learners.{role}]") for role, s in file.learners.items()}
     every = {"learner": learners.pop("all")} if "all" in learners else {}
     return {
-        "classes": file.classes, "public": _read_public(path, file), "schema": file.schema_, "learners": learners,
+        "classes": file.classes, **_read_public(path, file),
+        "multilabel": file.schema_ is not None and file.schema_.multilabel,
+        "schema": file.schema_, "learners": learners,
         "method": make("methods", file.method, f"{path}, [method]"), "privacy": file.privacy, "name": file.name,
         "seed": file.seed, "quorum": file.quorum, "roster": file.roster, "max_ballot_mb": file.max_ballot_mb, **every,
     }  # fmt: skip
 
 
-def _read_public(path: Path, file: _File) -> Array | None:
+def _read_public(path: Path, file: _File) -> dict[str, Array]:
     if file.public is None:
-        return None
+        return {}
     where = path.parent / file.public.path
     if not where.exists():
         raise ElectionError(f"{path}: public.path: there is no file {where}; put the public set there")
@@ -50,13 +52,15 @@ def _read_public(path: Path, file: _File) -> Array | None:
             f"{path.name} has {file.public.digest}. Get the file that the election was made with. If you write this "
             f"election, and have changed its [schema], put the new digest into [public]."
         )
-    return public
+    labels = {"public_labels": file.schema_.answers(table.columns, table.source)} if file.public.labels else {}
+    return {"public": public, **labels}
 
 
 class _Public(BaseModel):
     model_config = ConfigDict(extra="forbid")
     path: str
     digest: str
+    labels: bool = False  # the file's label column is part of the agreement
 
 
 class _File(BaseModel):

@@ -9,8 +9,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from . import catalog
 from .agreement import make
 from .casting import cast_data
@@ -83,7 +81,7 @@ def preview(
     for text in choices:
         choose_learner(election, text)
     rows = election.read_data(data)
-    counts = np.bincount(rows.y, minlength=len(election.classes))
+    counts = rows.seen(len(election.classes))
     plan = election.method.plan(rows, PartyDesk(election, party))
     PartyDesk(election, party).check(rows)
     kept, drawn = keep / f"{party}.ballot", _book(election, party, beside).draws

@@ -44,7 +44,10 @@ Contents = Mapping[str, Array | Blob]
 
 @dataclass(frozen=True)
 class Data:
-    """What one party holds: rows X, class numbers y `(rows,)`, and stable row IDs where the schema names a column."""
+    """What one party holds: rows X, class numbers y `(rows,)`, and stable row IDs where the schema names a column.
+
+    In a multi-label election y is `(rows, classes)`: 1 has the class, -1 has it not, 0 is not known.
+    """
 
     X: Array
     y: Array
@@ -52,6 +55,10 @@ class Data:
 
     def __len__(self) -> int:
         return len(self.y)
+
+    def seen(self, classes: int) -> Array:
+        """How many rows of each class there are."""
+        return np.bincount(self.y, minlength=classes) if self.y.ndim == 1 else (self.y > 0).sum(axis=0)
 
 
 @dataclass(frozen=True)
@@ -69,6 +76,7 @@ class Task:
     seed: int = 0
     ask: Array | None = None  # rows of X
     answer: Literal["probabilities", "scores"] = "probabilities"
+    output: Literal["softmax", "sigmoid"] = "softmax"  # how scores become probabilities; always sigmoid of multi-labels
     required: bool = False  # fail, where the learner cannot learn from the rows, instead of answering with frequencies
     label: str = "a model"
 
@@ -106,7 +114,9 @@ class Learner(Protocol):
 
     @property
     def gives(self) -> frozenset[str]:
-        """Of "probabilities", "scores", "soft" (learns from soft labels), "weights", "gradients"."""
+        """Of "probabilities", "scores", "weights", "gradients", and what it learns from besides labels: "soft" labels,
+        "score targets", "multilabel".
+        """
 
     def check(self) -> None:
         """Raise ElectionError or MissingExtra if this learner cannot train here; called before any training."""
@@ -191,6 +201,14 @@ class Desk(Protocol):
     def classes(self) -> Sequence[str | int]: ...
     @property
     def public(self) -> Array | None: ...
+    @property
+    def public_labels(self) -> Array | None:
+        """Of the public rows, as a party's own; none where they are not known."""
+
+    @property
+    def multilabel(self) -> bool:
+        """Whether a row may have several classes, or none."""
+
     @property
     def shape(self) -> tuple[int, ...]:
         """Of a row; empty if the election has neither a public set nor a schema."""
@@ -322,14 +340,19 @@ class PrivateMethod(Protocol):
 
 
 class Method(Protocol):
-    """A one-shot method: a frozen dataclass of its settings, named as in its paper, spelled out."""
+    """A one-shot method: a frozen dataclass of its settings, named as in its paper, spelled out.
+
+    One that can also do multi-label elections says `multilabel: ClassVar[bool] = True`.
+    """
 
     name: ClassVar[str]
     levels: ClassVar[frozenset[str]]  # of "L0", "L1", "L2"
 
     @property
     def needs(self) -> Mapping[str, frozenset[str]]:
-        """For each role what its learner must give; the key "public", with nothing, asks for a public set."""
+        """For each role what its learner must give; the keys "public" and "public labels", with nothing, ask for a
+        public set and for its labels.
+        """
 
     def plan(self, data: Data, desk: Desk) -> Plan: ...
     def cast(self, data: Data, desk: Desk) -> Casting | Contents:

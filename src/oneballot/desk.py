@@ -50,6 +50,14 @@ class PartyDesk:
         return self.election.public
 
     @property
+    def public_labels(self) -> Array | None:
+        return self.election.public_numbers
+
+    @property
+    def multilabel(self) -> bool:
+        return self.election.multilabel
+
+    @property
     def shape(self) -> tuple[int, ...]:
         return self.election.shape
 

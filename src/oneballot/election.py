@@ -27,7 +27,7 @@ from .errors import DataError, ElectionError, WillNotWork
 from .keys import public_key
 from .privacy.ledger import Ledger
 from .privacy.terms import L0, Terms, as_terms
-from .schema import Class, Schema, as_label, as_plain, check_ids, number_labels
+from .schema import Class, Schema, as_label, as_plain, check_ids, encode_labels
 
 if TYPE_CHECKING:
     from .privacy.promise import Promise
@@ -49,6 +49,8 @@ class Election:
     quorum: int = 1
     roster: Mapping[str, str] = field(default_factory=dict)
     max_ballot_mb: int = 64
+    public_labels: Any = field(default=None, repr=False)
+    multilabel: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "classes", tuple(c.item() if isinstance(c, np.generic) else c for c in self.classes))
@@ -77,6 +79,8 @@ class Election:
             "privacy": self._described_privacy(),
             "schema": None if self.schema is None else self.schema.model_dump(mode="json"),
             "seed": self.seed,
+            **({"multilabel": True} if self.multilabel else {}),
+            **({} if self.public_numbers is None else {"public labels": digest_of(self.public_numbers)}),
         }
 
     def _described_privacy(self) -> dict[str, Any]:
@@ -118,7 +122,7 @@ class Election:
     @property
     def roles(self) -> frozenset[str]:
         """What learners this election trains."""
-        return frozenset(self.method.needs) - {"public"}
+        return frozenset(self.method.needs) - {"public", "public labels"}
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -133,10 +137,16 @@ class Election:
     def data(self, X: Any, y: Any, source: str = "the data", ids: Any = None) -> Data:
         """A party's arrays, checked against this election."""
         rows = self.rows(X, source, empty=self.level == "L2")
-        labels = number_labels(y, self.classes, Where(source, "label"))
+        labels = encode_labels(y, self.classes, Where(source, "label"), self.multilabel)
         if len(rows) != len(labels):
             raise DataError(f"{source}: X has {len(rows)} rows and y has {len(labels)}; they must agree")
         return Data(rows, labels, None if ids is None else check_ids(ids, len(rows), Where(source, "ids")))
+
+    @cached_property
+    def public_numbers(self) -> Array | None:
+        """The labels of the public rows, encoded as a party's own."""
+        known = self.public is not None and self.public_labels is not None
+        return self.data(self.public, self.public_labels, "the public set").y if known else None
 
     def rows(self, X: Any, source: str = "the data", *, empty: bool = False) -> Array:
         rows = _as_rows(X, source, empty=empty)
@@ -170,12 +180,16 @@ class Election:
             raise ElectionError(f"quorum must be at least 1, not {self.quorum}")
         if self.roster and self.quorum > len(self.roster):
             raise ElectionError(f"quorum {self.quorum} can never be met: the roster lists {len(self.roster)} parties")
+        if self.multilabel and not getattr(self.method, "multilabel", False):
+            raise ElectionError(f"method {self.method.name} cannot do several labels a row")
+        if self.schema is not None and self.schema.multilabel != self.multilabel:
+            raise ElectionError("multilabel goes with a schema whose label lists a column for each class")
         self._check_privacy()
         if unknown := sorted(self.learners.keys() - self.roles):
             roles = ", ".join(sorted(self.roles))
             raise ElectionError(f"method {self.method.name} has no learner {', '.join(unknown)}; it has {roles}")
         for role in self.roles:
-            check_learner(self.method, role, self.learner_of(role))
+            check_learner(self.method, role, self.learner_of(role), multilabel=self.multilabel)
 
     def _check_privacy(self) -> None:
         """Settle what the method leaves open at this level, and what the budget buys."""
@@ -187,6 +201,8 @@ class Election:
             )
         if "public" in self.method.needs and self.public is None:
             raise ElectionError(f"method {self.method.name} needs a public set: rows that everybody may have")
+        if "public labels" in self.method.needs and self.public_numbers is None:
+            raise ElectionError(f"method {self.method.name} needs, as it is set, labels of the public set")
         if isinstance(self.method, PrivateMethod):
             object.__setattr__(self, "method", self.method.at(self.level))
         elif self.level != "L0":
@@ -230,9 +246,9 @@ class Election:
         return chosen
 
 
-def check_learner(method: Method, role: str, learner: Learner) -> None:
+def check_learner(method: Method, role: str, learner: Learner, *, multilabel: bool = False) -> None:
     learner.check()
-    if lacking := method.needs[role] - learner.gives:
+    if lacking := (method.needs[role] | ({"multilabel"} if multilabel else set())) - learner.gives:
         what = " and ".join(sorted(lacking))
         raise ElectionError(f"the {role} of {method.name} needs {what}, and learner {learner.name} does not give it")
 

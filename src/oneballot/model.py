@@ -33,9 +33,12 @@ class FinalModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         task = Task(np.arange(len(X)), codes, seed=self.seed, required=True, label="the final model")
         return self.trained(learner.fit_many(X, [task], len(classes))[0], classes, X.shape[1:])
 
-    def trained(self, model: Model, classes: Sequence[Any] | Array, features: tuple[int, ...]) -> Self:
+    def trained(
+        self, model: Model, classes: Sequence[Any] | Array, features: tuple[int, ...], *, multilabel: bool = False
+    ) -> Self:
         """Make this the classifier around a model that was trained elsewhere, on rows of this shape."""
         self.model_ = model
+        self.multilabel_ = multilabel
         self.classes_ = np.asarray(classes)
         self.features_ = tuple(int(size) for size in features)
         if self.features_:
@@ -52,7 +55,10 @@ class FinalModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self.model_.predict_proba(X)
 
     def predict(self, X: Any) -> Array:
+        """The class of each row; in a multi-label election whether it has each class, 0 or 1 `(rows, classes)`."""
         probabilities = self.predict_proba(X)
+        if self.multilabel_:
+            return np.asarray(probabilities >= 0.5, dtype=np.int64)
         return np.asarray(self.classes_[probabilities.argmax(axis=1)])
 
     def dump(self) -> Blob:

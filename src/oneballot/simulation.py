@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -63,7 +63,13 @@ def simulate_parties(election: Election, parties: Mapping[str, Data]) -> Simulat
 
 def divide(data: Data, parties: int | None, split: str, seed: int = 0, values: Any = None) -> dict[str, Data]:
     """The data of each party, by names that sort in their order."""
-    rows = split_rows(data.y, parties, split, seed, values if values is None else np.asarray(values))
+    rows = split_rows(
+        data.y if data.y.ndim == 1 else rarest(data.y),
+        parties,
+        split,
+        seed,
+        values if values is None else np.asarray(values),
+    )
     width = len(str(len(rows)))
     return {f"party-{i:0{width}d}": _take(data, r) for i, r in enumerate(rows, start=1)}
 
@@ -111,13 +117,24 @@ def compare(election: Election, parties: Mapping[str, Data], test: Data) -> Comp
     asked = np.arange(len(y), len(X))
     blocks = [*np.split(np.arange(len(y)), ends[:-1]), np.arange(len(y))]
     names = [*held, "all parties together"]
-    tasks = [Task(rows, y[rows], ask=asked, label=name) for name, rows in zip(names, blocks, strict=True)]
+    kind: Literal["labels", "multilabel"] = "multilabel" if election.multilabel else "labels"
+    tasks = [Task(rows, y[rows], kind, ask=asked, label=name) for name, rows in zip(names, blocks, strict=True)]
     models = election.learner_of("final").fit_many(X, tasks, len(election.classes), keep=False)
     *alone, together = (accuracy(answer, test.y) for answer in models.answers())
     return Comparison(dict(zip(held, alone, strict=True)), together)
 
 
+def rarest(y: Array) -> Array:
+    """One class number for rows of many, to divide them by: the rarest class that a row has (FedKD, chest X-rays)."""
+    order = np.argsort((y > 0).sum(axis=0), kind="stable")
+    first = order[(y > 0)[:, order].argmax(axis=1)]
+    return np.asarray(np.where((y > 0).any(axis=1), first, y.shape[1]))
+
+
 def accuracy(probabilities: Array, y: Array) -> float:
+    """How many labels are right; of many a row, of those that are known."""
+    if y.ndim == 2:
+        return float(((probabilities >= 0.5) == (y > 0))[y != 0].mean())
     return float((probabilities.argmax(axis=1) == y).mean())
 
 

@@ -56,7 +56,9 @@ class Torch:
     """
 
     name: ClassVar[str] = "torch"
-    gives: ClassVar[frozenset[str]] = frozenset({"probabilities", "scores", "soft", "weights", "gradients"})
+    gives: ClassVar[frozenset[str]] = frozenset(
+        {"probabilities", "scores", "soft", "score targets", "multilabel", "weights", "gradients"}
+    )
 
     module: Any = "mlp"
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -185,7 +187,7 @@ class OwnModel(TorchModel):
 
 
 def _output(task: Task) -> str:
-    return "sigmoid" if task.kind == "multilabel" else "softmax"
+    return "sigmoid" if task.kind == "multilabel" else task.output
 
 
 def _ask(model: Model | None, X: Array, task: Task, classes: int) -> Array:
