@@ -12,8 +12,8 @@ import oneballot as ob
 
 def test_the_public_names_are_these() -> None:
     assert ob.__all__ == [
-        "L1", "L2", "Abstain", "Ballot", "Blob", "Data", "Election", "FedKT", "Folder", "LightGBM", "OneBallotError",
-        "OneBallotWarning", "Outcome", "Schema", "Sklearn", "Task", "Torch", "XGBoost",
+        "L1", "L2", "Abstain", "Ballot", "Blob", "Data", "Election", "Ensemble", "FedKT", "Folder", "Kernel",
+        "LightGBM", "OneBallotError", "OneBallotWarning", "Outcome", "Schema", "Sklearn", "Task", "Torch", "XGBoost",
         "cast", "load", "simulate", "tally",
     ]  # fmt: skip
     for name in ob.__all__:

@@ -12,10 +12,12 @@ if TYPE_CHECKING:
     from .data.registry import load
     from .election import Election
     from .errors import OneBallotError, OneBallotWarning
+    from .learners.kernel import Kernel
     from .learners.lightgbm import LightGBM
     from .learners.sklearn import Sklearn
     from .learners.torch import Torch
     from .learners.xgboost import XGBoost
+    from .methods.ensemble import Ensemble
     from .methods.fedkt import FedKT
     from .outcome import Outcome
     from .privacy.terms import L1, L2
@@ -29,8 +31,10 @@ _WHERE = {
     "Blob": "core",
     "Data": "core",
     "Election": "election",
+    "Ensemble": "methods.ensemble",
     "FedKT": "methods.fedkt",
     "Folder": "boxes.folder",
+    "Kernel": "learners.kernel",
     "L1": "privacy.terms",
     "L2": "privacy.terms",
     "LightGBM": "learners.lightgbm",
@@ -56,8 +60,10 @@ __all__ = [
     "Blob",
     "Data",
     "Election",
+    "Ensemble",
     "FedKT",
     "Folder",
+    "Kernel",
     "LightGBM",
     "OneBallotError",
     "OneBallotWarning",

@@ -182,8 +182,11 @@ class Election:
     def _check_privacy(self) -> None:
         """Settle what the method leaves open at this level, and what the budget buys."""
         if self.level not in self.method.levels:
-            given = ", ".join(sorted(self.method.levels))
-            raise ElectionError(f"method {self.method.name} cannot give privacy level {self.level!r}; it gives {given}")
+            given, because = ", ".join(sorted(self.method.levels)), getattr(self.method, "because", "")
+            raise ElectionError(
+                f"method {self.method.name} cannot give privacy level {self.level!r}; it gives {given}"
+                f"{because and ': '}{because}"
+            )
         if "public" in self.method.needs and self.public is None:
             raise ElectionError(f"method {self.method.name} needs a public set: rows that everybody may have")
         if isinstance(self.method, PrivateMethod):
