@@ -12,11 +12,13 @@ if TYPE_CHECKING:
     from .data.registry import load
     from .election import Election
     from .errors import OneBallotError, OneBallotWarning
+    from .learners.kernel import Kernel
     from .learners.lightgbm import LightGBM
     from .learners.sklearn import Sklearn
     from .learners.torch import Torch
     from .learners.xgboost import XGBoost
     from .methods.analytic import Analytic
+    from .methods.ensemble import Ensemble
     from .methods.fedkd import FedKD
     from .methods.fedkt import FedKT
     from .outcome import Outcome
@@ -33,8 +35,10 @@ _WHERE = {
     "Data": "core",
     "Election": "election",
     "FedKD": "methods.fedkd",
+    "Ensemble": "methods.ensemble",
     "FedKT": "methods.fedkt",
     "Folder": "boxes.folder",
+    "Kernel": "learners.kernel",
     "L1": "privacy.terms",
     "L2": "privacy.terms",
     "LightGBM": "learners.lightgbm",
@@ -61,9 +65,11 @@ __all__ = [
     "Blob",
     "Data",
     "Election",
+    "Ensemble",
     "FedKD",
     "FedKT",
     "Folder",
+    "Kernel",
     "LightGBM",
     "OneBallotError",
     "OneBallotWarning",

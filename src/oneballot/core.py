@@ -95,6 +95,19 @@ class Model(Protocol):
     def dump(self) -> Blob: ...
 
 
+class Ask(Protocol):
+    """Asks a stranger's model for probabilities, in the room."""
+
+    def __call__(self, blob: Blob, X: Array, *, classes: int) -> Array: ...
+
+
+@runtime_checkable
+class Guarded(Protocol):
+    """A model that holds strangers' models: whoever opens it tells it through which room they are asked."""
+
+    def ask_through(self, ask: Ask) -> None: ...
+
+
 class Models(Protocol):
     """Models that were trained together."""
 
@@ -346,7 +359,7 @@ class Method(Protocol):
     """
 
     name: ClassVar[str]
-    levels: ClassVar[frozenset[str]]  # of "L0", "L1", "L2"
+    levels: ClassVar[frozenset[str]]  # of "L0", "L1", "L2"; `because`, if there is one, says why not the others
 
     @property
     def needs(self) -> Mapping[str, frozenset[str]]:

@@ -23,6 +23,7 @@ from .disk import alone_in, write_whole
 from .errors import DataError, OneBallotError, Spoiled
 from .model import FinalModel
 from .privacy.ledger import Ledger
+from .room import seat
 from .schema import Class, Schema, as_plain
 from .seal import pack, unpack
 
@@ -147,7 +148,7 @@ class Outcome:
             kind.check(blob.data, classes=len(described["classes"]), features=math.prod(shape))
             settings = {k: v for k, v in kept["learner"].items() if k != "name"}
             learner = catalog.find("learners", kept["learner"]["name"])(**settings)
-            native = kind.load(blob.data, classes=len(described["classes"]))
+            native = seat(kind.load(blob.data, classes=len(described["classes"])))
             schema = described["schema"]
             return cls(
                 model=FinalModel(learner, kept["seed"]).trained(

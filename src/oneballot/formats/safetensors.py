@@ -86,7 +86,8 @@ def read_arrays(data: bytes) -> tuple[Mapping[str, str], Arrays]:
     if len(data) < 8 or not 2 <= (size := struct.unpack("<Q", data[:8])[0]) <= min(HEADER_BYTES, len(data) - 8):
         raise Spoiled("not a safetensors file: the length of its header is impossible")
     try:
-        return json.loads(data[8 : 8 + size]).get("__metadata__") or {}, load(data)
+        arrays = load(data)  # first: it makes sure that the header is an object
+        return json.loads(data[8 : 8 + size]).get("__metadata__") or {}, arrays
     except (SafetensorError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise Spoiled(f"not a safetensors file: {error}") from None
 
