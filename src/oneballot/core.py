@@ -187,12 +187,19 @@ class Numbers:
     """Whole numbers that leave together, once, with Gaussian noise on each.
 
     One unit that comes or goes moves them by a distance whose square is at most `comes_or_goes`; one that is replaced
-    by another, by at most `replaced`.
+    by another, by at most `replaced`. `dealt`: rows are dealt to subsets (`Desk.deal`), and a replaced one moves one
+    subset's part if rows have stable IDs, else two.
+    Where numbers are opinions on `classes`, `lift` is by how much a voter who is sure lifts a class above the others;
+    `voters` are those of a party.
     """
 
     what: str
     comes_or_goes: float
     replaced: float
+    dealt: bool = False
+    lift: float = 0.0
+    classes: int = 0
+    voters: int = 1
 
 
 @dataclass(frozen=True)

@@ -180,8 +180,8 @@ class Election:
             raise ElectionError(f"quorum must be at least 1, not {self.quorum}")
         if self.roster and self.quorum > len(self.roster):
             raise ElectionError(f"quorum {self.quorum} can never be met: the roster lists {len(self.roster)} parties")
-        if self.multilabel and not getattr(self.method, "multilabel", False):
-            raise ElectionError(f"method {self.method.name} cannot do several labels a row")
+        if self.multilabel and (self.level != "L0" or not getattr(self.method, "multilabel", False)):
+            raise ElectionError(f"method {self.method.name} cannot do several labels a row at level {self.level}")
         if self.schema is not None and self.schema.multilabel != self.multilabel:
             raise ElectionError("multilabel goes with a schema whose label lists a column for each class")
         self._check_privacy()

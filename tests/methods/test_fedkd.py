@@ -142,7 +142,7 @@ def test_weights_help_where_parties_differ(make, digits, test_set) -> None:
         election = make(weights=weights, learner=NETWORK)
         parties = divide(election.data(digits.X / 16, digits.y), 8, "dirichlet:0.1", seed=0)
         found[weights] = simulate_parties(election, parties).accuracy(test_set)
-    assert found["class-counts"] > found["uniform"] + 0.15
+    assert found["class-counts"] > found["uniform"] + 0.05
 
 
 @pytest.mark.parametrize(
@@ -400,8 +400,7 @@ class TestLabelledPublicData:
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"privacy": ob.L1(epsilon=1.0, delta=1e-5)}, "fedkd cannot give privacy level 'L1'; it gives L0"),
-        ({"privacy": ob.L2(epsilon=1.0, delta=1e-5)}, "fedkd cannot give privacy level 'L2'; it gives L0"),
+        ({"privacy": ob.L2(epsilon=1.0, delta=1e-5), "gamma": 1.0}, "gamma cannot be had at L2"),
         ({"public": None}, "fedkd needs a public set"),
         ({"temperature": math.inf}, "the final of fedkd needs score targets, and learner sklearn does not give it"),
         ({"temperature": 2.0, "learner": ob.Sklearn("KNeighborsClassifier")}, "the final of fedkd needs soft"),

@@ -11,6 +11,7 @@ from pydantic.dataclasses import dataclass
 
 from ..core import Numbers, Spending, Votes
 from ..errors import ElectionError
+from ._queries import check_queries, count_queries
 
 PARTS = 255
 """Of a soft vote: what a byte holds."""
@@ -60,8 +61,7 @@ class Settings:
             raise ElectionError(f'open_vote = "{self.open_vote}" adds up opinions: it needs voting = "majority"')
         if self.open_vote == "hard" and self.voting == "soft":
             raise ElectionError('voting = "soft" and open_vote = "hard" exclude each other; use open_vote = "odds"')
-        if self.queries > 1 and self.queries != int(self.queries):
-            raise ElectionError(f"queries is a fraction up to 1 or a whole number of rows, not {self.queries:g}")
+        check_queries(self.queries)
 
     @property
     def needs(self) -> Mapping[str, frozenset[str]]:
@@ -127,8 +127,4 @@ class Settings:
         return replace(self, **plain)
 
     def query_count(self, public: int) -> int:
-        if self.queries <= 1:
-            return max(1, round(self.queries * public))
-        if self.queries > public:
-            raise ElectionError(f"queries = {self.queries:g}, and there are {public:,} public rows to ask about")
-        return int(self.queries)
+        return count_queries(self.queries, public)

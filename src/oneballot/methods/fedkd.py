@@ -7,11 +7,13 @@ logit of all parties, which takes a message more; here each party's grid has its
 
 The paper's noise (`gamma`) is no differential privacy: z_max, class counts and logits are exact and unbounded. It is
 drawn at L0 from a seed that everybody can compute, for comparison alone; with it nothing more is promised than without.
+At L1 and L2 softmax of the logits is sent instead, and sums of that are noised (`_softened.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from math import inf
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -31,6 +33,7 @@ from ..core import (
     Fit,
     Model,
     Plan,
+    Spending,
     Stack,
     TallyDesk,
     Task,
@@ -38,6 +41,8 @@ from ..core import (
 from ..errors import ElectionError, Spoiled
 from ._grid import LARGEST, UNIT, Grid, ensemble, greatest
 from ._passes import further
+from ._queries import check_queries, choose_queries
+from ._softened import Softened
 
 Kind = Literal["labels", "soft", "scores", "multilabel"]
 
@@ -53,12 +58,14 @@ class FedKD:
     bound: logits beyond it are clipped, and no z_max travels. centre: a row's mean over the party's classes is taken
     off its logits, which softmax does not see and weighted sums do.
     gamma (γ): Laplace noise of scale 1/γ on every sum, as in the paper; inf is none. It promises nothing.
+    At L1 and L2: queries, the public rows that are asked about, as a fraction up to 1 or a number above; subsets, the
+    teachers of a party (L2).
     passes: ask about the public images so often, from the second time on moved by `augment`.
     join_public: parties train on the public rows, whose labels the election has, and on their own.
     """
 
     name: ClassVar[str] = "fedkd"
-    levels: ClassVar[frozenset[str]] = frozenset({"L0"})
+    levels: ClassVar[frozenset[str]] = frozenset({"L0", "L1", "L2"})
     multilabel: ClassVar[bool] = True
 
     scale: Annotated[int, Field(ge=2, le=4096)] = 200
@@ -72,6 +79,11 @@ class FedKD:
     passes: PositiveInt = 1
     augment: tuple[Literal["shift", "crop", "flip"], ...] = ("shift",)
     join_public: bool = False
+    queries: Annotated[float, Field(gt=0)] = 1.0
+    subsets: PositiveInt | None = None
+
+    def __post_init__(self) -> None:
+        check_queries(self.queries)
 
     @classmethod
     def paper(cls, **settings: Any) -> Self:
@@ -84,13 +96,41 @@ class FedKD:
         asked = {"teacher": frozenset({"scores"}), "final": learns | {"probabilities"}}
         return {"public": frozenset(), **({"public labels": frozenset()} if self.join_public else {}), **asked}
 
+    def at(self, level: str) -> Self:
+        if level == "L0":
+            if self.queries != 1 or self.subsets is not None:
+                raise ElectionError(
+                    "queries and subsets are for L1 and L2; at L0 all public rows are asked, once a party"
+                )
+            return self
+        other = {"gamma": inf, "passes": 1, "bound": None, "join_public": False, "centre": False, "rounding": "ends"}
+        if given := [name for name, usual in other.items() if getattr(self, name) != usual]:
+            raise ElectionError(f"{', '.join(given)} cannot be had at {level}; leave it out")
+        if level == "L1" and self.subsets not in (None, 1):
+            raise ElectionError("subsets are for L2; at L1 a party has one model, and the parties are the voters")
+        subsets = self.subsets or (25 if level == "L2" else 1)
+        return replace(self, weights="uniform", subsets=subsets)
+
+    def spends(self, level: str, classes: int, public: int) -> Spending:
+        return self._softened.spends(level, classes, public)
+
+    def asking(self, queries: int, public: int) -> Self:
+        return replace(self, queries=queries / public)
+
+    def exposed(self, level: str) -> Self:
+        return self
+
     def plan(self, data: Data, desk: Desk) -> Plan:
+        if desk.level != "L0":
+            return self._softened.plan(desk)
         rows, classes = self.passes * len(_public(desk)), len(desk.classes)
         beside = 8 * (self.bound is None) + 8 * classes * self._weighs
         carries = f"logits of {classes} classes on {rows:,} public rows, {self._grid.bits} bits each"
         return Plan(1, carries, self._grid.bytes(rows * classes) + beside)
 
     def cast(self, data: Data, desk: Desk) -> Casting:
+        if desk.level != "L0":
+            return (yield from self._softened.cast(data, desk))
         if not len(data):
             raise Abstain("it has no rows")
         self._check_labels(desk)
@@ -125,6 +165,8 @@ class FedKD:
         return {**contents, "levels": self._grid.write(levels)}
 
     def count(self, ballot: Ballot, desk: TallyDesk) -> Count:
+        if desk.level != "L0":
+            return self._softened.count(ballot, desk)
         rows, classes = self.passes * len(_public(desk)), len(desk.classes)
         written = ballot.array("levels", np.uint8, (self._grid.bytes(rows * classes),))
         points = self._grid.points(self._grid.read(written, (rows, classes)))
@@ -133,6 +175,11 @@ class FedKD:
         return Count({"logits": points * (weight * own), "weight": weight})
 
     def close(self, count: Count, desk: TallyDesk) -> Model:
+        if desk.level != "L0":
+            logits = self._softened.logits(count, desk)
+            task = self._lesson(logits, np.ones(len(desk.classes)), desk)
+            rows = choose_queries(self.queries, desk)
+            return desk.fit("final", _public(desk), [replace(task, rows=rows)], len(desk.classes))[0]
         if not count.sums["weight"].any():
             raise ElectionError("no ballot has a row of any class, so there is nothing to train the final model on")
         if lost := [str(c) for c, n in zip(desk.classes, count.sums["weight"], strict=True) if not n]:
@@ -152,7 +199,7 @@ class FedKD:
         elif self.temperature == 0 and desk.multilabel:
             kind, targets = "multilabel", np.where(logits > 0, 1, -1) * (weight > 0)
         elif self.temperature == 0:
-            targets = desk.decide(logits, cell="tally")
+            targets = logits.argmax(axis=1) if desk.level == "L1" else desk.decide(logits, cell="tally")
         else:
             powers = np.exp((logits - logits.max(axis=1, keepdims=True)) / self.temperature)
             kind, targets = "soft", powers / powers.sum(axis=1, keepdims=True)
@@ -167,6 +214,11 @@ class FedKD:
             raise ElectionError("several labels a row are taught by their logits (temperature = inf) or as 0 and 1 (0)")
         if desk.multilabel and self.centre:
             raise ElectionError("centre = true is for one label a row: with several, 0 means as likely as not")
+
+    @property
+    def _softened(self) -> Softened:
+        assert self.subsets is not None, "`at` has chosen"
+        return Softened(self.queries, self.subsets)
 
     @property
     def _grid(self) -> Grid:

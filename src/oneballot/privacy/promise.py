@@ -13,7 +13,7 @@ from ..core import Array
 from ..errors import ElectionError
 from .expectation import majority_is_right, parties_needed, voters_needed, win_probability
 from .ledger import Ledger, Line
-from .mechanisms import UNITS, Level, NoisyArgmax, NoisyNumbers, Release, compositions
+from .mechanisms import UNITS, Level, Mechanism, NoisyArgmax, NoisyNumbers, Release, compositions
 from .terms import Terms
 
 GOOD_ENOUGH = 0.9
@@ -91,18 +91,110 @@ class Promise:
 
 
 @dataclass(frozen=True, kw_only=True)
-class VotesPromise(Promise):
+class Expecting(Promise):
+    """About opinions of voters, parties at L1 and a party's teachers at L2, whose noisy sum decides on a label."""
+
+    subsets: int
+
+    @property
+    def among(self) -> int:
+        """How many labels there are."""
+        raise NotImplementedError
+
+    def _drawn(self) -> tuple[Mechanism, float]:
+        """The noise, in votes."""
+        raise NotImplementedError
+
+    def wins(self, voters: int) -> float:
+        """How often the right label wins when so many voters all agree."""
+        votes = np.zeros((1, self.among))
+        votes[0, 0] = voters
+        return float(win_probability(votes, *self._drawn())[0, 0])
+
+    def voters_needed(self) -> int:
+        """How many voters who all agree make the right label win often enough."""
+        return voters_needed(GOOD_ENOUGH, *self._drawn(), self.among)
+
+    def is_right(self, parties: int | None) -> float | None:
+        """How often the label that the final model learns is right when all agree; None if nobody knows how many vote.
+
+        At L2 noisy labels of several parties are put to the vote, and even each other's noise out.
+        """
+        if self.level == "L1":
+            return None if parties is None else self.wins(parties)
+        return majority_is_right(self.wins(self.subsets), self.among, parties or 1)
+
+    def is_hopeless(self, parties: int | None) -> bool:
+        right, chance = self.is_right(parties), 1 / self.among
+        known = self.level == "L1" or parties is not None
+        return known and right is not None and right < chance + 0.5 * (1 - chance)
+
+    def expectation(self, parties: int | None) -> list[str]:
+        return [self._at_the_tally(parties) if self.level == "L1" else self._at_each_party(parties)]
+
+    def _at_the_tally(self, parties: int | None) -> str:
+        enough = f"it takes {self.voters_needed():,} parties to win {GOOD_ENOUGH:.0%} of the time"
+        if parties is None:
+            return f"When all parties agree on a row, {enough}. Fewer, or divided ones, win less often."
+        told = f"When all {parties:,} parties agree on a row, their label wins {self._often(self.wins(parties))}"
+        if self.is_hopeless(parties):
+            return f"{told}. This will not work: {enough}. Ask for more parties, fewer queries, or a larger epsilon."
+        return f"{told}." if self.wins(parties) >= GOOD_ENOUGH else f"{told}; {enough}."
+
+    def _at_each_party(self, parties: int | None) -> str:
+        wins, right = self.wins(self.subsets), self.is_right(parties)
+        told = f"When all {self.subsets:,} teachers of a party agree on a row, their label wins {self._often(wins)}"
+        if wins < GOOD_ENOUGH:
+            told += f"; {GOOD_ENOUGH:.0%} takes {self.voters_needed():,} teachers"
+        if parties is None:
+            needed = parties_needed(GOOD_ENOUGH, wins, self.among)
+            such = "No number of such parties" if needed is None else f"It takes about {needed:,} such parties"
+            return f"{told}. {such} to make the label that most of them give right {GOOD_ENOUGH:.0%} of the time."
+        assert right is not None
+        told += f". Put to the vote among {parties:,} such parties, the label is right {right:.0%} of the time."
+        if self.is_hopeless(parties):
+            told += " This will not work: ask for more subsets or parties, fewer queries, or a larger epsilon."
+        return told
+
+    def _often(self, wins: float) -> str:
+        return f"{wins:.0%} of the time (chance: {1 / self.among:.0%})"
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpinionsPromise(Expecting):
+    """About numbers that are opinions: logits. `scale` is the noise over what one voter can say."""
+
+    classes: int
+    scale: float
+
+    @property
+    def among(self) -> int:
+        return self.classes
+
+    def _drawn(self) -> tuple[Mechanism, float]:
+        return "gaussian", self.scale
+
+
+@dataclass(frozen=True, kw_only=True)
+class VotesPromise(Expecting):
     """About noisy votes, and perhaps numbers besides."""
 
     query: NoisyArgmax
     queries: int
     partitions: int
-    subsets: int
     test: NoisyNumbers | None = None
 
     @property
     def adaptive(self) -> bool:
         return self.test is not None
+
+    @property
+    def among(self) -> int:
+        return self.query.classes
+
+    def _drawn(self) -> tuple[Mechanism, float]:
+        """At L1 counts are multiplied by the number of partitions."""
+        return self.query.mechanism, self.query.scale / (self.partitions if self.level == "L1" else 1)
 
     def lines(self) -> list[tuple[str, Release, int]]:
         times = compositions(self.level, self.queries, self.partitions)
@@ -119,33 +211,8 @@ class VotesPromise(Promise):
     def _told(self) -> dict[str, Any]:
         return super()._told() | {"subsets": self.subsets if self.level == "L2" else None}
 
-    def wins(self, voters: int) -> float:
-        """How often the right label wins when so many voters all agree: parties at L1, a party's teachers at L2."""
-        votes = np.zeros((1, self.query.classes), dtype=np.int64)
-        votes[0, 0] = voters * (self.partitions if self.level == "L1" else 1)
-        return float(win_probability(votes, self.query.mechanism, self.query.scale)[0, 0])
-
-    def voters_needed(self) -> int:
-        """How many voters who all agree make the right label win often enough."""
-        each = self.partitions if self.level == "L1" else 1
-        needed = voters_needed(GOOD_ENOUGH, self.query.mechanism, self.query.scale, self.query.classes)
-        return math.ceil(needed / each)
-
-    def is_right(self, parties: int | None) -> float | None:
-        """How often the label that the final model learns is right when all agree; None if nobody knows how many vote.
-
-        At L2 noisy labels of several parties are put to the vote, and even each other's noise out.
-        """
-        if self.level == "L1":
-            return None if parties is None else self.wins(parties)
-        return majority_is_right(self.wins(self.subsets), self.query.classes, parties or 1)
-
     def is_hopeless(self, parties: int | None) -> bool:
-        if self._out_of_reach(parties):
-            return True
-        right, chance = self.is_right(parties), 1 / self.query.classes
-        known = self.level == "L1" or parties is not None
-        return known and right is not None and right < chance + 0.5 * (1 - chance)
+        return self._out_of_reach(parties) or super().is_hopeless(parties)
 
     def _out_of_reach(self, parties: int | None) -> bool:
         """At L1: the test of Confident-GNMax asks for more votes than there are."""
@@ -153,42 +220,15 @@ class VotesPromise(Promise):
         return self.level == "L1" and parties is not None and least > parties * self.partitions
 
     def expectation(self, parties: int | None) -> list[str]:
-        told = [self._at_the_tally(parties)] if self.level == "L1" else self._at_each_party(parties)
+        if self._out_of_reach(parties):
+            return [f"threshold = {self.terms.threshold:g} is more votes than there are: only noise passes the test."]
+        told = super().expectation(parties)
         if self.level == "L2" and self.query.reach > 2:
             told.append(
                 'Rows are told apart by content, so a replaced row may move two votes. With an ID column (id = "…" in '
                 "the schema), or add-remove, half of the noise would do."
             )
         return told
-
-    def _at_the_tally(self, parties: int | None) -> str:
-        enough = f"it takes {self.voters_needed():,} parties to win {GOOD_ENOUGH:.0%} of the time"
-        if self._out_of_reach(parties):
-            return f"threshold = {self.terms.threshold:g} is more votes than there are: only noise passes the test."
-        if parties is None:
-            return f"When all parties agree on a row, {enough}. Fewer, or divided ones, win less often."
-        told = f"When all {parties:,} parties agree on a row, their label wins {self._often(self.wins(parties))}"
-        if self.is_hopeless(parties):
-            return f"{told}. This will not work: {enough}. Ask for more parties, fewer queries, or a larger epsilon."
-        return f"{told}." if self.wins(parties) >= GOOD_ENOUGH else f"{told}; {enough}."
-
-    def _at_each_party(self, parties: int | None) -> list[str]:
-        wins, right = self.wins(self.subsets), self.is_right(parties)
-        told = f"When all {self.subsets:,} teachers of a party agree on a row, their label wins {self._often(wins)}"
-        if wins < GOOD_ENOUGH:
-            told += f"; {GOOD_ENOUGH:.0%} takes {self.voters_needed():,} teachers"
-        if parties is None:
-            needed = parties_needed(GOOD_ENOUGH, wins, self.query.classes)
-            such = "No number of such parties" if needed is None else f"It takes about {needed:,} such parties"
-            return [f"{told}. {such} to make the label that most of them give right {GOOD_ENOUGH:.0%} of the time."]
-        assert right is not None
-        told += f". Put to the vote among {parties:,} such parties, the label is right {right:.0%} of the time."
-        if self.is_hopeless(parties):
-            told += " This will not work: ask for more subsets or parties, fewer queries, or a larger epsilon."
-        return [told]
-
-    def _often(self, wins: float) -> str:
-        return f"{wins:.0%} of the time (chance: {1 / self.query.classes:.0%})"
 
 
 def with_scale(promise: VotesPromise, scale: float) -> Terms:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -12,7 +13,7 @@ from .budget import queries_within, scale_within
 from .expectation import best_mechanism
 from .mechanisms import Mechanism, NoisyArgmax, NoisyNumbers, Release, comes_or_goes, reach_of
 from .noise import LARGEST_WHOLE_SCALE, check_scale, check_test, round_up
-from .promise import Promise, VotesPromise
+from .promise import OpinionsPromise, Promise, VotesPromise
 from .terms import Terms
 
 SHARE_OF_NUMBERS = 0.1
@@ -28,9 +29,16 @@ def settle(terms: Terms, spending: Spending, stable_ids: bool) -> Promise:
         return _settle_votes(terms, spending.votes, spending.numbers, stable_ids)
     if spending.numbers is None:
         raise ElectionError("the method does not say what it releases at this level")
-    return Promise(
-        terms=terms, level=_level(terms), numbers=_all_for(spending.numbers, terms), called=spending.numbers.what
-    )
+    told = spending.numbers
+    if told.dealt and not stable_ids:
+        told = replace(told, replaced=4 * told.replaced)
+    release = _all_for(told, terms)
+    if not told.lift:
+        return Promise(terms=terms, level=_level(terms), numbers=release, called=told.what)
+    return OpinionsPromise(
+        terms=terms, level=_level(terms), numbers=release, called=told.what, classes=told.classes, subsets=told.voters,
+        scale=release.sigma / told.lift,
+    )  # fmt: skip
 
 
 def _settle_votes(terms: Terms, votes: Votes, numbers: Numbers | None, stable_ids: bool) -> VotesPromise:
