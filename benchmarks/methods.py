@@ -20,6 +20,9 @@ import oneballot as ob
 METHODS: dict[str, Callable[[], dict[str, Any]]] = {
     "FedKT as in the paper, XGBoost": lambda: {"method": ob.FedKT.paper(), "learner": ob.XGBoost()},
     "FedKT with the open vote, XGBoost": lambda: {"method": ob.FedKT(), "learner": ob.XGBoost()},
+    "FedKD, labels (τ = 0), XGBoost": lambda: {"method": ob.FedKD(temperature=0.0), "learner": ob.XGBoost()},
+    "ensemble of all, XGBoost": lambda: {"method": ob.Ensemble(), "learner": ob.XGBoost()},
+    "ensemble of all, distilled, XGBoost": lambda: {"method": ob.Ensemble(distil=True), "learner": ob.XGBoost()},
     "analytic, LDA": lambda: {"method": ob.Analytic()},
     "analytic, ridge": lambda: {"method": ob.Analytic(solver="ridge")},
     "analytic, LDA of 500 Fourier features": lambda: {"method": ob.Analytic(features="fourier")},
