@@ -361,3 +361,20 @@ def test_equal_elections_have_equal_digests_and_others_have_not(seed, name, clas
     assert made.digest == election(seed=seed, name=name, classes=tuple(classes)).digest
     assert made.digest != replace(made, seed=seed + 1).digest
     assert made.digest != replace(made, name=name + "x").digest
+
+
+def test_all_rows_of_an_election_are_of_the_type_of_its_public_set():
+    """Bytes at one party and fractions at another are one image and two rows."""
+    public = np.random.default_rng(0).integers(0, 256, (20, 4)).astype(np.uint8)
+    election = ob.Election(classes=[0, 1], public=public)
+    assert election.kind == np.uint8
+    assert election.data(public.astype(np.float64), np.arange(20) % 2).X.dtype == np.uint8
+    with pytest.raises(DataError, match=r"Ann: rows are float32, and expected are bytes.*do not scale them"):
+        ob.cast(election, public / 255, np.arange(20) % 2, party="Ann")
+    floats = ob.Election(classes=[0, 1], public=public / 255)
+    with pytest.raises(DataError, match=r"Ann: rows are bytes \(uint8\), and expected are float32"):
+        ob.cast(floats, public, np.arange(20) % 2, party="Ann")
+    tokens = ob.Election(classes=[0, 1], public=public.astype(np.int32))
+    assert tokens.data(public.astype(np.int64), np.arange(20) % 2).X.dtype == np.int32
+    with pytest.raises(DataError, match="expected are whole numbers"):
+        tokens.rows(public + 0.5)

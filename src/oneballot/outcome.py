@@ -95,6 +95,9 @@ class Outcome:
 
     def _save(self, folder: Path) -> None:
         blob = self.model.dump()
+        catalog.find("formats", blob.format).check(
+            blob.data, classes=len(self.classes), features=math.prod(self.model.features_)
+        )  # nothing is written that nobody could open
         secret = self.ledger.level == "L1" and bool(self.voted)  # raw votes and names: the server's own
         model = _put(folder, f"model.{blob.format}", blob.data)
         count = _put(folder, "count.zip", pack(_flat(self.count)), secret=secret)
@@ -105,6 +108,7 @@ class Outcome:
             "privacy": self.ledger.model_dump(mode="json"),
             "classes": list(self.classes),
             "model": {"file": model, "format": blob.format, "features": list(self.model.features_),
+                      "kind": None if self.model.kind_ is None else str(self.model.kind_),
                       "learner": {"name": learner.name, **asdict(learner)}, "seed": self.model.seed},
             "count": count,
             "roll": list(self.count.roll),
@@ -133,7 +137,9 @@ class Outcome:
             native = kind.load(blob.data, classes=len(described["classes"]))
             schema = described["schema"]
             return cls(
-                model=FinalModel(learner, kept["seed"]).trained(native, described["classes"], tuple(shape)),
+                model=FinalModel(learner, kept["seed"]).trained(
+                    native, described["classes"], tuple(shape), kept.get("kind")
+                ),
                 election=described["election"],
                 classes=tuple(described["classes"]),
                 schema=None if schema is None else Schema.model_validate(schema),

@@ -87,7 +87,7 @@ def _tally(
         model = election.method.close(counting.count, desk)
     learner, seed = election.learner_of("final"), desk.shared_seed("final")
     return Outcome(
-        model=FinalModel(learner, seed).trained(model, election.classes, election.shape),
+        model=FinalModel(learner, seed).trained(model, election.classes, election.shape, election.kind),
         election=election.digest, classes=tuple(election.classes), schema=election.schema,
         ledger=desk.ledger(counting.casts()), voted=dict(sorted(counting.voted.items())), spoiled=counting.spoiled,
         without=tuple(p for p in left_out if p in counting.seen), count=counting.count, noised=tuple(desk.votes),

@@ -88,6 +88,19 @@ def test_waves_have_similar_sizes_and_about_the_same_number() -> None:
     assert len(job._cut(1)) == 7
 
 
+def test_models_of_few_rows_are_the_same_whatever_is_trained_beside_them() -> None:
+    """A large batch has fewer places for them, and those of another number are another wave."""
+    X, recipe = make_rows(6, rows=300), Recipe(epochs=2, batch=50_000)
+    rng = np.random.default_rng(4)
+    tasks = [Task(rng.permutation(300)[:size], rng.integers(0, CLASSES, size), seed=size) for size in (5, 40, 300, 30)]
+    network = built_in("mlp", {}, (6,), CLASSES)
+    job = engine._Job(network, torch.zeros(300, 6), tasks, recipe, CLASSES, "chain", 1)
+    assert sorted(map(sorted, job._cut(9))) == [[0, 3], [1], [2]]
+    together = train(network, X, tasks, recipe, CLASSES, device="cpu").values
+    for i, task in enumerate(tasks):
+        assert same(train(network, X, [task], recipe, CLASSES, device="cpu").values, [together[i]])
+
+
 def test_a_wave_that_does_not_fit_is_halved_until_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory that ends with three models, whatever was planned; epochs are still told once each."""
     X, tasks = make_rows(6), make_tasks(9, 4, 17, 3, 5, 8, 2, 11)
@@ -271,6 +284,13 @@ def test_other_things_that_cannot_be_are_refused() -> None:
     X, tasks = make_rows(6), make_tasks(4)
     with pytest.raises(ElectionError, match="augmentation is for images"):
         train(built_in("mlp", {}, (6,), 3), X, tasks, Recipe(augment=("flip",)), CLASSES, device="cpu")
+    small = built_in("mlp", {"shape": [1, 8, 8]}, (64,), 3)
+    with pytest.raises(ElectionError, match="images of 8 by 8 pixels are too small for shift: shift needs 14"):
+        train(small, make_rows(64), tasks, Recipe(augment=("shift",)), CLASSES, device="cpu")
+    for bad in (np.nan, 1e300):
+        rows = np.where(np.arange(6) < 3, X.astype(float), bad)
+        with pytest.raises(DataError, match="rows hold NaN, infinity, or numbers beyond float32"):
+            train(built_in("mlp", {}, (6,), 3), rows, tasks, RECIPE, CLASSES, device="cpu")
     with pytest.raises(DataError, match="token numbers"):
         train(built_in("textcnn", {"vocabulary": 9}, (6,), 3), X, tasks, RECIPE, CLASSES, device="cpu")
     if not torch.cuda.is_available():

@@ -123,6 +123,32 @@ def test_a_network_that_diverges_is_told_and_replaced(recwarn: pytest.WarningsRe
         wild.fit_many(X, [replace(task, required=True)], 4)
 
 
+def test_finite_weights_that_answer_with_no_numbers_have_diverged_too(recwarn: pytest.WarningsRecorder) -> None:
+    """Weights of 1e30 are finite, and their products are not."""
+    X = np.tile(np.float32([1e30, -1e30]), (8, 2))
+    task = Task(np.arange(8), np.arange(8) % 2, ask=np.arange(8), label="Ann's teacher")
+    (answer,) = replace(QUICK, optimizer="sgd", learning_rate=1e-25, epochs=1).fit_many(X, [task], 2).answers()
+    assert np.isfinite(answer).all()
+    assert any("Ann's teacher could not learn" in str(warning.message) for warning in recwarn)
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.uint8, np.int32, np.int64, np.float64, np.bool_])
+def test_numbers_of_any_type_can_be_learned_from(kind: Any) -> None:
+    X, y = rows([0, 1])
+    which = np.arange(len(y))
+    models = QUICK.fit_many((X * 9).astype(kind), [Task(which, y, ask=which)], 2)
+    np.testing.assert_allclose(models[0].predict_proba((X * 9).astype(kind)), models.answers()[0], atol=1e-6)
+
+
+def test_a_module_that_writes_over_its_rows_does_not_write_over_the_callers() -> None:
+    X, y = rows([0, 1])
+    factory = lambda classes: nn.Sequential(nn.ReLU(inplace=True), nn.Linear(4, classes))  # noqa: E731
+    model = Torch(factory, epochs=1, device="cpu").fit_many(X, [Task(np.arange(len(y)), y)], 2)[0]
+    before = X.copy()
+    model.predict_proba(X)
+    np.testing.assert_array_equal(X, before)
+
+
 def test_images_as_bytes_flat_or_not_are_the_same_images() -> None:
     rng = np.random.default_rng(0)
     y = rng.integers(0, 2, 40)
@@ -177,7 +203,7 @@ def test_a_module_of_ones_own_trains_and_answers_here_and_cannot_travel() -> Non
     models = learner.fit_many(X, [Task(which, y, ask=which), Task(which[:9], y[:9])], 3)
     assert (models.answers()[0].argmax(axis=1) == y).mean() > 0.8
     np.testing.assert_allclose(models[0].predict_proba(X), models.answers()[0], atol=1e-6)
-    with pytest.raises(ElectionError, match=r"a model of the module .*small cannot travel: nobody else could build it"):
+    with pytest.raises(ElectionError, match=r"the module .*small cannot travel or be saved: nobody else could"):
         models[0].dump()
     written = json.loads(json.dumps(asdict(learner)))
     assert written["module"].startswith("own:")
@@ -200,6 +226,7 @@ def test_settings_survive_being_written_down() -> None:
         ({"module": "mlp", "augment": ("flip",)}, "augment is for images, and mlp takes numbers"),
         ({"module": "mlp", "vectors": "glove.txt"}, "vectors are for text, and mlp takes numbers"),
         ({"module": small, "settings": {"width": 3}}, "settings of your own module are its own, not width"),
+        ({"module": small, "settings": {"shape": 784}}, "shape must be a list of 1 to 8 whole numbers .*, not 784"),
         ({"module": nn.Linear(2, 2)}, "a function from the number of classes to a new nn.Module, not Linear"),
         ({"module": 3}, "not int"),
     ],

@@ -16,7 +16,7 @@ from pydantic.dataclasses import dataclass
 from ..core import Array, Blob, Model, Models, Task
 from ..errors import DataError, ElectionError, MissingExtra, OneBallotWarning
 from ..formats.safetensors import ConstantModel
-from ..formats.torch_safetensors import Description, TorchModel, probabilities
+from ..formats.torch_safetensors import ROWS_AT_ONCE, Description, TorchModel, probabilities
 from ..training import Trained, workers
 
 if TYPE_CHECKING:
@@ -86,14 +86,14 @@ class Torch:
             import torch  # noqa: F401
         except ImportError:
             raise MissingExtra("The learner torch", "torch") from None
-        from ..fleet.architectures import ARCHITECTURES
+        from ..fleet.architectures import ARCHITECTURES, own_shape
         from ..fleet.devices import find_device
 
         find_device(self.device)
         if isinstance(self.module, Own):
             if unknown := sorted(self.settings.keys() - {"shape"}):
                 raise ElectionError(f"learner torch: settings of your own module are its own, not {', '.join(unknown)}")
-            takes = "images" if len(self.settings.get("shape", (1, 1, 1))) == 3 else "numbers"
+            takes = "images" if len(own_shape(self.settings) or (1, 1, 1)) == 3 else "numbers"
         elif self.module.startswith("own:"):
             raise ElectionError(f"learner torch: the module {self.module[4:]} is somebody's own, to be used in Python")
         else:
@@ -118,7 +118,7 @@ class Torch:
             what = f"{self.module.rpartition('.')[2]} networks"
             trained = train(network, X, some, self._recipe(), classes, device=self.device, workers=workers(), what=what)
             for i, values, logits in zip(busy, trained.values, trained.logits, strict=True):
-                if all(np.isfinite(value).all() for value in values.values()):
+                if all(np.isfinite(numbers).all() for numbers in [logits, *values.values()]):
                     models[i] = self._model(network, tasks[i], values, classes)
                     replies[i] = logits.astype(np.float64)
                     if tasks[i].answer == "probabilities":
@@ -143,10 +143,11 @@ class Torch:
         return _read(self.vectors, self.settings.get("vocabulary"))
 
     def _network(self, row: tuple[int, ...], classes: int) -> Network:
+        from ..fleet.architectures import own_shape
         from ..fleet.network import built_in, own
 
         if isinstance(self.module, Own):
-            shape = tuple(self.settings.get("shape", row))
+            shape = own_shape(self.settings) or row
             if math.prod(shape) != math.prod(row):
                 raise ElectionError(f"learner torch: shape = {list(shape)} does not fit rows of shape {row}")
             return own(self.module.factory, shape, classes)
@@ -177,10 +178,16 @@ class Torch:
 class OwnModel(TorchModel):
     """A network of the user's own module: it answers here, and cannot travel."""
 
+    takes = "anything"
+
+    def at_once(self) -> int:
+        return ROWS_AT_ONCE
+
     def dump(self) -> Blob:
         raise ElectionError(
-            f"a model of the module {self.description.architecture[4:]} cannot travel: nobody else could build it. Use "
-            'an architecture by its name, such as module = "cnn", or a ballot of votes instead of models'
+            f"a model of the module {self.description.architecture[4:]} cannot travel or be saved: nobody else could "
+            "build it. Vote with it, keep an outcome's in Python (`outcome.model.model_.module` is the nn.Module), or "
+            'use an architecture by its name, such as module = "cnn"'
         )
 
 
