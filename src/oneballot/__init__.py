@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from .data.registry import load
     from .election import Election
     from .errors import OneBallotError, OneBallotWarning
+    from .fleet.vectors import read_vectors
     from .learners.lightgbm import LightGBM
     from .learners.sklearn import Sklearn
     from .learners.torch import Torch
@@ -44,6 +45,7 @@ _WHERE = {
     "XGBoost": "learners.xgboost",
     "cast": "casting",
     "load": "data.registry",
+    "read_vectors": "fleet.vectors",
     "simulate": "simulation",
     "tally": "tallying",
 }
@@ -69,6 +71,7 @@ __all__ = [
     "XGBoost",
     "cast",
     "load",
+    "read_vectors",
     "simulate",
     "tally",
 ]

@@ -32,7 +32,7 @@ queries = 1.0                   # how many public rows are labelled: a fraction 
 ballot = "votes"                # or "models": the models behind the votes, for a market
 
 [learners.all]                  # or one each: [learners.teacher], [learners.student], [learners.final]
-name = "sklearn"                # or "xgboost", "lightgbm"
+name = "sklearn"                # or "xgboost", "lightgbm", "torch" (networks: docs/networks.md)
 estimator = "RandomForestClassifier"
 params = { n_estimators = 100 }
 """

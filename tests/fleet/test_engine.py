@@ -77,15 +77,30 @@ def test_the_watcher_is_told_of_every_epoch_of_every_model() -> None:
             train(built_in("mlp", {}, (6,), CLASSES), X, tasks, RECIPE, CLASSES, device="cpu", what="nets", how=how)
         assert told == [("training 3 nets, epochs", done, 6) for done in range(7)]
     assert torch.get_num_threads() == threads
+    with watched_by(lambda *what: told.append(what)):
+        train(built_in("mlp", {}, (6,), CLASSES), X, tasks, Recipe(epochs=2, steps=7), CLASSES, device="cpu")
+    assert told[-1] == ("training 3 networks, parts of 7 steps", 6, 6)
 
 
 def test_waves_have_similar_sizes_and_about_the_same_number() -> None:
     network, tasks = built_in("mlp", {}, (6,), CLASSES), make_tasks(3, 9, 1, 7, 5, 8, 2)
     job = engine._Job(network, torch.zeros(30, 6), tasks, RECIPE, CLASSES, "chain", 1)
     waves = job._cut(3)
-    assert [[len(tasks[i].rows) for i in wave] for wave in waves] == [[9, 8, 7], [5, 3], [2, 1]]
+    assert [[len(tasks[i].rows) for i in wave] for wave in waves] == [[9, 7, 5], [8, 3], [1, 2]]
+    assert [[RECIPE.steps_of(len(tasks[i].rows)) for i in wave] for wave in waves] == [[6, 4, 4], [4, 2], [2, 2]]
     assert len(job._cut(100)) == 1
     assert len(job._cut(1)) == 7
+
+
+def test_by_steps_neither_waves_nor_schedules_tell_how_many_rows_there_are() -> None:
+    """On a GPU the shape of a product may decide how it is rounded, so it must not follow what is private."""
+    network, recipe, seen = built_in("mlp", {}, (6,), CLASSES), Recipe(batch=40, steps=3), []
+    for sizes in ((3, 9, 1, 7), (30, 1, 2, 29)):
+        job = engine._Job(network, torch.zeros(30, 6), make_tasks(*sizes), recipe, CLASSES, "chain", 1)
+        wave = engine.Wave(network, job.X, job.tasks, recipe, CLASSES, chain=True)
+        seen.append((job._cut(3), wave.number, wave.ends, wave.schedule(4, 0, 3)[0].shape, wave.block))
+    assert seen[0] == seen[1]
+    assert seen[0][0] == [[0, 1], [2, 3]]
 
 
 def test_models_of_few_rows_are_the_same_whatever_is_trained_beside_them() -> None:

@@ -73,7 +73,8 @@ def train(
         how = how or _choose(network, rows, tasks, classes)
         job = _Job(network, rows, tasks, recipe, classes, how, workers)
         with one_thread():
-            for _ in steps(f"training {len(tasks)} {what}, epochs", job.run(), len(tasks) * recipe.epochs):
+            unit = "epochs" if recipe.steps is None else f"parts of {recipe.steps} steps"
+            for _ in steps(f"training {len(tasks)} {what}, {unit}", job.run(), len(tasks) * recipe.epochs):
                 pass
     return Trained(job.values, job.logits)
 
@@ -134,7 +135,7 @@ class _Job:
         alike = [(task.kind, self._width(task)) for task in self.tasks]
         for which in sorted(set(alike)):
             some = [i for i, each in enumerate(alike) if each == which]
-            some.sort(key=lambda i: -len(self.tasks[i].rows))
+            some.sort(key=lambda i: -self.recipe.steps_of(len(self.tasks[i].rows)))
             count = math.ceil(len(some) / max(1, min(size, len(some))))
             waves += [list(map(int, part)) for part in np.array_split(some, count)]
         return waves
@@ -195,7 +196,7 @@ class _Job:
         """By what two models need in a step."""
         if len(self.tasks) == 1:
             return 1
-        longest = sorted(self.tasks, key=lambda task: -len(task.rows))
+        longest = sorted(self.tasks, key=lambda task: -self.recipe.steps_of(len(task.rows)))
         alike = [task for task in longest if task.kind == longest[0].kind]
         pair = [task for task in alike if self._width(task) == self._width(longest[0])][:2]
         for _ in range(2):  # in the first, libraries set aside memory that they keep

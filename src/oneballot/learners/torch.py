@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import asdict, field, replace
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
-from pydantic import Field, PositiveInt
+from pydantic import BeforeValidator, Field, PositiveInt, ValidationError, model_validator
 from pydantic.dataclasses import dataclass
 
 from ..core import Array, Blob, Model, Models, Task
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
     from ..fleet.vectors import Vectors
 
 Rate = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Augment = Annotated[
+    tuple[Literal["shift", "crop", "flip"], ...], BeforeValidator(lambda v: (v,) if isinstance(v, str) else v)
+]
 
 
 class Own(str):
@@ -49,10 +54,10 @@ class Own(str):
 class Torch:
     """module: "mlp", "cnn", "lenet", "vgg9", "resnet8", "resnet34", "textcnn", "bilstm", "transformer", or a function
     that is given the number of classes and returns an `nn.Module`. settings: of the architecture, and for all `shape`
-    of a row, as in {"shape": [1, 28, 28]}. vectors: a file of word vectors (GloVe's text format) for text.
-    optimizer: "adam", or "sgd" with momentum 0.9 and a rate that falls to `last_rate` along a cosine.
-    augment: "shift", "crop", "flip" of images in training. steps: so many full batches a model whatever rows it has,
-    instead of epochs; at L2, so that nothing tells how many there are.
+    of a row, as in {"shape": [1, 28, 28]}. vectors: a file of word vectors (GloVe's text format) for text; in an
+    election.toml, beside it. optimizer: "adam", or "sgd" with momentum 0.9 and a rate that falls to `last_rate` along a
+    cosine. augment: "shift", "crop", "flip" of images in training. steps: so many full batches a model whatever rows it
+    has, instead of epochs; at L2, so that nothing tells how many there are.
     """
 
     name: ClassVar[str] = "torch"
@@ -67,10 +72,20 @@ class Torch:
     learning_rate: Rate = 1e-3
     last_rate: Rate = 0.0
     weight_decay: Rate = 0.0
-    augment: tuple[Literal["shift", "crop", "flip"], ...] = ()
+    augment: Augment = ()
     device: Literal["auto", "cpu", "cuda"] = "auto"
     precision: Literal["float32", "tf32", "bfloat16"] = "float32"
     steps: PositiveInt | None = None
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _in_words(cls, given: Any, validate: Any) -> Any:
+        """What pydantic finds wrong, without its ways of speaking."""
+        try:
+            return validate(given)
+        except ValidationError as error:
+            wrong = (f"{'.'.join(map(str, e['loc']))}: {e['msg']}, not {e['input']!r:.60}" for e in error.errors())
+            raise ElectionError(f"learner torch: {'; '.join(wrong)}") from None
 
     def __post_init__(self) -> None:
         if not isinstance(self.module, str):
@@ -90,6 +105,7 @@ class Torch:
         from ..fleet.devices import find_device
 
         find_device(self.device)
+        self._recipe()
         if isinstance(self.module, Own):
             if unknown := sorted(self.settings.keys() - {"shape"}):
                 raise ElectionError(f"learner torch: settings of your own module are its own, not {', '.join(unknown)}")
@@ -106,12 +122,50 @@ class Torch:
         if not isinstance(self.module, Own):
             self._settings()
 
+    def check_rows(self, X: Array) -> None:
+        from ..fleet.architectures import ARCHITECTURES, shape_of
+        from ..fleet.engine import check_images
+        from ..fleet.inputs import check_tokens
+
+        if isinstance(self.module, Own):
+            return
+        settings = self._settings()
+        shape = shape_of(self.module, settings, X.shape[1:])
+        if ARCHITECTURES[self.module].takes == "tokens":
+            try:
+                check_tokens(X, settings["vocabulary"])
+            except DataError as error:
+                raise ElectionError(f"learner torch: {self.module}: {error}") from None
+        if self.augment:
+            check_images(self._recipe(), shape)
+
+    def check_apart(self) -> None:
+        """By epochs, how many steps are taken together follows from how many rows each of the models has."""
+        if self.steps is None:
+            raise ElectionError(
+                "learner torch: at L2 a teacher takes a number of steps, whatever rows it has: set steps, such as "
+                f"steps = {5 * self.epochs}, what {self.epochs} epochs of {5 * self.batch} rows are"
+            )
+
+    def beside(self, folder: Path) -> Torch:
+        return self if self.vectors is None else replace(self, vectors=str(folder / self.vectors))
+
+    def describe(self) -> dict[str, Any]:
+        """Its settings, with what is in the file of vectors instead of where it is."""
+        told = asdict(self)
+        if self.vectors is not None:
+            told["vectors"] = _digest(self.vectors, Path(self.vectors).stat().st_mtime_ns)
+        return told
+
     def fit_many(self, X: Array, tasks: Sequence[Task], classes: int, *, keep: bool = True) -> Models:
-        """Tasks without a row, or with a single class, are answered by frequencies; the others are one fleet."""
+        """Tasks without a row, or with a single class, are answered by frequencies; the others are one fleet.
+
+        By steps a single class is learned as well: what a fleet is must not tell which classes its models have.
+        """
         self.check()
         from ..fleet.engine import train
 
-        models: list[Model | None] = [_constant(task, classes) for task in tasks]
+        models: list[Model | None] = [_constant(task, classes, lone=self.steps is None) for task in tasks]
         replies = [_ask(model, X, task, classes) for model, task in zip(models, tasks, strict=True)]
         if busy := [i for i, model in enumerate(models) if model is None]:
             some, network = [tasks[i] for i in busy], self._network(X.shape[1:], classes)
@@ -201,9 +255,9 @@ def _ask(model: Model | None, X: Array, task: Task, classes: int) -> Array:
     return model.scores(X[task.ask]) if task.answer == "scores" else model.predict_proba(X[task.ask])
 
 
-def _constant(task: Task, classes: int) -> Model | None:
-    """For a task of a single class, or of no row: its frequencies. Others are learned."""
-    if len(task.rows) and (task.kind != "labels" or len(np.unique(task.targets)) > 1):
+def _constant(task: Task, classes: int, *, lone: bool) -> Model | None:
+    """For a task of no row, or of a lone class: its frequencies. Others are learned."""
+    if len(task.rows) and not (lone and task.kind == "labels" and len(np.unique(task.targets)) == 1):
         return None
     if task.required and not len(task.rows):
         raise DataError(f"{task.label} has no rows to learn from")
@@ -229,9 +283,17 @@ def _frequencies(task: Task, classes: int) -> Model:
 
 
 @cache
+def _digest(path: str, changed: int) -> str:
+    with open(path, "rb") as file:
+        return "sha256:" + hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@cache
 def _read(path: str, most: int | None) -> Vectors:
     from ..fleet.vectors import FIRST, read_vectors
 
+    if most is not None and most <= FIRST:
+        raise ElectionError(f"learner torch: a vocabulary of {most} has no words: padding and the unknown are {FIRST}")
     return read_vectors(path, None if most is None else most - FIRST)
 
 
