@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 import oneballot as ob
 from oneballot.agreement import digest_of
 from oneballot.columns import Category, Number
+from oneballot.desk import TallyDesk
 from oneballot.drafting import draft
 from oneballot.election import Election
 from oneballot.errors import DataError, ElectionError
+from oneballot.formats.safetensors import ConstantModel
 from oneballot.schema import Schema, as_label
 
 PUBLIC = np.arange(12.0).reshape(6, 2)
@@ -378,3 +380,12 @@ def test_all_rows_of_an_election_are_of_the_type_of_its_public_set():
     assert tokens.data(public.astype(np.int64), np.arange(20) % 2).X.dtype == np.int32
     with pytest.raises(DataError, match="expected are whole numbers"):
         tokens.rows(public + 0.5)
+
+
+def test_how_long_a_model_may_take_to_answer_is_the_elections_and_not_in_its_digest():
+    public = np.zeros((4, 2), dtype=np.float32)
+    usual, patient = (ob.Election(classes=[0, 1], public=public, max_model_seconds=s) for s in (60, 3600))
+    assert usual.digest == patient.digest
+    with TallyDesk(patient) as desk:
+        desk.ask(ConstantModel(np.array([0.5, 0.5])).dump(), public, classes=2)
+        assert desk._room.seconds == 3600

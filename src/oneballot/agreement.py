@@ -32,7 +32,8 @@ def read_agreement(path: Path) -> dict[str, Any]:
     return {
         "classes": file.classes, "public": _read_public(path, file), "schema": file.schema_, "learners": learners,
         "method": make("methods", file.method, f"{path}, [method]"), "privacy": file.privacy, "name": file.name,
-        "seed": file.seed, "quorum": file.quorum, "roster": file.roster, "max_ballot_mb": file.max_ballot_mb, **every,
+        "seed": file.seed, "quorum": file.quorum, "roster": file.roster, "max_ballot_mb": file.max_ballot_mb,
+        "max_model_seconds": file.max_model_seconds, **every,
     }  # fmt: skip
 
 
@@ -71,6 +72,7 @@ class _File(BaseModel):
     seed: NonNegativeInt = 0
     quorum: PositiveInt = 1
     max_ballot_mb: PositiveInt = 64
+    max_model_seconds: PositiveInt = 60
     public: _Public | None = None
     method: dict[str, Any]
     learners: dict[str, dict[str, Any]] = {}

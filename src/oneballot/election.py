@@ -50,6 +50,7 @@ class Election:
     quorum: int = 1
     roster: Mapping[str, str] = field(default_factory=dict)
     max_ballot_mb: int = 64
+    max_model_seconds: int = 60
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "classes", tuple(c.item() if isinstance(c, np.generic) else c for c in self.classes))

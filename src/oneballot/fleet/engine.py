@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from ..core import Array, Task
-from ..errors import DataError, ElectionError, OneBallotWarning
+from ..errors import DataError, OneBallotWarning
 from ..progress import steps
 from .chain import is_chain
 from .devices import find_device, one_thread, precision
@@ -64,7 +64,7 @@ def train(
     if network.tokens:
         check_tokens(X, network.tokens)
     if recipe.augment:
-        check_images(recipe, network.shape)
+        recipe.check_images(network.shape)
     place = find_device(device)
     with precision(recipe, place):
         rows = as_tensor(X.reshape(len(X), *network.shape), place, network.takes)
@@ -77,17 +77,6 @@ def train(
             for _ in steps(f"training {len(tasks)} {what}, {unit}", job.run(), len(tasks) * recipe.epochs):
                 pass
     return Trained(job.values, job.logits)
-
-
-def check_images(recipe: Recipe, shape: tuple[int, ...]) -> None:
-    """Whether rows of this shape can be moved as the recipe says."""
-    if len(shape) != 3:
-        raise ElectionError(f"augmentation is for images (channels, height, width), not for rows of {shape}")
-    if set(recipe.augment) - {"flip"} and recipe.reach(shape) == (0, 0):
-        raise ElectionError(
-            f"images of {shape[1]} by {shape[2]} pixels are too small for {' and '.join(recipe.augment)}: "
-            "shift needs 14 pixels a side, crop 8"
-        )
 
 
 def _choose(network: Network, X: Tensor, tasks: Sequence[Task], classes: int) -> How:

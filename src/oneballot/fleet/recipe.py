@@ -63,6 +63,16 @@ class Recipe:
         """
         return self.batch if self.steps else min(self.batch, max(NARROWEST, 1 << (rows - 1).bit_length()))
 
+    def check_images(self, shape: tuple[int, ...]) -> None:
+        """Whether rows of this shape can be moved as it says."""
+        if len(shape) != 3:
+            raise ElectionError(f"augmentation is for images (channels, height, width), not for rows of {shape}")
+        if set(self.augment) - {"flip"} and self.reach(shape) == (0, 0):
+            raise ElectionError(
+                f"images of {shape[1]} by {shape[2]} pixels are too small for {' and '.join(self.augment)}: "
+                "shift needs 14 pixels a side, crop 8"
+            )
+
     def reach(self, image: tuple[int, ...]) -> tuple[int, int]:
         """By how many pixels an image `(…, height, width)` is moved at the most, down or up, and to a side."""
         down, right = (max([side // REACH[name] for name in self.augment if name in REACH], default=0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, field, replace
 from functools import cache
 from pathlib import Path
@@ -15,11 +15,12 @@ import numpy as np
 from pydantic import BeforeValidator, Field, PositiveInt, ValidationError, model_validator
 from pydantic.dataclasses import dataclass
 
-from ..core import Array, Blob, Model, Models, Task
+from ..core import Array, Model, Models, Task
 from ..errors import DataError, ElectionError, MissingExtra, OneBallotWarning
 from ..formats.safetensors import ConstantModel
-from ..formats.torch_safetensors import ROWS_AT_ONCE, Description, TorchModel, probabilities
+from ..formats.torch_safetensors import Description, TorchModel, probabilities
 from ..training import Trained, workers
+from ._own import Own, OwnModel, is_module
 
 if TYPE_CHECKING:
     from ..fleet.network import Network
@@ -30,24 +31,6 @@ Rate = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Augment = Annotated[
     tuple[Literal["shift", "crop", "flip"], ...], BeforeValidator(lambda v: (v,) if isinstance(v, str) else v)
 ]
-
-
-class Own(str):
-    """A module of the user's, by the name that an election's digest knows; only Python has the factory behind it."""
-
-    factory: Callable[[int], Any]
-
-    def __new__(cls, factory: Callable[[int], Any]) -> Own:
-        name = getattr(factory, "__qualname__", type(factory).__qualname__)
-        made = super().__new__(cls, f"own:{getattr(factory, '__module__', '')}.{name}")
-        made.factory = factory
-        return made
-
-    def __reduce__(self) -> Any:
-        return Own, (self.factory,)
-
-    def __deepcopy__(self, memo: Any) -> Own:
-        return self
 
 
 @dataclass(frozen=True, config={"extra": "forbid", "arbitrary_types_allowed": True})
@@ -89,7 +72,7 @@ class Torch:
 
     def __post_init__(self) -> None:
         if not isinstance(self.module, str):
-            if not callable(self.module) or _is_module(self.module):
+            if not callable(self.module) or is_module(self.module):
                 raise ElectionError(
                     f"learner torch: module is the name of an architecture, or a function from the number of classes "
                     f"to a new nn.Module, not {type(self.module).__name__}"
@@ -124,7 +107,6 @@ class Torch:
 
     def check_rows(self, X: Array) -> None:
         from ..fleet.architectures import ARCHITECTURES, shape_of
-        from ..fleet.engine import check_images
         from ..fleet.inputs import check_tokens
 
         if isinstance(self.module, Own):
@@ -137,7 +119,7 @@ class Torch:
             except DataError as error:
                 raise ElectionError(f"learner torch: {self.module}: {error}") from None
         if self.augment:
-            check_images(self._recipe(), shape)
+            self._recipe().check_images(shape)
 
     def check_apart(self) -> None:
         """By epochs, how many steps are taken together follows from how many rows each of the models has."""
@@ -229,22 +211,6 @@ class Torch:
         return TorchModel(about, values | fixed)
 
 
-class OwnModel(TorchModel):
-    """A network of the user's own module: it answers here, and cannot travel."""
-
-    takes = "anything"
-
-    def at_once(self) -> int:
-        return ROWS_AT_ONCE
-
-    def dump(self) -> Blob:
-        raise ElectionError(
-            f"a model of the module {self.description.architecture[4:]} cannot travel or be saved: nobody else could "
-            "build it. Vote with it, keep an outcome's in Python (`outcome.model.model_.module` is the nn.Module), or "
-            'use an architecture by its name, such as module = "cnn"'
-        )
-
-
 def _output(task: Task) -> str:
     return "sigmoid" if task.kind == "multilabel" else "softmax"
 
@@ -295,10 +261,6 @@ def _read(path: str, most: int | None) -> Vectors:
     if most is not None and most <= FIRST:
         raise ElectionError(f"learner torch: a vocabulary of {most} has no words: padding and the unknown are {FIRST}")
     return read_vectors(path, None if most is None else most - FIRST)
-
-
-def _is_module(thing: Any) -> bool:
-    return any(kind.__name__ == "Module" and kind.__module__.startswith("torch") for kind in type(thing).__mro__)
 
 
 offers = Torch
