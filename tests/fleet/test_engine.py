@@ -276,6 +276,22 @@ def test_many_models_without_stacking_go_to_processes(monkeypatch: pytest.Monkey
     assert same(apart.values, here.values)
 
 
+def test_other_processes_read_rows_without_a_word(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Rows of a size that they share as a file, which torch would warn of in each of them if it were read only."""
+    from joblib.externals.loky import get_reusable_executor
+
+    get_reusable_executor().shutdown()  # those that there are print elsewhere
+    monkeypatch.setattr(engine, "ENOUGH", -1.0)
+    monkeypatch.setenv("PYTHONWARNINGS", "always")
+    X = np.random.default_rng(0).integers(0, 9, (30, 1000)).astype(np.int32)
+    network = built_in("textcnn", {"vocabulary": 9, "dimension": 2, "filters": 1}, (1000,), CLASSES)
+    train(network, X, make_tasks(4, 4, 4), RECIPE, CLASSES, device="cpu", workers=2)
+    get_reusable_executor().shutdown()
+    assert "not writable" not in capfd.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("task", "says"),
     [

@@ -265,9 +265,10 @@ def test_one_augmentation_needs_no_list() -> None:
             np.uint8,
             "textcnn: tokens from 0 to .: expected 0 .padding. to 1",
         ),
+        (Torch(small, {"shape": [5]}), (4,), np.float32, r"shape = \[5\] does not fit rows of shape \(4,\)"),
         (Torch("textcnn"), (4,), np.uint8, "takes rows of 5 or more token numbers"),
     ],
-    ids=range(7),
+    ids=range(8),
 )
 def test_an_election_refuses_rows_that_its_network_cannot_take(
     learner: Torch, shape: Any, kind: Any, says: str

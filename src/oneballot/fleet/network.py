@@ -31,9 +31,9 @@ class Network:
     bare: nn.Module
     start: Callable[[int], Mapping[str, Array]]
     shape: tuple[int, ...]
-    takes: Takes = "numbers"
     tokens: int = 0  # how many there are, where rows are text
     built_in: bool = False
+    takes: Takes = "anything"
 
     def make(self, values: Mapping[str, Array]) -> nn.Module:
         """One model of these numbers."""
@@ -69,7 +69,8 @@ def built_in(
             values[TABLE] = table
         return values | buffers
 
-    return Network(bare, start, shape, ARCHITECTURES[name].takes, settings.get("vocabulary", 0), built_in=True)
+    tokens, takes = settings.get("vocabulary", 0), ARCHITECTURES[name].takes
+    return Network(bare, start, shape, tokens, built_in=True, takes=takes)
 
 
 def own(factory: Callable[[int], nn.Module], row: Sequence[int], classes: int) -> Network:
@@ -82,4 +83,4 @@ def own(factory: Callable[[int], nn.Module], row: Sequence[int], classes: int) -
     def start(seed: int) -> dict[str, Array]:
         return {key: value.detach().numpy().copy() for key, value in make(seed).state_dict().items()}
 
-    return Network(make(0), start, tuple(row), "anything")
+    return Network(make(0), start, tuple(row))

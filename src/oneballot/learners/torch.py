@@ -106,20 +106,16 @@ class Torch:
             self._settings()
 
     def check_rows(self, X: Array) -> None:
-        from ..fleet.architectures import ARCHITECTURES, shape_of
         from ..fleet.inputs import check_tokens
 
-        if isinstance(self.module, Own):
-            return
-        settings = self._settings()
-        shape = shape_of(self.module, settings, X.shape[1:])
-        if ARCHITECTURES[self.module].takes == "tokens":
+        shape = self._shape(X.shape[1:])
+        if self.augment:
+            self._recipe().check_images(shape)
+        if not isinstance(self.module, Own) and "vocabulary" in (settings := self._settings()):
             try:
                 check_tokens(X, settings["vocabulary"])
             except DataError as error:
                 raise ElectionError(f"learner torch: {self.module}: {error}") from None
-        if self.augment:
-            self._recipe().check_images(shape)
 
     def check_apart(self) -> None:
         """By epochs, how many steps are taken together follows from how many rows each of the models has."""
@@ -136,7 +132,7 @@ class Torch:
         """Its settings, with what is in the file of vectors instead of where it is."""
         told = asdict(self)
         if self.vectors is not None:
-            told["vectors"] = _digest(self.vectors, Path(self.vectors).stat().st_mtime_ns)
+            told["vectors"] = _digest(self.vectors, _changed(self.vectors))
         return told
 
     def fit_many(self, X: Array, tasks: Sequence[Task], classes: int, *, keep: bool = True) -> Models:
@@ -176,17 +172,24 @@ class Torch:
 
     def _vectors(self) -> Vectors:
         assert self.vectors is not None
-        return _read(self.vectors, self.settings.get("vocabulary"))
+        return _read(self.vectors, _changed(self.vectors), self.settings.get("vocabulary"))
+
+    def _shape(self, row: tuple[int, ...]) -> tuple[int, ...]:
+        """Of a row as the network sees it."""
+        from ..fleet.architectures import own_shape, shape_of
+
+        if not isinstance(self.module, Own):
+            return shape_of(self.module, self._settings(), row)
+        shape = own_shape(self.settings) or row
+        if math.prod(shape) != math.prod(row):
+            raise ElectionError(f"learner torch: shape = {list(shape)} does not fit rows of shape {row}")
+        return shape
 
     def _network(self, row: tuple[int, ...], classes: int) -> Network:
-        from ..fleet.architectures import own_shape
         from ..fleet.network import built_in, own
 
         if isinstance(self.module, Own):
-            shape = own_shape(self.settings) or row
-            if math.prod(shape) != math.prod(row):
-                raise ElectionError(f"learner torch: shape = {list(shape)} does not fit rows of shape {row}")
-            return own(self.module.factory, shape, classes)
+            return own(self.module.factory, self._shape(row), classes)
         table = None if self.vectors is None else self._vectors().table
         return built_in(self.module, self._settings(), row, classes, table)
 
@@ -248,6 +251,11 @@ def _frequencies(task: Task, classes: int) -> Model:
     return ConstantModel(mass / mass.sum() if mass.sum() > 0 else np.full(classes, 1 / classes))
 
 
+def _changed(path: str) -> int:
+    """When a file was, so that what is remembered of it is not of another."""
+    return Path(path).stat().st_mtime_ns if Path(path).is_file() else 0
+
+
 @cache
 def _digest(path: str, changed: int) -> str:
     with open(path, "rb") as file:
@@ -255,7 +263,7 @@ def _digest(path: str, changed: int) -> str:
 
 
 @cache
-def _read(path: str, most: int | None) -> Vectors:
+def _read(path: str, changed: int, most: int | None) -> Vectors:
     from ..fleet.vectors import FIRST, read_vectors
 
     if most is not None and most <= FIRST:
