@@ -210,6 +210,12 @@ def test_a_module_of_ones_own_trains_and_answers_here_and_cannot_travel() -> Non
         make("learners", {"name": "torch", **written}, "election.toml, [learners.all]")
 
 
+def test_two_lambdas_are_two_modules() -> None:
+    one = lambda classes: nn.Linear(4, classes)  # noqa: E731
+    other = lambda classes: nn.Sequential(nn.Linear(4, 9), nn.Linear(9, classes))  # noqa: E731
+    assert Torch(one) == Torch(one) != Torch(other)
+
+
 def test_settings_survive_being_written_down() -> None:
     learner = Torch("resnet8", {"width": 4}, augment=("flip", "crop"), optimizer="sgd", steps=7, precision="tf32")
     learner.check()

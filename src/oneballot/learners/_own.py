@@ -17,6 +17,8 @@ class Own(str):
 
     def __new__(cls, factory: Callable[[int], Any]) -> Own:
         name = getattr(factory, "__qualname__", type(factory).__qualname__)
+        if name.endswith("<lambda>"):  # all are called so: told apart by their line
+            name += f"@{factory.__code__.co_firstlineno}"
         made = super().__new__(cls, f"own:{getattr(factory, '__module__', '')}.{name}")
         made.factory = factory
         return made
