@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from .data.registry import load
     from .election import Election
     from .errors import OneBallotError, OneBallotWarning
+    from .fleet.vectors import read_vectors
     from .learners.kernel import Kernel
     from .learners.lightgbm import LightGBM
     from .learners.sklearn import Sklearn
@@ -52,6 +53,7 @@ _WHERE = {
     "XGBoost": "learners.xgboost",
     "cast": "casting",
     "load": "data.registry",
+    "read_vectors": "fleet.vectors",
     "simulate": "simulation",
     "tally": "tallying",
 }
@@ -81,6 +83,7 @@ __all__ = [
     "XGBoost",
     "cast",
     "load",
+    "read_vectors",
     "simulate",
     "tally",
 ]

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt, StrictI
 
 from . import catalog
 from .core import Array
-from .errors import ElectionError
+from .errors import DataError, ElectionError
 from .privacy.terms import L0, Terms
 from .schema import Schema
 
@@ -25,14 +25,17 @@ FORMAT = 1
 def read_agreement(path: Path) -> dict[str, Any]:
     """The arguments of the Election that a file describes, with the public set that it names beside it."""
     file = _File.parse(path)
-    learners = {role: make("learners", s, f"{path}, [learners.{role}]") for role, s in file.learners.items()}
+    learners = {
+        role: make("learners", s, f"{path}, [learners.{role}]", path.parent) for role, s in file.learners.items()
+    }
     every = {"learner": learners.pop("all")} if "all" in learners else {}
     return {
         "classes": file.classes, **_read_public(path, file),
         "multilabel": file.schema_ is not None and file.schema_.multilabel,
         "schema": file.schema_, "learners": learners,
         "method": make("methods", file.method, f"{path}, [method]"), "privacy": file.privacy, "name": file.name,
-        "seed": file.seed, "quorum": file.quorum, "roster": file.roster, "max_ballot_mb": file.max_ballot_mb, **every,
+        "seed": file.seed, "quorum": file.quorum, "roster": file.roster, "max_ballot_mb": file.max_ballot_mb,
+        "max_model_seconds": file.max_model_seconds, **every,
     }  # fmt: skip
 
 
@@ -73,6 +76,7 @@ class _File(BaseModel):
     seed: NonNegativeInt = 0
     quorum: PositiveInt = 1
     max_ballot_mb: PositiveInt = 64
+    max_model_seconds: PositiveInt = 60
     public: _Public | None = None
     method: dict[str, Any]
     learners: dict[str, dict[str, Any]] = {}
@@ -100,8 +104,8 @@ class _File(BaseModel):
             raise ElectionError(f"{path}, [privacy]: {error}") from None
 
 
-def make(kind: catalog.Kind, settings: Mapping[str, Any], where: str) -> Any:
-    """A method or a learner from its name and settings."""
+def make(kind: catalog.Kind, settings: Mapping[str, Any], where: str, folder: Path = Path()) -> Any:
+    """A method or a learner from its name and settings, with the files that it names in this folder."""
     if not isinstance(settings.get("name"), str):
         raise ElectionError(f'{where}: name = "…" is missing; there are {", ".join(catalog.names(kind))}')
     rest = {k: v for k, v in settings.items() if k != "name"}
@@ -111,12 +115,14 @@ def make(kind: catalog.Kind, settings: Mapping[str, Any], where: str) -> Any:
         if unknown := [k for k in rest if k not in known]:
             raise ElectionError(f"{settings['name']} has no setting {', '.join(unknown)}; it has {', '.join(known)}")
         made = thing(**rest)
+        if hasattr(made, "beside"):
+            made = made.beside(folder)
         if kind == "learners":
             made.check()
         return made
     except ValidationError as error:
         raise ElectionError(_explain(error, where)) from None
-    except (TypeError, ElectionError) as error:
+    except (TypeError, ElectionError, DataError) as error:
         raise ElectionError(f"{where}: {error}") from None
 
 

@@ -121,7 +121,13 @@ class Models(Protocol):
 
 
 class Learner(Protocol):
-    """A model family with its settings: a frozen dataclass, so that an election can be written down."""
+    """A model family with its settings: a frozen dataclass, so that an election can be written down.
+
+    A learner may also have `check_rows(X)`, which is shown the public rows, or none of the same shape and type, before
+    any training; `check_apart()`, which raises ElectionError if models that are trained together could tell of one
+    another's rows (asked at L2); and, if it names files, `beside(folder)`, itself with files found there, and
+    `describe()`, its settings with what is in the files instead of where they are.
+    """
 
     name: ClassVar[str]
 

@@ -192,7 +192,7 @@ class TallyDesk(PartyDesk):
         return self.election.learner_of(role).fit_many(X, tasks, classes)
 
     def ask(self, blob: Blob, X: Array, *, classes: int) -> Array:
-        self._room = self._room or Room()
+        self._room = self._room or Room(seconds=self.election.max_model_seconds)
         return self._room.ask(blob, X, classes=classes)
 
     def __enter__(self) -> TallyDesk:

@@ -27,6 +27,7 @@ from .errors import DataError, ElectionError, WillNotWork
 from .keys import public_key
 from .privacy.ledger import Ledger
 from .privacy.terms import L0, Terms, as_terms
+from .rows import KINDS, as_kind
 from .schema import Class, Schema, as_label, as_plain, check_ids, encode_labels
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ class Election:
     quorum: int = 1
     roster: Mapping[str, str] = field(default_factory=dict)
     max_ballot_mb: int = 64
+    max_model_seconds: int = 60
     public_labels: Any = field(default=None, repr=False)
     multilabel: bool = False
 
@@ -131,6 +133,13 @@ class Election:
             return self.public.shape[1:]
         return () if self.schema is None else self.schema.shape
 
+    @property
+    def kind(self) -> np.dtype[Any] | None:
+        """The type of all rows; None if nothing says it."""
+        if self.public is not None:
+            return self.public.dtype
+        return None if self.schema is None else self.schema.dtype
+
     def learner_of(self, role: str) -> Learner:
         return self.learners.get(role, self.learner)
 
@@ -152,7 +161,7 @@ class Election:
         rows = _as_rows(X, source, empty=empty)
         if self.shape and rows.shape[1:] != self.shape:
             raise DataError(f"{source}: a row has shape {rows.shape[1:]}, the election's {self.shape}")
-        return rows
+        return as_kind(rows, self.kind, source)
 
     def read_data(self, path: str | Path) -> Data:
         """A party's file, encoded with the schema."""
@@ -190,6 +199,15 @@ class Election:
             raise ElectionError(f"method {self.method.name} has no learner {', '.join(unknown)}; it has {roles}")
         for role in self.roles:
             check_learner(self.method, role, self.learner_of(role), multilabel=self.multilabel)
+            self._check_rows(role)
+
+    def _check_rows(self, role: str) -> None:
+        """Whether the learner of a role can learn from such rows, where it says so and they are known."""
+        learner: Any = self.learner_of(role)
+        if self.shape and hasattr(learner, "check_rows"):
+            learner.check_rows(np.empty((0, *self.shape), self.kind) if self.public is None else self.public)
+        if self.level == "L2" and role == "teacher" and hasattr(learner, "check_apart"):
+            learner.check_apart()
 
     def _check_privacy(self) -> None:
         """Settle what the method leaves open at this level, and what the budget buys."""
@@ -270,7 +288,7 @@ def _as_rows(X: Any, source: str, *, empty: bool = False) -> Array:
         raise DataError(
             f"{source}: expected numbers, not {rows.dtype}; describe the columns in a schema to encode them"
         )
-    if rows.dtype not in (np.uint8, np.int32):
+    if rows.dtype not in KINDS or rows.dtype == np.float32:
         with np.errstate(over="ignore"):
             rows = rows.astype(np.float32)
         if (bad := np.argwhere(~np.isfinite(rows))).size:
@@ -289,4 +307,4 @@ def _as_thing(kind: catalog.Kind, thing: Any) -> Any:
 
 
 def _described(thing: Any) -> dict[str, Any]:
-    return {"name": thing.name, **asdict(thing)}
+    return {"name": thing.name, **(thing.describe() if hasattr(thing, "describe") else asdict(thing))}

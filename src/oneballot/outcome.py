@@ -112,6 +112,9 @@ class Outcome:
 
     def _save(self, folder: Path) -> None:
         blob = self.model.dump()
+        catalog.find("formats", blob.format).check(
+            blob.data, classes=len(self.classes), features=math.prod(self.model.features_)
+        )  # nothing is written that nobody could open
         secret = self.ledger.level == "L1" and bool(self.voted)  # raw votes and names: the server's own
         model = _put(folder, f"model.{blob.format}", blob.data)
         count = _put(folder, "count.zip", pack(_flat(self.count)), secret=secret)
@@ -122,6 +125,7 @@ class Outcome:
             "privacy": self.ledger.model_dump(mode="json"),
             "classes": list(self.classes),
             "model": {"file": model, "format": blob.format, "features": list(self.model.features_),
+                      "kind": None if self.model.kind_ is None else str(self.model.kind_),
                       "learner": {"name": learner.name, **asdict(learner)}, "seed": self.model.seed,
                       "multilabel": self.model.multilabel_},
             "count": count,
@@ -152,7 +156,11 @@ class Outcome:
             schema = described["schema"]
             return cls(
                 model=FinalModel(learner, kept["seed"]).trained(
-                    native, described["classes"], tuple(shape), multilabel=kept.get("multilabel", False)
+                    native,
+                    described["classes"],
+                    tuple(shape),
+                    kept.get("kind"),
+                    multilabel=kept.get("multilabel", False),
                 ),
                 election=described["election"],
                 classes=tuple(described["classes"]),

@@ -59,6 +59,12 @@ class Schema(BaseModel):
         only = self.columns[0] if len(self.columns) == 1 else None
         return only.shape if isinstance(only, Tensor) else (sum(c.width for c in self.columns),)
 
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of encoded rows."""
+        only = self.columns[0] if len(self.columns) == 1 else None
+        return only.dtype if isinstance(only, Tensor) else np.dtype(np.float32)
+
     def lenient(self) -> Schema:
         """The same columns, but a value that they do not have is clipped or left blank instead of refused."""
         other = {"number": "clip", "category": "blank"}

@@ -89,7 +89,7 @@ def _tally(
     learner, seed = election.learner_of("final"), desk.shared_seed("final")
     return Outcome(
         model=FinalModel(learner, seed).trained(
-            seat(model), election.classes, election.shape, multilabel=election.multilabel
+            seat(model), election.classes, election.shape, election.kind, multilabel=election.multilabel
         ),
         election=election.digest, classes=tuple(election.classes), schema=election.schema,
         ledger=desk.ledger(counting.casts()), voted=dict(sorted(counting.voted.items())), spoiled=counting.spoiled,

@@ -1,4 +1,4 @@
-"""Linear models over a public feature map, as safetensors: inert, because the arrays are poured into our own code.
+"""Linear models over a public feature map, as safetensors.
 
 The feature map is a part of the model: centre, divide by a bound, perhaps random Fourier features or a frozen network,
 shorten what is longer than 1, add a constant. Nothing of it comes from private rows.
@@ -148,7 +148,7 @@ class LinearModel:
 
 class Analytic:
     name: ClassVar[str] = "analytic"
-    inert: ClassVar[bool] = True
+    inert: ClassVar[bool] = False  # it may hold a network
 
     @staticmethod
     def check(data: bytes, *, classes: int, features: int) -> None:
