@@ -1,0 +1,182 @@
+"""DOSFL on MNIST, table 1 of the paper and the eavesdroppers of its section 5.2: all parties, seeds and variants as one
+fleet.
+
+python benchmarks/dosfl_gpu.py --data mnist.npz                      # on a GPU: the whole table
+python benchmarks/dosfl_gpu.py --data mnist.npz --probe 4            # so many batches of it, to know time and memory
+python benchmarks/dosfl_gpu.py --data mnist.npz --reduced            # on a CPU: a cell of it, in minutes
+
+LeNet, 10 parties, IID and 2 shards a party, S_d = 30, E_d = 3, B_d = 10, E = 30 of batches of 512. It needs torch, numpy
+and oneballot.fleet alone. The file has the arrays X, y, X_test and y_test: images of bytes, and labels.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
+
+from oneballot.fleet import distil as engine
+from oneballot.fleet.distil import Distillation, Distilled, Party, distil
+from oneballot.fleet.eavesdrop import accuracies, at_distance, with_other_weights
+from oneballot.fleet.initial import initial
+from oneballot.fleet.network import built_in
+
+CLASSES = 10
+PAPER = {"none": (94.02, 51.55), "soft labels": (95.64, 61.26), "soft resets": (93.05, 77.71),
+         "random masking": (93.68, 70.13), "soft labels and resets": (90.87, 78.83)}  # fmt: skip
+
+
+def variants(plan: Distillation, reset: float) -> dict[str, Distillation]:
+    return {
+        "none": plan,
+        "soft labels": replace(plan, soft_labels=True),
+        "soft resets": replace(plan, soft_reset=reset),
+        "random masking": replace(plan, masking=0.3),
+        "soft labels and resets": replace(plan, soft_labels=True, soft_reset=reset),
+    }
+
+
+def deal(y: np.ndarray, parties: int, split: str, rng: np.random.Generator) -> list[np.ndarray]:
+    order = rng.permutation(len(y))
+    if split == "IID":
+        return np.array_split(order, parties)
+    pieces = np.array_split(order[np.argsort(y[order], kind="stable")], 2 * parties)
+    return [np.concatenate([pieces[i] for i in hand]) for hand in rng.permutation(2 * parties).reshape(parties, 2)]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", required=True, help="an .npz with X, y, X_test, y_test")
+    parser.add_argument("--parties", type=int, default=10)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--variants", nargs="+", default=list(PAPER)[:4], choices=list(PAPER))
+    parser.add_argument("--splits", nargs="+", default=["IID", "2 shards"], choices=["IID", "2 shards"])
+    parser.add_argument("--rule", default="xavier-uniform", help="of the first weights")
+    parser.add_argument("--reset", type=float, default=0.2, help="the variance of soft resets")
+    parser.add_argument("--rows", type=int, default=60_000)
+    parser.add_argument("--device", default="auto", choices=["auto", "cuda", "cpu"])
+    parser.add_argument("--probe", type=int, default=0, help="stop after so many batches, and tell time and memory")
+    parser.add_argument("--reduced", action="store_true", help="3 parties, 3,000 rows, short lessons: for a CPU")
+    parser.add_argument("--eavesdrop", action="store_true", help="also the eavesdroppers, of the first IID cell")
+    for name in ("steps", "epochs", "batch", "local_epochs", "local_batch", "first_rate", "learning_rate"):
+        usual = getattr(Distillation(), name)
+        parser.add_argument(f"--{name.replace('_', '-')}", type=type(usual), default=None, help=f"{usual} in the paper")
+    told = parser.parse_args()
+    plan = Distillation()
+    if told.reduced:
+        plan = replace(plan, steps=5, epochs=2, local_epochs=30, local_batch=128, learning_rate=0.02)
+        told.parties, told.rows, told.seeds = 3, min(told.rows, 3_000), min(told.seeds, 1)
+    given = {name: getattr(told, name) for name in vars(plan) if getattr(told, name, None) is not None}
+    return run(told, replace(plan, **given))
+
+
+def run(told: Any, plan: Distillation) -> int:
+    file = np.load(told.data)
+    X, y = file["X"][: told.rows].reshape(-1, 1, 28, 28), file["y"][: told.rows].astype(np.int64)
+    X_test, y_test = file["X_test"].reshape(-1, 1, 28, 28), file["y_test"].astype(np.int64)
+    network = built_in("lenet", {}, X.shape[1:], CLASSES)
+    kinds = variants(plan, told.reset)
+    cells = [(v, s, seed) for v in told.variants for s in told.splits for seed in range(told.seeds)]
+    starts = [initial(network, told.rule, seed) for seed in range(told.seeds)]
+    parties = []
+    for variant, split, seed in cells:
+        rng = np.random.default_rng([seed, split == "IID"])
+        for k, rows in enumerate(deal(y, told.parties, split, rng)):
+            parties.append(Party(rows, y[rows], starts[seed], 1000 * seed + k, kinds[variant]))
+    if told.probe:
+        return probe(network, X, parties, told)
+    begin = time.perf_counter()
+    lessons = distil(network, X, parties, CLASSES, device=told.device, workers=2)
+    took = time.perf_counter() - begin
+    lists = [lessons[i : i + told.parties] for i in range(0, len(lessons), told.parties)]
+    own = [starts[seed] for _, _, seed in cells]
+    found = np.concatenate([
+        accuracies(network, own[i : i + 40], lists[i : i + 40], plan.epochs, X_test, y_test, device=told.device)
+        for i in range(0, len(cells), 40)
+    ])  # fmt: skip
+    each = lists[0][0]
+    sent = each.inputs.size + each.labels.size + each.rates.size
+    print(f"MNIST, LeNet, {told.parties} parties, {len(y):,} rows, {plan}, rule {told.rule}, soft resets {told.reset}.")
+    print(f"{len(parties)} lessons distilled in {took:.0f} s on {machine(told.device)}; a ballot has {4 * sent:,} bytes "
+          "(float32).\n")  # fmt: skip
+    print("| additions | " + " | ".join(f"{s}: mean | best | paper (best of 5)" for s in told.splits) + " |")
+    print("|---|" + "---|---|---|" * len(told.splits))
+    for variant in told.variants:
+        row = f"| {variant} |"
+        for split in told.splits:
+            of = found[[i for i, cell in enumerate(cells) if cell[:2] == (variant, split)]] * 100
+            row += f" {of.mean():.1f} ± {of.std():.1f} | {of.max():.1f} | {PAPER[variant][split != 'IID']:.1f} |"
+        print(row)
+    print(f"\nPeak memory {memory():.1f} GiB.", flush=True)
+    if told.eavesdrop:
+        i = next(i for i, cell in enumerate(cells) if cell[1] == "IID")
+        eavesdrop(network, own[i], lists[i], found[i], plan, X_test, y_test, told)
+    return 0
+
+
+def eavesdrop(
+    network: Any, start: Any, lessons: list[Distilled], known: float, plan: Distillation, X: Any, y: Any, told: Any
+) -> None:
+    """Section 5.2, five seeds or directions each."""
+    print(
+        f"\nEavesdroppers on the first IID cell, whose own accuracy is {known:.1%}; mean of five (lowest to highest).\n"
+    )
+    seeds = range(100, 105)
+    print("| first weights by | accuracy |\n|---|---|")
+    for rule, found in with_other_weights(network, lessons, plan.epochs, seeds, X, y, device=told.device).items():
+        print(f"| {rule} | {found.mean():.1%} ({found.min():.1%} to {found.max():.1%}) |")
+    distances = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
+    print("\n| distance from the true weights | accuracy |\n|---|---|")
+    all_found = at_distance(network, start, lessons, plan.epochs, distances, seeds, X, y, device=told.device)
+    for distance, found in zip(distances, all_found, strict=True):
+        print(f"| {distance:g} | {found.mean():.1%} ({found.min():.1%} to {found.max():.1%}) |")
+
+
+def probe(network: Any, X: np.ndarray, parties: list[Party], told: Any) -> int:
+    """A few batches: time and memory of each, and the slopes of three parties against a CPU's."""
+    place = engine.find_device(told.device)
+    shared = torch.from_numpy(X).to(place)
+    some = parties[:: max(1, len(parties) // 3)][:3]
+    short = [replace(party, plan=replace(party.plan, steps=2, epochs=2)) for party in some]
+    got = []
+    for where in (place, torch.device("cpu")):
+        wave = engine.Wave(engine.Logits(network, where), shared.to(where), short, CLASSES)
+        got.append([part.cpu().double() for part in next(wave.batches())])
+    worst = max(float((a - b).norm() / (b.norm() + 1e-12)) for a, b in zip(*got, strict=True))
+    print(f"slopes of three parties against a CPU's: {worst:.1e} apart, relatively", flush=True)
+    for count in (len(parties) // 10, len(parties)):
+        begin = time.perf_counter()
+        wave = engine.Wave(engine.Logits(network, place), shared, parties[:count], CLASSES)
+        batches, clock = wave.batches(), [time.perf_counter()]
+        for _ in range(told.probe):
+            next(batches)
+            if place.type == "cuda":
+                torch.cuda.synchronize()
+            clock.append(time.perf_counter())
+        each = np.diff(clock)
+        print(f"{count} lessons: set up in {clock[0] - begin:.1f} s; batches {', '.join(f'{t:.2f}' for t in each)} s; "
+              f"{wave.ends[0]} batches would take {each[-1] * wave.ends[0]:.0f} s; peak memory {memory():.1f} GiB",
+              flush=True)  # fmt: skip
+        del wave, batches
+    return 0
+
+
+def memory() -> float:
+    return torch.cuda.max_memory_allocated() / 2**30 if torch.cuda.is_available() else 0.0
+
+
+def machine(device: str) -> str:
+    return torch.cuda.get_device_name() if torch.cuda.is_available() and device != "cpu" else "a CPU"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
