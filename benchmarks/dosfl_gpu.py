@@ -5,8 +5,8 @@ python benchmarks/dosfl_gpu.py --data mnist.npz                      # on a GPU:
 python benchmarks/dosfl_gpu.py --data mnist.npz --probe 4            # so many batches of it, to know time and memory
 python benchmarks/dosfl_gpu.py --data mnist.npz --reduced            # on a CPU: a cell of it, in minutes
 
-LeNet, 10 parties, IID and 2 shards a party, S_d = 30, E_d = 3, B_d = 10, E = 30 of batches of 512. It needs torch, numpy
-and oneballot.fleet alone. The file has the arrays X, y, X_test and y_test: images of bytes, and labels.
+LeNet, 10 parties, IID and 2 shards a party, S_d = 30, E_d = 3, B_d = 10, E = 30 of batches of 512. It needs torch,
+numpy and oneballot.fleet alone. The file has the arrays X, y, X_test and y_test: images of bytes, and labels.
 """
 
 from __future__ import annotations
@@ -24,11 +24,15 @@ import torch
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
-from oneballot.fleet import distil as engine
-from oneballot.fleet.distil import Distillation, Distilled, Party, distil
+from oneballot.fleet.devices import find_device
+from oneballot.fleet.distil import distil
+from oneballot.fleet.distil_wave import Wave
+from oneballot.fleet.distillation import Distillation, Distilled, Party
 from oneballot.fleet.eavesdrop import accuracies, at_distance, with_other_weights
 from oneballot.fleet.initial import initial
+from oneballot.fleet.logits import Logits
 from oneballot.fleet.network import built_in
+from oneballot.methods._lessons import read_inputs, write_inputs
 
 CLASSES = 10
 PAPER = {"none": (94.02, 51.55), "soft labels": (95.64, 61.26), "soft resets": (93.05, 77.71),
@@ -99,15 +103,19 @@ def run(told: Any, plan: Distillation) -> int:
     took = time.perf_counter() - begin
     lists = [lessons[i : i + told.parties] for i in range(0, len(lessons), told.parties)]
     own = [starts[seed] for _, _, seed in cells]
-    found = np.concatenate([
-        accuracies(network, own[i : i + 40], lists[i : i + 40], plan.epochs, X_test, y_test, device=told.device)
-        for i in range(0, len(cells), 40)
-    ])  # fmt: skip
+
+    def test(lists: list[list[Distilled]]) -> np.ndarray:
+        parts = [(own[i : i + 40], lists[i : i + 40]) for i in range(0, len(lists), 40)]
+        return np.concatenate([accuracies(network, a, b, plan.epochs, X_test, y_test, device=told.device)
+                               for a, b in parts])  # fmt: skip
+
+    found = test(lists)
     each = lists[0][0]
     sent = each.inputs.size + each.labels.size + each.rates.size
     print(f"MNIST, LeNet, {told.parties} parties, {len(y):,} rows, {plan}, rule {told.rule}, soft resets {told.reset}.")
-    print(f"{len(parties)} lessons distilled in {took:.0f} s on {machine(told.device)}; a ballot has {4 * sent:,} bytes "
-          "(float32).\n")  # fmt: skip
+    print(
+        f"{len(parties)} lessons distilled in {took:.0f} s on {machine(told.device)}; a ballot: {4 * sent:,} bytes.\n"
+    )
     print("| additions | " + " | ".join(f"{s}: mean | best | paper (best of 5)" for s in told.splits) + " |")
     print("|---|" + "---|---|---|" * len(told.splits))
     for variant in told.variants:
@@ -117,10 +125,18 @@ def run(told: Any, plan: Distillation) -> int:
             row += f" {of.mean():.1f} ± {of.std():.1f} | {of.max():.1f} | {PAPER[variant][split != 'IID']:.1f} |"
         print(row)
     print(f"\nPeak memory {memory():.1f} GiB.", flush=True)
+    for numbers in ("float16", "uint8"):
+        rounded = test([[round_off(lesson, numbers) for lesson in lessons] for lessons in lists])
+        print(f"Inputs as {numbers}: accuracy {(rounded - found).mean() * 100:+.2f} points in the mean of all cells, "
+              f"{(rounded - found).min() * 100:+.2f} to {(rounded - found).max() * 100:+.2f}.", flush=True)  # fmt: skip
     if told.eavesdrop:
         i = next(i for i, cell in enumerate(cells) if cell[1] == "IID")
         eavesdrop(network, own[i], lists[i], found[i], plan, X_test, y_test, told)
     return 0
+
+
+def round_off(lesson: Distilled, numbers: str) -> Distilled:
+    return replace(lesson, inputs=read_inputs(write_inputs(lesson.inputs, numbers), lesson.inputs.shape, numbers))
 
 
 def eavesdrop(
@@ -143,19 +159,19 @@ def eavesdrop(
 
 def probe(network: Any, X: np.ndarray, parties: list[Party], told: Any) -> int:
     """A few batches: time and memory of each, and the slopes of three parties against a CPU's."""
-    place = engine.find_device(told.device)
+    place = find_device(told.device)
     shared = torch.from_numpy(X).to(place)
     some = parties[:: max(1, len(parties) // 3)][:3]
     short = [replace(party, plan=replace(party.plan, steps=2, epochs=2)) for party in some]
     got = []
     for where in (place, torch.device("cpu")):
-        wave = engine.Wave(engine.Logits(network, where), shared.to(where), short, CLASSES)
+        wave = Wave(Logits(network, where), shared.to(where), short, CLASSES)
         got.append([part.cpu().double() for part in next(wave.batches())])
     worst = max(float((a - b).norm() / (b.norm() + 1e-12)) for a, b in zip(*got, strict=True))
     print(f"slopes of three parties against a CPU's: {worst:.1e} apart, relatively", flush=True)
     for count in (len(parties) // 10, len(parties)):
         begin = time.perf_counter()
-        wave = engine.Wave(engine.Logits(network, place), shared, parties[:count], CLASSES)
+        wave = Wave(Logits(network, place), shared, parties[:count], CLASSES)
         batches, clock = wave.batches(), [time.perf_counter()]
         for _ in range(told.probe):
             next(batches)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .learners.sklearn import Sklearn
     from .learners.torch import Torch
     from .learners.xgboost import XGBoost
+    from .methods.dosfl import DOSFL
     from .methods.fedkt import FedKT
     from .outcome import Outcome
     from .privacy.terms import L1, L2
@@ -27,6 +28,7 @@ _WHERE = {
     "Abstain": "core",
     "Ballot": "core",
     "Blob": "core",
+    "DOSFL": "methods.dosfl",
     "Data": "core",
     "Election": "election",
     "FedKT": "methods.fedkt",
@@ -49,6 +51,7 @@ _WHERE = {
 }
 
 __all__ = [
+    "DOSFL",
     "L1",
     "L2",
     "Abstain",

@@ -115,6 +115,24 @@ class Learner(Protocol):
         """Train all tasks. With keep=False only the answers are wanted, and the models may be forgotten."""
 
 
+class NetworkLearner(Learner, Protocol):
+    """A learner that gives "gradients": its networks, as `oneballot.fleet` has them, can be had without training."""
+
+    @property
+    def device(self) -> str: ...
+    @property
+    def precision(self) -> str: ...
+    @property
+    def row(self) -> tuple[int, ...]:
+        """The shape of a row, where its settings say so; else empty."""
+
+    def network(self, row: tuple[int, ...], classes: int) -> Any: ...
+    def weights_of(self, blob: Blob, row: tuple[int, ...], classes: int) -> Mapping[str, Array]:
+        """Of a network that travelled. Raises ElectionError if it is not one that this learner trains."""
+
+    def model_of(self, network: Any, values: Mapping[str, Array], classes: int) -> Model: ...
+
+
 class Format(Protocol):
     """How models travel. `check` constructs nothing and raises Spoiled; `load` happens in the room.
 
@@ -142,7 +160,21 @@ class Fit:
     keep: bool = True
 
 
-Casting = Generator[Fit, Models, Contents]
+class Work(Protocol):
+    """What a cast, or a tally, may ask for besides a fit: other work with the learner of a role.
+
+    What parties that run in lock step ask for at once, of one class and role, is answered by one call.
+    """
+
+    @property
+    def role(self) -> str: ...
+    @staticmethod
+    def together(learner: Any, works: Sequence[Any]) -> Sequence[Any]:
+        """An answer to each, which must not depend on what else is asked."""
+
+
+Casting = Generator[Fit | Work, Any, Contents]
+"""Each fit is answered with its `Models`, each work with whatever its `together` gives."""
 
 
 @dataclass(frozen=True)
@@ -183,6 +215,10 @@ class Desk(Protocol):
         """A number that is the same at every party and at the tally."""
 
     @property
+    def start(self) -> Blob | None:
+        """The model that the election goes on from, where it goes on from an outcome."""
+
+    @property
     def level(self) -> str:
         """Of privacy: "L0", "L1" or "L2"."""
 
@@ -206,6 +242,9 @@ class TallyDesk(Desk, Protocol):
     """What a method may touch at the tally."""
 
     def fit(self, role: str, X: Array, tasks: Sequence[Task], classes: int) -> Models: ...
+    def do(self, work: Work) -> Any:
+        """The answer to one piece of work."""
+
     def ask(self, blob: Blob, X: Array, *, classes: int) -> Array:
         """Probabilities of a stranger's model, loaded and asked in the room."""
 

@@ -22,12 +22,13 @@ import numpy as np
 from . import catalog
 from .agreement import FORMAT, digest_of, read_agreement
 from .columns import Where
-from .core import Array, Data, Learner, Method, PrivateMethod
+from .core import Array, Blob, Data, Learner, Method, PrivateMethod
 from .errors import DataError, ElectionError, OneBallotWarning
 from .keys import public_key
 from .privacy.ledger import Ledger
 from .privacy.terms import L0, Terms
 from .schema import Class, Schema, as_label, as_plain, check_ids, number_labels
+from .start import as_start, name_of
 
 if TYPE_CHECKING:
     from .privacy.promise import Promise
@@ -44,6 +45,8 @@ class Election:
     learners: Mapping[str, Learner] = field(default_factory=dict)
     privacy: Terms = L0
     schema: Schema | None = None
+    start: Blob | None = field(default=None, repr=False)
+    """The outcome that it goes on from, or the folder of one: kept as the model in it."""
     name: str = "election"
     seed: int = 0
     quorum: int = 1
@@ -58,6 +61,7 @@ class Election:
             object.__setattr__(self, "privacy", Terms(told))  # type: ignore[arg-type]
         object.__setattr__(self, "learner", _as_thing("learners", self.learner))
         object.__setattr__(self, "learners", {r: _as_thing("learners", x) for r, x in self.learners.items()})
+        object.__setattr__(self, "start", as_start(self.start))
         if self.public is not None:
             object.__setattr__(self, "public", _as_rows(self.public, "the public set"))
         self._check()
@@ -79,6 +83,7 @@ class Election:
             "privacy": self._described_privacy(),
             "schema": None if self.schema is None else self.schema.model_dump(mode="json"),
             "seed": self.seed,
+            **({} if self.start is None else {"start": name_of(self.start)}),
         }
 
     def _described_privacy(self) -> dict[str, Any]:
@@ -172,6 +177,8 @@ class Election:
             raise ElectionError(f"quorum must be at least 1, not {self.quorum}")
         if self.roster and self.quorum > len(self.roster):
             raise ElectionError(f"quorum {self.quorum} can never be met: the roster lists {len(self.roster)} parties")
+        if self.start is not None and not getattr(self.method, "continues", False):
+            raise ElectionError(f"method {self.method.name} cannot go on from an outcome: leave out `start`")
         self._check_privacy()
         if unknown := sorted(self.learners.keys() - self.roles):
             roles = ", ".join(sorted(self.roles))

@@ -16,13 +16,14 @@ from torch import Tensor
 from ..core import Array
 from . import draws
 from .devices import find_device, one_thread, precision
-from .distil import Distilled
+from .distillation import Distilled
 from .initial import NAMES, initial
 from .inputs import as_tensor
-from .lessons import Lesson, interleave, learn
+from .lessons import interleave, learn
 from .logits import Logits
 from .network import Network
 from .recipe import Recipe
+from .replay import stacked
 
 ROWS_AT_ONCE = 64
 
@@ -70,14 +71,6 @@ def moved(start: Mapping[str, Array], distance: float, seed: int) -> dict[str, A
     }
     length = np.sqrt(sum(float((part.astype(np.float64) ** 2).sum()) for part in way.values()))
     return {name: (value + distance * way[name] / length).astype(np.float32) for name, value in start.items()}
-
-
-def stacked(lessons: Sequence[Distilled], device: torch.device) -> Lesson:
-    """One lesson for each model."""
-    return Lesson(*(
-        torch.from_numpy(np.stack([getattr(lesson, name) for lesson in lessons])).to(device)
-        for name in ("inputs", "labels", "rates")
-    ))  # fmt: skip
 
 
 def _right(net: Logits, weights: Sequence[Tensor], X: Tensor, y: Tensor) -> Array:

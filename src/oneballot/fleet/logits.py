@@ -39,8 +39,10 @@ class Logits:
         self.kind, self.device = kind, device
         self.names = [name for name, weight in self.module.named_parameters() if weight.requires_grad]
         if any(isinstance(part, nn.modules.batchnorm._NormBase) for part in self.module.modules()):
-            raise ElectionError("data cannot be distilled for a network with batch normalisation: its running means "
-                                "are no weights that distilled data could teach; use lenet, cnn, mlp or vgg9")  # fmt: skip
+            raise ElectionError(
+                "data cannot be distilled for a network with batch normalisation, whose running means no step teaches; "
+                "use lenet, cnn, mlp or vgg9"
+            )
         self.table: Tensor | None = None
         self.shape = network.shape
         if isinstance(self.module, Text):
@@ -51,7 +53,7 @@ class Logits:
             self.shape = (*network.shape, self.table.shape[1])
         chain = is_chain(self.module)
         self.windows = chain and (device.type == "cuda" if windows is None else windows)
-        self.behind = _Behind(self.module) if self.table is not None else None
+        self.behind = _Behind(self.module) if isinstance(self.module, Text) else None
 
     def stack(self, starts: Sequence[Mapping[str, Array]]) -> list[Tensor]:
         """The weights of models that start here."""

@@ -1,0 +1,58 @@
+"""Learns from the lessons of all parties (Zhou et al. 2021, Algorithm 1, lines 6 to 12): what the tally does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..core import Array
+from .devices import find_device, one_thread, precision
+from .distillation import Distilled
+from .lessons import Lesson, interleave, learn, step
+from .logits import Logits
+from .network import Network
+from .recipe import Recipe
+
+
+def replay(
+    network: Network, start: Mapping[str, Array], lessons: Sequence[Distilled], epochs: int, heaviest: float, *,
+    device: str = "auto",
+) -> tuple[dict[str, Array], int | None]:  # fmt: skip
+    """The weights after all lessons, a step of each in turn, `epochs` times.
+
+    If a weight is beyond `heaviest`, or is not a number, also the number of the lesson whose step first made one so.
+    """
+    place = find_device(device)
+    with precision(Recipe(), place), one_thread():
+        net = Logits(network, place)
+        lesson = interleave([stacked([one], place) for one in lessons])
+        first = net.stack([start])
+        weights = learn(net, first, lesson, epochs)
+        values = dict(start) | {
+            name: np.asarray(value[0].cpu().numpy()) for name, value in zip(net.names, weights, strict=True)
+        }
+        return values, None if _light(weights, heaviest) else _burst(net, first, lesson, heaviest, len(lessons))
+
+
+def _burst(net: Logits, weights: list[Tensor], lesson: Lesson, heaviest: float, lessons: int) -> int:
+    number = -1
+    while _light(weights, heaviest):
+        number += 1
+        j = number % lesson.steps
+        weights = step(net, weights, lesson.inputs[:, j], lesson.labels[:, j], lesson.rates[:, j])
+    return number % lesson.steps % lessons
+
+
+def _light(weights: Sequence[Tensor], heaviest: float) -> bool:
+    return all(bool((weight.abs() <= heaviest).all()) for weight in weights)  # NaN is not
+
+
+def stacked(lessons: Sequence[Distilled], device: torch.device) -> Lesson:
+    """One lesson for each model."""
+    return Lesson(*(
+        torch.from_numpy(np.stack([getattr(lesson, name) for lesson in lessons])).to(device)
+        for name in ("inputs", "labels", "rates")
+    ))  # fmt: skip
