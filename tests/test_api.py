@@ -12,7 +12,8 @@ import oneballot as ob
 
 def test_the_public_names_are_these() -> None:
     assert ob.__all__ == [
-        "L1", "L2", "Abstain", "Ballot", "Blob", "Data", "Election", "FedKT", "Folder", "LightGBM", "OneBallotError",
+        "DOSFL", "L1", "L2", "Abstain", "Ballot", "Blob", "Data", "Election", "FedKT", "Folder", "LightGBM",
+        "OneBallotError",
         "OneBallotWarning", "Outcome", "Schema", "Sklearn", "Task", "Torch", "XGBoost",
         "cast", "load", "simulate", "tally",
     ]  # fmt: skip

@@ -122,10 +122,6 @@ class NetworkLearner(Learner, Protocol):
     def device(self) -> str: ...
     @property
     def precision(self) -> str: ...
-    @property
-    def row(self) -> tuple[int, ...]:
-        """The shape of a row, where its settings say so; else empty."""
-
     def network(self, row: tuple[int, ...], classes: int) -> Any: ...
     def weights_of(self, blob: Blob, row: tuple[int, ...], classes: int) -> Mapping[str, Array]:
         """Of a network that travelled. Raises ElectionError if it is not one that this learner trains."""

@@ -129,10 +129,13 @@ class Election:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of a row; empty if nothing says it."""
+        """Of a row: by the public set, the schema, or else the final learner's settings; empty if nothing says it."""
         if self.public is not None:
             return self.public.shape[1:]
-        return () if self.schema is None else self.schema.shape
+        if self.schema is not None:
+            return self.schema.shape
+        row: tuple[int, ...] = getattr(self.learner_of("final"), "row", ())
+        return row
 
     def learner_of(self, role: str) -> Learner:
         return self.learners.get(role, self.learner)

@@ -16,7 +16,7 @@ from .logits import Logits, Weights
 from .recipe import ABSENT
 
 ROWS_AT_ONCE = 64
-"""Of a party's batch, whose products are in memory together."""
+"""Of a party's batch, whose products are in memory together where windows of images are, each 25 times its image."""
 AHEAD = 16
 """Batches whose rows are looked up together: each needs the order of a whole epoch."""
 BETAS, TINY = (0.9, 0.999), 1e-8
@@ -111,8 +111,9 @@ class Wave:
         share = there.to(self.net.kind) / there.sum(1, keepdim=True)
         where = self._whole(np.where(places == ABSENT, 0, places) + self.begins[:count, None])
         total = [torch.zeros_like(weight) for weight in weights]
-        for piece in range(0, places.shape[1], ROWS_AT_ONCE):
-            part = slice(piece, piece + ROWS_AT_ONCE)
+        at_once = ROWS_AT_ONCE if self.net.windows else places.shape[1]
+        for piece in range(0, places.shape[1], at_once):
+            part = slice(piece, piece + at_once)
             x, present = self.net.inputs(self.X[self.rows[where[:, part]]])
             with torch.enable_grad():
                 held = [weight.detach().requires_grad_() for weight in weights]

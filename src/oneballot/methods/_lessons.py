@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -34,11 +34,10 @@ class Origin:
     role: ClassVar[str] = "final"
 
     def network(self, learner: NetworkLearner) -> Network:
-        row = self.row or learner.row
-        if not row:
+        if not self.row:
             raise ElectionError("dosfl must know the shape of a row: give the election a [schema], or the learner's "
                                 "settings a shape, as in settings = {shape = [1, 28, 28]}")  # fmt: skip
-        found: Network = learner.network(row, self.classes)
+        found: Network = learner.network(self.row, self.classes)
         return found
 
     def weights(self, learner: NetworkLearner, network: Network) -> Mapping[str, Array]:
@@ -80,7 +79,6 @@ class Distil:
         from ..training import workers
 
         origin = works[0].origin
-        origin = replace(origin, row=origin.row or learner.row or works[0].X.shape[1:])
         network = origin.network(learner)
         start = origin.weights(learner, network)
         begins = np.cumsum([0] + [len(work.X) for work in works])
