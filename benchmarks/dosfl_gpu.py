@@ -79,7 +79,7 @@ def main() -> int:
     parser.add_argument("--rows", type=int, default=60_000)
     parser.add_argument("--device", default="auto", choices=["auto", "cuda", "cpu"])
     parser.add_argument("--probe", type=int, default=0, help="stop after so many batches, and tell time and memory")
-    parser.add_argument("--reduced", action="store_true", help="3 parties, 3,000 rows, short lessons: for a CPU")
+    parser.add_argument("--reduced", action="store_true", help="3 parties, 1,500 rows, short lessons: for a CPU")
     parser.add_argument("--eavesdrop", action="store_true", help="also the eavesdroppers, of the first IID cell")
     for name in ("steps", "epochs", "batch", "local_epochs", "local_batch", "first_rate", "learning_rate"):
         usual = getattr(Distillation(), name)
@@ -90,7 +90,7 @@ def main() -> int:
     plan = TREC if "table" in data else MNIST
     if told.reduced:
         plan = replace(plan, steps=5, epochs=2, local_epochs=30, local_batch=128, learning_rate=0.02)
-        told.parties, told.rows, told.seeds = 3, min(told.rows, 3_000), min(told.seeds, 1)
+        told.parties, told.rows, told.seeds = 3, min(told.rows, 1_500), min(told.seeds, 1)
     given = {name: getattr(told, name) for name in vars(plan) if getattr(told, name, None) is not None}
     return run(told, replace(plan, **given), data)
 
