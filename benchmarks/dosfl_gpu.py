@@ -26,7 +26,7 @@ import torch
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
-from oneballot.fleet.devices import find_device
+from oneballot.fleet.devices import find_device, precision
 from oneballot.fleet.distil import distil
 from oneballot.fleet.distil_wave import Wave
 from oneballot.fleet.distillation import Distillation, Distilled, Party
@@ -34,6 +34,7 @@ from oneballot.fleet.eavesdrop import accuracies, at_distance, with_other_weight
 from oneballot.fleet.initial import initial
 from oneballot.fleet.logits import Logits
 from oneballot.fleet.network import built_in
+from oneballot.fleet.recipe import Recipe
 from oneballot.methods._lessons import read_inputs, write_inputs
 
 MNIST = Distillation()
@@ -75,7 +76,7 @@ def main() -> int:
     parser.add_argument("--variants", nargs="+", default=list(VARIANTS[:4]), choices=VARIANTS)
     parser.add_argument("--splits", nargs="+", default=["IID", "2 shards"], choices=["IID", "2 shards"])
     parser.add_argument("--rule", default="xavier-uniform", help="of the first weights")
-    parser.add_argument("--reset", type=float, default=0.2, help="the variance of soft resets")
+    parser.add_argument("--reset", type=float, default=0.04, help="the variance of soft resets")
     parser.add_argument("--rows", type=int, default=60_000)
     parser.add_argument("--device", default="auto", choices=["auto", "cuda", "cpu"])
     parser.add_argument("--probe", type=int, default=0, help="stop after so many batches, and tell time and memory")
@@ -114,7 +115,8 @@ def run(told: Any, plan: Distillation, data: dict[str, np.ndarray]) -> int:
         for k, rows in enumerate(deal(y, told.parties, split, rng)):
             parties.append(Party(rows, y[rows], starts[seed], 1000 * seed + k, kinds[variant]))
     if told.probe:
-        return probe(network, X, parties, classes, told)
+        with precision(Recipe(), find_device(told.device)):
+            return probe(network, X, parties, classes, told)
     begin = time.perf_counter()
     lessons = distil(network, X, parties, classes, device=told.device, workers=2)
     took = time.perf_counter() - begin
