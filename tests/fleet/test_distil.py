@@ -6,21 +6,23 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
-import torch.nn.functional as F
-from torch.func import functional_call
 
-from oneballot.core import Array
-from oneballot.errors import DataError, ElectionError
-from oneballot.fleet import draws
-from oneballot.fleet.distil import distil
-from oneballot.fleet.distil_wave import Wave
-from oneballot.fleet.distillation import Distillation, Party, first_labels
-from oneballot.fleet.eavesdrop import accuracies, at_distance, moved, with_other_weights
-from oneballot.fleet.initial import NAMES, RULES, initial
-from oneballot.fleet.logits import Logits
-from oneballot.fleet.network import built_in
-from oneballot.fleet.replay import replay
+torch = pytest.importorskip("torch")
+
+import torch.nn.functional as F  # noqa: E402
+from torch.func import functional_call  # noqa: E402
+
+from oneballot.core import Array  # noqa: E402
+from oneballot.errors import DataError, ElectionError  # noqa: E402
+from oneballot.fleet import draws  # noqa: E402
+from oneballot.fleet.distil import distil  # noqa: E402
+from oneballot.fleet.distil_wave import Wave  # noqa: E402
+from oneballot.fleet.distillation import Distillation, Party, first_labels  # noqa: E402
+from oneballot.fleet.eavesdrop import accuracies, at_distance, moved, with_other_weights  # noqa: E402
+from oneballot.fleet.initial import NAMES, RULES, initial  # noqa: E402
+from oneballot.fleet.logits import Logits  # noqa: E402
+from oneballot.fleet.network import built_in  # noqa: E402
+from oneballot.fleet.replay import replay  # noqa: E402
 
 DOUBLE = torch.float64
 NET = built_in("mlp", {"hidden": [6]}, (4,), 3)

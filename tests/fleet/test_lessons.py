@@ -6,13 +6,15 @@ from functools import cache
 
 import numpy as np
 import pytest
-import torch
-from torch import Tensor
 
-from oneballot.fleet.initial import initial
-from oneballot.fleet.lessons import Lesson, slopes, step, take
-from oneballot.fleet.logits import Logits
-from oneballot.fleet.network import Network, built_in
+torch = pytest.importorskip("torch")
+
+from torch import Tensor  # noqa: E402
+
+from oneballot.fleet.initial import initial  # noqa: E402
+from oneballot.fleet.lessons import Lesson, slopes, step, take  # noqa: E402
+from oneballot.fleet.logits import Logits  # noqa: E402
+from oneballot.fleet.network import Network, built_in  # noqa: E402
 
 CPU, DOUBLE = torch.device("cpu"), torch.float64
 SHAPES = {

@@ -18,6 +18,8 @@ from oneballot.methods._lessons import LARGEST, read_inputs, write_inputs
 from oneballot.seal import seal
 from oneballot.simulation import divide, simulate_parties
 
+pytest.importorskip("torch")
+
 MLP = ob.Torch("mlp", settings={"shape": [64], "hidden": [16]}, device="cpu")
 QUICK = {"steps": 2, "epochs": 2, "batch": 10, "first_rate": 0.3, "learning_rate": 0.1, "local_epochs": 3}
 
