@@ -44,9 +44,8 @@ class FinalModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict_proba(self, X: Any) -> Array:
         check_is_fitted(self)
-        X = validate_data(
-            self, X, dtype=None if np.asarray(X).dtype == np.uint8 else np.float32, allow_nd=True, reset=False
-        )
+        kept = np.asarray(X).dtype in (np.uint8, np.int32)  # images and tokens stay what they are, as in an election
+        X = validate_data(self, X, dtype=None if kept else np.float32, allow_nd=True, reset=False)
         if self.features_ and X.shape[1:] != self.features_:
             raise ValueError(f"X has rows of shape {X.shape[1:]}, but FinalModel is expecting {self.features_}")
         return self.model_.predict_proba(X)

@@ -79,15 +79,22 @@ class _Job:
             some.sort(key=lambda i: -len(self.parties[i].rows))
             count = -(-len(some) // self._most_at_once(some))
             waves += [list(map(int, part)) for part in np.array_split(some, count)]
+        ahead = 0
         while waves:
-            numbers = waves.pop(0)
+            numbers, told = waves.pop(0), 0
             try:
-                yield from self._run(numbers)
+                for _ in self._run(numbers):
+                    told += 1
+                    if ahead:
+                        ahead -= 1
+                    else:
+                        yield
             except torch.OutOfMemoryError:
                 if len(numbers) == 1:
                     raise
                 half = len(numbers) // 2
                 waves[:0] = [numbers[:half], numbers[half:]]
+                ahead += told  # which is told once only
             gc.collect()
             torch.cuda.empty_cache()
 
