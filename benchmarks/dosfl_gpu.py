@@ -189,20 +189,23 @@ def probe(network: Any, X: np.ndarray, parties: list[Party], classes: int, told:
         got.append([part.cpu().double() for part in next(wave.batches())])
     worst = max(float((a - b).norm() / (b.norm() + 1e-12)) for a, b in zip(*got, strict=True))
     print(f"slopes of three parties against a CPU's: {worst:.1e} apart, relatively", flush=True)
-    for count in (len(parties) // 10, len(parties)):
+    ways = [(count, record) for count in (len(parties) // 10, len(parties)) for record in (False, True)]
+    for count, record in ways:
         begin = time.perf_counter()
-        wave = Wave(Logits(network, place), shared, parties[:count], classes)
+        wave = Wave(Logits(network, place), shared, parties[:count], classes, record=record)
         batches, clock = wave.batches(), [time.perf_counter()]
         for _ in range(told.probe):
-            next(batches)
+            found = next(batches)
             if place.type == "cuda":
                 torch.cuda.synchronize()
             clock.append(time.perf_counter())
         each = np.diff(clock)
-        print(f"{count} lessons: set up in {clock[0] - begin:.1f} s; batches {', '.join(f'{t:.2f}' for t in each)} s; "
-              f"{wave.ends[0]} batches would take {each[-1] * wave.ends[0]:.0f} s; peak memory {memory():.1f} GiB",
-              flush=True)  # fmt: skip
-        del wave, batches
+        sums = ", ".join(f"{float(part.double().abs().sum()):.6e}" for part in found)  # the same, recorded or not
+        times = ", ".join(f"{t:.2f}" for t in each)
+        print(f"{count} lessons{', recorded' * record}: set up in {clock[0] - begin:.1f} s; batches {times} s; "
+              f"{wave.ends[0]} batches would take {each[-1] * wave.ends[0]:.0f} s; peak memory {memory():.1f} GiB; "
+              f"slopes {sums}", flush=True)  # fmt: skip
+        del wave, batches, found
     return 0
 
 

@@ -114,11 +114,11 @@ def test_soft_resets_move_the_start_by_their_variance_and_masks_hide_their_share
     wave = Wave(
         Logits(NET, torch.device("cpu")), torch.from_numpy(X), [party(np.arange(9), s, plan) for s in (1, 2)], 3
     )
-    first, second = ([torch.cat([(a - b).flatten() for a, b in zip(wave._starts(t, 2), wave.starts, strict=True)])]
-                     for t in (0, 1))  # fmt: skip
-    assert first[0].std().item() == pytest.approx(0.5, rel=0.15)
-    assert not torch.equal(first[0], second[0])
-    lesson, hidden = wave._lesson(0)
+    moves = [torch.cat([(a - b).flatten() for a, b in zip(wave._starts(torch.tensor(t), 2), wave.starts, strict=True)])
+             for t in (0, 1)]  # fmt: skip
+    assert moves[0].std().item() == pytest.approx(0.5, rel=0.15)
+    assert not torch.equal(*moves)
+    lesson, hidden = wave._lesson(torch.tensor(0))
     assert hidden.double().mean().item() == pytest.approx(0.3, abs=0.08)
     same = (lesson.inputs == wave.learned[0]).flatten(2).all(2)
     assert torch.equal(same, ~hidden)

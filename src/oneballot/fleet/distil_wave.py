@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import torch
@@ -22,11 +22,39 @@ AHEAD = 16
 BETAS, TINY = (0.9, 0.999), 1e-8
 
 
+class Recorded:
+    """The slopes of a batch as one graph, after a first batch as it is, in which libraries set themselves up."""
+
+    def __init__(self, slopes: Callable[..., list[Tensor]], count: int) -> None:
+        self.slopes, self.count = slopes, count
+        self.graph: torch.cuda.CUDAGraph | None = None
+        self.held: list[Tensor] = []
+
+    def __call__(self, *given: Tensor) -> list[Tensor]:
+        if not self.held:
+            self.held = [part.clone() for part in given]
+            aside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+            aside.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(aside):
+                found = self.slopes(*self.held)
+            torch.cuda.current_stream().wait_stream(aside)
+            return found
+        for held, part in zip(self.held, given, strict=True):
+            held.copy_(part)
+        if self.graph is None:
+            self.graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self.graph):
+                self.found = self.slopes(*self.held)
+        self.graph.replay()
+        return self.found
+
+
 class Wave:
     """Parties whose lessons have one form, those with the most batches first: who is done leaves at the end."""
 
-    def __init__(self, net: Logits, X: Tensor, parties: Sequence[Party], classes: int) -> None:
-        self.net, self.X, self.classes, self.plan = net, X, classes, parties[0].plan.form
+    def __init__(self, net: Logits, X: Tensor, parties: Sequence[Party], classes: int, *, record: bool = False) -> None:
+        """record: on a GPU, what a batch launches is recorded once and replayed."""
+        self.net, self.X, self.classes, self.plan, self.record = net, X, classes, parties[0].plan.form, record
         self.number = sorted(range(len(parties)), key=lambda i: -self.plan.recipe.steps_of(len(parties[i].rows)))
         self.parties = [parties[i] for i in self.number]
         self.ends = [self.plan.recipe.steps_of(len(party.rows)) for party in self.parties]
@@ -69,23 +97,42 @@ class Wave:
                 self._leave(left)
 
     def batches(self) -> Iterator[list[Tensor]]:
-        """For each batch the slopes of the parties' losses by what is learned. What is not finite teaches nothing."""
+        """For each batch the slopes of the parties' losses by what is learned."""
+        recorded: Recorded | None = None
         for number in range(self.ends[0]):
-            count = len(self.learned[0])
-            lesson, hidden = self._lesson(number)
-            path = take(self.net, self._starts(number, count), lesson, self.plan.epochs)
-            last = self._last_slopes(number, path[-1])
-            by_inputs, by_labels, by_rates = slopes(self.net, path, lesson, last)
-            by_inputs = by_inputs * ~hidden.view(count, -1, *[1] * (by_inputs.dim() - 2))
-            by_labels = by_labels * self.soft[:count].view(-1, 1, 1, 1)
-            found = [by_inputs, by_labels, by_rates * self.learned[2].sigmoid()]
-            fine = torch.stack([part.flatten(1).sum(1) for part in found]).sum(0).isfinite()
-            yield [torch.where(fine.view(-1, *[1] * (part.dim() - 1)), part, 0) for part in found]
+            given = self._given(number)
+            if self.net.device.type == "cpu" or not self.record:
+                yield self.slopes(*given)
+                continue
+            if recorded is None or recorded.count != len(given[1]):
+                recorded = Recorded(self.slopes, len(given[1]))
+            yield recorded(*given)
 
-    def _lesson(self, number: int) -> tuple[Lesson, Tensor]:
+    def _given(self, number: int) -> tuple[Tensor, Tensor, Tensor]:
+        """What a batch depends on besides what is learned: its number, its rows `(models, rows)`, and their shares."""
+        places = self._places(number, len(self.learned[0]))
+        there = torch.from_numpy(places != ABSENT).to(self.net.device)
+        share = there.to(self.net.kind) / there.sum(1, keepdim=True)
+        where = self._whole(np.where(places == ABSENT, 0, places) + self.begins[: len(places), None])
+        return torch.tensor(number, device=self.net.device), where, share
+
+    def slopes(self, tick: Tensor, where: Tensor, share: Tensor) -> list[Tensor]:
+        """Of each party's loss on its batch, by what is learned. What is not finite teaches nothing."""
+        count = len(where)
+        lesson, hidden = self._lesson(tick)
+        path = take(self.net, self._starts(tick, count), lesson, self.plan.epochs)
+        last = self._last_slopes(path[-1], where, share)
+        by_inputs, by_labels, by_rates = slopes(self.net, path, lesson, last)
+        by_inputs = by_inputs * ~hidden.view(count, -1, *[1] * (by_inputs.dim() - 2))
+        by_labels = by_labels * self.soft[:count].view(-1, 1, 1, 1)
+        found = [by_inputs, by_labels, by_rates * self.learned[2].sigmoid()]
+        fine = torch.stack([part.flatten(1).sum(1) for part in found]).sum(0).isfinite()
+        return [torch.where(fine.view(-1, *[1] * (part.dim() - 1)), part, 0) for part in found]
+
+    def _lesson(self, tick: Tensor) -> tuple[Lesson, Tensor]:
         """What is taken for this batch, and which of its steps `(models, steps)` are hidden behind noise."""
         inputs, labels, raw = self.learned
-        keys, tick = self.keys[: len(inputs)], torch.tensor(number, device=self.net.device)
+        keys = self.keys[: len(inputs)]
         chance = draws.fractions(keys, tick, 0, (self.plan.steps,), self.net.device)
         hidden = chance.to(self.net.kind) <= self.masked[: len(inputs), None]
         if any(party.plan.masking for party in self.parties[: len(inputs)]):
@@ -93,26 +140,21 @@ class Wave:
             inputs = torch.where(hidden.view(*hidden.shape, *[1] * (inputs.dim() - 2)), noise, inputs)
         return Lesson(inputs, labels, torch.nn.functional.softplus(raw)), hidden
 
-    def _starts(self, number: int, count: int) -> list[Tensor]:
+    def _starts(self, tick: Tensor, count: int) -> list[Tensor]:
         starts = [start[:count] for start in self.starts]
         if not any(party.plan.soft_reset for party in self.parties[:count]):
             return starts
-        tick, keys, out = torch.tensor(number, device=self.net.device), self.keys[:count], []
+        keys, out = self.keys[:count], []
         for i, start in enumerate(starts):
             noise = draws.normals(keys, tick, i + 2, tuple(start.shape[1:]), self.net.device).to(start)
             out.append(start + noise * self.spread[:count].view(-1, *[1] * (start.dim() - 1)))
         return out
 
-    def _last_slopes(self, number: int, weights: Weights) -> list[Tensor]:
+    def _last_slopes(self, weights: Weights, where: Tensor, share: Tensor) -> list[Tensor]:
         """Of the mean loss over a batch of each party's rows, by the weights at the end of the lesson."""
-        count = len(weights[0])
-        places = self._places(number, count)
-        there = torch.from_numpy(places != ABSENT).to(self.net.device)
-        share = there.to(self.net.kind) / there.sum(1, keepdim=True)
-        where = self._whole(np.where(places == ABSENT, 0, places) + self.begins[:count, None])
         total = [torch.zeros_like(weight) for weight in weights]
-        at_once = ROWS_AT_ONCE if self.net.windows else places.shape[1]
-        for piece in range(0, places.shape[1], at_once):
+        at_once = ROWS_AT_ONCE if self.net.windows else where.shape[1]
+        for piece in range(0, where.shape[1], at_once):
             part = slice(piece, piece + at_once)
             x, present = self.net.inputs(self.X[self.rows[where[:, part]]])
             with torch.enable_grad():
