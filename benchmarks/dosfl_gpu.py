@@ -37,6 +37,8 @@ from oneballot.fleet.network import built_in
 from oneballot.fleet.recipe import Recipe
 from oneballot.methods._lessons import read_inputs, write_inputs
 
+MEAN, SPREAD = 0.1307, 0.3081
+"""Of MNIST's pixels, as everybody knows them: lessons begin as normal noise, and rows should look alike."""
 MNIST = Distillation()
 TREC = Distillation(steps=2, epochs=1, batch=1, first_rate=1.5, learning_rate=0.1, decay_period=30, local_epochs=50)
 VARIANTS = ("none", "soft labels", "soft resets", "random masking", "soft labels and resets")
@@ -79,6 +81,7 @@ def main() -> int:
     parser.add_argument("--reset", type=float, default=0.04, help="the variance of soft resets")
     parser.add_argument("--rows", type=int, default=60_000)
     parser.add_argument("--device", default="auto", choices=["auto", "cuda", "cpu"])
+    parser.add_argument("--bytes", action="store_true", help="pixels from 0 to 1, instead of about 0 with deviation 1")
     parser.add_argument("--probe", type=int, default=0, help="stop after so many batches, and tell time and memory")
     parser.add_argument("--reduced", action="store_true", help="3 parties, 1,500 rows, short lessons: for a CPU")
     parser.add_argument("--eavesdrop", action="store_true", help="also the eavesdroppers, of the first IID cell")
@@ -90,7 +93,7 @@ def main() -> int:
     data = {key: file[key] for key in file.files}
     plan = TREC if "table" in data else MNIST
     if told.reduced:
-        plan = replace(plan, steps=5, epochs=2, local_epochs=30, local_batch=128, learning_rate=0.02)
+        plan = replace(plan, steps=5, epochs=2, first_rate=0.1, local_epochs=25, local_batch=128, learning_rate=0.02)
         told.parties, told.rows, told.seeds = 3, min(told.rows, 1_500), min(told.seeds, 1)
     given = {name: getattr(told, name) for name in vars(plan) if getattr(told, name, None) is not None}
     return run(told, replace(plan, **given), data)
@@ -105,6 +108,8 @@ def run(told: Any, plan: Distillation, data: dict[str, np.ndarray]) -> int:
         words = {"vocabulary": len(table), "dimension": table.shape[1], "embedding": "frozen"}
         task, network = "trec", built_in("bilstm", words, X.shape[1:], classes, table)
     X, X_test = (part.reshape(len(part), *network.shape) for part in (X, X_test))
+    if task == "mnist" and not told.bytes:
+        X, X_test = (((part / 255 - MEAN) / SPREAD).astype(np.float32) for part in (X, X_test))
     paper = PAPER.get((task, told.parties), {})
     kinds = variants(plan, told.reset)
     cells = [(v, s, seed) for v in told.variants for s in told.splits for seed in range(told.seeds)]
