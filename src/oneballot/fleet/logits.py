@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import numpy as np
 import torch
@@ -73,13 +74,16 @@ class Logits:
         named = dict(zip(self.names, weights, strict=True))
         if self.windows:
             return _chain(self.module, named, x)
+        logits: Tensor
         if self.behind is None:
-            one = lambda own, x: functional_call(self.module, own, (x,))  # noqa: E731
-            return _as_tensor(vmap(one)(named, x))
+            logits = vmap(partial(functional_call, self.module))(named, x)
+            return logits
         if present is None:
             present = torch.ones(x.shape[:3], dtype=torch.bool, device=x.device)
-        read = lambda own, x, here: functional_call(self.behind, own, (x, here))  # noqa: E731
-        return _as_tensor(vmap(read)({f"text.{name}": value for name, value in named.items()}, x, present))
+        logits = vmap(partial(functional_call, self.behind))(
+            {f"text.{name}": value for name, value in named.items()}, (x, present)
+        )
+        return logits
 
 
 class _Behind(nn.Module):
@@ -117,7 +121,3 @@ def _convolve(x: Tensor, weight: Tensor, bias: Tensor, padding: int) -> Tensor:
     flat = cut.permute(0, 1, 3, 4, 2, 5, 6).reshape(models, rows * down * across, -1)
     out = torch.baddbmm(bias.unsqueeze(1), flat, weight.flatten(2).transpose(1, 2))
     return out.view(models, rows, down, across, -1).permute(0, 1, 4, 2, 3)
-
-
-def _as_tensor(value: Tensor) -> Tensor:
-    return value
