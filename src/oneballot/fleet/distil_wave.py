@@ -53,7 +53,7 @@ class Wave:
     """Parties whose lessons have one form, those with the most batches first: who is done leaves at the end."""
 
     def __init__(self, net: Logits, X: Tensor, parties: Sequence[Party], classes: int, *, record: bool = True) -> None:
-        """record: on a GPU, what a batch launches is recorded once and replayed; 10 parties take a fifth of the time."""
+        """record: on a GPU what a batch launches is recorded once and replayed: a fifth of the time with 10 parties."""
         self.net, self.X, self.classes, self.plan, self.record = net, X, classes, parties[0].plan.form, record
         self.number = sorted(range(len(parties)), key=lambda i: -self.plan.recipe.steps_of(len(parties[i].rows)))
         self.parties = [parties[i] for i in self.number]
