@@ -93,7 +93,7 @@ def main() -> int:
     data = {key: file[key] for key in file.files}
     plan = TREC if "table" in data else MNIST
     if told.reduced:
-        plan = replace(plan, steps=5, epochs=2, first_rate=0.1, local_epochs=25, local_batch=128, learning_rate=0.02)
+        plan = replace(plan, steps=15, epochs=2, first_rate=0.05, local_epochs=20, local_batch=128, learning_rate=0.02)
         told.parties, told.rows, told.seeds = 3, min(told.rows, 1_500), min(told.seeds, 1)
     given = {name: getattr(told, name) for name in vars(plan) if getattr(told, name, None) is not None}
     return run(told, replace(plan, **given), data)
