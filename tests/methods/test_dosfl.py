@@ -40,7 +40,8 @@ def three(make, digits) -> dict[str, Data]:
 
 def test_an_election_learns_and_its_ballots_are_small(make, digits) -> None:
     wide = ob.Torch("mlp", settings={"shape": [64], "hidden": [32]}, device="cpu")
-    slow = {"steps": 4, "first_rate": 0.1, "learning_rate": 0.05, "local_epochs": 20, "local_batch": 128}
+    slow = {"steps": 4, "first_rate": 0.1, "learning_rate": 0.05, "local_epochs": 20, "local_batch": 128,
+            "negative_labels": True, "merging": "averaged"}  # fmt: skip
     election = make(ob.DOSFL(**{**QUICK, **slow}), learner=wide)
     simulation = ob.simulate(election, digits.X / 16, digits.y, parties=3, split="homogeneous")
     assert simulation.accuracy(election.data(digits.X_test / 16, digits.y_test)) > 0.6
@@ -56,7 +57,8 @@ def test_a_simulated_ballot_is_the_partys_own(make, three) -> None:
 
 
 SETTINGS: list[dict[str, Any]] = [{"soft_labels": False}, {"soft_reset": 0.05}, {"masking": 0.3},
-                                  {"numbers": "float32"}, {"numbers": "uint8"}, {"first_weights": "torch"}]  # fmt: skip
+                                  {"numbers": "float32"}, {"numbers": "uint8"}, {"first_weights": "torch"},
+                                  {"merging": "averaged"}]  # fmt: skip
 
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
@@ -121,6 +123,7 @@ HOSTILE: list[tuple[str, Callable[[np.ndarray], Any], str]] = [
     ("inputs", lambda v: v.astype(np.float32), "expected an array 'inputs' of float16"),
     ("labels", put(-np.inf), "its labels must be"),
     ("labels", put(1e30), "its labels must be"),
+    ("labels", put(-0.1), "its labels must be from 0 to 64"),
     ("labels", lambda v: v[..., :9], "expected an array 'labels'"),
     ("rates", put(-0.1), "its rates must be from 0"),
     ("rates", put(np.nan), "its rates must be"),
@@ -159,7 +162,7 @@ def test_the_worst_ballot_that_is_allowed_does_not_end_in_silence(make, three) -
     election = make(ob.DOSFL(**{**QUICK, "local_epochs": 1, "first_rate": 100.0, "steps": 4, "epochs": 5}))
     ballot = ob.cast(election, three["party-1"].X, three["party-1"].y, party="honest")
     worst = {**ballot.contents, "inputs": np.sign(ballot.contents["inputs"]) * np.float16(LARGEST),
-             "labels": np.sign(ballot.contents["labels"] - 0.5).astype(np.float32) * np.float32(LARGEST),
+             "labels": (ballot.contents["labels"] < 0.5).astype(np.float32) * np.float32(LARGEST),
              "rates": np.full_like(ballot.contents["rates"], 100 * LARGEST)}  # fmt: skip
     with pytest.raises(ElectionError, match="grew without bound at a step of zed: tally `--without zed`"):
         ob.tally(election, [seal(worst, election, "zed")])

@@ -62,6 +62,7 @@ class Wave:
         self.begins = np.cumsum([0] + [len(party.rows) for party in self.parties])[:-1]
         self.rows = self._whole(np.concatenate([party.rows for party in self.parties]))
         self.y = self._whole(np.concatenate([party.y for party in self.parties]))
+        self.lowest = self._numbers([-torch.inf if party.plan.negative_labels else 0 for party in self.parties])
         self.soft = self._numbers([party.plan.soft_labels for party in self.parties])
         self.spread = self._numbers([party.plan.soft_reset**0.5 for party in self.parties])
         self.masked = self._numbers([party.plan.masking for party in self.parties])
@@ -147,7 +148,8 @@ class Wave:
         keys, out = self.keys[:count], []
         for i, start in enumerate(starts):
             noise = draws.normals(keys, tick, i + 2, tuple(start.shape[1:]), self.net.device).to(start)
-            out.append(start + noise * self.spread[:count].view(-1, *[1] * (start.dim() - 1)))
+            spread = self.spread[:count] * start.flatten(1).std(1, correction=0)
+            out.append(start + noise * spread.view(-1, *[1] * (start.dim() - 1)))
         return out
 
     def _last_slopes(self, weights: Weights, where: Tensor, share: Tensor) -> list[Tensor]:
@@ -186,6 +188,8 @@ class Wave:
             square.mul_(two).addcmul_(slope, slope, value=1 - two)
             size = (square / (1 - two ** (number + 1))).sqrt_().add_(TINY)
             value.sub_(rate.view(-1, *[1] * (value.dim() - 1)) * (mean / (1 - one ** (number + 1))) / size)
+        labels = self.learned[1]
+        labels.copy_(torch.maximum(labels, self.lowest[: len(labels)].view(-1, 1, 1, 1)))
 
     def _leave(self, left: int) -> None:
         """Set aside what the last parties have learned, and go on without them."""

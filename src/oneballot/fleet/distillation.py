@@ -18,8 +18,10 @@ class Distillation:
 
     first_rate (η₀): of a step, before it is learned. learning_rate (α), multiplied by `decay` every `decay_period` (τ)
     of the `local_epochs` (E), with batches of `local_batch` of the party's rows.
-    soft_labels: labels are learned too. soft_reset (σ²_sr): the variance of normal noise on the first weights, drawn
-    anew for each batch. masking (p_rm): how likely the inputs of a step are replaced by normal noise for one batch.
+    soft_labels: labels are learned too; below 0 only with negative_labels, for a label below 0 pushes its class away
+    for ever, however often its step is taken. soft_reset (σ²_sr): the variance of normal noise on the first weights,
+    drawn anew for each batch, in units of the variance of the layer's own weights. masking (p_rm): how likely the
+    inputs of a step are replaced by normal noise for one batch.
     """
 
     steps: int = 30
@@ -32,6 +34,7 @@ class Distillation:
     local_epochs: int = 30
     local_batch: int = 512
     soft_labels: bool = False
+    negative_labels: bool = False
     soft_reset: float = 0.0
     masking: float = 0.0
 
@@ -45,7 +48,7 @@ class Distillation:
     @property
     def form(self) -> Distillation:
         """What lessons that are learned side by side have in common."""
-        return replace(self, soft_labels=False, soft_reset=0.0, masking=0.0)
+        return replace(self, soft_labels=False, negative_labels=False, soft_reset=0.0, masking=0.0)
 
     @property
     def recipe(self) -> Recipe:

@@ -66,6 +66,16 @@ def interleave(lessons: Sequence[Lesson]) -> Lesson:
     return Lesson(*(turns([getattr(lesson, name) for lesson in lessons]) for name in ("inputs", "labels", "rates")))
 
 
+def average(lessons: Sequence[Lesson]) -> Lesson:
+    """One lesson of several, as long as each: its step is the mean of their steps, θ - mean η_k·∇ℓ(θ; x_k, y_k).
+
+    The loss is linear in the labels, so each lesson's rates go into its labels, and all inputs are one batch.
+    """
+    labels = [lesson.labels * lesson.rates[..., None, None] for lesson in lessons]
+    inputs = torch.cat([lesson.inputs for lesson in lessons], 2)
+    return Lesson(inputs, torch.cat(labels, 2), torch.ones_like(lessons[0].rates))
+
+
 def step(net: Logits, weights: Weights, x: Tensor, y: Tensor, rate: Tensor) -> list[Tensor]:
     with torch.enable_grad():
         held = [weight.detach().requires_grad_() for weight in weights]

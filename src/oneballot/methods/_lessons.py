@@ -96,7 +96,7 @@ class Distil:
 
 @dataclass(frozen=True)
 class Learn:
-    """The model that the first weights become by the lessons of all parties, a step of each in turn."""
+    """The model that the first weights become by the lessons of all parties."""
 
     origin: Origin
     parties: tuple[str, ...]
@@ -104,6 +104,7 @@ class Learn:
     labels: Sequence[Array]
     rates: Sequence[Array]
     epochs: int
+    averaged: bool
     role: ClassVar[str] = "final"
 
     @staticmethod
@@ -117,7 +118,9 @@ class Learn:
         network = self.origin.network(learner)
         start = self.origin.weights(learner, network)
         lessons = [Distilled(*parts) for parts in zip(self.inputs, self.labels, self.rates, strict=True)]
-        values, burst = replay(network, start, lessons, self.epochs, HEAVIEST, device=learner.device)
+        values, burst = replay(
+            network, start, lessons, self.epochs, HEAVIEST, averaged=self.averaged, device=learner.device
+        )
         if burst is not None:
             party = self.parties[burst]
             raise ElectionError(

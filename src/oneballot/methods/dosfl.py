@@ -27,6 +27,8 @@ from ._lessons import LARGEST, Distil, Learn, Origin, read_inputs, write_inputs
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 
+SHARED = ("merging", "first_weights", "numbers")
+"""Settings that are not those of a party's distillation."""
 PAPER: dict[str, dict[str, Any]] = {
     "mnist": {},
     "imdb": {"steps": 5, "epochs": 10, "batch": 1, "first_rate": 0.01, "decay_period": 10, "local_epochs": 50},
@@ -43,8 +45,10 @@ class DOSFL:
 
     first_rate (η₀): of a step, before it is learned. learning_rate (α): of the lesson, multiplied by `decay` every
     `decay_period` (τ) of the `local_epochs` (E), in batches of `local_batch` of the party's rows. soft_labels: labels
-    are learned too. soft_reset (σ²_sr): the variance of noise on the first weights while distilling. masking (p_rm):
-    how likely a step is noise, for one batch. first_weights: their rule. numbers: in which inputs travel.
+    are learned too, and with negative_labels also below 0. soft_reset (σ²_sr): the variance of noise on the first
+    weights while distilling, in units of a layer's own. masking (p_rm): how likely a step is noise, for one batch.
+    merging: at the tally a step of each party in turn ("interleaved", the paper), or the mean of their steps
+    ("averaged"). first_weights: their rule. numbers: in which inputs travel.
     """
 
     name: ClassVar[str] = "dosfl"
@@ -62,8 +66,10 @@ class DOSFL:
     local_epochs: PositiveInt = 30
     local_batch: PositiveInt = 512
     soft_labels: bool = True
+    negative_labels: bool = False
     soft_reset: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     masking: Share = 0.0
+    merging: Literal["interleaved", "averaged"] = "interleaved"
     first_weights: Literal["torch", "xavier", "xavier-uniform", "kaiming", "kaiming-uniform", "orthogonal"] = (
         "xavier-uniform"
     )
@@ -90,7 +96,7 @@ class DOSFL:
         seen = np.bincount(data.y, minlength=len(desk.classes))
         if absent := [str(c) for c, n in zip(desk.classes, seen, strict=True) if not n]:
             desk.note(f"it has no rows of class {', '.join(absent)}")
-        settings = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("first_weights", "numbers")}
+        settings = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in SHARED}
         lesson, digest = yield Distil(
             self._origin(desk), data.X, data.y, desk.seed("lesson"), tuple(settings.items()), label=_name(desk)
         )
@@ -100,7 +106,7 @@ class DOSFL:
             desk.note(f"some distilled numbers grew beyond {LARGEST:g} and are cut there; lower the learning_rate")
         return {
             **write_inputs(np.clip(lesson.inputs, -LARGEST, LARGEST), self.numbers),
-            "labels": np.clip(lesson.labels, -LARGEST, LARGEST),
+            "labels": np.clip(lesson.labels, self._lowest, LARGEST),
             "rates": np.clip(lesson.rates, 0, most),
             "first": np.frombuffer(digest, dtype=np.uint8),
         }
@@ -113,7 +119,7 @@ class DOSFL:
         labels = ballot.array("labels", np.float32, (self.steps, self.batch, len(desk.classes)))
         rates = ballot.array("rates", np.float32, (self.steps,))
         for what, values, low, high in (
-            ("inputs", inputs, -LARGEST, LARGEST), ("labels", labels, -LARGEST, LARGEST),
+            ("inputs", inputs, -LARGEST, LARGEST), ("labels", labels, self._lowest, LARGEST),
             ("rates", rates, 0.0, self.first_rate * LARGEST),
         ):  # fmt: skip
             if not ((values >= low) & (values <= np.float32(high))).all():  # NaN is not either
@@ -127,8 +133,14 @@ class DOSFL:
         parties = tuple(sorted(count.roll))
         inputs = [read_inputs(count.roll[party], (self.steps, self.batch, *shape), self.numbers) for party in parties]
         labels, rates = ([np.asarray(count.roll[p][name]) for p in parties] for name in ("labels", "rates"))
-        model: Model = desk.do(Learn(self._origin(desk), parties, inputs, labels, rates, self.epochs))
+        model: Model = desk.do(
+            Learn(self._origin(desk), parties, inputs, labels, rates, self.epochs, self.merging == "averaged")
+        )
         return model
+
+    @property
+    def _lowest(self) -> float:
+        return -LARGEST if self.negative_labels else 0.0
 
     def _origin(self, desk: Desk) -> Origin:
         return Origin(desk.shape, len(desk.classes), self.first_weights, desk.shared_seed("first weights"), desk.start)
