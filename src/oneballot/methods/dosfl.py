@@ -83,12 +83,12 @@ class DOSFL:
         return cls(**{**PAPER[task], **settings})
 
     def plan(self, data: Data, desk: Desk) -> Plan:
-        what = f"{self.steps} steps of {self.batch} distilled inputs"
-        if not desk.shape:
+        what = f"{self.steps} steps of {self.batch} distilled inputs, labels and rates"
+        if not desk.shape or data.X.dtype == np.int32:  # of text the learner knows how long a word's vector is
             return Plan(1, what, None)
         width = {"float32": 4, "float16": 2, "uint8": 1}[self.numbers]
         each = self.batch * (width * int(np.prod(desk.shape)) + 4 * len(desk.classes)) + 4
-        return Plan(1, f"{what}, labels and rates (more if rows are text)", self.steps * each)
+        return Plan(1, what, self.steps * each)
 
     def cast(self, data: Data, desk: Desk) -> Casting:
         if not len(data):
