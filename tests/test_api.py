@@ -12,10 +12,10 @@ import oneballot as ob
 
 def test_the_public_names_are_these() -> None:
     assert ob.__all__ == [
-        "DOSFL", "L1", "L2", "Abstain", "Ballot", "Blob", "Data", "Election", "FedKT", "Folder", "LightGBM",
-        "OneBallotError",
-        "OneBallotWarning", "Outcome", "Schema", "Sklearn", "Task", "Torch", "XGBoost",
-        "cast", "load", "simulate", "tally",
+        "DOSFL", "L1", "L2", "Abstain", "Analytic", "Ballot", "Blob", "Data", "Election", "Ensemble", "FedKD", "FedKT",
+        "Folder", "Kernel", "LightGBM", "OneBallotError", "OneBallotWarning", "Outcome", "Schema", "Sklearn", "Task",
+        "Torch", "XGBoost",
+        "cast", "load", "read_vectors", "simulate", "tally",
     ]  # fmt: skip
     for name in ob.__all__:
         assert getattr(ob, name) is not None

@@ -68,7 +68,7 @@ def test_a_damaged_kept_ballot_is_named(election, clinic: Path) -> None:
 
 def test_a_preview_trains_and_writes_nothing(election, clinic: Path) -> None:
     before = sorted(clinic.rglob("*"))
-    shown = preview(election, "a", clinic / "a.csv", key=None, beside=clinic)
+    shown = preview(election, "a", clinic / "a.csv", keep=clinic / "kept", key=None, beside=clinic)
     assert sorted(clinic.rglob("*")) == before
     assert shown["rows"] == 150
     assert shown["models_to_train"] == 2

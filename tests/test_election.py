@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 import oneballot as ob
 from oneballot.agreement import digest_of
 from oneballot.columns import Category, Number
+from oneballot.desk import TallyDesk
 from oneballot.drafting import draft
 from oneballot.election import Election
 from oneballot.errors import DataError, ElectionError
+from oneballot.formats.safetensors import ConstantModel
 from oneballot.schema import Schema, as_label
 
 PUBLIC = np.arange(12.0).reshape(6, 2)
@@ -361,3 +363,29 @@ def test_equal_elections_have_equal_digests_and_others_have_not(seed, name, clas
     assert made.digest == election(seed=seed, name=name, classes=tuple(classes)).digest
     assert made.digest != replace(made, seed=seed + 1).digest
     assert made.digest != replace(made, name=name + "x").digest
+
+
+def test_all_rows_of_an_election_are_of_the_type_of_its_public_set():
+    """Bytes at one party and fractions at another are one image and two rows."""
+    public = np.random.default_rng(0).integers(0, 256, (20, 4)).astype(np.uint8)
+    election = ob.Election(classes=[0, 1], public=public)
+    assert election.kind == np.uint8
+    assert election.data(public.astype(np.float64), np.arange(20) % 2).X.dtype == np.uint8
+    with pytest.raises(DataError, match=r"Ann: rows are float32, and expected are bytes.*do not scale them"):
+        ob.cast(election, public / 255, np.arange(20) % 2, party="Ann")
+    floats = ob.Election(classes=[0, 1], public=public / 255)
+    with pytest.raises(DataError, match=r"Ann: rows are bytes \(uint8\), and expected are float32"):
+        ob.cast(floats, public, np.arange(20) % 2, party="Ann")
+    tokens = ob.Election(classes=[0, 1], public=public.astype(np.int32))
+    assert tokens.data(public.astype(np.int64), np.arange(20) % 2).X.dtype == np.int32
+    with pytest.raises(DataError, match="expected are whole numbers"):
+        tokens.rows(public + 0.5)
+
+
+def test_how_long_a_model_may_take_to_answer_is_the_elections_and_not_in_its_digest():
+    public = np.zeros((4, 2), dtype=np.float32)
+    usual, patient = (ob.Election(classes=[0, 1], public=public, max_model_seconds=s) for s in (60, 3600))
+    assert usual.digest == patient.digest
+    with TallyDesk(patient) as desk:
+        desk.ask(ConstantModel(np.array([0.5, 0.5])).dump(), public, classes=2)
+        assert desk._room.seconds == 3600

@@ -122,6 +122,35 @@ def test_images_keep_their_shape_and_another_shape_is_refused():
         model.predict(np.zeros((2, 1, 4, 5)))
 
 
+@pytest.mark.parametrize(
+    ("kind", "given", "says"),
+    [
+        ("uint8", "float32", None),
+        ("uint8", "int64", None),
+        ("int32", "int64", None),
+        ("float32", "int32", None),
+        ("float32", "uint8", 'rows are bytes .* give X.astype\\("float32"\\), or X / 255'),
+    ],
+)
+def test_rows_of_another_type_are_the_same_rows_or_refused(kind, given, says):
+    """A network reads bytes as parts of 255: what is silently another type is another image."""
+    X, y = np.random.default_rng(0).integers(0, 256, (40, 6)), np.arange(40) % 2
+    model = FinalModel(ob.Sklearn("DecisionTreeClassifier")).fit(X.astype(kind), y)
+    assert model.kind_ == kind
+    if says is None:
+        np.testing.assert_array_equal(model.predict(X.astype(given)), y)
+    else:
+        with pytest.raises(ValueError, match=says):
+            model.predict(X.astype(given))
+
+
+@pytest.mark.parametrize("bad", [0.5, -1.0, 256.0])
+def test_what_no_byte_can_be_is_refused_by_a_model_of_bytes(bad):
+    model = FinalModel(ob.Sklearn("GaussianNB")).fit(np.arange(40, dtype=np.uint8).reshape(20, 2), np.arange(20) % 2)
+    with pytest.raises(ValueError, match="expected are bytes, whole numbers from 0 to 255"):
+        model.predict(np.array([[1, bad]]))
+
+
 def test_a_model_trained_elsewhere_is_taken_in():
     model = FinalModel().trained(ConstantModel(np.array([0.25, 0.75])), ["no", "yes"], (3,))
     assert model.predict(np.zeros((2, 3))).tolist() == ["yes", "yes"]

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import oneballot as ob
-from oneballot.errors import OneBallotError
+from oneballot.errors import OneBallotError, Spoiled
+from oneballot.formats.safetensors import ConstantModel
+from oneballot.model import FinalModel
+from oneballot.outcome import exists
 from oneballot.simulation import simulate_parties
 
 
@@ -123,3 +127,11 @@ def test_numpy_numbers_in_settings_are_as_good_as_pythons(make_election, parties
     outcome = simulate_parties(election, parties).outcome
     outcome.save(tmp_path)
     assert np.array_equal(ob.Outcome.load(tmp_path).model.predict(digits.X_test), outcome.model.predict(digits.X_test))
+
+
+def test_a_model_that_nobody_could_open_is_not_written(tmp_path, election, parties):
+    outcome = ob.tally(election, [ob.cast(election, d.X, d.y, party=party) for party, d in parties.items()])
+    odd = FinalModel(outcome.model.learner).trained(ConstantModel(np.ones(3) / 3), election.classes, (64,))
+    with pytest.raises(Spoiled, match="expected float64"):
+        replace(outcome, model=odd).save(tmp_path)
+    assert not exists(tmp_path)

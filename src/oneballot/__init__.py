@@ -12,11 +12,16 @@ if TYPE_CHECKING:
     from .data.registry import load
     from .election import Election
     from .errors import OneBallotError, OneBallotWarning
+    from .fleet.vectors import read_vectors
+    from .learners.kernel import Kernel
     from .learners.lightgbm import LightGBM
     from .learners.sklearn import Sklearn
     from .learners.torch import Torch
     from .learners.xgboost import XGBoost
+    from .methods.analytic import Analytic
     from .methods.dosfl import DOSFL
+    from .methods.ensemble import Ensemble
+    from .methods.fedkd import FedKD
     from .methods.fedkt import FedKT
     from .outcome import Outcome
     from .privacy.terms import L1, L2
@@ -26,13 +31,17 @@ if TYPE_CHECKING:
 
 _WHERE = {
     "Abstain": "core",
+    "Analytic": "methods.analytic",
     "Ballot": "core",
     "Blob": "core",
     "DOSFL": "methods.dosfl",
     "Data": "core",
     "Election": "election",
+    "FedKD": "methods.fedkd",
+    "Ensemble": "methods.ensemble",
     "FedKT": "methods.fedkt",
     "Folder": "boxes.folder",
+    "Kernel": "learners.kernel",
     "L1": "privacy.terms",
     "L2": "privacy.terms",
     "LightGBM": "learners.lightgbm",
@@ -46,6 +55,7 @@ _WHERE = {
     "XGBoost": "learners.xgboost",
     "cast": "casting",
     "load": "data.registry",
+    "read_vectors": "fleet.vectors",
     "simulate": "simulation",
     "tally": "tallying",
 }
@@ -55,12 +65,16 @@ __all__ = [
     "L1",
     "L2",
     "Abstain",
+    "Analytic",
     "Ballot",
     "Blob",
     "Data",
     "Election",
+    "Ensemble",
+    "FedKD",
     "FedKT",
     "Folder",
+    "Kernel",
     "LightGBM",
     "OneBallotError",
     "OneBallotWarning",
@@ -72,6 +86,7 @@ __all__ = [
     "XGBoost",
     "cast",
     "load",
+    "read_vectors",
     "simulate",
     "tally",
 ]

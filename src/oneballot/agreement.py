@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt, StrictI
 
 from . import catalog
 from .core import Array, Blob
-from .errors import ElectionError
+from .errors import DataError, ElectionError
 from .privacy.terms import L0, Terms
 from .schema import Schema
 from .start import read_start
@@ -26,13 +26,18 @@ FORMAT = 1
 def read_agreement(path: Path) -> dict[str, Any]:
     """The arguments of the Election that a file describes, with the public set that it names beside it."""
     file = _File.parse(path)
-    learners = {role: make("learners", s, f"{path}, [learners.{role}]") for role, s in file.learners.items()}
+    learners = {
+        role: make("learners", s, f"{path}, [learners.{role}]", path.parent) for role, s in file.learners.items()
+    }
     every = {"learner": learners.pop("all")} if "all" in learners else {}
     return {
-        "classes": file.classes, "public": _read_public(path, file), "schema": file.schema_, "learners": learners,
+        "classes": file.classes, **_read_public(path, file),
+        "multilabel": file.schema_ is not None and file.schema_.multilabel,
+        "schema": file.schema_, "learners": learners,
         "method": make("methods", file.method, f"{path}, [method]"), "privacy": file.privacy, "name": file.name,
-        "start": None if file.start is None else _read_start(path, file.start), "seed": file.seed,
-        "quorum": file.quorum, "roster": file.roster, "max_ballot_mb": file.max_ballot_mb, **every,
+        "start": None if file.start is None else _read_start(path, file.start),
+        "seed": file.seed, "quorum": file.quorum, "roster": file.roster, "max_ballot_mb": file.max_ballot_mb,
+        "max_model_seconds": file.max_model_seconds, **every,
     }  # fmt: skip
 
 
@@ -43,9 +48,9 @@ def _read_start(path: Path, folder: str) -> Blob:
         raise ElectionError(f"{path}: start: {error}") from None
 
 
-def _read_public(path: Path, file: _File) -> Array | None:
+def _read_public(path: Path, file: _File) -> dict[str, Array]:
     if file.public is None:
-        return None
+        return {}
     where = path.parent / file.public.path
     if not where.exists():
         raise ElectionError(f"{path}: public.path: there is no file {where}; put the public set there")
@@ -59,13 +64,15 @@ def _read_public(path: Path, file: _File) -> Array | None:
             f"{path.name} has {file.public.digest}. Get the file that the election was made with. If you write this "
             f"election, and have changed its [schema], put the new digest into [public]."
         )
-    return public
+    labels = {"public_labels": file.schema_.answers(table.columns, table.source)} if file.public.labels else {}
+    return {"public": public, **labels}
 
 
 class _Public(BaseModel):
     model_config = ConfigDict(extra="forbid")
     path: str
     digest: str
+    labels: bool = False  # the file's label column is part of the agreement
 
 
 class _File(BaseModel):
@@ -78,6 +85,7 @@ class _File(BaseModel):
     seed: NonNegativeInt = 0
     quorum: PositiveInt = 1
     max_ballot_mb: PositiveInt = 64
+    max_model_seconds: PositiveInt = 60
     start: str | None = None
     public: _Public | None = None
     method: dict[str, Any]
@@ -106,8 +114,8 @@ class _File(BaseModel):
             raise ElectionError(f"{path}, [privacy]: {error}") from None
 
 
-def make(kind: catalog.Kind, settings: Mapping[str, Any], where: str) -> Any:
-    """A method or a learner from its name and settings."""
+def make(kind: catalog.Kind, settings: Mapping[str, Any], where: str, folder: Path = Path()) -> Any:
+    """A method or a learner from its name and settings, with the files that it names in this folder."""
     if not isinstance(settings.get("name"), str):
         raise ElectionError(f'{where}: name = "…" is missing; there are {", ".join(catalog.names(kind))}')
     rest = {k: v for k, v in settings.items() if k != "name"}
@@ -117,12 +125,14 @@ def make(kind: catalog.Kind, settings: Mapping[str, Any], where: str) -> Any:
         if unknown := [k for k in rest if k not in known]:
             raise ElectionError(f"{settings['name']} has no setting {', '.join(unknown)}; it has {', '.join(known)}")
         made = thing(**rest)
+        if hasattr(made, "beside"):
+            made = made.beside(folder)
         if kind == "learners":
             made.check()
         return made
     except ValidationError as error:
         raise ElectionError(_explain(error, where)) from None
-    except (TypeError, ElectionError) as error:
+    except (TypeError, ElectionError, DataError) as error:
         raise ElectionError(f"{where}: {error}") from None
 
 

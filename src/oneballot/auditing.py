@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -20,8 +19,8 @@ from .core import Array, Data, PrivateMethod
 from .desk import PartyDesk
 from .election import Election
 from .errors import ElectionError
-from .privacy.mechanisms import Mechanism
 from .privacy.one_run import canaries_for, least_epsilon
+from .privacy.promise import VotesPromise, with_scale
 from .privacy.terms import Terms
 from .progress import steps
 from .tallying import tally
@@ -78,24 +77,19 @@ def audit(
     promise, terms = election.promise, election.privacy
     if promise is None or terms.rehearsal:
         raise ElectionError("there is nothing to audit: the election claims no epsilon (level L0, or a rehearsal)")
+    if not isinstance(promise, VotesPromise):
+        raise ElectionError(f"the audit attacks noisy votes, and {election.method.name} releases {promise.called}")
     wanted = canaries or min(MOST_CANARIES, 2 * canaries_for(promise.epsilon(), terms.delta, confidence))
     runs = min(wanted, runs or USUAL_RUNS)
     each = min(-(-wanted // runs), promise.queries)
-    ground = _Ground.of(election, _with_scale(terms, promise.query.mechanism, promise.query.scale), each)
+    ground = _Ground.of(election, with_scale(promise, promise.query.scale), each)
     claimed, count = promise.epsilon(), runs * each
     noisy = ground.attack(runs, confidence, "attacking with noise")
-    bare = _Ground.of(election, _with_scale(terms, promise.query.mechanism, NO_NOISE), each)
+    bare = _Ground.of(election, with_scale(promise, NO_NOISE), each)
     caught = bare.attack(runs, confidence, "attacking without noise")
     most = least_epsilon(count, max(1, count // 2), max(1, count // 2), terms.delta, confidence)
     unit = "party" if terms.level == "L1" else "row"
     return Audit(claimed, terms.delta, unit, terms.adjacency, confidence, runs, most, noisy, caught)
-
-
-def _with_scale(terms: Terms, mechanism: Mechanism, scale: float) -> Terms:
-    """The terms with this very noise, whatever budget it came from. Tests of Confident-GNMax are left out: all pass."""
-    changes: dict[str, Any] = {"epsilon": None, "gamma": None, "sigma": None, "scale": scale, "mechanism": mechanism}
-    changes |= {"threshold": None, "answers": None, "test_sigma": None, "sampler": "oneballot", "accountant": "rdp"}
-    return replace(terms, **changes)
 
 
 @dataclass(frozen=True)
@@ -109,7 +103,7 @@ class _Ground:
 
     @classmethod
     def of(cls, election: Election, terms: Terms, canaries: int) -> _Ground:
-        assert election.promise is not None
+        assert isinstance(election.promise, VotesPromise)
         queries = election.promise.queries
         block = queries // canaries
         # A block's rows lie around its canary, nearer to it than to each other, so that nothing is ever nearer.
@@ -129,7 +123,7 @@ class _Ground:
 
     @property
     def subsets(self) -> int:
-        assert self.election.promise is not None
+        assert isinstance(self.election.promise, VotesPromise)
         return self.election.promise.subsets
 
     def attack(self, runs: int, confidence: float, what: str) -> Finding:
@@ -190,7 +184,7 @@ class _Ground:
     @cached_property
     def names(self) -> list[list[str]]:
         """For each subset IDs whose keyed hash puts their rows there, in every partition."""
-        assert self.election.promise is not None
+        assert isinstance(self.election.promise, VotesPromise)
         desk, partitions = PartyDesk(self.election, "audited"), self.election.promise.partitions
         found: list[list[str]] = [[] for _ in range(self.subsets)]
         begin = 0

@@ -9,8 +9,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from . import catalog
 from .agreement import make
 from .casting import cast_data
@@ -44,10 +42,15 @@ def cast_file(
                 f"the box already holds a ballot of {party}, and a ballot is never replaced. "
                 f"If it is to be replaced, ask the operator to move it away first; then cast again with --recast."
             )
+        book = _book(election, party, beside)
+        if book.draws and not recast:
+            raise AlreadyCast(
+                f"{book.path} says that {party} has cast in this election, and {kept} is not there. Deliver the ballot "
+                "that you have kept (--keep FOLDER), or draw new noise on the same rows with --recast: its cost adds."
+            )
         learners = dict(choose_learner(election, text) for text in choices)
         rows = election.read_data(data)
         keep.mkdir(parents=True, exist_ok=True)
-        book = Book(election.digest, beside / f"{party}.casts.json", what="cast")
         charge = (lambda: book.charge(MOST_CASTS)) if election.level == "L2" else (lambda: 1)
         ballot = cast_data(election, rows, party=party, key=signer, learners=learners, charge=charge, desks=desks)
         sealed = ballot.sealed
@@ -64,18 +67,35 @@ def cast_file(
     }  # fmt: skip
 
 
+def _book(election: Election, party: str, beside: Path) -> Book:
+    return Book(election.digest, (beside / f"{party}.casts.json") if election.level == "L2" else None, what="cast")
+
+
 def preview(
-    election: Election, party: str, data: Path, *, key: Path | None, beside: Path, choices: Iterable[str] = ()
-) -> dict[str, Any]:
+    election: Election, party: str, data: Path, *, keep: Path, key: Path | None, beside: Path,
+    choices: Iterable[str] = (), recast: bool = False,
+) -> dict[str, Any]:  # fmt: skip
     """What a cast would train, send and spend; nothing is trained, written or sent."""
     check_party_name(party)
     signer = find_key(election, party, key, beside)
     for text in choices:
         choose_learner(election, text)
     rows = election.read_data(data)
-    counts = np.bincount(rows.y, minlength=len(election.classes))
+    counts = rows.seen(len(election.classes))
     plan = election.method.plan(rows, PartyDesk(election, party))
-    expected = election.promise.expectation(election.parties) if election.promise else []
+    PartyDesk(election, party).check(rows)
+    kept, drawn = keep / f"{party}.ballot", _book(election, party, beside).draws
+    spent = [
+        *election.ballot_ledger.words(),
+        *(election.promise.expectation(election.parties) if election.promise else []),
+    ]
+    if not recast and kept.is_file():
+        spent = [f"nothing more: {kept} was already cast, and would be delivered again"]
+    elif drawn:
+        spent = [
+            f"this would be cast number {drawn + 1}: costs add up",
+            *election.ballot_ledger.times(drawn + 1).words(),
+        ]
     return {
         "election": f"{election.name}, {election.digest[:16]}…",
         "party": party,
@@ -85,7 +105,7 @@ def preview(
         "ballot_carries": plan.carries,
         "bytes": "known after training" if plan.bytes is None else f"{plan.bytes:,}, and up to 2 kB of manifest",
         "signed_with": public_text(signer) if signer else "nothing",
-        "privacy_spent": "; ".join([*election.ballot_ledger.words(), *expected]),
+        "privacy_spent": "; ".join(spent),
     }
 
 

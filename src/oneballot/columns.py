@@ -131,13 +131,17 @@ class Tensor(_Column):
     def width(self) -> int:
         return math.prod(self.shape)
 
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return np.dtype({"image": np.uint8, "tokens": np.int32, "features": np.float32}[self.kind])
+
     def encode(self, values: Array, where: Where) -> Array:
         if values.shape[1:] != self.shape:
             raise DataError(f"{where}: rows have shape {values.shape[1:]}, the schema says {self.shape}; reshape them")
         if values.dtype.kind not in "biuf":
             raise DataError(f"{where}: a column of kind {self.kind} holds numbers, not text; save it as numbers")
         with np.errstate(invalid="ignore", over="ignore"):
-            x = values.astype({"image": np.uint8, "tokens": np.int32, "features": np.float32}[self.kind])
+            x = values.astype(self.dtype)
         wrong = ~np.isfinite(x) if self.kind == "features" else x != values
         if (bad := np.argwhere(wrong)).size:
             at = tuple(int(i) for i in bad[0])

@@ -44,7 +44,10 @@ Contents = Mapping[str, Array | Blob]
 
 @dataclass(frozen=True)
 class Data:
-    """What one party holds: rows X, class numbers y `(rows,)`, and stable row IDs where the schema names a column."""
+    """What one party holds: rows X, class numbers y `(rows,)`, and stable row IDs where the schema names a column.
+
+    In a multi-label election y is `(rows, classes)`: 1 has the class, -1 has it not, 0 is not known.
+    """
 
     X: Array
     y: Array
@@ -52,6 +55,10 @@ class Data:
 
     def __len__(self) -> int:
         return len(self.y)
+
+    def seen(self, classes: int) -> Array:
+        """How many rows of each class there are."""
+        return np.bincount(self.y, minlength=classes) if self.y.ndim == 1 else (self.y > 0).sum(axis=0)
 
 
 @dataclass(frozen=True)
@@ -69,6 +76,7 @@ class Task:
     seed: int = 0
     ask: Array | None = None  # rows of X
     answer: Literal["probabilities", "scores"] = "probabilities"
+    output: Literal["softmax", "sigmoid"] = "softmax"  # how scores become probabilities; always sigmoid of multi-labels
     required: bool = False  # fail, where the learner cannot learn from the rows, instead of answering with frequencies
     label: str = "a model"
 
@@ -87,6 +95,19 @@ class Model(Protocol):
     def dump(self) -> Blob: ...
 
 
+class Ask(Protocol):
+    """Asks a stranger's model for probabilities, in the room."""
+
+    def __call__(self, blob: Blob, X: Array, *, classes: int) -> Array: ...
+
+
+@runtime_checkable
+class Guarded(Protocol):
+    """A model that holds strangers' models: whoever opens it tells it through which room they are asked."""
+
+    def ask_through(self, ask: Ask) -> None: ...
+
+
 class Models(Protocol):
     """Models that were trained together."""
 
@@ -100,13 +121,21 @@ class Models(Protocol):
 
 
 class Learner(Protocol):
-    """A model family with its settings: a frozen dataclass, so that an election can be written down."""
+    """A model family with its settings: a frozen dataclass, so that an election can be written down.
+
+    A learner may also have `check_rows(X)`, which is shown the public rows, or none of the same shape and type, before
+    any training; `check_apart()`, which raises ElectionError if models that are trained together could tell of one
+    another's rows (asked at L2); and, if it names files, `beside(folder)`, itself with files found there, and
+    `describe()`, its settings with what is in the files instead of where they are.
+    """
 
     name: ClassVar[str]
 
     @property
     def gives(self) -> frozenset[str]:
-        """Of "probabilities", "scores", "soft" (learns from soft labels), "weights", "gradients"."""
+        """Of "probabilities", "scores", "weights", "gradients", and what it learns from besides labels: "soft" labels,
+        "score targets", "multilabel".
+        """
 
     def check(self) -> None:
         """Raise ElectionError or MissingExtra if this learner cannot train here; called before any training."""
@@ -174,19 +203,45 @@ Casting = Generator[Fit | Work, Any, Contents]
 
 
 @dataclass(frozen=True)
-class Spending:
-    """What a method releases about one unit at a private level: known before anybody trains.
+class Votes:
+    """Noisy votes: each partition decides `queries` of them among `classes`.
 
-    Each partition decides `queries` votes among `classes`. `subsets` are the voters of a party. `counts`: class counts
-    leave the party as well. `unit`: into how many parts a voter may divide its vote.
+    `subsets` are the voters of a party. `unit`: into how many parts a voter may divide its vote.
     """
 
     queries: int
     classes: int
-    partitions: int
-    subsets: int
-    counts: bool = False
+    partitions: int = 1
+    subsets: int = 1
     unit: int = 1
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Whole numbers that leave together, once, with Gaussian noise on each.
+
+    One unit that comes or goes moves them by a distance whose square is at most `comes_or_goes`; one that is replaced
+    by another, by at most `replaced`. `dealt`: rows are dealt to subsets (`Desk.deal`), and a replaced one moves one
+    subset's part if rows have stable IDs, else two.
+    Where numbers are opinions on `classes`, `lift` is by how much a voter who is sure lifts a class above the others;
+    `voters` are those of a party.
+    """
+
+    what: str
+    comes_or_goes: float
+    replaced: float
+    dealt: bool = False
+    lift: float = 0.0
+    classes: int = 0
+    voters: int = 1
+
+
+@dataclass(frozen=True)
+class Spending:
+    """What a method releases about one unit at a private level: known before anybody trains."""
+
+    votes: Votes | None = None
+    numbers: Numbers | None = None
 
 
 class Abstain(Exception):
@@ -200,6 +255,14 @@ class Desk(Protocol):
     def classes(self) -> Sequence[str | int]: ...
     @property
     def public(self) -> Array | None: ...
+    @property
+    def public_labels(self) -> Array | None:
+        """Of the public rows, as a party's own; none where they are not known."""
+
+    @property
+    def multilabel(self) -> bool:
+        """Whether a row may have several classes, or none."""
+
     @property
     def shape(self) -> tuple[int, ...]:
         """Of a row; empty if the election has neither a public set nor a schema."""
@@ -227,8 +290,12 @@ class Desk(Protocol):
         The only way from votes outwards: where noise is due, it is drawn here, and goes on the ledger.
         """
 
-    def release(self, counts: Array, *, cell: str) -> Array:
-        """Counts of rows `(classes,)` as they may leave the party: at L2 with noise, and on the ledger."""
+    def release(self, numbers: Array, *, cell: str) -> Array:
+        """Whole numbers as they may be seen by others: where noise is due, it is drawn here, and goes on the ledger."""
+
+    @property
+    def noise(self) -> float:
+        """The deviation of the noise that `release` draws on each number, here or at the parties; 0 if none."""
 
     def note(self, text: str) -> None:
         """Tell the people at this desk something; the party is named with it."""
@@ -324,21 +391,29 @@ class PrivateMethod(Protocol):
         """What is released there, with so many classes and public rows."""
 
     def exposed(self, level: str) -> Method:
-        """Itself for an audit: what was decided leaves as it is, with nothing after the noise that might hide it."""
+        """Itself for an audit: what was decided leaves as it is, with nothing after the noise that might hide it.
+
+        For methods that vote.
+        """
 
     def asking(self, queries: int, public: int) -> Method:
-        """Itself with so many of the public rows as queries: what a budget buys."""
+        """Itself with so many of the public rows as queries: what a budget buys. For methods that vote."""
 
 
 class Method(Protocol):
-    """A one-shot method: a frozen dataclass of its settings, named as in its paper, spelled out."""
+    """A one-shot method: a frozen dataclass of its settings, named as in its paper, spelled out.
+
+    One that can also do multi-label elections says `multilabel: ClassVar[bool] = True`.
+    """
 
     name: ClassVar[str]
-    levels: ClassVar[frozenset[str]]  # of "L0", "L1", "L2"
+    levels: ClassVar[frozenset[str]]  # of "L0", "L1", "L2"; `because`, if there is one, says why not the others
 
     @property
     def needs(self) -> Mapping[str, frozenset[str]]:
-        """For each role what its learner must give; the key "public", with nothing, asks for a public set."""
+        """For each role what its learner must give; the keys "public" and "public labels", with nothing, ask for a
+        public set and for its labels.
+        """
 
     def plan(self, data: Data, desk: Desk) -> Plan: ...
     def cast(self, data: Data, desk: Desk) -> Casting | Contents:

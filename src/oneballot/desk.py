@@ -21,6 +21,7 @@ from .election import Election
 from .errors import DataError, OneBallotWarning, PrivacyError
 from .privacy.ledger import Ledger
 from .privacy.noise import check_opendp, noisy_argmax, noisy_at_least, noisy_numbers, opendp_argmax
+from .privacy.promise import VotesPromise
 from .privacy.samplers import Entropy, OperatingSystem, Rehearsal
 from .room import Room
 from .schema import Class
@@ -50,6 +51,14 @@ class PartyDesk:
         return self.election.public
 
     @property
+    def public_labels(self) -> Array | None:
+        return self.election.public_numbers
+
+    @property
+    def multilabel(self) -> bool:
+        return self.election.multilabel
+
+    @property
     def shape(self) -> tuple[int, ...]:
         return self.election.shape
 
@@ -75,16 +84,20 @@ class PartyDesk:
         numbers = np.fromiter((_hashed(name, key, subsets) for name in self._names(data)), np.int64, len(data))
         return [np.flatnonzero(numbers == k) for k in range(subsets)]
 
-    def _names(self, data: Data) -> list[bytes]:
-        """By what rows are told apart: stable IDs, or else all that they hold."""
-        if not self.election.stable_ids:
-            return [row.tobytes() + bytes([0]) + str(label).encode() for row, label in zip(data.X, data.y, strict=True)]
-        if data.ids is None:
+    def check(self, data: Data) -> None:
+        """Raise DataError for rows that cannot be told apart as the election says; before anybody trains."""
+        if self.level == "L2" and self.election.stable_ids and data.ids is None:
             raise DataError(
                 f"{self.party}: the election tells rows apart by stable IDs, and there are none. Give one a row (ids=… "
                 "or the column that the schema names), or set stable_ids = false to tell them apart by content."
             )
-        return [str(name).encode() for name in data.ids]
+
+    def _names(self, data: Data) -> list[bytes]:
+        """By what rows are told apart: stable IDs, or else all that they hold."""
+        self.check(data)
+        if data.ids is not None and self.election.stable_ids:
+            return [str(name).encode() for name in data.ids]
+        return [row.tobytes() + bytes([0]) + str(label).encode() for row, label in zip(data.X, data.y, strict=True)]
 
     def decide(self, votes: Array, *, cell: str, unit: int = 1) -> Array:
         """The class with the most votes, after noise where it is due.
@@ -100,7 +113,8 @@ class PartyDesk:
 
     def _decide_privately(self, votes: Array, cell: str, unit: int) -> Array:
         promise = self.election.promise
-        assert promise is not None
+        if not isinstance(promise, VotesPromise):
+            raise PrivacyError("votes, of which the method did not say that it decides any")
         if votes.shape[1] != promise.query.classes:
             raise PrivacyError(f"a vote among {votes.shape[1]} classes, where {promise.query.classes} were promised")
         if unit > 1 and not promise.query.fractional:
@@ -123,14 +137,19 @@ class PartyDesk:
         labels[answered] = noisy_argmax(votes[answered], mechanism, scale, entropy, unit=unit)
         return labels
 
-    def release(self, counts: Array, *, cell: str) -> Array:
+    def release(self, numbers: Array, *, cell: str) -> Array:
         promise = self.election.promise
-        if promise is None or promise.level == "L1":
-            return counts
-        if promise.counts is None:
-            raise PrivacyError("class counts, of which the method did not say that it releases them")
-        self._draw("class counts", 1)
-        return np.maximum(noisy_numbers(counts, promise.counts.sigma, self._entropy(cell)), 0)
+        if promise is None or promise.side != self.side:
+            return numbers
+        if promise.numbers is None or promise.called != cell:
+            raise PrivacyError(f"{cell}, of which the method did not say that it releases them")
+        self._draw(cell, 1)
+        return noisy_numbers(numbers, promise.numbers.sigma, self._entropy(cell))
+
+    @property
+    def noise(self) -> float:
+        promise = self.election.promise
+        return 0.0 if promise is None or promise.numbers is None else promise.numbers.sigma
 
     def _entropy(self, cell: str) -> Entropy:
         seed = self.election.privacy.noise_seed
@@ -182,7 +201,7 @@ class TallyDesk(PartyDesk):
         return done
 
     def ask(self, blob: Blob, X: Array, *, classes: int) -> Array:
-        self._room = self._room or Room()
+        self._room = self._room or Room(seconds=self.election.max_model_seconds)
         return self._room.ask(blob, X, classes=classes)
 
     def __enter__(self) -> TallyDesk:

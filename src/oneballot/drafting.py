@@ -32,7 +32,7 @@ queries = 1.0                   # how many public rows are labelled: a fraction 
 ballot = "votes"                # or "models": the models behind the votes, for a market
 
 [learners.all]                  # or one each: [learners.teacher], [learners.student], [learners.final]
-name = "sklearn"                # or "xgboost", "lightgbm"
+name = "sklearn"                # or "xgboost", "lightgbm", "torch" (networks: docs/networks.md)
 estimator = "RandomForestClassifier"
 params = { n_estimators = 100 }
 """
@@ -132,6 +132,7 @@ seed = 0
 quorum = {quorum}                      # how many ballots must count; quorum and roster may change while ballots come in
 
 # max_ballot_mb = 64             # a larger ballot is not even read
+# max_model_seconds = 60         # where ballots carry models: how long one may take to answer
 
 [public]                        # rows without secrets that all parties and the server have; labels are not used
 path = {_value(str(where))}

@@ -23,11 +23,12 @@ from . import catalog
 from .agreement import FORMAT, digest_of, read_agreement
 from .columns import Where
 from .core import Array, Blob, Data, Learner, Method, PrivateMethod
-from .errors import DataError, ElectionError, OneBallotWarning
+from .errors import DataError, ElectionError, WillNotWork
 from .keys import public_key
 from .privacy.ledger import Ledger
-from .privacy.terms import L0, Terms
-from .schema import Class, Schema, as_label, as_plain, check_ids, number_labels
+from .privacy.terms import L0, Terms, as_terms
+from .rows import KINDS, as_kind
+from .schema import Class, Schema, as_label, as_plain, check_ids, encode_labels
 from .start import as_start, name_of
 
 if TYPE_CHECKING:
@@ -52,13 +53,14 @@ class Election:
     quorum: int = 1
     roster: Mapping[str, str] = field(default_factory=dict)
     max_ballot_mb: int = 64
+    max_model_seconds: int = 60
+    public_labels: Any = field(default=None, repr=False)
+    multilabel: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "classes", tuple(c.item() if isinstance(c, np.generic) else c for c in self.classes))
         object.__setattr__(self, "method", _as_thing("methods", self.method))
-        told: Any = self.privacy
-        if isinstance(told, str):
-            object.__setattr__(self, "privacy", Terms(told))  # type: ignore[arg-type]
+        object.__setattr__(self, "privacy", as_terms(self.privacy))
         object.__setattr__(self, "learner", _as_thing("learners", self.learner))
         object.__setattr__(self, "learners", {r: _as_thing("learners", x) for r, x in self.learners.items()})
         object.__setattr__(self, "start", as_start(self.start))
@@ -83,6 +85,8 @@ class Election:
             "privacy": self._described_privacy(),
             "schema": None if self.schema is None else self.schema.model_dump(mode="json"),
             "seed": self.seed,
+            **({"multilabel": True} if self.multilabel else {}),
+            **({} if self.public_numbers is None else {"public labels": digest_of(self.public_numbers)}),
             **({} if self.start is None else {"start": name_of(self.start)}),
         }
 
@@ -107,7 +111,7 @@ class Election:
         """What its privacy comes to; None at L0, where nothing is promised."""
         if self.level == "L0" or not isinstance(self.method, PrivateMethod):
             return None
-        from .privacy.promise import settle
+        from .privacy.settling import settle
 
         spending = self.method.spends(self.level, len(self.classes), 0 if self.public is None else len(self.public))
         return settle(self.privacy, spending, self.stable_ids)
@@ -125,7 +129,7 @@ class Election:
     @property
     def roles(self) -> frozenset[str]:
         """What learners this election trains."""
-        return frozenset(self.method.needs) - {"public"}
+        return frozenset(self.method.needs) - {"public", "public labels"}
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -137,22 +141,35 @@ class Election:
         row: tuple[int, ...] = getattr(self.learner_of("final"), "row", ())
         return row
 
+    @property
+    def kind(self) -> np.dtype[Any] | None:
+        """The type of all rows; None if nothing says it."""
+        if self.public is not None:
+            return self.public.dtype
+        return None if self.schema is None else self.schema.dtype
+
     def learner_of(self, role: str) -> Learner:
         return self.learners.get(role, self.learner)
 
     def data(self, X: Any, y: Any, source: str = "the data", ids: Any = None) -> Data:
         """A party's arrays, checked against this election."""
         rows = self.rows(X, source, empty=self.level == "L2")
-        labels = number_labels(y, self.classes, Where(source, "label"))
+        labels = encode_labels(y, self.classes, Where(source, "label"), self.multilabel)
         if len(rows) != len(labels):
             raise DataError(f"{source}: X has {len(rows)} rows and y has {len(labels)}; they must agree")
         return Data(rows, labels, None if ids is None else check_ids(ids, len(rows), Where(source, "ids")))
+
+    @cached_property
+    def public_numbers(self) -> Array | None:
+        """The labels of the public rows, encoded as a party's own."""
+        known = self.public is not None and self.public_labels is not None
+        return self.data(self.public, self.public_labels, "the public set").y if known else None
 
     def rows(self, X: Any, source: str = "the data", *, empty: bool = False) -> Array:
         rows = _as_rows(X, source, empty=empty)
         if self.shape and rows.shape[1:] != self.shape:
             raise DataError(f"{source}: a row has shape {rows.shape[1:]}, the election's {self.shape}")
-        return rows
+        return as_kind(rows, self.kind, source)
 
     def read_data(self, path: str | Path) -> Data:
         """A party's file, encoded with the schema."""
@@ -182,20 +199,38 @@ class Election:
             raise ElectionError(f"quorum {self.quorum} can never be met: the roster lists {len(self.roster)} parties")
         if self.start is not None and not getattr(self.method, "continues", False):
             raise ElectionError(f"method {self.method.name} cannot go on from an outcome: leave out `start`")
+        if self.multilabel and (self.level != "L0" or not getattr(self.method, "multilabel", False)):
+            raise ElectionError(f"method {self.method.name} cannot do several labels a row at level {self.level}")
+        if self.schema is not None and self.schema.multilabel != self.multilabel:
+            raise ElectionError("multilabel goes with a schema whose label lists a column for each class")
         self._check_privacy()
         if unknown := sorted(self.learners.keys() - self.roles):
             roles = ", ".join(sorted(self.roles))
             raise ElectionError(f"method {self.method.name} has no learner {', '.join(unknown)}; it has {roles}")
         for role in self.roles:
-            check_learner(self.method, role, self.learner_of(role))
+            check_learner(self.method, role, self.learner_of(role), multilabel=self.multilabel)
+            self._check_rows(role)
+
+    def _check_rows(self, role: str) -> None:
+        """Whether the learner of a role can learn from such rows, where it says so and they are known."""
+        learner: Any = self.learner_of(role)
+        if self.shape and hasattr(learner, "check_rows"):
+            learner.check_rows(np.empty((0, *self.shape), self.kind) if self.public is None else self.public)
+        if self.level == "L2" and role == "teacher" and hasattr(learner, "check_apart"):
+            learner.check_apart()
 
     def _check_privacy(self) -> None:
         """Settle what the method leaves open at this level, and what the budget buys."""
         if self.level not in self.method.levels:
-            given = ", ".join(sorted(self.method.levels))
-            raise ElectionError(f"method {self.method.name} cannot give privacy level {self.level!r}; it gives {given}")
+            given, because = ", ".join(sorted(self.method.levels)), getattr(self.method, "because", "")
+            raise ElectionError(
+                f"method {self.method.name} cannot give privacy level {self.level!r}; it gives {given}"
+                f"{because and ': '}{because}"
+            )
         if "public" in self.method.needs and self.public is None:
             raise ElectionError(f"method {self.method.name} needs a public set: rows that everybody may have")
+        if "public labels" in self.method.needs and self.public_numbers is None:
+            raise ElectionError(f"method {self.method.name} needs, as it is set, labels of the public set")
         if isinstance(self.method, PrivateMethod):
             object.__setattr__(self, "method", self.method.at(self.level))
         elif self.level != "L0":
@@ -205,11 +240,18 @@ class Election:
         if self.promise is None:
             return
         assert isinstance(self.method, PrivateMethod)
+        if self.privacy.stable_ids and self.schema is not None and self.schema.id is None:
+            raise ElectionError('stable_ids = true needs the ID column: id = "…" in [schema], or `oneballot new --id`')
         public = 0 if self.public is None else len(self.public)
-        if self.promise.queries < self.method.spends(self.level, len(self.classes), public).queries:
-            object.__setattr__(self, "method", self.method.asking(self.promise.queries, public))
-        if self.promise.is_hopeless(self.parties):
-            warnings.warn(self.promise.expectation(self.parties)[0], OneBallotWarning, stacklevel=4)
+        asked, bought = self.method.spends(self.level, len(self.classes), public).votes, self.promise
+        if asked is not None and getattr(bought, "queries", asked.queries) < asked.queries:
+            object.__setattr__(self, "method", self.method.asking(bought.queries, public))  # type: ignore[attr-defined]
+        self.warn_if_hopeless(self.parties, stacklevel=5)
+
+    def warn_if_hopeless(self, parties: int | None, *, stacklevel: int = 3) -> None:
+        """Tell, before anything is drawn, that so many parties will not get through the noise."""
+        if self.promise is not None and self.promise.is_hopeless(parties):
+            warnings.warn(self.promise.expectation(parties)[0], WillNotWork, stacklevel=stacklevel)
 
     @classmethod
     def read(cls, path: str | Path) -> Election:
@@ -232,9 +274,9 @@ class Election:
         return chosen
 
 
-def check_learner(method: Method, role: str, learner: Learner) -> None:
+def check_learner(method: Method, role: str, learner: Learner, *, multilabel: bool = False) -> None:
     learner.check()
-    if lacking := method.needs[role] - learner.gives:
+    if lacking := (method.needs[role] | ({"multilabel"} if multilabel else set())) - learner.gives:
         what = " and ".join(sorted(lacking))
         raise ElectionError(f"the {role} of {method.name} needs {what}, and learner {learner.name} does not give it")
 
@@ -256,7 +298,7 @@ def _as_rows(X: Any, source: str, *, empty: bool = False) -> Array:
         raise DataError(
             f"{source}: expected numbers, not {rows.dtype}; describe the columns in a schema to encode them"
         )
-    if rows.dtype not in (np.uint8, np.int32):
+    if rows.dtype not in KINDS or rows.dtype == np.float32:
         with np.errstate(over="ignore"):
             rows = rows.astype(np.float32)
         if (bad := np.argwhere(~np.isfinite(rows))).size:
@@ -275,4 +317,4 @@ def _as_thing(kind: catalog.Kind, thing: Any) -> Any:
 
 
 def _described(thing: Any) -> dict[str, Any]:
-    return {"name": thing.name, **asdict(thing)}
+    return {"name": thing.name, **(thing.describe() if hasattr(thing, "describe") else asdict(thing))}

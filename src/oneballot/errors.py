@@ -13,6 +13,7 @@ OneBallotError
 └── MissingExtra        an optional library is not installed
 
 OneBallotWarning        something a person should know, nothing that stops the work
+└── WillNotWork         and the result will be no better than chance
 
 A message says what was wrong, where, what was expected, and what to do.
 """
@@ -68,3 +69,6 @@ class MissingExtra(OneBallotError):
 
 
 class OneBallotWarning(UserWarning): ...
+
+
+class WillNotWork(OneBallotWarning): ...

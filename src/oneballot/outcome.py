@@ -15,12 +15,15 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from . import catalog
 from .core import Array, Blob, Contents, Count
 from .disk import alone_in, write_whole
 from .errors import DataError, OneBallotError, Spoiled
 from .model import FinalModel
 from .privacy.ledger import Ledger
+from .room import seat
 from .schema import Class, Schema, as_plain
 from .seal import pack, unpack
 
@@ -84,8 +87,22 @@ class Outcome:
             raise DataError(f"this outcome has no schema, so {path} cannot be read; use Outcome.load and model.predict")
         table = self.schema.read(path)
         rows = self.schema.encode(table.columns, table.source)
-        known = labelled and self.schema.label in table.columns
+        known = labelled and set(self.schema.label_columns) <= set(table.columns)
         return rows, self.schema.labels(table.columns, self.classes, table.source) if known else None
+
+    def name(self, chances: Array) -> list[Class]:
+        """The class of each row; in a multi-label election all that it has, as in "a;b"."""
+        if not self.model.multilabel_:
+            return [self.classes[i] for i in chances.argmax(axis=1)]
+        return [";".join(str(c) for c, has in zip(self.classes, row, strict=True) if has) for row in chances >= 0.5]
+
+    def compare(self, X: Array, y: Array) -> tuple[Array, Array]:
+        """By row and class: is it among the labels that are known, and was it found, both `(rows, classes)`."""
+        chances = self.model.predict_proba(X)
+        if self.model.multilabel_:
+            return y != 0, (y != 0) & ((chances >= 0.5) == (y > 0))
+        known = y[:, None] == np.arange(len(self.classes))
+        return known, known & (chances.argmax(axis=1) == y)[:, None]
 
     def save(self, folder: str | Path) -> None:
         folder = Path(folder)
@@ -95,6 +112,9 @@ class Outcome:
 
     def _save(self, folder: Path) -> None:
         blob = self.model.dump()
+        catalog.find("formats", blob.format).check(
+            blob.data, classes=len(self.classes), features=math.prod(self.model.features_)
+        )  # nothing is written that nobody could open
         secret = self.ledger.level == "L1" and bool(self.voted)  # raw votes and names: the server's own
         model = _put(folder, f"model.{blob.format}", blob.data)
         count = _put(folder, "count.zip", pack(_flat(self.count)), secret=secret)
@@ -105,7 +125,9 @@ class Outcome:
             "privacy": self.ledger.model_dump(mode="json"),
             "classes": list(self.classes),
             "model": {"file": model, "format": blob.format, "features": list(self.model.features_),
-                      "learner": {"name": learner.name, **asdict(learner)}, "seed": self.model.seed},
+                      "kind": None if self.model.kind_ is None else str(self.model.kind_),
+                      "learner": {"name": learner.name, **asdict(learner)}, "seed": self.model.seed,
+                      "multilabel": self.model.multilabel_},
             "count": count,
             "roll": list(self.count.roll),
             "voted": {party: vars(vote) for party, vote in self.voted.items()},
@@ -130,10 +152,16 @@ class Outcome:
             kind.check(blob.data, classes=len(described["classes"]), features=math.prod(shape))
             settings = {k: v for k, v in kept["learner"].items() if k != "name"}
             learner = catalog.find("learners", kept["learner"]["name"])(**settings)
-            native = kind.load(blob.data, classes=len(described["classes"]))
+            native = seat(kind.load(blob.data, classes=len(described["classes"])))
             schema = described["schema"]
             return cls(
-                model=FinalModel(learner, kept["seed"]).trained(native, described["classes"], tuple(shape)),
+                model=FinalModel(learner, kept["seed"]).trained(
+                    native,
+                    described["classes"],
+                    tuple(shape),
+                    kept.get("kind"),
+                    multilabel=kept.get("multilabel", False),
+                ),
                 election=described["election"],
                 classes=tuple(described["classes"]),
                 schema=None if schema is None else Schema.model_validate(schema),

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Self
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from .columns import Column, Tensor, Where, as_text, repeated
+from .columns import MISSING, Column, Tensor, Where, as_text, repeated
 from .core import Array
 from .data.read import read
 from .data.table import Table
@@ -27,26 +27,43 @@ Class = str | int
 
 
 class Schema(BaseModel):
-    """The columns of the features, and which column is the label and which, if any, a stable ID of the row."""
+    """The columns of the features, and which column is the label and which, if any, a stable ID of the row.
+
+    In a multi-label election `label` lists a column for each class, in their order.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
-    label: str
+    label: str | Annotated[tuple[str, ...], Field(min_length=2)]
     id: str | None = None
     columns: Annotated[tuple[Column, ...], Field(min_length=1)]
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         """A label among the features would be a model that only works on rows whose answer is known."""
-        names = [self.label, *([] if self.id is None else [self.id]), *(c.name for c in self.columns)]
+        names = [*self.label_columns, *([] if self.id is None else [self.id]), *(c.name for c in self.columns)]
         if twice := repeated(names):
             raise ValueError(f"a column is label, id or feature, and once: {', '.join(map(repr, twice))} is several")
         return self
+
+    @property
+    def label_columns(self) -> tuple[str, ...]:
+        return (self.label,) if isinstance(self.label, str) else self.label
+
+    @property
+    def multilabel(self) -> bool:
+        return not isinstance(self.label, str)
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Of an encoded row."""
         only = self.columns[0] if len(self.columns) == 1 else None
         return only.shape if isinstance(only, Tensor) else (sum(c.width for c in self.columns),)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of encoded rows."""
+        only = self.columns[0] if len(self.columns) == 1 else None
+        return only.dtype if isinstance(only, Tensor) else np.dtype(np.float32)
 
     def lenient(self) -> Schema:
         """The same columns, but a value that they do not have is clipped or left blank instead of refused."""
@@ -75,9 +92,15 @@ class Schema(BaseModel):
         )
 
     def labels(self, columns: Columns, classes: Sequence[Class], source: str) -> Array:
-        if self.label not in columns:
-            raise DataError(f"{source}: {self._absent([self.label], columns)} It holds the label.")
-        return number_labels(columns[self.label], classes, Where(source, self.label))
+        where = Where(source, ", ".join(self.label_columns))
+        return encode_labels(self.answers(columns, source), classes, where, self.multilabel)
+
+    def answers(self, columns: Columns, source: str) -> Array:
+        """Labels as they stand in a file, `(rows,)`; `(rows, classes)` where each class has a column."""
+        if missing := [name for name in self.label_columns if name not in columns]:
+            raise DataError(f"{source}: {self._absent(missing, columns)} It holds the label.")
+        found = [columns[name] for name in self.label_columns]
+        return np.stack(found, axis=1) if self.multilabel else found[0]
 
     def ids(self, columns: Columns, source: str) -> Array | None:
         if self.id is None:
@@ -102,6 +125,22 @@ def check_ids(values: Any, rows: int, where: Where) -> Array:
     _, numbers, counts = np.unique(ids, return_inverse=True, return_counts=True)
     where.refuse(counts[numbers] > 1, ids, "is not the only row with its ID", "give every row its own")
     return ids
+
+
+def encode_labels(values: Any, classes: Sequence[Class], where: Where, multilabel: bool) -> Array:
+    """Labels as `Data` has them."""
+    return mark_labels(values, classes, where) if multilabel else number_labels(values, classes, where)
+
+
+def mark_labels(values: Any, classes: Sequence[Class], where: Where) -> Array:
+    """Marks `(rows, classes)` as `Data` has them, from 1 (yes), 0 (no) and -1 or nothing (not known)."""
+    values = np.asarray(values)
+    if values.ndim != 2 or values.shape[1] != len(classes):
+        raise DataError(f"{where}: labels must be {len(classes)} a row, one a class, not of shape {values.shape}")
+    marks = {"1": 1, "0": -1, "-1": 0, **dict.fromkeys(MISSING, 0)}
+    codes = np.array([marks.get(as_label(v).lower(), 9) for v in values.ravel()], dtype=np.int64).reshape(values.shape)
+    where.refuse((codes == 9).any(axis=1), values, "has a label that is none", "use 1, 0, and -1 or nothing: not known")
+    return codes
 
 
 def number_labels(values: Any, classes: Sequence[Class], where: Where) -> Array:

@@ -16,6 +16,7 @@ import sys
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -266,9 +267,15 @@ def _contents(files: Mapping[str, bytes]) -> Contents:
     return contents
 
 
+@cache
+def _our_version() -> str:
+    """Looked up once: it is a millisecond, and there may be thousands of ballots."""
+    return version("oneballot")
+
+
 def _versions(contents: Contents) -> dict[str, str]:
     """Of what wrote the ballot; of the libraries those that its formats name."""
     kinds = {c.format for c in contents.values() if isinstance(c, Blob)} & set(catalog.names("formats"))
     used = sorted({"numpy"}.union(*(getattr(catalog.find("formats", kind), "libraries", ()) for kind in kinds)))
     found = {name: str(getattr(sys.modules.get(name), "__version__", "unknown")) for name in used}
-    return {"python": platform.python_version(), "oneballot": version("oneballot"), **found}
+    return {"python": platform.python_version(), "oneballot": _our_version(), **found}

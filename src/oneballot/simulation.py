@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from .boxes.folder import Folder
 from .casting import cast_together
-from .core import Array, Ballot, Data, Task
+from .core import Array, Ballot, Data, Learner, Task
 from .data.read import read
 from .data.split import split as split_rows
 from .election import Election
-from .errors import BoxError, OneBallotWarning
+from .errors import BoxError
 from .outcome import Outcome
+from .ranking import mean_auc
 from .tallying import tally
 
 
@@ -57,15 +57,20 @@ def simulate_parties(election: Election, parties: Mapping[str, Data]) -> Simulat
     """Run the election among parties that hold these data. Nobody signs, and no quorum is asked for."""
     if election.roster or election.quorum > 1:
         election = replace(election, roster={}, quorum=1)
-    if election.promise is not None and election.promise.is_hopeless(len(parties)):
-        warnings.warn(election.promise.expectation(len(parties))[0], OneBallotWarning, stacklevel=2)
+    election.warn_if_hopeless(len(parties))
     ballots = tuple(cast_together(election, parties))
     return Simulation(tally(election, ballots), ballots, parties)
 
 
 def divide(data: Data, parties: int | None, split: str, seed: int = 0, values: Any = None) -> dict[str, Data]:
     """The data of each party, by names that sort in their order."""
-    rows = split_rows(data.y, parties, split, seed, values if values is None else np.asarray(values))
+    rows = split_rows(
+        data.y if data.y.ndim == 1 else rarest(data.y),
+        parties,
+        split,
+        seed,
+        values if values is None else np.asarray(values),
+    )
     width = len(str(len(rows)))
     return {f"party-{i:0{width}d}": _take(data, r) for i, r in enumerate(rows, start=1)}
 
@@ -113,13 +118,53 @@ def compare(election: Election, parties: Mapping[str, Data], test: Data) -> Comp
     asked = np.arange(len(y), len(X))
     blocks = [*np.split(np.arange(len(y)), ends[:-1]), np.arange(len(y))]
     names = [*held, "all parties together"]
-    tasks = [Task(rows, y[rows], ask=asked, label=name) for name, rows in zip(names, blocks, strict=True)]
+    kind: Literal["labels", "multilabel"] = "multilabel" if election.multilabel else "labels"
+    tasks = [Task(rows, y[rows], kind, ask=asked, label=name) for name, rows in zip(names, blocks, strict=True)]
     models = election.learner_of("final").fit_many(X, tasks, len(election.classes), keep=False)
     *alone, together = (accuracy(answer, test.y) for answer in models.answers())
     return Comparison(dict(zip(held, alone, strict=True)), together)
 
 
+def rarest(y: Array) -> Array:
+    """One class number for rows of many, to divide them by: the rarest class that a row has (FedKD, chest X-rays)."""
+    order = np.argsort((y > 0).sum(axis=0), kind="stable")
+    first = order[(y > 0)[:, order].argmax(axis=1)]
+    return np.asarray(np.where((y > 0).any(axis=1), first, y.shape[1]))
+
+
+def auc_at_parties(predict: Callable[[Array], Array], tests: Mapping[str, Data]) -> dict[str, float]:
+    """The ROC-AUC of one model on each party's own test rows, by party; of those that have several classes there.
+
+    Guha et al., "One-Shot Federated Learning" (2019), judge by the mean of these, each party counting alike.
+    """
+    answers = predict(np.concatenate([test.X for test in tests.values()]))
+    ends = np.cumsum([len(test) for test in tests.values()])
+    split = zip(tests.items(), np.split(answers, ends[:-1]), strict=True)
+    found = {party: mean_auc(answer, test.y) for (party, test), answer in split}
+    return {party: value for party, value in found.items() if not np.isnan(value)}
+
+
+def local_auc_at_parties(
+    learner: Learner, parties: Mapping[str, Data], tests: Mapping[str, Data], classes: int, *, min_rows: int = 1
+) -> dict[str, float]:
+    """The same of each party's own model ("fully local"): of one with fewer rows it is a constant, hence one half."""
+    X = np.concatenate([part.X for party in parties for part in (parties[party], tests[party])])
+    tasks, asked, start = [], [], 0
+    for party, data in parties.items():
+        rows, ask = np.split(start + np.arange(len(data) + len(tests[party])), [len(data)])
+        start += len(rows) + len(ask)
+        if min_rows <= len(data) and len(np.unique(tests[party].y)) > 1:
+            tasks.append(Task(rows, data.y, ask=ask, label=party))
+            asked.append(party)
+    answers = dict(zip(asked, learner.fit_many(X, tasks, classes, keep=False).answers(), strict=True))
+    judged = [party for party in parties if len(np.unique(tests[party].y)) > 1]
+    return {p: mean_auc(answers[p], tests[p].y) if p in answers else 0.5 for p in judged}
+
+
 def accuracy(probabilities: Array, y: Array) -> float:
+    """How many labels are right; of many a row, of those that are known."""
+    if y.ndim == 2:
+        return float(((probabilities >= 0.5) == (y > 0))[y != 0].mean())
     return float((probabilities.argmax(axis=1) == y).mean())
 
 

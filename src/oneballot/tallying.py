@@ -17,6 +17,7 @@ from .model import FinalModel
 from .outcome import Outcome, Vote
 from .privacy.book import Book
 from .progress import steps
+from .room import seat
 from .seal import unseal
 
 
@@ -26,17 +27,18 @@ def tally(
     *,
     without: Iterable[str] = (),
     previous: Outcome | None = None,
-    book: Path | None = None,
+    book: str | Path | None = None,
     over_budget: bool = False,
 ) -> Outcome:
     """The outcome of these ballots.
 
     With a previous outcome only ballots that are new to it are counted, and those that it has and these lack are
     taken out; the result is the same as from scratch, but for the noise of L1, which is drawn again and costs again.
-    A book, a file, remembers the tallies at L1 that there were, wherever their outcomes are.
+    A book, a file, remembers the tallies at L1 that there were, wherever their outcomes are. Without it, and without
+    the previous outcome, nobody adds up what several tallies of the same ballots cost.
     """
     sealed = {f"ballot {i}": b if isinstance(b, bytes) else b.sealed for i, b in enumerate(ballots, start=1)}
-    kept = _book(election, previous, book)
+    kept = _book(election, previous, None if book is None else Path(book))
     sizes = {name: len(data) for name, data in sealed.items()}
     return _tally(election, sizes, sealed.__getitem__, without, previous, kept, over_budget)
 
@@ -82,10 +84,13 @@ def _tally(
         if not counting.take_out_the_rest():
             return _tally(election, sizes, read, left_out, None, book, over_budget)
         counting.check_quorum()
+        election.warn_if_hopeless(counting.votes())
         model = election.method.close(counting.count, desk)
     learner, seed = election.learner_of("final"), desk.shared_seed("final")
     return Outcome(
-        model=FinalModel(learner, seed).trained(model, election.classes, election.shape),
+        model=FinalModel(learner, seed).trained(
+            seat(model), election.classes, election.shape, election.kind, multilabel=election.multilabel
+        ),
         election=election.digest, classes=tuple(election.classes), schema=election.schema,
         ledger=desk.ledger(counting.casts()), voted=dict(sorted(counting.voted.items())), spoiled=counting.spoiled,
         without=tuple(p for p in left_out if p in counting.seen), count=counting.count, noised=tuple(desk.votes),
@@ -190,8 +195,11 @@ class _Counting:
         """How often the party that has cast most often has."""
         return max((vote.casts for vote in self.voted.values()), default=1)
 
+    def votes(self) -> int:
+        return sum(vote.abstained is None for vote in self.voted.values())
+
     def check_quorum(self) -> None:
-        votes = sum(vote.abstained is None for vote in self.voted.values())
+        votes = self.votes()
         if votes < self.election.quorum:
             spoiled = "".join(f"\n  spoiled: {name}: {reason}" for name, reason in self.spoiled.items())
             raise QuorumError(

@@ -299,7 +299,7 @@ class TestEpsilon:
             (("--gamma", 1, "--queries", 5, "--delta", 1), "delta must lie between 0 and 1"),
             (("--sigma", 1, "--queries", 5, "--accountant", "paper"), "Laplace noise only"),
             (("--scale", 0.1, "--epsilon", 0.01), "a single query costs"),
-            (("--sigma", -1, "--queries", 5), "must be above 0"),
+            (("--sigma", -1, "--queries", 5), "must be a number from"),
         ],
     )
     def test_questions_that_cannot_be_answered_say_why(self, words, told: str) -> None:
@@ -354,8 +354,11 @@ class TestPrivacy:
         again = answer("cast", "election.toml", "--party", "a", "--data", "a.csv", "--to", "box")
         assert not again["trained"]
         assert again["digest"] == done["digest"]
-        elsewhere = answer("cast", "election.toml", "--party", "a", "--data", "a.csv", "--keep", "elsewhere")
-        assert elsewhere["privacy"]["drawn"] == 4
+        away = ("cast", "election.toml", "--party", "a", "--data", "a.csv", "--keep", "elsewhere")
+        assert "has cast in this election" in answer(*away, status=1)["error"]
+        assert "cast number 4" in answer(*away, "--recast", "--dry-run")["privacy_spent"]
+        assert answer(*away, "--recast")["privacy"]["drawn"] == 4
+        assert "nothing more" in answer(*away, "--dry-run")["privacy_spent"]
 
     def test_an_empty_file_casts_a_ballot_at_l2(self, private: Path) -> None:
         Path("none.csv").write_text(Path("a.csv").read_text().splitlines()[0] + "\n")
@@ -368,13 +371,15 @@ class TestPrivacy:
         for party in "ab":
             oneballot("cast", "election.toml", "--party", party, "--data", f"{party}.csv", "--to", "box")
         first = answer("tally", "election.toml", "--from", "box", "--out", "one", "--publish", "public")
-        assert Path("election.tallies.json").exists()
+        assert Path("tallies.json").exists()
         kept = run("tally", "election.toml", "--from", "box", "--out", "one")
         assert "is left as it is" in kept.output
         refused = answer("tally", "election.toml", "--from", "box", "--out", "one", "--again", status=1)
         assert "tally number 2" in refused["error"]
-        refused = answer("tally", "election.toml", "--from", "box", "--out", "elsewhere", status=1)
-        assert "tally number 2" in refused["error"]
+        Path("copy.toml").write_text(Path("election.toml").read_text())
+        for name in ("election.toml", "copy.toml"):
+            refused = answer("tally", name, "--from", "box", "--out", "elsewhere", status=1)
+            assert "tally number 2" in refused["error"]
         assert not Path("elsewhere").exists()
         assert answer("tally", "election.toml", "--from", "box", "--out", "one")["privacy"] == first["privacy"]
         second = answer("tally", "election.toml", "--from", "box", "--out", "elsewhere", "--over-budget")
@@ -383,6 +388,27 @@ class TestPrivacy:
         assert "ballot" not in "".join(p.name for p in Path("public").iterdir())
         assert "a.ballot" not in Path("public/outcome.json").read_text()
         assert answer("evaluate", "public", "--data", "test.csv")["rows"] > 0
+
+    def test_a_tally_that_would_be_ignored_or_lost_is_refused_before_it_is_charged(self, private: Path) -> None:
+        self.at_l1(private)
+        for party in "ab":
+            oneballot("cast", "election.toml", "--party", party, "--data", f"{party}.csv", "--to", "box")
+        tally = ("tally", "election.toml", "--from", "box", "--out")
+        Path("file").touch()
+        assert "Not a directory" in answer(*tally, "file/in", status=1)["error"]
+        for publish in ("one", "box", "./one/../one"):
+            assert "different folders" in answer(*tally, "one", "--publish", publish, status=1)["error"]
+        assert not Path("tallies.json").exists()
+        assert answer(*tally, "one", "--publish", "public")["published"] == "public"
+        assert "say so with --again" in answer(*tally, "one", "--without", "a", status=1)["error"]
+        assert "written by --publish" in answer(*tally, "public", status=1)["error"]
+        assert json.loads(Path("tallies.json").read_text())["draws"].popitem()[1] == 1
+
+    def test_what_belongs_to_l1_is_refused_at_l2(self, private: Path) -> None:
+        oneballot("cast", "election.toml", "--party", "a", "--data", "a.csv", "--to", "box")
+        for option in ("--again", "--over-budget", "--data-dependent"):
+            refused = answer("tally", "election.toml", "--from", "box", "--out", "outcome", option, status=1)
+            assert "are for L1" in refused["error"]
 
     def test_the_audit_prints_what_it_found(self, private: Path) -> None:
         text = (private / "election.toml").read_text().replace("epsilon = 4.0", "epsilon = 1.0")

@@ -174,7 +174,7 @@ def test_what_is_recorded_is_what_is_replayed(name: str, monkeypatch: pytest.Mon
 
     def make(self: Wave, *given: Any, **more: Any) -> None:
         made(self, *given, **more)
-        self.block, self.final = 3, (self.weights.clone(), self.buffers.clone())
+        self.block, self.final = 3, [part.clone() for part in self.final]
 
     monkeypatch.setattr(graphs.Recorded, "_record", record)
     monkeypatch.setattr(Wave, "__init__", make)

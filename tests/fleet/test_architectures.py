@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
 from oneballot.errors import DataError, ElectionError  # noqa: E402
-from oneballot.fleet.architectures import ARCHITECTURES, build, check_settings, expected, shape_of  # noqa: E402
+from oneballot.fleet.architectures import ARCHITECTURES, build, check_settings, expected, shape_of, widest  # noqa: E402
 from oneballot.fleet.inputs import as_tensor, check_tokens, move, scaled  # noqa: E402
 from oneballot.fleet.network import built_in  # noqa: E402
 from oneballot.fleet.text import Attention, BiLSTM  # noqa: E402
@@ -59,6 +59,31 @@ def test_what_is_expected_is_what_is_built(name: str) -> None:
     x = torch.zeros(2, *shape, dtype=torch.int32 if takes == "tokens" else torch.float32)
     network = built_in(name, settings, shape, 5)
     assert network.make(network.start(1)).eval()(x).shape == (2, 5)
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_the_widest_place_is_where_a_row_is_most_numbers(name: str) -> None:
+    """No layer's result is larger, and the widest is not far above it: blocks of rows are cut by it."""
+    takes = ARCHITECTURES[name].takes
+    shape = (3, 24, 24) if takes == "images" else (30,)
+    settings = check_settings(name, {"vocabulary": 9, "dimension": 8} if takes == "tokens" else {})
+    module, seen = build(name, settings, shape, 5).eval(), [1]
+
+    class Watch(torch.overrides.TorchFunctionMode):
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            out = func(*args, **(kwargs or {}))
+            if isinstance(out, torch.Tensor):
+                seen.append(out.numel() // 100)
+            return out
+
+    with torch.no_grad(), Watch():
+        module(torch.zeros(100, *shape, dtype=torch.int32 if takes == "tokens" else torch.float32))
+    assert max(seen) <= widest(name, settings, shape) <= 3 * max(seen)
+
+
+def test_nothing_is_computed_to_know_what_is_expected() -> None:
+    with torch.device("meta"):
+        assert build("transformer", check_settings("transformer", {}), (1 << 20,), 2).places.is_meta
 
 
 def test_first_weights_are_torchs_law_and_follow_the_seed() -> None:
@@ -156,7 +181,11 @@ def test_rows_become_what_a_network_takes() -> None:
     bytes_ = as_tensor(np.array([[0, 51, 255]], dtype=np.uint8))
     torch.testing.assert_close(scaled(bytes_, torch.float32), torch.tensor([[0, 0.2, 1]]))
     assert scaled(as_tensor(np.array([[1.5]])), torch.float32).dtype == torch.float32
-    assert scaled(as_tensor(np.array([[3]], dtype=np.int32)), torch.float32).dtype == torch.int32
+    whole = np.array([[3]], dtype=np.int64)
+    assert scaled(as_tensor(whole), torch.float32).dtype == torch.int64  # a user's own module may want them
+    assert scaled(as_tensor(whole, takes="numbers"), torch.float32).dtype == torch.float32
+    for kind in (np.uint8, np.int8, np.int64, np.float32):
+        assert scaled(as_tensor(whole.astype(kind), takes="tokens"), torch.float32).tolist() == [[3]]
 
 
 def test_an_image_is_mirrored_and_moved() -> None:
@@ -173,6 +202,7 @@ def test_an_image_is_mirrored_and_moved() -> None:
 
 def test_tokens_are_looked_at_before_a_gpu_sees_them() -> None:
     check_tokens(np.array([[0, 8]], dtype=np.int32), 9)
+    check_tokens(np.array([[0.0, 8.0]]), 9)
     for bad in (np.array([[9]], dtype=np.int32), np.array([[-1]], dtype=np.int32), np.array([[0.5]])):
         with pytest.raises(DataError, match=r"expected 0 \(padding\) to 8|must be token numbers"):
             check_tokens(bad, 9)

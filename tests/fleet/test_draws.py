@@ -71,16 +71,34 @@ def test_a_training_by_steps_shows_rows_in_turn(rows: int, batch: int, steps: in
 def test_moves_stay_in_reach_and_belong_to_the_row(rows: int, batch: int, data: st.DataObject) -> None:
     recipe = Recipe(epochs=2, batch=batch, augment=("shift", "flip"))
     steps = recipe.steps_of(rows)
-    moves = recipe.moves(9, rows, 0, steps, side=28)
+    moves = recipe.moves(9, rows, 0, steps, image=(1, 28, 28))
     assert np.abs(moves[..., :2]).max() <= 2
     assert set(np.unique(moves[..., 2])) <= {0, 1}
     first = data.draw(st.integers(0, steps - 1))
-    np.testing.assert_array_equal(recipe.moves(9, rows, first, steps, side=28), moves[first:])
+    np.testing.assert_array_equal(recipe.moves(9, rows, first, steps, image=(1, 28, 28)), moves[first:])
 
 
 def test_all_moves_happen() -> None:
-    moves = draws.moves(1, 0, 2000, reach=2, flip=True)
+    moves = draws.moves(1, 0, 2000, reach=(2, 2), flip=True)
     assert len(np.unique(moves, axis=0)) == 5 * 5 * 2
+
+
+def test_an_image_is_moved_by_its_own_height_and_width() -> None:
+    recipe = Recipe(epochs=1, batch=500, augment=("crop",))
+    moves = recipe.moves(1, 500, 0, 1, image=(1, 16, 2048))[0, :500]
+    assert np.abs(moves).max(axis=0).tolist()[0] == 2
+    assert 200 < np.abs(moves[:, 1]).max() <= 256
+    assert Recipe(augment=("shift",)).reach((3, 28, 13)) == (2, 0)
+
+
+def test_few_rows_do_not_fill_a_large_batch_and_steps_tell_nothing_of_them() -> None:
+    large = Recipe(epochs=1, batch=60_000)
+    assert [large.width(rows) for rows in (1, 33, 60, 64, 65, 10**6)] == [32, 64, 64, 64, 128, 60_000]
+    assert large.places(3, 60, 0, 1).shape == (1, 64)
+    assert [Recipe(batch=32).width(rows) for rows in (1, 20, 100)] == [32, 32, 32]
+    assert {Recipe(batch=100, steps=5).width(rows) for rows in (1, 33, 1000)} == {100}
+    with pytest.raises(ElectionError, match="batch must be 65,536 at the most"):
+        Recipe(batch=10**9)
 
 
 def test_the_rate_falls_along_a_cosine() -> None:

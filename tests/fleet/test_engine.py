@@ -77,15 +77,43 @@ def test_the_watcher_is_told_of_every_epoch_of_every_model() -> None:
             train(built_in("mlp", {}, (6,), CLASSES), X, tasks, RECIPE, CLASSES, device="cpu", what="nets", how=how)
         assert told == [("training 3 nets, epochs", done, 6) for done in range(7)]
     assert torch.get_num_threads() == threads
+    with watched_by(lambda *what: told.append(what)):
+        train(built_in("mlp", {}, (6,), CLASSES), X, tasks, Recipe(epochs=2, steps=7), CLASSES, device="cpu")
+    assert told[-1] == ("training 3 networks, parts of 7 steps", 6, 6)
 
 
 def test_waves_have_similar_sizes_and_about_the_same_number() -> None:
     network, tasks = built_in("mlp", {}, (6,), CLASSES), make_tasks(3, 9, 1, 7, 5, 8, 2)
     job = engine._Job(network, torch.zeros(30, 6), tasks, RECIPE, CLASSES, "chain", 1)
     waves = job._cut(3)
-    assert [[len(tasks[i].rows) for i in wave] for wave in waves] == [[9, 8, 7], [5, 3], [2, 1]]
+    assert [[len(tasks[i].rows) for i in wave] for wave in waves] == [[9, 7, 5], [8, 3], [1, 2]]
+    assert [[RECIPE.steps_of(len(tasks[i].rows)) for i in wave] for wave in waves] == [[6, 4, 4], [4, 2], [2, 2]]
     assert len(job._cut(100)) == 1
     assert len(job._cut(1)) == 7
+
+
+def test_by_steps_neither_waves_nor_schedules_tell_how_many_rows_there_are() -> None:
+    """On a GPU the shape of a product may decide how it is rounded, so it must not follow what is private."""
+    network, recipe, seen = built_in("mlp", {}, (6,), CLASSES), Recipe(batch=40, steps=3), []
+    for sizes in ((3, 9, 1, 7), (30, 1, 2, 29)):
+        job = engine._Job(network, torch.zeros(30, 6), make_tasks(*sizes), recipe, CLASSES, "chain", 1)
+        wave = engine.Wave(network, job.X, job.tasks, recipe, CLASSES, chain=True)
+        seen.append((job._cut(3), wave.number, wave.ends, wave.schedule(4, 0, 3)[0].shape, wave.block))
+    assert seen[0] == seen[1]
+    assert seen[0][0] == [[0, 1], [2, 3]]
+
+
+def test_models_of_few_rows_are_the_same_whatever_is_trained_beside_them() -> None:
+    """A large batch has fewer places for them, and those of another number are another wave."""
+    X, recipe = make_rows(6, rows=300), Recipe(epochs=2, batch=50_000)
+    rng = np.random.default_rng(4)
+    tasks = [Task(rng.permutation(300)[:size], rng.integers(0, CLASSES, size), seed=size) for size in (5, 40, 300, 30)]
+    network = built_in("mlp", {}, (6,), CLASSES)
+    job = engine._Job(network, torch.zeros(300, 6), tasks, recipe, CLASSES, "chain", 1)
+    assert sorted(map(sorted, job._cut(9))) == [[0, 3], [1], [2]]
+    together = train(network, X, tasks, recipe, CLASSES, device="cpu").values
+    for i, task in enumerate(tasks):
+        assert same(train(network, X, [task], recipe, CLASSES, device="cpu").values, [together[i]])
 
 
 def test_a_wave_that_does_not_fit_is_halved_until_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -248,6 +276,22 @@ def test_many_models_without_stacking_go_to_processes(monkeypatch: pytest.Monkey
     assert same(apart.values, here.values)
 
 
+def test_other_processes_read_rows_without_a_word(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Rows of a size that they share as a file, which torch would warn of in each of them if it were read only."""
+    from joblib.externals.loky import get_reusable_executor
+
+    get_reusable_executor().shutdown()  # those that there are print elsewhere
+    monkeypatch.setattr(engine, "ENOUGH", -1.0)
+    monkeypatch.setenv("PYTHONWARNINGS", "always")
+    X = np.random.default_rng(0).integers(0, 9, (30, 1000)).astype(np.int32)
+    network = built_in("textcnn", {"vocabulary": 9, "dimension": 2, "filters": 1}, (1000,), CLASSES)
+    train(network, X, make_tasks(4, 4, 4), RECIPE, CLASSES, device="cpu", workers=2)
+    get_reusable_executor().shutdown()
+    assert "not writable" not in capfd.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("task", "says"),
     [
@@ -271,6 +315,13 @@ def test_other_things_that_cannot_be_are_refused() -> None:
     X, tasks = make_rows(6), make_tasks(4)
     with pytest.raises(ElectionError, match="augmentation is for images"):
         train(built_in("mlp", {}, (6,), 3), X, tasks, Recipe(augment=("flip",)), CLASSES, device="cpu")
+    small = built_in("mlp", {"shape": [1, 8, 8]}, (64,), 3)
+    with pytest.raises(ElectionError, match="images of 8 by 8 pixels are too small for shift: shift needs 14"):
+        train(small, make_rows(64), tasks, Recipe(augment=("shift",)), CLASSES, device="cpu")
+    for bad in (np.nan, 1e300):
+        rows = np.where(np.arange(6) < 3, X.astype(float), bad)
+        with pytest.raises(DataError, match="rows hold NaN, infinity, or numbers beyond float32"):
+            train(built_in("mlp", {}, (6,), 3), rows, tasks, RECIPE, CLASSES, device="cpu")
     with pytest.raises(DataError, match="token numbers"):
         train(built_in("textcnn", {"vocabulary": 9}, (6,), 3), X, tasks, RECIPE, CLASSES, device="cpu")
     if not torch.cuda.is_available():

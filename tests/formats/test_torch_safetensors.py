@@ -14,11 +14,13 @@ from safetensors.numpy import load, save
 
 torch = pytest.importorskip("torch")
 
-from oneballot.core import Array  # noqa: E402
+from oneballot.core import Array, Blob, Task  # noqa: E402
 from oneballot.errors import DataError, Spoiled  # noqa: E402
-from oneballot.fleet.architectures import check_settings  # noqa: E402
+from oneballot.fleet.architectures import ARCHITECTURES, check_settings  # noqa: E402
 from oneballot.fleet.network import built_in  # noqa: E402
 from oneballot.formats.torch_safetensors import Description, TorchModel, TorchSafetensors  # noqa: E402
+from oneballot.learners.torch import Torch  # noqa: E402
+from oneballot.room import Room  # noqa: E402
 
 torch.set_num_threads(1)
 ABOUT: dict[str, Any] = {
@@ -55,6 +57,56 @@ def test_a_network_survives_the_journey() -> None:
     assert loaded.dump() == blob
     with pytest.raises(DataError, match=r"trained on rows of shape \(1, 8, 8\)"):
         loaded.scores(X[:, :7])
+
+
+SHAPES: dict[str, list[Any]] = {
+    "numbers": [None, [256], [16, 16], [1, 16, 16]], "images": [None, [16, 16], [1, 16, 16]], "tokens": [None, [256]],
+}  # fmt: skip
+JOURNEYS = [(name, shape) for name, a in ARCHITECTURES.items() for shape in SHAPES[a.takes]]
+
+
+@pytest.mark.parametrize(("name", "shape"), JOURNEYS, ids=str)
+def test_what_is_trained_can_be_opened_again(name: str, shape: Any) -> None:
+    """Every architecture, with rows as they are or as `shape` says."""
+    takes = ARCHITECTURES[name].takes
+    settings: dict[str, Any] = {} if shape is None else {"shape": shape}
+    settings |= {"vocabulary": 9, "dimension": 4} if takes == "tokens" else {}
+    X = np.random.default_rng(0).integers(0, 9, (4, 256)).astype(np.uint8)
+    X = X if shape or takes != "images" else X.reshape(4, 1, 16, 16)
+    learner = Torch(name, settings, epochs=1, device="cpu")
+    models = learner.fit_many(X, [Task(np.arange(4), np.arange(4) % 2, ask=np.arange(4))], 2)
+    blob = models[0].dump()
+    TorchSafetensors.check(blob.data, classes=2, features=256)
+    loaded = TorchSafetensors.load(blob.data, classes=2)
+    np.testing.assert_allclose(loaded.predict_proba(X), models.answers()[0], atol=1e-5)
+
+
+def write_transformer(**settings: Any) -> tuple[Blob, Array]:
+    """A small file that is much work."""
+    settings = {"vocabulary": 9, "dimension": 64, "heads": 64, "layers": 1, "width": 1, **settings}
+    values = {key: np.asarray(v) for key, v in built_in("transformer", settings, (200,), 2).start(0).items()}
+    about = {"architecture": "transformer", "settings": settings, "shape": [200], "classes": 2, "output": "softmax"}
+    X = np.ones((64, 200), dtype=np.int32)
+    return Blob("torch-safetensors", save(values, metadata={"network": json.dumps(about)})), X
+
+
+def test_a_small_file_that_is_much_work_is_asked_in_the_room() -> None:
+    blob, X = write_transformer()
+    with Room(seconds=0.2) as room, pytest.raises(Spoiled, match=r"torch-safetensors model took longer than 0.2 s"):
+        room.ask(blob, np.tile(X, (50, 1)), classes=2)
+    blob, X = write_transformer(dimension=4, heads=1)
+    with Room() as room:
+        here = TorchSafetensors.load(blob.data, classes=2).predict_proba(X)
+        np.testing.assert_allclose(room.ask(blob, X, classes=2), here, atol=1e-6)
+        with pytest.raises(Spoiled, match="asked: DataError: text must be token numbers, whole ones"):
+            room.ask(blob, X + 0.5, classes=2)
+
+
+def test_rows_are_asked_in_blocks_by_how_wide_the_network_is() -> None:
+    blob, _ = write_transformer()
+    wide = TorchSafetensors.load(blob.data, classes=2)
+    assert wide.at_once() == (1 << 24) // (64 * 200 * 200)
+    assert TorchModel(Description("mlp", {"hidden": [100]}, (784,), 2), {}).at_once() == 512
 
 
 def test_what_does_not_fit_the_election_is_refused() -> None:

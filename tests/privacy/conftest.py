@@ -26,7 +26,7 @@ from oneballot import casting, tallying
 from oneballot.core import Array, Ballot, Contents, Data
 from oneballot.desk import PartyDesk, TallyDesk
 from oneballot.privacy import ledger as ledgers
-from oneballot.privacy import promise as promises
+from oneballot.privacy import settling
 from oneballot.privacy.expectation import win_probability
 from oneballot.privacy.ledger import Ledger
 from oneballot.seal import seal, take_apart
@@ -110,7 +110,7 @@ class ExactAudit:
 
     def forget(self) -> None:
         """What was computed before the code was changed."""
-        promises.settle.cache_clear()
+        settling.settle.cache_clear()
         ledgers._multiplied.cache_clear()
 
     def arrange(
@@ -203,7 +203,7 @@ class ExactAudit:
 
     def check_votes(self, election: ob.Election, here: Run, there: Run) -> float:
         """No query and no count changes by more than one unit may change it; returns how far a gap was shifted."""
-        query, counts = _promise(election).query, _promise(election).counts
+        query, counts = _promise(election).query, _promise(election).numbers
         assert [v.shape for v in here.votes] == [v.shape for v in there.votes], "what is decided depends on the unit"
         change = np.concatenate(there.votes) - np.concatenate(here.votes)
         came, went = np.maximum(change, 0).sum(axis=1), np.maximum(-change, 0).sum(axis=1)
@@ -254,7 +254,9 @@ class ExactAudit:
         """Class counts have the deviation that the ledger says."""
         sigma = self._desk(election)[1]["class counts"].scale
         numbers = np.full(len(election.classes), 10**6)
-        drawn = np.concatenate([self._desk(election)[0].release(numbers, cell="law") - numbers for _ in range(draws)])
+        drawn = np.concatenate(
+            [self._desk(election)[0].release(numbers, cell="class counts") - numbers for _ in range(draws)]
+        )
         surprise = ((drawn / sigma) ** 2).sum()
         for tail in (chi2.sf, chi2.cdf):
             assert tail(surprise, drawn.size) > HARDLY_EVER, "the noise on class counts is not that of the ledger"

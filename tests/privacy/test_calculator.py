@@ -35,7 +35,7 @@ def answer(words: str, status: int = 0) -> dict:
         ("--gamma .04 --queries 81 --accountant rdp", 1.4822),
         ("--gamma .04 --queries 81 --accountant rdp --adjacency add-remove", 0.6980),
         ("--gamma .04 --queries 40 --accountant rdp --classes 3", 2.0839),
-        ("--gamma .04 --queries 40 --accountant rdp --open", 2.0839),
+        ("--gamma .04 --queries 40 --accountant rdp --level L2 --open", 2.0839),
         ("--gamma .04 --queries 40 --accountant rdp --level L2 --partitions 2", 1.4718),
         ("--gamma .04 --queries 20 --accountant rdp --level L2 --partitions 2 --silos 2", 1.4718),
         ("--gamma .04 --queries 40 --accountant paper --level L2 --partitions 2", 3.6927),
@@ -61,7 +61,7 @@ def test_known_values_come_out_of_the_command(words: str, expected: float) -> No
         ("--mechanism gaussian --classes 10 --accountant rdp", "gaussian", 96.11),
         ("--classes 10", "gaussian", 89.17),
         ("--mechanism auto --classes 3", "gumbel", 63.04),
-        ("--classes 2 --open", "gumbel", 63.04),
+        ("--level L2 --classes 2 --open", "gumbel", 63.04),
         ("--classes 10 --adjacency add-remove", "gumbel", 31.52),
         ("--classes 10 --accountant paper", "laplace", 179.14),
     ],
@@ -156,7 +156,7 @@ def test_the_picture_shows_the_whole_account(tmp_path: Path) -> None:
         ("--gamma 1 --queries 5 --level L2 --counts 2 --accountant paper", "--counts are noised by a Gaussian"),
         ("--epsilon 0.1 --queries 5 --level L2 --counts 2", "no noise brings this within epsilon 0.1"),
         ("--epsilon 0.1 --scale 1", "a single query costs epsilon"),
-        ("--scale 1e9 --queries 1 --compare", "nothing to compare"),
+        ("--scale 16000 --queries 1 --delta 0.01 --compare", "nothing to compare"),
     ],
 )
 def test_what_cannot_be_is_refused_in_a_sentence(words: str, sentence: str) -> None:

@@ -11,11 +11,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.special import log_ndtr
+from scipy.stats import binom
 
 from oneballot.errors import ElectionError
 from oneballot.privacy.accounting import together
 from oneballot.privacy.budget import scale_within
-from oneballot.privacy.expectation import best_mechanism, error_when_ahead, voters_needed, win_probability
+from oneballot.privacy.expectation import (
+    best_mechanism,
+    error_when_ahead,
+    majority_is_right,
+    parties_needed,
+    voters_needed,
+    win_probability,
+)
 from oneballot.privacy.mechanisms import NoisyArgmax
 
 DELTA = 1e-5
@@ -163,3 +171,19 @@ def test_the_voters_needed_are_enough_and_one_fewer_is_not(mechanism, scale, cla
 def test_certainty_cannot_be_asked_for(probability: float) -> None:
     with pytest.raises(ElectionError, match="must lie between 0 and 1"):
         voters_needed(probability, "gumbel", 1.0, 3)
+
+
+@pytest.mark.parametrize(("wins", "parties"), [(0.5, 11), (0.6, 9), (0.9, 5), (0.3, 7), (0.7, 1)])
+def test_of_two_classes_the_majority_is_right_as_often_as_a_binomial_says(wins: float, parties: int) -> None:
+    exact = binom.sf(parties // 2, parties, wins)
+    assert majority_is_right(wins, 2, parties) == pytest.approx(exact, abs=0.011)
+
+
+def test_ties_of_the_majority_are_drawn_by_lot_and_enough_parties_are_found() -> None:
+    exact = 0.6**2 + 0.6 * 0.4  # both right, or one: then half of the time
+    assert majority_is_right(0.6, 2, 2) == pytest.approx(exact, abs=0.011)
+    assert majority_is_right(0.2, 5, 50) == pytest.approx(0.2, abs=0.011)
+    found = parties_needed(0.9, 0.3, 10)
+    assert found is not None
+    assert majority_is_right(0.3, 10, found) >= 0.9 > majority_is_right(0.3, 10, found * 2 // 3)
+    assert parties_needed(0.9, 0.1, 10, most=100) is None

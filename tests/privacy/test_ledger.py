@@ -10,16 +10,17 @@ import numpy as np
 import pytest
 
 import oneballot as ob
-from oneballot.core import Spending
+from oneballot.core import Spending, Votes
 from oneballot.errors import ElectionError, PrivacyError
+from oneballot.methods._settings import CLASS_COUNTS
 from oneballot.privacy.accounting import epsilon, together
 from oneballot.privacy.book import Book
 from oneballot.privacy.ledger import Ledger, Line, in_words
 from oneballot.privacy.mechanisms import NoisyArgmax, NoisyNumbers
-from oneballot.privacy.promise import settle
+from oneballot.privacy.settling import settle
 from oneballot.privacy.terms import L1, L2, Terms
 
-FORTY = Spending(queries=40, classes=2, partitions=1, subsets=25)
+FORTY = Spending(Votes(queries=40, classes=2, partitions=1, subsets=25))
 
 
 class TestTerms:
@@ -63,7 +64,7 @@ class TestPromises:
         assert settle(L2(gamma=0.04, accountant="paper"), FORTY, True).epsilon() == pytest.approx(2.5911, abs=6e-5)
 
     def test_partitions_compose_at_l2_and_reach_further_at_l1(self) -> None:
-        twice = Spending(queries=40, classes=2, partitions=2, subsets=5)
+        twice = Spending(Votes(queries=40, classes=2, partitions=2, subsets=5))
         assert settle(L2(gamma=0.04, accountant="rdp"), twice, True).epsilon() == pytest.approx(1.4718, abs=6e-5)
         assert settle(L1(gamma=0.04, accountant="rdp"), twice, True).epsilon() == pytest.approx(2.1135, abs=6e-5)
 
@@ -75,7 +76,7 @@ class TestPromises:
 
     def test_what_cannot_be_drawn_is_refused_before_anybody_trains(self) -> None:
         with pytest.raises(ElectionError, match="the scale of the noise must lie between"):
-            settle(L1(1e-4), Spending(10**5, 2, 1, 1), True)
+            settle(L1(1e-4), Spending(Votes(10**5, 2, 1, 1)), True)
 
     @pytest.mark.parametrize("settings", [{"test_sigma": 20000.0}, {"threshold": 1e7}])
     def test_a_test_that_cannot_be_made_is_refused_before_anybody_trains(self, settings) -> None:
@@ -89,9 +90,9 @@ class TestPromises:
         assert promise.query.scale == pytest.approx(25, rel=1e-3)
 
     def test_both_give_the_queries_that_the_budget_buys(self) -> None:
-        promise = settle(L2(1.0, scale=25.0), Spending(4000, 2, 1, 25), True)
+        promise = settle(L2(1.0, scale=25.0), Spending(Votes(4000, 2, 1, 25)), True)
         assert promise.epsilon() <= 1.0 < epsilon(promise.query, promise.queries + 1, 1e-5)
-        assert settle(L2(1.0, scale=25.0), Spending(10, 2, 1, 25), True).queries == 10
+        assert settle(L2(1.0, scale=25.0), Spending(Votes(10, 2, 1, 25)), True).queries == 10
 
     def test_tallies_and_silos_are_part_of_the_budget(self) -> None:
         once, thrice = settle(L1(2.0), FORTY, True), settle(L1(2.0, tallies=3), FORTY, True)
@@ -99,17 +100,17 @@ class TestPromises:
         assert thrice.epsilon() == pytest.approx(2.0, rel=1e-4)
         assert thrice.ledger().epsilon < 2.0
         people = settle(L2(2.0, max_silos_per_person=3), FORTY, True)
-        assert people.query == settle(L2(2.0), Spending(120, 2, 1, 25), True).query
+        assert people.query == settle(L2(2.0), Spending(Votes(120, 2, 1, 25)), True).query
 
     def test_class_counts_are_charged_within_the_budget(self) -> None:
-        counted = Spending(queries=40, classes=2, partitions=1, subsets=25, counts=True)
+        counted = Spending(Votes(queries=40, classes=2, partitions=1, subsets=25), CLASS_COUNTS)
         promise = settle(L2(2.0), counted, True)
-        assert promise.counts is not None
+        assert promise.numbers is not None
         assert promise.epsilon() <= 2.0
         assert promise.query.scale > settle(L2(2.0), FORTY, True).query.scale
         assert [line.what for line in promise.ledger().lines] == ["vote", "class counts"]
         stated = settle(L2(gamma=0.04, counts_sigma=30), counted, True)
-        assert stated.counts == NoisyNumbers(30, 2.0, whole=True)
+        assert stated.numbers == NoisyNumbers(30, 2.0, whole=True)
         with pytest.raises(ElectionError, match="give counts_sigma"):
             settle(L2(gamma=0.04), counted, True)
 
@@ -124,10 +125,10 @@ class TestPromises:
     def test_ten_parties_will_not_do_and_it_is_said_how_many_would(self) -> None:
         gumbel = {"mechanism": "gumbel", "accountant": "rdp"}
         for queries, wins, best in ((100, 0.24, 0.28), (1000, 0.13, 0.14)):
-            asked = Spending(queries, 10, 1, 1)
+            asked = Spending(Votes(queries, 10, 1, 1))
             assert round(settle(L1(5.0, **gumbel), asked, True).wins(10), 2) == wins
             assert round(settle(L1(5.0), asked, True).wins(10), 2) == best
-        promise = settle(L1(5.0), Spending(100, 10, 1, 1), True)
+        promise = settle(L1(5.0), Spending(Votes(100, 10, 1, 1)), True)
         (told,) = promise.expectation(10)
         assert "wins 28% of the time" in told
         assert "This will not work" in told

@@ -22,12 +22,12 @@ from oneballot.methods import fedkt
 from oneballot.methods._teachers import Teachers
 from oneballot.methods.fedkt import FedKT
 from oneballot.outcome import Outcome
-from oneballot.privacy import promise
+from oneballot.privacy import promise, settling
 from oneballot.privacy.book import Book
 from oneballot.privacy.ledger import Ledger, Line
 from oneballot.privacy.mechanisms import NoisyArgmax, reach_of
 from oneballot.privacy.noise import noisy_argmax, noisy_at_least, noisy_numbers, round_up
-from oneballot.privacy.promise import Promise
+from oneballot.privacy.promise import VotesPromise
 from oneballot.privacy.samplers import Rehearsal
 from oneballot.privacy.terms import Terms
 
@@ -178,8 +178,8 @@ def unguarded(patch: pytest.MonkeyPatch) -> None:
 
 
 def told_less(patch: pytest.MonkeyPatch, change: Callable[[list[Any]], list[Any]]) -> None:
-    honest = Promise.lines
-    patch.setattr(Promise, "lines", lambda self: change(honest(self)))
+    honest = VotesPromise.lines
+    patch.setattr(VotesPromise, "lines", lambda self: change(honest(self)))
 
 
 def one_less(patch: pytest.MonkeyPatch) -> None:
@@ -198,14 +198,14 @@ def reach(value: int | None = None, **changed: Any) -> Callable[[pytest.MonkeyPa
     def told(level: Any, adjacency: Any, **given: Any) -> int:
         return value or reach_of(level, adjacency, **{**given, **changed})
 
-    return lambda patch: patch.setattr(promise, "reach_of", told)
+    return lambda patch: patch.setattr(settling, "reach_of", told)
 
 
 def one_sided(patch: pytest.MonkeyPatch) -> None:
     def told(mechanism: Any, scale: float, classes: int, reach: int, one_sided: bool, fractional: bool) -> NoisyArgmax:
         return NoisyArgmax(mechanism, scale, classes, 1, True, fractional)
 
-    patch.setattr(promise, "NoisyArgmax", told)
+    patch.setattr(settling, "NoisyArgmax", told)
 
 
 def parts_as_votes(self: FedKT, answers: Any, desk: Any) -> list[Any]:
@@ -317,8 +317,8 @@ MUTANTS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], Check, str]] = {
     "class counts off the ledger": (no_counts, whole(COUNTS, **COUNTED), REFUSED),
     "class counts off the ledger, unguarded": (together(no_counts, unguarded), whole(COUNTS, **COUNTED), OFF),
     "class counts that the method does not tell of": (
-        put(FedKT, "spends", lambda self, *given, honest=FedKT.spends: replace(honest(self, *given), counts=False)),
-        whole(COUNTS, **COUNTED), "did not say that it releases them"),
+        put(FedKT, "spends", lambda self, *given, honest=FedKT.spends: replace(honest(self, *given), numbers=None)),
+        whole(ob.L2(2.0, 1e-3, stable_ids=True), **COUNTED), "did not say that it releases them"),
     "content replaced, charged as one moved vote": (reach(2), whole(CONTENT), FAR),
     "content replaced, charged as one, by its answers": (reach(2), exact(CONTENT), TELLS),
     "rows dealt by content, charged as by ID": (
@@ -329,7 +329,7 @@ MUTANTS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], Check, str]] = {
     "half the reach of rows that come or go, by their answers": (reach(1), exact(COME_AND_GO), TELLS),
     "rows charged as votes that come or go": (one_sided, exact(COME_AND_GO), TELLS),
     "moved votes charged as votes that come or go": (
-        together(reach(2), put(promise, "NoisyArgmax", lambda *told: NoisyArgmax(*told[:4], True, told[5]))),
+        together(reach(2), put(settling, "NoisyArgmax", lambda *told: NoisyArgmax(*told[:4], True, told[5]))),
         whole(COME_AND_GO), "votes move, and are charged"),
     "consistent votes counted s times, charged once": (reach(partitions=1), whole(PARTIES, **TWICE_ALIKE), FAR),
     "consistent votes charged once, by the answers": (reach(partitions=1), exact(SOME_PARTIES, **TWICE_ALIKE), TELLS),
@@ -351,7 +351,7 @@ MUTANTS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], Check, str]] = {
         put(fedkt, "_at_most_one_vote", lambda points, partitions: points), lambda a: loud_ballot(a, **SOFT), FAR),
     "weights without a bound": (unbounded_weights, lambda a: loud_ballot(a, **WEIGHED), FAR),
     "less noise than the budget asks for": (
-        put(promise, "round_up", lambda scale: round_up(0.9 * scale)), whole(ob.L2(2.0, 1e-3, stable_ids=True)),
+        put(settling, "round_up", lambda scale: round_up(0.9 * scale)), whole(ob.L2(2.0, 1e-3, stable_ids=True)),
         "the ledger exceeds the budget"),
     "a second tally for nothing": (put(Book, "charge", lambda self, planned: 1), second_tally, TELLS),
     "a second tally off the ledger": (

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..errors import OneBallotError, OneBallotWarning
+from ..errors import OneBallotError, OneBallotWarning, WillNotWork
 from ..progress import watched_by
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead, for machines.")]
@@ -36,13 +36,15 @@ def session(as_json: bool, workers: int | None = None) -> Iterator[None]:
             with _progress():
                 yield
         except OneBallotError as error:
-            _show_notes([str(w.message) for w in caught])
+            _show_notes(caught)
             if as_json:
                 print(json.dumps({"error": str(error), "kind": type(error).__name__}))
             typer.echo(f"error: {error}", err=True)
             raise typer.Exit(1) from None
+        except BrokenPipeError:  # whoever read the output has seen enough
+            raise
         except OSError as error:
-            _show_notes([str(w.message) for w in caught])
+            _show_notes(caught)
             sentence = f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}"
             if as_json:
                 print(json.dumps({"error": sentence, "kind": type(error).__name__}))
@@ -51,7 +53,7 @@ def session(as_json: bool, workers: int | None = None) -> Iterator[None]:
         except KeyboardInterrupt:
             typer.echo("stopped; nothing was left half-written", err=True)
             raise typer.Exit(130) from None
-        _show_notes([str(w.message) for w in caught])
+        _show_notes(caught)
 
 
 @contextmanager
@@ -86,7 +88,10 @@ def _progress() -> Iterator[None]:
         bars.stop()
 
 
-def _show_notes(notes: Sequence[str]) -> None:
+def _show_notes(caught: Sequence[warnings.WarningMessage]) -> None:
+    for warning in dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, WillNotWork)):
+        typer.echo(f"WARNING: {warning}", err=True)
+    notes = [str(w.message) for w in caught if not issubclass(w.category, WillNotWork)]
     for note in notes[:SHOWN_NOTES]:
         typer.echo(f"note: {note}", err=True)
     if len(notes) > SHOWN_NOTES:

@@ -13,7 +13,11 @@ EXAMPLE = "Example: oneballot audit election.toml --confidence 0.99"
 def command(
     election: ElectionFile,
     canaries: Annotated[
-        int | None, typer.Option(min=2, help="How many; if not given, enough to refute the claim were there no noise.")
+        int | None,
+        typer.Option(
+            min=2,
+            help="How many; if not given, enough to refute the claim were there no noise, 2000 at most: epsilon 5.7.",
+        ),
     ] = None,
     runs: Annotated[
         int | None, typer.Option(min=1, help="Spread them over so many elections; 100, or one canary each.")
@@ -42,7 +46,8 @@ def command(
             title = f"epsilon at delta {found.delta:g} for each {found.unit}, adjacency {found.adjacency}"
             print_table(title, ["", "guessed right", "epsilon"], rows)
             how = f"{found.with_noise.canaries} canaries in {found.runs} runs"
-            print(f"{how}, lower bounds at {found.confidence:.0%} confidence.")
+            wrong = 1 - found.confidence
+            print(f"{how}; a bound is above the truth by chance in {wrong:.2g} of all audits (--confidence).")
             if not found.holds:
                 print("THE CLAIM IS REFUTED: the measured bound is above it. Please report this as a vulnerability.")
             elif found.catches:

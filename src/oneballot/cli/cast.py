@@ -42,7 +42,7 @@ def command(
         agreed = Election.read(election)
         beside = election.parent
         if dry_run:
-            plan = preview(agreed, party, data, key=key, beside=beside, choices=learner or ())
+            plan = preview(agreed, party, data, keep=keep, key=key, beside=beside, choices=learner or (), recast=recast)
             if as_json:
                 print_json(plan)
                 return

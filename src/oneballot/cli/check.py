@@ -34,9 +34,7 @@ def command(
             "public_rows": 0 if agreed.public is None else len(agreed.public),
             **{part: agreed.describe()[part] for part in ("method", "learners")},
             "roster": sorted(agreed.roster), "quorum": agreed.quorum, "level": agreed.level,
-            "queries": None if promise is None else promise.queries,
-            "mechanism": None if promise is None else promise.query.mechanism,
-            "scale": None if promise is None else promise.query.scale,
+            **_votes(agreed),
             "epsilon": None if promise is None or agreed.privacy.rehearsal else promise.epsilon(),
             "ballot": agreed.ballot_ledger.words(whole=True),
             "outcome": [] if promise is None else promise.ledger().words(),
@@ -61,6 +59,15 @@ def command(
         for name, value in shown.items():
             for i, line in enumerate([value] if isinstance(value, str) else value):
                 print(f"{name if not i else '':>12}{' ' if i else ':'} {line}")
+
+
+def _votes(election: Election) -> dict[str, Any]:
+    from ..privacy.promise import VotesPromise
+
+    promise = election.promise
+    if not isinstance(promise, VotesPromise):
+        return {"queries": None, "mechanism": None, "scale": None}
+    return {"queries": promise.queries, "mechanism": promise.query.mechanism, "scale": promise.query.scale}
 
 
 def _in_all(election: Election) -> list[str]:

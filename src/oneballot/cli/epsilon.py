@@ -65,6 +65,7 @@ def command(
     """
     with session(as_json):
         from ..privacy.calculator import Question, answer, compare_all
+        from ..report.pictures import check_picture
 
         given = {"gamma": gamma, "sigma": sigma, "scale": scale}
         question = Question(
@@ -73,6 +74,8 @@ def command(
             stable_ids=ids, accountant=accountant, unit=unit, parties=parties, subsets=subsets, silos=silos,
             open_vote=open_vote, counts=counts, paper_orders=paper_orders,
         )  # fmt: skip
+        if picture is not None:
+            check_picture(picture)
         told = answer(question)
         compared = compare_all(told, question) if compare else []
         if picture is not None:
@@ -81,13 +84,14 @@ def command(
 
             asked = sorted({round(10 ** (k / 10) * told["queries"]) for k in range(-20, 11)} - {0})
             title = f"{told['mechanism']}, scale {told['scale']:.4g}, delta {delta:g}, {level}"
-            draw_line(asked, curve(question, told, asked), "queries", "epsilon", title, picture)
+            found = (told["queries"], told["epsilon"])
+            draw_line(asked, curve(question, told, asked), "queries", "epsilon", title, picture, mark=found)
         if as_json:
             print_json(told | ({"compared": compared} if compare else {}))
             return
         _print(told, question.partitions)
         if compare:
-            rows = [[r["mechanism"], f"{r['scale']:.4g}", r["accountant"], f"{r['epsilon']:.4f}", percent(r["error"])]
+            rows = [[r["mechanism"], f"{r['scale']:.4g}", r["accountant"], _four(r["epsilon"]), percent(r["error"])]
                     for r in compared]  # fmt: skip
             title = (
                 "Noise that costs the same, what each accountant says, and how often a lead of 4 gumbel scales loses"
@@ -98,7 +102,7 @@ def command(
 
 
 def _print(told: dict[str, Any], partitions: int) -> None:
-    print(f"epsilon {told['epsilon']:.4f} at delta {told['delta']:g}, for each {told['unit']}, {told['adjacency']}.")
+    print(f"epsilon {_four(told['epsilon'])} at delta {told['delta']:g}, for each {told['unit']}, {told['adjacency']}.")
     noise = f"{told['mechanism']} noise of scale {told['scale']:.6g}"
     silos = f", silos of a person: {told['silos']}" if "silos" in told else ""
     counts = f", class counts with noise of {told['counts_sigma']:g}" if "counts_sigma" in told else ""
@@ -112,3 +116,10 @@ def _print(told: dict[str, Any], partitions: int) -> None:
     print(f"Accountant {told['accountant']}; it depends on no data, so it may be published.")
     if told["unit"] == "row":
         print("The unit is a row: several rows of one person are a group, and cost more.")
+
+
+def _four(epsilon: float) -> str:
+    """Four digits after the point; of a small one, four that say something."""
+    from ..privacy.ledger import in_words
+
+    return f"{epsilon:.4f}" if epsilon == 0 or epsilon >= 0.01 else in_words(epsilon)

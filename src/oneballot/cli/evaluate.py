@@ -24,13 +24,16 @@ def command(
         rows, y = loaded.read_rows(data, labelled=True)
         if y is None:
             raise DataError(f"{data} has no label column, so there is nothing to compare with; use `oneballot predict`")
-        right = loaded.model.predict_proba(rows).argmax(axis=1) == y
-        by_class = {str(c): (int((y == i).sum()), int(right[y == i].sum())) for i, c in enumerate(loaded.classes)}
+        known, right = loaded.compare(rows, y)
+        accuracy = float(right.sum() / known.sum())
+        by_class = {str(c): (int(known[:, i].sum()), int(right[:, i].sum())) for i, c in enumerate(loaded.classes)}
         if as_json:
             found = {c: {"rows": n, "right": r} for c, (n, r) in by_class.items()}
-            print_json({"accuracy": float(right.mean()), "rows": len(y), "bytes": loaded.bytes, "classes": found})
+            print_json({"accuracy": accuracy, "rows": len(y), "bytes": loaded.bytes, "classes": found})
             return
         table = [[c, f"{n:,}", percent(r / n) if n else "–"] for c, (n, r) in by_class.items()]
         sent = f", from ballots of {size(loaded.bytes)} together" if loaded.bytes else ""
-        title = f"accuracy {percent(right.mean())} on {len(y):,} rows{sent}"
+        title = f"accuracy {percent(accuracy)} on {len(y):,} rows{sent}"
         print_table(title, ["class", "rows", "found"], table)
+        if loaded.ledger.rehearsal:
+            print("\n".join(loaded.ledger.words()))

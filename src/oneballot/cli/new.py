@@ -29,11 +29,13 @@ def command(
         from ..drafting import L0, draft, private
         from ..election import Election
         from ..errors import ElectionError, OneBallotError
+        from ..privacy.terms import as_terms
 
         if election.exists():
             raise ElectionError(f"{election} exists and is not overwritten; move it away, or choose another name")
         if (level == "L0") != (epsilon is None):
             raise ElectionError("--level L1 or L2 goes with --epsilon, and L0 has none: --level L2 --epsilon 2")
+        as_terms({"level": level, "epsilon": epsilon})
         terms = L0 if epsilon is None else private(level, epsilon)
         known = tuple(c.strip() for c in classes.split(",") if c.strip()) if classes else ()
         text = draft(public, label, beside=election, classes=known, row_id=row_id, lenient=lenient, privacy=terms)

@@ -37,7 +37,7 @@ def command(
     """Count the ballots in a box and train the final model.
 
     Run it again when a late ballot has come: only what is new is counted. A bad ballot is reported with its reason, and
-    the others count.
+    the others count. At L1 a tally draws noise, and another one costs again: an outcome stays as it is without --again.
     """
     with session(as_json, workers):
         from ..boxes.folder import Folder
@@ -48,6 +48,7 @@ def command(
 
         agreed = Election.read(election)
         _check_folders(out, box, publish)
+        _check_level(agreed, publish, again=again or over_budget, data_dependent=data_dependent)
         previous = _previous(out, agreed.digest) if exists(out) else None
         if previous is not None and agreed.level == "L1" and not again:
             if without or over_budget or data_dependent:
@@ -60,7 +61,7 @@ def command(
             return
         outcome = tally_box(
             agreed, Folder(box), without=without or (), previous=previous,
-            book=election.with_suffix(".tallies.json") if agreed.level == "L1" else None, over_budget=over_budget,
+            book=election.parent / "tallies.json" if agreed.level == "L1" else None, over_budget=over_budget,
         )  # fmt: skip
         outcome.save(out)
         _show(agreed, outcome, out, publish, as_json, _seen(agreed, outcome) if data_dependent else {})
@@ -72,7 +73,8 @@ def _show(
     if publish is not None:
         outcome.published().save(publish)
     if as_json:
-        print_json(outcome.summary() | {"outcome": str(out)} | seen)
+        places = {"outcome": str(out)} | ({"published": str(publish)} if publish else {})
+        print_json(outcome.summary() | places | seen)
         return
     rows = [[party, "abstains: " + v.abstained if v.abstained else "counted", size(v.bytes)]
             for party, v in outcome.voted.items()]  # fmt: skip
@@ -82,9 +84,23 @@ def _show(
     print("Privacy", "\n  ".join(outcome.ledger.words(whole=True)))
     for line in seen.values():
         print(f"DO NOT PUBLISH: {line}.")
-    if election.level == "L1":
+    if publish is not None:
+        print(f"{publish} is what others may have: model, schema and ledger, no votes, no names.")
+    elif election.level == "L1":
         print(f"{out} holds raw votes: keep it to yourself, and give others what --publish FOLDER writes.")
     print(f"The final model is in {out}. Use it with: oneballot predict {out} --data new.csv")
+
+
+def _check_level(election: Election, publish: Path | None, *, again: bool, data_dependent: bool) -> None:
+    from ..errors import ElectionError
+
+    if election.level != "L1" and (again or data_dependent):
+        raise ElectionError(
+            "--again, --over-budget and --data-dependent are for L1, where a tally draws noise; this election is at "
+            f"{election.level}"
+        )
+    if publish is not None and election.privacy.rehearsal:
+        raise ElectionError("a rehearsal is not private, whatever is left out of it: --publish is refused")
 
 
 def _check_folders(out: Path, box: Path, publish: Path | None) -> None:
@@ -124,4 +140,8 @@ def _previous(out: Path, election: str) -> Outcome | None:
         return None
     if previous.election != election:
         raise ElectionError(f"{out} holds the outcome of another election; choose another folder with --out")
+    if previous.ledger.level == "L1" and not previous.voted:
+        raise ElectionError(
+            f"{out} was written by --publish, for others, and a tally would put raw votes there: choose another --out"
+        )
     return previous

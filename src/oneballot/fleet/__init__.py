@@ -6,4 +6,5 @@
 
 Parameters of all models of a wave are one matrix, a row a model. A step gathers each model's own batch from one shared
 X, and on CUDA many steps are one graph. Models that are done are left behind, exactly where their last step left them.
+A user's own module is tried on two rows first (`own`), and on CUDA compared with itself under vmap (`probe`).
 """

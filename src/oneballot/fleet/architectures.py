@@ -8,13 +8,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import nn
 
 from ..errors import ElectionError
 from . import images, text
+from .inputs import Takes
 
 Shape = tuple[int, ...]
 LARGEST_ROW = 1 << 20
@@ -75,16 +76,19 @@ class Choice:
 
 
 Setting = Whole | Wholes | Fraction | Choice
-Kind = Literal["numbers", "images", "tokens"]
 
 
 @dataclass(frozen=True)
 class Architecture:
-    """takes: "numbers" of any shape, "images" of at least `side` pixels a side, or "tokens"."""
+    """takes: "numbers" of any shape, "images" of at least `side` pixels a side, or "tokens".
 
-    takes: Kind
+    widest: how many numbers a row is, by settings and shape, where the network is widest.
+    """
+
+    takes: Takes
     build: Callable[..., nn.Module]
     settings: Mapping[str, Setting]
+    widest: Callable[[Mapping[str, Any], Shape], int]
     side: int = 1
 
 
@@ -98,31 +102,51 @@ _CONVOLUTIONS: dict[str, Setting] = {
     "hidden": Wholes((120, 84), 8192),
 }
 
+
+def _pixels(shape: Shape) -> int:
+    return shape[1] * shape[2]
+
+
 ARCHITECTURES: dict[str, Architecture] = {
-    "mlp": Architecture("numbers", images.mlp, {"hidden": Wholes((100, 100), 8192)}),
-    "cnn": Architecture("images", lambda **s: images.convolutional(pad=0, **s), _CONVOLUTIONS, side=16),
-    "lenet": Architecture("images", lambda **s: images.convolutional(pad=2, **s), _CONVOLUTIONS, side=12),
+    "mlp": Architecture(
+        "numbers", images.mlp, {"hidden": Wholes((100, 100), 8192)},
+        lambda s, shape: max(math.prod(shape), *s["hidden"]),
+    ),
+    "cnn": Architecture(
+        "images", lambda **s: images.convolutional(pad=0, **s), _CONVOLUTIONS,
+        lambda s, shape: max(s["channels"][0], s["channels"][1] // 4 + 1, shape[0]) * _pixels(shape), side=16,
+    ),
+    "lenet": Architecture(
+        "images", lambda **s: images.convolutional(pad=2, **s), _CONVOLUTIONS,
+        lambda s, shape: max(s["channels"][0], s["channels"][1] // 4 + 1, shape[0]) * _pixels(shape), side=12,
+    ),
     "vgg9": Architecture(
         "images", images.vgg9,
-        {"width": Whole(32, 1, 256), "hidden": Whole(512, 1, 8192), "dropout": Fraction(0.1)}, side=8,
+        {"width": Whole(32, 1, 256), "hidden": Whole(512, 1, 8192), "dropout": Fraction(0.1)},
+        lambda s, shape: max(2 * s["width"], shape[0]) * _pixels(shape), side=8,
     ),
     "resnet8": Architecture(
-        "images", lambda **s: images.ResNet(blocks=(1, 1, 1), **s), {"width": Whole(16, 1, 256)}, side=4
+        "images", lambda **s: images.ResNet(blocks=(1, 1, 1), **s), {"width": Whole(16, 1, 256)},
+        lambda s, shape: max(s["width"], shape[0]) * _pixels(shape), side=4,
     ),
     "resnet34": Architecture(
-        "images", lambda **s: images.ResNet(blocks=(3, 4, 6, 3), **s), {"width": Whole(64, 1, 256)}, side=8
+        "images", lambda **s: images.ResNet(blocks=(3, 4, 6, 3), **s), {"width": Whole(64, 1, 256)},
+        lambda s, shape: max(s["width"], shape[0]) * _pixels(shape), side=8,
     ),
     "textcnn": Architecture(
         "tokens", text.TextCNN,
         _TEXT | {"filters": Whole(100, 1, 4096), "widths": Wholes((3, 4, 5), 64), "dropout": Fraction(0.0)},
+        lambda s, shape: max(s["dimension"], s["filters"]) * shape[0],
     ),
     "bilstm": Architecture(
-        "tokens", text.BiLSTM, _TEXT | {"hidden": Whole(100, 1, 2048), "layers": Whole(2, 1, 8)}
+        "tokens", text.BiLSTM, _TEXT | {"hidden": Whole(100, 1, 2048), "layers": Whole(2, 1, 8)},
+        lambda s, shape: max(s["dimension"], 4 * s["hidden"]) * shape[0],
     ),
     "transformer": Architecture(
         "tokens", text.Transformer,
         _TEXT | {"heads": Whole(4, 1, 64), "layers": Whole(2, 1, 32), "width": Whole(400, 1, 16384),
                  "dropout": Fraction(0.1)},
+        lambda s, shape: max(3 * s["dimension"], s["width"], s["heads"] * shape[0]) * shape[0],
     ),
 }  # fmt: skip
 
@@ -152,6 +176,14 @@ def check_settings(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     return out
 
 
+def own_shape(settings: Mapping[str, Any]) -> Shape:
+    """What the settings of a user's own module say of the shape of a row; empty if nothing."""
+    try:
+        return tuple(Wholes((), LARGEST_ROW).read(settings["shape"])) if "shape" in settings else ()
+    except ValueError as error:
+        raise ElectionError(f"learner torch: shape must be {error}, not {settings['shape']!r:.60}") from None
+
+
 def shape_of(name: str, settings: Mapping[str, Any], row: Shape) -> Shape:
     """Of a row as the network sees it, of one as it comes. Raises ElectionError where they do not fit."""
     architecture, wanted = ARCHITECTURES[name], tuple(settings.get("shape", ()))
@@ -177,6 +209,11 @@ def shape_of(name: str, settings: Mapping[str, Any], row: Shape) -> Shape:
     if min(shape[1:]) < architecture.side:
         raise ElectionError(f"{name} takes images of at least {architecture.side} pixels a side, not {shape[1:]}")
     return shape
+
+
+def widest(name: str, settings: Mapping[str, Any], shape: Shape) -> int:
+    """How many numbers a row is where the network is widest."""
+    return ARCHITECTURES[name].widest(settings, shape)
 
 
 def build(name: str, settings: Mapping[str, Any], shape: Shape, classes: int) -> nn.Module:

@@ -70,7 +70,7 @@ class Chain:
 
 
 def is_chain(module: nn.Module, *, on_gpu: bool = False) -> bool:
-    """Whether it is layers of the kinds above, and has no hook, no layer twice and no frozen weight.
+    """Whether it is layers of the kinds above, and has no hook, no layer or weight twice and no frozen weight.
 
     On a GPU also whether its convolutions are small enough to be done as products of windows.
     """
@@ -83,7 +83,9 @@ def is_chain(module: nn.Module, *, on_gpu: bool = False) -> bool:
     flat = [i for i, part in enumerate(module) if type(part) is nn.Flatten]
     first = [i for i, part in enumerate(module) if type(part) is nn.Linear][:1]
     shaped = len(flat) == 1 and flat < first  # every Linear sees `(rows, features)`
-    return shaped and all(map(_is_link, module)) and all(p.requires_grad for p in module.parameters())
+    weights = [weight for _, weight in module.named_parameters(remove_duplicate=False)]
+    own = all(w.requires_grad for w in weights) and len(set(map(id, weights))) == len(weights)
+    return shaped and own and all(map(_is_link, module))
 
 
 def _is_link(part: Any) -> bool:

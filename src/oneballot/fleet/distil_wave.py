@@ -174,7 +174,8 @@ class Wave:
             self.ahead = np.full((len(self.parties), AHEAD, recipe.batch), ABSENT)
             for own, party, end in zip(self.ahead, self.parties, self.ends, strict=True):
                 if (last := min(number + AHEAD, end)) > number:
-                    own[: last - number] = recipe.places(party.seed, len(party.rows), number, last)
+                    places = recipe.places(party.seed, len(party.rows), number, last)
+                    own[: last - number, : places.shape[1]] = places
         widest = min(recipe.batch, max(len(party.rows) for party in self.parties[:count]))
         return self.ahead[:count, ahead, :widest]
 

@@ -42,12 +42,15 @@ def normal(seed: int, number: int, count: int) -> Array:
     return np.asarray(np.sqrt(-2 * np.log1p(-u[0])) * np.cos(2 * np.pi * u[1]), dtype=np.float32)
 
 
-def moves(seed: int, epoch: int, rows: int, reach: int, flip: bool) -> Array:
-    """How each row's image is moved in an epoch: pixels down and to the right, and whether mirrored, `(rows, 3)`."""
-    bits = raw(seed, MOVES, epoch, rows)
-    span, out = np.uint64(2 * reach + 1), np.zeros((rows, 3), dtype=np.int8)
-    out[:, 0] = ((bits & np.uint64(0xFFFF)) % span).astype(np.int64) - reach
-    out[:, 1] = ((bits >> np.uint64(16) & np.uint64(0xFFFF)) % span).astype(np.int64) - reach
+def moves(seed: int, epoch: int, rows: int, reach: tuple[int, int], flip: bool) -> Array:
+    """How each row's image is moved in an epoch: pixels down and to the right, and whether mirrored, `(rows, 3)`.
+
+    reach: by how many at the most, down or up, and to a side.
+    """
+    bits, out = raw(seed, MOVES, epoch, rows), np.zeros((rows, 3), dtype=np.int16)
+    for axis, most in enumerate(reach):
+        drawn = bits >> np.uint64(16 * axis) & np.uint64(0xFFFF)
+        out[:, axis] = (drawn % np.uint64(2 * most + 1)).astype(np.int64) - most
     if flip:
         out[:, 2] = (bits >> np.uint64(32)) & np.uint64(1)
     return out

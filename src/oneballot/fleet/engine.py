@@ -21,13 +21,14 @@ import torch
 from torch import Tensor
 
 from ..core import Array, Task
-from ..errors import DataError, ElectionError, OneBallotWarning
+from ..errors import DataError, OneBallotWarning
 from ..progress import steps
 from .chain import is_chain
 from .devices import find_device, one_thread, precision
 from .inputs import as_tensor, check_tokens
 from .losses import check_targets
 from .network import Network
+from .own import Generators, try_out
 from .probe import why_not_stacked
 from .recipe import Recipe
 from .reference import answer_one, epochs_of_one
@@ -62,15 +63,18 @@ def train(
             raise DataError(f"{task.label} has no rows to learn from")
     if network.tokens:
         check_tokens(X, network.tokens)
-    if recipe.augment and (len(network.shape) != 3 or X.dtype.kind not in "uf"):
-        raise ElectionError(f"augmentation is for images (channels, height, width), not for rows of {network.shape}")
+    if recipe.augment:
+        recipe.check_images(network.shape)
     place = find_device(device)
     with precision(recipe, place):
-        rows = as_tensor(X.reshape(len(X), *network.shape), place)
+        rows = as_tensor(X.reshape(len(X), *network.shape), place, network.takes)
+        if not network.built_in:
+            try_out(network, rows, classes)
         how = how or _choose(network, rows, tasks, classes)
         job = _Job(network, rows, tasks, recipe, classes, how, workers)
         with one_thread():
-            for _ in steps(f"training {len(tasks)} {what}, epochs", job.run(), len(tasks) * recipe.epochs):
+            unit = "epochs" if recipe.steps is None else f"parts of {recipe.steps} steps"
+            for _ in steps(f"training {len(tasks)} {what}, {unit}", job.run(), len(tasks) * recipe.epochs):
                 pass
     return Trained(job.values, job.logits)
 
@@ -115,14 +119,18 @@ class _Job:
             self.values[i], self.logits[i] = values, logits
 
     def _cut(self, size: int) -> list[list[int]]:
-        """Tasks of one kind, those with the most steps first, in waves of about the same size."""
+        """Tasks of one kind and width, those with the most steps first, in waves of about the same size."""
         waves = []
-        for kind in sorted({task.kind for task in self.tasks}):
-            some = [i for i, task in enumerate(self.tasks) if task.kind == kind]
-            some.sort(key=lambda i: -len(self.tasks[i].rows))
+        alike = [(task.kind, self._width(task)) for task in self.tasks]
+        for which in sorted(set(alike)):
+            some = [i for i, each in enumerate(alike) if each == which]
+            some.sort(key=lambda i: -self.recipe.steps_of(len(self.tasks[i].rows)))
             count = math.ceil(len(some) / max(1, min(size, len(some))))
             waves += [list(map(int, part)) for part in np.array_split(some, count)]
         return waves
+
+    def _width(self, task: Task) -> int:
+        return self.recipe.width(len(task.rows))
 
     def _on_cpu(self) -> Iterator[int]:
         """Waves that fit a cache, a thread each."""
@@ -177,8 +185,9 @@ class _Job:
         """By what two models need in a step."""
         if len(self.tasks) == 1:
             return 1
-        longest = sorted(self.tasks, key=lambda task: -len(task.rows))
-        pair = [task for task in longest if task.kind == longest[0].kind][:2]
+        longest = sorted(self.tasks, key=lambda task: -self.recipe.steps_of(len(task.rows)))
+        alike = [task for task in longest if task.kind == longest[0].kind]
+        pair = [task for task in alike if self._width(task) == self._width(longest[0])][:2]
         for _ in range(2):  # in the first, libraries set aside memory that they keep
             torch.cuda.synchronize(self.X.device)
             torch.cuda.reset_peak_memory_stats(self.X.device)
@@ -196,8 +205,10 @@ class _Job:
         for i, task in enumerate(self.tasks):
             module = self.network.make(self.network.start(task.seed))
             module.to(self.X.device, DTYPES.get(self.recipe.precision, torch.float32))
-            yield from epochs_of_one(module, self.X, task, self.recipe, self.classes)
-            self._keep(i, *_result(module, self.X, task, self.classes))
+            drawn = Generators(task.seed, 1, self.X.device)
+            yield from drawn.during(epochs_of_one(module, self.X, task, self.recipe, self.classes))
+            with drawn.here():
+                self._keep(i, *_result(module, self.X, task, self.classes))
             left = (time.monotonic() - begin) / (i + 1) * (len(self.tasks) - i - 1)
             if self.workers > 1 and self.X.device.type == "cpu" and left > ENOUGH and self._travels():
                 yield from self._in_processes(i + 1)
@@ -220,7 +231,7 @@ class _Job:
     def _in_processes(self, first: int) -> Iterator[None]:
         import joblib
 
-        parallel = joblib.Parallel(n_jobs=self.workers, return_as="generator", max_nbytes=100_000)
+        parallel = joblib.Parallel(n_jobs=self.workers, return_as="generator", max_nbytes=100_000, mmap_mode="c")
         X = self.X.numpy()
         train_apart = joblib.delayed(_train_apart)
         rest = parallel(train_apart(self.network, X, task, self.recipe, self.classes) for task in self.tasks[first:])
@@ -237,9 +248,10 @@ def _train_apart(
 ) -> tuple[dict[str, Array], Array]:
     torch.set_num_threads(1)
     module, rows = network.make(network.start(task.seed)), torch.from_numpy(X)
-    for _ in epochs_of_one(module, rows, task, recipe, classes):
-        pass
-    return _result(module, rows, task, classes)
+    with Generators(task.seed, 1).here():
+        for _ in epochs_of_one(module, rows, task, recipe, classes):
+            pass
+        return _result(module, rows, task, classes)
 
 
 def _result(module: torch.nn.Module, X: Tensor, task: Task, classes: int) -> tuple[dict[str, Array], Array]:

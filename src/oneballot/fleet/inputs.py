@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -9,18 +11,26 @@ from torch import Tensor
 from ..core import Array
 from ..errors import DataError
 
+Takes = Literal["numbers", "images", "tokens", "anything"]
+"""What the rows of a network are. A user's own module may take anything, and gets whole numbers as they are."""
 
-def as_tensor(X: Array, device: torch.device | str = "cpu") -> Tensor:
-    """All rows on the device, once. Bytes stay bytes and whole numbers whole: they become floats batch by batch."""
-    if X.dtype not in (np.uint8, np.int32, np.int64):
-        X = X.astype(np.float32, copy=False)
-    return torch.from_numpy(np.ascontiguousarray(X)).to(device)
+
+def as_tensor(X: Array, device: torch.device | str = "cpu", takes: Takes = "anything") -> Tensor:
+    """All rows on the device, once: tokens as int32, bytes as bytes, which become floats batch by batch."""
+    if takes == "tokens":
+        X = X.astype(np.int32, copy=False)
+    elif X.dtype != np.uint8 and (takes != "anything" or X.dtype not in (np.int32, np.int64)):
+        with np.errstate(over="ignore"):
+            X = X.astype(np.float32, copy=False)
+        if not np.isfinite(X).all():
+            raise DataError("rows hold NaN, infinity, or numbers beyond float32; fill or scale them first")
+    return torch.from_numpy(np.require(X, requirements=["C", "W"])).to(device)
 
 
 def check_tokens(X: Array, vocabulary: int) -> None:
     """A token that is not in the table would end the process on a GPU, so it is looked for here."""
-    if X.dtype.kind not in "iu":
-        raise DataError(f"text must be token numbers (int32), not {X.dtype}")
+    if X.dtype.kind not in "iu" and not (X.dtype.kind == "f" and (np.rint(X) == X).all()):
+        raise DataError(f"text must be token numbers, whole ones, and these rows are {X.dtype}; see docs/networks.md")
     if X.size and (X.min() < 0 or X.max() >= vocabulary):
         raise DataError(f"tokens from {X.min()} to {X.max()}: expected 0 (padding) to {vocabulary - 1}")
 

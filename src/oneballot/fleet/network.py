@@ -12,8 +12,9 @@ import torch
 from torch import nn
 
 from ..core import Array
-from . import draws
-from .architectures import build, check_settings, shape_of
+from .architectures import ARCHITECTURES, build, check_settings, shape_of
+from .inputs import Takes
+from .own import Generators, check_module
 from .weights import first_weights
 
 TABLE = "embedding.weight"
@@ -32,6 +33,7 @@ class Network:
     shape: tuple[int, ...]
     tokens: int = 0  # how many there are, where rows are text
     built_in: bool = False
+    takes: Takes = "anything"
 
     def make(self, values: Mapping[str, Array]) -> nn.Module:
         """One model of these numbers."""
@@ -67,18 +69,18 @@ def built_in(
             values[TABLE] = table
         return values | buffers
 
-    return Network(bare, start, shape, settings.get("vocabulary", 0), built_in=True)
+    tokens, takes = settings.get("vocabulary", 0), ARCHITECTURES[name].takes
+    return Network(bare, start, shape, tokens, built_in=True, takes=takes)
 
 
 def own(factory: Callable[[int], nn.Module], row: Sequence[int], classes: int) -> Network:
     """A module of the user's. Its first weights are torch's, of a generator that the seed decides."""
 
     def make(seed: int) -> nn.Module:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(int(draws.raw(seed, draws.OWN, 0, 1)[0] >> np.uint64(1)))
-            return factory(classes)
+        with Generators(seed, 0).here():
+            return check_module(factory(classes)).cpu()
 
     def start(seed: int) -> dict[str, Array]:
-        return {key: value.detach().cpu().numpy().copy() for key, value in make(seed).state_dict().items()}
+        return {key: value.detach().numpy().copy() for key, value in make(seed).state_dict().items()}
 
-    return Network(make(0).cpu(), start, tuple(row))
+    return Network(make(0), start, tuple(row))

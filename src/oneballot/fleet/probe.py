@@ -53,6 +53,8 @@ def _compare(network: Network, X: Tensor, task: Task, classes: int) -> str:
         with Drawn(keys[i], tick):
             alone = module(x[present])
         alone.backward(down[i, present])
+        if idle := [key for key in learned if module.get_parameter(key).grad is None]:
+            return f"not all of its weights have a part in its answers ({', '.join(idle)[:200]})"
         pairs = [(logits[i, present], alone)]
         pairs += [(slopes[key][i], module.get_parameter(key).grad) for key in learned]
         pairs += [(value[i], module.state_dict()[key]) for key, value in buffers.items()]

@@ -15,7 +15,9 @@ ABSENT = -1
 """The place in a batch that no row takes: the end of an epoch."""
 
 REACH = {"shift": 14, "crop": 8}
-"""An image is moved by at most its side divided by this: 2 of 28 pixels, 4 of 32."""
+"""An image is moved by at most its height and width divided by this: 2 of 28 pixels, 4 of 32."""
+
+NARROWEST, LARGEST_BATCH = 32, 1 << 16
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,8 @@ class Recipe:
         whole = {"epochs": self.epochs, "batch": self.batch, "steps": 1 if self.steps is None else self.steps}
         if bad := [name for name, value in whole.items() if value < 1]:
             raise ElectionError(f"{', '.join(bad)} must be 1 or more")
+        if self.batch > LARGEST_BATCH:
+            raise ElectionError(f"batch must be {LARGEST_BATCH:,} at the most, not {self.batch:,}")
         choices = {"optimizer": ("adam", "sgd"), "precision": ("float32", "tf32", "bfloat16", "float64")}
         for name, known in choices.items():
             if getattr(self, name) not in known:
@@ -51,6 +55,29 @@ class Recipe:
     def steps_of(self, rows: int) -> int:
         """How many steps a model with so many rows takes."""
         return self.steps or self.epochs * math.ceil(rows / self.batch)
+
+    def width(self, rows: int) -> int:
+        """How many places a batch of such a model has. Few rows leave a large batch's places out, by powers of two.
+
+        It follows from the model's own rows alone: so its numbers are the same, whatever is trained beside it.
+        """
+        return self.batch if self.steps else min(self.batch, max(NARROWEST, 1 << (rows - 1).bit_length()))
+
+    def check_images(self, shape: tuple[int, ...]) -> None:
+        """Whether rows of this shape can be moved as it says."""
+        if len(shape) != 3:
+            raise ElectionError(f"augmentation is for images (channels, height, width), not for rows of {shape}")
+        if set(self.augment) - {"flip"} and self.reach(shape) == (0, 0):
+            raise ElectionError(
+                f"images of {shape[1]} by {shape[2]} pixels are too small for {' and '.join(self.augment)}: "
+                "shift needs 14 pixels a side, crop 8"
+            )
+
+    def reach(self, image: tuple[int, ...]) -> tuple[int, int]:
+        """By how many pixels an image `(…, height, width)` is moved at the most, down or up, and to a side."""
+        down, right = (max([side // REACH[name] for name in self.augment if name in REACH], default=0)
+                       for side in image[-2:])  # fmt: skip
+        return down, right
 
     def epochs_done(self, rows: int, steps: int) -> int:
         """After so many steps."""
@@ -65,13 +92,12 @@ class Recipe:
         return np.asarray(self.last_rate + (self.learning_rate - self.last_rate) * fall)
 
     def places(self, seed: int, rows: int, first: int, last: int) -> Array:
-        """The rows' numbers that each step sees, `(steps, batch)`; ABSENT behind the last row of an epoch."""
+        """The rows' numbers that each step sees, `(steps, width)`; ABSENT behind the last row of an epoch."""
         return self._cut([draws.order(seed, e, rows) for e in self._epochs(rows, first, last)], rows, first, last)
 
-    def moves(self, seed: int, rows: int, first: int, last: int, side: int) -> Array:
-        """How the images that each step sees are moved, `(steps, batch, 3)`."""
-        reach = max([side // REACH[name] for name in self.augment if name in REACH], default=0)
-        drawn = []
+    def moves(self, seed: int, rows: int, first: int, last: int, image: tuple[int, ...]) -> Array:
+        """How the images `(…, height, width)` that each step sees are moved, `(steps, width, 3)`."""
+        reach, drawn = self.reach(image), []
         for epoch in self._epochs(rows, first, last):
             places = draws.order(seed, epoch, rows)
             drawn.append(draws.moves(seed, epoch, rows, reach, "flip" in self.augment)[places])
@@ -89,8 +115,9 @@ class Recipe:
             stream = np.concatenate(epochs)[first * self.batch - begin * rows :][: (last - first) * self.batch]
             return stream.reshape(last - first, self.batch, *stream.shape[1:])
         each = math.ceil(rows / self.batch)
-        shape = (len(epochs), each * self.batch, *epochs[0].shape[1:])
+        width = self.width(rows)
+        shape = (len(epochs), each * width, *epochs[0].shape[1:])
         out = np.full(shape, ABSENT if epochs[0].ndim == 1 else 0, dtype=epochs[0].dtype)
         for i, epoch in enumerate(epochs):
             out[i, :rows] = epoch
-        return out.reshape(-1, self.batch, *shape[2:])[first - begin * each : last - begin * each]
+        return out.reshape(-1, width, *shape[2:])[first - begin * each : last - begin * each]

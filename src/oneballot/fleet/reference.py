@@ -41,7 +41,7 @@ def epochs_of_one(module: nn.Module, X: Tensor, task: Task, recipe: Recipe, clas
         if step % block == 0:
             last = min(step + block, steps)
             places = recipe.places(task.seed, count, step, last)
-            moves = recipe.moves(task.seed, count, step, last, X.shape[-1]) if recipe.augment else places
+            moves = recipe.moves(task.seed, count, step, last, tuple(X.shape)) if recipe.augment else places
             rates = recipe.rates(count, step, last)
         there = places[step % block] != ABSENT
         here = torch.from_numpy(places[step % block][there]).to(X.device)
@@ -65,7 +65,7 @@ def epochs_of_one(module: nn.Module, X: Tensor, task: Task, recipe: Recipe, clas
 
 def answer_one(module: nn.Module, X: Tensor, rows: Array, classes: int) -> Tensor:
     """Logits of rows of X, `(rows, classes)`."""
-    kind = next(module.parameters()).dtype
+    kind = next(p.dtype for p in module.parameters() if p.is_floating_point())
     out = [torch.empty(0, classes)]
     with torch.no_grad():
         for part in torch.from_numpy(rows).to(X.device).split(512):  # type: ignore[no-untyped-call]

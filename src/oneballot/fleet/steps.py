@@ -23,7 +23,8 @@ class Steps:
     def __init__(self, wave: Wave, count: int, step: int) -> None:
         self.wave = wave
         weights, slopes, memory = wave.weights[:count], wave.slopes[:count], wave.memory[:, :count]
-        self.net = wave.net(weights, wave.buffers[:count], slopes)
+        whole = (part[:count] for part in wave.whole.values())
+        self.net = wave.net(weights, wave.buffers[:count], whole, slopes)
         self.optimizer = OPTIMIZERS[wave.recipe.optimizer](wave.recipe, weights, slopes, memory, step)
 
     def load(self, places: Array, moves: Array | None, rates: Array | None) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -141,7 +140,7 @@ class Transformer(Text):
 
 
 def _places(length: int, dimension: int) -> Tensor:
-    """Sines and cosines of each place, `(length, dimension)`."""
-    angle = np.arange(length)[:, None] / 10000 ** (np.arange(0, dimension, 2) / dimension)
-    both = np.stack([np.sin(angle), np.cos(angle)], -1).reshape(length, -1)[:, :dimension]
-    return torch.from_numpy(both.astype(np.float32))
+    """Sines and cosines of each place, `(length, dimension)`. On the device "meta" nothing is computed."""
+    place, pair = torch.arange(length, dtype=torch.float64), torch.arange(0, dimension, 2, dtype=torch.float64)
+    angle = place[:, None] / 10000 ** (pair / dimension)
+    return torch.stack([angle.sin(), angle.cos()], -1).flatten(1)[:, :dimension].float()

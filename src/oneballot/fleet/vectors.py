@@ -31,12 +31,24 @@ class Vectors:
         return {word: i for i, word in enumerate(self.words, start=FIRST)}
 
     def encode(self, texts: Sequence[str], length: int) -> Array:
-        """Token numbers `(texts, length)`, int32: in small letters, words and signs apart, cut or padded behind."""
+        """Token numbers `(texts, length)`, int32, cut or padded behind.
+
+        What stands between spaces is a word if the file has it; else words and signs are told apart. Each is looked for
+        as it is written, and then in small letters.
+        """
         out = np.full((len(texts), length), PADDING, dtype=np.int32)
         for row, text in zip(out, texts, strict=True):
-            found = [self.numbers.get(word, UNKNOWN) for word in WORD.findall(text.lower())[:length]]
-            row[: len(found)] = found
+            found: list[int] = []
+            for chunk in text.split():
+                whole = self._number(chunk)
+                found += [whole] if whole != UNKNOWN else map(self._number, WORD.findall(chunk))
+                if len(found) >= length:
+                    break
+            row[: len(found)] = found[:length]
         return out
+
+    def _number(self, word: str) -> int:
+        return self.numbers.get(word) or self.numbers.get(word.lower(), UNKNOWN)
 
 
 def read_vectors(path: str | Path, most: int | None = None) -> Vectors:
@@ -44,18 +56,20 @@ def read_vectors(path: str | Path, most: int | None = None) -> Vectors:
     words: dict[str, Array] = {}
     dimension = 0
     try:
-        with open(path, encoding="utf-8", errors="replace") as lines:
+        with open(path, encoding="utf-8", errors="replace", newline="\n") as lines:
             for number, line in enumerate(lines, start=1):
-                word, _, rest = line.rstrip("\n").partition(" ")
-                values = np.array(rest.split(" "), dtype=np.float32) if rest else np.empty(0, dtype=np.float32)
-                dimension = dimension or len(values)
-                if not len(values) or len(values) != dimension or not np.isfinite(values).all():
+                parts = line.rstrip(" \r\n").split(" ")
+                if parts == [""] or (number == 1 and len(parts) == 2 and all(part.isdigit() for part in parts)):
+                    continue  # nothing, or word2vec's first line: how many words and numbers there are
+                dimension = dimension or len(parts) - 1
+                values = np.array(parts[-dimension:] if dimension else [], dtype=np.float32)
+                if not dimension or len(parts) <= dimension or not np.isfinite(values).all():
                     raise DataError(f"{path}, line {number}: expected a word and {dimension or 'some'} finite numbers")
-                words.setdefault(word, values)
+                words.setdefault(" ".join(parts[:-dimension]), values)  # GloVe's largest file has words with spaces
                 if len(words) == most:
                     break
     except ValueError:
-        raise DataError(f"{path}, line {number}: expected a word and {dimension or 'some'} numbers") from None
+        raise DataError(f"{path}, line {number}: expected a word and {dimension or 'some'} finite numbers") from None
     except OSError as error:
         raise DataError(f"{path}: {error.strerror}; give a file of word vectors in GloVe's text format") from None
     if not words:

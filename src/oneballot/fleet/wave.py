@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -35,7 +35,7 @@ WORTH = 0.85
 
 
 class Wave:
-    """Tasks are of one kind. X is on the device, rows in the shape that the network takes."""
+    """Tasks are of one kind and width. X is on the device, rows in the shape that the network takes."""
 
     def __init__(
         self, network: Network, X: Tensor, tasks: Sequence[Task], recipe: Recipe, classes: int, *, chain: bool
@@ -44,7 +44,7 @@ class Wave:
         self.number = sorted(range(len(tasks)), key=lambda i: -recipe.steps_of(len(tasks[i].rows)))
         self.tasks = [tasks[i] for i in self.number]
         self.ends = [recipe.steps_of(len(task.rows)) for task in self.tasks]
-        self.kind = tasks[0].kind
+        self.kind, self.width = tasks[0].kind, recipe.width(len(tasks[0].rows))
         self.dtype = DTYPES.get(recipe.precision, torch.float32)
         self.module: nn.Module = copy.deepcopy(network.bare).to(self.device, self.dtype)
         self.chain = chain and recipe.precision != "bfloat16"
@@ -69,7 +69,8 @@ class Wave:
         self.slopes = torch.zeros_like(self.weights)
         self.memory = torch.zeros(MEMORIES[self.recipe.optimizer], *self.weights.shape).to(self.weights)
         apart = self.device.type == "cuda"  # there a model that is done is trained on for a while
-        self.final = (self.weights.clone(), self.buffers.clone()) if apart else (self.weights, self.buffers)
+        held = [self.weights, self.buffers, *self.whole.values()]
+        self.final = [part.clone() for part in held] if apart else held
 
     def _gather_targets(self) -> None:
         """Rows, targets and weights of all tasks behind one another; the last place is nobody's and weighs nothing."""
@@ -87,7 +88,7 @@ class Wave:
 
     def _steps_at_once(self) -> int:
         """How many steps' rows are gathered together, and on a GPU recorded as one graph."""
-        each = math.prod(self.X.shape[1:]) * 4 * len(self.tasks) * self.recipe.batch
+        each = math.prod(self.X.shape[1:]) * 4 * len(self.tasks) * self.width
         return max(1, min(16, BLOCK_BYTES // each)) if self.device.type == "cuda" else 1
 
     def train(self) -> Iterator[int]:
@@ -132,7 +133,7 @@ class Wave:
         return count - 1 if self.device.type == "cpu" else int(count * WORTH)
 
     def _schedule_length(self, count: int, step: int) -> int:
-        most = SCHEDULE_BYTES // (count * self.recipe.batch * 4)
+        most = SCHEDULE_BYTES // (count * self.width * 4)
         return max(self.block, min(most, 128 if step == 0 else 2048))
 
     def _pieces(self, first: int, last: int) -> Iterator[tuple[int, int]]:
@@ -144,17 +145,16 @@ class Wave:
             done = [i for i, end in enumerate(self.ends) if end == step]
             if done:
                 some = slice(done[0], done[-1] + 1)
-                self.final[0][some] = self.weights[some]
-                self.final[1][some] = self.buffers[some]
+                for kept, part in zip(self.final, [self.weights, self.buffers, *self.whole.values()], strict=True):
+                    kept[some] = part[some]
 
     def _epochs(self, model: int, step: int) -> int:
         return self.recipe.epochs_done(len(self.tasks[model].rows), min(step, self.ends[model]))
 
     def schedule(self, count: int, first: int, last: int) -> tuple[Array, Array | None, Array | None]:
-        """For steps of the first models: places `(steps, models, batch)`, moves of images, and learning rates."""
-        batch, side = self.recipe.batch, self.X.shape[-1]
-        places = np.full((last - first, count, batch), self.nobody, dtype=np.int32)
-        moves = np.zeros((*places.shape, 3), dtype=np.int8) if self.recipe.augment else None
+        """For steps of the first models: places `(steps, models, width)`, moves of images, and learning rates."""
+        places = np.full((last - first, count, self.width), self.nobody, dtype=np.int32)
+        moves = np.zeros((*places.shape, 3), dtype=np.int16) if self.recipe.augment else None
         rates = np.zeros((last - first, count), dtype=np.float32) if self.recipe.optimizer == "sgd" else None
         for i, task in enumerate(self.tasks[:count]):
             upto, rows = min(last, self.ends[i]), len(task.rows)
@@ -163,12 +163,12 @@ class Wave:
             own = self.recipe.places(task.seed, rows, first, upto)
             places[: upto - first, i] = np.where(own == ABSENT, self.nobody, own + self.begins[i])
             if moves is not None:
-                moves[: upto - first, i] = self.recipe.moves(task.seed, rows, first, upto, side)
+                moves[: upto - first, i] = self.recipe.moves(task.seed, rows, first, upto, tuple(self.X.shape))
             if rates is not None:
                 rates[: upto - first, i] = self.recipe.rates(rows, first, upto)
         return places, moves, rates
 
-    def net(self, weights: Tensor, buffers: Tensor, slopes: Tensor | None) -> Chain | Stacked:
+    def net(self, weights: Tensor, buffers: Tensor, whole: Iterable[Tensor], slopes: Tensor | None) -> Chain | Stacked:
         """All models whose numbers these are, to be trained, or without slopes to be asked."""
         count = len(weights)
         learned = self.layout.views(weights)
@@ -176,7 +176,7 @@ class Wave:
         if self.chain:
             assert isinstance(self.module, nn.Sequential)
             return Chain(self.module, learned, lower, self.keys[:count], self.tick)
-        state = self.side.views(buffers) | {key: value[:count] for key, value in self.whole.items()}
+        state = self.side.views(buffers) | dict(zip(self.whole, whole, strict=True))
         half = self.recipe.precision == "bfloat16"
         return Stacked(self.module, learned, lower, self.keys[:count], self.tick, buffers=state, half=half)
 
@@ -192,10 +192,12 @@ class Wave:
 
     def values(self) -> list[dict[str, Array]]:
         """The numbers of each model, in the order of the tasks."""
-        weights, buffers = (part.float().cpu().numpy() for part in self.final)
+        weights, buffers = (part.float().cpu().numpy() for part in self.final[:2])
+        whole = [part.cpu().numpy() for part in self.final[2:]]
         out: list[dict[str, Array]] = [{} for _ in self.tasks]
         for row, i in enumerate(self.number):
             out[i] = self.layout.unpack(weights[row]) | self.side.unpack(buffers[row])
+            out[i] |= {key: np.array(part[row]) for key, part in zip(self.whole, whole, strict=True)}
         return out
 
     def answers(self) -> list[Array]:
@@ -204,13 +206,14 @@ class Wave:
         who = [i for i, rows in enumerate(asked) if len(rows)]
         out = [np.empty((0, self.classes), dtype=np.float32) for _ in self.tasks]
         if who:
-            at_once = max(2 * self.recipe.batch, 64)  # always: an answer must not depend on what else is asked
+            at_once = min(max(2 * self.recipe.batch, 64), 512)  # an answer must not depend on what else is asked
             longest = max(len(asked[i]) for i in who)
             table = np.zeros((len(who), -(-longest // at_once) * at_once), dtype=np.int64)
             for row, i in zip(table, who, strict=True):
                 row[: len(asked[i])] = asked[i]
             pick = torch.tensor(who, device=self.device)
-            net = self.net(self.final[0][pick], self.final[1][pick], None)
+            weights, buffers, *whole = (part[pick] for part in self.final)
+            net = self.net(weights, buffers, whole, None)
             parts = []
             with torch.no_grad():
                 for rows in torch.from_numpy(table).to(self.device).split(at_once, 1):  # type: ignore[no-untyped-call]

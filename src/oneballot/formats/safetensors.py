@@ -78,17 +78,22 @@ class Safetensors:
         return kind.pour(arrays)
 
 
-def _open(data: bytes) -> tuple[type[ArrayModel], Arrays]:
+def read_arrays(data: bytes) -> tuple[Mapping[str, str], Arrays]:
+    """What a header says of the file, and its arrays. Raises Spoiled for anything that is no safetensors file."""
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
     if len(data) < 8 or not 2 <= (size := struct.unpack("<Q", data[:8])[0]) <= min(HEADER_BYTES, len(data) - 8):
         raise Spoiled("not a safetensors file: the length of its header is impossible")
     try:
-        arrays = load(data)
-        metadata = json.loads(data[8 : 8 + size]).get("__metadata__") or {}
+        arrays = load(data)  # first: it makes sure that the header is an object
+        return json.loads(data[8 : 8 + size]).get("__metadata__") or {}, arrays
     except (SafetensorError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise Spoiled(f"not a safetensors file: {error}") from None
+
+
+def _open(data: bytes) -> tuple[type[ArrayModel], Arrays]:
+    metadata, arrays = read_arrays(data)
     kind = metadata.get("kind")
     if kind not in KINDS:
         raise Spoiled(f"{str(kind)[:40]!r} is not a kind of array model: expected {', '.join(sorted(KINDS))}")

@@ -1,7 +1,8 @@
-"""Networks of the built-in architectures, as safetensors: inert, because the arrays are poured into our own modules.
+"""Networks of the built-in architectures, as safetensors: arrays that are poured into our own modules.
 
 The header names the architecture and its settings; both are checked, and every array must have the name, shape and type
-that such a network has. A network of a user's own module cannot travel: nobody else could build it.
+that such a network has. Small files can name networks that take hours and gigabytes to answer, so a stranger's is asked
+in the room. A network of a user's own module cannot travel: nobody else could build it.
 """
 
 from __future__ import annotations
@@ -22,10 +23,13 @@ from ..errors import DataError, ElectionError, MissingExtra, Spoiled
 if TYPE_CHECKING:
     from torch import nn
 
+    from ..fleet.inputs import Takes
+
 HEADER_BYTES = 1 << 20
 LARGEST = 1e12
 """Of a number in a network: sums of products with ordinary rows stay finite."""
-ROWS_AT_ONCE = 512
+ROWS_AT_ONCE, NUMBERS_AT_ONCE = 512, 1 << 24
+"""In a block of rows that are asked together: so many numbers at the widest place of the network."""
 MOST_PIXELS = 224 * 224 * 3
 
 
@@ -59,23 +63,36 @@ class TorchModel:
         pour(self.arrays, module)
         return module.eval()
 
+    @property
+    def takes(self) -> Takes:
+        from ..fleet.architectures import ARCHITECTURES
+
+        return ARCHITECTURES[self.description.architecture].takes
+
+    def at_once(self) -> int:
+        """How many rows are asked together."""
+        from ..fleet.architectures import widest
+
+        about = self.description
+        return max(1, min(ROWS_AT_ONCE, NUMBERS_AT_ONCE // widest(about.architecture, about.settings, about.shape)))
+
     def scores(self, X: Array) -> Array:
         """The logits."""
         import torch
 
         from ..fleet.inputs import as_tensor, check_tokens, scaled
 
-        about = self.description
+        about, size = self.description, self.at_once()
         if X.size != len(X) * math.prod(about.shape):
             raise DataError(f"rows of shape {X.shape[1:]}: the network was trained on rows of shape {about.shape}")
         if "vocabulary" in about.settings:
             check_tokens(X, about.settings["vocabulary"])
-        rows = as_tensor(X.reshape(len(X), *about.shape))
+        rows = as_tensor(X.reshape(len(X), *about.shape), takes=self.takes)
         out = np.empty((len(X), about.classes))
         with torch.no_grad():
-            for i in range(0, len(X), ROWS_AT_ONCE):
-                part = slice(i, i + ROWS_AT_ONCE)
-                out[part] = self.module(scaled(rows[part], torch.float32)).numpy()
+            for i in range(0, len(X), size):
+                part = slice(i, i + size)
+                out[part] = self.module(scaled(rows[part].clone(), torch.float32)).numpy()  # which it may write over
         return out
 
     def predict_proba(self, X: Array) -> Array:
@@ -98,13 +115,15 @@ def probabilities(logits: Array, output: str) -> Array:
 
 class TorchSafetensors:
     name: ClassVar[str] = "torch-safetensors"
-    inert: ClassVar[bool] = True
+    inert: ClassVar[bool] = False
     libraries: ClassVar[tuple[str, ...]] = ("torch",)
 
     @staticmethod
     def prepare() -> Any:
         try:
             import torch
+
+            from ..fleet import network  # noqa: F401
         except ImportError:
             raise MissingExtra("Networks", "torch") from None
         return torch
@@ -114,7 +133,7 @@ class TorchSafetensors:
         TorchSafetensors.prepare()
         from ..fleet.architectures import expected
 
-        about, arrays = _open(data)
+        about, arrays = read_network(data)
         if about.classes != classes:
             raise Spoiled(f"the network is for {about.classes} classes: expected {classes}")
         if math.prod(about.shape) != features or features > MOST_PIXELS:
@@ -135,10 +154,11 @@ class TorchSafetensors:
     @staticmethod
     def load(data: bytes, *, classes: int) -> TorchModel:
         TorchSafetensors.prepare()
-        return TorchModel(*_open(data))
+        return TorchModel(*read_network(data))
 
 
-def _open(data: bytes) -> tuple[Description, Mapping[str, Array]]:
+def read_network(data: bytes) -> tuple[Description, Mapping[str, Array]]:
+    """What the header describes, and the arrays. Raises Spoiled for anything else."""
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
@@ -167,7 +187,7 @@ def _describe(about: Any) -> Description:
         raise Spoiled("the header does not describe a network: output is neither softmax nor sigmoid")
     try:
         settings = check_settings(name, about["settings"])
-        if shape_of(name, settings, tuple(shape)) != tuple(shape):
+        if shape_of(name, {"shape": shape, **settings}, tuple(shape)) != tuple(shape):
             raise ElectionError(f"{name}: rows of shape {tuple(shape)}")
     except ElectionError as error:
         raise Spoiled(f"no such network: {error}") from None

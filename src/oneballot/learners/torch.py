@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, field, replace
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
-from pydantic import Field, PositiveInt
+from pydantic import BeforeValidator, Field, PositiveInt, ValidationError, model_validator
 from pydantic.dataclasses import dataclass
 
 from ..core import Array, Blob, Model, Models, Task
@@ -18,6 +20,7 @@ from ..errors import DataError, ElectionError, MissingExtra, OneBallotWarning, S
 from ..formats.safetensors import ConstantModel
 from ..formats.torch_safetensors import Description, TorchModel, TorchSafetensors, probabilities
 from ..training import Trained, workers
+from ._own import Own, OwnModel, is_module
 
 if TYPE_CHECKING:
     from ..fleet.network import Network
@@ -25,38 +28,25 @@ if TYPE_CHECKING:
     from ..fleet.vectors import Vectors
 
 Rate = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-
-
-class Own(str):
-    """A module of the user's, by the name that an election's digest knows; only Python has the factory behind it."""
-
-    factory: Callable[[int], Any]
-
-    def __new__(cls, factory: Callable[[int], Any]) -> Own:
-        name = getattr(factory, "__qualname__", type(factory).__qualname__)
-        made = super().__new__(cls, f"own:{getattr(factory, '__module__', '')}.{name}")
-        made.factory = factory
-        return made
-
-    def __reduce__(self) -> Any:
-        return Own, (self.factory,)
-
-    def __deepcopy__(self, memo: Any) -> Own:
-        return self
+Augment = Annotated[
+    tuple[Literal["shift", "crop", "flip"], ...], BeforeValidator(lambda v: (v,) if isinstance(v, str) else v)
+]
 
 
 @dataclass(frozen=True, config={"extra": "forbid", "arbitrary_types_allowed": True})
 class Torch:
     """module: "mlp", "cnn", "lenet", "vgg9", "resnet8", "resnet34", "textcnn", "bilstm", "transformer", or a function
     that is given the number of classes and returns an `nn.Module`. settings: of the architecture, and for all `shape`
-    of a row, as in {"shape": [1, 28, 28]}. vectors: a file of word vectors (GloVe's text format) for text.
-    optimizer: "adam", or "sgd" with momentum 0.9 and a rate that falls to `last_rate` along a cosine.
-    augment: "shift", "crop", "flip" of images in training. steps: so many full batches a model whatever rows it has,
-    instead of epochs; at L2, so that nothing tells how many there are.
+    of a row, as in {"shape": [1, 28, 28]}. vectors: a file of word vectors (GloVe's text format) for text; in an
+    election.toml, beside it. optimizer: "adam", or "sgd" with momentum 0.9 and a rate that falls to `last_rate` along a
+    cosine. augment: "shift", "crop", "flip" of images in training. steps: so many full batches a model whatever rows it
+    has, instead of epochs; at L2, so that nothing tells how many there are.
     """
 
     name: ClassVar[str] = "torch"
-    gives: ClassVar[frozenset[str]] = frozenset({"probabilities", "scores", "soft", "weights", "gradients"})
+    gives: ClassVar[frozenset[str]] = frozenset(
+        {"probabilities", "scores", "soft", "score targets", "multilabel", "weights", "gradients"}
+    )
 
     module: Any = "mlp"
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -67,14 +57,24 @@ class Torch:
     learning_rate: Rate = 1e-3
     last_rate: Rate = 0.0
     weight_decay: Rate = 0.0
-    augment: tuple[Literal["shift", "crop", "flip"], ...] = ()
+    augment: Augment = ()
     device: Literal["auto", "cpu", "cuda"] = "auto"
     precision: Literal["float32", "tf32", "bfloat16"] = "float32"
     steps: PositiveInt | None = None
 
+    @model_validator(mode="wrap")
+    @classmethod
+    def _in_words(cls, given: Any, validate: Any) -> Any:
+        """What pydantic finds wrong, without its ways of speaking."""
+        try:
+            return validate(given)
+        except ValidationError as error:
+            wrong = (f"{'.'.join(map(str, e['loc']))}: {e['msg']}, not {e['input']!r:.60}" for e in error.errors())
+            raise ElectionError(f"learner torch: {'; '.join(wrong)}") from None
+
     def __post_init__(self) -> None:
         if not isinstance(self.module, str):
-            if not callable(self.module) or _is_module(self.module):
+            if not callable(self.module) or is_module(self.module):
                 raise ElectionError(
                     f"learner torch: module is the name of an architecture, or a function from the number of classes "
                     f"to a new nn.Module, not {type(self.module).__name__}"
@@ -86,14 +86,15 @@ class Torch:
             import torch  # noqa: F401
         except ImportError:
             raise MissingExtra("The learner torch", "torch") from None
-        from ..fleet.architectures import ARCHITECTURES
+        from ..fleet.architectures import ARCHITECTURES, own_shape
         from ..fleet.devices import find_device
 
         find_device(self.device)
+        self._recipe()
         if isinstance(self.module, Own):
             if unknown := sorted(self.settings.keys() - {"shape"}):
                 raise ElectionError(f"learner torch: settings of your own module are its own, not {', '.join(unknown)}")
-            takes = "images" if len(self.settings.get("shape", (1, 1, 1))) == 3 else "numbers"
+            takes = "images" if len(own_shape(self.settings) or (1, 1, 1)) == 3 else "numbers"
         elif self.module.startswith("own:"):
             raise ElectionError(f"learner torch: the module {self.module[4:]} is somebody's own, to be used in Python")
         else:
@@ -106,19 +107,52 @@ class Torch:
         if not isinstance(self.module, Own):
             self._settings()
 
+    def check_rows(self, X: Array) -> None:
+        from ..fleet.inputs import check_tokens
+
+        shape = self._shape(X.shape[1:])
+        if self.augment:
+            self._recipe().check_images(shape)
+        if not isinstance(self.module, Own) and "vocabulary" in (settings := self._settings()):
+            try:
+                check_tokens(X, settings["vocabulary"])
+            except DataError as error:
+                raise ElectionError(f"learner torch: {self.module}: {error}") from None
+
+    def check_apart(self) -> None:
+        """By epochs, how many steps are taken together follows from how many rows each of the models has."""
+        if self.steps is None:
+            raise ElectionError(
+                "learner torch: at L2 a teacher takes a number of steps, whatever rows it has: set steps, such as "
+                f"steps = {5 * self.epochs}, what {self.epochs} epochs of {5 * self.batch} rows are"
+            )
+
+    def beside(self, folder: Path) -> Torch:
+        return self if self.vectors is None else replace(self, vectors=str(folder / self.vectors))
+
+    def describe(self) -> dict[str, Any]:
+        """Its settings, with what is in the file of vectors instead of where it is."""
+        told = asdict(self)
+        if self.vectors is not None:
+            told["vectors"] = _digest(self.vectors, _changed(self.vectors))
+        return told
+
     def fit_many(self, X: Array, tasks: Sequence[Task], classes: int, *, keep: bool = True) -> Models:
-        """Tasks without a row, or with a single class, are answered by frequencies; the others are one fleet."""
+        """Tasks without a row, or with a single class, are answered by frequencies; the others are one fleet.
+
+        By steps a single class is learned as well: what a fleet is must not tell which classes its models have.
+        """
         self.check()
         from ..fleet.engine import train
 
-        models: list[Model | None] = [_constant(task, classes) for task in tasks]
+        models: list[Model | None] = [_constant(task, classes, lone=self.steps is None) for task in tasks]
         replies = [_ask(model, X, task, classes) for model, task in zip(models, tasks, strict=True)]
         if busy := [i for i, model in enumerate(models) if model is None]:
             some, network = [tasks[i] for i in busy], self.network(X.shape[1:], classes)
             what = f"{self.module.rpartition('.')[2]} networks"
             trained = train(network, X, some, self._recipe(), classes, device=self.device, workers=workers(), what=what)
             for i, values, logits in zip(busy, trained.values, trained.logits, strict=True):
-                if all(np.isfinite(value).all() for value in values.values()):
+                if all(np.isfinite(numbers).all() for numbers in [logits, *values.values()]):
                     models[i] = self.model_of(network, values, classes, _output(tasks[i]))
                     replies[i] = logits.astype(np.float64)
                     if tasks[i].answer == "probabilities":
@@ -140,7 +174,18 @@ class Torch:
 
     def _vectors(self) -> Vectors:
         assert self.vectors is not None
-        return _read(self.vectors, self.settings.get("vocabulary"))
+        return _read(self.vectors, _changed(self.vectors), self.settings.get("vocabulary"))
+
+    def _shape(self, row: tuple[int, ...]) -> tuple[int, ...]:
+        """Of a row as the network sees it."""
+        from ..fleet.architectures import own_shape, shape_of
+
+        if not isinstance(self.module, Own):
+            return shape_of(self.module, self._settings(), row)
+        shape = own_shape(self.settings) or row
+        if math.prod(shape) != math.prod(row):
+            raise ElectionError(f"learner torch: shape = {list(shape)} does not fit rows of shape {row}")
+        return shape
 
     @property
     def row(self) -> tuple[int, ...]:
@@ -152,10 +197,7 @@ class Torch:
         from ..fleet.network import built_in, own
 
         if isinstance(self.module, Own):
-            shape = tuple(self.settings.get("shape", row))
-            if math.prod(shape) != math.prod(row):
-                raise ElectionError(f"learner torch: shape = {list(shape)} does not fit rows of shape {row}")
-            return own(self.module.factory, shape, classes)
+            return own(self.module.factory, self._shape(row), classes)
         table = None if self.vectors is None else self._vectors().table
         return built_in(self.module, self._settings(), row, classes, table)
 
@@ -203,18 +245,8 @@ class Torch:
         return TorchModel(about, {**values, **fixed})
 
 
-class OwnModel(TorchModel):
-    """A network of the user's own module: it answers here, and cannot travel."""
-
-    def dump(self) -> Blob:
-        raise ElectionError(
-            f"a model of the module {self.description.architecture[4:]} cannot travel: nobody else could build it. Use "
-            'an architecture by its name, such as module = "cnn", or a ballot of votes instead of models'
-        )
-
-
 def _output(task: Task) -> str:
-    return "sigmoid" if task.kind == "multilabel" else "softmax"
+    return "sigmoid" if task.kind == "multilabel" else task.output
 
 
 def _ask(model: Model | None, X: Array, task: Task, classes: int) -> Array:
@@ -223,9 +255,9 @@ def _ask(model: Model | None, X: Array, task: Task, classes: int) -> Array:
     return model.scores(X[task.ask]) if task.answer == "scores" else model.predict_proba(X[task.ask])
 
 
-def _constant(task: Task, classes: int) -> Model | None:
-    """For a task of a single class, or of no row: its frequencies. Others are learned."""
-    if len(task.rows) and (task.kind != "labels" or len(np.unique(task.targets)) > 1):
+def _constant(task: Task, classes: int, *, lone: bool) -> Model | None:
+    """For a task of no row, or of a lone class: its frequencies. Others are learned."""
+    if len(task.rows) and not (lone and task.kind == "labels" and len(np.unique(task.targets)) == 1):
         return None
     if task.required and not len(task.rows):
         raise DataError(f"{task.label} has no rows to learn from")
@@ -250,15 +282,24 @@ def _frequencies(task: Task, classes: int) -> Model:
     return ConstantModel(mass / mass.sum() if mass.sum() > 0 else np.full(classes, 1 / classes))
 
 
+def _changed(path: str) -> int:
+    """When a file was, so that what is remembered of it is not of another."""
+    return Path(path).stat().st_mtime_ns if Path(path).is_file() else 0
+
+
 @cache
-def _read(path: str, most: int | None) -> Vectors:
+def _digest(path: str, changed: int) -> str:
+    with open(path, "rb") as file:
+        return "sha256:" + hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@cache
+def _read(path: str, changed: int, most: int | None) -> Vectors:
     from ..fleet.vectors import FIRST, read_vectors
 
+    if most is not None and most <= FIRST:
+        raise ElectionError(f"learner torch: a vocabulary of {most} has no words: padding and the unknown are {FIRST}")
     return read_vectors(path, None if most is None else most - FIRST)
-
-
-def _is_module(thing: Any) -> bool:
-    return any(kind.__name__ == "Module" and kind.__module__.startswith("torch") for kind in type(thing).__mro__)
 
 
 offers = Torch

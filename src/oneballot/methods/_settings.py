@@ -9,11 +9,15 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, PositiveInt
 from pydantic.dataclasses import dataclass
 
-from ..core import Spending
+from ..core import Numbers, Spending, Votes
 from ..errors import ElectionError
+from ._queries import check_queries, count_queries
 
 PARTS = 255
 """Of a soft vote: what a byte holds."""
+
+CLASS_COUNTS = Numbers("class counts", comes_or_goes=1, replaced=2)
+"""A row that comes or goes changes one count by 1, a row that is replaced changes two."""
 
 
 @dataclass(frozen=True, config={"extra": "forbid"})
@@ -57,8 +61,7 @@ class Settings:
             raise ElectionError(f'open_vote = "{self.open_vote}" adds up opinions: it needs voting = "majority"')
         if self.open_vote == "hard" and self.voting == "soft":
             raise ElectionError('voting = "soft" and open_vote = "hard" exclude each other; use open_vote = "odds"')
-        if self.queries > 1 and self.queries != int(self.queries):
-            raise ElectionError(f"queries is a fraction up to 1 or a whole number of rows, not {self.queries:g}")
+        check_queries(self.queries)
 
     @property
     def needs(self) -> Mapping[str, frozenset[str]]:
@@ -100,9 +103,9 @@ class Settings:
     def spends(self, level: str, classes: int, public: int) -> Spending:
         queries, subsets = self.query_count(public), self.subsets or 1
         if level == "L1":
-            return Spending(queries, classes, self.partitions, subsets, unit=self.unit(level))
-        among, counts = classes + (self.open_vote != "off"), self.weights == "class-counts"
-        return Spending(queries, among, self.partitions, subsets, counts, self.unit(level))
+            return Spending(Votes(queries, classes, self.partitions, subsets, self.unit(level)))
+        votes = Votes(queries, classes + (self.open_vote != "off"), self.partitions, subsets, self.unit(level))
+        return Spending(votes, CLASS_COUNTS if self.weights == "class-counts" else None)
 
     def unit(self, level: str) -> int:
         """Into how many parts a vote is divided where shares of votes are added up and noised."""
@@ -124,4 +127,4 @@ class Settings:
         return replace(self, **plain)
 
     def query_count(self, public: int) -> int:
-        return max(1, round(self.queries * public)) if self.queries <= 1 else min(int(self.queries), public)
+        return count_queries(self.queries, public)

@@ -33,6 +33,7 @@ from ..core import (
     Task,
 )
 from ..errors import ElectionError, Spoiled
+from ._queries import choose_queries
 from ._settings import PARTS, Settings
 from ._teachers import Teachers, halves, join_halves, without_prior
 from ._votes import Labels, Levels, Notation, Weighted, odds
@@ -83,7 +84,7 @@ class FedKT(Settings):
         else:
             contents["votes"] = self._notation(desk).write(opinion)
         if self.weights == "class-counts" or (self.weights == "prior" and self._sends_teachers):
-            contents["seen"] = desk.release(seen, cell="class counts")
+            contents["seen"] = np.maximum(desk.release(seen, cell="class counts"), 0)
         return contents
 
     def count(self, ballot: Ballot, desk: TallyDesk) -> Count:
@@ -153,12 +154,7 @@ class FedKT(Settings):
         return Labels(classes, self.partitions, unanimous=self.voting == "consistent")
 
     def _queries(self, desk: Desk) -> Array:
-        """Which public rows are labelled: the same at every party and at the tally."""
-        rows = len(_public(desk))
-        if self.query_count(rows) == rows:
-            return np.arange(rows)
-        order = np.random.default_rng(desk.shared_seed("queries")).permutation(rows)
-        return np.sort(order[: self.query_count(rows)])
+        return choose_queries(self.queries, desk)
 
     def _labelled(self, desk: Desk) -> Array:
         """What the teachers label: at L1 noise comes later, so students may learn from all rows."""

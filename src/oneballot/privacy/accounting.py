@@ -30,6 +30,8 @@ __all__ = ["Accountant", "bounded_range_delta", "check_delta", "epsilon", "epsil
 Accountant = Literal["tight", "rdp", "paper", "advanced"]
 Tally = Mapping[Release, int]
 CLOSE = 1e-10
+MOST_COINS = 10**6
+"""Queries for which the optimum over bounded ranges is searched; beyond, the Rényi bound does, some percent above."""
 
 
 def epsilon(query: NoisyArgmax, queries: int, delta: float, accountant: Accountant = "tight") -> float:
@@ -80,7 +82,7 @@ def _tight(tally: Tally, delta: float) -> float:
     if len(argmaxes) == len(tally):
         queries, most = sum(argmaxes.values()), sum(n * r.pure for r, n in argmaxes.items())
         eta, pure = max(r.bounded_range for r in argmaxes), max(r.pure for r in argmaxes)
-        if eta < 2 * pure:
+        if eta < 2 * pure and queries <= MOST_COINS:
             bounds.append(_least_epsilon(lambda e: bounded_range_delta(eta, queries, e), delta, most))
         if eta > pure:
             bounds.append(_least_epsilon(lambda e: pure_delta(pure, queries, e), delta, most))

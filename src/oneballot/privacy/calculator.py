@@ -25,9 +25,11 @@ from .mechanisms import (
     compositions,
     reach_of,
 )
+from .noise import check_scale
+from .promise import GOOD_ENOUGH
+from .terms import OWN
 
-OWN: dict[str, Mechanism] = {"gamma": "laplace", "sigma": "gaussian"}
-HOPED = 0.9
+MOST_QUERIES = 10**9
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,8 @@ class Question:
 
     @property
     def among(self) -> int:
-        return self.classes + self.open_vote
+        """Of how many classes one wins. At L1 *not mine* is none: a party that says it adds nothing."""
+        return self.classes + (self.open_vote and self.level == "L2")
 
     @property
     def protects(self) -> Unit:
@@ -104,6 +107,10 @@ class Question:
                 self.protects == "party" and self.silos > 1,
             "--counts is about rows at level L2: a whole party's class counts have no bound":
                 self.protects == "party" and self.counts is not None,
+            "--no-ids is for level L2, where rows are told apart; at L1 a party is the unit":
+                self.level == "L1" and not self.stable_ids,
+            f"--queries may be up to {MOST_QUERIES:,}":
+                self.queries is not None and self.queries > MOST_QUERIES,
             "--paper-orders is for --accountant paper":
                 self.paper_orders != 8 and self.accountant != "paper",
             f"--counts must be at least 1, not {self.counts}: less noise is not drawn":
@@ -125,6 +132,7 @@ def answer(question: Question) -> dict[str, Any]:
         if told is None or queries is None:
             raise ElectionError("give two of: the noise (--gamma, --sigma or --scale), --queries, --epsilon")
         noise = _noise_within(question, told, queries)
+        check_scale(noise[1], 1)
     elif told is not None and queries is not None:
         raise ElectionError("the noise, --queries and --epsilon are all given; leave out the one to be found")
     elif queries is None:
@@ -132,7 +140,7 @@ def answer(question: Question) -> dict[str, Any]:
             raise ElectionError("give --queries as well for epsilon, or --epsilon for the number of queries")
         fixed = noise
         queries = queries_within(
-            told, lambda n: question.releases(*fixed, n), question.delta, question.accountant
+            told, lambda n: question.releases(*fixed, n), question.delta, question.accountant, most=MOST_QUERIES
         )  # fmt: skip
     mechanism, scale = noise
     return {
@@ -143,14 +151,17 @@ def answer(question: Question) -> dict[str, Any]:
 
 
 def compare_all(told: Mapping[str, Any], question: Question) -> list[dict[str, Any]]:
-    """Each mechanism with the noise that costs what was found, by `tight`; every accountant that knows it; and how
-    often it errs where one class is 4b ahead, b being Gumbel's scale."""
-    if not told["epsilon"] > 0:
-        raise ElectionError("epsilon is 0 at this delta: there is nothing to compare; use less noise")
+    """The noise that was found, and of each other mechanism noise that costs the same, by `tight`; every accountant
+    that knows it; and how often it errs where one class is 4b ahead, b being Gumbel's scale."""
     queries = told["queries"]
+    cost = together(question.releases(told["mechanism"], told["scale"], queries), question.delta)
+    if not cost > 0:
+        raise ElectionError("epsilon is 0 at this delta: there is nothing to compare; use less noise")
 
     def found(mechanism: Mechanism) -> float:
-        return scale_within(told["epsilon"], lambda s: question.releases(mechanism, s, queries), question.delta)
+        if mechanism == told["mechanism"]:
+            return float(told["scale"])
+        return scale_within(cost, lambda s: question.releases(mechanism, s, queries), question.delta)
 
     scales: dict[Mechanism, float] = {mechanism: found(mechanism) for mechanism in get_args(Mechanism)}
     rows = []
@@ -181,9 +192,14 @@ def _noise(question: Question) -> tuple[Mechanism, float] | None:
     kind = OWN.get(name)
     if kind is not None and question.mechanism not in (None, kind):
         raise ElectionError(f"--{name} is {kind} noise, and --mechanism says {question.mechanism}; use --scale")
-    if not value > 0:
-        raise ElectionError(f"--{name} must be above 0, not {value}")
-    return kind or question.mechanism or "gumbel", 1 / value if name == "gamma" else value
+    if not 1e-9 <= value <= 1e9:
+        raise ElectionError(f"--{name} must be a number from 1e-9 to 1e9, not {value}")
+    scale = 1 / value if name == "gamma" else value
+    try:
+        check_scale(scale, 1)
+    except ElectionError as error:
+        raise ElectionError(f"--{name} {value:g}: {error}") from None
+    return kind or question.mechanism or "gumbel", scale
 
 
 def _noise_within(question: Question, budget: float, queries: int) -> tuple[Mechanism, float]:
@@ -214,5 +230,5 @@ def _hope(question: Question, mechanism: Mechanism, scale: float) -> dict[str, A
     votes = np.append(float(question.voters), np.zeros(question.among - 1))[None]
     return {
         "voters": question.voters, "right_label_wins": float(win_probability(votes, mechanism, scale)[0, 0]),
-        "voters_needed": None if hopeless else voters_needed(HOPED, mechanism, scale, question.among),
+        "voters_needed": None if hopeless else voters_needed(GOOD_ENOUGH, mechanism, scale, question.among),
     }  # fmt: skip

@@ -20,6 +20,8 @@ Words = Annotated[str, StringConstraints(max_length=60, pattern=r"^[a-z0-9 ,.-]*
 Times = Annotated[int, Field(ge=1, le=10**9)]
 MOST_CASTS = 20
 """A stranger's ballot may claim so many, and each is computed."""
+BY_CONTENT = 4
+"""The reach of a row that is replaced, where rows are told apart by content."""
 NO_GUARANTEE = "no noise, no guarantee"
 
 
@@ -166,6 +168,8 @@ class Ledger(BaseModel):
             told.append(f"for people with rows at up to {self.silos} parties")
         if whole and (party := self.for_a_party()) is not None:
             told.append(f"for all rows of a party together: epsilon {in_words(party)}")
+        if any(line.reach == BY_CONTENT for line in self.lines):
+            told.append("rows are told apart by content, so that a replaced one counts as two")
         if self.unit == "row":
             told.append("the unit is a row: several rows of one person are a group, and cost more")
         return told

@@ -1,83 +1,64 @@
-"""What an election's terms come to for a method: the noise, the queries, the ledger, and what to expect of it."""
+"""What an election promises: the noise, the ledger, and what to expect of it. `settling` makes it of terms."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from ..core import Array, Spending
+from ..core import Array
 from ..errors import ElectionError
-from .budget import queries_within, scale_within
-from .expectation import best_mechanism, voters_needed, win_probability
+from .expectation import majority_is_right, parties_needed, voters_needed, win_probability
 from .ledger import Ledger, Line
-from .mechanisms import (
-    UNITS,
-    Level,
-    Mechanism,
-    NoisyArgmax,
-    NoisyNumbers,
-    Release,
-    comes_or_goes,
-    compositions,
-    reach_of,
-)
-from .noise import check_scale, check_test, round_up
+from .mechanisms import UNITS, Level, Mechanism, NoisyArgmax, NoisyNumbers, Release, compositions
 from .terms import Terms
-
-SHARE_OF_COUNTS = 0.1
-"""Of the budget, for class counts whose noise the election leaves open."""
 
 GOOD_ENOUGH = 0.9
 """How often the right label should win when all voters agree."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Promise:
-    """Settled before anybody trains; desks draw by it, and no more than it says."""
+    """Settled before anybody trains; desks draw by it, and no more than it says. This one is about numbers alone."""
 
     terms: Terms
     level: Level
-    query: NoisyArgmax
-    queries: int
-    partitions: int
-    subsets: int
-    counts: NoisyNumbers | None = None
-    test: NoisyNumbers | None = None
+    numbers: NoisyNumbers | None = None
+    called: str = ""
+    """What the numbers are."""
 
     @property
     def side(self) -> str:
         """Where noise is due."""
         return "tally" if self.level == "L1" else "cast"
 
+    @property
+    def adaptive(self) -> bool:
+        """Whether answers decide what is asked."""
+        return False
+
     def lines(self) -> list[tuple[str, Release, int]]:
         """Of one cast, or one tally."""
-        times = compositions(self.level, self.queries, self.partitions)
-        if self.test is None:
-            told: list[tuple[str, Release, int]] = [("vote", self.query, times)]
-        else:
-            told = [("test", self.test, times), ("vote", self.query, min(times, self._answers()))]
-        return told + ([("class counts", self.counts, 1)] if self.counts else [])
-
-    def _answers(self) -> int:
-        assert self.terms.answers is not None
-        return self.terms.answers * (self.partitions if self.level == "L2" else 1)
+        return [] if self.numbers is None else [(self.called, self.numbers, 1)]
 
     def ledger(self) -> Ledger:
         """Of one cast, or one tally."""
-        terms = self.terms
-        told: dict[str, Any] = {"level": self.level, "unit": UNITS[self.level], "adjacency": terms.adjacency,
-                                "delta": terms.delta, "accountant": terms.accountant}  # fmt: skip
-        told |= {"adaptive": self.test is not None, "subsets": self.subsets if self.level == "L2" else None}
-        told["released_to"] = "whoever sees the final model" if self.level == "L1" else "whoever sees ballot or model"
         lines = [Line.of(*line) for line in self.lines()]
-        if terms.rehearsal:
-            return Ledger(lines=tuple(lines), rehearsal=True, **told)
-        return Ledger.with_lines(lines, **told)
+        if self.terms.rehearsal:
+            return Ledger(lines=tuple(lines), rehearsal=True, **self._told())
+        return Ledger.with_lines(lines, **self._told())
+
+    def _told(self) -> dict[str, Any]:
+        terms = self.terms
+        accountant = "rdp" if self.adaptive and terms.accountant == "tight" else terms.accountant
+        towards = "whoever sees the final model" if self.level == "L1" else "whoever sees ballot or model"
+        return {
+            "level": self.level, "unit": UNITS[self.level], "adjacency": terms.adjacency, "delta": terms.delta,
+            "accountant": accountant, "adaptive": self.adaptive, "released_to": towards,
+        }  # fmt: skip
 
     def ledger_of_ballot(self) -> Ledger:
         """At L1 nothing is noised before the tally: a ballot holds raw votes, for the server alone."""
@@ -93,21 +74,155 @@ class Promise:
             raise ElectionError("a rehearsal has no epsilon: its noise can be repeated from its seed")
         return planned.epsilon
 
+    def expectation(self, parties: int | None) -> list[str]:
+        """In plain words, before anybody trains."""
+        if self.numbers is None:
+            return []
+        often = self.numbers.sigma / math.sqrt(self.numbers.squared_shift)
+        where = "at the tally" if self.level == "L1" else "at each party"
+        return [
+            f"Noise on each number {where} has a deviation of {often:.3g} times the most that one {UNITS[self.level]} "
+            "can change them by, all together."
+        ]
+
+    def is_hopeless(self, parties: int | None) -> bool:
+        """Whether the result will be no better than chance, or hardly."""
+        return False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expecting(Promise):
+    """About opinions of voters, parties at L1 and a party's teachers at L2, whose noisy sum decides on a label."""
+
+    subsets: int
+
+    @property
+    def among(self) -> int:
+        """How many labels there are."""
+        raise NotImplementedError
+
+    def _drawn(self) -> tuple[Mechanism, float]:
+        """The noise, in votes."""
+        raise NotImplementedError
+
     def wins(self, voters: int) -> float:
         """How often the right label wins when so many voters all agree."""
-        votes = np.zeros((1, self.query.classes), dtype=np.int64)
-        votes[0, 0] = voters * (self.partitions if self.level == "L1" else 1)
-        return float(win_probability(votes, self.query.mechanism, self.query.scale)[0, 0])
+        votes = np.zeros((1, self.among))
+        votes[0, 0] = voters
+        return float(win_probability(votes, *self._drawn())[0, 0])
 
     def voters_needed(self) -> int:
         """How many voters who all agree make the right label win often enough."""
-        each = self.partitions if self.level == "L1" else 1
-        needed = voters_needed(GOOD_ENOUGH, self.query.mechanism, self.query.scale, self.query.classes)
-        return math.ceil(needed / each)
+        return voters_needed(GOOD_ENOUGH, *self._drawn(), self.among)
+
+    def is_right(self, parties: int | None) -> float | None:
+        """How often the label that the final model learns is right when all agree; None if nobody knows how many vote.
+
+        At L2 noisy labels of several parties are put to the vote, and even each other's noise out.
+        """
+        if self.level == "L1":
+            return None if parties is None else self.wins(parties)
+        return majority_is_right(self.wins(self.subsets), self.among, parties or 1)
+
+    def is_hopeless(self, parties: int | None) -> bool:
+        right, chance = self.is_right(parties), 1 / self.among
+        known = self.level == "L1" or parties is not None
+        return known and right is not None and right < chance + 0.5 * (1 - chance)
 
     def expectation(self, parties: int | None) -> list[str]:
-        """In plain words, before anybody trains. The voters are parties at L1, a party's teachers at L2."""
-        told = self._chances(parties)
+        return [self._at_the_tally(parties) if self.level == "L1" else self._at_each_party(parties)]
+
+    def _at_the_tally(self, parties: int | None) -> str:
+        enough = f"it takes {self.voters_needed():,} parties to win {GOOD_ENOUGH:.0%} of the time"
+        if parties is None:
+            return f"When all parties agree on a row, {enough}. Fewer, or divided ones, win less often."
+        told = f"When all {parties:,} parties agree on a row, their label wins {self._often(self.wins(parties))}"
+        if self.is_hopeless(parties):
+            return f"{told}. This will not work: {enough}. Ask for more parties, fewer queries, or a larger epsilon."
+        return f"{told}." if self.wins(parties) >= GOOD_ENOUGH else f"{told}; {enough}."
+
+    def _at_each_party(self, parties: int | None) -> str:
+        wins, right = self.wins(self.subsets), self.is_right(parties)
+        told = f"When all {self.subsets:,} teachers of a party agree on a row, their label wins {self._often(wins)}"
+        if wins < GOOD_ENOUGH:
+            told += f"; {GOOD_ENOUGH:.0%} takes {self.voters_needed():,} teachers"
+        if parties is None:
+            needed = parties_needed(GOOD_ENOUGH, wins, self.among)
+            such = "No number of such parties" if needed is None else f"It takes about {needed:,} such parties"
+            return f"{told}. {such} to make the label that most of them give right {GOOD_ENOUGH:.0%} of the time."
+        assert right is not None
+        told += f". Put to the vote among {parties:,} such parties, the label is right {right:.0%} of the time."
+        if self.is_hopeless(parties):
+            told += " This will not work: ask for more subsets or parties, fewer queries, or a larger epsilon."
+        return told
+
+    def _often(self, wins: float) -> str:
+        return f"{wins:.0%} of the time (chance: {1 / self.among:.0%})"
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpinionsPromise(Expecting):
+    """About numbers that are opinions: logits. `scale` is the noise over what one voter can say."""
+
+    classes: int
+    scale: float
+
+    @property
+    def among(self) -> int:
+        return self.classes
+
+    def _drawn(self) -> tuple[Mechanism, float]:
+        return "gaussian", self.scale
+
+
+@dataclass(frozen=True, kw_only=True)
+class VotesPromise(Expecting):
+    """About noisy votes, and perhaps numbers besides."""
+
+    query: NoisyArgmax
+    queries: int
+    partitions: int
+    test: NoisyNumbers | None = None
+
+    @property
+    def adaptive(self) -> bool:
+        return self.test is not None
+
+    @property
+    def among(self) -> int:
+        return self.query.classes
+
+    def _drawn(self) -> tuple[Mechanism, float]:
+        """At L1 counts are multiplied by the number of partitions."""
+        return self.query.mechanism, self.query.scale / (self.partitions if self.level == "L1" else 1)
+
+    def lines(self) -> list[tuple[str, Release, int]]:
+        times = compositions(self.level, self.queries, self.partitions)
+        if self.test is None:
+            told: list[tuple[str, Release, int]] = [("vote", self.query, times)]
+        else:
+            told = [("test", self.test, times), ("vote", self.query, min(times, self._answers()))]
+        return told + super().lines()
+
+    def _answers(self) -> int:
+        assert self.terms.answers is not None
+        return self.terms.answers * (self.partitions if self.level == "L2" else 1)
+
+    def _told(self) -> dict[str, Any]:
+        return super()._told() | {"subsets": self.subsets if self.level == "L2" else None}
+
+    def is_hopeless(self, parties: int | None) -> bool:
+        return self._out_of_reach(parties) or super().is_hopeless(parties)
+
+    def _out_of_reach(self, parties: int | None) -> bool:
+        """At L1: the test of Confident-GNMax asks for more votes than there are."""
+        least = self.terms.threshold or 0
+        return self.level == "L1" and parties is not None and least > parties * self.partitions
+
+    def expectation(self, parties: int | None) -> list[str]:
+        if self._out_of_reach(parties):
+            return [f"threshold = {self.terms.threshold:g} is more votes than there are: only noise passes the test."]
+        told = super().expectation(parties)
         if self.level == "L2" and self.query.reach > 2:
             told.append(
                 'Rows are told apart by content, so a replaced row may move two votes. With an ID column (id = "…" in '
@@ -115,92 +230,22 @@ class Promise:
             )
         return told
 
-    def _chances(self, parties: int | None) -> list[str]:
-        voters, who = (parties, "parties") if self.level == "L1" else (self.subsets, "teachers of a party")
-        needed = self.voters_needed()
-        enough = f"it takes {needed:,} {who} to win {GOOD_ENOUGH:.0%} of the time"
-        if voters is None:
-            return [f"When all {who} agree on a row, {enough}. Fewer, or divided ones, win less often."]
-        wins, chance = self.wins(voters), 1 / self.query.classes
-        told = (
-            f"When all {voters:,} {who} agree on a row, their label wins {wins:.0%} of the time (chance: {chance:.0%})"
-        )
-        if wins >= GOOD_ENOUGH:
-            return [f"{told}."]
-        if wins < chance + 0.5 * (1 - chance):
-            verdict = "This will not work well" if self.level == "L2" and (parties or 1) > 1 else "This will not work"
-            way_out = "more parties" if self.level == "L1" else "more subsets, or many parties that even the noise out"
-            return [f"{told}. {verdict}: {enough}. Ask for {way_out}, fewer queries, or a larger epsilon."]
-        return [f"{told}; {enough}."]
 
-    def is_hopeless(self, parties: int | None) -> bool:
-        """At L1 labels come from one noisy vote: when unanimity does not carry it, nothing will."""
-        chance = 1 / self.query.classes
-        return self.level == "L1" and parties is not None and self.wins(parties) < chance + 0.5 * (1 - chance)
-
-
-@lru_cache(maxsize=64)
-def settle(terms: Terms, spending: Spending, stable_ids: bool) -> Promise:
-    """The promise of these terms for what a method spends; `promise.queries` may be fewer than the method asked for."""
-    level: Any = terms.level
-    one_sided = comes_or_goes(level, terms.adjacency)
-    reach = reach_of(level, terms.adjacency, partitions=spending.partitions, stable_ids=stable_ids)
-    counts = _counts(terms) if spending.counts else None
-
-    def at(mechanism: Mechanism, scale: float, queries: int) -> Promise:
-        query = NoisyArgmax(mechanism, scale, spending.classes, reach, one_sided, spending.unit > 1)
-        test = None
-        if terms.mechanism == "confident":
-            assert terms.answers is not None
-            sigma = terms.test_sigma or scale * math.sqrt(max(1.0, queries / terms.answers))
-            test = NoisyNumbers(round_up(sigma), (reach if one_sided else reach / 2) ** 2)
-        return Promise(terms, level, query, queries, spending.partitions, spending.subsets, counts, test)
-
-    def releases(promise: Promise) -> list[tuple[Release, int]]:
-        often = terms.tallies * terms.max_silos_per_person
-        return [(release, times * often) for _, release, times in promise.lines()]
-
-    adaptive = terms.mechanism == "confident"
-    stated, queries = terms.stated_noise(), spending.queries
-    if stated is None:
-        assert terms.epsilon is not None, "terms were checked: a budget or the noise"
-        if terms.mechanism == "auto" and terms.accountant in ("tight", "rdp"):
-            kind, scale = best_mechanism(terms.epsilon, lambda m, s: releases(at(m, s, queries)), spending.classes,
-                                         terms.delta, terms.accountant)  # fmt: skip
-        else:
-            only: dict[str, Mechanism] = {"confident": "gaussian", "auto": "laplace"}  # all that `paper` knows
-            kind = only.get(terms.mechanism, terms.mechanism)  # type: ignore[arg-type]
-            scale = scale_within(terms.epsilon, lambda s: releases(at(kind, s, queries)), terms.delta,
-                                 terms.accountant, adaptive=adaptive)  # fmt: skip
-    else:
-        kind, scale = stated
-        if terms.epsilon is not None:
-            queries = queries_within(terms.epsilon, lambda q: releases(at(kind, scale, q)), terms.delta,
-                                     terms.accountant, most=queries, adaptive=adaptive)  # fmt: skip
-    check_scale(scale, spending.unit)
-    promise = at(kind, round_up(scale), queries)
-    if promise.test is not None and terms.threshold is not None:
-        check_test(promise.test.sigma, terms.threshold, spending.unit)
-    return promise
-
-
-def _counts(terms: Terms) -> NoisyNumbers:
-    """Row level: a row that comes or goes changes one count by 1, a row that is replaced changes two."""
-    squared_shift = 2.0 if terms.adjacency == "replace" else 1.0
-    sigma = terms.counts_sigma
-    if sigma is None:
-        if terms.epsilon is None:
-            raise ElectionError("class counts are released: give counts_sigma, the deviation of their noise, in rows")
-        silos, share = terms.max_silos_per_person, SHARE_OF_COUNTS * terms.epsilon
-        sigma = scale_within(share, lambda s: [(NoisyNumbers(s, squared_shift, whole=True), silos)], terms.delta)
-    return NoisyNumbers(round_up(max(1.0, sigma)), squared_shift, whole=True)
+def with_scale(promise: VotesPromise, scale: float) -> Terms:
+    """Terms that state this very noise, whatever budget it came from. Tests of Confident-GNMax are left out."""
+    return replace(
+        promise.terms, epsilon=None, gamma=None, sigma=None, scale=scale, mechanism=promise.query.mechanism,
+        threshold=None, answers=None, test_sigma=None, sampler="oneballot", accountant="rdp",
+    )  # fmt: skip
 
 
 def seen_in_words(promise: Promise | None, noised: Iterable[tuple[Array, int]]) -> str:
     """What these very votes cost, which is not to be published: it tells something about them."""
     from .data_dependent import look
 
-    if promise is None or promise.test is not None:
+    if promise is not None and promise.terms.rehearsal:
+        return "a rehearsal has no epsilon, on these votes or any: its noise can be repeated from its seed"
+    if not isinstance(promise, VotesPromise) or promise.adaptive:
         return "there is no account that depends on the votes for this mechanism"
     units = {unit for _, unit in noised}
     if len(units) > 1:
@@ -210,7 +255,8 @@ def seen_in_words(promise: Promise | None, noised: Iterable[tuple[Array, int]]) 
         found = look(promise.query, votes, promise.terms.delta, unit=units.pop(), abstentions=promise.level == "L1")
     except ElectionError as error:
         return f"there is no account that depends on these votes: {error}"
+    besides = f" (the votes alone, without the {promise.called})" if promise.numbers is not None else ""
     return (
-        f"one draw of noise on these very votes costs epsilon {found.epsilon:.4g} at delta {found.delta:g}; "
+        f"one draw of noise on these very votes costs epsilon {found.epsilon:.4g} at delta {found.delta:g}{besides}; "
         f"whatever the votes, {found.whatever_the_votes:.4g}"
     )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, PositiveFloat, PositiveInt
+from pydantic import BeforeValidator, Field, PositiveInt, ValidationError
 from pydantic.dataclasses import dataclass
 
 from ..errors import ElectionError
@@ -13,6 +14,17 @@ from .accounting import Accountant
 from .mechanisms import Adjacency, Mechanism
 
 OWN: dict[str, Mechanism] = {"gamma": "laplace", "sigma": "gaussian"}
+LARGEST_DELTA = 0.01
+"""More is no privacy: a mechanism that publishes one row in a hundred as it is has this delta."""
+
+
+def _a_number(value: Any) -> Any:
+    if isinstance(value, bool | str):
+        raise ValueError(f"a number is expected, not {value!r}")
+    return value
+
+
+Amount = Annotated[float, BeforeValidator(_a_number), Field(gt=0, allow_inf_nan=False)]
 
 
 @dataclass(frozen=True, config={"extra": "forbid"})
@@ -29,21 +41,21 @@ class Terms:
     """
 
     level: Literal["L0", "L1", "L2"] = "L0"
-    epsilon: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    delta: float = 1e-5
+    epsilon: Amount | None = None
+    delta: Annotated[float, BeforeValidator(_a_number)] = 1e-5
     mechanism: Literal["auto", "gumbel", "gaussian", "laplace", "confident"] = "auto"
-    gamma: PositiveFloat | None = None
-    sigma: PositiveFloat | None = None
-    scale: PositiveFloat | None = None
+    gamma: Amount | None = None
+    sigma: Amount | None = None
+    scale: Amount | None = None
     adjacency: Adjacency = "replace"
     accountant: Accountant = "tight"
     tallies: PositiveInt = 1
     max_silos_per_person: PositiveInt = 1
     stable_ids: bool | None = None
-    counts_sigma: Annotated[float, Field(ge=1)] | None = None
-    threshold: PositiveFloat | None = None
+    counts_sigma: Annotated[float, BeforeValidator(_a_number), Field(ge=1, allow_inf_nan=False)] | None = None
+    threshold: Amount | None = None
     answers: PositiveInt | None = None
-    test_sigma: PositiveFloat | None = None
+    test_sigma: Amount | None = None
     sampler: Literal["oneballot", "opendp"] = "oneballot"
     rehearsal: bool = False
     noise_seed: int | None = None
@@ -51,6 +63,11 @@ class Terms:
     def __post_init__(self) -> None:
         if not 0 < self.delta < 1:
             raise ElectionError(f"delta must lie between 0 and 1, not {self.delta:g}; 1e-5 is usual")
+        if self.delta > LARGEST_DELTA:
+            raise ElectionError(
+                f"delta = {self.delta:g} promises nothing: publishing {self.delta:.0%} of the rows as they are would "
+                f"keep it. At most {LARGEST_DELTA:g}; 1e-5, or less than 1 / rows, is usual"
+            )
         if self.rehearsal != (self.noise_seed is not None):
             raise ElectionError(
                 "noise_seed makes the noise repeatable, and whoever knows it can take the noise away: it needs "
@@ -108,11 +125,39 @@ L0 = Terms()
 """No noise, and nothing promised."""
 
 
+def as_terms(told: Any) -> Terms:
+    """Terms, a level, or a mapping like `[privacy]` in a file."""
+    if isinstance(told, Terms):
+        return told
+    if isinstance(told, str):
+        return _terms(level=told)
+    if not isinstance(told, Mapping):
+        raise ElectionError(f"privacy is L0, L1(...), L2(...) or a mapping with a level, not {told!r}")
+    return _terms(**told)
+
+
+def _terms(**settings: Any) -> Terms:
+    try:
+        return Terms(**settings)
+    except (ValidationError, TypeError) as error:
+        raise ElectionError(f"privacy: {explained(error)}") from None
+
+
 def L1(epsilon: float | None = None, delta: float = 1e-5, **settings: Any) -> Terms:
     """The server is trusted, whoever sees the final model is not: noise at the tally, the unit is a party."""
-    return Terms("L1", epsilon, delta, **settings)
+    return _terms(level="L1", epsilon=epsilon, delta=delta, **settings)
 
 
 def L2(epsilon: float | None = None, delta: float = 1e-5, **settings: Any) -> Terms:
     """Nobody but the party itself is trusted: noise at the cast, the unit is a row."""
-    return Terms("L2", epsilon, delta, **settings)
+    return _terms(level="L2", epsilon=epsilon, delta=delta, **settings)
+
+
+def explained(error: Exception) -> str:
+    """What pydantic found, setting by setting, in a sentence each."""
+    if not isinstance(error, ValidationError):
+        return str(error)
+    return "; ".join(
+        f"{'.'.join(map(str, e['loc'])) or 'settings'}: {e['msg'].removeprefix('Value error, ')} (got {e['input']!r})"
+        for e in error.errors()
+    )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..core import Array
-from ..errors import MissingExtra, OneBallotWarning
+from ..errors import MissingExtra, OneBallotError, OneBallotWarning
 
 
 def draw_holdings(counts: Array, parties: Sequence[str], classes: Sequence[str], path: Path) -> Path | None:
@@ -38,8 +38,19 @@ def draw_holdings(counts: Array, parties: Sequence[str], classes: Sequence[str],
     return path
 
 
-def draw_line(x: Sequence[float], y: Sequence[float], across: str, up: str, title: str, path: Path) -> Path:
-    """A curve on logarithmic axes. Raises MissingExtra without matplotlib."""
+def check_picture(path: Path) -> None:
+    """Raise OneBallotError for a file that no picture can be drawn into."""
+    if path.suffix.lower() not in (".png", ".pdf", ".svg"):
+        raise OneBallotError(f"{path}: a picture is a .png, .pdf or .svg file; name one")
+    if not path.parent.is_dir():
+        raise OneBallotError(f"{path}: there is no folder {path.parent}")
+
+
+def draw_line(
+    x: Sequence[float], y: Sequence[float], across: str, up: str, title: str, path: Path, *,
+    mark: tuple[float, float] | None = None,
+) -> Path:  # fmt: skip
+    """A curve on logarithmic axes, one point of it marked. Raises MissingExtra without matplotlib."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -48,6 +59,9 @@ def draw_line(x: Sequence[float], y: Sequence[float], across: str, up: str, titl
     figure = Figure(figsize=(6.0, 4.0), layout="constrained")
     axes = figure.subplots()
     axes.loglog(x, y)
+    if mark is not None:
+        axes.plot(*mark, "o", color="black")
+        axes.annotate(f"{mark[0]:,g}: {mark[1]:.4g}", mark, xytext=(8, -12), textcoords="offset points")
     axes.set_xlabel(across)
     axes.set_ylabel(up)
     axes.set_title(title, loc="left")

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import weakref
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -23,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from .. import catalog
-from ..core import Array, Blob
+from ..core import Array, Blob, Guarded, Model
 from ..errors import OneBallotError, Spoiled, printable
 from ._wire import read_exactly, receive, send
 
@@ -175,6 +176,15 @@ class Room:
             clock.cancel()
             clock.join()
         return worker
+
+
+def seat(model: Model) -> Model:
+    """A model that holds strangers' models, with a room of its own that is closed when the model is forgotten."""
+    if isinstance(model, Guarded):
+        room = Room()
+        weakref.finalize(model, room.close)
+        model.ask_through(room.ask)
+    return model
 
 
 def _check_answer(answer: Array, rows: int, classes: int) -> Array:

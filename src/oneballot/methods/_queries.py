@@ -1,0 +1,32 @@
+"""Which public rows are asked about: the same at every party and at the tally."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..core import Array, Desk
+from ..errors import ElectionError
+
+
+def count_queries(wanted: float, public: int) -> int:
+    """Of so many public rows: a fraction of them up to 1, a number above."""
+    if wanted <= 1:
+        return max(1, round(wanted * public))
+    if wanted > public:
+        raise ElectionError(f"queries = {wanted:g}, and there are {public:,} public rows to ask about")
+    return int(wanted)
+
+
+def check_queries(wanted: float) -> None:
+    if wanted > 1 and wanted != int(wanted):
+        raise ElectionError(f"queries is a fraction up to 1 or a whole number of rows, not {wanted:g}")
+
+
+def choose_queries(wanted: float, desk: Desk) -> Array:
+    """Numbers of public rows, sorted."""
+    assert desk.public is not None, "the election was checked: the method needs a public set"
+    rows = len(desk.public)
+    if count_queries(wanted, rows) == rows:
+        return np.arange(rows)
+    order = np.random.default_rng(desk.shared_seed("queries")).permutation(rows)
+    return np.sort(order[: count_queries(wanted, rows)])

@@ -1,0 +1,191 @@
+"""Elections in which a row may have several classes: arrays, files, split, final model."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import fields
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import oneballot as ob
+from oneballot import drafting
+from oneballot.cli import app
+from oneballot.columns import Where
+from oneballot.desk import PartyDesk, TallyDesk
+from oneballot.errors import DataError, ElectionError
+from oneballot.schema import mark_labels
+from oneballot.simulation import accuracy, compare, divide, rarest, simulate_parties
+
+from .conftest import write_csv
+
+CLASSES = ("above", "right", "far")
+OURS = {f.name for f in fields(ob.FedKD)}
+NETWORK = ob.Torch("mlp", {"hidden": [32]}, epochs=60, device="cpu")
+
+
+def rows(count: int, seed: int):
+    """Points of a plane, and whether each is above 0, right of 0 and far from it."""
+    X = np.random.default_rng(seed).normal(size=(count, 2)).astype(np.float32)
+    return X, np.stack([X[:, 1] > 0, X[:, 0] > 0, np.hypot(*X.T) > 1.2], axis=1).astype(int)
+
+
+def election(**settings) -> ob.Election:
+    method = ob.FedKD(**{k: settings.pop(k) for k in list(settings) if k in OURS})
+    usual = {"classes": CLASSES, "public": rows(400, 1)[0], "learner": NETWORK, "multilabel": True, "method": method}
+    return ob.Election(**{**usual, **settings})
+
+
+def test_labels_are_yes_no_or_not_known() -> None:
+    where = Where("a.csv", "label")
+    for values in (
+        [[1, 0, -1]],
+        [["1", "0.0", ""]],
+        [[1.0, 0.0, -1.0]],
+        np.array([["1", "0", None]], dtype=object),
+        [[1, 0, math.nan]],
+    ):
+        assert mark_labels(values, CLASSES, where).tolist() == [[1, -1, 0]]
+    with pytest.raises(DataError, match=r"row 2 .* has a label that is none"):
+        mark_labels([[1, 0, 1], [1, 2, 1]], CLASSES, where)
+    with pytest.raises(DataError, match=r"labels must be 3 a row, one a class, not of shape \(4,\)"):
+        mark_labels([1, 0, 1, 0], CLASSES, where)
+
+
+@pytest.mark.parametrize("temperature", [math.inf, 0.0])
+@pytest.mark.parametrize("join_public", [False, True])
+def test_parties_that_know_different_classes_teach_all_of_them(temperature: float, join_public: bool) -> None:
+    """As in the paper's chest X-rays: one source is labelled for two classes, the other for two, one of them shared."""
+    known = {"public_labels": rows(400, 1)[1]} if join_public else {}
+    agreed = election(temperature=temperature, join_public=join_public, **known)
+    parties = {}
+    for i, unknown in enumerate((0, 0, 2, 2)):
+        X, y = rows(300, 10 + i)
+        y[:, unknown] = -1
+        parties[f"clinic-{i}"] = agreed.data(X, y)
+    outcome = simulate_parties(agreed, parties).outcome
+    X, y = rows(500, 2)
+    for c in range(3):
+        assert (outcome.model.predict(X)[:, c] == y[:, c]).mean() > 0.85
+    assert outcome.model.predict(X).shape == (500, 3)
+    assert outcome.model.predict_proba(X).sum(axis=1).std() > 0.3  # each class for itself
+    if not join_public:
+        assert outcome.count.sums["weight"].tolist() == [sum(int((p.y[:, c] == 1).sum()) for p in parties.values())
+                                                         for c in range(3)]  # fmt: skip
+
+
+def test_a_teacher_learns_what_is_known_and_the_final_model_has_sigmoids() -> None:
+    agreed = election()
+    X, y = rows(50, 3)
+    y[:10] = -1
+    data = agreed.data(X, y)
+    (task,) = next(agreed.method.cast(data, PartyDesk(agreed, "a"))).tasks
+    assert task.kind == "multilabel"
+    assert np.array_equal(task.targets[10:], 2 * y[10:] - 1)
+    assert not task.targets[:10].any()
+    model = simulate_parties(agreed, {"a": data}).outcome.model
+    assert model.model_.description.output == "sigmoid"
+    np.testing.assert_allclose(model.predict_proba(X), 1 / (1 + np.exp(-model.model_.scores(X))), rtol=1e-6)
+
+
+def test_what_cannot_be_is_refused_in_a_sentence_before_training() -> None:
+    with pytest.raises(ElectionError, match="method fedkt cannot do several labels a row"):
+        election(method=ob.FedKT())
+    with pytest.raises(ElectionError, match=r"needs multilabel.*, and learner sklearn does not give it"):
+        election(learner=ob.Sklearn())
+    data = election().data(*rows(20, 1))
+    for settings, words in (({"temperature": 2.0}, "taught by their logits"), ({"centre": True}, "one label a row")):
+        agreed = election(**settings)
+        with pytest.raises(ElectionError, match=words):
+            next(agreed.method.cast(data, PartyDesk(agreed, "a")))
+    with pytest.raises(DataError, match=r"labels must be 3 a row"):
+        election().data(rows(20, 1)[0], np.zeros(20))
+
+
+def test_rows_are_divided_by_the_rarest_class_that_they_have() -> None:
+    y = np.array([[1, 1, -1], [1, -1, 0], [1, 1, 1], [-1, -1, -1], [1, -1, -1]])
+    assert rarest(y).tolist() == [1, 0, 2, 3, 0]
+    agreed = election()
+    parties = divide(agreed.data(*rows(200, 4)), 3, "dirichlet:0.5", seed=0)
+    assert sum(map(len, parties.values())) == 200
+    assert all(data.y.shape[1] == 3 for data in parties.values())
+
+
+def test_accuracy_is_of_the_labels_that_are_known() -> None:
+    y = np.array([[1, -1, 0], [-1, -1, 1]])
+    assert accuracy(np.array([[0.9, 0.2, 0.1], [0.6, 0.2, 0.1]]), y) == 3 / 5
+    agreed = election()
+    beside = compare(
+        agreed, {"a": agreed.data(*rows(300, 5)), "b": agreed.data(*rows(20, 6))}, agreed.data(*rows(300, 7))
+    )
+    assert beside.together > 0.9
+
+
+def test_one_label_and_several_have_different_digests_and_old_ones_stay() -> None:
+    one = election(multilabel=False)
+    assert election().digest != one.digest
+    assert "multilabel" not in one.describe()
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    """An election in files: a column for each class, the public ones labelled too, blanks where nobody looked."""
+    header = ["x", "y", *CLASSES]
+
+    def write(name: str, count: int, seed: int, unknown: int | None = None) -> Path:
+        X, y = rows(count, seed)
+        X = np.clip(X, -4, 4)
+        marks = [["" if c == unknown else str(v) for c, v in enumerate(row)] for row in y]
+        return write_csv(tmp_path / name, header, [[*map(str, x), *m] for x, m in zip(X.tolist(), marks, strict=True)])
+
+    public = write("public.csv", 400, 1)
+    for i, name in enumerate("ab"):
+        write(f"{name}.csv", 300, 20 + i, unknown=2 * i)
+    write("test.csv", 300, 30)
+    schema = ob.Schema(
+        label=CLASSES, columns=[{"name": n, "kind": "number", "range": (-4, 4), "outside": "clip"} for n in "xy"]
+    )
+    method = '[method]\nname = "fedkd"\n\n[learners.all]\nname = "torch"\nsettings = { hidden = [32] }\nepochs = 200\n'
+    text = drafting.write(tmp_path / "election.toml", public, CLASSES, schema, name="points", method=method)
+    (tmp_path / "election.toml").write_text(text, "utf-8")
+    return tmp_path
+
+
+def run(*words: object) -> str:
+    done = CliRunner().invoke(app, list(map(str, words)))
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def test_files_with_a_column_for_each_class_are_cast_tallied_and_tested(files: Path, monkeypatch) -> None:
+    monkeypatch.chdir(files)
+    assert ob.Election.read("election.toml").multilabel
+    for name in "ab":
+        run("cast", "election.toml", "--party", name, "--data", f"{name}.csv", "--to", "box")
+    run("tally", "election.toml", "--from", "box", "--out", "outcome")
+    tested = json.loads(run("evaluate", "outcome", "--data", "test.csv", "--json"))
+    assert tested["accuracy"] > 0.78
+    assert {c: found["rows"] for c, found in tested["classes"].items()} == dict.fromkeys(CLASSES, 300)
+    named = json.loads(run("predict", "outcome", "--data", "test.csv", "--json"))["labels"]
+    outcome = ob.Outcome.load("outcome")
+    X, _ = outcome.read_rows(Path("test.csv"), labelled=False)
+    has = outcome.model.predict(X)
+    assert [";".join(c for c, one in zip(CLASSES, row, strict=True) if one) for row in has] == named
+
+
+def test_the_public_files_labels_are_read_where_the_election_says_so(files: Path) -> None:
+    text = (files / "election.toml").read_text("utf-8")
+    assert ob.Election.read(files / "election.toml").public_labels is None
+    (files / "labelled.toml").write_text(text.replace("\npath = ", "\nlabels = true\npath = "), "utf-8")
+    agreed = ob.Election.read(files / "labelled.toml")
+    with TallyDesk(agreed) as desk:
+        assert np.array_equal(desk.public_labels, 2 * rows(400, 1)[1] - 1)
+
+
+def test_a_missing_label_column_is_named(files: Path) -> None:
+    write_csv(files / "c.csv", ["x", "y", "above", "far"], [["0", "0", "1", "1"]])
+    with pytest.raises(DataError, match="missing column 'right'"):
+        ob.Election.read(files / "election.toml").read_data(files / "c.csv")
