@@ -12,9 +12,9 @@ import oneballot as ob
 
 def test_the_public_names_are_these() -> None:
     assert ob.__all__ == [
-        "L1", "L2", "Abstain", "Analytic", "Ballot", "Blob", "Data", "Election", "Ensemble", "FedKD", "FedKT", "Folder",
-        "Kernel", "LightGBM", "OneBallotError", "OneBallotWarning", "Outcome", "Schema", "Sklearn", "Task", "Torch",
-        "XGBoost",
+        "DOSFL", "L1", "L2", "Abstain", "Analytic", "Ballot", "Blob", "Data", "Election", "Ensemble", "FedKD", "FedKT",
+        "Folder", "Kernel", "LightGBM", "OneBallotError", "OneBallotWarning", "Outcome", "Schema", "Sklearn", "Task",
+        "Torch", "XGBoost",
         "cast", "load", "read_vectors", "simulate", "tally",
     ]  # fmt: skip
     for name in ob.__all__:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import numpy as np
 import pytest
 
 import oneballot as ob
 from oneballot.casting import cast_together
+from oneballot.core import Fit
 from oneballot.errors import DataError, ElectionError
 
 
@@ -74,3 +78,45 @@ def test_arrays_that_do_not_fit_are_refused_before_training(change, words, elect
 def test_a_party_name_must_be_fit_for_a_file(name: str, election, digits) -> None:
     with pytest.raises(ElectionError, match="party name"):
         ob.cast(election, digits.X, digits.y, party=name)
+
+
+@dataclass(frozen=True)
+class Total:
+    """Work that is no fit: what the rows of a party add up to; it counts how often it is asked."""
+
+    X: np.ndarray
+    role: str = "final"
+    calls: ClassVar[list[tuple[str, int]]] = []
+
+    @staticmethod
+    def together(learner, works):
+        Total.calls.append((learner.name, len(works)))
+        return [np.float64(work.X.sum()) for work in works]
+
+
+@dataclass(frozen=True)
+class Sums:
+    """A method that asks for work twice, in one party for a fit in between."""
+
+    name: ClassVar[str] = "sums"
+    levels: ClassVar[frozenset[str]] = frozenset({"L0"})
+    needs: ClassVar[dict[str, frozenset[str]]] = {"final": frozenset({"probabilities"})}
+
+    def cast(self, data, desk):
+        first = yield Total(data.X)
+        if len(data) % 2:
+            tasks = [ob.Task(np.arange(len(data)), data.y)]
+            models = yield Fit("final", data.X, tasks, 10, keep=False)
+            assert len(models) == 1
+        second = yield Total(data.X[:1])
+        return {"sums": np.array([first, second])}
+
+
+def test_other_work_of_all_parties_is_one_call_beside_their_fits(make_election, digits) -> None:
+    election = make_election(method=Sums())
+    parties = {name: election.data(digits.X[a:b], digits.y[a:b]) for name, a, b in
+               (("a", 0, 20), ("b", 20, 41), ("c", 41, 61))}  # fmt: skip
+    Total.calls.clear()
+    for ballot, data in zip(cast_together(election, parties), parties.values(), strict=True):
+        assert ballot.contents["sums"].tolist() == [data.X.sum(), data.X[:1].sum()]
+    assert Total.calls == [("sklearn", 3), ("sklearn", 2), ("sklearn", 1)]  # b is a tier behind: it fits in between

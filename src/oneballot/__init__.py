@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .learners.torch import Torch
     from .learners.xgboost import XGBoost
     from .methods.analytic import Analytic
+    from .methods.dosfl import DOSFL
     from .methods.ensemble import Ensemble
     from .methods.fedkd import FedKD
     from .methods.fedkt import FedKT
@@ -33,6 +34,7 @@ _WHERE = {
     "Analytic": "methods.analytic",
     "Ballot": "core",
     "Blob": "core",
+    "DOSFL": "methods.dosfl",
     "Data": "core",
     "Election": "election",
     "FedKD": "methods.fedkd",
@@ -59,6 +61,7 @@ _WHERE = {
 }
 
 __all__ = [
+    "DOSFL",
     "L1",
     "L2",
     "Abstain",

@@ -13,10 +13,11 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt, StrictInt, ValidationError
 
 from . import catalog
-from .core import Array
+from .core import Array, Blob
 from .errors import DataError, ElectionError
 from .privacy.terms import L0, Terms
 from .schema import Schema
+from .start import read_start
 
 FORMAT = 1
 """Raise it when a file of an older version would be understood wrongly; `_File` then refuses the old number."""
@@ -34,9 +35,17 @@ def read_agreement(path: Path) -> dict[str, Any]:
         "multilabel": file.schema_ is not None and file.schema_.multilabel,
         "schema": file.schema_, "learners": learners,
         "method": make("methods", file.method, f"{path}, [method]"), "privacy": file.privacy, "name": file.name,
+        "start": None if file.start is None else _read_start(path, file.start),
         "seed": file.seed, "quorum": file.quorum, "roster": file.roster, "max_ballot_mb": file.max_ballot_mb,
         "max_model_seconds": file.max_model_seconds, **every,
     }  # fmt: skip
+
+
+def _read_start(path: Path, folder: str) -> Blob:
+    try:
+        return read_start(path.parent / folder)
+    except ElectionError as error:
+        raise ElectionError(f"{path}: start: {error}") from None
 
 
 def _read_public(path: Path, file: _File) -> dict[str, Array]:
@@ -77,6 +86,7 @@ class _File(BaseModel):
     quorum: PositiveInt = 1
     max_ballot_mb: PositiveInt = 64
     max_model_seconds: PositiveInt = 60
+    start: str | None = None
     public: _Public | None = None
     method: dict[str, Any]
     learners: dict[str, dict[str, Any]] = {}

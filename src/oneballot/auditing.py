@@ -15,7 +15,7 @@ import numpy as np
 
 from . import catalog
 from .casting import cast_together
-from .core import Array, Data, PrivateMethod
+from .core import Array, Data, VotingMethod
 from .desk import PartyDesk
 from .election import Election
 from .errors import ElectionError
@@ -110,7 +110,7 @@ class _Ground:
         public = np.zeros((queries, 1 + block), dtype=np.float32)
         public[:, 0] = FAR * np.minimum(np.arange(queries) // block, canaries)
         public[np.arange(queries), 1 + np.arange(queries) % block] = 1.0
-        assert isinstance(election.method, PrivateMethod)
+        assert isinstance(election.method, VotingMethod)
         nearest = catalog.find("learners", "sklearn")("KNeighborsClassifier", {"n_neighbors": 1})
         # Rows are told apart by IDs, which the auditor chooses so that each comes where it is wanted.
         if terms.level == "L2":

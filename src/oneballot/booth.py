@@ -14,7 +14,7 @@ from .agreement import make
 from .casting import cast_data
 from .core import Array, Blob, Box, Learner
 from .desk import PartyDesk
-from .disk import write_whole
+from .disk import check_writable, write_whole
 from .election import Election, check_learner, check_party_name
 from .errors import AlreadyCast, BallotError, BoxError, ElectionError, Spoiled
 from .keys import public_text, read_key
@@ -36,13 +36,18 @@ def cast_file(
     signer = find_key(election, party, key, beside)
     kept = keep / f"{party}.ballot"
     sealed = _kept_ballot(election, kept) if not recast else None
+    book = _book(election, party, beside)
+    if sealed is not None and (told := take_apart(sealed).manifest.privacy.drawn) < book.draws:
+        raise AlreadyCast(
+            f"{kept} is the ballot of cast number {told}, and {book.path} says that there were {book.draws}: it tells "
+            "less than was spent. Deliver the latest one (--keep FOLDER), or cast again with --recast."
+        )
     if trained := sealed is None:
         if box is not None and _holds(election, box, party):
             raise AlreadyCast(
                 f"the box already holds a ballot of {party}, and a ballot is never replaced. "
                 f"If it is to be replaced, ask the operator to move it away first; then cast again with --recast."
             )
-        book = _book(election, party, beside)
         if book.draws and not recast:
             raise AlreadyCast(
                 f"{book.path} says that {party} has cast in this election, and {kept} is not there. Deliver the ballot "
@@ -50,6 +55,7 @@ def cast_file(
             )
         learners = dict(choose_learner(election, text) for text in choices)
         rows = election.read_data(data)
+        check_writable(keep)
         keep.mkdir(parents=True, exist_ok=True)
         charge = (lambda: book.charge(MOST_CASTS)) if election.level == "L2" else (lambda: 1)
         ballot = cast_data(election, rows, party=party, key=signer, learners=learners, charge=charge, desks=desks)
@@ -89,8 +95,10 @@ def preview(
         *election.ballot_ledger.words(),
         *(election.promise.expectation(election.parties) if election.promise else []),
     ]
-    if not recast and kept.is_file():
+    if not recast and _kept_ballot(election, kept) is not None:
         spent = [f"nothing more: {kept} was already cast, and would be delivered again"]
+    elif drawn and not recast:
+        spent = [f"nothing: {party} has cast {drawn} times, {kept} is not there, and --recast was not said"]
     elif drawn:
         spent = [
             f"this would be cast number {drawn + 1}: costs add up",

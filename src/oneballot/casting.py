@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .core import Abstain, Array, Ballot, Casting, Contents, Data, Fit, Learner, Models, Stack
+from .core import Abstain, Array, Ballot, Casting, Contents, Data, Fit, Learner, Models, Stack, Work
 from .desk import PartyDesk
 from .election import Election, check_party_name
 from .seal import check_signer, seal
@@ -65,20 +65,21 @@ def cast_together(
             ended[party] = started
         else:
             running[party] = started
-    replies: dict[str, Models | None] = dict.fromkeys(running)
+    replies: dict[str, Any] = dict.fromkeys(running)
     while running:
-        fits: dict[str, Fit] = {}
+        asked: dict[str, Fit | Work] = {}
         for party, casting in list(running.items()):
             try:
-                reply = replies[party]
-                fits[party] = next(casting) if reply is None else casting.send(reply)
+                asked[party] = casting.send(replies[party])
             except StopIteration as end:
                 ended[party] = end.value
             except Abstain as reason:
                 ended[party] = reason
             if party in ended:
                 del running[party]
-        replies = dict(_fit_together(chosen, fits))
+        fits = {party: what for party, what in asked.items() if isinstance(what, Fit)}
+        works = {party: what for party, what in asked.items() if not isinstance(what, Fit)}
+        replies = _fit_together(chosen, fits) | _do_together(chosen, works)
     return [_seal(election, party, ended[party], (keys or {}).get(party), desks[party].number) for party in parties]
 
 
@@ -98,6 +99,18 @@ def _fit_together(election: Election, fits: Mapping[str, Fit]) -> dict[str, Mode
             stop = start + len(fits[party].tasks)
             replies[party] = models[start:stop]
             start = stop
+    return replies
+
+
+def _do_together(election: Election, works: Mapping[str, Work]) -> dict[str, Any]:
+    """Answer other work of all parties, that of one kind by one call."""
+    kinds: dict[tuple[type[Work], str], list[str]] = {}
+    for party, work in works.items():
+        kinds.setdefault((type(work), work.role), []).append(party)
+    replies: dict[str, Any] = {}
+    for (kind, role), parties in kinds.items():
+        done = kind.together(election.learner_of(role), [works[party] for party in parties])
+        replies |= zip(parties, done, strict=True)
     return replies
 
 

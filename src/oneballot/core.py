@@ -144,6 +144,20 @@ class Learner(Protocol):
         """Train all tasks. With keep=False only the answers are wanted, and the models may be forgotten."""
 
 
+class NetworkLearner(Learner, Protocol):
+    """A learner that gives "gradients": its networks, as `oneballot.fleet` has them, can be had without training."""
+
+    @property
+    def device(self) -> str: ...
+    @property
+    def precision(self) -> str: ...
+    def network(self, row: tuple[int, ...], classes: int) -> Any: ...
+    def weights_of(self, blob: Blob, row: tuple[int, ...], classes: int) -> Mapping[str, Array]:
+        """Of a network that travelled. Raises ElectionError if it is not one that this learner trains."""
+
+    def model_of(self, network: Any, values: Mapping[str, Array], classes: int) -> Model: ...
+
+
 class Format(Protocol):
     """How models travel. `check` constructs nothing and raises Spoiled; `load` happens in the room.
 
@@ -171,7 +185,21 @@ class Fit:
     keep: bool = True
 
 
-Casting = Generator[Fit, Models, Contents]
+class Work(Protocol):
+    """What a cast, or a tally, may ask for besides a fit: other work with the learner of a role.
+
+    What parties that run in lock step ask for at once, of one class and role, is answered by one call.
+    """
+
+    @property
+    def role(self) -> str: ...
+    @staticmethod
+    def together(learner: Any, works: Sequence[Any]) -> Sequence[Any]:
+        """An answer to each, which must not depend on what else is asked."""
+
+
+Casting = Generator[Fit | Work, Any, Contents]
+"""Each fit is answered with its `Models`, each work with whatever its `together` gives."""
 
 
 @dataclass(frozen=True)
@@ -196,7 +224,7 @@ class Numbers:
     by another, by at most `replaced`. `dealt`: rows are dealt to subsets (`Desk.deal`), and a replaced one moves one
     subset's part if rows have stable IDs, else two.
     Where numbers are opinions on `classes`, `lift` is by how much a voter who is sure lifts a class above the others;
-    `voters` are those of a party.
+    `voters` are those of a party. Where one of them counts rows of a class, a row adds `row` to it.
     """
 
     what: str
@@ -206,6 +234,7 @@ class Numbers:
     lift: float = 0.0
     classes: int = 0
     voters: int = 1
+    row: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -246,6 +275,10 @@ class Desk(Protocol):
         """A number that is the same at every party and at the tally."""
 
     @property
+    def start(self) -> Blob | None:
+        """The model that the election goes on from, where it goes on from an outcome."""
+
+    @property
     def level(self) -> str:
         """Of privacy: "L0", "L1" or "L2"."""
 
@@ -273,6 +306,9 @@ class TallyDesk(Desk, Protocol):
     """What a method may touch at the tally."""
 
     def fit(self, role: str, X: Array, tasks: Sequence[Task], classes: int) -> Models: ...
+    def do(self, work: Work) -> Any:
+        """The answer to one piece of work."""
+
     def ask(self, blob: Blob, X: Array, *, classes: int) -> Array:
         """Probabilities of a stranger's model, loaded and asked in the room."""
 
@@ -355,14 +391,16 @@ class PrivateMethod(Protocol):
     def spends(self, level: str, classes: int, public: int) -> Spending:
         """What is released there, with so many classes and public rows."""
 
-    def exposed(self, level: str) -> Method:
-        """Itself for an audit: what was decided leaves as it is, with nothing after the noise that might hide it.
 
-        For methods that vote.
-        """
+@runtime_checkable
+class VotingMethod(PrivateMethod, Protocol):
+    """What it has besides if noisy votes are among what it releases."""
 
     def asking(self, queries: int, public: int) -> Method:
-        """Itself with so many of the public rows as queries: what a budget buys. For methods that vote."""
+        """Itself with so many of the public rows as queries: what a budget buys."""
+
+    def exposed(self, level: str) -> Method:
+        """Itself for an audit: what was decided leaves as it is, with nothing after the noise that might hide it."""
 
 
 class Method(Protocol):

@@ -12,10 +12,11 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
 from types import TracebackType
+from typing import Any
 
 import numpy as np
 
-from .core import Array, Blob, Data, Models, Task
+from .core import Array, Blob, Data, Models, Task, Work
 from .election import Election
 from .errors import DataError, OneBallotWarning, PrivacyError
 from .privacy.ledger import Ledger
@@ -60,6 +61,10 @@ class PartyDesk:
     @property
     def shape(self) -> tuple[int, ...]:
         return self.election.shape
+
+    @property
+    def start(self) -> Blob | None:
+        return self.election.start
 
     @property
     def level(self) -> str:
@@ -190,6 +195,10 @@ class TallyDesk(PartyDesk):
 
     def fit(self, role: str, X: Array, tasks: Sequence[Task], classes: int) -> Models:
         return self.election.learner_of(role).fit_many(X, tasks, classes)
+
+    def do(self, work: Work) -> Any:
+        (done,) = work.together(self.election.learner_of(work.role), [work])
+        return done
 
     def ask(self, blob: Blob, X: Array, *, classes: int) -> Array:
         self._room = self._room or Room(seconds=self.election.max_model_seconds)

@@ -41,3 +41,12 @@ def alone_in(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
+
+
+def check_writable(folder: Path) -> None:
+    """Raise OSError, naming the folder, if no file can be written there; before anything is spent for it."""
+    there = next(place for place in (folder.resolve(), *folder.resolve().parents) if place.exists())
+    try:
+        tempfile.TemporaryFile(dir=there).close()
+    except OSError as error:
+        raise type(error)(error.errno, error.strerror, str(folder)) from None

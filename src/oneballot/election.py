@@ -22,13 +22,14 @@ import numpy as np
 from . import catalog
 from .agreement import FORMAT, digest_of, read_agreement
 from .columns import Where
-from .core import Array, Data, Learner, Method, PrivateMethod
+from .core import Array, Blob, Data, Learner, Method, PrivateMethod, VotingMethod
 from .errors import DataError, ElectionError, WillNotWork
 from .keys import public_key
 from .privacy.ledger import Ledger
 from .privacy.terms import L0, Terms, as_terms
 from .rows import KINDS, as_kind
 from .schema import Class, Schema, as_label, as_plain, check_ids, encode_labels
+from .start import as_start, name_of
 
 if TYPE_CHECKING:
     from .privacy.promise import Promise
@@ -45,6 +46,8 @@ class Election:
     learners: Mapping[str, Learner] = field(default_factory=dict)
     privacy: Terms = L0
     schema: Schema | None = None
+    start: Blob | None = field(default=None, repr=False)
+    """The outcome that it goes on from, or the folder of one: kept as the model in it."""
     name: str = "election"
     seed: int = 0
     quorum: int = 1
@@ -60,6 +63,7 @@ class Election:
         object.__setattr__(self, "privacy", as_terms(self.privacy))
         object.__setattr__(self, "learner", _as_thing("learners", self.learner))
         object.__setattr__(self, "learners", {r: _as_thing("learners", x) for r, x in self.learners.items()})
+        object.__setattr__(self, "start", as_start(self.start))
         if self.public is not None:
             object.__setattr__(self, "public", _as_rows(self.public, "the public set"))
         self._check()
@@ -83,6 +87,7 @@ class Election:
             "seed": self.seed,
             **({"multilabel": True} if self.multilabel else {}),
             **({} if self.public_numbers is None else {"public labels": digest_of(self.public_numbers)}),
+            **({} if self.start is None else {"start": name_of(self.start)}),
         }
 
     def _described_privacy(self) -> dict[str, Any]:
@@ -128,10 +133,13 @@ class Election:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of a row; empty if nothing says it."""
+        """Of a row: by the public set, the schema, or else the final learner's settings; empty if nothing says it."""
         if self.public is not None:
             return self.public.shape[1:]
-        return () if self.schema is None else self.schema.shape
+        if self.schema is not None:
+            return self.schema.shape
+        row: tuple[int, ...] = getattr(self.learner_of("final"), "row", ())
+        return row
 
     @property
     def kind(self) -> np.dtype[Any] | None:
@@ -189,6 +197,8 @@ class Election:
             raise ElectionError(f"quorum must be at least 1, not {self.quorum}")
         if self.roster and self.quorum > len(self.roster):
             raise ElectionError(f"quorum {self.quorum} can never be met: the roster lists {len(self.roster)} parties")
+        if self.start is not None and not getattr(self.method, "continues", False):
+            raise ElectionError(f"method {self.method.name} cannot go on from an outcome: leave out `start`")
         if self.multilabel and (self.level != "L0" or not getattr(self.method, "multilabel", False)):
             raise ElectionError(f"method {self.method.name} cannot do several labels a row at level {self.level}")
         if self.schema is not None and self.schema.multilabel != self.multilabel:
@@ -233,9 +243,12 @@ class Election:
         if self.privacy.stable_ids and self.schema is not None and self.schema.id is None:
             raise ElectionError('stable_ids = true needs the ID column: id = "…" in [schema], or `oneballot new --id`')
         public = 0 if self.public is None else len(self.public)
-        asked, bought = self.method.spends(self.level, len(self.classes), public).votes, self.promise
-        if asked is not None and getattr(bought, "queries", asked.queries) < asked.queries:
-            object.__setattr__(self, "method", self.method.asking(bought.queries, public))  # type: ignore[attr-defined]
+        asked, bought = (
+            self.method.spends(self.level, len(self.classes), public).votes,
+            getattr(self.promise, "queries", 0),
+        )
+        if asked is not None and bought < asked.queries and isinstance(self.method, VotingMethod):
+            object.__setattr__(self, "method", self.method.asking(bought, public))
         self.warn_if_hopeless(self.parties, stacklevel=5)
 
     def warn_if_hopeless(self, parties: int | None, *, stacklevel: int = 3) -> None:

@@ -74,6 +74,14 @@ class Outcome:
             "bytes": self.bytes,
         }
 
+    def drawn(self, times: int) -> Outcome:
+        """The same, with the ledger of so many tallies on its votes, if that is more than it tells."""
+        once = self.ledger
+        if once.level != "L1" or times <= once.drawn:
+            return self
+        lines = tuple(line.model_copy(update={"times": line.times // once.drawn}) for line in once.lines)
+        return replace(self, ledger=once.model_copy(update={"lines": lines, "drawn": 1}).times(times))
+
     def published(self) -> Outcome:
         """What may be given to others: the model, the schema, the ledger. No votes, and nobody is named.
 

@@ -359,6 +359,13 @@ class TestPrivacy:
         assert "cast number 4" in answer(*away, "--recast", "--dry-run")["privacy_spent"]
         assert answer(*away, "--recast")["privacy"]["drawn"] == 4
         assert "nothing more" in answer(*away, "--dry-run")["privacy_spent"]
+        stale = answer("cast", "election.toml", "--party", "a", "--data", "a.csv", "--to", "box2", status=1)
+        assert "tells less than was spent" in stale["error"]
+        Path("full").write_text("a file")
+        for keep in ("full", "full/in"):
+            lost = answer("cast", "election.toml", "--party", "new", "--data", "a.csv", "--keep", keep, status=1)
+            assert keep in lost["error"]
+        assert not Path("new.casts.json").exists()
 
     def test_an_empty_file_casts_a_ballot_at_l2(self, private: Path) -> None:
         Path("none.csv").write_text(Path("a.csv").read_text().splitlines()[0] + "\n")
@@ -379,11 +386,14 @@ class TestPrivacy:
         Path("copy.toml").write_text(Path("election.toml").read_text())
         for name in ("election.toml", "copy.toml"):
             refused = answer("tally", name, "--from", "box", "--out", "elsewhere", status=1)
-            assert "tally number 2" in refused["error"]
+            assert "--again and --over-budget" in refused["error"]
         assert not Path("elsewhere").exists()
         assert answer("tally", "election.toml", "--from", "box", "--out", "one")["privacy"] == first["privacy"]
-        second = answer("tally", "election.toml", "--from", "box", "--out", "elsewhere", "--over-budget")
+        second = answer("tally", "election.toml", "--from", "box", "--out", "elsewhere", "--over-budget", "--again")
         assert second["privacy"]["drawn"] == 2
+        later = answer("tally", "election.toml", "--from", "box", "--out", "one", "--publish", "later")
+        assert later["privacy"] == second["privacy"]
+        assert json.loads(Path("later/outcome.json").read_text())["privacy"]["drawn"] == 2
         assert second["privacy"]["epsilon"] > first["privacy"]["epsilon"]
         assert "ballot" not in "".join(p.name for p in Path("public").iterdir())
         assert "a.ballot" not in Path("public/outcome.json").read_text()
@@ -396,7 +406,7 @@ class TestPrivacy:
         tally = ("tally", "election.toml", "--from", "box", "--out")
         Path("file").touch()
         assert "Not a directory" in answer(*tally, "file/in", status=1)["error"]
-        for publish in ("one", "box", "./one/../one"):
+        for publish in ("one", "box", "./one/../one", "one/public", "box/public"):
             assert "different folders" in answer(*tally, "one", "--publish", publish, status=1)["error"]
         assert not Path("tallies.json").exists()
         assert answer(*tally, "one", "--publish", "public")["published"] == "public"

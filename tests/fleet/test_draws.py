@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
 
-from oneballot.errors import ElectionError
-from oneballot.fleet import draws
-from oneballot.fleet.recipe import ABSENT, Recipe
+from oneballot.errors import ElectionError  # noqa: E402
+from oneballot.fleet import draws  # noqa: E402
+from oneballot.fleet.recipe import ABSENT, Recipe  # noqa: E402
 
 
 def test_draws_never_change() -> None:
@@ -122,3 +122,20 @@ def test_the_rate_falls_along_a_cosine() -> None:
 def test_a_recipe_that_cannot_be_is_refused(settings: dict[str, object], says: str) -> None:
     with pytest.raises(ElectionError, match=says):
         Recipe(**settings)  # type: ignore[arg-type]
+
+
+def test_numbers_hashed_on_a_device_have_their_law_and_follow_key_step_and_stream() -> None:
+    keys = torch.tensor([draws.key_of(seed, draws.DISTIL) for seed in (1, 2)])
+    step, cpu = torch.tensor(5), torch.device("cpu")
+    flat = draws.fractions(keys, step, 3, (20_000,), cpu)
+    assert 0 < flat.min() <= flat.max() <= 1
+    np.testing.assert_allclose(flat.mean(1).numpy(), 0.5, atol=0.01)
+    bell = draws.normals(keys, step, 3, (20_000,), cpu).double()
+    np.testing.assert_allclose(bell.mean(1).numpy(), 0, atol=0.03)
+    np.testing.assert_allclose(bell.std(1).numpy(), 1, atol=0.03)
+    np.testing.assert_allclose((bell**4).mean(1).numpy(), 3, atol=0.3)
+    assert abs(torch.corrcoef(bell)[0, 1]) < 0.03
+    for other in (draws.normals(keys, step + 1, 3, (20_000,), cpu), draws.normals(keys, step, 4, (20_000,), cpu)):
+        assert abs(torch.corrcoef(torch.stack([bell[0], other[0].double()]))[0, 1]) < 0.03
+    alone = draws.normals(keys[1:], step, 3, (20_000,), cpu)
+    assert torch.equal(alone[0].double(), bell[1])

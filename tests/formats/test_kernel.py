@@ -61,7 +61,7 @@ def test_probabilities_keep_the_order_of_scores_and_are_never_nothing() -> None:
 
 
 GOOD = {
-    "rows": np.zeros((3, 4), np.float32), "coefficients": np.zeros((3, 2), np.float32),
+    "rows": np.zeros((3, 4), np.float32), "coefficients": np.zeros((3, 2)),
     "intercept": np.zeros(2), "gamma": np.ones(1),
 }  # fmt: skip
 WRONG = {

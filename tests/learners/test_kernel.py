@@ -219,3 +219,18 @@ def test_it_is_a_learner_like_any_other(make_election, digits, parties) -> None:
 
     election = make_election(method=ob.FedKT(final_weights="lead"), learner=ob.Kernel())
     assert simulate_parties(election, parties).accuracy(election.data(digits.X_test, digits.y_test)) > 0.9
+
+
+def test_what_else_is_asked_does_not_matter() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 5)).astype(np.float32)
+    model = fit(ob.Kernel(), X, (X[:, 0] > 0).astype(int), 2)
+    odd = np.vstack([X, np.full((1, 5), 1e9, np.float32)])
+    np.testing.assert_allclose(model.scores(odd)[:-1], model.scores(X), rtol=1e-9, atol=1e-9)
+
+
+def test_the_model_that_is_served_is_the_one_that_was_solved() -> None:
+    X = np.linspace(0, 1, 400, dtype=np.float32)[:, None]
+    model = fit(ob.Kernel(), X, (np.sin(12 * X[:, 0]) > 0).astype(int), 2)
+    assert np.abs(model.scores(X)).max() < 3
+    assert (model.scores(X).argmax(axis=1) == (np.sin(12 * X[:, 0]) > 0)).mean() > 0.9

@@ -177,6 +177,11 @@ def test_a_party_can_be_taken_out_again_and_may_lack_most_classes() -> None:
     ("sums", lambda a: a + 1, "rows of a class"),
     ("gram", lambda a: a * np.int64(2), "not of the same rows"),
     ("gram", lambda a: np.where(np.arange(a.size) == 1, 10 * a.max(), a), "such a Gram matrix"),
+    ("gram", lambda a: np.where(np.arange(a.size) == 0, a + 2**45, a), "larger than so many rows"),
+    ("sums", lambda a: a + 2**40 * np.eye(*a.shape, dtype=np.int64) - 2**40 * np.eye(*a.shape, 1, dtype=np.int64),
+     "not of the same rows|longer than its rows"),
+    ("sums", lambda a: a + np.array([2**40, -(2**40)] + 8 * [0]) * (np.arange(len(a)) == 3)[:, None], "longer than"),
+    ("sums", lambda a: np.where(np.arange(a.size).reshape(a.shape) < 2, np.iinfo(np.int64).min, a), "more than"),
     ("gram", lambda a: np.full_like(a, 3 * LARGEST), "more than"),
     ("gram", lambda a: np.full_like(a, np.iinfo(np.int64).min), "more than"),
 ])  # fmt: skip
@@ -200,10 +205,19 @@ def test_fourier_features_stand_for_a_gaussian_kernel() -> None:
 
 class TestEncoder:
     def network(self) -> Any:
-        learner = ob.Torch("mlp", epochs=15)
-        from oneballot.core import Task
+        return ob.Torch("mlp", epochs=15).fit_many(X[:700], [ob.Task(np.arange(700), Y[:700])], 10)[0]
 
-        return learner.fit_many(X[:700], [Task(np.arange(700), Y[:700])], 10)[0]
+    def test_images_need_not_have_the_shape_that_the_network_sees(self) -> None:
+        pytest.importorskip("torch")
+        images = np.tile(X.reshape(-1, 8, 8), (1, 4, 4))[:, :28, :28]
+        learner = ob.Torch("cnn", settings={"shape": [1, 28, 28]}, epochs=1)
+        network = learner.fit_many(images[:50], [ob.Task(np.arange(50), Y[:50])], 10)[0]
+        agreed = ob.Election(classes=range(10), public=images[:60], method=ob.Analytic(
+            features="encoder", encoder=network.dump().data))  # fmt: skip
+        assert ob.cast(agreed, images[60:120], Y[60:120], party="a").abstained is None
+        wrong = ob.Election(classes=range(10), public=PUBLIC, method=agreed.method)
+        with pytest.raises(ob.OneBallotError, match="rows of shape"):
+            cast(wrong)
 
     def test_a_frozen_network_stands_for_the_rows_and_travels_with_the_model(self, tmp_path: Path) -> None:
         pytest.importorskip("torch")
@@ -271,6 +285,22 @@ class TestFormat:
         Format.check(self.blob(), classes=3, features=4)
         with pytest.raises(Spoiled, match=words):
             Format.check(self.blob(**changed), classes=3, features=4)
+
+
+@pytest.mark.parametrize("intercept", [0.01, 0.3, 3.0])
+def test_rows_of_a_class_are_counted_exactly_whatever_the_constant(intercept: float) -> None:
+    agreed = election(intercept=intercept, ridge=0.5)
+    outcome = ob.tally(agreed, [cast(agreed)])
+    assert right(outcome) > 0.88
+    with pytest.raises(Exception, match="intercept"):
+        ob.Analytic(intercept=1e-6)
+
+
+def test_noise_that_drowns_the_rows_is_told() -> None:
+    agreed = election(privacy=ob.L2(1.0))
+    assert "rows of it" in agreed.promise.expectation(4)[0]
+    with pytest.warns(ob.OneBallotWarning, match="no better than chance"):
+        ob.simulate(agreed, X[ROWS], Y[ROWS], parties=2)
 
 
 def test_negative_eigenvalues_count_as_nothing() -> None:

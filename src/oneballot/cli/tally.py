@@ -10,6 +10,7 @@ from ._terminal import AsJson, ElectionFile, Workers, print_json, print_table, s
 if TYPE_CHECKING:
     from ..election import Election
     from ..outcome import Outcome
+    from ..privacy.book import Book
 
 EXAMPLE = "Example: oneballot tally election.toml --from box/ --out outcome/ [--without clinic-b]"
 
@@ -44,24 +45,29 @@ def command(
         from ..election import Election
         from ..errors import ElectionError
         from ..outcome import exists
+        from ..privacy.book import Book
         from ..tallying import tally_box
 
         agreed = Election.read(election)
         _check_folders(out, box, publish)
         _check_level(agreed, publish, again=again or over_budget, data_dependent=data_dependent)
         previous = _previous(out, agreed.digest) if exists(out) else None
-        if previous is not None and agreed.level == "L1" and not again:
-            if without or over_budget or data_dependent:
-                raise ElectionError(f"{out} has an outcome; a new tally at L1 draws new noise: say so with --again")
+        book = Book(agreed.digest, election.parent / "tallies.json") if agreed.level == "L1" else None
+        if book is not None and book.draws and not again:
+            if previous is None or without or over_budget or data_dependent:
+                raise ElectionError(
+                    f"{book.path} says that this election was tallied before, and a new tally at L1 draws new noise "
+                    f"and costs again: say so with --again{_beyond(agreed, book)}. The outcome that there is stays."
+                )
             typer.echo(
                 f"note: {out} has an outcome, and is left as it is: a tally at L1 draws new noise and costs again. "
-                "Late ballots count if you tally with --again.", err=True,
+                f"Late ballots count if you tally with --again{_beyond(agreed, book)}.", err=True,
             )  # fmt: skip
-            _show(agreed, previous, out, publish, as_json, {})
+            _show(agreed, previous.drawn(book.draws), out, publish, as_json, {})
             return
         outcome = tally_box(
             agreed, Folder(box), without=without or (), previous=previous,
-            book=election.parent / "tallies.json" if agreed.level == "L1" else None, over_budget=over_budget,
+            book=None if book is None else book.path, over_budget=over_budget,
         )  # fmt: skip
         outcome.save(out)
         _show(agreed, outcome, out, publish, as_json, _seen(agreed, outcome) if data_dependent else {})
@@ -91,6 +97,12 @@ def _show(
     print(f"The final model is in {out}. Use it with: oneballot predict {out} --data new.csv")
 
 
+def _beyond(election: Election, book: Book) -> str:
+    """What else has to be said where the budget's tallies have been made."""
+    spent = election.privacy.epsilon is not None and book.draws >= election.privacy.tallies
+    return " and --over-budget" if spent else ""
+
+
 def _check_level(election: Election, publish: Path | None, *, again: bool, data_dependent: bool) -> None:
     from ..errors import ElectionError
 
@@ -105,17 +117,19 @@ def _check_level(election: Election, publish: Path | None, *, again: bool, data_
 
 def _check_folders(out: Path, box: Path, publish: Path | None) -> None:
     """Before anything is counted or drawn: three different folders, and one that can be written to."""
-    import tempfile
+    from itertools import permutations
 
+    from ..disk import check_writable
     from ..errors import ElectionError
 
     places = [folder.resolve() for folder in (out, box, publish) if folder is not None]
-    if len(set(places)) < len(places):
-        raise ElectionError("--out, --from and --publish must be different folders: what others get holds no votes")
+    if any(one.is_relative_to(other) for one, other in permutations(places, 2)):
+        raise ElectionError(
+            "--out, --from and --publish must be different folders, none inside another: what others get holds no votes"
+        )
     for folder in (out, publish):
         if folder is not None:
-            there = next(place for place in (folder.resolve(), *folder.resolve().parents) if place.exists())
-            tempfile.TemporaryFile(dir=there).close()
+            check_writable(folder)
 
 
 def _seen(election: Election, outcome: Outcome) -> dict[str, str]:

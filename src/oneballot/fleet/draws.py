@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ..core import Array
 
-ORDER, MOVES, DROPOUT, WEIGHTS, OWN = 1, 2, 3, 4, 5
+ORDER, MOVES, DROPOUT, WEIGHTS, OWN, DISTIL = 1, 2, 3, 4, 5, 6
 
 
 def raw(seed: int, what: int, number: int, count: int) -> Array:
@@ -57,20 +57,39 @@ def moves(seed: int, epoch: int, rows: int, reach: tuple[int, int], flip: bool) 
 
 
 def dropout_key(seed: int) -> int:
-    return int(raw(seed, DROPOUT, 0, 1)[0] >> np.uint64(1))
+    return key_of(seed, DROPOUT)
+
+
+def key_of(seed: int, what: int) -> int:
+    """For numbers that are hashed on a device."""
+    return int(raw(seed, what, 0, 1)[0] >> np.uint64(1))
 
 
 def kept(key: Tensor, step: Tensor, layer: int, shape: tuple[int, ...], drop: float, device: torch.device) -> Tensor:
-    """Which of a batch's numbers stay, hashed (SplitMix64) from the model's key, the step, the layer and the place.
+    """Which of a batch's numbers stay. key: int64, () or with a last axis of one; the mask has its leading axes and
+    then `shape`."""
+    return hashed(key, step, layer, shape, device) >= int(drop * 2**31)
 
-    key: int64, () or with a last axis of one; the mask has its leading axes and then `shape`.
-    """
+
+def fractions(key: Tensor, step: Tensor, stream: int, shape: tuple[int, ...], device: torch.device) -> Tensor:
+    """float32 above 0 and up to 1."""
+    return (hashed(key, step, stream, shape, device) + 1).float() * 2.0**-31
+
+
+def normals(key: Tensor, step: Tensor, stream: int, shape: tuple[int, ...], device: torch.device) -> Tensor:
+    """float32 of the standard normal law (Box and Muller), of the streams 2·stream and 2·stream + 1."""
+    radius = (-2 * fractions(key, step, 2 * stream, shape, device).log()).sqrt()
+    return radius * (2 * math.pi * fractions(key, step, 2 * stream + 1, shape, device)).cos()
+
+
+def hashed(key: Tensor, step: Tensor, stream: int, shape: tuple[int, ...], device: torch.device) -> Tensor:
+    """31 random bits a place, hashed (SplitMix64) from the model's key, the step, the stream and the place."""
     place = torch.arange(math.prod(shape), device=device)
-    z = (key + step * _signed(0x9E3779B97F4A7C15) + _signed(layer * 0xD1B54A32D192ED03)).unsqueeze(-1) + place
+    z = (key + step * _signed(0x9E3779B97F4A7C15) + _signed(stream * 0xD1B54A32D192ED03)).unsqueeze(-1) + place
     z = (z ^ (z >> 30 & (1 << 34) - 1)) * _signed(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> 27 & (1 << 37) - 1)) * _signed(0x94D049BB133111EB)
     z = (z ^ (z >> 31 & (1 << 33) - 1)) >> 33 & (1 << 31) - 1
-    return (z >= int(drop * 2**31)).reshape(*key.shape, *shape)
+    return z.reshape(*key.shape, *shape)
 
 
 def _signed(bits: int) -> int:

@@ -11,12 +11,21 @@ from torch import Tensor, nn
 
 
 class Text(nn.Module):
-    """What they share: the table. Its first row, padding, is zero and stays so."""
+    """What they share: the table. Its first row, padding, is zero and stays so.
+
+    `read` is the network behind the table: words `(rows, length, dimension)`, and where there is one `(rows, length)`.
+    """
 
     def __init__(self, vocabulary: int, dimension: int, embedding: str) -> None:
         super().__init__()
         self.embedding = nn.Embedding(vocabulary, dimension, padding_idx=0)
         self.embedding.weight.requires_grad_(embedding == "trained")
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return self.read(self.embedding(tokens), tokens > 0)
+
+    def read(self, words: Tensor, present: Tensor) -> Tensor:
+        raise NotImplementedError
 
 
 class TextCNN(Text):
@@ -31,9 +40,8 @@ class TextCNN(Text):
         self.drop = nn.Dropout(dropout)
         self.out = nn.Linear(filters * len(widths), classes)
 
-    def forward(self, tokens: Tensor) -> Tensor:
-        words = self.embedding(tokens).transpose(-2, -1)
-        found = [F.relu(conv(words)).amax(-1) for conv in self.convs]
+    def read(self, words: Tensor, present: Tensor) -> Tensor:
+        found = [F.relu(conv(words.transpose(-2, -1))).amax(-1) for conv in self.convs]
         out: Tensor = self.out(self.drop(torch.cat(found, -1)))
         return out
 
@@ -74,8 +82,8 @@ class BiLSTM(Text):
         )
         self.out = nn.Linear(2 * hidden, classes)
 
-    def forward(self, tokens: Tensor) -> Tensor:
-        x, present = self.embedding(tokens), tokens > 0
+    def read(self, words: Tensor, present: Tensor) -> Tensor:
+        x = words
         for both in self.layers:
             x = torch.cat([way(x, present) for way in both], -1)  # type: ignore[attr-defined]
         half = x.shape[-1] // 2
@@ -122,12 +130,11 @@ class Transformer(Text):
         self.norm = nn.LayerNorm(dimension)
         self.out = nn.Linear(dimension, classes)
 
-    def forward(self, tokens: Tensor) -> Tensor:
-        hidden = tokens == 0
-        x = self.embedding(tokens) + self.places
+    def read(self, words: Tensor, present: Tensor) -> Tensor:
+        x = words + self.places
         for layer in self.layers:
-            x = layer(x, hidden)
-        shown = (~hidden).to(x.dtype).unsqueeze(-1)
+            x = layer(x, ~present)
+        shown = present.to(x.dtype).unsqueeze(-1)
         out: Tensor = self.out((self.norm(x) * shown).sum(1) / shown.sum(1).clamp(min=1))
         return out
 

@@ -14,11 +14,11 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from ..core import Array, Blob
-from ..errors import ElectionError, Spoiled
+from ..errors import DataError, ElectionError, Spoiled
 from .safetensors import read_arrays
 from .torch_safetensors import TorchModel, TorchSafetensors, read_network
 
-ROWS_AT_ONCE = 4096
+ROWS_AT_ONCE = 512
 MOST_FEATURES = 4096
 LARGEST = 1e12
 
@@ -30,19 +30,20 @@ class Encoder(str):
     """
 
     data: bytes | None
+    network: TorchModel | None
     module: Any
 
     def __new__(cls, given: Any) -> Encoder:
         if isinstance(given, bytes):
             network = TorchModel(*read_network(given))
             made = super().__new__(cls, "sha256:" + hashlib.sha256(given).hexdigest())
-            made.data, made.module = given, network.module
+            made.data, made.network, made.module = given, network, network.module
             return made
         weights = hashlib.sha256()
         for name, value in given.state_dict().items():
             weights.update(name.encode() + value.detach().cpu().numpy().tobytes())
         made = super().__new__(cls, f"sha256:{weights.hexdigest()} of {type(given).__qualname__}")
-        made.data, made.module = None, given.eval()
+        made.data, made.network, made.module = None, None, given.eval()
         return made
 
     def __deepcopy__(self, memo: Any) -> Encoder:
@@ -51,19 +52,34 @@ class Encoder(str):
     def features(self, X: Array) -> Array:
         import torch
 
-        from ..fleet.inputs import as_tensor, scaled
-
         linear = [part for part in self.module.modules() if isinstance(part, torch.nn.Linear)]
-        kept: list[Any] = []
         if not linear:
             raise ElectionError("the encoder has no linear layer, so there is no last hidden layer to take")
-        hook = linear[-1].register_forward_pre_hook(lambda _, given: kept.append(given[0].flatten(1)))
+        kept: list[Any] = []
+        hook = linear[-1].register_forward_pre_hook(lambda _, given: kept.append(given[0].flatten(1).double().numpy()))
         try:
-            with torch.no_grad():
-                self.module(scaled(as_tensor(X), torch.float32))
+            self._ask(X)
+        except RuntimeError as error:
+            raise DataError(f"the encoder cannot take rows of shape {X.shape[1:]}: {error}") from None
         finally:
             hook.remove()
-        return np.asarray(kept[0].double().numpy())
+        if sum(map(len, kept)) != len(X):
+            raise ElectionError(
+                "the encoder's last linear layer is not asked once a row, so it cannot stand for the row"
+            )
+        return np.concatenate(kept)
+
+    def _ask(self, X: Array) -> None:
+        import torch
+
+        from ..fleet.inputs import as_tensor, scaled
+
+        if self.network is not None:
+            self.network.scores(X)
+            return
+        with torch.no_grad():
+            for i in range(0, len(X), ROWS_AT_ONCE):
+                self.module(scaled(as_tensor(X[i : i + ROWS_AT_ONCE]).clone(), torch.float32))
 
     def dump(self) -> bytes:
         if self.data is None:

@@ -23,7 +23,7 @@ from .safetensors import Arrays, read_arrays
 LARGEST = 1e12
 """Of a number in a model: sums of squares of ordinary rows stay finite in 32 bits."""
 ROW_TYPES = ("uint8", "int32", "float32")
-CELLS = 1 << 23
+CELLS = 1 << 22
 """Distances that are held at once: 32 MiB."""
 CERTAIN = 0.001
 """Below this estimate of a chance the straight line becomes a hyperbola: never 0, and in the same order."""
@@ -34,7 +34,7 @@ class KernelModel:
 
     def __init__(self, rows: Array, coefficients: Array, intercept: Array, gamma: float) -> None:
         self.rows, self.gamma = rows, gamma
-        self.coefficients = np.asarray(coefficients, dtype=np.float32)
+        self.coefficients = np.asarray(coefficients, dtype=np.float64)
         self.intercept = np.asarray(intercept, dtype=np.float64)
 
     def scores(self, X: Array) -> Array:
@@ -57,11 +57,12 @@ def scores_of(models: Sequence[KernelModel], X: Array) -> Iterator[Array]:
     X = np.clip(flat(X), -LARGEST, LARGEST)
     if wrong := [model for model in models if model.rows.shape[1] != X.shape[1]]:
         raise DataError(f"rows of {X.shape[1]} numbers: the model was trained on rows of {wrong[0].rows.shape[1]}")
-    centre = X.mean(axis=0, dtype=np.float64)  # distances do not change, and little is lost to rounding
-    asked = _about(X, centre)
     for group in _groups(models):
+        # Distances do not change, and little is lost to rounding. What else is asked must not matter, so not X's mean.
+        centre = next((m.rows.mean(axis=0, dtype=np.float64) for m in group if len(m.rows)), 0.0)
+        asked = _about(X, centre)
         rows = np.concatenate([_about(model.rows, centre) for model in group])
-        gamma = np.repeat(np.array([m.gamma for m in group], dtype=np.float32), [len(m.rows) for m in group])
+        gamma = np.repeat(np.array([m.gamma for m in group]), [len(m.rows) for m in group])
         answers = [np.tile(model.intercept, (len(X), 1)) for model in group]
         step = max(1, CELLS // max(1, len(rows)))
         with _threads().limit(limits=1):  # the products of single models are too small to be divided
@@ -96,7 +97,7 @@ def _groups(models: Sequence[KernelModel], most: int = 4096) -> Iterator[list[Ke
 
 
 def _kernel(X: Array, rows: Array, gamma: Array) -> Array:
-    """exp(-γ|x - y|²) in 32 bits, `(X, rows)`."""
+    """exp(-γ|x - y|²), `(X, rows)`; in 64 bits, because coefficients may be large and of both signs."""
     near = X @ rows.T
     near *= -2
     near += np.einsum("ij,ij->i", X, X)[:, None]
@@ -107,8 +108,8 @@ def _kernel(X: Array, rows: Array, gamma: Array) -> Array:
     return np.asarray(np.exp(near, out=near))
 
 
-def _about(X: Array, centre: Array) -> Array:
-    return (X - centre).astype(np.float32)
+def _about(X: Array, centre: Array | float) -> Array:
+    return np.asarray(X - centre, dtype=np.float64)
 
 
 def flat(X: Array) -> Array:
@@ -133,7 +134,7 @@ class KernelFormat:
             raise Spoiled("a kernel model has other arrays than rows, coefficients, intercept and gamma")
         count = len(arrays["rows"]) if arrays["rows"].ndim else 0
         _expect(arrays, "rows", ROW_TYPES, (count, features))
-        _expect(arrays, "coefficients", ("float32",), (count, classes))
+        _expect(arrays, "coefficients", ("float64",), (count, classes))
         _expect(arrays, "intercept", ("float64",), (classes,))
         _expect(arrays, "gamma", ("float64",), (1,))
         if not 0 < arrays["gamma"][0] <= LARGEST:

@@ -15,10 +15,10 @@ import numpy as np
 from pydantic import BeforeValidator, Field, PositiveInt, ValidationError, model_validator
 from pydantic.dataclasses import dataclass
 
-from ..core import Array, Model, Models, Task
-from ..errors import DataError, ElectionError, MissingExtra, OneBallotWarning
+from ..core import Array, Blob, Model, Models, Task
+from ..errors import DataError, ElectionError, MissingExtra, OneBallotWarning, Spoiled
 from ..formats.safetensors import ConstantModel
-from ..formats.torch_safetensors import Description, TorchModel, probabilities
+from ..formats.torch_safetensors import Description, TorchModel, TorchSafetensors, probabilities
 from ..training import Trained, workers
 from ._own import Own, OwnModel, is_module
 
@@ -148,12 +148,12 @@ class Torch:
         models: list[Model | None] = [_constant(task, classes, lone=self.steps is None) for task in tasks]
         replies = [_ask(model, X, task, classes) for model, task in zip(models, tasks, strict=True)]
         if busy := [i for i, model in enumerate(models) if model is None]:
-            some, network = [tasks[i] for i in busy], self._network(X.shape[1:], classes)
+            some, network = [tasks[i] for i in busy], self.network(X.shape[1:], classes)
             what = f"{self.module.rpartition('.')[2]} networks"
             trained = train(network, X, some, self._recipe(), classes, device=self.device, workers=workers(), what=what)
             for i, values, logits in zip(busy, trained.values, trained.logits, strict=True):
                 if all(np.isfinite(numbers).all() for numbers in [logits, *values.values()]):
-                    models[i] = self._model(network, tasks[i], values, classes)
+                    models[i] = self.model_of(network, values, classes, _output(tasks[i]))
                     replies[i] = logits.astype(np.float64)
                     if tasks[i].answer == "probabilities":
                         replies[i] = probabilities(logits, _output(tasks[i]))
@@ -187,7 +187,13 @@ class Torch:
             raise ElectionError(f"learner torch: shape = {list(shape)} does not fit rows of shape {row}")
         return shape
 
-    def _network(self, row: tuple[int, ...], classes: int) -> Network:
+    @property
+    def row(self) -> tuple[int, ...]:
+        """The shape of a row, where the settings say so."""
+        return tuple(self.settings.get("shape", ()))
+
+    def network(self, row: tuple[int, ...], classes: int) -> Network:
+        """What it trains, for rows of this shape."""
         from ..fleet.network import built_in, own
 
         if isinstance(self.module, Own):
@@ -204,16 +210,39 @@ class Torch:
             steps=self.steps,
         )  # fmt: skip
 
-    def _model(self, network: Network, task: Task, values: dict[str, Array], classes: int) -> TorchModel:
+    def weights_of(self, blob: Blob, row: tuple[int, ...], classes: int) -> Mapping[str, Array]:
+        """Of a network that travelled. Raises ElectionError if it is not one that this learner trains."""
+        if blob.format != TorchSafetensors.name:
+            raise ElectionError(f"learner torch goes on from its own networks alone, not from a {blob.format} model")
+        try:
+            TorchSafetensors.check(blob.data, classes=classes, features=math.prod(row))
+        except Spoiled as reason:
+            raise ElectionError(f"learner torch cannot go on from this network: {reason}") from None
+        model, network = TorchSafetensors.load(blob.data, classes=classes), self.network(row, classes)
+        about, wanted = model.description, self._description(network, classes)
+        if about != wanted:
+            raise ElectionError(
+                f"learner torch trains {wanted.architecture} {wanted.settings} on rows of {wanted.shape}, and cannot "
+                f"go on from a {about.architecture} {about.settings} of {about.shape}; use the same learner"
+            )
+        return model.arrays
+
+    def _description(self, network: Network, classes: int, output: str = "softmax") -> Description:
         settings = {} if isinstance(self.module, Own) else self._settings()
         settings.pop("shape", None)  # the description has the one that was trained on
-        about = Description(self.module, settings, network.shape, classes, _output(task))
+        return Description(self.module, settings, network.shape, classes, output)
+
+    def model_of(
+        self, network: Network, values: Mapping[str, Array], classes: int, output: str = "softmax"
+    ) -> TorchModel:
+        """A model of these numbers, as if it had been trained here."""
+        about = self._description(network, classes, output)
         if isinstance(self.module, Own):
             model = OwnModel(about, values)
             model.module = network.make(values).eval()
             return model
         fixed = {key: value.numpy() for key, value in network.bare.state_dict().items() if key not in values}
-        return TorchModel(about, values | fixed)
+        return TorchModel(about, {**values, **fixed})
 
 
 def _output(task: Task) -> str:

@@ -40,7 +40,7 @@ class Settings:
     voting: Literal["consistent", "majority", "soft"] = "majority"
     open_vote: Literal["off", "hard", "weighted", "odds"] | None = None
     weights: Literal["uniform", "class-counts", "prior"] = "uniform"
-    queries: Annotated[float, Field(gt=0)] = 1.0
+    queries: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
     claim: Annotated[float, Field(gt=0)] = 0.5
     most_rows: PositiveInt = 1000
     ballot: Literal["votes", "models"] = "votes"

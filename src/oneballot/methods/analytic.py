@@ -10,17 +10,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
-from pydantic import Field, PositiveFloat
+from pydantic import Field
 from pydantic.dataclasses import dataclass
+from scipy.spatial.distance import pdist
 
 from ..core import Abstain, Array, Ballot, Contents, Count, Data, Desk, Model, Numbers, Plan, Spending, TallyDesk
 from ..errors import ElectionError, Spoiled
 from ..formats.analytic import MOST_FEATURES, Encoder, FeatureMap, LinearModel
 
+Amount = Annotated[float, Field(ge=1e-9, le=1e9)]
 GRID = 2**15
 """Steps of a feature of length 1. A row adds less than 2³¹ to a sum, a party of MOST_ROWS rows less than LARGEST."""
 MOST_ROWS = 2**21
@@ -50,11 +53,11 @@ class Analytic:
     solver: Literal["lda", "ridge"] = "lda"
     features: Literal["none", "fourier", "encoder"] = "none"
     number: Annotated[int, Field(ge=2, le=MOST_FEATURES - 2, multiple_of=2)] = 500
-    width: PositiveFloat | None = None
+    width: Amount | None = None
     encoder: Any = None
-    bound: PositiveFloat | None = None
-    intercept: Annotated[float, Field(gt=0, le=10)] = 0.3
-    ridge: PositiveFloat | None = None
+    bound: Amount | None = None
+    intercept: Annotated[float, Field(ge=0.01, le=10)] = 0.3
+    ridge: Amount | None = None
 
     def __post_init__(self) -> None:
         if (self.features == "encoder") != (self.encoder is not None):
@@ -68,13 +71,7 @@ class Analytic:
         return self
 
     def spends(self, level: str, classes: int, public: int) -> Spending:
-        return Spending(numbers=STATISTICS)
-
-    def asking(self, queries: int, public: int) -> Self:
-        raise ElectionError("analytic asks no queries")
-
-    def exposed(self, level: str) -> Self:
-        return self
+        return Spending(numbers=replace(STATISTICS, row=GRID * self._constant))
 
     def plan(self, data: Data, desk: Desk) -> Plan:
         size = self._map(desk, data.X).size
@@ -100,11 +97,11 @@ class Analytic:
         size, classes = self._map(desk).size, len(desk.classes)
         gram = ballot.array("gram", np.int64, (size * (size + 1) // 2,))
         sums = ballot.array("sums", np.int64, (size, classes))
-        if max(np.abs(gram).max(), 2 * np.abs(sums).max()) > 2 * LARGEST or gram.min() == np.iinfo(np.int64).min:
-            raise Spoiled(f"a sum is beyond {LARGEST:,}, more than {MOST_ROWS:,} rows can add up to")
+        for name, value, most in (("gram", gram, 2 * LARGEST), ("sums", sums, LARGEST)):
+            if not ((value >= -most) & (value <= most)).all():
+                raise Spoiled(f"{name} has a sum beyond {most:,}, more than {MOST_ROWS:,} rows can add up to")
         if desk.level == "L0":
-            constant = int(GRID * self.intercept / math.hypot(1, self.intercept))
-            _check_that_rows_could_add_up_to(_square(gram, size), sums, constant)
+            _check_that_rows_could_add_up_to(_square(gram, size), sums, self._constant)
         return Count({"gram": gram, "sums": sums, "ballots": np.ones(1, dtype=np.int64)})
 
     def close(self, count: Count, desk: TallyDesk) -> Model:
@@ -113,24 +110,48 @@ class Analytic:
         noise = desk.noise / GRID**2 * math.sqrt(float(count.sums["ballots"][0]))  # on each number, in rows
         sums = count.sums["sums"] / GRID**2
         ridge = self.ridge or (0.5 * noise * math.sqrt(2 * features.size) if noise else 0.01)
-        rows = sums[-1] * math.hypot(1, self.intercept) / self.intercept  # of each class: the constant's sums
-        there = rows > max(0.5, 3 * noise * math.hypot(1, self.intercept) / self.intercept)
+        constant = self._constant / GRID
+        rows = sums[-1] / constant  # of each class: the constant's sums
+        there = rows > max(0.5, 3 * noise / constant)
         if not there.any():
             raise ElectionError("no class has more rows than the noise could make up: there is nothing to learn from")
+        spread, known = noise * math.sqrt(2 * features.size), rows[there].sum()  # of the noise's eigenvalues
+        if spread > 0.1 * known:
+            desk.note(
+                f"the noise ({spread:,.0f}) is not small beside the {known:,.0f} rows that there seem to be: the model "
+                "may be no better than chance. Ask for more rows, or a larger epsilon."
+            )
         if absent := [str(c) for c, known in zip(desk.classes, there, strict=True) if not known]:
             desk.note(f"classes without rows, or lost in the noise, are never predicted: {', '.join(absent)}")
         weights = np.zeros_like(sums)
         if self.solver == "ridge":
             weights[:, there] = _solve(gram, ridge, sums[:, there])
         else:
-            weights[:, there] = _discriminants(gram, sums[:, there], rows[there], ridge, features.constant)
-            weights[-1, ~there] = -1e6 * math.hypot(1, features.constant) / features.constant
+            weights[:, there] = _discriminants(gram, sums[:, there], rows[there], ridge, self._length)
+            weights[-1, ~there] = -1e6
         return LinearModel(features, weights, "share" if self.solver == "ridge" else "softmax")
+
+    @property
+    def _length(self) -> float:
+        """Of the last feature, the same in all rows."""
+        return self.intercept / math.hypot(1, self.intercept)
+
+    @property
+    def _constant(self) -> int:
+        """The last feature on the grid."""
+        return int(GRID * self._length)
 
     def _map(self, desk: Desk, X: Array | None = None) -> FeatureMap:
         """The feature map, from public things alone; of X only the shape is looked at, where nothing else tells it."""
-        flat = FeatureMap(np.zeros(1), 1.0, self.intercept, encoder=self.encoder).flat
         shape = desk.shape or (() if X is None else X.shape[1:])
+        made: dict[Any, FeatureMap] = self.__dict__.setdefault("_made", {})
+        key = (desk.level, desk.shared_seed("map"), shape)
+        if key not in made:
+            made[key] = self._make(desk, shape)
+        return made[key]
+
+    def _make(self, desk: Desk, shape: tuple[int, ...]) -> FeatureMap:
+        flat = FeatureMap(np.zeros(1), 1.0, self.intercept, encoder=self.encoder).flat
         if not shape:
             raise ElectionError("analytic needs a schema or a public set to know how many features there are")
         blank = flat(np.zeros((1, *shape), dtype=np.float32 if desk.public is None else desk.public.dtype))
@@ -153,7 +174,7 @@ class Analytic:
         width = self.width
         if width is None:
             some = known[np.random.default_rng(desk.shared_seed("width")).permutation(len(known))[:500]]
-            apart = np.linalg.norm(some[:, None] - some[None], axis=2)[np.triu_indices(len(some), 1)]
+            apart = pdist(some)
             if not apart.size or not np.median(apart) > 0:
                 raise ElectionError('features = "fourier" needs width, or a public set of different rows to find it')
             width = float(np.median(apart))
@@ -175,15 +196,19 @@ def statistics(features: FeatureMap, data: Data, classes: int) -> tuple[Array, A
 
 def _check_that_rows_could_add_up_to(gram: Array, sums: Array, constant: int) -> None:
     """At L0, where sums are as they were added up. `gram` is 2·G, and the last feature of every row is `constant`."""
-    lengths = np.sqrt(np.maximum(np.diag(gram), 0).astype(float))
-    if (np.diag(gram) < 0).any() or (np.abs(gram) > np.outer(lengths, lengths) * (1 + 1e-9) + 2).any():
-        raise Spoiled("no rows add up to such a Gram matrix: a product is larger than its two squares allow")
     rows, rest = np.divmod(sums[-1], GRID * constant)
     if (rows < 0).any() or rest.any():
         raise Spoiled("the rows of a class are no whole number from 0 upwards")
     # Σ_c C is GRID·Σ z, and G's last column is constant·Σ z.
     if (sums.sum(axis=1) // GRID * 2 * constant != gram[:, -1]).any():
         raise Spoiled("the sums by class and the Gram matrix are not of the same rows")
+    if (np.linalg.norm(sums.astype(float), axis=0) > rows * float(GRID**2) * (1 + 1e-9)).any():
+        raise Spoiled("the sums of a class are longer than its rows, each of length 1, can be together")
+    if np.trace(gram.astype(float)) > 2.0 * GRID**2 * rows.sum() * (1 + 1e-9):
+        raise Spoiled("the Gram matrix is larger than so many rows of length 1 add up to")
+    least = np.linalg.eigvalsh(gram.astype(float))[0] if gram.any() else 0.0
+    if least < -1e-9 * max(1.0, float(np.trace(gram.astype(float)))):
+        raise Spoiled("no rows add up to such a Gram matrix: it is not positive")
 
 
 def _square(triangle: Array, size: int) -> Array:
@@ -198,13 +223,13 @@ def _solve(gram: Array, ridge: float, right: Array) -> Array:
     return np.asarray(vectors @ ((vectors.T @ right) / (np.maximum(values, 0) + ridge)[:, None]))
 
 
-def _discriminants(gram: Array, sums: Array, rows: Array, ridge: float, constant: float) -> Array:
+def _discriminants(gram: Array, sums: Array, rows: Array, ridge: float, length: float) -> Array:
     """Of linear discriminant analysis: log-odds are linear in z with Σ⁻¹μ, Σ being what is left within the classes."""
     means, total = sums[:-1] / rows, rows.sum()
     within = gram[:-1, :-1] - (means * rows) @ means.T
     slopes = _solve(within, ridge, means) * total
     offsets = np.log(rows / total) - (means * slopes).sum(axis=0) / 2
-    return np.vstack([slopes, offsets * math.hypot(1, constant) / constant])
+    return np.vstack([slopes, offsets / length])
 
 
 def _read_encoder(given: Any) -> Encoder:

@@ -75,11 +75,11 @@ class FedKD:
     temperature: Annotated[float, Field(ge=0)] = inf
     bound: Annotated[float, Field(gt=0, le=LARGEST)] | None = None
     centre: bool = False
-    gamma: Annotated[float, Field(gt=0)] = inf
+    gamma: Annotated[float, Field(ge=1e-6)] = inf
     passes: PositiveInt = 1
     augment: tuple[Literal["shift", "crop", "flip"], ...] = ("shift",)
     join_public: bool = False
-    queries: Annotated[float, Field(gt=0)] = 1.0
+    queries: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
     subsets: PositiveInt | None = None
 
     def __post_init__(self) -> None:
@@ -113,12 +113,6 @@ class FedKD:
 
     def spends(self, level: str, classes: int, public: int) -> Spending:
         return self._softened.spends(level, classes, public)
-
-    def asking(self, queries: int, public: int) -> Self:
-        return replace(self, queries=queries / public)
-
-    def exposed(self, level: str) -> Self:
-        return self
 
     def plan(self, data: Data, desk: Desk) -> Plan:
         if desk.level != "L0":

@@ -27,7 +27,7 @@ from .mechanisms import (
 )
 from .noise import check_scale
 from .promise import GOOD_ENOUGH
-from .terms import OWN
+from .terms import LARGEST_DELTA, OWN
 
 MOST_QUERIES = 10**9
 
@@ -94,6 +94,8 @@ class Question:
     def check(self) -> None:
         """Refuse what does not go together."""
         check_delta(self.delta)
+        if self.delta > LARGEST_DELTA:
+            raise ElectionError(f"--delta {self.delta:g} promises nothing; {LARGEST_DELTA:g} at most, 1e-5 is usual")
         wrong = {
             "--unit row is for level L2; at L1 a party is the unit, which covers all its rows":
                 self.level == "L1" and self.unit == "row",

@@ -29,6 +29,8 @@ class Promise:
     numbers: NoisyNumbers | None = None
     called: str = ""
     """What the numbers are."""
+    row: float = 0.0
+    """What a row adds to the number that counts its class, if one does."""
 
     @property
     def side(self) -> str:
@@ -80,10 +82,16 @@ class Promise:
             return []
         often = self.numbers.sigma / math.sqrt(self.numbers.squared_shift)
         where = "at the tally" if self.level == "L1" else "at each party"
-        return [
+        told = (
             f"Noise on each number {where} has a deviation of {often:.3g} times the most that one {UNITS[self.level]} "
             "can change them by, all together."
-        ]
+        )
+        if self.row:
+            rows = 3 * self.numbers.sigma / self.row * math.sqrt(parties or 1)
+            among = f"{parties:,} parties together" if parties else "a party alone (√n times as many among n parties)"
+            told += f" A class is told from nothing where there are more than {rows:,.0f} rows of it, {among}; "
+            told += "a useful model takes many times that."
+        return [told]
 
     def is_hopeless(self, parties: int | None) -> bool:
         """Whether the result will be no better than chance, or hardly."""

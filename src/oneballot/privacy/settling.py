@@ -34,7 +34,7 @@ def settle(terms: Terms, spending: Spending, stable_ids: bool) -> Promise:
         told = replace(told, replaced=4 * told.replaced)
     release = _all_for(told, terms)
     if not told.lift:
-        return Promise(terms=terms, level=_level(terms), numbers=release, called=told.what)
+        return Promise(terms=terms, level=_level(terms), numbers=release, called=told.what, row=told.row)
     return OpinionsPromise(
         terms=terms, level=_level(terms), numbers=release, called=told.what, classes=told.classes, subsets=told.voters,
         scale=release.sigma / told.lift,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, PositiveInt, ValidationError
+from pydantic import BeforeValidator, Field, ValidationError
 from pydantic.dataclasses import dataclass
 
 from ..errors import ElectionError
@@ -24,6 +24,7 @@ def _a_number(value: Any) -> Any:
     return value
 
 
+Number = Annotated[int, BeforeValidator(_a_number), Field(ge=1, le=10**9)]
 Amount = Annotated[float, BeforeValidator(_a_number), Field(gt=0, allow_inf_nan=False)]
 
 
@@ -49,12 +50,12 @@ class Terms:
     scale: Amount | None = None
     adjacency: Adjacency = "replace"
     accountant: Accountant = "tight"
-    tallies: PositiveInt = 1
-    max_silos_per_person: PositiveInt = 1
+    tallies: Number = 1
+    max_silos_per_person: Number = 1
     stable_ids: bool | None = None
     counts_sigma: Annotated[float, BeforeValidator(_a_number), Field(ge=1, allow_inf_nan=False)] | None = None
     threshold: Amount | None = None
-    answers: PositiveInt | None = None
+    answers: Number | None = None
     test_sigma: Amount | None = None
     sampler: Literal["oneballot", "opendp"] = "oneballot"
     rehearsal: bool = False
@@ -143,14 +144,20 @@ def _terms(**settings: Any) -> Terms:
         raise ElectionError(f"privacy: {explained(error)}") from None
 
 
+def _without_level(settings: dict[str, Any]) -> dict[str, Any]:
+    if "level" in settings:
+        raise ElectionError("L1(...) and L2(...) say the level themselves; leave level out")
+    return settings
+
+
 def L1(epsilon: float | None = None, delta: float = 1e-5, **settings: Any) -> Terms:
     """The server is trusted, whoever sees the final model is not: noise at the tally, the unit is a party."""
-    return _terms(level="L1", epsilon=epsilon, delta=delta, **settings)
+    return _terms(**{"level": "L1", "epsilon": epsilon, "delta": delta}, **_without_level(settings))
 
 
 def L2(epsilon: float | None = None, delta: float = 1e-5, **settings: Any) -> Terms:
     """Nobody but the party itself is trusted: noise at the cast, the unit is a row."""
-    return _terms(level="L2", epsilon=epsilon, delta=delta, **settings)
+    return _terms(**{"level": "L2", "epsilon": epsilon, "delta": delta}, **_without_level(settings))
 
 
 def explained(error: Exception) -> str:

@@ -1,0 +1,234 @@
+"""DOSFL on MNIST and TREC-6, tables 1 and 2 of the paper, and the eavesdroppers of its section 5.2: all parties, seeds
+and variants as one fleet.
+
+python benchmarks/dosfl_gpu.py --data mnist.npz                      # on a GPU: the whole table
+python benchmarks/dosfl_gpu.py --data mnist.npz --probe 4            # so many batches of it, to know time and memory
+python benchmarks/dosfl_gpu.py --data mnist.npz --reduced            # on a CPU: a cell of it, in minutes
+python benchmarks/dosfl_gpu.py --data trec.npz --parties 2           # or 29; dosfl_words.py writes the file
+
+LeNet on MNIST: 10 parties, IID and 2 shards a party, S_d = 30, E_d = 3, B_d = 10, E = 30 of batches of 512. Bi-LSTM on
+TREC-6: S_d = 2, E_d = 1, B_d = 1, E = 50. It needs torch, numpy and oneballot.fleet alone. The file has the arrays X,
+y, X_test and y_test: images of bytes, or token numbers, which come with a table of word vectors.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
+
+from oneballot.fleet.devices import find_device, precision
+from oneballot.fleet.distil import distil
+from oneballot.fleet.distil_wave import Wave
+from oneballot.fleet.distillation import Distillation, Distilled, Party
+from oneballot.fleet.eavesdrop import accuracies, at_distance, with_other_weights
+from oneballot.fleet.initial import initial
+from oneballot.fleet.lessons import average, interleave
+from oneballot.fleet.logits import Logits
+from oneballot.fleet.network import built_in
+from oneballot.fleet.recipe import Recipe
+from oneballot.methods._lessons import read_inputs, write_inputs
+
+MEAN, SPREAD = 0.1307, 0.3081
+"""Of MNIST's pixels, as everybody knows them: lessons begin as normal noise, and rows should look alike."""
+MNIST = Distillation()
+TREC = Distillation(steps=2, epochs=1, batch=1, first_rate=1.5, learning_rate=0.1, decay_period=30, local_epochs=50)
+VARIANTS = ("none", "soft labels", "soft resets", "random masking", "soft labels and resets", "soft labels, any sign")
+PAPER = {
+    ("mnist", 10): dict(zip(VARIANTS, [(94.02, 51.55), (95.64, 61.26), (93.05, 77.71), (93.68, 70.13), (90.87, 78.83),
+                                       (95.64, 61.26)], strict=True)),
+    ("trec", 2): dict.fromkeys(("soft labels", "soft labels and resets"), (83.6, 73.4)),
+    ("trec", 29): dict.fromkeys(("soft labels", "soft labels and resets"), (79.0, 73.6)),
+}  # fmt: skip
+"""Best of five runs, IID and with 2 shards a party. Of TREC-6 it does not say which additions; one input a step for six
+classes cannot do without soft labels."""
+
+
+def variants(plan: Distillation, reset: float) -> dict[str, Distillation]:
+    return {
+        "none": plan,
+        "soft labels": replace(plan, soft_labels=True),
+        "soft labels, any sign": replace(plan, soft_labels=True, negative_labels=True),
+        "soft resets": replace(plan, soft_reset=reset),
+        "random masking": replace(plan, masking=0.3),
+        "soft labels and resets": replace(plan, soft_labels=True, soft_reset=reset),
+    }
+
+
+def deal(y: np.ndarray, parties: int, split: str, rng: np.random.Generator) -> list[np.ndarray]:
+    order = rng.permutation(len(y))
+    if split == "IID":
+        return np.array_split(order, parties)
+    pieces = np.array_split(order[np.argsort(y[order], kind="stable")], 2 * parties)
+    return [np.concatenate([pieces[i] for i in hand]) for hand in rng.permutation(2 * parties).reshape(parties, 2)]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", required=True, help="an .npz with X, y, X_test, y_test")
+    parser.add_argument("--parties", type=int, default=10)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--variants", nargs="+", default=list(VARIANTS[:4]), choices=VARIANTS)
+    parser.add_argument("--splits", nargs="+", default=["IID", "2 shards"], choices=["IID", "2 shards"])
+    parser.add_argument("--rule", default="xavier-uniform", help="of the first weights")
+    parser.add_argument(
+        "--reset", type=float, default=0.2, help="the variance of soft resets, in units of a layer's own"
+    )
+    parser.add_argument("--rows", type=int, default=60_000)
+    parser.add_argument("--device", default="auto", choices=["auto", "cuda", "cpu"])
+    parser.add_argument("--bytes", action="store_true", help="pixels from 0 to 1, instead of about 0 with deviation 1")
+    parser.add_argument("--probe", type=int, default=0, help="stop after so many batches, and tell time and memory")
+    parser.add_argument("--reduced", action="store_true", help="3 parties, 1,500 rows, short lessons: for a CPU")
+    parser.add_argument("--eavesdrop", action="store_true", help="also the eavesdroppers, of the first IID cell")
+    for name in ("steps", "epochs", "batch", "local_epochs", "local_batch", "first_rate", "learning_rate"):
+        usual = getattr(Distillation(), name)
+        parser.add_argument(f"--{name.replace('_', '-')}", type=type(usual), default=None, help=f"{usual} in the paper")
+    told = parser.parse_args()
+    file = np.load(told.data)
+    data = {key: file[key] for key in file.files}
+    plan = TREC if "table" in data else MNIST
+    if told.reduced:
+        plan = replace(plan, steps=15, epochs=2, first_rate=0.05, local_epochs=20, local_batch=128, learning_rate=0.02)
+        told.parties, told.rows, told.seeds = 3, min(told.rows, 1_500), min(told.seeds, 1)
+    given = {name: getattr(told, name) for name in vars(plan) if getattr(told, name, None) is not None}
+    return run(told, replace(plan, **given), data)
+
+
+def run(told: Any, plan: Distillation, data: dict[str, np.ndarray]) -> int:
+    X, y, X_test = data["X"][: told.rows], data["y"][: told.rows].astype(np.int64), data["X_test"]
+    y_test, classes, table = data["y_test"].astype(np.int64), int(data["y"].max()) + 1, data.get("table")
+    if table is None:
+        task, network = "mnist", built_in("lenet", {"shape": [1, 28, 28]}, X.shape[1:], classes)
+    else:
+        words = {"vocabulary": len(table), "dimension": table.shape[1], "embedding": "frozen"}
+        task, network = "trec", built_in("bilstm", words, X.shape[1:], classes, table)
+    X, X_test = (part.reshape(len(part), *network.shape) for part in (X, X_test))
+    if task == "mnist" and not told.bytes:
+        X, X_test = (((part / 255 - MEAN) / SPREAD).astype(np.float32) for part in (X, X_test))
+    paper = PAPER.get((task, told.parties), {})
+    kinds = variants(plan, told.reset)
+    cells = [(v, s, seed) for v in told.variants for s in told.splits for seed in range(told.seeds)]
+    starts = [initial(network, told.rule, seed) for seed in range(told.seeds)]
+    parties = []
+    for variant, split, seed in cells:
+        rng = np.random.default_rng([seed, split == "IID"])
+        for k, rows in enumerate(deal(y, told.parties, split, rng)):
+            parties.append(Party(rows, y[rows], starts[seed], 1000 * seed + k, kinds[variant]))
+    if told.probe:
+        with precision(Recipe(), find_device(told.device)):
+            return probe(network, X, parties, classes, told)
+    begin = time.perf_counter()
+    lessons = distil(network, X, parties, classes, device=told.device, workers=2)
+    took = time.perf_counter() - begin
+    lists = [lessons[i : i + told.parties] for i in range(0, len(lessons), told.parties)]
+    own = [starts[seed] for _, _, seed in cells]
+
+    def test(lists: list[list[Distilled]], merge: Any = interleave) -> np.ndarray:
+        parts = [(own[i : i + 40], lists[i : i + 40]) for i in range(0, len(lists), 40)]
+        return np.concatenate([accuracies(network, a, b, plan.epochs, X_test, y_test, device=told.device, merge=merge)
+                               for a, b in parts])  # fmt: skip
+
+    found, averaged = test(lists), test(lists, average)
+    alone = test([lessons[:1] for lessons in lists])
+    each = lists[0][0]
+    sent = each.inputs.size + each.labels.size + each.rates.size
+    print(f"{task}, {told.parties} parties, {len(y):,} rows, {plan}, rule {told.rule}, soft resets {told.reset}.")
+    print(
+        f"{len(parties)} lessons distilled in {took:.0f} s on {machine(told.device)}; a ballot: {4 * sent:,} bytes.\n"
+    )
+    head = "{0}: one party's lesson | interleaved: mean | best | paper (best of 5) | averaged: mean | best"
+    print("| additions | " + " | ".join(head.format(s) for s in told.splits) + " |")
+    print("|---|" + "---|" * 6 * len(told.splits))
+    for variant in told.variants:
+        row = f"| {variant} |"
+        for split in told.splits:
+            which = [i for i, cell in enumerate(cells) if cell[:2] == (variant, split)]
+            of, mean, one = (values[which] * 100 for values in (found, averaged, alone))
+            theirs = f"{paper[variant][split != 'IID']:.1f}" if variant in paper else "–"
+            row += f" {one.mean():.1f} | {of.mean():.1f} ± {of.std():.1f} | {of.max():.1f} | {theirs} |"
+            row += f" {mean.mean():.1f} ± {mean.std():.1f} | {mean.max():.1f} |"
+        print(row)
+    print(f"\nPeak memory {memory():.1f} GiB.", flush=True)
+    for numbers in ("float16", "uint8"):
+        rounded = test([[round_off(lesson, numbers) for lesson in lessons] for lessons in lists])
+        print(f"Inputs as {numbers}: accuracy {(rounded - found).mean() * 100:+.2f} points in the mean of all cells, "
+              f"{(rounded - found).min() * 100:+.2f} to {(rounded - found).max() * 100:+.2f}.", flush=True)  # fmt: skip
+    if told.eavesdrop:
+        i = next(i for i, cell in enumerate(cells) if cell[1] == "IID")
+        eavesdrop(network, own[i], lists[i], found[i], plan, X_test, y_test, told)
+    return 0
+
+
+def round_off(lesson: Distilled, numbers: str) -> Distilled:
+    return replace(lesson, inputs=read_inputs(write_inputs(lesson.inputs, numbers), lesson.inputs.shape, numbers))
+
+
+def eavesdrop(
+    network: Any, start: Any, lessons: list[Distilled], known: float, plan: Distillation, X: Any, y: Any, told: Any
+) -> None:
+    """Section 5.2, five seeds or directions each."""
+    print(
+        f"\nEavesdroppers on the first IID cell, whose own accuracy is {known:.1%}; mean of five (lowest to highest).\n"
+    )
+    seeds = range(100, 105)
+    print("| first weights by | accuracy |\n|---|---|")
+    for rule, found in with_other_weights(network, lessons, plan.epochs, seeds, X, y, device=told.device).items():
+        print(f"| {rule} | {found.mean():.1%} ({found.min():.1%} to {found.max():.1%}) |")
+    distances = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
+    print("\n| distance from the true weights | accuracy |\n|---|---|")
+    all_found = at_distance(network, start, lessons, plan.epochs, distances, seeds, X, y, device=told.device)
+    for distance, found in zip(distances, all_found, strict=True):
+        print(f"| {distance:g} | {found.mean():.1%} ({found.min():.1%} to {found.max():.1%}) |")
+
+
+def probe(network: Any, X: np.ndarray, parties: list[Party], classes: int, told: Any) -> int:
+    """A few batches: time and memory of each, and the slopes of three parties against a CPU's."""
+    place = find_device(told.device)
+    shared = torch.from_numpy(X).to(place)
+    some = parties[:: max(1, len(parties) // 3)][:3]
+    short = [replace(party, plan=replace(party.plan, steps=2, epochs=2)) for party in some]
+    got = []
+    for where in (place, torch.device("cpu")):
+        wave = Wave(Logits(network, where), shared.to(where), short, classes)
+        got.append([part.cpu().double() for part in next(wave.batches())])
+    worst = max(float((a - b).norm() / (b.norm() + 1e-12)) for a, b in zip(*got, strict=True))
+    print(f"slopes of three parties against a CPU's: {worst:.1e} apart, relatively", flush=True)
+    ways = [(count, record) for count in (len(parties) // 10, len(parties)) for record in (False, True)]
+    for count, record in ways:
+        begin = time.perf_counter()
+        wave = Wave(Logits(network, place), shared, parties[:count], classes, record=record)
+        batches, clock = wave.batches(), [time.perf_counter()]
+        for _ in range(told.probe):
+            found = next(batches)
+            if place.type == "cuda":
+                torch.cuda.synchronize()
+            clock.append(time.perf_counter())
+        each = np.diff(clock)
+        sums = ", ".join(f"{float(part.double().abs().sum()):.6e}" for part in found)  # the same, recorded or not
+        times = ", ".join(f"{t:.2f}" for t in each)
+        print(f"{count} lessons{', recorded' * record}: set up in {clock[0] - begin:.1f} s; batches {times} s; "
+              f"{wave.ends[0]} batches would take {each[-1] * wave.ends[0]:.0f} s; peak memory {memory():.1f} GiB; "
+              f"slopes {sums}", flush=True)  # fmt: skip
+        del wave, batches, found
+    return 0
+
+
+def memory() -> float:
+    return torch.cuda.max_memory_allocated() / 2**30 if torch.cuda.is_available() else 0.0
+
+
+def machine(device: str) -> str:
+    return torch.cuda.get_device_name() if torch.cuda.is_available() and device != "cpu" else "a CPU"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,110 @@
+"""Lessons: distilled data that teach a network in a few steps, and how a change of them changes what is learned.
+
+A step is θ' = θ - η·∇ℓ(θ; x, y) with the mean cross entropy ℓ. Going back through it, where λ is the slope of anything
+by θ', with g = ∇ℓ(θ; x, y):
+
+    by θ: λ - η·∇_θ⟨g, λ⟩    by x: -η·∇_x⟨g, λ⟩    by y: -η·∇_y⟨g, λ⟩    by η: -⟨g, λ⟩
+
+So only the weights of each step are kept, and g is found again on the way back: memory for one step's products instead
+of all steps'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from .logits import Logits, Weights
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """For each model: inputs `(models, steps, batch, …)`, labels `(models, steps, batch, classes)`, rates `(models,
+    steps)`. Labels need not be probabilities."""
+
+    inputs: Tensor
+    labels: Tensor
+    rates: Tensor
+
+    @property
+    def steps(self) -> int:
+        return self.rates.shape[1]
+
+
+def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
+    """The mean over a batch, of each model."""
+    return -(labels * logits.log_softmax(-1)).sum(-1).mean(-1)
+
+
+def take(net: Logits, start: Weights, lesson: Lesson, epochs: int) -> list[list[Tensor]]:
+    """The weights before each step of each epoch, and last those that the lesson ends with."""
+    path = [list(start)]
+    for _ in range(epochs):
+        for j in range(lesson.steps):
+            path.append(step(net, path[-1], lesson.inputs[:, j], lesson.labels[:, j], lesson.rates[:, j]))
+    return path
+
+
+def learn(net: Logits, start: Weights, lesson: Lesson, epochs: int) -> list[Tensor]:
+    """The weights that the lesson ends with."""
+    weights = list(start)
+    for _ in range(epochs):
+        for j in range(lesson.steps):
+            weights = step(net, weights, lesson.inputs[:, j], lesson.labels[:, j], lesson.rates[:, j])
+    return weights
+
+
+def interleave(lessons: Sequence[Lesson]) -> Lesson:
+    """One lesson of several: the first steps of all of them in their order, then the second steps, and so on."""
+
+    def turns(parts: Sequence[Tensor]) -> Tensor:
+        return torch.stack(list(parts), 2).flatten(1, 2)
+
+    return Lesson(*(turns([getattr(lesson, name) for lesson in lessons]) for name in ("inputs", "labels", "rates")))
+
+
+def average(lessons: Sequence[Lesson]) -> Lesson:
+    """One lesson of several, as long as each: its step is the mean of their steps, θ - mean η_k·∇ℓ(θ; x_k, y_k).
+
+    The loss is linear in the labels, so each lesson's rates go into its labels, and all inputs are one batch.
+    """
+    labels = [lesson.labels * lesson.rates[..., None, None] for lesson in lessons]
+    inputs = torch.cat([lesson.inputs for lesson in lessons], 2)
+    return Lesson(inputs, torch.cat(labels, 2), torch.ones_like(lessons[0].rates))
+
+
+def step(net: Logits, weights: Weights, x: Tensor, y: Tensor, rate: Tensor) -> list[Tensor]:
+    with torch.enable_grad():
+        held = [weight.detach().requires_grad_() for weight in weights]
+        found = torch.autograd.grad(cross_entropy(net(held, x), y).sum(), held)
+    return [weight - _along(rate, slope) * slope for weight, slope in zip(weights, found, strict=True)]
+
+
+def slopes(net: Logits, path: Sequence[Weights], lesson: Lesson, last: Weights) -> tuple[Tensor, Tensor, Tensor]:
+    """By inputs, labels and rates, of whatever has the slopes `last` by the weights at the end of the path."""
+    by_inputs, by_labels, by_rates = (torch.zeros_like(part) for part in (lesson.inputs, lesson.labels, lesson.rates))
+    down = list(last)
+    for number in reversed(range(len(path) - 1)):
+        j = number % lesson.steps
+        rate = lesson.rates[:, j]
+        with torch.enable_grad():
+            held = [weight.detach().requires_grad_() for weight in path[number]]
+            x, y = (part[:, j].detach().requires_grad_() for part in (lesson.inputs, lesson.labels))
+            found = torch.autograd.grad(cross_entropy(net(held, x), y).sum(), held, create_graph=True)
+            along = torch.stack(
+                [(slope * back).flatten(1).sum(1) for slope, back in zip(found, down, strict=True)]
+            ).sum(0)
+            *more, by_x, by_y = torch.autograd.grad((-rate * along).sum(), [*held, x, y])
+        down = [back + extra for back, extra in zip(down, more, strict=True)]
+        by_inputs[:, j] += by_x
+        by_labels[:, j] += by_y
+        by_rates[:, j] -= along.detach()
+    return by_inputs, by_labels, by_rates
+
+
+def _along(rate: Tensor, like: Tensor) -> Tensor:
+    """A number a model, to be multiplied with what all models have."""
+    return rate.view(-1, *[1] * (like.dim() - 1))
