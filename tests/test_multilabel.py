@@ -189,3 +189,13 @@ def test_a_missing_label_column_is_named(files: Path) -> None:
     write_csv(files / "c.csv", ["x", "y", "above", "far"], [["0", "0", "1", "1"]])
     with pytest.raises(DataError, match="missing column 'right'"):
         ob.Election.read(files / "election.toml").read_data(files / "c.csv")
+
+
+@pytest.mark.parametrize("temperature", [math.inf, 0.0])
+def test_a_class_that_nobody_has_is_said_of_no_row(temperature: float) -> None:
+    X, y = rows(300, 2)
+    y[:, 2] = -1  # not known to anybody
+    agreed = election(temperature=temperature)
+    with pytest.warns(ob.OneBallotWarning, match="nobody has rows of class far"):
+        outcome = ob.tally(agreed, [ob.cast(agreed, X, y, party="a")])
+    assert outcome.model.predict(rows(200, 3)[0])[:, 2].mean() < 0.1

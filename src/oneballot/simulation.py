@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,8 +16,9 @@ from .core import Array, Ballot, Data, Learner, Task
 from .data.read import read
 from .data.split import split as split_rows
 from .election import Election
-from .errors import BoxError
+from .errors import BoxError, OneBallotWarning
 from .outcome import Outcome
+from .privacy.terms import L0
 from .ranking import mean_auc
 from .tallying import tally
 
@@ -110,8 +112,10 @@ def save(simulation: Simulation, folder: Path) -> None:
 
 
 def compare(election: Election, parties: Mapping[str, Data], test: Data) -> Comparison:
-    """Train the final learner on each party's rows and on all rows together, and test them."""
+    """What the method's own kind of model is without a federation: on each party's rows, and on all rows together."""
     held = {party: data for party, data in parties.items() if len(data)}
+    if not election.roles:
+        return _compare_by_tallies(election, held, test)
     X = np.concatenate([d.X for d in held.values()] + [test.X])
     y = np.concatenate([d.y for d in held.values()])
     ends = np.cumsum([len(d) for d in held.values()])
@@ -120,9 +124,20 @@ def compare(election: Election, parties: Mapping[str, Data], test: Data) -> Comp
     names = [*held, "all parties together"]
     kind: Literal["labels", "multilabel"] = "multilabel" if election.multilabel else "labels"
     tasks = [Task(rows, y[rows], kind, ask=asked, label=name) for name, rows in zip(names, blocks, strict=True)]
-    models = election.learner_of("final").fit_many(X, tasks, len(election.classes), keep=False)
+    role = "final" if "final" in election.roles else min(election.roles)
+    models = election.learner_of(role).fit_many(X, tasks, len(election.classes), keep=False)
     *alone, together = (accuracy(answer, test.y) for answer in models.answers())
     return Comparison(dict(zip(held, alone, strict=True)), together)
+
+
+def _compare_by_tallies(election: Election, held: Mapping[str, Data], test: Data) -> Comparison:
+    """For a method that trains no learner: elections with one voter, without noise."""
+    alone = replace(election, privacy=L0, roster={}, quorum=1)
+    whole = Data(np.concatenate([d.X for d in held.values()]), np.concatenate([d.y for d in held.values()]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", OneBallotWarning)  # classes that one party lacks
+        scores = [simulate_parties(alone, {"one": data}).accuracy(test) for data in (*held.values(), whole)]
+    return Comparison(dict(zip(held, scores[:-1], strict=True)), scores[-1])
 
 
 def rarest(y: Array) -> Array:

@@ -202,6 +202,7 @@ class _Counting:
         votes = self.votes()
         if votes < self.election.quorum:
             spoiled = "".join(f"\n  spoiled: {name}: {reason}" for name, reason in self.spoiled.items())
+            spoiled += "".join(f"\n  {party} abstains: {v.abstained}" for party, v in self.voted.items() if v.abstained)
             raise QuorumError(
                 f"{votes} ballots count, and the quorum is {self.election.quorum}: "
                 f"wait for more, or lower the quorum in the election.{spoiled}"

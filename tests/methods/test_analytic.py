@@ -22,6 +22,7 @@ from oneballot.errors import ElectionError, Spoiled
 from oneballot.formats.analytic import Analytic as Format
 from oneballot.formats.analytic import FeatureMap, LinearModel
 from oneballot.methods.analytic import GRID, LARGEST, STATISTICS, _solve, _square, statistics
+from oneballot.simulation import compare
 
 X, Y = load_digits(return_X_y=True)
 X = X.astype(np.float32) / 16
@@ -305,3 +306,12 @@ def test_noise_that_drowns_the_rows_is_told() -> None:
 
 def test_negative_eigenvalues_count_as_nothing() -> None:
     np.testing.assert_allclose(_solve(np.diag([4.0, -9.0]), 1.0, np.eye(2)), np.diag([0.2, 1.0]))
+
+
+def test_a_simulation_compares_with_models_of_the_same_kind() -> None:
+    agreed = election()
+    simulation = ob.simulate(agreed, X[ROWS], Y[ROWS], parties=3, split="homogeneous")
+    test = agreed.data(X[TEST], Y[TEST])
+    found = compare(agreed, simulation.parties, test)
+    assert found.together == simulation.accuracy(test)
+    assert found.alone_mean < found.together

@@ -179,6 +179,8 @@ class FedKD:
         if lost := [str(c) for c, n in zip(desk.classes, count.sums["weight"], strict=True) if not n]:
             desk.note(f"nobody has rows of class {', '.join(lost)}: the final model will not know it")
         logits = ensemble(count.sums["logits"], count.sums["weight"], (self._half_step or 1) * UNIT)
+        if desk.multilabel:  # what nobody has, no row has
+            logits[:, count.sums["weight"] == 0] = -np.abs(logits).max(initial=1.0)
         if self.gamma < inf:
             logits += np.random.default_rng(desk.shared_seed("noise")).laplace(scale=1 / self.gamma, size=logits.shape)
         public = _public(desk)
@@ -191,7 +193,7 @@ class FedKD:
         if self.temperature == inf:
             kind, targets = "scores", logits
         elif self.temperature == 0 and desk.multilabel:
-            kind, targets = "multilabel", np.where(logits > 0, 1, -1) * (weight > 0)
+            kind, targets = "multilabel", np.where((logits > 0) & (weight > 0), 1, -1)
         elif self.temperature == 0:
             targets = logits.argmax(axis=1) if desk.level == "L1" else desk.decide(logits, cell="tally")
         else:
