@@ -20,6 +20,7 @@ bench: .venv/dev.stamp
 	$(BIN)/python benchmarks/accounts.py
 	$(BIN)/python benchmarks/fleet.py
 	$(BIN)/python benchmarks/privacy.py
+	$(BIN)/python benchmarks/methods.py
 
 # uv is quick; pip does the same where uv cannot be had.
 define install

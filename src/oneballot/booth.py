@@ -178,7 +178,7 @@ def describe_ballot(path: Path, election: Election | None) -> dict[str, Any]:
         "verdict": verdict,
         "valid": not verdict.startswith("it would be spoiled"),
         "versions": ", ".join(f"{k} {v}" for k, v in manifest.versions.items()),
-        "contents": [[name, *_describe_content(c)] for name, c in contents.items()],
+        "contents": [[name, *_describe_content(c)] for name, c in sorted(contents.items())],
     }
 
 

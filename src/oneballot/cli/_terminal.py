@@ -51,7 +51,7 @@ def session(as_json: bool, workers: int | None = None) -> Iterator[None]:
             typer.echo(f"error: {sentence}", err=True)
             raise typer.Exit(1) from None
         except KeyboardInterrupt:
-            typer.echo("stopped; nothing was left half-written", err=True)
+            typer.echo("stopped; nothing was left half-written, and noise that was drawn stays charged", err=True)
             raise typer.Exit(130) from None
         _show_notes(caught)
 

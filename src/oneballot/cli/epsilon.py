@@ -25,7 +25,7 @@ def command(
         float | None, typer.Option("--epsilon", help="A budget: asks for the noise, or the queries.")
     ] = None,
     queries: Annotated[int | None, typer.Option(min=1, help="How many public rows are labelled.")] = None,
-    classes: Annotated[int, typer.Option(min=2, help="How many classes a vote is among.")] = 2,
+    classes: Annotated[int, typer.Option(min=2, max=10_000, help="How many classes a vote is among.")] = 2,
     open_vote: Annotated[bool, typer.Option("--open", help="The open vote: one more class, not mine.")] = False,
     delta: Annotated[float, typer.Option(help="The probability with which the guarantee may fail.")] = 1e-5,
     level: Annotated[Literal["L1", "L2"], typer.Option(help="L1: noise at the tally. L2: noise at each party.")] = "L1",

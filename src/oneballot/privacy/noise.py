@@ -155,8 +155,9 @@ def _lattice(scale: float, unit: int) -> tuple[int, int]:
     smallest = 2.0 ** (bits + SIGNIFICANT_BITS - 1 - LATTICE_BITS)  # below it, the scale's last bit is off the lattice
     if not smallest <= scale <= LARGEST_SCALE:
         raise ElectionError(
-            f"the scale of the noise must lie between {smallest:g} and {LARGEST_SCALE:,} votes where votes are counted "
-            f"in 1/{unit}, not {scale}: choose another epsilon, or other noise"
+            f"the scale of the noise must lie between {smallest:g} and {LARGEST_SCALE:,} votes"
+            f"{f' where votes are counted in 1/{unit}' if unit > 1 else ''}, not {scale:g}: choose another epsilon or "
+            "other noise, or fewer queries, partitions or tallies"
         )
     _check_bits(scale)
     fine = 2 ** (LATTICE_BITS - bits)

@@ -159,7 +159,7 @@ class Expecting(Promise):
             such = "No number of such parties" if needed is None else f"It takes about {needed:,} such parties"
             return f"{told}. {such} to make the label that most of them give right {GOOD_ENOUGH:.0%} of the time."
         assert right is not None
-        told += f". Put to the vote among {parties:,} such parties, the label is right {right:.0%} of the time."
+        told += f". If {parties:,} such parties agree too, the label that most give is right {right:.0%} of the time."
         if self.is_hopeless(parties):
             told += " This will not work: ask for more subsets or parties, fewer queries, or a larger epsilon."
         return told

@@ -138,5 +138,8 @@ def _within(budget: float, numbers: Numbers, terms: Terms) -> float:
 
 def _whole(sigma: float, numbers: Numbers, terms: Terms) -> NoisyNumbers:
     if sigma > LARGEST_WHOLE_SCALE:
-        raise ElectionError(f"noise of deviation {sigma:.3g} on {numbers.what} cannot be drawn; raise epsilon")
+        raise ElectionError(
+            f"noise of deviation {sigma:.3g} on {numbers.what} cannot be drawn, only up to {LARGEST_WHOLE_SCALE:.3g}: "
+            "ask for a larger epsilon, or less noise"
+        )
     return NoisyNumbers(round_up(max(1.0, sigma)), _squared_shift(numbers, terms), whole=True)
