@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from . import catalog
 from .agreement import FORMAT, digest_of
 from .columns import MISSING, Category, Number, Tensor, Text, as_text
 from .core import Array
@@ -37,6 +38,13 @@ estimator = "RandomForestClassifier"
 params = { n_estimators = 100 }
 """
 
+FOREST = """\
+[learners.all]                  # or one for each role; or "xgboost", "lightgbm", "torch" (networks: docs/networks.md)
+name = "sklearn"
+estimator = "RandomForestClassifier"
+params = { n_estimators = 100 }
+"""
+
 
 L0 = """\
 [privacy]
@@ -49,11 +57,20 @@ _LEVELS = {
 }
 
 
+def section(method: str) -> str:
+    """[method], and [learners.all] where it trains any: what the method says itself (`draft`), or its name alone."""
+    if method == "fedkt":
+        return FEDKT
+    found = catalog.find("methods", method)
+    told = f'[method]                        # docs/{method}.md\nname = "{method}"\n{getattr(found, "draft", "")}'
+    return told if "[learners" in told or not found().needs.keys() - {"public"} else f"{told}\n{FOREST}"
+
+
 def draft(
-    public: Path, label: str, *, beside: Path,
+    public: Path, label: str, *, beside: Path, method: str = FEDKT,
     classes: Sequence[Class] = (), row_id: str | None = None, lenient: bool = False, privacy: str = L0,
 ) -> str:  # fmt: skip
-    """An election over the columns of a public file, with the open vote; the file may or may not have labels."""
+    """An election over the columns of a public file; the file may or may not have labels."""
     table = read(public)
     _check_columns(table, label, classes, row_id)
     known = tuple(classes) or tuple(sorted_labels(table.columns[label]))
@@ -63,7 +80,8 @@ def draft(
             text = f"{table.source} has labels that are not among the classes: {', '.join(others[:5])}"
             warnings.warn(text, OneBallotWarning, stacklevel=2)
     schema = infer(table.columns, label, row_id)
-    return write(beside, public, known, schema.lenient() if lenient else schema, name=beside.stem, privacy=privacy)
+    return write(beside, public, known, schema.lenient() if lenient else schema, name=beside.stem,
+                 method=method, privacy=privacy)  # fmt: skip
 
 
 def private(level: str, epsilon: float) -> str:
@@ -121,7 +139,7 @@ def write(
         )
         warnings.warn(text, OneBallotWarning, stacklevel=2)
     columns = "\n".join(f"  {_inline(c.model_dump(mode='json'))}," for c in schema.columns)
-    comment = '# id = "patient"             # a column with a stable ID of each row, not a feature'
+    comment = '# id = "visit"               # a column with a stable ID of each row, not a feature'
     row_id = f"id = {_value(schema.id)}" if schema.id else comment
     return f"""\
 # An election of OneBallot: the agreement that all parties share. Everybody needs this file and the public set.

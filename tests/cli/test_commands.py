@@ -435,3 +435,13 @@ class TestPrivacy:
         refused = answer("new", "e.toml", "--public", "public.csv", "--label", "ill", "--level", "L2", status=1)
         assert "goes with --epsilon" in refused["error"]
         assert not Path("e.toml").exists()
+
+
+@pytest.mark.parametrize("method", ["analytic", "dosfl", "ensemble", "fedkd", "fedkt"])
+def test_every_method_goes_from_a_draft_to_a_model(method: str, clinic: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(clinic)
+    Path("election.toml").unlink(missing_ok=True)
+    answer("new", "election.toml", "--public", "public.csv", "--label", "ill", "--method", method, "--lenient")
+    answer("cast", "election.toml", "--party", "a", "--data", "a.csv", "--to", "box")
+    assert answer("tally", "election.toml", "--from", "box", "--out", "outcome")["counted"] == ["a"]
+    assert answer("evaluate", "outcome", "--data", "test.csv")["accuracy"] > 0.5

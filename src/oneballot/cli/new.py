@@ -20,13 +20,14 @@ def command(
     lenient: Annotated[
         bool, typer.Option("--lenient", help="Clip numbers outside the public range, leave unknown categories blank.")
     ] = False,
+    method: Annotated[str, typer.Option(help="fedkt, fedkd, ensemble, dosfl, analytic, or a plug-in's.")] = "fedkt",
     level: Annotated[Literal["L0", "L1", "L2"], typer.Option(help="Of privacy; L1 and L2 with --epsilon.")] = "L0",
     epsilon: Annotated[float | None, typer.Option(help="The budget at L1 (a party) or L2 (a row).")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write an election to edit: the schema of the public columns, FedKT with the open vote, comments."""
+    """Write an election to edit: the schema of the public columns, the method (FedKT with the open vote), comments."""
     with session(as_json):
-        from ..drafting import L0, draft, private
+        from ..drafting import L0, draft, private, section
         from ..election import Election
         from ..errors import ElectionError, OneBallotError
         from ..privacy.terms import as_terms
@@ -38,7 +39,8 @@ def command(
         as_terms({"level": level, "epsilon": epsilon})
         terms = L0 if epsilon is None else private(level, epsilon)
         known = tuple(c.strip() for c in classes.split(",") if c.strip()) if classes else ()
-        text = draft(public, label, beside=election, classes=known, row_id=row_id, lenient=lenient, privacy=terms)
+        text = draft(public, label, beside=election, method=section(method), classes=known, row_id=row_id,
+                     lenient=lenient, privacy=terms)  # fmt: skip
         part = election.with_name(f".{election.name}.part")
         part.write_text(text, "utf-8")
         try:

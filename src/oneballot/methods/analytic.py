@@ -49,6 +49,10 @@ class Analytic:
     levels: ClassVar[frozenset[str]] = frozenset({"L0", "L2"})
     because: ClassVar[str] = "sums of a whole party's rows have no bound that noise at the tally could cover"
     needs: ClassVar[Mapping[str, frozenset[str]]] = {}
+    draft: ClassVar[str] = """\
+solver = "lda"                  # or "ridge"
+features = "none"               # or "fourier", "encoder"
+"""
 
     solver: Literal["lda", "ridge"] = "lda"
     features: Literal["none", "fourier", "encoder"] = "none"

@@ -52,6 +52,11 @@ class DOSFL:
     """
 
     name: ClassVar[str] = "dosfl"
+    draft: ClassVar[str] = """
+[learners.all]                  # a built-in architecture: docs/networks.md
+name = "torch"
+module = "mlp"
+"""
     levels: ClassVar[frozenset[str]] = frozenset({"L0"})
     continues: ClassVar[bool] = True
     needs: ClassVar[Mapping[str, frozenset[str]]] = {"final": frozenset({"gradients", "probabilities"})}

@@ -41,6 +41,10 @@ class Ensemble:
     """
 
     name: ClassVar[str] = "ensemble"
+    draft: ClassVar[str] = """\
+select = "all"                  # or "cv", "size", "random", with k
+distil = true                   # one model instead of all of them
+"""
     levels: ClassVar[frozenset[str]] = frozenset({"L0"})
     because: ClassVar[str] = (
         "a ballot is a model trained on private rows (a kernel model even holds them), without noise"

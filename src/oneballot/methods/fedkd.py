@@ -67,6 +67,9 @@ class FedKD:
     name: ClassVar[str] = "fedkd"
     levels: ClassVar[frozenset[str]] = frozenset({"L0", "L1", "L2"})
     multilabel: ClassVar[bool] = True
+    draft: ClassVar[str] = """\
+temperature = 0.0               # labels; a final model of "torch" may learn logits (inf) or soft labels (a number)
+"""
 
     scale: Annotated[int, Field(ge=2, le=4096)] = 200
     rounding: Literal["ends", "zero"] = "ends"
