@@ -25,9 +25,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 import oneballot as ob
 from figures import begin, end, seconds, show
 from oneballot.boxes.folder import Folder
-from oneballot.core import Count, Model
+from oneballot.core import Count
 from oneballot.desk import TallyDesk
 from oneballot.keys import public_text
+from oneballot.protocols import Model
 from oneballot.seal import seal, unseal
 from oneballot.tallying import tally, tally_box
 

@@ -22,9 +22,10 @@ import numpy as np
 
 import oneballot as ob
 from oneballot.columns import Category, Number
-from oneballot.core import Array, Data, Learner
+from oneballot.core import Array, Data
 from oneballot.data.split import split as split_rows
 from oneballot.errors import OneBallotWarning
+from oneballot.protocols import Learner
 from oneballot.ranking import mean_auc
 from oneballot.simulation import auc_at_parties, divide, local_auc_at_parties, simulate_parties
 

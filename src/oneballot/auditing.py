@@ -15,7 +15,7 @@ import numpy as np
 
 from . import catalog
 from .casting import cast_together
-from .core import Array, Data, VotingMethod
+from .core import Array, Data
 from .desk import PartyDesk
 from .election import Election
 from .errors import ElectionError
@@ -23,6 +23,7 @@ from .privacy.one_run import canaries_for, least_epsilon
 from .privacy.promise import VotesPromise, with_scale
 from .privacy.terms import Terms
 from .progress import steps
+from .protocols import VotingMethod
 from .tallying import tally
 
 NO_NOISE = 2.0**-6

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from . import catalog
 from .agreement import make
 from .casting import cast_data
-from .core import Array, Blob, Box, Learner
+from .core import Array, Blob
 from .desk import PartyDesk
 from .disk import check_writable, write_whole
 from .election import Election, check_learner, check_party_name
@@ -20,6 +20,7 @@ from .errors import AlreadyCast, BallotError, BoxError, ElectionError, Spoiled
 from .keys import public_text, read_key
 from .privacy.book import Book
 from .privacy.ledger import MOST_CASTS
+from .protocols import Box, Learner
 from .seal import check_signer, take_apart, unseal
 
 if TYPE_CHECKING:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .core import Abstain, Array, Ballot, Casting, Contents, Data, Fit, Learner, Models, Stack, Work
+from .core import Abstain, Array, Ballot, Contents, Data, Fit, Stack
 from .desk import PartyDesk
 from .election import Election, check_party_name
+from .protocols import Casting, Learner, Models, Work
 from .seal import check_signer, seal
 
 if TYPE_CHECKING:

@@ -16,13 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from .core import Array, Blob, Data, Models, Task, Work
+from .core import Array, Blob, Data, Task
 from .election import Election
 from .errors import DataError, OneBallotWarning, PrivacyError
 from .privacy.ledger import Ledger
 from .privacy.noise import check_opendp, noisy_argmax, noisy_at_least, noisy_numbers, opendp_argmax
 from .privacy.promise import VotesPromise
 from .privacy.samplers import Entropy, OperatingSystem, Rehearsal
+from .protocols import Models, Work
 from .room import Room
 from .schema import Class
 

@@ -22,11 +22,12 @@ import numpy as np
 from . import catalog
 from .agreement import FORMAT, digest_of, read_agreement
 from .columns import Where
-from .core import Array, Blob, Data, Learner, Method, PrivateMethod, VotingMethod
+from .core import Array, Blob, Data
 from .errors import DataError, ElectionError, WillNotWork
 from .keys import public_key
 from .privacy.ledger import Ledger
 from .privacy.terms import L0, Terms, as_terms
+from .protocols import Learner, Method, PrivateMethod, VotingMethod
 from .rows import KINDS, as_kind
 from .schema import Class, Schema, as_label, as_plain, check_ids, encode_labels
 from .start import as_start, name_of

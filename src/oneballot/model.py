@@ -12,8 +12,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from . import catalog
-from .core import Array, Blob, Learner, Model, Task
+from .core import Array, Blob, Task
 from .errors import DataError
+from .protocols import Learner, Model
 from .rows import KINDS, as_kind
 
 

@@ -12,13 +12,14 @@ import numpy as np
 
 from .boxes.folder import Folder
 from .casting import cast_together
-from .core import Array, Ballot, Data, Learner, Task
+from .core import Array, Ballot, Data, Task
 from .data.read import read
 from .data.split import split as split_rows
 from .election import Election
 from .errors import BoxError, OneBallotWarning
 from .outcome import Outcome
 from .privacy.terms import L0
+from .protocols import Learner
 from .ranking import mean_auc
 from .tallying import tally
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from .core import Array, Ballot, Box, Count
+from .core import Array, Ballot, Count
 from .desk import TallyDesk
 from .election import Election
 from .errors import BoxError, QuorumError, Spoiled, printable
@@ -17,6 +17,7 @@ from .model import FinalModel
 from .outcome import Outcome, Vote
 from .privacy.book import Book
 from .progress import steps
+from .protocols import Box
 from .room import seat
 from .seal import unseal
 

@@ -13,10 +13,11 @@ from typing import Any, ClassVar, Protocol, overload
 
 import numpy as np
 
-from .core import Array, Format, Model, Task
+from .core import Array, Task
 from .errors import DataError, ElectionError, OneBallotError, OneBallotWarning, Spoiled
 from .formats.safetensors import ConstantModel
 from .progress import steps
+from .protocols import Format, Model
 
 
 class Single(Protocol):

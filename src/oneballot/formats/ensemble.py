@@ -16,8 +16,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from .. import catalog
-from ..core import Array, Ask, Blob, Model
+from ..core import Array, Blob
 from ..errors import DataError, OneBallotError, OneBallotWarning, Spoiled
+from ..protocols import Ask, Model
 from .kernel import KernelModel, as_probabilities, scores_of
 from .safetensors import Arrays, read_arrays
 

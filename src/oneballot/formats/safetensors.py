@@ -12,8 +12,9 @@ from typing import ClassVar, Protocol
 
 import numpy as np
 
-from ..core import Array, Blob, Model
+from ..core import Array, Blob
 from ..errors import Spoiled
+from ..protocols import Model
 
 Arrays = Mapping[str, Array]
 HEADER_BYTES = 1 << 20

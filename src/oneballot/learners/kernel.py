@@ -14,10 +14,11 @@ import numpy as np
 from pydantic import Field, PositiveInt
 from pydantic.dataclasses import dataclass
 
-from ..core import Array, Models, Task
+from ..core import Array, Task
 from ..errors import DataError, OneBallotWarning
 from ..formats.kernel import LARGEST, ROW_TYPES, KernelModel, as_probabilities, flat, scores_of
 from ..progress import steps
+from ..protocols import Models
 from ..training import Trained, workers
 from ._ridge import RIDGES, Solution, solve, solve_with_landmarks
 

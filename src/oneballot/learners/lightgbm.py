@@ -10,8 +10,9 @@ import numpy as np
 from pydantic import PositiveInt
 from pydantic.dataclasses import dataclass
 
-from ..core import Array, Model, Models, Task
+from ..core import Array, Task
 from ..errors import MissingExtra
+from ..protocols import Model, Models
 from ..training import check_travels, spread
 
 OURS = ("objective", "num_class", "seed", "random_state", "deterministic", "num_threads", "n_jobs", "verbosity")

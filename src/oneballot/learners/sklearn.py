@@ -10,9 +10,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..core import Array, Model, Models, Task
+from ..core import Array, Task
 from ..errors import ElectionError
 from ..formats.skops import CLASSIFIERS, PARTS, SklearnModel
+from ..protocols import Model, Models
 from ..training import spread
 from ._grow import can_grow, grow
 

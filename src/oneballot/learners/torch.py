@@ -15,10 +15,11 @@ import numpy as np
 from pydantic import BeforeValidator, Field, PositiveInt, ValidationError, model_validator
 from pydantic.dataclasses import dataclass
 
-from ..core import Array, Blob, Model, Models, Task
+from ..core import Array, Blob, Task
 from ..errors import DataError, ElectionError, MissingExtra, OneBallotWarning, Spoiled
 from ..formats.safetensors import ConstantModel
 from ..formats.torch_safetensors import Description, TorchModel, TorchSafetensors, probabilities
+from ..protocols import Model, Models
 from ..training import Trained, workers
 from ._own import Own, OwnModel, is_module
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from ..core import Array, Ballot, Blob, Contents, Model, NetworkLearner
+from ..core import Array, Ballot, Blob, Contents
 from ..errors import ElectionError, Spoiled
+from ..protocols import Model, NetworkLearner
 
 if TYPE_CHECKING:
     from ..fleet.distillation import Distilled

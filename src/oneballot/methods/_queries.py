@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..core import Array, Desk
+from ..core import Array
 from ..errors import ElectionError
+from ..protocols import Desk
 
 
 def count_queries(wanted: float, public: int) -> int:

@@ -13,23 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import softmax
 
-from ..core import (
-    Abstain,
-    Array,
-    Ballot,
-    Casting,
-    Count,
-    Data,
-    Desk,
-    Fit,
-    Numbers,
-    Plan,
-    Spending,
-    Stack,
-    TallyDesk,
-    Task,
-)
+from ..core import Abstain, Array, Ballot, Count, Data, Fit, Numbers, Plan, Spending, Stack, Task
 from ..errors import Spoiled
+from ..protocols import Casting, Desk, TallyDesk
 from ._queries import choose_queries, count_queries
 
 PARTS = 1000

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..core import Array, Data, Desk, Stack, Task
+from ..core import Array, Data, Stack, Task
+from ..protocols import Desk
 
 
 @dataclass(frozen=True)

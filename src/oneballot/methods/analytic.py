@@ -19,9 +19,10 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 from scipy.spatial.distance import pdist
 
-from ..core import Abstain, Array, Ballot, Contents, Count, Data, Desk, Model, Numbers, Plan, Spending, TallyDesk
+from ..core import Abstain, Array, Ballot, Contents, Count, Data, Numbers, Plan, Spending
 from ..errors import ElectionError, Spoiled
 from ..formats.analytic import MOST_FEATURES, Encoder, FeatureMap, LinearModel
+from ..protocols import Desk, Model, TallyDesk
 
 Amount = Annotated[float, Field(ge=1e-9, le=1e9)]
 GRID = 2**15

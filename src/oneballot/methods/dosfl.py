@@ -20,8 +20,9 @@ import numpy as np
 from pydantic import Field, PositiveInt
 from pydantic.dataclasses import dataclass
 
-from ..core import Abstain, Ballot, Casting, Count, Data, Desk, Model, Plan, TallyDesk
+from ..core import Abstain, Ballot, Count, Data, Plan
 from ..errors import ElectionError, Spoiled
+from ..protocols import Casting, Desk, Model, TallyDesk
 from ._lessons import LARGEST, Distil, Learn, Origin, read_inputs, write_inputs
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]

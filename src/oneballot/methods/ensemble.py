@@ -17,9 +17,10 @@ import numpy as np
 from pydantic import Field, PositiveInt
 from pydantic.dataclasses import dataclass
 
-from ..core import Abstain, Array, Ballot, Blob, Casting, Contents, Count, Data, Desk, Fit, Model, Plan, TallyDesk, Task
+from ..core import Abstain, Array, Ballot, Blob, Contents, Count, Data, Fit, Plan, Task
 from ..errors import ElectionError, Spoiled
 from ..formats.ensemble import EnsembleFormat, EnsembleModel, hashed
+from ..protocols import Casting, Desk, Model, TallyDesk
 from ..ranking import mean_auc
 from ._cohorts import divide, queries
 

@@ -21,24 +21,9 @@ import numpy as np
 from pydantic import Field, PositiveInt
 from pydantic.dataclasses import dataclass
 
-from ..core import (
-    Abstain,
-    Array,
-    Ballot,
-    Casting,
-    Contents,
-    Count,
-    Data,
-    Desk,
-    Fit,
-    Model,
-    Plan,
-    Spending,
-    Stack,
-    TallyDesk,
-    Task,
-)
+from ..core import Abstain, Array, Ballot, Contents, Count, Data, Fit, Plan, Spending, Stack, Task
 from ..errors import ElectionError, Spoiled
+from ..protocols import Casting, Desk, Model, TallyDesk
 from ._grid import LARGEST, UNIT, Grid, ensemble, greatest
 from ._passes import further
 from ._queries import check_queries, choose_queries

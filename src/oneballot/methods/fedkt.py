@@ -17,22 +17,9 @@ from typing import ClassVar
 import numpy as np
 from pydantic.dataclasses import dataclass
 
-from ..core import (
-    Abstain,
-    Array,
-    Ballot,
-    Blob,
-    Casting,
-    Count,
-    Data,
-    Desk,
-    Fit,
-    Model,
-    Plan,
-    TallyDesk,
-    Task,
-)
+from ..core import Abstain, Array, Ballot, Blob, Count, Data, Fit, Plan, Task
 from ..errors import ElectionError, Spoiled
+from ..protocols import Casting, Desk, Model, TallyDesk
 from ._queries import choose_queries
 from ._settings import PARTS, Settings
 from ._teachers import Teachers, halves, join_halves, without_prior

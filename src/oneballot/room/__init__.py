@@ -24,8 +24,9 @@ from typing import Any
 import numpy as np
 
 from .. import catalog
-from ..core import Array, Blob, Guarded, Model
+from ..core import Array, Blob
 from ..errors import OneBallotError, Spoiled, printable
+from ..protocols import Guarded, Model
 from ._wire import read_exactly, receive, send
 
 START_SECONDS = 120
