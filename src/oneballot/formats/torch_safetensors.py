@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import math
-import struct
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -19,13 +18,13 @@ import numpy as np
 
 from ..core import Array, Blob
 from ..errors import DataError, ElectionError, MissingExtra, Spoiled
+from .safetensors import read_arrays
 
 if TYPE_CHECKING:
     from torch import nn
 
     from ..fleet.inputs import Takes
 
-HEADER_BYTES = 1 << 20
 LARGEST = 1e12
 """Of a number in a network: sums of products with ordinary rows stay finite."""
 ROWS_AT_ONCE, NUMBERS_AT_ONCE = 512, 1 << 24
@@ -159,18 +158,11 @@ class TorchSafetensors:
 
 def read_network(data: bytes) -> tuple[Description, Mapping[str, Array]]:
     """What the header describes, and the arrays. Raises Spoiled for anything else."""
-    from safetensors import SafetensorError
-    from safetensors.numpy import load
-
-    if len(data) < 8 or not 2 <= (size := struct.unpack("<Q", data[:8])[0]) <= min(HEADER_BYTES, len(data) - 8):
-        raise Spoiled("not a safetensors file: the length of its header is impossible")
+    metadata, arrays = read_arrays(data)
     try:
-        metadata = json.loads(data[8 : 8 + size]).get("__metadata__") or {}
-        about = json.loads(metadata["network"])
-        arrays = load(data)
-    except (SafetensorError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        return _describe(json.loads(metadata["network"])), arrays
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise Spoiled(f"not a network as safetensors: {type(error).__name__} {error}") from None
-    return _describe(about), arrays
 
 
 def _describe(about: Any) -> Description:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -99,19 +100,19 @@ class Promise:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Expecting(Promise):
+class Expecting(Promise, ABC):
     """About opinions of voters, parties at L1 and a party's teachers at L2, whose noisy sum decides on a label."""
 
     subsets: int
 
     @property
+    @abstractmethod
     def among(self) -> int:
         """How many labels there are."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _drawn(self) -> tuple[Mechanism, float]:
         """The noise, in votes."""
-        raise NotImplementedError
 
     def wins(self, voters: int) -> float:
         """How often the right label wins when so many voters all agree."""
