@@ -27,7 +27,7 @@ from .errors import DataError, ElectionError, WillNotWork
 from .keys import public_key
 from .privacy.ledger import Ledger
 from .privacy.terms import L0, Terms, as_terms
-from .protocols import Learner, Method, PrivateMethod, VotingMethod
+from .protocols import Learner, Method, Peer, PrivateMethod, VotingMethod
 from .rows import KINDS, as_kind
 from .schema import Class, Schema, as_label, as_plain, check_ids, encode_labels
 from .start import as_start, name_of
@@ -278,7 +278,7 @@ class Election:
         return chosen
 
 
-def check_learner(method: Method, role: str, learner: Learner, *, multilabel: bool = False) -> None:
+def check_learner(method: Method | Peer, role: str, learner: Learner, *, multilabel: bool = False) -> None:
     learner.check()
     if lacking := (method.needs[role] | ({"multilabel"} if multilabel else set())) - learner.gives:
         what = " and ".join(sorted(lacking))
