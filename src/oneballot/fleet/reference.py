@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -24,7 +24,10 @@ def fit_one(module: nn.Module, X: Tensor, task: Task, recipe: Recipe, classes: i
 
 def epochs_of_one(module: nn.Module, X: Tensor, task: Task, recipe: Recipe, classes: int) -> Iterator[None]:
     """The same, epoch by epoch."""
-    weights = [p for p in module.parameters() if p.requires_grad]
+    named = {name: p for name, p in module.named_parameters() if p.requires_grad}
+    weights = list(named.values())
+    origin = [weight.detach().clone() for weight in weights] if recipe.pull else []
+    offset = {name: torch.tensor(value).to(named[name]) for name, value in (task.offset or {}).items()}
     optimizer: torch.optim.Optimizer
     if recipe.optimizer == "adam":
         optimizer = torch.optim.Adam(weights, recipe.learning_rate, weight_decay=recipe.weight_decay)
@@ -57,10 +60,22 @@ def epochs_of_one(module: nn.Module, X: Tensor, task: Task, recipe: Recipe, clas
         aim = targets[here] if task.kind == "labels" else targets[here].to(kind)
         optimizer.zero_grad()
         loss(task.kind, logits.to(kind), aim, weight[here].to(kind)).backward()  # type: ignore[no-untyped-call]
+        _lean(named, recipe.pull, origin, offset)
         optimizer.step()
         for _ in range(recipe.epochs_done(count, step + 1) - recipe.epochs_done(count, step)):
             yield
     module.eval()
+
+
+def _lean(named: Mapping[str, Tensor], pull: float, origin: Sequence[Tensor], offset: Mapping[str, Tensor]) -> None:
+    """Add to the slopes what `Lean` adds to those of a wave; a weight without a slope stays where it is."""
+    with torch.no_grad():
+        for weight, begun in zip(named.values(), origin, strict=False):
+            if weight.grad is not None:
+                weight.grad.add_(weight - begun, alpha=pull)
+        for name, more in offset.items():
+            if (slope := named[name].grad) is not None:
+                slope.add_(more)
 
 
 def answer_one(module: nn.Module, X: Tensor, rows: Array, classes: int) -> Tensor:
