@@ -17,15 +17,15 @@ PIECES = 36
 
 
 class Lean:
-    """What a step adds to the slopes: a pull to where each model began, and an offset of its own (FedProx, SCAFFOLD).
-
-    Li et al., "Federated Optimization in Heterogeneous Networks" (2020); Karimireddy et al., "SCAFFOLD" (2020).
+    """What a step has besides the slopes of the rows: a pull to where each model began, which is added to the slopes
+    (FedProx: Li et al. 2020), and an offset of each model's own, added to the direction that the optimizer makes of
+    them (SCAFFOLD: Karimireddy et al. 2020). For plain SGD a slope is a direction.
     """
 
-    def __init__(self, pull: float, weights: Tensor, offset: Tensor | None) -> None:
-        self.pull, self.offset = pull, offset
-        self.origin = weights.clone() if pull else None
-        self.way = torch.empty_like(weights) if pull else None
+    def __init__(self, recipe: Recipe, weights: Tensor, offset: Tensor | None) -> None:
+        self.pull, self.rate, self.offset = recipe.pull, recipe.learning_rate, offset
+        self.origin = weights.clone() if recipe.pull else None
+        self.way = torch.empty_like(weights) if recipe.pull else None
 
     def again(self, weights: Tensor, offset: Tensor | None) -> None:
         if self.origin is not None:
@@ -33,13 +33,17 @@ class Lean:
         if self.offset is not None and offset is not None:
             self.offset.copy_(offset)
 
-    def add(self, weights: Tensor, slopes: Tensor) -> None:
-        """To the slopes of the first models, whose weights these are."""
+    def before(self, weights: Tensor, slopes: Tensor) -> None:
+        """A step of the first models, whose weights and slopes these are."""
         if self.origin is not None and self.way is not None:
-            way = torch.sub(weights, self.origin[: len(weights)], out=self.way[: len(weights)])
-            slopes.add_(way, alpha=self.pull)
-        if self.offset is not None:
-            slopes.add_(self.offset[: len(weights)])
+            torch.sub(weights, self.origin[: len(weights)], out=self.way[: len(weights)])
+            slopes.add_(self.way[: len(weights)], alpha=self.pull)
+
+    def after(self, weights: Tensor, rates: Tensor | None) -> None:
+        if self.offset is not None and rates is None:
+            weights.sub_(self.offset[: len(weights)], alpha=self.rate)
+        elif self.offset is not None and rates is not None:
+            weights.addcmul_(self.offset[: len(weights)], rates.unsqueeze(-1), value=-1)
 
 
 class Adam:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor, nn
@@ -60,22 +60,15 @@ def epochs_of_one(module: nn.Module, X: Tensor, task: Task, recipe: Recipe, clas
         aim = targets[here] if task.kind == "labels" else targets[here].to(kind)
         optimizer.zero_grad()
         loss(task.kind, logits.to(kind), aim, weight[here].to(kind)).backward()  # type: ignore[no-untyped-call]
-        _lean(named, recipe.pull, origin, offset)
+        for p, begun in zip(weights, origin, strict=False):
+            if p.grad is not None:
+                p.grad.add_(p.detach() - begun, alpha=recipe.pull)
         optimizer.step()
+        for name, more in offset.items():
+            named[name].data.sub_(more, alpha=float(rates[step % block]))
         for _ in range(recipe.epochs_done(count, step + 1) - recipe.epochs_done(count, step)):
             yield
     module.eval()
-
-
-def _lean(named: Mapping[str, Tensor], pull: float, origin: Sequence[Tensor], offset: Mapping[str, Tensor]) -> None:
-    """Add to the slopes what `Lean` adds to those of a wave; a weight without a slope stays where it is."""
-    with torch.no_grad():
-        for weight, begun in zip(named.values(), origin, strict=False):
-            if weight.grad is not None:
-                weight.grad.add_(weight - begun, alpha=pull)
-        for name, more in offset.items():
-            if (slope := named[name].grad) is not None:
-                slope.add_(more)
 
 
 def answer_one(module: nn.Module, X: Tensor, rows: Array, classes: int) -> Tensor:

@@ -47,9 +47,12 @@ class Steps:
             for u in range(len(places)):
                 logits = self.net.forward(x[u], present[u])
                 self.net.backward(slope(self.wave.kind, logits, gain[u], pull[u]))
-                if self.wave.lean is not None:
-                    self.wave.lean.add(self.weights, self.slopes)
-                self.optimizer.step(None if rates is None else rates[u])
+                rate, lean = None if rates is None else rates[u], self.wave.lean
+                if lean is not None:
+                    lean.before(self.weights, self.slopes)
+                self.optimizer.step(rate)
+                if lean is not None:
+                    lean.after(self.weights, rate)
                 self.wave.tick.add_(1)
 
     @contextmanager

@@ -69,7 +69,7 @@ class Wave:
             key: torch.from_numpy(np.stack([start[key] for start in starts])).to(self.device) for key in sorted(whole)
         }
         offsets = self._offsets()
-        self.lean = Lean(self.recipe.pull, self.weights, offsets) if self.recipe.pull or offsets is not None else None
+        self.lean = Lean(self.recipe, self.weights, offsets) if self.recipe.pull or offsets is not None else None
         self.slopes = torch.zeros_like(self.weights)
         self.memory = torch.zeros(MEMORIES[self.recipe.optimizer], *self.weights.shape).to(self.weights)
         apart = self.device.type == "cuda"  # there a model that is done is trained on for a while
