@@ -10,7 +10,7 @@ import numpy as np
 
 from .errors import ElectionError
 from .keys import public_key
-from .protocols import Learner, Method, PrivateMethod
+from .protocols import Learner, Method, Peer, PrivateMethod
 from .schema import as_label
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def check_learners(election: Election) -> None:
         _check_rows(election, role)
 
 
-def check_learner(method: Method, role: str, learner: Learner, *, multilabel: bool = False) -> None:
+def check_learner(method: Method | Peer, role: str, learner: Learner, *, multilabel: bool = False) -> None:
     learner.check()
     if lacking := (method.needs[role] | ({"multilabel"} if multilabel else set())) - learner.gives:
         what = " and ".join(sorted(lacking))
