@@ -71,7 +71,8 @@ def command(
         for text, each_found in found.items():
             same, passing = each_found.within(own.bytes), each_found.passing(own.accuracy)
             rows.append([
-                text.replace(":", ": ", 1).replace(",", ", "), percent(each_found.first.accuracy), "–" if same is None else percent(same.accuracy),
+                text.replace(":", ": ", 1).replace(",", ", "), percent(each_found.first.accuracy),
+                "–" if same is None else percent(same.accuracy),
                 percent(each_found.last.accuracy), str(len(each_found.rounds)), size(each_found.last.bytes),
                 "–" if passing is None else str(passing),
             ])  # fmt: skip

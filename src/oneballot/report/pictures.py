@@ -83,7 +83,7 @@ def draw_race(curves: Mapping[str, Sequence[tuple[int, float]]], path: Path) -> 
             str(MissingExtra("The picture of accuracy against bytes", "report")), OneBallotWarning, stacklevel=2
         )
         return None
-    figure = Figure(figsize=(7.5, 4.5), layout="constrained")
+    figure = Figure(figsize=(7.5, 4.5 + 0.2 * len(curves)), layout="constrained")
     axes = figure.subplots()
     for i, (name, points) in enumerate(curves.items()):
         colour, sent = f"C{i % 10}", [(x, 100 * y) for x, y in points if x > 0]
@@ -99,6 +99,6 @@ def draw_race(curves: Mapping[str, Sequence[tuple[int, float]]], path: Path) -> 
     axes.set_title("Accuracy against bytes, after every round", loc="left")
     axes.grid(which="major", alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
-    figure.legend(loc="outside right upper", frameon=False, fontsize="small")
+    figure.legend(loc="outside lower left", frameon=False, fontsize="small")
     figure.savefig(path, dpi=120)
     return path
