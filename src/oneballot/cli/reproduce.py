@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from ..progress import watched_by
 from ._terminal import AsJson, print_json, print_table, session
 
 if TYPE_CHECKING:
@@ -39,7 +44,7 @@ def command(
 
     Finished cells are kept below --out: a run that was interrupted goes on, and tables share what they have in common.
     """
-    with session(as_json):
+    with session(as_json), _told_line_by_line():
         from ..reproduce.listing import choose
 
         chosen = choose(tables or [], group or [])
@@ -74,13 +79,41 @@ def command(
 
 
 def _print(done: Reproduced) -> None:
+    """Remarks come below each table: beside it there is no room."""
     from ..reproduce.writing import HEAD, texts
 
-    runs = f"{done.seeds} seed{'s' * (done.seeds != 1)}"
+    runs = f"{done.table.seeds} seed{'s' * (done.table.seeds != 1)}"
     print(f"{done.table.name}: {done.table.title}; {done.table.unit}, {runs}\n")
     for row in done.table.rows:
-        title = f"{row.name}{f' (stands in: {row.stands_in})' if row.stands_in else ''}"
-        print_table(title, HEAD, [texts(done.table, line) for line in done.lines[row.name]])
+        remarks: dict[str, str] = {}
+        rows = []
+        for *shown, remark in (texts(done.table, line) for line in done.lines[row.name]):
+            mark = remarks.setdefault(remark, f"[{len(remarks) + 1}]") if remark else ""
+            rows.append([*shown, mark])
+        print_table(f"{row.name}{f' (stands in: {row.stands_in})' if row.stands_in else ''}", HEAD, rows)
+        for remark, mark in remarks.items():
+            print(f"{mark} {remark}")
+        print()
     for note in done.table.notes:
         print(f"- {note}")
     print(f"Written: {', '.join(map(str, done.files))}{f'. {done.note}' if done.note else ''}\n")
+
+
+@contextmanager
+def _told_line_by_line() -> Iterator[None]:
+    """Where no bar can be drawn: how many cells are left, and about how long they take, twice a minute."""
+    if sys.stderr.isatty():
+        yield
+        return
+    begin = last = time.monotonic()
+
+    def watch(what: str, done: int, total: int) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if what.startswith("cells") and (done in (0, total) or now - last > 30):
+            last = now
+            left = f", about {(now - begin) / done * (total - done) / 60:.0f} min left" if 0 < done < total else ""
+            typer.echo(f"{what}: {done} of {total}{left}", err=True)
+
+    with watched_by(watch):
+        yield

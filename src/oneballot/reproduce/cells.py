@@ -37,7 +37,11 @@ class Failed:
 
 
 class Experiment(Protocol):
-    """A frozen dataclass whose fields are plain values, or such dataclasses, so that they can be written down."""
+    """A frozen dataclass whose fields are plain values, or such dataclasses, so that they can be written down.
+
+    One that trains networks by few, large trainings says `in_step`: those that say the same gain by running together
+    on a device.
+    """
 
     def run(self, seed: int, device: str) -> Found:
         """Raises DataError or MissingExtra where something cannot be had."""

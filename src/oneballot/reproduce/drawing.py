@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from .cells import Found, name_of
 from .table import Line, Picture, Results, Row, Table
 
 
-def draw(table: Table, lines: dict[str, list[Line]], results: Results, seeds: int, path: Path) -> Path:
+def draw(table: Table, lines: Mapping[str, Sequence[Line]], results: Results, path: Path) -> Path:
     """Raises MissingExtra without matplotlib."""
     try:
         from matplotlib.figure import Figure
@@ -24,7 +25,7 @@ def draw(table: Table, lines: dict[str, list[Line]], results: Results, seeds: in
     for row, axes in zip(table.rows, panels, strict=True):
         how = {"lines": _lines, "bars": _bars}.get(table.picture.kind)
         if how is None:
-            _curves(axes, row, lines[row.name], results, seeds)
+            _curves(axes, row, lines[row.name], results, table.seeds)
         else:
             how(axes, lines[row.name])
         _finish(axes, row, table.picture)
@@ -44,7 +45,7 @@ def _finish(axes: Any, row: Row, picture: Picture) -> None:
         axes.legend(frameon=False, fontsize="small")
 
 
-def _lines(axes: Any, lines: list[Line]) -> None:
+def _lines(axes: Any, lines: Sequence[Line]) -> None:
     series: dict[str, list[Line]] = {}
     for line in lines:
         if line.cell.at is not None:
@@ -60,14 +61,14 @@ def _lines(axes: Any, lines: list[Line]) -> None:
             axes.plot(*zip(*printed, strict=True), "x", color=f"C{i}", label=f"{name}, paper")
 
 
-def _bars(axes: Any, lines: list[Line]) -> None:
+def _bars(axes: Any, lines: Sequence[Line]) -> None:
     shown = [line for line in lines if line.values and not line.cell.series]
     places = range(len(shown))
     axes.bar(places, [line.mean for line in shown], yerr=[line.deviation for line in shown], capsize=3, color="C0")
     axes.set_xticks(places, [line.cell.name for line in shown], rotation=30, ha="right")
 
 
-def _curves(axes: Any, row: Row, lines: list[Line], results: Results, seeds: int) -> None:
+def _curves(axes: Any, row: Row, lines: Sequence[Line], results: Results, seeds: int) -> None:
     """Over rounds: an iterative method's curve, a one-shot method's level, a mean over the seeds that both have."""
     drawn: set[str] = set()
     for cell, line in zip(row.cells, lines, strict=True):
@@ -75,7 +76,7 @@ def _curves(axes: Any, row: Row, lines: list[Line], results: Results, seeds: int
         if not line.values or name in drawn:
             continue
         drawn.add(name)
-        found = [results[name_of(cell.experiments[0], seed)] for seed in range(seeds)]
+        found = [results[name_of(cell.experiments[0], seed)] for seed in range(cell.runs(seeds))]
         curves = [list(one.curves["accuracy"]) for one in found if isinstance(one, Found) and "accuracy" in one.curves]
         length = min(map(len, curves), default=0)
         if length > 1:

@@ -12,12 +12,15 @@ from .. import catalog
 from ..comparing import compare
 from ..core import Data
 from ..election import Election
+from ..methods.ensemble import Ensemble
 from ..privacy.terms import L0, Terms
 from ..simulation import Simulation, simulate_parties
 from .cells import Found
 from .federations import Cut, Federation
+from .in_step import joining
 from .words import with_words
 
+ONCE = ("solo", "central", "pate")
 QUICK_ROUNDS = 3
 """Of an iterative method in a reduced version."""
 
@@ -46,6 +49,10 @@ class Vote:
         ids = np.arange(len(cut.y)).astype(str) if election.level == "L2" else None
         parties = self.federation.deal(election.data(cut.X, cut.y, ids=ids), seed)
         return simulate_parties(election, parties), election.data(cut.X_test, cut.y_test)
+
+    @property
+    def in_step(self) -> str | None:
+        return _network(self.learner) if self.method.name != "dosfl" else None
 
     def quick(self) -> Vote:
         return replace(
@@ -80,6 +87,11 @@ class Peered:
         right = [standing.accuracy for standing in rounds]
         return Found({"accuracy": right[-1], "bytes": sent[-1]}, {"accuracy": right, "bytes": sent})
 
+    @property
+    def in_step(self) -> str | None:
+        """Those that train once; iterative ones keep their data on the device themselves."""
+        return _network(self.learner) if self.peer in ONCE else None
+
     def quick(self) -> Peered:
         settings = dict(self.settings)
         if "rounds" in settings:
@@ -107,19 +119,26 @@ def elect(told: Elects, cut: Cut, seed: int, device: str) -> Election:
 
     def ready(learner: Any) -> Any:
         learner = with_words(learner, told.federation.words)
-        return replace(learner, device=device) if hasattr(learner, "device") else learner
+        return joining(replace(learner, device=device)) if hasattr(learner, "device") else learner
 
     given = {name: getattr(told, name) for name in ("method", "privacy") if hasattr(told, name)}
+    if not len(cut.public):
+        given.setdefault("method", Ensemble())  # a peer's election needs one, and this is one without public rows
     return Election(
         range(cut.classes), cut.public if len(cut.public) else None, learner=ready(told.learner), seed=seed,
         learners={role: ready(learner) for role, learner in told.learners.items()}, max_ballot_mb=1024, **given,
     )  # fmt: skip
 
 
+def _network(learner: Any) -> str | None:
+    """What cells must have in common to be worth running in step: a network, and how large its images are."""
+    return str(learner.module) if getattr(learner, "name", "") == "torch" else None
+
+
 def smaller_learner(learner: Any) -> Any:
     """Fewer trees, rounds or epochs: enough to learn something, and soon done."""
     if hasattr(learner, "epochs"):
-        return replace(learner, epochs=max(2, learner.epochs // 10))
+        return replace(learner, epochs=max(5, learner.epochs // 10))
     if "n_estimators" in getattr(learner, "params", {}):
         return replace(learner, params={**learner.params, "n_estimators": min(20, learner.params["n_estimators"])})
     return learner

@@ -23,7 +23,6 @@ class Reproduced:
 
     table: Table
     lines: Mapping[str, Sequence[Line]]
-    seeds: int
     files: tuple[Path, ...]
     note: str = ""
 
@@ -41,17 +40,16 @@ def reproduce(
     or of other tables, finds them. Quick: every experiment reduced, and one seed if nobody says otherwise.
     """
     check_writable(out)
-    chosen = [table.reduced() if quick else table for table in tables]
-    runs = {table.name: seeds or (1 if quick else table.seeds) for table in chosen}
-    waiting = {t.name: {name_of(*job) for job in t.jobs(runs[t.name])} for t in chosen}
-    jobs = [job for table in chosen for job in table.jobs(runs[table.name])]
+    chosen = [table.reduced().run_with(seeds or 1) if quick else table.run_with(seeds) for table in tables]
+    waiting = {table.name: {name_of(*job) for job in table.jobs()} for table in chosen}
+    jobs = [job for table in chosen for job in table.jobs()]
     results: dict[str, Found | Failed] = {}
     todo = list(chosen)
 
     def finished() -> Iterator[Reproduced]:
         for table in [t for t in todo if waiting[t.name] <= results.keys()]:
             todo.remove(table)
-            yield _write(table, results, runs[table.name], out, command)
+            yield _write(table, results, out, command)
 
     yield from finished()
     for name, found in run_cells(jobs, Kept(out / "cells"), workers=workers, device=device):
@@ -59,21 +57,21 @@ def reproduce(
         yield from finished()
 
 
-def _write(table: Table, results: Mapping[str, Found | Failed], seeds: int, out: Path, command: str) -> Reproduced:
-    lines = lines_of(table, results, seeds)
+def _write(table: Table, results: Mapping[str, Found | Failed], out: Path, command: str) -> Reproduced:
+    lines = lines_of(table, results)
     base = out / table.name
     base.parent.mkdir(parents=True, exist_ok=True)
     text, told = base.with_suffix(".md"), base.with_suffix(".json")
     note, files = "", [text, told]
     if table.picture is not None:
         try:
-            files.append(draw(table, lines, results, seeds, base.with_suffix(".png")))
+            files.append(draw(table, lines, results, base.with_suffix(".png")))
         except MissingExtra as error:
             note = str(error)
-    shown = markdown(table, lines, seeds, command)
+    shown = markdown(table, lines, command)
     if len(files) > 2:
         shown += f"\n![{table.name}]({files[2].name})\n"
     write_whole(text, shown.encode())
-    said = json.dumps(as_json(table, lines, seeds, command), indent=1, ensure_ascii=False, allow_nan=False)
+    said = json.dumps(as_json(table, lines, command), indent=1, ensure_ascii=False, allow_nan=False)
     write_whole(told, (said + "\n").encode())
-    return Reproduced(table, lines, seeds, tuple(files), note)
+    return Reproduced(table, lines, tuple(files), note)

@@ -9,10 +9,12 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 
 from ..errors import DataError, MissingExtra, OneBallotError, OneBallotWarning
 from ..progress import steps
 from .cells import Experiment, Failed, Found, name_of
+from .in_step import AT_MOST, together
 from .keeping import Kept
 
 Job = tuple[Experiment, int]
@@ -44,14 +46,35 @@ def run_cells(
 def _run(jobs: Sequence[Job], workers: int, device: str) -> Iterator[tuple[int, Found | Failed]]:
     """In whatever order they end. In this process where there is one worker: a device is started once."""
     if workers == 1 or len(jobs) < 2:
-        for place, job in enumerate(jobs):
-            yield place, run_one(*job, device)
+        for places in _in_step(jobs) if on_gpu(device) else ([i] for i in range(len(jobs))):
+            yield from _run_together(places, jobs, device)
         return
     import joblib
 
     # Cells take minutes: none waits in a batch behind another, and none is given out before it can begin.
     parallel = joblib.Parallel(n_jobs=workers, return_as="generator_unordered", batch_size=1, pre_dispatch="n_jobs")
     yield from parallel(joblib.delayed(_run_apart)(place, *job, device) for place, job in enumerate(jobs))
+
+
+def _in_step(jobs: Sequence[Job]) -> Iterator[list[int]]:
+    """Places of jobs that run together: those with one network, up to so many; the others each alone."""
+    kinds: dict[str, list[int]] = {}
+    for place, (experiment, _) in enumerate(jobs):
+        kinds.setdefault(getattr(experiment, "in_step", None) or f"alone {place}", []).append(place)
+    for places in kinds.values():
+        for i in range(0, len(places), AT_MOST):
+            yield places[i : i + AT_MOST]
+
+
+def _run_together(places: Sequence[int], jobs: Sequence[Job], device: str) -> Iterator[tuple[int, Found | Failed]]:
+    if len(places) == 1:
+        yield places[0], run_one(*jobs[places[0]], device)
+        return
+    begin = time.perf_counter()
+    with _quiet():
+        found = together([partial(_attempt, *jobs[place], device) for place in places])
+    each = (time.perf_counter() - begin) / len(places)
+    yield from ((place, _timed(one, each)) for place, one in zip(places, found, strict=True))
 
 
 def _run_apart(place: int, experiment: Experiment, seed: int, device: str) -> tuple[int, Found | Failed]:
@@ -65,20 +88,34 @@ def _run_apart(place: int, experiment: Experiment, seed: int, device: str) -> tu
 def run_one(experiment: Experiment, seed: int, device: str) -> Found | Failed:
     """One cell. Whatever goes wrong in it is told in its place, and costs no other."""
     begin = time.perf_counter()
+    with _quiet():
+        found = _attempt(experiment, seed, device)
+    return _timed(found, time.perf_counter() - begin)
+
+
+def _attempt(experiment: Experiment, seed: int, device: str) -> Found | Failed:
+    try:
+        return experiment.run(seed, device)
+    except (DataError, MissingExtra) as error:
+        return Failed("missing", str(error))
+    except OneBallotError as error:
+        return Failed("error", str(error))
+    except Exception as error:  # a library's, or ours: the other cells go on
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{os.path.basename(last.filename)}, line {last.lineno}"
+        return Failed("error", f"{type(error).__name__}: {error} ({where})")
+
+
+def _timed(found: Found | Failed, seconds: float) -> Found | Failed:
+    return found if isinstance(found, Failed) else replace(found, values={**found.values, "seconds": seconds})
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Parties that lack a class are no news here."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", OneBallotWarning)  # parties that lack a class are no news here
-        try:
-            found = experiment.run(seed, device)
-        except (DataError, MissingExtra) as error:
-            return Failed("missing", str(error))
-        except OneBallotError as error:
-            return Failed("error", str(error))
-        except Exception as error:  # a library's, or ours: the other cells go on
-            last = traceback.extract_tb(error.__traceback__)[-1]
-            return Failed(
-                "error", f"{type(error).__name__}: {error} ({os.path.basename(last.filename)}, line {last.lineno})"
-            )
-    return replace(found, values={**found.values, "seconds": time.perf_counter() - begin})
+        warnings.simplefilter("ignore", OneBallotWarning)
+        yield
 
 
 @contextmanager
@@ -95,14 +132,17 @@ def _one_worker() -> Iterator[None]:
 
 
 def workers_for(device: str) -> int:
-    """Cells at a time: a core each; on a GPU one, which has it whole, and in whose process it is started once."""
+    """Cells at a time: a core each; on a GPU one process, in which it is started once."""
     import joblib
 
-    if device == "auto":
-        try:
-            import torch
+    return 1 if on_gpu(device) else int(joblib.cpu_count())
 
-            device = "cuda" if torch.cuda.is_available() else "cpu"
-        except ImportError:
-            device = "cpu"
-    return 1 if device == "cuda" else int(joblib.cpu_count())
+
+def on_gpu(device: str) -> bool:
+    if device != "auto":
+        return device == "cuda"
+    try:
+        import torch
+    except ImportError:
+        return False
+    return torch.cuda.is_available()

@@ -71,6 +71,11 @@ class Cell:
     stands_in: str = ""
     series: str = ""
     at: float | None = None
+    seeds: int | None = None
+    """At most so many, if nobody asks for a number of them: for what takes long."""
+
+    def runs(self, usual: int) -> int:
+        return usual if self.seeds is None else min(usual, self.seeds)
 
 
 @dataclass(frozen=True)
@@ -122,13 +127,21 @@ class Table:
             rows.append(replace(row, cells=tuple(cells)))
         return replace(self, rows=tuple(rows))
 
-    def jobs(self, seeds: int) -> Iterator[tuple[Experiment, int]]:
+    def run_with(self, seeds: int | None) -> Table:
+        """With so many runs of every cell; as the table says, if that is None."""
+        if seeds is None:
+            return self
+        rows = (replace(row, cells=tuple(replace(cell, seeds=None) for cell in row.cells)) for row in self.rows)
+        return replace(self, rows=tuple(rows), seeds=seeds)
+
+    def jobs(self) -> Iterator[tuple[Experiment, int]]:
         """Seed by seed, so that a run that is cut short has whole columns."""
-        for seed in range(seeds):
+        for seed in range(self.seeds):
             for row in self.rows:
                 for cell in row.cells:
-                    for experiment in cell.experiments:
-                        yield experiment, seed
+                    if seed < cell.runs(self.seeds):
+                        for experiment in cell.experiments:
+                            yield experiment, seed
 
 
 @dataclass(frozen=True)
@@ -169,7 +182,7 @@ class Line:
 def line_of(cell: Cell, results: Results, seeds: int) -> Line:
     """One failed seed does not hide the others; where all have failed, the first reason is told."""
     values, sent, seconds, failed, beside = [], [], 0.0, None, []
-    for seed in range(seeds if cell.experiments else 0):
+    for seed in range(cell.runs(seeds) if cell.experiments else 0):
         found = [results[name_of(experiment, seed)] for experiment in cell.experiments]
         good = [one for one in found if isinstance(one, Found)]
         if len(good) < len(found):

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import math
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Any
 
 from .table import Line, Results, Table, line_of
 
+Lines = Mapping[str, Sequence[Line]]
 HEAD = ("", "paper", "ours", "difference", "sent a party", "")
 
 
-def lines_of(table: Table, results: Results, seeds: int) -> dict[str, list[Line]]:
+def lines_of(table: Table, results: Results) -> dict[str, list[Line]]:
     """By the row's name."""
-    return {row.name: [line_of(cell, results, seeds) for cell in row.cells] for row in table.rows}
+    return {row.name: [line_of(cell, results, table.seeds) for cell in row.cells] for row in table.rows}
 
 
 def texts(table: Table, line: Line) -> list[str]:
@@ -31,6 +32,8 @@ def texts(table: Table, line: Line) -> list[str]:
     notes = [cell.words] if cell.words else []
     notes += [f"stands in: {cell.stands_in}"] if cell.stands_in else []
     notes += [f"{name.removeprefix(cell.name).strip()} {number:.3g}" for name, number in (line.beside or {}).items()]
+    if len(line.values) not in (0, table.seeds):
+        notes.append(f"seeds: {len(line.values)}")
     if line.failed is not None:
         notes.append(f"{'not to be had' if line.failed.kind == 'missing' else 'FAILED'}: {line.failed.reason}")
     return [cell.name, paper, ours, difference, "" if line.bytes is None else size(line.bytes), "; ".join(notes)]
@@ -52,8 +55,8 @@ def size(count: float) -> str:
     return f"{count:,.0f} B"
 
 
-def markdown(table: Table, lines: dict[str, list[Line]], seeds: int, command: str) -> str:
-    out = [f"# {table.name}", "", f"{table.title}. In {table.unit}.", "", f"    {command}", "", _where(seeds), ""]
+def markdown(table: Table, lines: Lines, command: str) -> str:
+    out = [f"# {table.name}", "", f"{table.title}. In {table.unit}.", "", f"    {command}", "", _where(table.seeds), ""]
     for row in table.rows:
         out += [f"## {row.name}", ""]
         out += [f"Stands in: {row.stands_in}.", ""] if row.stands_in else []
@@ -73,10 +76,10 @@ def _where(seeds: int) -> str:
     return f"{date.today().isoformat()}, {machine}, oneballot {version('oneballot')}; {runs}."
 
 
-def as_json(table: Table, lines: dict[str, list[Line]], seeds: int, command: str) -> dict[str, Any]:
+def as_json(table: Table, lines: Lines, command: str) -> dict[str, Any]:
     """Everything, for machines: a number that is not one is null."""
     return {
-        "table": table.name, "title": table.title, "unit": table.unit, "seeds": seeds, "command": command,
+        "table": table.name, "title": table.title, "unit": table.unit, "seeds": table.seeds, "command": command,
         "rows": [
             {"row": row.name, "group": row.group, "stands_in": row.stands_in,
              "cells": [_cell(line) for line in lines[row.name]]}

@@ -25,6 +25,8 @@ FOREST = Sklearn("RandomForestClassifier", {"n_estimators": 100, "max_depth": 6}
 BOOSTED = XGBoost(rounds=100, max_depth=6, learning_rate=0.05)
 MLP = Torch("mlp", epochs=100, batch=32, weight_decay=1e-6)
 CNN = replace(MLP, module="cnn")
+LONG_SEEDS = 1
+"""Of iterative methods, which take longer than all else together."""
 OPEN = FedKT(open_vote="odds")
 BEST = "ours at its best"
 FOREIGN = "ours, foreign public data"
@@ -109,8 +111,9 @@ def cell(name: str, experiment: Vote | Peered, printed: float | None = None, dev
 
 
 def rounds(name: str, experiment: Peered, printed: Mapping[int, float | None]) -> tuple[Cell, ...]:
-    """An iterative method after some of its rounds; one run gives all of them."""
-    return tuple(
+    """An iterative method after some of its rounds; one run gives all of them. Fifty rounds are run once."""
+    cells = (
         cell(f"{name}, {count} round{'s' * (count > 1)}", experiment, figure, measure=after(count), series=name)
         for count, figure in printed.items()
     )
+    return tuple(replace(one, seeds=LONG_SEEDS) for one in cells)
