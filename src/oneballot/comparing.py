@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from .checks import check_learner
 from .core import Blob, Data
 from .desk import TallyDesk
-from .election import Election, check_learner
+from .election import Election
 from .errors import DataError, ElectionError
 from .outcome import Outcome
 from .privacy.terms import L0

@@ -75,11 +75,17 @@ class NetworkLearner(Learner, Protocol):
     def device(self) -> str: ...
     @property
     def precision(self) -> str: ...
+    def recipe(self) -> Any:
+        """How it trains them."""
+
     def network(self, row: tuple[int, ...], classes: int) -> Any: ...
     def weights_of(self, blob: Blob, row: tuple[int, ...], classes: int) -> Mapping[str, Array]:
         """Of a network that travelled. Raises ElectionError if it is not one that this learner trains."""
 
-    def model_of(self, network: Any, values: Mapping[str, Array], classes: int) -> Model: ...
+    def model_of(
+        self, network: Any, values: Mapping[str, Array], classes: int, output: str = "softmax", *, device: str = "cpu"
+    ) -> Model:
+        """A model of these numbers, as if it had been trained here; it answers on this device."""
 
 
 class Format(Protocol):
