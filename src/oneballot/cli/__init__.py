@@ -9,8 +9,21 @@ import typer
 import typer.core
 
 from . import (
-    audit, cast, check, compare, demo, epsilon, evaluate, inspect, keys, new, predict, reproduce, simulate, tally
-)  # fmt: skip
+    audit,
+    cast,
+    check,
+    compare,
+    demo,
+    epsilon,
+    evaluate,
+    inspect,
+    keys,
+    new,
+    predict,
+    reproduce,
+    simulate,
+    tally,
+)
 
 typer.core.HAS_RICH = False  # typer escapes [required] for rich even where it does not draw with it
 app = typer.Typer(
