@@ -152,7 +152,8 @@ class Job:
             except torch.OutOfMemoryError:
                 if len(numbers) == 1:
                     raise
-                half, self.kept = len(numbers) // 2, None
+                self.forget()
+                half = len(numbers) // 2
                 halves = [numbers[:half], numbers[half:]]
                 self.waves = [part for wave in self.waves for part in (halves if wave == numbers else [wave])]
                 waves[:0] = halves
