@@ -125,6 +125,26 @@ class TestAltered:
                 unlock(other[:cut] + locked[cut:], SECRET)
 
 
+HEADS = st.binary(max_size=400) | st.builds(
+    lambda election, length, rest: HEAD.pack(MAGIC, election, SECRET.public_key().public_bytes_raw(), length) + rest,
+    st.binary(min_size=32, max_size=32), st.integers(0, 2**64 - 1) | st.integers(0, 300), st.binary(max_size=400),
+)  # fmt: skip
+
+
+@given(HEADS, st.booleans())
+def test_whatever_a_stranger_sends_is_spoiled_and_nothing_worse(data: bytes, magic: bool) -> None:
+    with pytest.raises(Spoiled):
+        unlock(MAGIC + data if magic else data, SECRET)
+
+
+@given(st.binary(min_size=1, max_size=200))
+def test_a_stranger_who_fits_the_length_is_spoiled_as_well(rest: bytes) -> None:
+    head = HEAD.pack(MAGIC, bytes(32), SECRET.public_key().public_bytes_raw(), len(rest))
+    for key in (bytes(WRAPPED), bytes(range(WRAPPED))):  # an ephemeral key of low order, and any other
+        with pytest.raises(Spoiled, match="altered"):
+            unlock(head + key + rest + bytes(TAG), SECRET)
+
+
 def test_another_key_does_not_open_it_and_the_reason_names_both() -> None:
     with pytest.raises(Spoiled, match=r"encrypted to another key, fingerprint ([0-9a-f]{4} ){7}[0-9a-f]{4}; this one"):
         unlock(lock(b"votes", SERVER, DIGEST), X25519PrivateKey.generate())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -109,6 +111,25 @@ def test_the_tally_takes_a_ballot_out_without_counting_the_others_again(
     monkeypatch.setattr(ob.FedKT, "count", lambda self, b, desk: counted.append(b.party) or usual(self, b, desk))
     ob.tally(make_election(roster=public, revoked={public["party-3"]: ""}), ballots, previous=first)
     assert counted == ["party-3"]
+
+
+class TestThePageAboutKeys:
+    page = (Path(__file__).parents[1] / "docs/keys.md").read_text("utf-8")
+
+    def test_its_roster_can_be_read(self, make_election) -> None:
+        (text,) = re.findall(r"```toml\n(.*?)```", self.page, re.S)
+        told = tomllib.loads(text)
+        election = make_election(**told)
+        assert [len(keys) for keys in election.roster.values()] == [1, 2]
+        assert election.encrypted
+        assert election.revoked == told["revoked"]
+
+    def test_its_python_runs(self, tmp_path: Path, monkeypatch) -> None:
+        (program,) = re.findall(r"```python\n(.*?)```", self.page, re.S)
+        monkeypatch.chdir(tmp_path)
+        names: dict[str, object] = {}
+        exec(compile(program, "docs/keys.md", "exec"), names)
+        assert list(names["outcome"].voted) == ["clinic-a"]
 
 
 def test_signing_again_changes_the_signature_alone(keys, make_election) -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
     from cryptography.hazmat.primitives.hpke import Suite
 
-MAGIC = b"oneballot envelope 1\n"
+MAGIC = b"OneBallot envelope 1\n"
 """Raise the number when an older version would read an envelope wrongly; it then says that it knows no such file."""
 HEAD = struct.Struct(">21s32s32sQ")  # the magic, the election's digest, the server's public key, the bytes inside
 WRAPPED = 32 + 32 + 16  # HPKE's ephemeral public key, the content key, the tag

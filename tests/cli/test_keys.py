@@ -214,6 +214,21 @@ class TestRotation:
         assert (again["digest"], again["privacy"]["drawn"]) == (first["digest"], 1)
         assert json.loads(Path("a.casts.json").read_text())["draws"].popitem()[1] == 1
 
+    def test_a_ballot_that_was_cast_before_there_was_a_roster_is_signed_without_training(self, either: Place) -> None:
+        text = either.toml.read_text()
+        listed = [f'{party} = "{key}"' for party, key in either.public.items()]
+        either.toml.write_text(text.replace(listed[0], "").replace(listed[1], ""))
+        Path("a.key").rename("away.key")
+        first = either.cast("a")
+        Path("away.key").rename("a.key")
+        either.toml.write_text(text)
+        assert "is not signed" in either.cast("a", status=1)["error"]
+        again = either.cast("a", "--resign")
+        assert (again["trained"], again["digest"]) == (False, first["digest"])
+        done = either.tally()
+        assert done["counted"] == ["a"]
+        assert list(done["spoiled"]) == [first["name"]]
+
     def test_there_must_be_something_to_sign_again(self, place: Place) -> None:
         assert "nothing to sign again" in place.cast("a", "--resign", status=1)["error"]
         assert "say one of them" in place.cast("a", "--resign", "--recast", status=1)["error"]
