@@ -74,8 +74,7 @@ def cast_file(
     keep_copy(election, path, kept)
     opened, name = kept.opened, _box_name(election, party, signer, kept.sealed)
     if box is not None:
-        mark = hashlib.sha256(kept.sealed).hexdigest() if election.encrypted else opened.digest
-        name = _free_name(election, box, name, party, mark)
+        name = _free_name(election, box, name, party, kept)
         box.deliver(name, kept.sealed)
     return {
         "party": party, "ballot": str(path), "bytes": len(kept.sealed), "digest": opened.digest, "trained": trained,
@@ -203,13 +202,16 @@ def _holds(election: Election, box: Box, name: str, party: str) -> bool:
         return False
 
 
-def _free_name(election: Election, box: Box, name: str, party: str, digest: str) -> str:
+def _free_name(election: Election, box: Box, name: str, party: str, kept: Kept) -> str:
     """The name, unless a stranger's file is in its place: the tally goes by what is inside, not by names."""
     try:
         taken = any(there == name for there, _ in box.names())
     except BoxError:  # a box that is not there yet is empty: the first delivery makes it
         taken = False
-    return f"{name}.{digest[:8]}" if taken and not _holds(election, box, name, party) else name
+    if not taken or _holds(election, box, name, party):
+        return name
+    mark = hashlib.sha256(kept.sealed).hexdigest() if election.encrypted else kept.opened.digest
+    return f"{name}.{mark[:8]}"
 
 
 def _parse(text: str) -> Any:
