@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from .agreement import make
 from .casting import cast_data
+from .checks import check_learner, check_party_name
 from .desk import PartyDesk
 from .disk import check_writable
-from .election import Election, check_learner, check_party_name
+from .election import Election
 from .envelope import check_readers, look
 from .errors import AlreadyCast, BoxError, ElectionError, Spoiled
 from .keeping import Kept, check_kept, read_kept, signed_again

@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import BaseModel, StringConstraints, ValidationError
 
 from . import catalog
+from .checks import PARTY_NAME
 from .container import MOST_FILES, as_contents, as_files, unzip, zip_up
 from .core import Ballot, Blob, Contents
-from .election import PARTY_NAME, Election
+from .election import Election
 from .envelope import is_envelope, lock, look, unlock
 from .errors import BallotError, KeyFileError, PrivacyError, Spoiled, printable
 from .privacy.ledger import MOST_CASTS, Ledger

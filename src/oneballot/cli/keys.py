@@ -30,7 +30,7 @@ def new(
 ) -> None:
     """Make a key pair: NAME.key stays secret, the printed line goes into the election."""
     with session(as_json):
-        from ..election import check_party_name
+        from ..checks import check_party_name
         from ..keys import fingerprint, new_key, new_server_key
 
         check_party_name(name)
