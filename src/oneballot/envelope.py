@@ -3,8 +3,8 @@
 An envelope is a head in the clear, a fresh content key that is encrypted to the server (HPKE, RFC 9180, base mode:
 X25519, HKDF-SHA256, ChaCha20-Poly1305), and the sealed ballot in chunks of ChaCha20-Poly1305 under that key (the STREAM
 construction: a chunk's nonce is its number and whether it is the last, so none can be left out, moved or cut off).
-The head is bound to the content key as HPKE's `info`. Who sent the ballot is inside, signed: HPKE's own sender
-authentication would be deniable, and worth nothing against a server whose key was stolen.
+The head is bound to the content key as HPKE's `info`. Who sent the ballot is inside, signed: HPKE's authenticated mode
+would not do, since whoever has the server's secret key could send in any party's name (RFC 9180, section 9.1.1).
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ def command(
         if data_dependent:
             print(f"DO NOT PUBLISH: {done['do_not_publish']}.")
         if done["encrypted_to"]:
-            print(f"Encrypted to {done['encrypted_to']}. You can read your own copy, {done['ballot']}.open, alone.")
+            print(f"Encrypted to {done['encrypted_to']}. {done['ballot']}.open is your own copy, and can be read.")
         print(
             f"Delivered to {to}, as {done['name']}."
             if to
