@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from pydantic import PositiveInt
@@ -41,12 +41,20 @@ class FedGEN(Averaging):
     generator_rate: Rate = 1e-3
     diversity: Rate = 1.0
 
+    def check(self, learner: Any, *, multilabel: bool) -> None:
+        if multilabel:
+            raise ElectionError("fedgen draws for one class a row, and the election has several")
+        if learner.augment and self.generator_weight:
+            raise ElectionError("fedgen cannot move images while it trains on draws: leave out the learner's augment")
+        if learner.module in ("resnet8", "resnet34", "textcnn", "bilstm", "transformer"):
+            raise ElectionError(
+                f"fedgen needs a network of layers one after the other, such as mlp or cnn, not {learner.module}"
+            )
+
     def run(self, parties: Sequence[Data], desk: TallyDesk) -> Iterator[Round]:
         if not self.generator_weight:
             yield from super().run(parties, desk)
             return
-        if desk.multilabel:
-            raise ElectionError("fedgen draws for one class a row, and the election has several")
         assembly: Assembly = desk.do(Assemble(parties, desk, self.recipe, self.init == "outcome"))
         federation = Federation(assembly, [data for data in parties if len(data)], self)
         values, up, down = assembly.first, 0, 0
@@ -69,8 +77,6 @@ class Federation:
         from ..fleet.network import own
         from ._generator import Generator, MakeEither, beside, last_layer
 
-        if assembly.recipe.augment:
-            raise ElectionError("fedgen cannot move images while it trains on draws: leave out the learner's augment")
         self.assembly, self.settings, self.taught = assembly, settings, False
         self.last, self.latent = last_layer(assembly.network)
         self.rows = beside(np.concatenate([data.X for data in held]), self.latent)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from pydantic import PositiveInt
@@ -43,9 +43,11 @@ class FedMD:
     digest_epochs: PositiveInt = 1
     epochs: PositiveInt = 1
 
-    def run(self, parties: Sequence[Data], desk: TallyDesk) -> Iterator[Round]:
-        if desk.multilabel:
+    def check(self, learner: Any, *, multilabel: bool) -> None:
+        if multilabel:
             raise ElectionError("fedmd agrees on scores of one class a row, and the election has several")
+
+    def run(self, parties: Sequence[Data], desk: TallyDesk) -> Iterator[Round]:
         assembly: Assembly = desk.do(Assemble(parties, desk, lambda usual: usual))
         federation = Federation(assembly, np.concatenate([data.X for data in parties if len(data)]), self)
         networks, sent = federation.begin(), 0
