@@ -71,7 +71,9 @@ class Distiller(Server):
             self.rows, said / said.sum(axis=1, keepdims=True), "soft", start=self.assembly.mean(who, trained),
             seed=self.assembly.desk.shared_seed("student", self.rounds), label="the student",
         )  # fmt: skip
-        return self.training.run([task]).values[0]
+        taught = self.training.run([task]).values[0]
+        self.training.forget()  # the next round asks for something else
+        return taught
 
 
 offers = FedDF

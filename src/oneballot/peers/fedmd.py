@@ -50,6 +50,12 @@ class FedMD:
     def run(self, parties: Sequence[Data], desk: TallyDesk) -> Iterator[Round]:
         assembly: Assembly = desk.do(Assemble(parties, desk, lambda usual: usual))
         federation = Federation(assembly, np.concatenate([data.X for data in parties if len(data)]), self)
+        try:
+            yield from self._rounds(federation, assembly)
+        finally:
+            federation.forget()
+
+    def _rounds(self, federation: Federation, assembly: Assembly) -> Iterator[Round]:
         networks, sent = federation.begin(), 0
         for turn in range(1, self.rounds + 1):
             rows = federation.chosen(turn)
@@ -76,6 +82,10 @@ class Federation:
         assembly = self.assembly
         return Training(assembly.network, X, recipe, assembly.classes, device=assembly.learner.device,
                         workers=workers(), what="parties' networks")  # fmt: skip
+
+    def forget(self) -> None:
+        for training in (self.assembly.training, self.transfer, self.own, self.digestion):
+            training.forget()
 
     def begin(self) -> list[Values]:
         """Transfer: from the public rows, where their labels are known, to the party's own."""

@@ -48,9 +48,15 @@ class PFNM:
             raise ElectionError(f'pfnm matches neurons of module = "mlp", fully connected, not of "{learner.module}"')
 
     def run(self, parties: Sequence[Data], desk: TallyDesk) -> Iterator[Round]:
-        assembly: Assembly = desk.do(Assemble(parties, desk, lambda learners: learners))
+        assembly: Assembly = desk.do(Assemble(parties, desk, lambda usual: usual))
+        try:
+            yield from self._rounds(assembly, desk)
+        finally:
+            assembly.training.forget()
+
+    def _rounds(self, assembly: Assembly, desk: TallyDesk) -> Iterator[Round]:
         names = [name.removesuffix(".weight") for name in assembly.first if name.endswith(".weight")]
-        seen = np.stack([data.seen(assembly.classes) for data in parties if len(data)])
+        seen = np.stack([np.bincount(task.targets, minlength=assembly.classes) for task in assembly.tasks])
         starts: list[Values] = [
             assembly.network.start(desk.shared_seed("first weights", i)) for i in range(len(assembly.tasks))
         ]
