@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -209,3 +210,13 @@ def test_a_real_table_in_its_quick_version(tmp_path):
     lines = {line.cell.name: line for line in done.lines["Adult, random forest"]}
     assert lines["with consistent voting"].mean > 70
     assert lines["ours at its best"].mean > 80
+
+
+def test_the_python_of_the_page_runs(tmp_path, monkeypatch, capsys):
+    page = (Path(__file__).parents[2] / "docs/reproduce.md").read_text("utf-8")
+    (program,) = re.findall(r"^```python\n(.*?)^```$", page, re.M | re.S)
+    monkeypatch.chdir(tmp_path)
+    exec(compile(program, "docs/reproduce.md", "exec"), {})
+    ((vote, accuracy), (alone, less)) = eval(capsys.readouterr().out)  # noqa: S307
+    assert (vote, alone) == ("open vote", "alone")
+    assert accuracy > less

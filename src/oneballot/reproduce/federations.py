@@ -98,7 +98,8 @@ class Federation:
         rows, public = (600, 300) if heavy else (4_000, 1_000) if self.data in TABLES else (3_000, 1_000)
         return replace(
             self, parties=min(self.parties, 3 if heavy else 10), rows=min(self.rows or rows, rows),
-            tokens=min(self.tokens, 30), public_rows=min(self.public_rows or public, public), test_rows=min(self.test_rows or public, public),
+            public_rows=min(self.public_rows or public, public), test_rows=min(self.test_rows or public, public),
+            tokens=min(self.tokens, 30),
         )  # fmt: skip
 
 
