@@ -84,9 +84,10 @@ ADULT = Trial(
     best_words="open vote, odds, XGBoost",
 )  # fmt: skip
 COD_RNA = Trial("cod-rna, boosted trees", Federation("cod-rna", 50), BOOSTED, XGBoost())
+_SHIFTED = replace(MLP, augment=("shift",), settings={"shape": [1, 28, 28]})
 MNIST_MLP = Trial(
-    "MNIST, MLP", Federation("mnist", 10), MLP, replace(MLP, epochs=200, augment=("shift",)),
-    best_learners={"teacher": replace(MLP, epochs=20, augment=("shift",))}, foreign="fashion-mnist",
+    "MNIST, MLP", Federation("mnist", 10), MLP, replace(_SHIFTED, epochs=200),
+    best_learners={"teacher": replace(_SHIFTED, epochs=20)}, foreign="fashion-mnist",
     best_words="open vote, odds; teachers and the final network on shifted images",
 )  # fmt: skip
 MNIST_CNN = replace(
