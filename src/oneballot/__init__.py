@@ -6,6 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .boxes import box_at
     from .boxes.folder import Folder
     from .casting import cast
     from .core import Abstain, Ballot, Blob, Data, Task
@@ -53,6 +54,7 @@ _WHERE = {
     "Task": "core",
     "Torch": "learners.torch",
     "XGBoost": "learners.xgboost",
+    "box_at": "boxes",
     "cast": "casting",
     "load": "data.registry",
     "read_vectors": "fleet.vectors",
@@ -84,6 +86,7 @@ __all__ = [
     "Task",
     "Torch",
     "XGBoost",
+    "box_at",
     "cast",
     "load",
     "read_vectors",

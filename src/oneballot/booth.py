@@ -16,7 +16,7 @@ from .core import Array, Blob
 from .desk import PartyDesk
 from .disk import check_writable, write_whole
 from .election import Election, check_learner, check_party_name
-from .errors import AlreadyCast, BallotError, BoxError, ElectionError, Spoiled
+from .errors import AlreadyCast, BallotError, BoxError, ElectionError, NotThere, Spoiled
 from .keys import public_text, read_key
 from .privacy.book import Book
 from .privacy.ledger import MOST_CASTS
@@ -65,7 +65,10 @@ def cast_file(
     assert sealed is not None
     opened = take_apart(sealed)
     if box is not None:
-        box.deliver(_free_name(election, box, party, opened.digest), sealed)
+        try:
+            box.deliver(_free_name(election, box, party, opened.digest), sealed)
+        except BoxError as error:
+            raise BoxError(f"{error}\nThe ballot is kept in {kept}, and the same command delivers it again.") from None
     return {
         "party": party, "ballot": str(kept), "bytes": len(sealed), "digest": opened.digest, "trained": trained,
         "abstained": opened.manifest.abstained, "delivered": box is not None,
@@ -232,7 +235,7 @@ def _holds(election: Election, box: Box, party: str) -> bool:
     try:
         with box.open(party) as file:
             return unseal(file.read(election.max_ballot_mb * 2**20), election).party == party
-    except (BoxError, Spoiled):
+    except (NotThere, Spoiled):
         return False
 
 
@@ -240,7 +243,7 @@ def _free_name(election: Election, box: Box, party: str, digest: str) -> str:
     """The party's name, unless a stranger's file is in its place: the tally goes by what is inside, not by names."""
     try:
         taken = any(name == party for name, _ in box.names())
-    except BoxError:  # a box that is not there yet is empty: the first delivery makes it
+    except NotThere:  # a box that is not there yet is empty: the first delivery makes it
         taken = False
     return f"{party}.{digest[:8]}" if taken and not _holds(election, box, party) else party
 

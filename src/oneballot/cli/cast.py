@@ -7,14 +7,19 @@ import typer
 
 from ._terminal import AsJson, ElectionFile, Workers, print_json, session, size
 
-EXAMPLE = "Example: oneballot cast election.toml --party clinic-a --data a.csv --to box/"
+EXAMPLE = (
+    "Example: oneballot cast election.toml --party clinic-a --data a.csv --to box/ (or: --to sftp://clinic-a@host/box)"
+)
 
 
 def command(
     election: ElectionFile,
     party: Annotated[str, typer.Option(help="Your name in this election.")],
     data: Annotated[Path, typer.Option(help="Your rows, with labels: CSV, Parquet, NPZ or LIBSVM.")],
-    to: Annotated[Path | None, typer.Option(help="The box: a folder. Left out: the ballot is only kept here.")] = None,
+    to: Annotated[
+        str | None,
+        typer.Option(help="The box: a folder, or s3://, sftp://, webdav+https://, https://. Left out: only kept here."),
+    ] = None,
     key: Annotated[Path | None, typer.Option(help="Your secret key; PARTY.key here or beside the election.")] = None,
     keep: Annotated[Path, typer.Option(help="Where your own copy of the ballot is kept.")] = Path("ballots"),
     learner: Annotated[
@@ -36,10 +41,11 @@ def command(
     """
     with session(as_json, workers):
         from ..booth import cast_file, preview
-        from ..boxes.folder import Folder
+        from ..boxes import box_at
         from ..election import Election
 
         agreed = Election.read(election)
+        box = None if to is None else box_at(to)
         beside = election.parent
         if dry_run:
             plan = preview(agreed, party, data, keep=keep, key=key, beside=beside, choices=learner or (), recast=recast)
@@ -50,7 +56,7 @@ def command(
                 print(f"{name.replace('_', ' '):>16}: {value}")
             return
         done = cast_file(
-            agreed, party, data, box=Folder(to) if to else None, key=key, keep=keep, beside=beside,
+            agreed, party, data, box=box, key=key, keep=keep, beside=beside,
             choices=learner or (), recast=recast, data_dependent=data_dependent,
         )  # fmt: skip
         if as_json:
@@ -63,4 +69,4 @@ def command(
         print("Privacy", "\n  ".join(done["privacy_spent"]))
         if data_dependent:
             print(f"DO NOT PUBLISH: {done['do_not_publish']}.")
-        print(f"Delivered to {to}." if to else "Not delivered: run again with --to BOX, or send the file yourself.")
+        print(f"Delivered to {box}." if box else "Not delivered: run again with --to BOX, or send the file yourself.")
