@@ -51,7 +51,8 @@ class Place:
             s3 = client(self.port)
             found = s3.list_objects_v2(Bucket="bucket", Prefix=box + "/").get("Contents", ())
             return {
-                o["Key"].removeprefix(box + "/"): s3.get_object(Bucket="bucket", Key=o["Key"])["Body"].read() for o in found
+                o["Key"].removeprefix(box + "/"): s3.get_object(Bucket="bucket", Key=o["Key"])["Body"].read()
+                for o in found
             }
         folder = self.inside(box)
         return {p.name: p.read_bytes() for p in folder.iterdir()} if folder.is_dir() else {}
@@ -86,7 +87,9 @@ def servers(tmp_path_factory) -> Iterator[Callable[[str], tuple[int, Path]]]:
             folder = tmp_path_factory.mktemp(kind)
             command = [sys.executable, str(Path(__file__).with_name("servers.py")), kind, str(folder)]
             with (folder.parent / f"{kind}.log").open("w") as log:
-                process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True)
+                process = subprocess.Popen(
+                    command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
+                )
             processes.append(process)
             assert process.stdout is not None
             port = next((line for line in iter(process.stdout.readline, "") if line.strip().isdigit()), None)

@@ -1,4 +1,4 @@
-"""Real servers of the protocols that boxes speak: `python servers.py KIND FOLDER` prints its port and serves the folder."""
+"""Real servers of the protocols that boxes speak: `python servers.py KIND FOLDER` prints its port and serves."""
 
 from __future__ import annotations
 
@@ -149,7 +149,8 @@ def basic() -> str:
 
 def web(folder: Path) -> int:
     server = http.server.ThreadingHTTPServer(
-        ("127.0.0.1", 0), lambda *args: Web(*args, directory=str(folder))  # type: ignore[arg-type]
+        ("127.0.0.1", 0),
+        lambda *args: Web(*args, directory=str(folder)),  # type: ignore[arg-type]
     )
     threading.Thread(target=server.serve_forever, daemon=True).start()
     return server.server_port
@@ -182,7 +183,13 @@ def sftp(folder: Path) -> int:
         def list_folder(self, path):
             found = [SFTPAttributes.from_stat(e.stat(), e.name) for e in os.scandir(self._at(path))]
             if path.endswith("hostile"):
-                for name in ("../../evil.ballot", "..\\evil.ballot", "a\nb.ballot", ".hidden.ballot", "x" * 300 + ".ballot"):
+                for name in (
+                    "../../evil.ballot",
+                    "..\\evil.ballot",
+                    "a\nb.ballot",
+                    ".hidden.ballot",
+                    "x" * 300 + ".ballot",
+                ):
                     entry = SFTPAttributes()
                     entry.filename, entry.st_mode, entry.st_size = name, 0o100644, 5
                     found.append(entry)

@@ -34,7 +34,7 @@ class Address:
                 f"the address {scheme}://… must be a host and a folder, {scheme}://[USER@]HOST[:PORT]/FOLDER, without "
                 "? and #; write %3F and %23 if they belong to a name"
             )
-        user, password = (None if part is None else unquote(part) for part in (parts.username, parts.password))
+        user, password = (unquote(part) if part else None for part in (parts.username, parts.password))
         path = quote(parts.path.rstrip("/"), safe="/%~!$&'()*+,;=:@")
         return cls(scheme.lower(), host, port, path, user, password)
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import netrc
+from base64 import b64encode
 from collections.abc import Mapping
 from html.parser import HTMLParser
 from urllib.parse import quote, unquote, urljoin, urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 from ..errors import BoxError
 from ._address import Address
@@ -65,6 +67,16 @@ def name_and_password(address: Address) -> tuple[str, str] | None:
     if found is None or (address.user is not None and found[0] != address.user):
         return None
     return found[0] or found[1] or "", found[2] or ""
+
+
+def authorization(address: Address) -> dict[str, str]:
+    who = name_and_password(address)
+    return {} if who is None else {"Authorization": "Basic " + b64encode(":".join(who).encode()).decode()}
+
+
+def proxy(address: Address) -> str | None:
+    """From https_proxy and no_proxy in the environment."""
+    return None if proxy_bypass(address.host) else getproxies().get(address.scheme.rpartition("+")[2])
 
 
 def length(headers: Mapping[str, str]) -> int:

@@ -30,13 +30,12 @@ class Http(Remote):
         from fsspec.config import conf
         from fsspec.implementations.http import HTTPFileSystem
 
-        who = _web.name_and_password(self.address)
+        told = conf.get("http", {}).get("client_kwargs", {})
         settings = {
             "auto_decompress": False,  # what a stranger packed is not unpacked
-            "trust_env": True,  # proxies
             "timeout": aiohttp.ClientTimeout(total=None, sock_connect=_web.CONNECT, sock_read=_web.SILENCE),
-            **({"auth": aiohttp.BasicAuth(*who)} if who else {}),
-            **conf.get("http", {}).get("client_kwargs", {}),
+            **told,
+            "headers": _web.authorization(self.address) | told.get("headers", {}),
         }
         self._web: Any = HTTPFileSystem(client_kwargs=settings, skip_instance_cache=True)
         self.failures = (OSError, aiohttp.ClientError, asyncio.TimeoutError)
@@ -54,7 +53,8 @@ class Http(Remote):
         session = await self._web.set_session()
         where = URL(_web.url(self.address, file), encoded=True)
         named = {name.replace("_", "-"): value for name, value in headers.items()} | _web.IDENTITY
-        reply = await session.request(method, where, data=data, headers=named, allow_redirects=False)
+        proxy = _web.proxy(self.address)
+        reply = await session.request(method, where, data=data, headers=named, proxy=proxy, allow_redirects=False)
         try:
             _web.check(reply.status, reply.reason)
         except OSError:
