@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from contextlib import suppress
 
 import pytest
@@ -45,6 +46,49 @@ def test_the_same_bytes_again_are_welcome_and_others_never_replace_the_first(pla
     with pytest.raises(AlreadyCast, match="never replaced"):
         box_at(place.address("twice")).deliver("a", b"second")
     assert place.files("twice") == {"a.ballot": b"first"}, "nor is anything left over"
+
+
+def blind(box) -> None:
+    """From now on it sees nothing at its first look, as if a rival's ballot came between the look and the delivery."""
+    if type(box).name == "s3":
+        call = box._call
+
+        def no_head(method: str, *args, **words):
+            if method == "head_object":
+                raise FileNotFoundError
+            return call(method, *args, **words)
+
+        box._call = no_head
+    elif type(box).name == "sftp":
+        size, looks = box._size, iter([None])
+        box._size = lambda file: next(looks, size(file)) if file == "a.ballot" else size(file)
+    elif type(box).name == "webdav":
+        do = box._do
+        box._do = lambda method, *args, **more: (
+            (_ for _ in ()).throw(FileNotFoundError) if method == "HEAD" else do(method, *args, **more)
+        )
+    else:
+
+        async def no_look(file: str) -> None:
+            raise FileNotFoundError
+
+        box._look = no_look
+
+
+@pytest.mark.parametrize("size", [1_000, 9 * 2**20])
+def test_it_is_the_server_that_refuses_to_replace(place, size: int) -> None:
+    """Looking first is a courtesy; the ballot must be safe without it."""
+    if size > 1_000 and place.kind != "s3":
+        pytest.skip("has no pieces")
+    first = noise(size)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", OneBallotWarning)  # nor is the server one that has to be doubted
+        box_at(place.address(f"rivals {size}")).deliver("a", first)
+    rival = box_at(place.address(f"rivals {size}"))
+    blind(rival)
+    with pytest.raises(AlreadyCast, match="never replaced"):
+        rival.deliver("a", noise(size))
+    assert place.files(f"rivals {size}") == {"a.ballot": first}
 
 
 def test_large_ballots_travel_whole_and_tell_how_far_they_are(place) -> None:
