@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from .boxes import box_at
     from .boxes.folder import Folder
     from .casting import cast
+    from .comparing import compare
     from .core import Abstain, Ballot, Blob, Data, Task
     from .data.registry import load
     from .election import Election
@@ -56,6 +57,7 @@ _WHERE = {
     "XGBoost": "learners.xgboost",
     "box_at": "boxes",
     "cast": "casting",
+    "compare": "comparing",
     "load": "data.registry",
     "read_vectors": "fleet.vectors",
     "simulate": "simulation",
@@ -88,6 +90,7 @@ __all__ = [
     "XGBoost",
     "box_at",
     "cast",
+    "compare",
     "load",
     "read_vectors",
     "simulate",
