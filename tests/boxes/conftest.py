@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -157,7 +158,7 @@ class Wire:
             threading.Thread(target=self._connect, args=(near,), daemon=True).start()
 
     def _connect(self, near: socket.socket) -> None:
-        with near, socket.create_connection(("127.0.0.1", self.target)) as far:
+        with near, suppress(ConnectionError), socket.create_connection(("127.0.0.1", self.target)) as far:
             down = threading.Thread(target=self._carry, args=(far, near, "down", near, far), daemon=True)
             down.start()
             self._carry(near, far, "up", near, far)

@@ -47,6 +47,28 @@ def test_absurd_sizes_are_spoiled_before_a_byte_is_read(place_of, election, part
     assert outcome.spoiled["absurd"].startswith("it has 1,000,000,000,000,000 bytes, and the election allows")
 
 
+def test_a_box_that_goes_away_ends_a_tally_and_spoils_nobody(place_of, wire, election, parties) -> None:
+    place, ballots = place_of("http"), cast_together(election, parties)
+    for ballot in ballots:
+        place.put("going", f"{ballot.party}.ballot", ballot.sealed)
+    line, address = wire(place, "going")
+    box = box_at(address)
+    open_, opened = box.open, []
+
+    def goes_away(name: str):
+        opened.append(name)
+        if len(opened) == 3:
+            line.cut_down, line.cuts = 0, 10**9
+        return open_(name)
+
+    box.open = goes_away
+    with pytest.warns(OneBallotWarning, match="trying again"), pytest.raises(BoxError, match="Tried 6 times"):
+        tally_box(election, box)
+    assert len(opened) == 3
+    line.cuts = 0
+    assert set(tally_box(election, box).voted) == set(parties)
+
+
 def test_listings_without_end_are_refused(place_of, monkeypatch) -> None:
     monkeypatch.setattr(http, "MOST_INDEX", 2**20)
     with pytest.raises(BoxError, match="without end"):

@@ -109,7 +109,7 @@ class Remote:
         except FileExistsError:
             there = True
         told(len(sealed))
-        with suppress(*self.failures):
+        with suppress(BoxError, *self.failures):
             self._tidy(file, part)
         if there:
             self._compare(name, sealed)
@@ -202,7 +202,7 @@ class _Download(io.RawIOBase):
         self._patience.moved(len(data))
         self._told(self._at)
         if time.monotonic() - self._began > GRACE + self._at / SLOWEST:
-            raise BoxError(
+            raise NotThere(
                 f"{self._doing}: {self._at:,} bytes came in {GRACE} s and more; that is too slow to wait for"
             )
         return len(data)
@@ -213,7 +213,7 @@ class _Download(io.RawIOBase):
         if self._stream is None:
             self._stream = self._box._read(self._file, self._at)
             if self._stream.version != self._version:
-                raise BoxError(f"{self._doing}: it has changed while it was read; do it again")
+                raise NotThere(f"{self._doing}: it has changed while it was read; do it again")
         try:
             return self._stream.read(most)
         except BaseException:
