@@ -6,6 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .boxes import box_at
     from .boxes.folder import Folder
     from .casting import cast
     from .comparing import compare
@@ -54,6 +55,7 @@ _WHERE = {
     "Task": "core",
     "Torch": "learners.torch",
     "XGBoost": "learners.xgboost",
+    "box_at": "boxes",
     "cast": "casting",
     "compare": "comparing",
     "load": "data.registry",
@@ -86,6 +88,7 @@ __all__ = [
     "Task",
     "Torch",
     "XGBoost",
+    "box_at",
     "cast",
     "compare",
     "load",

@@ -17,7 +17,7 @@ from .desk import PartyDesk
 from .disk import check_writable
 from .election import Election
 from .envelope import check_readers, look
-from .errors import AlreadyCast, BoxError, ElectionError, Spoiled
+from .errors import AlreadyCast, BoxError, ElectionError, NotThere, Spoiled
 from .keeping import Kept, check_kept, read_kept, signed_again
 from .keeping import keep as keep_copy
 from .keys import fingerprint, public_text, read_key
@@ -76,7 +76,10 @@ def cast_file(
     opened, name = kept.opened, _box_name(election, party, signer, kept.sealed)
     if box is not None:
         name = _free_name(election, box, name, party, kept)
-        box.deliver(name, kept.sealed)
+        try:
+            box.deliver(name, kept.sealed)
+        except BoxError as error:
+            raise BoxError(f"{error}\nThe ballot is kept in {path}, and the same command delivers it again.") from None
     return {
         "party": party, "ballot": str(path), "bytes": len(kept.sealed), "digest": opened.digest, "trained": trained,
         "abstained": opened.manifest.abstained, "delivered": box is not None, "name": name,
@@ -199,7 +202,7 @@ def _holds(election: Election, box: Box, name: str, party: str) -> bool:
         if election.encrypted:
             return look(data).election == election.digest
         return unseal(data, election).party == party
-    except (BoxError, Spoiled):
+    except (NotThere, Spoiled):
         return False
 
 
@@ -207,7 +210,7 @@ def _free_name(election: Election, box: Box, name: str, party: str, kept: Kept) 
     """The name, unless a stranger's file is in its place: the tally goes by what is inside, not by names."""
     try:
         taken = any(there == name for there, _ in box.names())
-    except BoxError:  # a box that is not there yet is empty: the first delivery makes it
+    except NotThere:  # a box that is not there yet is empty: the first delivery makes it
         taken = False
     if not taken or _holds(election, box, name, party):
         return name

@@ -234,15 +234,18 @@ class Method(Protocol):
 
 
 class Box(Protocol):
-    """Where ballots are put."""
+    """Where ballots are put. A class of the catalog is given an address; `str` of a box is shown to people, without
+    any password.
+    """
 
     def deliver(self, name: str, sealed: bytes) -> None:
-        """Put a ballot in, whole or not at all; never replaces one."""
+        """Put a ballot in, whole or not at all; never replaces one. Raises AlreadyCast if there is another."""
 
     def names(self) -> Iterable[tuple[str, int]]:
-        """Names and sizes, before a byte is read."""
+        """Names and sizes, before a byte is read. Raises NotThere if there is no box yet, or none that may be seen."""
 
-    def open(self, name: str) -> BinaryIO: ...
+    def open(self, name: str) -> BinaryIO:
+        """Raises NotThere if there is no such ballot; it, or reading, raises BoxError if the box cannot be reached."""
 
 
 @dataclass(frozen=True)

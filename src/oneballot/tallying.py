@@ -14,7 +14,7 @@ from .core import Array, Ballot, Count
 from .desk import TallyDesk
 from .election import Election
 from .envelope import check_opener
-from .errors import BoxError, QuorumError, Spoiled, printable
+from .errors import BoxError, NotThere, QuorumError, Spoiled, printable
 from .model import FinalModel
 from .outcome import Outcome, Vote
 from .privacy.book import Book
@@ -154,7 +154,7 @@ class _Counting:
             raise Spoiled(f"it has {size:,} bytes, and the election allows {limit:,}")
         try:
             data = self.read(name)
-        except (BoxError, OSError) as error:
+        except (NotThere, OSError) as error:  # a box that does not answer spoils nothing: the tally ends there
             raise Spoiled(f"it cannot be read: {error}") from None
         if len(data) > size:
             raise Spoiled(f"it has grown beyond its {size:,} bytes while ballots were counted; tally again")
