@@ -70,7 +70,7 @@ MISTAKES = [
     ('name = "fedkt"', "", r'election.toml, \[method\]: name = "…" is missing; there are .*fedkt'),
     ('name = "fedkt"', "name = 5", r'election.toml, \[method\]: name = "…" is missing'),
     ("partitions = 1 ", "partition = 2 ", r"\[method\]: fedkt has no setting partition; it has partitions, subsets"),
-    ("partitions = 1 ", "partitions = 0 ", r"election.toml, \[method\]: partitions: .*greater than 0 \(got 0\)"),
+    ("partitions = 1 ", "partitions = 0 ", r"election.toml, \[method\]: FedKT: partitions: .*greater than 0 \(got 0\)"),
     ("# students = false", 'voting = "soft"\nopen_vote = "weighted" #', r"\[method\]: open_vote = .weighted. adds up"),
     ('"sklearn" ', '"sklern" ', r"election.toml, \[learners.all\]: there is no learner 'sklern'.*mean 'sklearn'"),
     ('name = "sklearn"', 'name = "xgboost"', r"election.toml, \[learners.all\]: xgboost has no setting estimator"),

@@ -17,6 +17,7 @@ from .core import Array, Blob
 from .errors import DataError, ElectionError
 from .privacy.terms import L0, Terms
 from .schema import Schema
+from .settings import mistakes
 from .start import read_start
 
 FORMAT = 1
@@ -109,7 +110,7 @@ class _File(BaseModel):
         try:
             return cls.model_validate(content)
         except ValidationError as error:
-            raise ElectionError(_explain(error, str(path))) from None
+            raise ElectionError("\n".join(f"{path}: {told}" for told in mistakes(error))) from None
         except ElectionError as error:
             raise ElectionError(f"{path}, [privacy]: {error}") from None
 
@@ -130,8 +131,8 @@ def make(kind: catalog.Kind, settings: Mapping[str, Any], where: str, folder: Pa
         if kind == "learners":
             made.check()
         return made
-    except ValidationError as error:
-        raise ElectionError(_explain(error, where)) from None
+    except ValidationError as error:  # of a plug-in that checks its settings in its own way
+        raise ElectionError(f"{where}: {'; '.join(mistakes(error))}") from None
     except (TypeError, ElectionError, DataError) as error:
         raise ElectionError(f"{where}: {error}") from None
 
@@ -142,16 +143,3 @@ def digest_of(rows: Array) -> str:
     head = f"{rows.dtype.newbyteorder('<').str} {rows.shape} ".encode()
     little = rows.astype(rows.dtype.newbyteorder("<"), copy=False)
     return "sha256:" + hashlib.sha256(head + little.tobytes()).hexdigest()
-
-
-def _explain(error: ValidationError, where: str) -> str:
-    lines = []
-    for e in error.errors():
-        key = ".".join(str(k).rstrip("_") for k in e["loc"] if k != "function-after") or "settings"
-        given = (
-            ""
-            if e["type"] in ("missing", "extra_forbidden", "unexpected_keyword_argument", "value_error")
-            else f" (got {e['input']!r})"
-        )
-        lines.append(f"{where}: {key}: {e['msg'].removeprefix('Value error, ')}{given}")
-    return "\n".join(lines)

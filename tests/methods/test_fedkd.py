@@ -418,7 +418,7 @@ def test_pairings_that_cannot_work_are_refused_in_a_sentence_before_training(set
      {"passes": 0}, {"rounding": "up"}, {"most_rows": 10**7}, {"S": 200}],
 )  # fmt: skip
 def test_settings_out_of_range_are_refused(settings) -> None:
-    with pytest.raises(ValueError, match=next(iter(settings))):
+    with pytest.raises(ElectionError, match=f"FedKD: .*{next(iter(settings))}"):
         ob.FedKD(**settings)
 
 

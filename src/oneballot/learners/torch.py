@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
-from pydantic import BeforeValidator, Field, PositiveInt, ValidationError, model_validator
-from pydantic.dataclasses import dataclass
+from pydantic import BeforeValidator, Field, PositiveInt
 
 from ..core import Array, Blob, Task
 from ..errors import DataError, ElectionError, MissingExtra, OneBallotWarning, Spoiled
 from ..formats.safetensors import ConstantModel
 from ..formats.torch_safetensors import Description, TorchModel, TorchSafetensors, probabilities
 from ..protocols import Model, Models
+from ..settings import settings
 from ..training import Trained, workers
 from ._own import Own, OwnModel, is_module
 
@@ -34,7 +34,7 @@ Augment = Annotated[
 ]
 
 
-@dataclass(frozen=True, config={"extra": "forbid", "arbitrary_types_allowed": True})
+@settings
 class Torch:
     """module: "mlp", "cnn", "lenet", "vgg9", "resnet8", "resnet34", "textcnn", "bilstm", "transformer", or a function
     that is given the number of classes and returns an `nn.Module`. settings: of the architecture, and for all `shape`
@@ -62,16 +62,6 @@ class Torch:
     device: Literal["auto", "cpu", "cuda"] = "auto"
     precision: Literal["float32", "tf32", "bfloat16"] = "float32"
     steps: PositiveInt | None = None
-
-    @model_validator(mode="wrap")
-    @classmethod
-    def _in_words(cls, given: Any, validate: Any) -> Any:
-        """What pydantic finds wrong, without its ways of speaking."""
-        try:
-            return validate(given)
-        except ValidationError as error:
-            wrong = (f"{'.'.join(map(str, e['loc']))}: {e['msg']}, not {e['input']!r:.60}" for e in error.errors())
-            raise ElectionError(f"learner torch: {'; '.join(wrong)}") from None
 
     def __post_init__(self) -> None:
         if not isinstance(self.module, str):

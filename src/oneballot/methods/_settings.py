@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, PositiveInt
-from pydantic.dataclasses import dataclass
 
 from ..core import Numbers, Spending, Votes
 from ..errors import ElectionError
+from ..settings import settings
 from ._queries import check_queries, count_queries
 
 PARTS = 255
@@ -20,7 +20,7 @@ CLASS_COUNTS = Numbers("class counts", comes_or_goes=1, replaced=2)
 """A row that comes or goes changes one count by 1, a row that is replaced changes two."""
 
 
-@dataclass(frozen=True, config={"extra": "forbid"})
+@settings
 class Settings:
     """`FedKT.paper()` has the paper's. What is left out is chosen by the level of privacy.
 

@@ -16,13 +16,13 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field
-from pydantic.dataclasses import dataclass
 from scipy.spatial.distance import pdist
 
 from ..core import Abstain, Array, Ballot, Contents, Count, Data, Numbers, Plan, Spending
 from ..errors import ElectionError, Spoiled
 from ..formats.analytic import MOST_FEATURES, Encoder, FeatureMap, LinearModel
 from ..protocols import Desk, Model, TallyDesk
+from ..settings import settings
 
 Amount = Annotated[float, Field(ge=1e-9, le=1e9)]
 GRID = 2**15
@@ -34,7 +34,7 @@ STATISTICS = Numbers("statistics", comes_or_goes=2.0 * GRID**4, replaced=4.5 * G
 """(G, C) of one row has length √2; two rows, at their worst angle of 120°, are √4.5 apart."""
 
 
-@dataclass(frozen=True, config={"extra": "forbid", "arbitrary_types_allowed": True})
+@settings
 class Analytic:
     """solver: "lda" (linear discriminant analysis) or "ridge" (regression on the classes).
 

@@ -18,11 +18,11 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 from pydantic import Field, PositiveInt
-from pydantic.dataclasses import dataclass
 
 from ..core import Abstain, Ballot, Count, Data, Plan
 from ..errors import ElectionError, Spoiled
 from ..protocols import Casting, Desk, Model, TallyDesk
+from ..settings import settings
 from ._lessons import LARGEST, Distil, Learn, Origin, read_inputs, write_inputs
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -40,7 +40,7 @@ PAPER: dict[str, dict[str, Any]] = {
 """Table 5. For MNIST it has a batch of 40; section 4.1 has 10, and only 10 gives the break-even round of table 3."""
 
 
-@dataclass(frozen=True, config={"extra": "forbid"})
+@settings
 class DOSFL:
     """steps (S_d), epochs (E_d), batch (B_d): a lesson is so many steps of so many inputs, taken so many times.
 

@@ -15,13 +15,13 @@ from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field, PositiveInt
-from pydantic.dataclasses import dataclass
 
 from ..core import Abstain, Array, Ballot, Blob, Contents, Count, Data, Fit, Plan, Task
 from ..errors import ElectionError, Spoiled
 from ..formats.ensemble import EnsembleFormat, EnsembleModel, hashed
 from ..protocols import Casting, Desk, Model, TallyDesk
 from ..ranking import mean_auc
+from ..settings import settings
 from ._cohorts import divide, queries
 
 PROBE = 16
@@ -31,7 +31,7 @@ PARTS = 10_000
 MOST_ROWS = 2**31
 
 
-@dataclass(frozen=True, config={"extra": "forbid"})
+@settings
 class Ensemble:
     """select: "all" parties' models, or `k` of them: the best by "cv" score, the largest by "size", or at "random".
     k: how many; with cohorts, in each. min_rows: a party with fewer abstains. folds: of the cross-validation at each

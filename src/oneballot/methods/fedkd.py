@@ -19,11 +19,11 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field, PositiveInt
-from pydantic.dataclasses import dataclass
 
 from ..core import Abstain, Array, Ballot, Contents, Count, Data, Fit, Plan, Spending, Stack, Task
 from ..errors import ElectionError, Spoiled
 from ..protocols import Casting, Desk, Model, TallyDesk
+from ..settings import settings
 from ._grid import LARGEST, UNIT, Grid, ensemble, greatest
 from ._passes import further
 from ._queries import check_queries, choose_queries
@@ -32,7 +32,7 @@ from ._softened import Softened
 Kind = Literal["labels", "soft", "scores", "multilabel"]
 
 
-@dataclass(frozen=True, config={"extra": "forbid"})
+@settings
 class FedKD:
     """`FedKD.paper()` has the paper's settings.
 

@@ -15,18 +15,18 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
-from pydantic.dataclasses import dataclass
 
 from ..core import Abstain, Array, Ballot, Blob, Count, Data, Fit, Plan, Task
 from ..errors import ElectionError, Spoiled
 from ..protocols import Casting, Desk, Model, TallyDesk
+from ..settings import settings
 from ._queries import choose_queries
 from ._settings import PARTS, Settings
 from ._teachers import Teachers, halves, join_halves, without_prior
 from ._votes import Labels, Levels, Notation, Weighted, odds
 
 
-@dataclass(frozen=True, config={"extra": "forbid"})
+@settings
 class FedKT(Settings):
     """The method. Its settings are described in `Settings`."""
 
