@@ -35,7 +35,8 @@ def read_agreement(path: Path) -> dict[str, Any]:
         "classes": file.classes, **_read_public(path, file),
         "multilabel": file.schema_ is not None and file.schema_.multilabel,
         "schema": file.schema_, "learners": learners,
-        "method": make("methods", file.method, f"{path}, [method]"), "privacy": file.privacy, "name": file.name,
+        "method": make("methods", file.method, f"{path}, [method]", path.parent), "name": file.name,
+        "privacy": file.privacy,
         "start": None if file.start is None else _read_start(path, file.start),
         "seed": file.seed, "quorum": file.quorum, "roster": file.roster, "max_ballot_mb": file.max_ballot_mb,
         "max_model_seconds": file.max_model_seconds, **every,
@@ -125,9 +126,8 @@ def make(kind: catalog.Kind, settings: Mapping[str, Any], where: str, folder: Pa
         known = [f.name for f in fields(thing)]
         if unknown := [k for k in rest if k not in known]:
             raise ElectionError(f"{settings['name']} has no setting {', '.join(unknown)}; it has {', '.join(known)}")
-        made = thing(**rest)
-        if hasattr(made, "beside"):
-            made = made.beside(folder)
+        files = {k: str(folder / rest[k]) for k in getattr(thing, "files", ()) if isinstance(rest.get(k), str)}
+        made = thing(**rest | files)
         if kind == "learners":
             made.check()
         return made

@@ -6,7 +6,6 @@ other modules are stacked on a GPU, and on a CPU, where stacking gains nothing, 
 
 from __future__ import annotations
 
-import gc
 import math
 import queue
 import time
@@ -33,6 +32,7 @@ from .probe import why_not_stacked
 from .recipe import Recipe
 from .reference import answer_one, epochs_of_one
 from .wave import DTYPES, Wave
+from .waves import in_halves, most_at_once
 
 How = Literal["chain", "stacked", "loop"]
 CACHE = 16 << 20
@@ -40,8 +40,6 @@ CACHE = 16 << 20
 LARGEST_CPU_WAVE = 16
 ENOUGH = 10.0
 """Seconds of work left that make starting processes worth while: each imports torch."""
-SHARE = 0.7
-"""Of a GPU's free memory that a wave is planned to need."""
 
 
 @dataclass(frozen=True)
@@ -162,24 +160,7 @@ class _Job:
             pool.shutdown(wait=True, cancel_futures=True)
 
     def _on_gpu(self) -> Iterator[int]:
-        """As many at once as memory allows; where the plan was wrong, half of it."""
-        waves, ahead = self._cut(self._most_at_once()), 0
-        while waves:
-            numbers, told = waves.pop(0), 0
-            try:
-                for count in self._wave(numbers):
-                    told += count
-                    repeated = min(ahead, count)
-                    ahead -= repeated
-                    yield count - repeated
-            except torch.OutOfMemoryError:
-                if len(numbers) == 1:
-                    raise
-                half = len(numbers) // 2
-                waves[:0] = [numbers[:half], numbers[half:]]
-                ahead += told  # which is told once only
-            gc.collect()
-            torch.cuda.empty_cache()
+        return in_halves(self._cut(self._most_at_once()), self._wave)
 
     def _most_at_once(self) -> int:
         """By what two models need in a step."""
@@ -188,16 +169,11 @@ class _Job:
         longest = sorted(self.tasks, key=lambda task: -self.recipe.steps_of(len(task.rows)))
         alike = [task for task in longest if task.kind == longest[0].kind]
         pair = [task for task in alike if self._width(task) == self._width(longest[0])][:2]
-        for _ in range(2):  # in the first, libraries set aside memory that they keep
-            torch.cuda.synchronize(self.X.device)
-            torch.cuda.reset_peak_memory_stats(self.X.device)
-            before = torch.cuda.memory_allocated(self.X.device)
+
+        def trial() -> None:
             Wave(self.network, self.X, pair, self.recipe, self.classes, chain=self.how == "chain").trial()
-            each = (torch.cuda.max_memory_allocated(self.X.device) - before) / len(pair)
-        torch.cuda.empty_cache()
-        free, total = torch.cuda.mem_get_info(self.X.device)
-        allowed = total * torch.cuda.get_per_process_memory_fraction(self.X.device) - before
-        return max(1, int(SHARE * min(free, allowed) / each))
+
+        return most_at_once(self.X.device, len(pair), trial)
 
     def _loop(self) -> Iterator[None]:
         """One after the other, in this process; on a CPU in several, when there is much to do."""

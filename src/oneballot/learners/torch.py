@@ -6,7 +6,7 @@ import hashlib
 import math
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, field, replace
+from dataclasses import asdict, field
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
@@ -48,6 +48,8 @@ class Torch:
     gives: ClassVar[frozenset[str]] = frozenset(
         {"probabilities", "scores", "soft", "score targets", "multilabel", "weights", "gradients"}
     )
+
+    files: ClassVar[tuple[str, ...]] = ("vectors",)
 
     module: Any = "mlp"
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -117,9 +119,6 @@ class Torch:
                 "learner torch: at L2 a teacher takes a number of steps, whatever rows it has: set steps, such as "
                 f"steps = {5 * self.epochs}, what {self.epochs} epochs of {5 * self.batch} rows are"
             )
-
-    def beside(self, folder: Path) -> Torch:
-        return self if self.vectors is None else replace(self, vectors=str(folder / self.vectors))
 
     def describe(self) -> dict[str, Any]:
         """Its settings, with what is in the file of vectors instead of where it is."""

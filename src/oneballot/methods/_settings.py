@@ -11,7 +11,7 @@ from pydantic import Field, PositiveInt
 from ..core import Numbers, Spending, Votes
 from ..errors import ElectionError
 from ..settings import settings
-from ._queries import check_queries, count_queries
+from ._queries import check_queries, check_teachers, count_queries
 
 PARTS = 255
 """Of a soft vote: what a byte holds."""
@@ -62,6 +62,7 @@ class Settings:
         if self.open_vote == "hard" and self.voting == "soft":
             raise ElectionError('voting = "soft" and open_vote = "hard" exclude each other; use open_vote = "odds"')
         check_queries(self.queries)
+        check_teachers(self.subsets or 1, self.partitions)
 
     @property
     def needs(self) -> Mapping[str, frozenset[str]]:

@@ -11,7 +11,7 @@ party's opinion counts by how likely the row is to be its own (docs/fedkt.md).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -32,6 +32,7 @@ class FedKT(Settings):
 
     name: ClassVar[str] = "fedkt"
     levels: ClassVar[frozenset[str]] = frozenset({"L0", "L1", "L2"})
+    instead: ClassVar[Mapping[str, str]] = {"soft": 'final_weights = "uniform" does without'}
 
     def plan(self, data: Data, desk: Desk) -> Plan:
         assert self.subsets is not None
