@@ -83,6 +83,8 @@ def main() -> int:
         "--reset", type=float, default=0.2, help="the variance of soft resets, in units of a layer's own"
     )
     parser.add_argument("--first-lessons", default="own", choices=["own", "shared"], help="noise that lessons begin as")
+    parser.add_argument("--hidden", type=int, default=100, help="of the Bi-LSTM")
+    parser.add_argument("--length", type=int, default=30, help="of a question, in words")
     parser.add_argument("--rows", type=int, default=60_000)
     parser.add_argument("--device", default="auto", choices=["auto", "cuda", "cpu"])
     parser.add_argument("--bytes", action="store_true", help="pixels from 0 to 1, instead of about 0 with deviation 1")
@@ -118,7 +120,8 @@ def run(told: Any, plan: Distillation, data: dict[str, np.ndarray]) -> int:
     if table is None:
         task, network = "mnist", built_in("lenet", {"shape": [1, 28, 28]}, X.shape[1:], classes)
     else:
-        words = {"vocabulary": len(table), "dimension": table.shape[1], "embedding": "frozen"}
+        X, X_test = X[:, : told.length], X_test[:, : told.length]
+        words = {"vocabulary": len(table), "dimension": table.shape[1], "embedding": "frozen", "hidden": told.hidden}
         task, network = "trec", built_in("bilstm", words, X.shape[1:], classes, table)
     X, X_test = (part.reshape(len(part), *network.shape) for part in (X, X_test))
     if task == "mnist" and not told.bytes:

@@ -417,3 +417,8 @@ def test_what_a_method_cannot_do_is_refused_when_the_file_is_read(drafted):
     altered(drafted, "temperature = 0.0 ", "passes = 3\ntemperature = 0.0 ")
     with pytest.raises(ElectionError, match=r"election.toml: passes = 3 moves images, .*set passes = 1"):
         Election.read(drafted)
+
+
+def test_more_queries_than_public_rows_are_refused_before_training():
+    with pytest.raises(ElectionError, match="queries = 7, and there are 6 public rows to ask about"):
+        election(method=ob.FedKT(queries=7))
