@@ -12,7 +12,7 @@ import numpy as np
 from .errors import ElectionError, OneBallotWarning
 from .keys import public_key
 from .privacy.mechanisms import UNITS
-from .protocols import Learner, Method, PrivateMethod
+from .protocols import Learner, Method, Peer, PrivateMethod
 from .schema import as_label
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def check_pairing(election: Election) -> None:
         election.method.check(election, {role: election.learner_of(role) for role in election.roles})
 
 
-def check_learner(method: Method, role: str, learner: Learner, *, multilabel: bool = False) -> None:
+def check_learner(method: Method | Peer, role: str, learner: Learner, *, multilabel: bool = False) -> None:
     learner.check()
     if lacking := (method.needs[role] | ({"multilabel"} if multilabel else set())) - learner.gives:
         what = " and ".join(sorted(lacking))

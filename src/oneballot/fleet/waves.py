@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
@@ -11,28 +11,33 @@ SHARE = 0.7
 """Of a GPU's free memory that a wave is planned to need."""
 
 
-def in_halves(waves: Iterable[Sequence[int]], run: Callable[[Sequence[int]], Iterator[int]]) -> Iterator[int]:
-    """Run each wave, a list of numbers; one that does not fit is cut in two and run again.
+def in_halves(
+    waves: list[list[int]], run: Callable[[Sequence[int]], Iterator[int]], kept: Callable[[], bool] = lambda: False
+) -> Iterator[int]:
+    """Run each wave, a list of numbers; one that does not fit is cut in two, in the list too, and run again.
 
-    Yields, as `run` does, how many epochs were done; of what is done again nothing.
+    Yields, as `run` does, how many epochs were done; of what is done again nothing. Memory is given back after each,
+    unless somebody has `kept` it for the next round.
     """
-    waiting, again = list(waves), 0
-    while waiting:
-        numbers, told = waiting.pop(0), 0
+    done = again = 0
+    while done < len(waves):
+        numbers, told = waves[done], 0
         try:
             for count in run(numbers):
                 told += count
                 repeated = min(again, count)
                 again -= repeated
                 yield count - repeated
+            done += 1
         except torch.OutOfMemoryError:
             if len(numbers) == 1:
                 raise
             half = len(numbers) // 2
-            waiting[:0] = [numbers[:half], numbers[half:]]
+            waves[done : done + 1] = [numbers[:half], numbers[half:]]
             again += told
-        gc.collect()
-        torch.cuda.empty_cache()
+        if not kept():
+            gc.collect()
+            torch.cuda.empty_cache()
 
 
 def most_at_once(device: torch.device, models: int, trial: Callable[[], object]) -> int:
