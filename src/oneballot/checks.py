@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .errors import ElectionError, OneBallotWarning
-from .keys import public_key
+from .keys import check_keys
 from .privacy.mechanisms import UNITS
 from .protocols import Learner, Method, Peer, PrivateMethod
 from .schema import as_label
@@ -24,13 +23,12 @@ MUCH = 50.0
 PARTY_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
-def check_people(roster: Mapping[str, str], quorum: int) -> None:
-    """Who may vote, and how many must have."""
-    for party, key in roster.items():
+def check_people(election: Election) -> None:
+    """Who may vote, with which keys, how many must have, and who reads ballots."""
+    roster, quorum = election.roster, election.quorum
+    for party in roster:
         check_party_name(party)
-        public_key(key, party)
-    if len(set(roster.values())) < len(roster):
-        raise ElectionError("two parties of the roster have the same key; each must have its own")
+    check_keys(roster, election.revoked, election.server_key)
     if quorum < 1:
         raise ElectionError(f"quorum must be at least 1, not {quorum}")
     if roster and quorum > len(roster):

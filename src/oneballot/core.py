@@ -155,6 +155,7 @@ class Ballot:
     abstained: str | None
     sealed: bytes = field(repr=False)
     casts: int = 1  # how often the party has cast in this election
+    clear: bytes | None = field(default=None, repr=False)  # at the party: as it was sealed, before any encryption
     looked_at: set[str] = field(default_factory=set, repr=False, compare=False)
     """What of its contents was asked for. The rest, when it has been counted, is nothing that the method writes."""
 

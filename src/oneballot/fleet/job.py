@@ -46,6 +46,12 @@ class Job:
         self.values: list[dict[str, Array]] = [{} for _ in tasks]
         self.logits = [np.empty((0, self.classes), dtype=np.float32) for _ in tasks]
 
+    def forget(self) -> None:
+        """The wave that is kept. It and its runners hold each other, and memory of the device."""
+        if self.kept is not None:
+            self.kept.runners = None
+        self.kept = None
+
     def is_like(self, tasks: Sequence[Task]) -> bool:
         """Whether these are its own tasks but for what may be another in every round."""
         fixed = [f.name for f in fields(Task) if f.name not in NEW]
@@ -78,7 +84,7 @@ class Job:
         try:
             yield from wave.train()
         except torch.OutOfMemoryError:
-            self.kept = None
+            self.forget()
             raise
         for i, values, logits in zip(numbers, wave.values(), wave.answers(), strict=True):
             self._keep(i, values, logits)
