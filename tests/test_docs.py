@@ -172,7 +172,7 @@ def test_the_examples_work_by_name_in_an_election_file(plugin, digits, tmp_path)
     assert election.method == catalog.find("methods", "class-means")(least=10)
     assert election.learner == catalog.find("learners", "centres")(least_variance=0.01)
     path.write_text(path.read_text().replace("least = 10", "least = 0"))
-    with pytest.raises(ElectionError, match=r"\[method\]: least: .*greater than 0"):
+    with pytest.raises(ElectionError, match=r"\[method\]: ClassMeans: least: .*greater than 0"):
         ob.Election.read(path)
     path.write_text(path.read_text().replace("least = 0", "least = 10"))
 

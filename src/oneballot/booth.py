@@ -175,7 +175,7 @@ def choose_learner(election: Election, text: str) -> tuple[str, Learner]:
 def _seen(election: Election, desk: PartyDesk | None) -> str:
     if election.level != "L2" or desk is None or not desk.votes:
         return "no noise was drawn now, so there is nothing that depends on these votes"
-    from .privacy.promise import seen_in_words
+    from .privacy.seen import seen_in_words
 
     return seen_in_words(election.promise, desk.votes)
 

@@ -142,8 +142,10 @@ class _Counting:
                 raise Spoiled(
                     f"{ballot.party} has cast two different ballots; ask them which one counts, remove the other"
                 )
-            if not self._had(ballot.party, ballot.digest) and ballot.abstained is None:
-                self._lay(self.election.method.count(ballot, self.desk))
+            if ballot.abstained is not None:
+                ballot.check_that_all_was_looked_at()
+            elif not self._had(ballot.party, ballot.digest):
+                self._lay(self._counted(ballot))
             self.voted[ballot.party] = Vote(name, ballot.digest, len(ballot.sealed), ballot.abstained, ballot.casts)
         except Spoiled as reason:
             self.spoiled[printable(name)] = str(reason)
@@ -203,7 +205,12 @@ class _Counting:
         if opened.digest != vote.digest:
             raise Spoiled(f"{vote.name} is another ballot than before")
         ballot = Ballot(opened.manifest.party, opened.contents(), opened.digest, vote.abstained, data, vote.casts)
-        return self.election.method.count(ballot, self.desk)
+        return self._counted(ballot)
+
+    def _counted(self, ballot: Ballot) -> Count:
+        one = self.election.method.count(ballot, self.desk)
+        ballot.check_that_all_was_looked_at()
+        return one
 
     def casts(self) -> int:
         """How often the party that has cast most often has."""

@@ -148,7 +148,7 @@ def _check_folders(out: Path, box: Box, publish: Path | None) -> None:
 
 
 def _seen(election: Election, outcome: Outcome) -> dict[str, str]:
-    from ..privacy.promise import seen_in_words
+    from ..privacy.seen import seen_in_words
 
     if not outcome.noised:
         return {"do_not_publish": "no noise was drawn now, so there is nothing that depends on these votes"}

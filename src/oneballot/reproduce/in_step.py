@@ -17,11 +17,11 @@ from dataclasses import fields
 from typing import Any, TypeVar
 
 import numpy as np
-from pydantic.dataclasses import dataclass
 
 from ..core import Array, Task
 from ..learners.torch import Torch
 from ..protocols import Models
+from ..settings import settings
 from .cells import describe
 
 T = TypeVar("T")
@@ -89,7 +89,7 @@ class Meeting:
 _meeting: ContextVar[Meeting | None] = ContextVar("meeting", default=None)
 
 
-@dataclass(frozen=True, config={"extra": "forbid", "arbitrary_types_allowed": True})
+@settings
 class InStep(Torch):
     """Networks that are trained together with those of other cells."""
 
