@@ -18,7 +18,7 @@ import oneballot as ob
 from oneballot.errors import DataError
 from oneballot.reproduce import in_step
 from oneballot.reproduce.cells import Failed, Found, describe, name_of
-from oneballot.reproduce.experiments import Vote
+from oneballot.reproduce.experiments import Peered, Vote
 from oneballot.reproduce.federations import Federation
 from oneballot.reproduce.keeping import Kept
 from oneballot.reproduce.reproducing import reproduce
@@ -99,7 +99,8 @@ MLP = Vote(DIGITS, ob.FedKT(open_vote="odds"), ob.Torch("mlp", settings={"hidden
 
 def test_cells_in_step_are_the_same_as_one_by_one():
     pytest.importorskip("torch")
-    runs = [(MLP, 0), (MLP, 1), (replace(MLP, method=ob.FedKT.paper(subsets=2)), 0)]
+    solo = Peered(DIGITS, "solo", MLP.learner)
+    runs = [(MLP, 0), (MLP, 1), (replace(MLP, method=ob.FedKT.paper(subsets=2)), 0), (solo, 0)]
     alone = [without_seconds(run_one(*run, "cpu")) for run in runs]
     together = in_step.together([lambda run=run: run[0].run(run[1], "cpu") for run in runs])
     assert [without_seconds(found) for found in together] == alone

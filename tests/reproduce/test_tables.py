@@ -162,13 +162,14 @@ def test_federations_are_cut_as_they_say():
 
 def test_budgets_cost_what_the_calculator_says_and_little_noise_costs_little_accuracy():
     loud, quiet = ob.L2(gamma=0.04, stable_ids=True), ob.L2(gamma=5.0, stable_ids=True)
-    budgets = (Budget("loud", loud, 40), Budget("quiet", quiet, 200))
+    budgets = (Budget("loud", loud, 40), Budget("few", loud, 8), Budget("quiet", quiet, 200))
     federation = Federation("digits", 2, "homogeneous", public_rows=200, test_rows=200)
     method = ob.FedKT.paper(partitions=1, subsets=5)
     values = Budgets(federation, method, TREE, budgets).run(0, "cpu").values
     expected = Question({"gamma": 0.04}, 40, classes=10, level="L2").epsilon("laplace", 25.0, 40)
     assert values["loud epsilon"] == pytest.approx(expected, rel=1e-9)
     assert values["loud paper"] == pytest.approx(2.5911, abs=1e-4)  # as in table 2 of the paper
+    assert values["few paper"] == pytest.approx(0.64)  # as in table 15
     assert values["loud paper, seen"] <= values["loud paper"] + 1e-9
     assert values["quiet accuracy"] > 0.6 > values["loud accuracy"]
 

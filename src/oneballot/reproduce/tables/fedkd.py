@@ -50,6 +50,8 @@ class Setting:
 
     def peer(self, name: str, split: str, **settings: Any) -> Peered:
         learner = self.teacher if name in ("solo", "central") else replace(self.teacher, epochs=EPOCHS)
+        if name == "fedgen":  # its draws are not images, and cannot be moved like them
+            learner = replace(learner, augment=())
         return Peered(replace(self.federation, split=split), name, learner, settings)
 
     def extras(self) -> tuple[Cell, ...]:
