@@ -75,6 +75,22 @@ def test_an_error_of_any_kind_is_told_with_its_place():
     assert "ZeroDivisionError: division by zero (tiny.py, line" in failed.reason
 
 
+def test_a_cell_that_takes_its_process_with_it_costs_no_other(tmp_path):
+    code = (
+        f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import tiny; from pathlib import Path; "
+        "from oneballot.reproduce.running import run_cells; from oneballot.reproduce.keeping import Kept; "
+        "jobs = [(tiny.Deadly(), 0), (tiny.OURS, 0), (tiny.FEDKT, 0)]; "
+        f"found = run_cells(jobs, Kept(Path({str(tmp_path)!r})), workers=2); "
+        "print([getattr(one, 'reason', 'found')[:22] for _, one in found])"
+    )
+    path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": path}
+    )
+    assert sorted(eval(done.stdout)) == ["found", "found", "its process was killed"]  # noqa: S307
+    assert len(list(tmp_path.iterdir())) == 2
+
+
 def test_a_killed_run_is_taken_up_where_it_was(tmp_path):
     out = tmp_path / "out"
     code = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import tiny; tiny.main({str(out)!r})"
