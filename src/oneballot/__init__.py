@@ -6,6 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .backends import spread
     from .boxes.folder import Folder
     from .casting import cast
     from .core import Abstain, Ballot, Blob, Data, Task
@@ -57,6 +58,7 @@ _WHERE = {
     "load": "data.registry",
     "read_vectors": "fleet.vectors",
     "simulate": "simulation",
+    "spread": "backends",
     "tally": "tallying",
 }
 
@@ -88,6 +90,7 @@ __all__ = [
     "load",
     "read_vectors",
     "simulate",
+    "spread",
     "tally",
 ]
 

@@ -18,6 +18,10 @@ from ..progress import watched_by
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead, for machines.")]
 Workers = Annotated[int | None, typer.Option(min=1, help="Processes to train with; all cores if not given.")]
+Backend = Annotated[
+    str | None,
+    typer.Option(help="Train on a cluster: dask://HOST:PORT, ray://HOST:PORT; dask or ray start one on this machine."),
+]
 ElectionFile = Annotated[Path, typer.Argument(metavar="ELECTION", help="The election.toml that all parties share.")]
 OutcomeFolder = Annotated[Path, typer.Argument(metavar="OUTCOME", help="The folder that a tally wrote.")]
 

@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..backends import breadth, run
 from ..core import Array, Task
 from ..errors import DataError, OneBallotWarning
 from ..progress import steps
@@ -210,31 +211,26 @@ class _Job:
             with drawn.here():
                 self._keep(i, *_result(module, self.X, task, self.classes))
             left = (time.monotonic() - begin) / (i + 1) * (len(self.tasks) - i - 1)
-            if self.workers > 1 and self.X.device.type == "cpu" and left > ENOUGH and self._travels():
+            if breadth(self.workers) > 1 and self.X.device.type == "cpu" and left > ENOUGH and self._travels():
                 yield from self._in_processes(i + 1)
                 return
 
     def _travels(self) -> bool:
         """Whether other processes can be given the module: a user's own may come from where they cannot import."""
-        import joblib
-
         if self.network.built_in:
             return True
         try:
-            joblib.Parallel(n_jobs=self.workers)(joblib.delayed(id)(self.network) for _ in range(self.workers))
+            list(run(id, [(self.network,)] * breadth(self.workers), workers=self.workers))
         except Exception as error:
             text = f"your module is trained in this process alone, because others cannot be given it: {error}"
             warnings.warn(text, OneBallotWarning, stacklevel=2)
-            self.workers = 1
-        return self.workers > 1
+            return False
+        return True
 
     def _in_processes(self, first: int) -> Iterator[None]:
-        import joblib
-
-        parallel = joblib.Parallel(n_jobs=self.workers, return_as="generator", max_nbytes=100_000, mmap_mode="c")
         X = self.X.numpy()
-        train_apart = joblib.delayed(_train_apart)
-        rest = parallel(train_apart(self.network, X, task, self.recipe, self.classes) for task in self.tasks[first:])
+        calls = [(self.network, X, task, self.recipe, self.classes) for task in self.tasks[first:]]
+        rest = run(_train_apart, calls, workers=self.workers, max_nbytes=100_000, mmap_mode="c")
         for i, result in enumerate(rest, start=first):
             self._keep(i, *result)
             yield from [None] * self.recipe.epochs
@@ -247,7 +243,8 @@ def _train_apart(
     network: Network, X: Array, task: Task, recipe: Recipe, classes: int
 ) -> tuple[dict[str, Array], Array]:
     torch.set_num_threads(1)
-    module, rows = network.make(network.start(task.seed)), torch.from_numpy(X)
+    module = network.make(network.start(task.seed))
+    rows = torch.from_numpy(X if X.flags.writeable else X.copy())  # a cluster's arrays cannot be written to
     with Generators(task.seed, 1).here():
         for _ in epochs_of_one(module, rows, task, recipe, classes):
             pass

@@ -15,12 +15,13 @@ import numpy as np
 from pydantic import BeforeValidator, Field, PositiveInt, ValidationError, model_validator
 from pydantic.dataclasses import dataclass
 
+from ..backends import workers
 from ..core import Array, Blob, Task
 from ..errors import DataError, ElectionError, MissingExtra, OneBallotWarning, Spoiled
 from ..formats.safetensors import ConstantModel
 from ..formats.torch_safetensors import Description, TorchModel, TorchSafetensors, probabilities
 from ..protocols import Model, Models
-from ..training import Trained, workers
+from ..training import Trained
 from ._own import Own, OwnModel, is_module
 
 if TYPE_CHECKING:
