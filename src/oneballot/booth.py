@@ -146,7 +146,13 @@ def choose_learner(election: Election, text: str) -> tuple[str, Learner]:
 
 def describe_ballot(path: Path, election: Election | None) -> dict[str, Any]:
     """What a ballot file says of itself, and whether an election would take it. Loads no model."""
+    limit = (Election.max_ballot_mb if election is None else election.max_ballot_mb) * 2**20
     try:
+        if (size := path.stat().st_size) > limit:
+            raise BallotError(
+                f"{path} has {size:,} bytes, and {limit:,} are allowed by max_ballot_mb of "
+                f"{'the election' if election else 'elections that do not say; give --election'}; it was not read"
+            )
         data = path.read_bytes()
     except OSError as error:
         raise BallotError(f"cannot read {path}: {error.strerror}") from None
