@@ -14,20 +14,23 @@ import sys
 import warnings
 import zipfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
 import numpy as np
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from sklearn.datasets import load_iris
 
 import oneballot as ob
 from oneballot import catalog
+from oneballot.container import ARRAYS, as_contents, as_files, unzip, zip_up
 from oneballot.core import Ballot, Blob, Task
 from oneballot.desk import TallyDesk
 from oneballot.errors import Spoiled
 from oneballot.formats.safetensors import ConstantModel
-from oneballot.seal import ARRAYS, MANIFEST, _contents, _files, seal, unseal, unzip, zip_up
+from oneballot.keys import public_text
+from oneballot.seal import MANIFEST, seal, unseal
 
 X, Y = load_iris(return_X_y=True)
 X = X.astype(np.float32)
@@ -80,12 +83,12 @@ def target(name: str) -> Target:
     kind, _, rest = name.partition(":")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return {"unseal": lambda _: _unseal(), "check": _check, "count": _count}[kind](rest)
+        return {"unseal": _unseal, "check": _check, "count": _count}[kind](rest)
 
 
 def names() -> list[str]:
     checks = [f"check:{name}" for name in catalog.names("formats")]
-    return ["unseal", *checks, *(f"count:{name}" for name in METHODS)]
+    return ["unseal:clear", "unseal:encrypted", *checks, *(f"count:{name}" for name in METHODS)]
 
 
 def _election(method: str) -> ob.Election:
@@ -93,11 +96,14 @@ def _election(method: str) -> ob.Election:
     return ob.Election(range(CLASSES), PUBLIC, method=settings, **({} if learner is None else {"learner": learner}))
 
 
-def _unseal() -> Target:
-    election = _election("fedkt")
+def _unseal(how: str) -> Target:
+    election, key = _election("fedkt"), None
+    if how == "encrypted":
+        key = X25519PrivateKey.generate()
+        election = replace(election, server_key=public_text(key))
     sealed = ob.cast(election, X, Y, party="clinic-a").sealed
     empty = seal({}, election, "clinic-b", reason="no rows").sealed
-    return Target((sealed, empty), lambda data: unseal(data, election))
+    return Target((sealed, empty), lambda data: unseal(data, election, key))
 
 
 @cache
@@ -136,9 +142,9 @@ def _count(name: str) -> Target:
     def call(data: bytes) -> None:
         files = unzip(data) if any(isinstance(c, Blob) for c in contents.values()) else {ARRAYS: data}
         with np.errstate(all="ignore"):
-            election.method.count(Ballot("clinic-a", _contents(files), "0" * 64, None, b""), desk)
+            election.method.count(Ballot("clinic-a", as_contents(files), "0" * 64, None, b""), desk)
 
-    files = _files(contents)
+    files = as_files(contents)
     return Target((zip_up(files) if files.keys() != {ARRAYS} else files[ARRAYS],), call)
 
 

@@ -18,10 +18,11 @@ from typer.testing import CliRunner
 
 import oneballot as ob
 from oneballot import drafting
-from oneballot.booth import cast_file, describe_ballot
+from oneballot.booth import cast_file
 from oneballot.casting import cast_together
 from oneballot.cli import app
 from oneballot.errors import BallotError, BoxError, OneBallotError, PrivacyError
+from oneballot.inspection import describe_ballot
 from oneballot.seal import seal
 from oneballot.tallying import tally_box
 

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from .backends import spread
     from .boxes.folder import Folder
     from .casting import cast
+    from .comparing import compare
     from .core import Abstain, Ballot, Blob, Data, Task
     from .data.registry import load
     from .election import Election
@@ -55,6 +56,7 @@ _WHERE = {
     "Torch": "learners.torch",
     "XGBoost": "learners.xgboost",
     "cast": "casting",
+    "compare": "comparing",
     "load": "data.registry",
     "read_vectors": "fleet.vectors",
     "simulate": "simulation",
@@ -87,6 +89,7 @@ __all__ = [
     "Torch",
     "XGBoost",
     "cast",
+    "compare",
     "load",
     "read_vectors",
     "simulate",

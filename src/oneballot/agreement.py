@@ -7,10 +7,10 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt, StrictInt, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, NonNegativeInt, PositiveInt, StrictInt, ValidationError
 
 from . import catalog
 from .core import Array, Blob
@@ -36,7 +36,8 @@ def read_agreement(path: Path) -> dict[str, Any]:
         "schema": file.schema_, "learners": learners,
         "method": make("methods", file.method, f"{path}, [method]"), "privacy": file.privacy, "name": file.name,
         "start": None if file.start is None else _read_start(path, file.start),
-        "seed": file.seed, "quorum": file.quorum, "roster": file.roster, "max_ballot_mb": file.max_ballot_mb,
+        "seed": file.seed, "quorum": file.quorum, "roster": file.roster, "revoked": file.revoked,
+        "server_key": file.server_key, "max_ballot_mb": file.max_ballot_mb,
         "max_model_seconds": file.max_model_seconds, **every,
     }  # fmt: skip
 
@@ -68,6 +69,14 @@ def _read_public(path: Path, file: _File) -> dict[str, Array]:
     return {"public": public, **labels}
 
 
+def _as_keys(value: Any) -> tuple[str, ...]:
+    """What stands beside a name in the roster: a key, or, while one takes over from another, several."""
+    keys = [value] if isinstance(value, str) else value
+    if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
+        raise ValueError(f"expected a public key in quotes, or a [list] of such, not {value!r}")
+    return tuple(keys)
+
+
 class _Public(BaseModel):
     model_config = ConfigDict(extra="forbid")
     path: str
@@ -87,11 +96,13 @@ class _File(BaseModel):
     max_ballot_mb: PositiveInt = 64
     max_model_seconds: PositiveInt = 60
     start: str | None = None
+    server_key: str | None = None
     public: _Public | None = None
     method: dict[str, Any]
     learners: dict[str, dict[str, Any]] = {}
     privacy: Terms = L0
-    roster: dict[str, str] = {}
+    roster: dict[str, Annotated[tuple[str, ...], BeforeValidator(_as_keys)]] = {}
+    revoked: dict[str, str] = {}
     schema_: Schema | None = None
 
     @classmethod
@@ -115,7 +126,7 @@ class _File(BaseModel):
 
 
 def make(kind: catalog.Kind, settings: Mapping[str, Any], where: str, folder: Path = Path()) -> Any:
-    """A method or a learner from its name and settings, with the files that it names in this folder."""
+    """A method, learner or peer from its name and settings, with the files that it names in this folder."""
     if not isinstance(settings.get("name"), str):
         raise ElectionError(f'{where}: name = "…" is missing; there are {", ".join(catalog.names(kind))}')
     rest = {k: v for k, v in settings.items() if k != "name"}

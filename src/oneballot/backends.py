@@ -146,7 +146,9 @@ ALIKE = "Every worker needs the same versions of oneballot and its libraries as 
 
 
 def _if_alike(expected: dict[str, str], function: Callable[..., Any], *arguments: Any) -> Any:
-    """On a worker: refuse to come to results that would be others than here."""
+    """On a worker: refuse to come to results that would be others than here, and send no loop on to other workers."""
+    import joblib
+
     found = versions()
     for name, wanted in expected.items():
         if found.get(name) != wanted:
@@ -154,7 +156,8 @@ def _if_alike(expected: dict[str, str], function: Callable[..., Any], *arguments
                 f"the worker on {socket.gethostname()} has {name} {found.get(name, 'not installed')}, and this machine "
                 f"{wanted}. {ALIKE}"
             )
-    return function(*arguments)
+    with joblib.parallel_config("sequential", n_jobs=1):
+        return function(*arguments)
 
 
 @cache

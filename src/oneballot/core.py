@@ -77,6 +77,8 @@ class Task:
     ask: Array | None = None  # rows of X
     answer: Literal["probabilities", "scores"] = "probabilities"
     output: Literal["softmax", "sigmoid"] = "softmax"  # how scores become probabilities; always sigmoid of multi-labels
+    start: Mapping[str, Array] | None = None  # of a network: the numbers that it begins with, instead of the seed's own
+    offset: Mapping[str, Array] | None = None  # of a network: added to the direction of each of its steps
     required: bool = False  # fail, where the learner cannot learn from the rows, instead of answering with frequencies
     label: str = "a model"
 
@@ -153,6 +155,7 @@ class Ballot:
     abstained: str | None
     sealed: bytes = field(repr=False)
     casts: int = 1  # how often the party has cast in this election
+    clear: bytes | None = field(default=None, repr=False)  # at the party: as it was sealed, before any encryption
 
     def array(self, name: str, dtype: npt.DTypeLike, shape: tuple[int, ...]) -> Array:
         """An array of the contents, of this type and shape. Raises Spoiled if there is no such."""

@@ -57,9 +57,8 @@ def simulate(
 
 
 def simulate_parties(election: Election, parties: Mapping[str, Data]) -> Simulation:
-    """Run the election among parties that hold these data. Nobody signs, and no quorum is asked for."""
-    if election.roster or election.quorum > 1:
-        election = replace(election, roster={}, quorum=1)
+    """Run the election among parties that hold these data. Nobody signs or encrypts, and no quorum is asked for."""
+    election = election.in_one_place()
     election.warn_if_hopeless(len(parties))
     ballots = tuple(cast_together(election, parties))
     return Simulation(tally(election, ballots), ballots, parties)
@@ -82,6 +81,14 @@ def rehearse(
     election: Election, data: Path, parties: int | None, split: str, seed: int, test: Path | None, holdout: float
 ) -> tuple[Simulation, Data]:
     """Simulate with the rows of a file; return with it the rows to test, from another file or kept out of this one."""
+    shared, tested = read_parties(election, data, parties, split, seed, test, holdout)
+    return simulate_parties(election, shared), tested
+
+
+def read_parties(
+    election: Election, data: Path, parties: int | None, split: str, seed: int, test: Path | None, holdout: float
+) -> tuple[dict[str, Data], Data]:
+    """The rows of a file, divided among parties, and the rows to test."""
     rows = election.read_data(data)
     values = None
     if split.startswith("column:"):
@@ -95,7 +102,7 @@ def rehearse(
         kept, used = np.split(order, [max(1, round(holdout * len(rows)))])
         tested, rows = _take(rows, kept), _take(rows, used)
         values = None if values is None else values[used]
-    return simulate_parties(election, divide(rows, parties, split, seed, values)), tested
+    return divide(rows, parties, split, seed, values), tested
 
 
 def check_empty(folder: Path) -> None:
@@ -133,7 +140,7 @@ def compare(election: Election, parties: Mapping[str, Data], test: Data) -> Comp
 
 def _compare_by_tallies(election: Election, held: Mapping[str, Data], test: Data) -> Comparison:
     """For a method that trains no learner: elections with one voter, without noise."""
-    alone = replace(election, privacy=L0, roster={}, quorum=1)
+    alone = replace(election, privacy=L0)
     whole = Data(np.concatenate([d.X for d in held.values()]), np.concatenate([d.y for d in held.values()]))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", OneBallotWarning)  # classes that one party lacks

@@ -14,7 +14,8 @@ from typing import Any, ClassVar, Protocol, overload
 
 import numpy as np
 
-from .backends import breadth, in_threads, run, workers
+from .backends import breadth, in_threads, run
+from .backends import workers as workers
 from .core import Array, Task
 from .errors import DataError, ElectionError, OneBallotError, OneBallotWarning, Spoiled
 from .formats.safetensors import ConstantModel
@@ -111,10 +112,8 @@ def _train_batch(learner: Single, X: Array, tasks: Sequence[Task], classes: int,
 
 
 def _train_batch_apart(learner: Single, X: Array, tasks: Sequence[Task], classes: int, keep: bool) -> list[Result]:
-    """In a process of its own, with one thread for its libraries, and no loop of theirs sent on to other workers."""
-    import joblib
-
-    with _one_thread(), joblib.parallel_config("sequential", n_jobs=1):
+    """In a process of its own, which has its own limit of threads."""
+    with _one_thread():
         return _train_batch(learner, X, tasks, classes, keep)
 
 

@@ -29,7 +29,12 @@ CHECKS = ("analytic", "ensemble", "kernel", "lightgbm-text", "safetensors", "sko
 COUNTS = (
     "analytic", "analytic-ridge", "dosfl", "ensemble", "fedkd", "fedkt", "fedkt-counts", "fedkt-models", "fedkt-odds",
 )  # fmt: skip
-NAMES = ("unseal", *(f"check:{name}" for name in CHECKS), *(f"count:{name}" for name in COUNTS))
+NAMES = (
+    "unseal:clear",
+    "unseal:encrypted",
+    *(f"check:{name}" for name in CHECKS),
+    *(f"count:{name}" for name in COUNTS),
+)
 NUMBERS = (b"0", b"-1", b"1e999", b"NaN", b"99999999999999999999", b"\xff" * 8, b"\x00" * 8, b'"', b"[" * 3000)
 
 

@@ -20,6 +20,9 @@ def command(
     box: Annotated[Path, typer.Option("--from", help="The box: the folder that ballots were put into.")],
     out: Annotated[Path, typer.Option(help="The folder for the outcome. An earlier outcome there is gone on from.")],
     without: Annotated[list[str] | None, typer.Option(help="Leave out this party's ballot; may be repeated.")] = None,
+    key: Annotated[
+        Path | None, typer.Option(help="The server's secret key, if ballots are encrypted; server.key here or beside.")
+    ] = None,
     publish: Annotated[
         Path | None, typer.Option(help="Also write here what others may have: model and ledger, no votes, no names.")
     ] = None,
@@ -43,12 +46,14 @@ def command(
     with session(as_json, workers):
         from ..boxes.folder import Folder
         from ..election import Election
+        from ..envelope import find_server_key
         from ..errors import ElectionError
         from ..outcome import exists
         from ..privacy.book import Book
         from ..tallying import tally_box
 
         agreed = Election.read(election)
+        opener = find_server_key(agreed, key, election.parent)
         _check_folders(out, box, publish)
         _check_level(agreed, publish, again=again or over_budget, data_dependent=data_dependent)
         previous = _previous(out, agreed.digest) if exists(out) else None
@@ -61,13 +66,14 @@ def command(
                 )
             typer.echo(
                 f"note: {out} has an outcome, and is left as it is: a tally at L1 draws new noise and costs again. "
-                f"Late ballots count if you tally with --again{_beyond(agreed, book)}.", err=True,
-            )  # fmt: skip
+                f"Late ballots count, and those of revoked keys do not, after a tally --again{_beyond(agreed, book)}.",
+                err=True,
+            )
             _show(agreed, previous.drawn(book.draws), out, publish, as_json, {})
             return
         outcome = tally_box(
             agreed, Folder(box), without=without or (), previous=previous,
-            book=None if book is None else book.path, over_budget=over_budget,
+            book=None if book is None else book.path, over_budget=over_budget, key=opener,
         )  # fmt: skip
         outcome.save(out)
         _show(agreed, outcome, out, publish, as_json, _seen(agreed, outcome) if data_dependent else {})
