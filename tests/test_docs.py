@@ -378,6 +378,21 @@ def test_help_has_an_example_that_could_be_typed(path):
     assert all(option in result.output for option in options_of(path))
 
 
+# Reliability
+
+
+def test_every_fault_of_the_table_names_a_test_that_exists():
+    table = (ROOT / "docs/reliability.md").read_text("utf-8")
+    rows = re.findall(r"^\| (?!fault|---)(.+?) \|.*\| `([^`]+)` \|$", table, re.M)
+    assert len(rows) > 15
+    assert len(rows) == len(re.findall(r"^\| (?!fault|---)", table, re.M)), "every row ends with a test"
+    for fault, test in rows:
+        file, *inside, name = test.split("::")
+        text = (ROOT / "tests" / file).read_text("utf-8")
+        for pattern in (*(rf"^class {part}\b" for part in inside), rf"^ *def {name}\("):
+            assert re.search(pattern, text, re.M), f"{fault}: there is no {test}"
+
+
 # Versions
 
 

@@ -6,6 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .backends import spread
     from .boxes import box_at
     from .boxes.folder import Folder
     from .casting import cast
@@ -61,6 +62,7 @@ _WHERE = {
     "load": "data.registry",
     "read_vectors": "fleet.vectors",
     "simulate": "simulation",
+    "spread": "backends",
     "tally": "tallying",
 }
 
@@ -94,6 +96,7 @@ __all__ = [
     "load",
     "read_vectors",
     "simulate",
+    "spread",
     "tally",
 ]
 

@@ -153,7 +153,10 @@ class _Counting:
     def _read(self, name: str) -> bytes:
         size, limit = self.sizes[name], self.election.max_ballot_mb * 2**20
         if size > limit:
-            raise Spoiled(f"it has {size:,} bytes, and the election allows {limit:,}")
+            raise Spoiled(
+                f"it has {size:,} bytes, and the election allows {limit:,}; if it is meant to be so large, raise "
+                "max_ballot_mb in the election, and tally again"
+            )
         try:
             data = self.read(name)
         except (NotThere, OSError) as error:  # a box that does not answer spoils nothing: the tally ends there

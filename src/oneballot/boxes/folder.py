@@ -38,7 +38,7 @@ class Folder:
                 finally:
                     os.unlink(part.name)
         except FileExistsError:
-            if target.read_bytes() != sealed:
+            if target.stat().st_size != len(sealed) or target.read_bytes() != sealed:
                 raise AlreadyCast(
                     f"{target} is another ballot of {name}, and a ballot in the box is never replaced. "
                     "If it should not count, ask the operator to move it away, then deliver again."

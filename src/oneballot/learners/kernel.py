@@ -13,13 +13,14 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from pydantic import Field, PositiveInt
 
+from ..backends import workers
 from ..core import Array, Task
 from ..errors import DataError, OneBallotWarning
 from ..formats.kernel import LARGEST, ROW_TYPES, KernelModel, as_probabilities, flat, scores_of
 from ..progress import steps
 from ..protocols import Models
 from ..settings import settings
-from ..training import Trained, workers
+from ..training import Trained
 from ._ridge import RIDGES, Solution, solve, solve_with_landmarks
 
 Positive = Annotated[float, Field(gt=0, le=LARGEST, allow_inf_nan=False)]

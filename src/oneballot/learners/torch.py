@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 import numpy as np
 from pydantic import BeforeValidator, Field, PositiveInt
 
+from ..backends import workers
 from ..core import Array, Blob, Task
 from ..errors import DataError, ElectionError, MissingExtra, Spoiled
 from ..formats.torch_safetensors import Description, TorchModel, TorchSafetensors, probabilities
 from ..protocols import Model, Models
 from ..settings import settings
-from ..training import Trained, workers
+from ..training import Trained
 from ._own import Own, OwnModel, is_module
 from ._replies import constant, failed, output_of, reply
 from ._words import digest_of, vectors_of

@@ -87,9 +87,9 @@ class Distil:
 
     @staticmethod
     def together(learner: NetworkLearner, works: Sequence[Distil]) -> list[tuple[Distilled, bytes]]:
+        from ..backends import workers
         from ..fleet.distil import distil
         from ..fleet.distillation import Distillation, Party
-        from ..training import workers
 
         origin = works[0].origin
         network = origin.network(learner)

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 
+from ..backends import chosen, run
 from ..errors import DataError, MissingExtra, OneBallotError, OneBallotWarning
 from ..progress import steps
 from .cells import Experiment, Failed, Found, name_of
@@ -46,6 +47,9 @@ def run_cells(
 
 def _run(jobs: Sequence[Job], workers: int, device: str) -> Iterator[tuple[int, Found | Failed]]:
     """In whatever order they end. In this process where there is one worker: a device is started once."""
+    if chosen() is not None and len(jobs) > 1:
+        yield from run(_run_apart, [(place, *job, device) for place, job in enumerate(jobs)], workers=workers)
+        return
     if workers == 1 or len(jobs) < 2:
         for places in _in_step(jobs) if on_gpu(device) else ([i] for i in range(len(jobs))):
             yield from _run_together(places, jobs, device)
