@@ -5,7 +5,9 @@ The sealed ballot is on the party's own disk before anything is delivered; every
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +18,7 @@ from .core import Array, Blob
 from .desk import PartyDesk
 from .disk import check_writable, write_whole
 from .election import Election, check_learner, check_party_name
-from .errors import AlreadyCast, BallotError, BoxError, ElectionError, Spoiled
+from .errors import AlreadyCast, BallotError, BoxError, ElectionError, OneBallotWarning, Spoiled
 from .keys import public_text, read_key
 from .privacy.book import Book
 from .privacy.ledger import MOST_CASTS
@@ -34,6 +36,7 @@ def cast_file(
     """Cast the ballot of a file's rows, or deliver again the one that was already cast."""
     desks: dict[str, PartyDesk] = {}
     check_party_name(party)
+    _warn_if_late(election)
     signer = find_key(election, party, key, beside)
     kept = keep / f"{party}.ballot"
     sealed = _kept_ballot(election, kept) if not recast else None
@@ -65,13 +68,23 @@ def cast_file(
     assert sealed is not None
     opened = take_apart(sealed)
     if box is not None:
-        box.deliver(_free_name(election, box, party, opened.digest), sealed)
+        deliver(election, box, party, opened.digest, sealed)
     return {
         "party": party, "ballot": str(kept), "bytes": len(sealed), "digest": opened.digest, "trained": trained,
         "abstained": opened.manifest.abstained, "delivered": box is not None,
         "privacy": opened.manifest.privacy.model_dump(mode="json"), "privacy_spent": opened.manifest.privacy.words(),
         **({"do_not_publish": _seen(election, desks.get(party))} if data_dependent else {}),
     }  # fmt: skip
+
+
+def _warn_if_late(election: Election) -> None:
+    if election.deadline is not None and datetime.now(UTC) > election.deadline:
+        late = f"the deadline of this election was {election.deadline}, if the clock here is right"
+        warnings.warn(
+            f"{late}: if it was tallied without you, this ballot counts at the next tally",
+            OneBallotWarning,
+            stacklevel=3,
+        )
 
 
 def _book(election: Election, party: str, beside: Path) -> Book:
@@ -234,6 +247,11 @@ def _holds(election: Election, box: Box, party: str) -> bool:
             return unseal(file.read(election.max_ballot_mb * 2**20), election).party == party
     except (BoxError, Spoiled):
         return False
+
+
+def deliver(election: Election, box: Box, party: str, digest: str, sealed: bytes) -> None:
+    """Put a party's ballot into a box, under its name if a stranger's file is not in its place."""
+    box.deliver(_free_name(election, box, party, digest), sealed)
 
 
 def _free_name(election: Election, box: Box, party: str, digest: str) -> str:

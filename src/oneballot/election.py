@@ -1,8 +1,8 @@
 """The agreement that all parties share: task, schema, classes, public set, method, learners, privacy, roster.
 
 An election is checked whole before anybody trains. Its digest names it: two elections with the same digest ask for the
-same ballots. Who may vote and how many must have (roster, quorum) are not in the digest, so that they may change while
-ballots come in.
+same ballots. Who may vote, how many must have and until when (roster, quorum, deadline) are not in the digest, so that
+they may change while ballots come in.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ import hashlib
 import json
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -52,6 +53,7 @@ class Election:
     name: str = "election"
     seed: int = 0
     quorum: int = 1
+    deadline: datetime | None = None
     roster: Mapping[str, str] = field(default_factory=dict)
     max_ballot_mb: int = 64
     max_model_seconds: int = 60
@@ -127,6 +129,10 @@ class Election:
         """How many there are, as far as the election says."""
         return len(self.roster) or (self.quorum if self.quorum > 1 else None)
 
+    def awaited(self, voted: Collection[str]) -> tuple[str, ...]:
+        """Who of the roster has not voted."""
+        return tuple(party for party in sorted(self.roster) if party not in voted)
+
     @property
     def roles(self) -> frozenset[str]:
         """What learners this election trains."""
@@ -196,6 +202,8 @@ class Election:
             raise ElectionError("two parties of the roster have the same key; each must have its own")
         if self.quorum < 1:
             raise ElectionError(f"quorum must be at least 1, not {self.quorum}")
+        if self.deadline is not None and self.deadline.tzinfo is None:
+            raise ElectionError(f"the deadline {self.deadline} needs a time zone, as in 2027-03-01T12:00:00Z")
         if self.roster and self.quorum > len(self.roster):
             raise ElectionError(f"quorum {self.quorum} can never be met: the roster lists {len(self.roster)} parties")
         if self.start is not None and not getattr(self.method, "continues", False):

@@ -8,7 +8,7 @@ import sys
 import typer
 import typer.core
 
-from . import audit, cast, check, demo, epsilon, evaluate, inspect, keys, new, predict, simulate, tally
+from . import audit, cast, check, demo, epsilon, evaluate, flower, inspect, keys, new, predict, simulate, tally
 
 typer.core.HAS_RICH = False  # typer escapes [required] for rich even where it does not draw with it
 app = typer.Typer(
@@ -24,6 +24,7 @@ for module in (demo, new, check, cast, tally, inspect, predict, evaluate, simula
     app.command(epilog=module.EXAMPLE)(module.command)
     app.registered_commands[-1].name = module.__name__.rpartition(".")[2]
 app.add_typer(keys.app, name="keys")
+app.add_typer(flower.app, name="flower")
 
 
 def _version(asked: bool) -> None:
