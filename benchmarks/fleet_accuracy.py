@@ -79,7 +79,8 @@ def run(name: str, data: dict[str, Array], beta: float, parties: int, seed: int,
     answers = train(network, rows, last, final, CLASSES, device=told.device).logits
     truth = data["y_test"][order[half:]]
     found = {what: float((one.argmax(1) == truth).mean()) for what, one in zip(labels, answers, strict=True)}
-    return found | {"seconds": time.perf_counter() - begin}
+    open_labels = (labels["open vote, odds"] == data["y_test"][order[:half]]).mean()
+    return found | {"public rows labelled rightly by odds": float(open_labels), "seconds": time.perf_counter() - begin}
 
 
 def main() -> int:
@@ -91,6 +92,7 @@ def main() -> int:
     parser.add_argument("--betas", nargs="+", type=float, default=[0.5, 0.1])
     parser.add_argument("--parties", nargs="+", type=int, default=[10])
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--final-epochs", type=int, default=60)
     parser.add_argument("--batch", type=int, default=32)
@@ -104,7 +106,10 @@ def main() -> int:
     for name in told.only:
         for parties in told.parties:
             for beta in told.betas:
-                runs = [run(name, data, beta, parties, seed, told) for seed in range(told.seeds)]
+                runs = [
+                    run(name, data, beta, parties, seed, told)
+                    for seed in range(told.first_seed, told.first_seed + told.seeds)
+                ]
                 for what in runs[0]:
                     values = np.array([one[what] for one in runs]) * (1 if what == "seconds" else 100)
                     spread = values.std(ddof=1) if len(values) > 1 else 0.0

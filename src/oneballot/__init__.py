@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .boxes.folder import Folder
     from .casting import cast
+    from .comparing import compare
     from .core import Abstain, Ballot, Blob, Data, Task
     from .data.registry import load
     from .election import Election
@@ -54,6 +55,7 @@ _WHERE = {
     "Torch": "learners.torch",
     "XGBoost": "learners.xgboost",
     "cast": "casting",
+    "compare": "comparing",
     "load": "data.registry",
     "read_vectors": "fleet.vectors",
     "simulate": "simulation",
@@ -85,6 +87,7 @@ __all__ = [
     "Torch",
     "XGBoost",
     "cast",
+    "compare",
     "load",
     "read_vectors",
     "simulate",

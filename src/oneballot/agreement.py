@@ -124,7 +124,7 @@ class _File(BaseModel):
 
 
 def make(kind: catalog.Kind, settings: Mapping[str, Any], where: str, folder: Path = Path()) -> Any:
-    """A method or a learner from its name and settings, with the files that it names in this folder."""
+    """A method, learner or peer from its name and settings, with the files that it names in this folder."""
     if not isinstance(settings.get("name"), str):
         raise ElectionError(f'{where}: name = "…" is missing; there are {", ".join(catalog.names(kind))}')
     rest = {k: v for k, v in settings.items() if k != "name"}

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 from . import catalog
 from .agreement import make
 from .casting import cast_data
+from .checks import check_learner, check_party_name
 from .core import Array, Blob
 from .desk import PartyDesk
 from .disk import check_writable, write_whole
-from .election import Election, check_learner, check_party_name
+from .election import Election
 from .errors import AlreadyCast, BallotError, BoxError, ElectionError, OneBallotWarning, Spoiled
 from .keys import public_text, read_key
 from .privacy.book import Book

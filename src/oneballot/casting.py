@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .checks import check_party_name
 from .core import Abstain, Array, Ballot, Contents, Data, Fit, Stack
 from .desk import PartyDesk
-from .election import Election, check_party_name
+from .election import Election
 from .protocols import Casting, Learner, Models, Work
 from .seal import check_signer, seal
 

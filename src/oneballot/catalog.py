@@ -1,7 +1,8 @@
-"""Finds methods, learners, formats and boxes by name: the files of a folder, and entry points of other packages.
+"""Finds methods, learners, formats, boxes and peers by name: the files of a folder, and entry points of other packages.
 
 A built-in is a file that says `offers = TheClass`; a plug-in is an entry point of the group `oneballot.methods` (or
-`.learners`, `.formats`, `.boxes`) that names the class. The two are looked up in the same way, and neither is listed.
+`.learners`, `.formats`, `.boxes`, `.peers`) that names the class. The two are looked up in the same way, and neither is
+listed.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any, Literal
 
 from .errors import ElectionError
 
-Kind = Literal["methods", "learners", "formats", "boxes"]
+Kind = Literal["methods", "learners", "formats", "boxes", "peers"]
 
 
 @cache

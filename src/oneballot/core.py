@@ -77,6 +77,8 @@ class Task:
     ask: Array | None = None  # rows of X
     answer: Literal["probabilities", "scores"] = "probabilities"
     output: Literal["softmax", "sigmoid"] = "softmax"  # how scores become probabilities; always sigmoid of multi-labels
+    start: Mapping[str, Array] | None = None  # of a network: the numbers that it begins with, instead of the seed's own
+    offset: Mapping[str, Array] | None = None  # of a network: added to the direction of each of its steps
     required: bool = False  # fail, where the learner cannot learn from the rows, instead of answering with frequencies
     label: str = "a model"
 

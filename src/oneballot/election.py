@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -22,21 +21,19 @@ import numpy as np
 
 from . import catalog
 from .agreement import FORMAT, digest_of, read_agreement
+from .checks import check_learners, check_method, check_people
 from .columns import Where
 from .core import Array, Blob, Data
 from .errors import DataError, ElectionError, WillNotWork
-from .keys import public_key
 from .privacy.ledger import Ledger
 from .privacy.terms import L0, Terms, as_terms
 from .protocols import Learner, Method, PrivateMethod, VotingMethod
-from .rows import KINDS, as_kind
-from .schema import Class, Schema, as_label, as_plain, check_ids, encode_labels
+from .rows import as_kind, as_rows
+from .schema import Class, Schema, as_plain, check_ids, encode_labels
 from .start import as_start, name_of
 
 if TYPE_CHECKING:
     from .privacy.promise import Promise
-
-PARTY_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,8 +65,11 @@ class Election:
         object.__setattr__(self, "learners", {r: _as_thing("learners", x) for r, x in self.learners.items()})
         object.__setattr__(self, "start", as_start(self.start))
         if self.public is not None:
-            object.__setattr__(self, "public", _as_rows(self.public, "the public set"))
-        self._check()
+            object.__setattr__(self, "public", as_rows(self.public, "the public set"))
+        check_people(self.roster, self.quorum, self.deadline)
+        check_method(self)
+        self._settle()
+        check_learners(self)
 
     @cached_property
     def digest(self) -> str:
@@ -173,7 +173,7 @@ class Election:
         return self.data(self.public, self.public_labels, "the public set").y if known else None
 
     def rows(self, X: Any, source: str = "the data", *, empty: bool = False) -> Array:
-        rows = _as_rows(X, source, empty=empty)
+        rows = as_rows(X, source, empty=empty)
         if self.shape and rows.shape[1:] != self.shape:
             raise DataError(f"{source}: a row has shape {rows.shape[1:]}, the election's {self.shape}")
         return as_kind(rows, self.kind, source)
@@ -191,71 +191,16 @@ class Election:
             raise ElectionError(f"this election has no [schema], so {path} cannot be read; `oneballot new` writes one")
         return self.schema
 
-    def _check(self) -> None:
-        names = [as_label(c) for c in self.classes]
-        if len(names) < 2 or len(set(names)) < len(names):
-            raise ElectionError(f"classes must be at least two different names, not {list(self.classes)}")
-        for party, key in self.roster.items():
-            check_party_name(party)
-            public_key(key, party)
-        if len(set(self.roster.values())) < len(self.roster):
-            raise ElectionError("two parties of the roster have the same key; each must have its own")
-        if self.quorum < 1:
-            raise ElectionError(f"quorum must be at least 1, not {self.quorum}")
-        if self.deadline is not None and self.deadline.tzinfo is None:
-            raise ElectionError(f"the deadline {self.deadline} needs a time zone, as in 2027-03-01T12:00:00Z")
-        if self.roster and self.quorum > len(self.roster):
-            raise ElectionError(f"quorum {self.quorum} can never be met: the roster lists {len(self.roster)} parties")
-        if self.start is not None and not getattr(self.method, "continues", False):
-            raise ElectionError(f"method {self.method.name} cannot go on from an outcome: leave out `start`")
-        if self.multilabel and (self.level != "L0" or not getattr(self.method, "multilabel", False)):
-            raise ElectionError(f"method {self.method.name} cannot do several labels a row at level {self.level}")
-        if self.schema is not None and self.schema.multilabel != self.multilabel:
-            raise ElectionError("multilabel goes with a schema whose label lists a column for each class")
-        self._check_privacy()
-        if unknown := sorted(self.learners.keys() - self.roles):
-            roles = ", ".join(sorted(self.roles))
-            raise ElectionError(f"method {self.method.name} has no learner {', '.join(unknown)}; it has {roles}")
-        for role in self.roles:
-            check_learner(self.method, role, self.learner_of(role), multilabel=self.multilabel)
-            self._check_rows(role)
-
-    def _check_rows(self, role: str) -> None:
-        """Whether the learner of a role can learn from such rows, where it says so and they are known."""
-        learner: Any = self.learner_of(role)
-        if self.shape and hasattr(learner, "check_rows"):
-            learner.check_rows(np.empty((0, *self.shape), self.kind) if self.public is None else self.public)
-        if self.level == "L2" and role == "teacher" and hasattr(learner, "check_apart"):
-            learner.check_apart()
-
-    def _check_privacy(self) -> None:
-        """Settle what the method leaves open at this level, and what the budget buys."""
-        if self.level not in self.method.levels:
-            given, because = ", ".join(sorted(self.method.levels)), getattr(self.method, "because", "")
-            raise ElectionError(
-                f"method {self.method.name} cannot give privacy level {self.level!r}; it gives {given}"
-                f"{because and ': '}{because}"
-            )
-        if "public" in self.method.needs and self.public is None:
-            raise ElectionError(f"method {self.method.name} needs a public set: rows that everybody may have")
-        if "public labels" in self.method.needs and self.public_numbers is None:
-            raise ElectionError(f"method {self.method.name} needs, as it is set, labels of the public set")
-        if isinstance(self.method, PrivateMethod):
-            object.__setattr__(self, "method", self.method.at(self.level))
-        elif self.level != "L0":
-            raise ElectionError(
-                f"method {self.method.name} lists {self.level}, and does not say what it releases there"
-            )
+    def _settle(self) -> None:
+        """Let the method choose by level what its settings leave open, and ask no more than the budget buys."""
+        if not isinstance(self.method, PrivateMethod):
+            return
+        object.__setattr__(self, "method", self.method.at(self.level))
         if self.promise is None:
             return
-        assert isinstance(self.method, PrivateMethod)
-        if self.privacy.stable_ids and self.schema is not None and self.schema.id is None:
-            raise ElectionError('stable_ids = true needs the ID column: id = "…" in [schema], or `oneballot new --id`')
         public = 0 if self.public is None else len(self.public)
-        asked, bought = (
-            self.method.spends(self.level, len(self.classes), public).votes,
-            getattr(self.promise, "queries", 0),
-        )
+        asked = self.method.spends(self.level, len(self.classes), public).votes
+        bought = getattr(self.promise, "queries", 0)
         if asked is not None and bought < asked.queries and isinstance(self.method, VotingMethod):
             object.__setattr__(self, "method", self.method.asking(bought, public))
         self.warn_if_hopeless(self.parties, stacklevel=5)
@@ -284,39 +229,6 @@ class Election:
         chosen = replace(self, learners={**self.learners, **own, **{r: x for r, x in learners.items() if r in roles}})
         chosen.__dict__["digest"] = self.digest
         return chosen
-
-
-def check_learner(method: Method, role: str, learner: Learner, *, multilabel: bool = False) -> None:
-    learner.check()
-    if lacking := (method.needs[role] | ({"multilabel"} if multilabel else set())) - learner.gives:
-        what = " and ".join(sorted(lacking))
-        raise ElectionError(f"the {role} of {method.name} needs {what}, and learner {learner.name} does not give it")
-
-
-def check_party_name(party: str) -> None:
-    if not PARTY_NAME.fullmatch(party):
-        raise ElectionError(f"party name {party!r}: use letters, digits, '.', '_' and '-', 64 at most")
-
-
-def _as_rows(X: Any, source: str, *, empty: bool = False) -> Array:
-    """Numbers in the types that digests and learners agree on; nothing that is not finite."""
-    try:
-        rows = np.asarray(X)
-    except ValueError as error:
-        raise DataError(f"{source}: expected rows of the same shape: {error}") from None
-    if rows.ndim < 2 or not (len(rows) or empty):
-        raise DataError(f"{source}: expected rows of features, at least one, but the shape is {rows.shape}")
-    if rows.dtype.kind not in "biuf":
-        raise DataError(
-            f"{source}: expected numbers, not {rows.dtype}; describe the columns in a schema to encode them"
-        )
-    if rows.dtype not in KINDS or rows.dtype == np.float32:
-        with np.errstate(over="ignore"):
-            rows = rows.astype(np.float32)
-        if (bad := np.argwhere(~np.isfinite(rows))).size:
-            at = tuple(int(i) for i in bad[0])
-            raise DataError(f"{source}: {len(bad)} values are NaN or infinite, the first at {at}; fill them first")
-    return rows
 
 
 def _as_thing(kind: catalog.Kind, thing: Any) -> Any:

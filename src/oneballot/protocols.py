@@ -1,8 +1,9 @@
-"""What the parts of one-shot learning promise each other: models, learners, formats, desks, methods, boxes."""
+"""What the parts of one-shot learning promise each other: models, learners, formats, desks, methods, boxes, peers."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, BinaryIO, ClassVar, Protocol, overload, runtime_checkable
 
 from .core import Array, Ballot, Blob, Contents, Count, Data, Fit, Plan, Spending, Task
@@ -74,11 +75,17 @@ class NetworkLearner(Learner, Protocol):
     def device(self) -> str: ...
     @property
     def precision(self) -> str: ...
+    def recipe(self) -> Any:
+        """How it trains them."""
+
     def network(self, row: tuple[int, ...], classes: int) -> Any: ...
     def weights_of(self, blob: Blob, row: tuple[int, ...], classes: int) -> Mapping[str, Array]:
         """Of a network that travelled. Raises ElectionError if it is not one that this learner trains."""
 
-    def model_of(self, network: Any, values: Mapping[str, Array], classes: int) -> Model: ...
+    def model_of(
+        self, network: Any, values: Mapping[str, Array], classes: int, output: str = "softmax", *, device: str = "cpu"
+    ) -> Model:
+        """A model of these numbers, as if it had been trained here; it answers on this device."""
 
 
 class Format(Protocol):
@@ -236,3 +243,34 @@ class Box(Protocol):
         """Names and sizes, before a byte is read."""
 
     def open(self, name: str) -> BinaryIO: ...
+
+
+@dataclass(frozen=True)
+class Round:
+    """Where a peer stands after an exchange of messages.
+
+    models: the one that all parties have then, or where each has its own (solo, FedMD) all of them: their accuracies
+    are averaged. up, down: bytes that all parties together have sent and received so far.
+    """
+
+    models: Sequence[Model]
+    up: int
+    down: int
+
+
+class Peer(Protocol):
+    """What a one-shot method is compared with, in simulation alone: a frozen dataclass of its settings.
+
+    One that says `init = "outcome"` begins with the model of the election's own outcome, which is `desk.start`.
+    """
+
+    name: ClassVar[str]
+    rounds: int
+    """How many `run` yields at the most; 1 if it exchanges messages once, or never."""
+
+    @property
+    def needs(self) -> Mapping[str, frozenset[str]]:
+        """For each role what its learner must give, as of a method."""
+
+    def run(self, parties: Sequence[Data], desk: TallyDesk) -> Iterator[Round]:
+        """Train. Some parties may have no rows, or lack classes; at least one has rows."""

@@ -16,6 +16,27 @@ from .errors import DataError
 KINDS = (np.dtype(np.float32), np.dtype(np.uint8), np.dtype(np.int32))
 
 
+def as_rows(X: Any, source: str, *, empty: bool = False) -> Array:
+    """Numbers in the types that digests and learners agree on; nothing that is not finite."""
+    try:
+        rows = np.asarray(X)
+    except ValueError as error:
+        raise DataError(f"{source}: expected rows of the same shape: {error}") from None
+    if rows.ndim < 2 or not (len(rows) or empty):
+        raise DataError(f"{source}: expected rows of features, at least one, but the shape is {rows.shape}")
+    if rows.dtype.kind not in "biuf":
+        raise DataError(
+            f"{source}: expected numbers, not {rows.dtype}; describe the columns in a schema to encode them"
+        )
+    if rows.dtype not in KINDS or rows.dtype == np.float32:
+        with np.errstate(over="ignore"):
+            rows = rows.astype(np.float32)
+        if (bad := np.argwhere(~np.isfinite(rows))).size:
+            at = tuple(int(i) for i in bad[0])
+            raise DataError(f"{source}: {len(bad)} values are NaN or infinite, the first at {at}; fill them first")
+    return rows
+
+
 def as_kind(rows: Array, kind: np.dtype[Any] | None, source: str) -> Array:
     """Rows in the type that is asked for. None asks for nothing."""
     if kind is None or rows.dtype == kind:

@@ -24,8 +24,9 @@ import numpy as np
 from pydantic import BaseModel, StringConstraints, ValidationError
 
 from . import catalog
+from .checks import PARTY_NAME
 from .core import Array, Ballot, Blob, Contents
-from .election import PARTY_NAME, Election
+from .election import Election
 from .errors import BallotError, ElectionError, KeyFileError, PrivacyError, Spoiled, printable
 from .keys import public_key, public_text
 from .privacy.ledger import MOST_CASTS, Ledger

@@ -82,6 +82,14 @@ def rehearse(
     election: Election, data: Path, parties: int | None, split: str, seed: int, test: Path | None, holdout: float
 ) -> tuple[Simulation, Data]:
     """Simulate with the rows of a file; return with it the rows to test, from another file or kept out of this one."""
+    shared, tested = read_parties(election, data, parties, split, seed, test, holdout)
+    return simulate_parties(election, shared), tested
+
+
+def read_parties(
+    election: Election, data: Path, parties: int | None, split: str, seed: int, test: Path | None, holdout: float
+) -> tuple[dict[str, Data], Data]:
+    """The rows of a file, divided among parties, and the rows to test."""
     rows = election.read_data(data)
     values = None
     if split.startswith("column:"):
@@ -95,7 +103,7 @@ def rehearse(
         kept, used = np.split(order, [max(1, round(holdout * len(rows)))])
         tested, rows = _take(rows, kept), _take(rows, used)
         values = None if values is None else values[used]
-    return simulate_parties(election, divide(rows, parties, split, seed, values)), tested
+    return divide(rows, parties, split, seed, values), tested
 
 
 def check_empty(folder: Path) -> None:

@@ -156,7 +156,7 @@ def test_an_error_is_a_sentence_and_status_1(words, told: str, tmp_path: Path, m
 
 
 COMMANDS = ["demo", "new", "keys new", "cast", "tally", "inspect", "predict", "evaluate", "simulate", "epsilon",
-            "check", "audit"]  # fmt: skip
+            "check", "audit", "compare"]  # fmt: skip
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -77,7 +78,7 @@ def assert_same(
         epochs = sum(fleet.train())
     assert epochs == len(tasks) * recipe.epochs
     for task, values, logits in zip(tasks, fleet.values(), fleet.answers(), strict=True):
-        one = network.make(network.start(task.seed)).to(device, fleet.dtype)
+        one = network.make(network.first(task)).to(device, fleet.dtype)
         fit_one(one, X, task, recipe, CLASSES)
         state = one.state_dict()
         assert values.keys() == state.keys()
@@ -148,8 +149,8 @@ def test_a_number_of_steps_whatever_the_size(name: str, device: str) -> None:
     assert_same(name, recipe, tasks, device, chain=name == "mlp")
 
 
-@pytest.mark.parametrize("name", ["mlp", "resnet8"])
-def test_what_is_recorded_is_what_is_replayed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """The way of a GPU with graphs that are run at once: schedules, blocks of steps, and models that are set aside."""
 
     class Nothing:
@@ -181,9 +182,80 @@ def test_what_is_recorded_is_what_is_replayed(name: str, monkeypatch: pytest.Mon
     monkeypatch.setattr(Wave, "runner", lambda self, count, step: graphs.Recorded(self, count, step))
     monkeypatch.setattr(Wave, "_schedule_length", lambda self, count, step: 5)
     monkeypatch.setattr(Wave, "_left", lambda self, count: int(count * wave.WORTH))
+
+
+@pytest.mark.usefixtures("as_on_a_gpu")
+@pytest.mark.parametrize("name", ["mlp", "resnet8"])
+def test_what_is_recorded_is_what_is_replayed(name: str) -> None:
     for optimizer in ("adam", "sgd"):
         recipe = Recipe(epochs=3, batch=4, optimizer=optimizer, learning_rate=0.05, precision="float64")
         assert_same(name, recipe, make_tasks(), "cpu", chain=name == "mlp")
+
+
+def leaning(tasks: list[Task], network: Network, seed: int = 0) -> list[Task]:
+    """The tasks with other first numbers than their seeds', and an offset each."""
+    rng = np.random.default_rng(seed)
+    learned = dict(network.bare.named_parameters())
+    return [
+        replace(
+            task,
+            seed=task.seed + 10 * seed,
+            start=network.start(100 + seed + i),
+            offset={key: 0.1 * rng.normal(size=tuple(w.shape)).astype(np.float32) for key, w in learned.items()},
+        )
+        for i, task in enumerate(tasks)
+    ]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
+@pytest.mark.parametrize("name", ["mlp", "cnn", "resnet8", "textcnn"])
+def test_a_pull_to_the_start_and_an_offset_are_added_to_every_step(name: str, optimizer: str, device: str) -> None:
+    recipe = Recipe(
+        epochs=2, batch=4, optimizer=optimizer, learning_rate=0.02, weight_decay=1e-3, pull=0.7, precision="float64"
+    )
+    tasks, chain = leaning(make_tasks(), network_of(name)), name in CHAINS
+    leant = assert_same(name, recipe, tasks, device, chain=chain)
+    for other, changed in (
+        (replace(recipe, pull=0.0), tasks),
+        (recipe, [replace(task, offset=None) for task in tasks]),
+        (recipe, [replace(task, start=None) for task in tasks]),
+    ):
+        values = assert_same(name, other, changed, device, chain=chain)
+        assert any(np.abs(values[1][key] - leant[1][key]).max() > 1e-3 for key in leant[1])
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
+@pytest.mark.parametrize("name", ["mlp", "vgg9", "resnet8"])
+def test_a_wave_that_begins_again_is_a_new_wave(name: str, optimizer: str, device: str) -> None:
+    assert_begins_again(name, optimizer, device)
+
+
+@pytest.mark.usefixtures("as_on_a_gpu")
+@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
+@pytest.mark.parametrize("name", ["mlp", "resnet8"])
+def test_graphs_are_replayed_with_other_numbers(name: str, optimizer: str) -> None:
+    assert_begins_again(name, optimizer, "cpu")
+
+
+def assert_begins_again(name: str, optimizer: str, device: str) -> None:
+    recipe = Recipe(epochs=2, batch=4, optimizer=optimizer, learning_rate=0.02, pull=0.3, precision="float64")
+    network, X, tasks = network_of(name), as_tensor(make_rows(name), device), make_tasks()
+    rounds = [leaning(tasks, network, seed) for seed in range(3)]
+    kept = Wave(network, X, rounds[0], recipe, CLASSES, chain=name in CHAINS)
+    kept.runners = {}
+    for number, some in enumerate(rounds):
+        if number:
+            kept.again(some)
+        new = Wave(network, X, some, recipe, CLASSES, chain=name in CHAINS)
+        assert sum(kept.train()) == sum(new.train()) == len(tasks) * recipe.epochs
+        for ours, theirs in zip(kept.values(), new.values(), strict=True):
+            for key in theirs:
+                np.testing.assert_allclose(ours[key], theirs[key], rtol=0, atol=1e-12 if device == "cpu" else 1e-6)
+        for asked, right in zip(kept.answers(), new.answers(), strict=True):
+            np.testing.assert_allclose(asked, right, atol=1e-6)
+    assert len(kept.runners) > 1
 
 
 def test_dropout_differs_by_model_and_step_and_keeps_its_share() -> None:

@@ -21,6 +21,7 @@ from oneballot.fleet.weights import first_weights  # noqa: E402
 
 torch.set_num_threads(1)
 PAPERS = [  # (architecture, settings, shape, classes, parameters without the table of words)
+    ("mlp", {"hidden": []}, (784,), 10, 784 * 10 + 10),
     ("mlp", {}, (784,), 10, 784 * 100 + 100 + 100 * 100 + 100 + 100 * 10 + 10),
     ("cnn", {}, (1, 28, 28), 10, 156 + 2416 + 256 * 120 + 120 + 120 * 84 + 84 + 850),
     ("lenet", {}, (1, 28, 28), 10, 61_706),  # DOSFL, Table 3
@@ -133,7 +134,7 @@ def test_attention_is_torchs_and_hides_padding() -> None:
     [
         ("mpl", {}, "there is no architecture 'mpl'; there are mlp, cnn"),
         ("mlp", {"layers": 3}, "mlp has no setting layers; it has hidden, shape"),
-        ("mlp", {"hidden": [100, 0]}, "hidden must be a list of 1 to 8 whole numbers"),
+        ("mlp", {"hidden": [100, 0]}, "hidden must be a list of 0 to 8 whole numbers"),
         ("mlp", {"hidden": [10**9]}, "hidden must be"),
         ("mlp", {"hidden": [100.0]}, "hidden must be"),
         ("mlp", {"hidden": "100"}, "hidden must be"),

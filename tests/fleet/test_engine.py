@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,12 +17,15 @@ from torch import Tensor, nn  # noqa: E402
 
 from oneballot.core import Array, Task  # noqa: E402
 from oneballot.errors import DataError, ElectionError, OneBallotWarning  # noqa: E402
+from oneballot.fleet import apart as processes  # noqa: E402
 from oneballot.fleet import engine  # noqa: E402
 from oneballot.fleet.chain import is_chain  # noqa: E402
 from oneballot.fleet.engine import train  # noqa: E402
+from oneballot.fleet.job import Job  # noqa: E402
 from oneballot.fleet.network import built_in, own  # noqa: E402
 from oneballot.fleet.probe import why_not_stacked  # noqa: E402
 from oneballot.fleet.recipe import Recipe  # noqa: E402
+from oneballot.fleet.wave import Wave  # noqa: E402
 from oneballot.progress import watched_by  # noqa: E402
 
 torch.set_num_threads(1)
@@ -84,7 +88,7 @@ def test_the_watcher_is_told_of_every_epoch_of_every_model() -> None:
 
 def test_waves_have_similar_sizes_and_about_the_same_number() -> None:
     network, tasks = built_in("mlp", {}, (6,), CLASSES), make_tasks(3, 9, 1, 7, 5, 8, 2)
-    job = engine._Job(network, torch.zeros(30, 6), tasks, RECIPE, CLASSES, "chain", 1)
+    job = Job(network, torch.zeros(30, 6), tasks, RECIPE, CLASSES, "chain", 1)
     waves = job._cut(3)
     assert [[len(tasks[i].rows) for i in wave] for wave in waves] == [[9, 7, 5], [8, 3], [1, 2]]
     assert [[RECIPE.steps_of(len(tasks[i].rows)) for i in wave] for wave in waves] == [[6, 4, 4], [4, 2], [2, 2]]
@@ -96,8 +100,8 @@ def test_by_steps_neither_waves_nor_schedules_tell_how_many_rows_there_are() -> 
     """On a GPU the shape of a product may decide how it is rounded, so it must not follow what is private."""
     network, recipe, seen = built_in("mlp", {}, (6,), CLASSES), Recipe(batch=40, steps=3), []
     for sizes in ((3, 9, 1, 7), (30, 1, 2, 29)):
-        job = engine._Job(network, torch.zeros(30, 6), make_tasks(*sizes), recipe, CLASSES, "chain", 1)
-        wave = engine.Wave(network, job.X, job.tasks, recipe, CLASSES, chain=True)
+        job = Job(network, torch.zeros(30, 6), make_tasks(*sizes), recipe, CLASSES, "chain", 1)
+        wave = Wave(network, job.X, job.tasks, recipe, CLASSES, chain=True)
         seen.append((job._cut(3), wave.number, wave.ends, wave.schedule(4, 0, 3)[0].shape, wave.block))
     assert seen[0] == seen[1]
     assert seen[0][0] == [[0, 1], [2, 3]]
@@ -109,7 +113,7 @@ def test_models_of_few_rows_are_the_same_whatever_is_trained_beside_them() -> No
     rng = np.random.default_rng(4)
     tasks = [Task(rng.permutation(300)[:size], rng.integers(0, CLASSES, size), seed=size) for size in (5, 40, 300, 30)]
     network = built_in("mlp", {}, (6,), CLASSES)
-    job = engine._Job(network, torch.zeros(300, 6), tasks, recipe, CLASSES, "chain", 1)
+    job = Job(network, torch.zeros(300, 6), tasks, recipe, CLASSES, "chain", 1)
     assert sorted(map(sorted, job._cut(9))) == [[0, 3], [1], [2]]
     together = train(network, X, tasks, recipe, CLASSES, device="cpu").values
     for i, task in enumerate(tasks):
@@ -120,7 +124,7 @@ def test_a_wave_that_does_not_fit_is_halved_until_it_does(monkeypatch: pytest.Mo
     """Memory that ends with three models, whatever was planned; epochs are still told once each."""
     X, tasks = make_rows(6), make_tasks(9, 4, 17, 3, 5, 8, 2, 11)
     network = built_in("mlp", {}, (6,), CLASSES)
-    job = engine._Job(network, torch.from_numpy(X), tasks, RECIPE, CLASSES, "chain", 1)
+    job = Job(network, torch.from_numpy(X), tasks, RECIPE, CLASSES, "chain", 1)
     sizes = []
 
     def train_wave(self: Any) -> Any:
@@ -131,7 +135,7 @@ def test_a_wave_that_does_not_fit_is_halved_until_it_does(monkeypatch: pytest.Mo
         yield 2 * len(self.tasks) - 1
 
     with monkeypatch.context() as patch:
-        patch.setattr(engine.Wave, "train", train_wave)
+        patch.setattr(Wave, "train", train_wave)
         patch.setattr(job, "_most_at_once", lambda: 8)
         patch.setattr(torch.cuda, "empty_cache", lambda: None)
         assert sum(job._on_gpu()) == 16
@@ -268,7 +272,7 @@ def test_a_chain_is_only_what_is_surely_one(change: Any, chain: bool) -> None:
 
 
 def test_many_models_without_stacking_go_to_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "ENOUGH", -1.0)
+    monkeypatch.setattr(processes, "ENOUGH", -1.0)
     X, tasks = np.random.default_rng(0).integers(0, 9, (30, 4)).astype(np.int32), make_tasks(9, 4, 6)
     network = built_in("bilstm", {"vocabulary": 9, "hidden": 3}, (4,), CLASSES)
     apart = train(network, X, tasks, RECIPE, CLASSES, device="cpu", workers=2)
@@ -283,7 +287,7 @@ def test_other_processes_read_rows_without_a_word(
     from joblib.externals.loky import get_reusable_executor
 
     get_reusable_executor().shutdown()  # those that there are print elsewhere
-    monkeypatch.setattr(engine, "ENOUGH", -1.0)
+    monkeypatch.setattr(processes, "ENOUGH", -1.0)
     monkeypatch.setenv("PYTHONWARNINGS", "always")
     X = np.random.default_rng(0).integers(0, 9, (30, 1000)).astype(np.int32)
     network = built_in("textcnn", {"vocabulary": 9, "dimension": 2, "filters": 1}, (1000,), CLASSES)
@@ -334,7 +338,7 @@ def test_an_error_in_a_wave_comes_out_of_its_thread(monkeypatch: pytest.MonkeyPa
         yield 0
         raise RuntimeError("broken")
 
-    monkeypatch.setattr(engine.Wave, "train", fail)
+    monkeypatch.setattr(Wave, "train", fail)
     with pytest.raises(RuntimeError, match="broken"):
         train(built_in("mlp", {}, (6,), 3), make_rows(6), make_tasks(4, 5), RECIPE, CLASSES, device="cpu", workers=2)
 
@@ -353,3 +357,44 @@ print(sorted(m for m in sys.modules if m.startswith("oneballot.") and m.count(".
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "['oneballot.core', 'oneballot.errors', 'oneballot.fleet', 'oneballot.progress']"
+
+
+@pytest.mark.parametrize("how", ["chain", "stacked", "loop"])
+def test_rounds_of_a_training_are_trainings_of_their_own(how: Any) -> None:
+    """With the same tasks, fewer of them, and others."""
+    X, network = make_rows(6), built_in("mlp", {"hidden": [5]}, (6,), CLASSES)
+    first = [replace(task, start=network.start(50 + i)) for i, task in enumerate(make_tasks(9, 4, 17))]
+    second = [replace(task, start=network.start(60 + i), seed=70 + i) for i, task in enumerate(first)]
+    training = engine.Training(network, X, RECIPE, CLASSES, device="cpu", how=how)
+    for tasks in (first, second, second[:2], make_tasks(3, 3, 3)):
+        alone = train(network, X, tasks, RECIPE, CLASSES, device="cpu", how=how)
+        together = training.run(tasks)
+        assert same(together.values, alone.values)
+        assert all(np.array_equal(a, b) for a, b in zip(together.logits, alone.logits, strict=True))
+
+
+def test_a_kept_wave_is_used_for_the_same_tasks_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a GPU keeps between rounds, kept on this machine."""
+    monkeypatch.setattr(Job, "_keeps", lambda self, numbers: len(numbers) == len(self.tasks))
+    X, network, tasks = make_rows(6), built_in("mlp", {"hidden": [5]}, (6,), CLASSES), make_tasks(9, 4, 17)
+    training = engine.Training(network, X, RECIPE, CLASSES, device="cpu")
+    made = Wave.__init__
+    waves: list[int] = []
+    monkeypatch.setattr(Wave, "__init__", lambda self, *a, **k: (waves.append(1), made(self, *a, **k))[1])
+    for number in range(3):
+        some = [replace(task, seed=number, start=network.start(number)) for task in tasks]
+        assert same(training.run(some).values, train(network, X, some, RECIPE, CLASSES, device="cpu").values)
+    assert len(waves) == 1 + 3  # one for all rounds, and one for each training alone
+    other = [replace(task, targets=(task.targets + 1) % CLASSES) for task in tasks]
+    assert same(training.run(other).values, train(network, X, other, RECIPE, CLASSES, device="cpu").values)
+    assert len(waves) == 6
+
+
+@pytest.mark.parametrize("what", ["start", "offset"])
+def test_numbers_of_another_network_are_refused(what: str) -> None:
+    network, other = (built_in("mlp", {"hidden": [size]}, (6,), CLASSES) for size in (5, 4))
+    (task,) = make_tasks(9)
+    with pytest.raises(DataError, match=rf"m0: its {what} is not one of this network: .*weight"):
+        train(network, make_rows(6), [replace(task, **{what: other.start(0)})], RECIPE, CLASSES, device="cpu")
+    with pytest.raises(DataError, match=f"its {what} is not one"):
+        train(network, make_rows(6), [replace(task, **{what: {}})], RECIPE, CLASSES, device="cpu")

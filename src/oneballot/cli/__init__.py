@@ -8,7 +8,22 @@ import sys
 import typer
 import typer.core
 
-from . import audit, cast, check, demo, epsilon, evaluate, flower, inspect, keys, new, predict, simulate, tally
+from . import (
+    audit,
+    cast,
+    check,
+    compare,
+    demo,
+    epsilon,
+    evaluate,
+    flower,
+    inspect,
+    keys,
+    new,
+    predict,
+    simulate,
+    tally,
+)
 
 typer.core.HAS_RICH = False  # typer escapes [required] for rich even where it does not draw with it
 app = typer.Typer(
@@ -20,7 +35,7 @@ app = typer.Typer(
     epilog="Start with: oneballot demo",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (demo, new, check, cast, tally, inspect, predict, evaluate, simulate, epsilon, audit):
+for module in (demo, new, check, cast, tally, inspect, predict, evaluate, simulate, compare, epsilon, audit):
     app.command(epilog=module.EXAMPLE)(module.command)
     app.registered_commands[-1].name = module.__name__.rpartition(".")[2]
 app.add_typer(keys.app, name="keys")

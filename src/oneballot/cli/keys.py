@@ -23,7 +23,7 @@ def new(
 ) -> None:
     """Make a key pair: PARTY.key stays secret with the party, the printed line goes into the roster."""
     with session(as_json):
-        from ..election import check_party_name
+        from ..checks import check_party_name
         from ..keys import new_key
 
         check_party_name(party)

@@ -109,8 +109,8 @@ def _pixels(shape: Shape) -> int:
 
 ARCHITECTURES: dict[str, Architecture] = {
     "mlp": Architecture(
-        "numbers", images.mlp, {"hidden": Wholes((100, 100), 8192)},
-        lambda s, shape: max(math.prod(shape), *s["hidden"]),
+        "numbers", images.mlp, {"hidden": Wholes((100, 100), 8192, fewest=0)},
+        lambda s, shape: max([math.prod(shape), *s["hidden"]]),
     ),
     "cnn": Architecture(
         "images", lambda **s: images.convolutional(pad=0, **s), _CONVOLUTIONS,

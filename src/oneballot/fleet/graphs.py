@@ -41,6 +41,11 @@ class Recorded(Steps):
         with self.here():
             super().__init__(wave, count, step)
 
+    def again(self) -> None:
+        self.stream.wait_stream(torch.cuda.current_stream(self.wave.device))
+        with self.here():
+            super().again()
+
     def load(self, places: Array, moves: Array | None, rates: Array | None) -> None:
         """Bring the schedule to the device while the steps of the one before run, and no other waits."""
         if self.loaded is not None:
@@ -78,6 +83,8 @@ class Recorded(Steps):
     def wait(self) -> None:
         self.stream.synchronize()
         torch.cuda.current_stream(self.wave.device).wait_stream(self.stream)
+
+    def forget(self) -> None:
         self.graphs.clear()
 
     def _cut(self, first: int, last: int) -> list[Tensor | None]:

@@ -14,7 +14,7 @@ Shape = tuple[int, ...]
 
 
 def mlp(shape: Shape, classes: int, hidden: Sequence[int]) -> nn.Module:
-    """Fully connected layers (FedKT, section 5: two of 100 units)."""
+    """Fully connected layers (FedKT, section 5: two of 100 units); without a hidden one, softmax regression."""
     sizes = [math.prod(shape), *hidden]
     layers: OrderedDict[str, nn.Module] = OrderedDict(flat=nn.Flatten())
     for i, (a, b) in enumerate(pairwise(sizes), start=1):

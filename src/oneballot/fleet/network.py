@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from ..core import Array
+from ..core import Array, Task
 from .architectures import ARCHITECTURES, build, check_settings, shape_of
 from .inputs import Takes
 from .own import Generators, check_module
@@ -34,6 +34,10 @@ class Network:
     tokens: int = 0  # how many there are, where rows are text
     built_in: bool = False
     takes: Takes = "anything"
+
+    def first(self, task: Task) -> Mapping[str, Array]:
+        """The numbers that a task's model begins with."""
+        return self.start(task.seed) if task.start is None else task.start
 
     def make(self, values: Mapping[str, Array]) -> nn.Module:
         """One model of these numbers."""

@@ -1,4 +1,7 @@
-"""Adam and SGD for the matrix of a wave: all parameters of all models in as few sweeps as there are."""
+"""Adam and SGD for the matrix of a wave: all parameters of all models in as few sweeps as there are.
+
+What an optimizer holds is recorded in graphs and stays where it is: `again` begins anew in the same tensors.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,36 @@ PIECES = 36
 """As many as torch sweeps in one launch; each gets at least one of the GPU's cores."""
 
 
+class Lean:
+    """What a step has besides the slopes of the rows: a pull to where each model began, which is added to the slopes
+    (FedProx: Li et al. 2020), and an offset of each model's own, added to the direction that the optimizer makes of
+    them (SCAFFOLD: Karimireddy et al. 2020). For plain SGD a slope is a direction.
+    """
+
+    def __init__(self, recipe: Recipe, weights: Tensor, offset: Tensor | None) -> None:
+        self.pull, self.rate, self.offset = recipe.pull, recipe.learning_rate, offset
+        self.origin = weights.clone() if recipe.pull else None
+        self.way = torch.empty_like(weights) if recipe.pull else None
+
+    def again(self, weights: Tensor, offset: Tensor | None) -> None:
+        if self.origin is not None:
+            self.origin.copy_(weights)
+        if self.offset is not None and offset is not None:
+            self.offset.copy_(offset)
+
+    def before(self, weights: Tensor, slopes: Tensor) -> None:
+        """A step of the first models, whose weights and slopes these are."""
+        if self.origin is not None and self.way is not None:
+            torch.sub(weights, self.origin[: len(weights)], out=self.way[: len(weights)])
+            slopes.add_(self.way[: len(weights)], alpha=self.pull)
+
+    def after(self, weights: Tensor, rates: Tensor | None) -> None:
+        if self.offset is not None and rates is None:
+            weights.sub_(self.offset[: len(weights)], alpha=self.rate)
+        elif self.offset is not None and rates is not None:
+            weights.addcmul_(self.offset[: len(weights)], rates.unsqueeze(-1), value=-1)
+
+
 class Adam:
     """Kingma and Ba 2015, by torch's fused sweep. A GPU gets the matrix in pieces, or a few of its cores do it all."""
 
@@ -24,7 +57,11 @@ class Adam:
         parts = (weights, slopes, memory[0], memory[1])
         self.lists = [list(part.view(-1).split(size)) for part in parts]  # type: ignore[no-untyped-call]
         count = len(self.lists[0])
-        self.steps = list(torch.full((count,), float(done), device=weights.device).unbind())
+        self.count = torch.full((count,), float(done), device=weights.device)
+        self.steps = list(self.count.unbind())
+
+    def again(self, done: int) -> None:
+        self.count.fill_(float(done))
 
     def step(self, rates: Tensor | None) -> None:
         weights, slopes, means, squares = self.lists
@@ -40,6 +77,9 @@ class SGD:
 
     def __init__(self, recipe: Recipe, weights: Tensor, slopes: Tensor, memory: Tensor, done: int) -> None:
         self.recipe, self.weights, self.slopes, self.speed = recipe, weights, slopes, memory[0]
+
+    def again(self, done: int) -> None:
+        """Its rates are given, and it counts nothing."""
 
     def step(self, rates: Tensor | None) -> None:
         assert rates is not None

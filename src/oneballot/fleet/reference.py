@@ -24,7 +24,10 @@ def fit_one(module: nn.Module, X: Tensor, task: Task, recipe: Recipe, classes: i
 
 def epochs_of_one(module: nn.Module, X: Tensor, task: Task, recipe: Recipe, classes: int) -> Iterator[None]:
     """The same, epoch by epoch."""
-    weights = [p for p in module.parameters() if p.requires_grad]
+    named = {name: p for name, p in module.named_parameters() if p.requires_grad}
+    weights = list(named.values())
+    origin = [weight.detach().clone() for weight in weights] if recipe.pull else []
+    offset = {name: torch.tensor(value).to(named[name]) for name, value in (task.offset or {}).items()}
     optimizer: torch.optim.Optimizer
     if recipe.optimizer == "adam":
         optimizer = torch.optim.Adam(weights, recipe.learning_rate, weight_decay=recipe.weight_decay)
@@ -57,7 +60,12 @@ def epochs_of_one(module: nn.Module, X: Tensor, task: Task, recipe: Recipe, clas
         aim = targets[here] if task.kind == "labels" else targets[here].to(kind)
         optimizer.zero_grad()
         loss(task.kind, logits.to(kind), aim, weight[here].to(kind)).backward()  # type: ignore[no-untyped-call]
+        for p, begun in zip(weights, origin, strict=False):
+            if p.grad is not None:
+                p.grad.add_(p.detach() - begun, alpha=recipe.pull)
         optimizer.step()
+        for name, more in offset.items():
+            named[name].data.sub_(more, alpha=float(rates[step % block]))
         for _ in range(recipe.epochs_done(count, step + 1) - recipe.epochs_done(count, step)):
             yield
     module.eval()

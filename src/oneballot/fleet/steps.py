@@ -25,7 +25,12 @@ class Steps:
         weights, slopes, memory = wave.weights[:count], wave.slopes[:count], wave.memory[:, :count]
         whole = (part[:count] for part in wave.whole.values())
         self.net = wave.net(weights, wave.buffers[:count], whole, slopes)
+        self.weights, self.slopes, self.first = weights, slopes, step
         self.optimizer = OPTIMIZERS[wave.recipe.optimizer](wave.recipe, weights, slopes, memory, step)
+
+    def again(self) -> None:
+        """Back to the step that it began with: the numbers of the wave are new, in the same tensors."""
+        self.optimizer.again(self.first)
 
     def load(self, places: Array, moves: Array | None, rates: Array | None) -> None:
         self.schedule = [None if part is None else torch.from_numpy(part) for part in (places, moves, rates)]
@@ -42,7 +47,12 @@ class Steps:
             for u in range(len(places)):
                 logits = self.net.forward(x[u], present[u])
                 self.net.backward(slope(self.wave.kind, logits, gain[u], pull[u]))
-                self.optimizer.step(None if rates is None else rates[u])
+                rate, lean = None if rates is None else rates[u], self.wave.lean
+                if lean is not None:
+                    lean.before(self.weights, self.slopes)
+                self.optimizer.step(rate)
+                if lean is not None:
+                    lean.after(self.weights, rate)
                 self.wave.tick.add_(1)
 
     @contextmanager
@@ -52,3 +62,6 @@ class Steps:
 
     def wait(self) -> None:
         """Until everything is done."""
+
+    def forget(self) -> None:
+        """What is not needed unless it goes on."""

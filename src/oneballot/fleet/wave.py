@@ -22,7 +22,7 @@ from .inputs import move, scaled
 from .layout import Layout
 from .losses import aim, targets_of, weights_of
 from .network import Network
-from .optimizers import MEMORIES
+from .optimizers import MEMORIES, Lean
 from .recipe import ABSENT, Recipe
 from .stacked import Stacked
 from .steps import Steps
@@ -40,7 +40,7 @@ class Wave:
     def __init__(
         self, network: Network, X: Tensor, tasks: Sequence[Task], recipe: Recipe, classes: int, *, chain: bool
     ) -> None:
-        self.X, self.recipe, self.classes, self.device = X, recipe, classes, X.device
+        self.X, self.recipe, self.classes, self.device, self.network = X, recipe, classes, X.device, network
         self.number = sorted(range(len(tasks)), key=lambda i: -recipe.steps_of(len(tasks[i].rows)))
         self.tasks = [tasks[i] for i in self.number]
         self.ends = [recipe.steps_of(len(task.rows)) for task in self.tasks]
@@ -48,14 +48,16 @@ class Wave:
         self.dtype = DTYPES.get(recipe.precision, torch.float32)
         self.module: nn.Module = copy.deepcopy(network.bare).to(self.device, self.dtype)
         self.chain = chain and recipe.precision != "bfloat16"
-        self._lay_out(network)
+        self._lay_out()
         self._gather_targets()
         self.tick = torch.zeros((), dtype=torch.int64, device=self.device)
         self.keys = torch.tensor([draws.dropout_key(task.seed) for task in self.tasks], device=self.device)
         self.block = self._steps_at_once()
+        self.runners: dict[int, Steps] | None = None
+        """Those of a wave that is trained again and again, by the step that each begins with."""
 
-    def _lay_out(self, network: Network) -> None:
-        starts = [network.start(task.seed) for task in self.tasks]
+    def _lay_out(self) -> None:
+        starts = [self.network.first(task) for task in self.tasks]
         learned = {key for key, weight in self.module.named_parameters() if weight.requires_grad}
         whole = {key for key, value in self.module.state_dict().items() if not value.is_floating_point()}
         given = [(key, value) for key, value in self.module.state_dict().items() if key in starts[0]]
@@ -66,11 +68,33 @@ class Wave:
         self.whole = {
             key: torch.from_numpy(np.stack([start[key] for start in starts])).to(self.device) for key in sorted(whole)
         }
+        offsets = self._offsets()
+        self.lean = Lean(self.recipe, self.weights, offsets) if self.recipe.pull or offsets is not None else None
         self.slopes = torch.zeros_like(self.weights)
         self.memory = torch.zeros(MEMORIES[self.recipe.optimizer], *self.weights.shape).to(self.weights)
         apart = self.device.type == "cuda"  # there a model that is done is trained on for a while
         held = [self.weights, self.buffers, *self.whole.values()]
         self.final = [part.clone() for part in held] if apart else held
+
+    def _offsets(self) -> Tensor | None:
+        if all(task.offset is None for task in self.tasks):
+            return None
+        none = {name: np.zeros(shape) for name, shape in zip(self.layout.names, self.layout.shapes, strict=True)}
+        return self.layout.pack([task.offset or none for task in self.tasks], self.device, self.dtype)
+
+    def again(self, tasks: Sequence[Task]) -> None:
+        """Back to the first step with other first numbers, seeds and offsets; the rest of each task is as it was."""
+        self.tasks = [tasks[i] for i in self.number]
+        starts = [self.network.first(task) for task in self.tasks]
+        self.weights.copy_(self.layout.pack(starts, self.device, self.dtype))
+        self.buffers.copy_(self.side.pack(starts, self.device, self.dtype))
+        for key, part in self.whole.items():
+            part.copy_(torch.from_numpy(np.stack([start[key] for start in starts])))
+        if self.lean is not None:
+            self.lean.again(self.weights, self._offsets())
+        self.keys.copy_(torch.tensor([draws.dropout_key(task.seed) for task in self.tasks]))
+        self.memory.zero_()
+        self.tick.zero_()
 
     def _gather_targets(self) -> None:
         """Rows, targets and weights of all tasks behind one another; the last place is nobody's and weighs nothing."""
@@ -96,7 +120,7 @@ class Wave:
         step = 0
         while step < self.ends[0]:
             count = sum(end > step for end in self.ends)
-            runner = self.runner(count, step)
+            begun, runner = step, self._runner(count, step)
             until = self._until(count, step)
             while step < until:
                 last = min(until, step + self._schedule_length(count, step))
@@ -108,6 +132,10 @@ class Wave:
                 yield sum(self._epochs(i, last) - self._epochs(i, step) for i in range(count))
                 step = last
             runner.wait()
+            if self.runners is None:
+                runner.forget()
+            else:
+                self.runners[begun] = runner
             del runner  # and with it what it holds on the device
 
     def trial(self) -> None:
@@ -116,6 +144,13 @@ class Wave:
         runner = Steps(self, len(self.tasks), 0)
         given = (None if part is None else torch.from_numpy(part).to(self.device) for part in (places, moves, rates))
         runner.steps(*given)
+
+    def _runner(self, count: int, step: int) -> Steps:
+        """A new one, or the one that began here the last time, with the graphs that it has recorded."""
+        if self.runners is None or step not in self.runners:
+            return self.runner(count, step)
+        self.runners[step].again()
+        return self.runners[step]
 
     def runner(self, count: int, step: int) -> Steps:
         if self.device.type == "cuda":

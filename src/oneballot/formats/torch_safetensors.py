@@ -47,10 +47,10 @@ class Description:
 
 
 class TorchModel:
-    """A trained network. Its module is built when it is first asked."""
+    """A trained network. Its module is built when it is first asked. device: where it answers."""
 
-    def __init__(self, description: Description, arrays: Mapping[str, Array]) -> None:
-        self.description, self.arrays = description, arrays
+    def __init__(self, description: Description, arrays: Mapping[str, Array], device: str = "cpu") -> None:
+        self.description, self.arrays, self.device = description, arrays, device
 
     @cached_property
     def module(self) -> nn.Module:
@@ -79,6 +79,7 @@ class TorchModel:
         """The logits."""
         import torch
 
+        from ..fleet.devices import find_device
         from ..fleet.inputs import as_tensor, check_tokens, scaled
 
         about, size = self.description, self.at_once()
@@ -86,12 +87,13 @@ class TorchModel:
             raise DataError(f"rows of shape {X.shape[1:]}: the network was trained on rows of shape {about.shape}")
         if "vocabulary" in about.settings:
             check_tokens(X, about.settings["vocabulary"])
-        rows = as_tensor(X.reshape(len(X), *about.shape), takes=self.takes)
-        out = np.empty((len(X), about.classes))
+        place = find_device(self.device)
+        rows = as_tensor(X.reshape(len(X), *about.shape), place, self.takes)
+        module, out = self.module.to(place), np.empty((len(X), about.classes))
         with torch.no_grad():
             for i in range(0, len(X), size):
                 part = slice(i, i + size)
-                out[part] = self.module(scaled(rows[part].clone(), torch.float32)).numpy()  # which it may write over
+                out[part] = module(scaled(rows[part].clone(), torch.float32)).cpu().numpy()  # which it may write over
         return out
 
     def predict_proba(self, X: Array) -> Array:

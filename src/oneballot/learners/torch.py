@@ -91,7 +91,7 @@ class Torch:
         from ..fleet.devices import find_device
 
         find_device(self.device)
-        self._recipe()
+        self.recipe()
         if isinstance(self.module, Own):
             if unknown := sorted(self.settings.keys() - {"shape"}):
                 raise ElectionError(f"learner torch: settings of your own module are its own, not {', '.join(unknown)}")
@@ -113,7 +113,7 @@ class Torch:
 
         shape = self._shape(X.shape[1:])
         if self.augment:
-            self._recipe().check_images(shape)
+            self.recipe().check_images(shape)
         if not isinstance(self.module, Own) and "vocabulary" in (settings := self._settings()):
             try:
                 check_tokens(X, settings["vocabulary"])
@@ -141,17 +141,20 @@ class Torch:
     def fit_many(self, X: Array, tasks: Sequence[Task], classes: int, *, keep: bool = True) -> Models:
         """Tasks without a row, or with a single class, are answered by frequencies; the others are one fleet.
 
-        By steps a single class is learned as well: what a fleet is must not tell which classes its models have.
+        By steps a single class is learned as well: what a fleet is must not tell which classes its models have. So it
+        is where a network goes on from other numbers, of which frequencies would know nothing.
         """
         self.check()
         from ..fleet.engine import train
 
-        models: list[Model | None] = [_constant(task, classes, lone=self.steps is None) for task in tasks]
+        models: list[Model | None] = [
+            _constant(task, classes, lone=self.steps is None and task.start is None) for task in tasks
+        ]
         replies = [_ask(model, X, task, classes) for model, task in zip(models, tasks, strict=True)]
         if busy := [i for i, model in enumerate(models) if model is None]:
             some, network = [tasks[i] for i in busy], self.network(X.shape[1:], classes)
             what = f"{self.module.rpartition('.')[2]} networks"
-            trained = train(network, X, some, self._recipe(), classes, device=self.device, workers=workers(), what=what)
+            trained = train(network, X, some, self.recipe(), classes, device=self.device, workers=workers(), what=what)
             for i, values, logits in zip(busy, trained.values, trained.logits, strict=True):
                 if all(np.isfinite(numbers).all() for numbers in [logits, *values.values()]):
                     models[i] = self.model_of(network, values, classes, _output(tasks[i]))
@@ -202,7 +205,8 @@ class Torch:
         table = None if self.vectors is None else self._vectors().table
         return built_in(self.module, self._settings(), row, classes, table)
 
-    def _recipe(self) -> Recipe:
+    def recipe(self) -> Recipe:
+        """How it trains."""
         from ..fleet.recipe import Recipe
 
         return Recipe(
@@ -220,7 +224,8 @@ class Torch:
         except Spoiled as reason:
             raise ElectionError(f"learner torch cannot go on from this network: {reason}") from None
         model, network = TorchSafetensors.load(blob.data, classes=classes), self.network(row, classes)
-        about, wanted = model.description, self._description(network, classes)
+        about = model.description
+        wanted = self._description(network, classes, about.output)
         if about != wanted:
             raise ElectionError(
                 f"learner torch trains {wanted.architecture} {wanted.settings} on rows of {wanted.shape}, and cannot "
@@ -234,16 +239,17 @@ class Torch:
         return Description(self.module, settings, network.shape, classes, output)
 
     def model_of(
-        self, network: Network, values: Mapping[str, Array], classes: int, output: str = "softmax"
-    ) -> TorchModel:
-        """A model of these numbers, as if it had been trained here."""
+        self, network: Network, values: Mapping[str, Array], classes: int, output: str = "softmax", *,
+        device: str = "cpu",
+    ) -> TorchModel:  # fmt: skip
+        """A model of these numbers, as if it had been trained here; it answers on this device."""
         about = self._description(network, classes, output)
         if isinstance(self.module, Own):
-            model = OwnModel(about, values)
+            model = OwnModel(about, values, device)
             model.module = network.make(values).eval()
             return model
         fixed = {key: value.numpy() for key, value in network.bare.state_dict().items() if key not in values}
-        return TorchModel(about, {**values, **fixed})
+        return TorchModel(about, {**values, **fixed}, device)
 
 
 def _output(task: Task) -> str:

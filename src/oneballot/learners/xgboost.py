@@ -48,9 +48,15 @@ class XGBoost:
         from ..formats.ubjson import XGBoostModel
 
         seen, codes = np.unique(y, return_inverse=True)
-        several = {"objective": "multi:softprob", "num_class": len(seen)}
-        params = {
-            **({"objective": "binary:logistic"} if len(seen) == 2 else several),
+        params = self.parameters(len(seen), seed)
+        matrix = xgboost.DMatrix(X.reshape(len(X), -1), codes, weight=weight, nthread=1)
+        return XGBoostModel(xgboost.train(params, matrix, self.rounds), seen, classes)
+
+    def parameters(self, classes: int, seed: int) -> dict[str, Any]:
+        """All that XGBoost is told, to tell so many classes apart."""
+        several = {"objective": "multi:softprob", "num_class": classes}
+        return {
+            **({"objective": "binary:logistic"} if classes == 2 else several),
             "max_depth": self.max_depth,
             "learning_rate": self.learning_rate,
             "tree_method": "hist",
@@ -59,8 +65,6 @@ class XGBoost:
             "nthread": 1,
             "verbosity": 0,
         }
-        matrix = xgboost.DMatrix(X.reshape(len(X), -1), codes, weight=weight, nthread=1)
-        return XGBoostModel(xgboost.train(params, matrix, self.rounds), seen, classes)
 
 
 offers = XGBoost

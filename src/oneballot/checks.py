@@ -1,0 +1,98 @@
+"""What an election is refused for, and why, before anybody trains: who votes, what is asked of the method, by what."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .errors import ElectionError
+from .keys import public_key
+from .protocols import Learner, Method, Peer, PrivateMethod
+from .schema import as_label
+
+if TYPE_CHECKING:
+    from .election import Election
+
+PARTY_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+def check_people(roster: Mapping[str, str], quorum: int, deadline: datetime | None) -> None:
+    """Who may vote, how many must have, and until when."""
+    for party, key in roster.items():
+        check_party_name(party)
+        public_key(key, party)
+    if len(set(roster.values())) < len(roster):
+        raise ElectionError("two parties of the roster have the same key; each must have its own")
+    if quorum < 1:
+        raise ElectionError(f"quorum must be at least 1, not {quorum}")
+    if deadline is not None and deadline.tzinfo is None:
+        raise ElectionError(f"the deadline {deadline} needs a time zone, as in 2027-03-01T12:00:00Z")
+    if roster and quorum > len(roster):
+        raise ElectionError(f"quorum {quorum} can never be met: the roster lists {len(roster)} parties")
+
+
+def check_party_name(party: str) -> None:
+    if not PARTY_NAME.fullmatch(party):
+        raise ElectionError(f"party name {party!r}: use letters, digits, '.', '_' and '-', 64 at most")
+
+
+def check_method(election: Election) -> None:
+    """Whether the method can do what is asked of it: these classes, this level, with what is public."""
+    method, level = election.method, election.level
+    names = [as_label(c) for c in election.classes]
+    if len(names) < 2 or len(set(names)) < len(names):
+        raise ElectionError(f"classes must be at least two different names, not {list(election.classes)}")
+    if election.start is not None and not getattr(method, "continues", False):
+        raise ElectionError(f"method {method.name} cannot go on from an outcome: leave out `start`")
+    if election.multilabel and (level != "L0" or not getattr(method, "multilabel", False)):
+        raise ElectionError(f"method {method.name} cannot do several labels a row at level {level}")
+    if election.schema is not None and election.schema.multilabel != election.multilabel:
+        raise ElectionError("multilabel goes with a schema whose label lists a column for each class")
+    _check_level(method, level)
+    if "public" in method.needs and election.public is None:
+        raise ElectionError(f"method {method.name} needs a public set: rows that everybody may have")
+    if "public labels" in method.needs and election.public_numbers is None:
+        raise ElectionError(f"method {method.name} needs, as it is set, labels of the public set")
+    if level != "L0" and election.privacy.stable_ids and election.schema is not None and election.schema.id is None:
+        raise ElectionError('stable_ids = true needs the ID column: id = "…" in [schema], or `oneballot new --id`')
+
+
+def _check_level(method: Method, level: str) -> None:
+    if level not in method.levels:
+        given, because = ", ".join(sorted(method.levels)), getattr(method, "because", "")
+        raise ElectionError(
+            f"method {method.name} cannot give privacy level {level!r}; it gives {given}{because and ': '}{because}"
+        )
+    if level != "L0" and not isinstance(method, PrivateMethod):
+        raise ElectionError(f"method {method.name} lists {level}, and does not say what it releases there")
+
+
+def check_learners(election: Election) -> None:
+    """Whether there is a learner for each role, and no other, and each can learn from such rows."""
+    if unknown := sorted(election.learners.keys() - election.roles):
+        roles = ", ".join(sorted(election.roles))
+        raise ElectionError(f"method {election.method.name} has no learner {', '.join(unknown)}; it has {roles}")
+    for role in election.roles:
+        check_learner(election.method, role, election.learner_of(role), multilabel=election.multilabel)
+        _check_rows(election, role)
+
+
+def check_learner(method: Method | Peer, role: str, learner: Learner, *, multilabel: bool = False) -> None:
+    learner.check()
+    if lacking := (method.needs[role] | ({"multilabel"} if multilabel else set())) - learner.gives:
+        what = " and ".join(sorted(lacking))
+        raise ElectionError(f"the {role} of {method.name} needs {what}, and learner {learner.name} does not give it")
+
+
+def _check_rows(election: Election, role: str) -> None:
+    """Whether the learner of a role can learn from such rows, where it says so and they are known."""
+    learner: Any = election.learner_of(role)
+    if election.shape and hasattr(learner, "check_rows"):
+        known = election.public is not None
+        learner.check_rows(election.public if known else np.empty((0, *election.shape), election.kind))
+    if election.level == "L2" and role == "teacher" and hasattr(learner, "check_apart"):
+        learner.check_apart()

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ._terminal import AsJson, ElectionFile, Workers, percent, print_json, print_table, session, size
+
+EXAMPLE = (
+    "Example: oneballot compare election.toml --data all.csv --parties 10 --split dirichlet:0.5 "
+    "--peer solo --peer fedavg:rounds=50,epochs=2 --peer fedprox:mu=0.1,init=outcome --out comparison"
+)
+
+
+def command(
+    election: ElectionFile,
+    data: Annotated[Path, typer.Option(help="All rows, with labels; they are divided among the parties.")],
+    peer: Annotated[
+        list[str], typer.Option(help="What to compare with, NAME or NAME:SETTING=VALUE,…; several times. docs/peers.md")
+    ],
+    parties: Annotated[
+        int | None, typer.Option(min=1, help="How many parties; 10, or one a value with column:NAME.")
+    ] = None,
+    split: Annotated[
+        str, typer.Option(help="dirichlet:BETA[:balanced], shards:N, homogeneous or column:NAME.")
+    ] = "dirichlet:0.5",
+    test: Annotated[Path | None, typer.Option(help="Labelled rows to test with.")] = None,
+    holdout: Annotated[
+        float, typer.Option(min=0.01, max=0.9, help="Without --test: the share of rows kept for it.")
+    ] = 0.2,
+    seed: Annotated[int, typer.Option(min=0, help="Of the split.")] = 0,
+    out: Annotated[
+        Path | None, typer.Option(help="Write comparison.json, .csv and .png into this folder, after every peer.")
+    ] = None,
+    workers: Workers = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run the federation on one machine, and what iterative and central methods make of the same parties."""
+    with session(as_json, workers):
+        import time
+
+        from ..comparing import Standings, check_peer, describe, read_peer, save, standing_of
+        from ..comparing import compare as compare_with
+        from ..disk import check_writable
+        from ..election import Election
+        from ..simulation import read_parties, simulate_parties
+
+        agreed, peers = Election.read(election), {text: read_peer(text) for text in peer}
+        for each in peers.values():
+            check_peer(each, agreed)
+        if out is not None:
+            check_writable(out)
+        shared, tested = read_parties(agreed, data, parties, split, seed, test, holdout)
+        begin = time.monotonic()
+        run = simulate_parties(agreed, shared)
+        own = standing_of(run, tested, time.monotonic() - begin)
+        about = {
+            "election": agreed.digest, "data": str(data), "parties": len(shared), "split": split, "seed": seed,
+            "rows": sum(map(len, shared.values())), "test_rows": len(tested),
+        }  # fmt: skip
+        found: dict[str, Standings] = {}
+        for text, each in peers.items():
+            found[text] = compare_with(each, agreed, shared, tested, outcome=run.outcome)
+            if out is not None:
+                save(out, agreed.method.name, own, found, about)
+        if as_json:
+            print_json(describe(agreed.method.name, own, found, about))
+            return
+        rows = [[f"{agreed.method.name}, one message", percent(own.accuracy), "", "", "1", size(own.bytes), ""]]
+        for text, each_found in found.items():
+            same, passing = each_found.within(own.bytes), each_found.passing(own.accuracy)
+            rows.append([
+                text.replace(":", ": ", 1).replace(",", ", "), percent(each_found.first.accuracy),
+                "–" if same is None else percent(same.accuracy),
+                percent(each_found.last.accuracy), str(len(each_found.rounds)), size(each_found.last.bytes),
+                "–" if passing is None else str(passing),
+            ])  # fmt: skip
+        header = ["", "1 round", "equal bytes", "at the end", "rounds", "bytes", "passes at"]
+        print_table(f"{agreed.name}: {len(shared)} parties, {split}, {len(tested)} rows to test", header, rows)
+        print("bytes: sent and received by all parties together, until the end. equal bytes: after the last round")
+        print(
+            f"within those of {agreed.method.name}; – if the first takes more. passes at: the first round as accurate."
+        )
+        if out is not None:
+            print(f"Saved: {out}/comparison.json, .csv and .png.")

@@ -1,0 +1,17 @@
+"""FedAvg: train at the parties, average the weights, again (McMahan, Moore, Ramage, Hampson, Agüera y Arcas 2017)."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic.dataclasses import dataclass
+
+from ._averaging import Averaging
+
+
+@dataclass(frozen=True, config={"extra": "forbid"})
+class FedAvg(Averaging):
+    name: ClassVar[str] = "fedavg"
+
+
+offers = FedAvg

@@ -1,0 +1,75 @@
+"""FedDF: average the weights, then teach the average what all parties' networks together say of public rows.
+
+Lin, Kong, Stich, Jaggi: "Ensemble Distillation for Robust Model Fusion in Federated Learning" (NeurIPS 2020),
+algorithm 1, with one architecture for all parties.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+import numpy as np
+from pydantic import PositiveInt
+from pydantic.dataclasses import dataclass
+
+from ..core import Task
+from ..errors import ElectionError
+from ..training import workers
+from ._assembly import Assembly, Values
+from ._averaging import Averaging, Rate, Server
+
+if TYPE_CHECKING:
+    from ..fleet.recipe import Recipe
+
+
+@dataclass(frozen=True, config={"extra": "forbid"})
+class FedDF(Averaging):
+    """distillation_epochs: over the public rows, at the server, after each round; the optimizer and its rate are the
+    server's own. All else as of FedAvg.
+    """
+
+    name: ClassVar[str] = "feddf"
+    needs: ClassVar[Mapping[str, frozenset[str]]] = {**Averaging.needs, "public": frozenset()}
+
+    distillation_epochs: PositiveInt = 10
+    distillation_optimizer: Literal["adam", "sgd"] = "adam"
+    distillation_rate: Rate = 1e-3
+
+    def server(self, assembly: Assembly) -> Server:
+        if assembly.desk.multilabel:
+            raise ElectionError("feddf teaches one class a row, and the election has several")
+        taught = replace(
+            assembly.recipe, epochs=self.distillation_epochs, steps=None, pull=0.0, momentum=0.0,
+            optimizer=self.distillation_optimizer, learning_rate=self.distillation_rate, last_rate=0.0,
+        )  # fmt: skip
+        return Distiller(assembly, taught)
+
+
+class Distiller(Server):
+    def __init__(self, assembly: Assembly, recipe: Recipe) -> None:
+        from ..fleet.engine import Training
+
+        super().__init__(assembly)
+        assert assembly.desk.public is not None, "checked before: feddf needs a public set"
+        self.public, self.rounds = assembly.desk.public, 0
+        self.rows = np.arange(len(self.public))
+        self.training = Training(
+            assembly.network, self.public, recipe, assembly.classes, device=assembly.learner.device,
+            workers=workers(), what="students",
+        )  # fmt: skip
+
+    def step(self, before: Values, who: Sequence[int], trained: Sequence[Values]) -> Values:
+        """The mean of the weights, taught the softmax of the mean of the scores (AVGLOGITS)."""
+        self.rounds += 1
+        scores = np.mean([self.assembly.model(values).scores(self.public) for values in trained], axis=0)
+        said = np.exp(scores - scores.max(axis=1, keepdims=True))
+        task = Task(
+            self.rows, said / said.sum(axis=1, keepdims=True), "soft", start=self.assembly.mean(who, trained),
+            seed=self.assembly.desk.shared_seed("student", self.rounds), label="the student",
+        )  # fmt: skip
+        return self.training.run([task]).values[0]
+
+
+offers = FedDF

@@ -1,0 +1,136 @@
+"""FedGEN: FedAvg whose parties also learn from a generator that the server trains on their last layers.
+
+Zhu, Hong, Zhou: "Data-Free Knowledge Distillation for Heterogeneous Federated Learning" (ICML 2021), algorithm 1. What
+the generator draws for a class is what the last layer of a network is given, so it needs no rows and no public set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import ClassVar
+
+import numpy as np
+from pydantic import PositiveInt
+from pydantic.dataclasses import dataclass
+
+from ..core import Array, Data
+from ..errors import DataError, ElectionError
+from ..protocols import Round, TallyDesk
+from ..training import workers
+from ._assembly import Assemble, Assembly, Values, finite
+from ._averaging import Averaging, Rate
+
+COUNT_BYTES = 4
+"""Of how many rows of a class a party has."""
+
+
+@dataclass(frozen=True, config={"extra": "forbid"})
+class FedGEN(Averaging):
+    """generator_weight: of what is drawn in a party's loss, beside its rows; as much is drawn as there are rows. With 0
+    there is no generator, and this is FedAvg. noise, hidden: the generator's sizes. generator_steps, generator_rate:
+    of its training (Adam) after each round; diversity: how much it counts there that draws differ.
+    """
+
+    name: ClassVar[str] = "fedgen"
+
+    generator_weight: Rate = 1.0
+    noise: PositiveInt = 32
+    hidden: PositiveInt = 256
+    generator_steps: PositiveInt = 200
+    generator_rate: Rate = 1e-3
+    diversity: Rate = 1.0
+
+    def run(self, parties: Sequence[Data], desk: TallyDesk) -> Iterator[Round]:
+        if not self.generator_weight:
+            yield from super().run(parties, desk)
+            return
+        if desk.multilabel:
+            raise ElectionError("fedgen draws for one class a row, and the election has several")
+        assembly: Assembly = desk.do(Assemble(parties, desk, self.recipe, self.init == "outcome"))
+        federation = Federation(assembly, [data for data in parties if len(data)], self)
+        values, up, down = assembly.first, 0, 0
+        for turn in range(1, self.rounds + 1):
+            who = assembly.drawn(turn, self.participation)
+            down += len(who) * (assembly.size + federation.size)
+            trained = federation.train(who, turn, values)
+            up += len(who) * (assembly.size + COUNT_BYTES * assembly.classes)
+            values = assembly.mean(who, trained)
+            if not finite(values):
+                raise DataError(f"weights grew without bound in round {turn}; choose a lower learning_rate")
+            federation.teach(who, turn, trained)
+            yield Round([assembly.model(values)], up, down)
+
+
+class Federation:
+    """The parties' rows beside what the generator draws for each of them."""
+
+    def __init__(self, assembly: Assembly, held: Sequence[Data], settings: FedGEN) -> None:
+        from ..fleet.network import own
+        from ._generator import Generator, MakeEither, beside, last_layer
+
+        if assembly.recipe.augment:
+            raise ElectionError("fedgen cannot move images while it trains on draws: leave out the learner's augment")
+        self.assembly, self.settings, self.taught = assembly, settings, False
+        self.last, self.latent = last_layer(assembly.network)
+        self.rows = beside(np.concatenate([data.X for data in held]), self.latent)
+        self.labels = np.concatenate([data.y for data in held])
+        self.seen = np.stack([data.seen(assembly.classes) for data in held])
+        self.generator = Generator(
+            assembly.classes, self.latent, settings.noise, settings.hidden, assembly.desk.shared_seed("generator")
+        )
+        self.network = own(MakeEither(assembly.network), self.rows.shape[1:], assembly.classes)
+
+    @property
+    def size(self) -> int:
+        """Bytes of what a party gets beside the network: the generator, once there is one, and class frequencies."""
+        return self.generator.size + COUNT_BYTES * self.assembly.classes if self.taught else 0
+
+    def train(self, who: Sequence[int], turn: int, start: Values) -> Sequence[Values]:
+        """Each party's network after training on its own rows and on as many draws."""
+        if not self.taught:
+            return self.assembly.train(who, turn, start)
+        from ..fleet.engine import Training
+        from ._generator import marked
+
+        desk, weight = self.assembly.desk, self.settings.generator_weight
+        rows, tasks = [self.rows], []
+        begin = len(self.rows)
+        for i in who:
+            old, seed = self.assembly.tasks[i], desk.shared_seed("draws", turn, i)
+            labels = self._labels(len(old.rows), seed)
+            rows.append(marked(self.generator.draw(labels, seed), self.rows.shape[1]))
+            tasks.append(replace(
+                old, start={f"network.{key}": value for key, value in start.items()},
+                seed=desk.shared_seed("round", turn, old.label),
+                rows=np.append(old.rows, begin + np.arange(len(labels))), targets=np.append(old.targets, labels),
+                weight=np.repeat([1.0, weight], len(labels)),
+            ))  # fmt: skip
+            begin += len(labels)
+        training = Training(
+            self.network, np.concatenate(rows), self.assembly.recipe, self.assembly.classes,
+            device=self.assembly.learner.device, workers=workers(), what="parties' networks", how="stacked",
+        )  # fmt: skip
+        return [
+            {key.removeprefix("network."): value for key, value in values.items()}
+            for values in training.run(tasks).values
+        ]
+
+    def _labels(self, count: int, seed: int) -> Array:
+        """Classes by their frequency among all parties."""
+        prior = self.seen.sum(0) / self.seen.sum()
+        return np.random.default_rng(seed).choice(len(prior), count, p=prior)
+
+    def teach(self, who: Sequence[int], turn: int, trained: Sequence[Values]) -> None:
+        from ._generator import Heads, teach
+
+        seen, settings = self.seen[list(who)], self.settings
+        teach(
+            self.generator, Heads.of(trained, self.last, seen), seen.sum(0), steps=settings.generator_steps,
+            rate=settings.generator_rate, diverse=settings.diversity,
+            seed=self.assembly.desk.shared_seed("generator", turn),
+        )  # fmt: skip
+        self.taught = True
+
+
+offers = FedGEN

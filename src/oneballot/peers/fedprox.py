@@ -1,0 +1,32 @@
+"""FedProx: FedAvg with μ/2·|w − start|² in each party's loss (Li, Sahu, Zaheer, Sanjabi, Talwalkar, Smith 2020).
+
+With `init = "outcome"` after a FedKT election it is FedKT-Prox (FedKT, section 5.4).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+
+from ._averaging import Averaging
+
+if TYPE_CHECKING:
+    from ..fleet.recipe import Recipe
+
+
+@dataclass(frozen=True, config={"extra": "forbid"})
+class FedProx(Averaging):
+    """mu (μ): how strongly a party's weights are drawn to the round's first ones. All else as of FedAvg."""
+
+    name: ClassVar[str] = "fedprox"
+
+    mu: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.1
+
+    def recipe(self, learners: Recipe) -> Recipe:
+        return replace(super().recipe(learners), pull=self.mu)
+
+
+offers = FedProx
