@@ -12,17 +12,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from flwr.serverapp import Grid
+
 from ..booth import deliver
 from ..election import Election
-from ..errors import BallotError, MissingExtra, Spoiled, printable
+from ..errors import BallotError, Spoiled, printable
 from ..protocols import Box
 from ..seal import unseal
 from .wire import Reply, answered, ask
-
-try:
-    from flwr.serverapp import Grid
-except ImportError:
-    raise MissingExtra("Flower", "flower") from None
 
 log = logging.getLogger("flwr.oneballot")
 

@@ -14,18 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from flwr.app import Context, Message
+from flwr.clientapp import ClientApp
+
 from ..booth import cast_file
 from ..data.files import OPENERS
 from ..disk import alone_in
 from ..election import Election
-from ..errors import MissingExtra, OneBallotError, OneBallotWarning
+from ..errors import OneBallotError, OneBallotWarning
 from .wire import Refused, Reply, answer, asked
-
-try:
-    from flwr.app import Context, Message
-    from flwr.clientapp import ClientApp
-except ImportError:
-    raise MissingExtra("Flower", "flower") from None
 
 log = logging.getLogger("flwr.oneballot")
 """A child of Flower's logger: its lines are shown, and kept, where Flower's own are."""

@@ -9,20 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from flwr.app import Context
+from flwr.serverapp import Grid, ServerApp
+
 from ..boxes.folder import Folder
 from ..disk import check_writable
 from ..election import Election
-from ..errors import ElectionError, MissingExtra, OneBallotError, OneBallotWarning
+from ..errors import ElectionError, OneBallotError, OneBallotWarning
 from ..office import tally_files
 from ..outcome import Outcome
 from .collecting import Collecting, Pace
 from .party import simulated_parties
-
-try:
-    from flwr.app import Context
-    from flwr.serverapp import Grid, ServerApp
-except ImportError:
-    raise MissingExtra("Flower", "flower") from None
 
 log = logging.getLogger("flwr.oneballot")
 

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..errors import MissingExtra, printable
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MessageType, RecordDict
 
-try:
-    from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MessageType, RecordDict
-except ImportError:
-    raise MissingExtra("Flower", "flower") from None
+from ..errors import printable
 
 ELECTION, BALLOT, REFUSED = "election", "ballot", "refused"
 STYPE = "oneballot.ballot"
