@@ -300,6 +300,16 @@ def test_ballots_that_were_brought_as_files_count_with_those_of_nodes(clinics: P
     assert list(outcome.spoiled) == ["junk"]
 
 
+def test_a_ballot_may_be_brought_as_a_file_while_a_run_waits_for_it(clinics: Path) -> None:
+    put_deadline(clinics, in_seconds(3600))
+    grid, home = Loop(*(config(clinics, name) for name in PARTIES[:2])), clinics / "clinic-c"
+    agreed, filed = ob.Election.read(home / "election.toml"), Folder(clinics / "server" / "box")
+    grid.then[10] = lambda: cast_file(
+        agreed, "clinic-c", home / "rows.csv", keep=home / "ballots", beside=home, box=filed
+    )
+    assert sorted(server.hold(grid, settings(clinics)).voted) == list(PARTIES)
+
+
 def reply_with(**records: Any) -> Callable[[Message], Message]:
     return lambda question: Message(RecordDict(records), reply_to=question)
 

@@ -21,6 +21,7 @@ from . import (
     keys,
     new,
     predict,
+    reproduce,
     simulate,
     tally,
 )
@@ -35,7 +36,9 @@ app = typer.Typer(
     epilog="Start with: oneballot demo",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (demo, new, check, cast, tally, inspect, predict, evaluate, simulate, compare, epsilon, audit):
+for module in (
+    demo, new, check, cast, tally, inspect, predict, evaluate, simulate, compare, epsilon, audit, reproduce
+):  # fmt: skip
     app.command(epilog=module.EXAMPLE)(module.command)
     app.registered_commands[-1].name = module.__name__.rpartition(".")[2]
 app.add_typer(keys.app, name="keys")

@@ -26,6 +26,7 @@ INCOMES = ("<=50K", ">50K")
 QUESTIONS = ("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM")
 TOPICS = ("World", "Sports", "Business", "Sci/Tech")
 LUNGS = ("normal", "pneumonia")
+SEXES = ("female", "male")
 MOODS = ("negative", "positive")
 
 
@@ -115,9 +116,31 @@ def svhn(folder: Path) -> Parts:
 
 
 def pneumoniamnist(folder: Path) -> Parts:
-    with np.load(folder / "pneumoniamnist.npz", allow_pickle=False) as arrays:
+    return _read_medmnist(folder / "pneumoniamnist.npz", LUNGS)
+
+
+def chest_xray(folder: Path) -> Parts:
+    return _read_medmnist(folder / "chest-xray.npz", LUNGS)
+
+
+def rsna(folder: Path) -> Parts:
+    return _read_medmnist(folder / "rsna.npz", LUNGS)
+
+
+def celeba(folder: Path) -> Parts:
+    return _read_medmnist(folder / "celeba.npz", SEXES)
+
+
+def imagenet32(folder: Path) -> Parts:
+    return _read_medmnist(folder / "imagenet32.npz", tuple(map(str, range(1000))))
+
+
+def _read_medmnist(file: Path, classes: tuple[str, ...]) -> Parts:
+    """Images (rows, height, width), or with channels behind, in the arrays that MedMNIST's files have."""
+    with np.load(file, allow_pickle=False) as arrays:
         X, y, X_test, y_test = (arrays[f"{part}_{kind}"] for part in ("train", "test") for kind in ("images", "labels"))
-    return X[:, None], y.ravel().astype(np.int64), X_test[:, None], y_test.ravel().astype(np.int64), LUNGS
+    X, X_test = (rows[:, None] if rows.ndim == 3 else np.moveaxis(rows, 3, 1) for rows in (X, X_test))
+    return X, y.ravel().astype(np.int64), X_test, y_test.ravel().astype(np.int64), classes
 
 
 def _read_signed(folder: Path, file: str, features: int, classes: tuple[str, ...]) -> Parts:

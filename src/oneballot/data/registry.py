@@ -52,18 +52,18 @@ def describe(name: str) -> str:
 def load(name: str) -> DataSet:
     """A data set from the folder in ONEBALLOT_DATA or from the cache, or downloaded into the cache."""
     entry = _entry(name)
-    places = _places()
-    for place in places:
+    searched = places()
+    for place in searched:
         if data := _read_from(place, name, entry):
             return data
     if entry.downloads:
         try:
             _download(name, entry)
         except (DataError, OSError) as error:
-            raise DataError(f"{_not_found(name, entry, places)} It could not be had otherwise: {error}.") from error
+            raise DataError(f"{_not_found(name, entry, searched)} It could not be had otherwise: {error}.") from error
         if data := _read_from(_cache(), name, entry):
             return data
-    raise DataError(f"{_not_found(name, entry, places)} It is not downloaded, as no checksum of it is certain.")
+    raise DataError(f"{_not_found(name, entry, searched)} It is not downloaded, as no checksum of it is certain.")
 
 
 def _entry(name: str) -> Entry:
@@ -78,7 +78,8 @@ def _cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "oneballot"
 
 
-def _places() -> list[Path]:
+def places() -> list[Path]:
+    """Where data are looked for, the first first."""
     named = os.environ.get("ONEBALLOT_DATA")
     return [*([Path(named)] if named else []), _cache()]
 

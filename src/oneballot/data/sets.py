@@ -146,6 +146,22 @@ ENTRIES = {
         (Layout("pneumoniamnist", ("pneumoniamnist.npz",), parsers.pneumoniamnist),),
         _from(_MEDMNIST, {"pneumoniamnist.npz": "md5:28209eda62fecd6e6a2d98b1501bb15f"}),
     ),
+    "chest-xray": Entry(
+        "chest X-rays (Kaggle), grey, normal and pneumonia, 5,216 + 624 rows; prepared, as MedMNIST's files",
+        (Layout("chest-xray", ("chest-xray.npz",), parsers.chest_xray),),
+    ),
+    "rsna": Entry(
+        "chest X-rays (RSNA), grey, normal and pneumonia, 26,684 rows; prepared, as MedMNIST's files",
+        (Layout("rsna", ("rsna.npz",), parsers.rsna),),
+    ),
+    "celeba": Entry(
+        "faces by gender, 3x32x32, 162,770 + 19,962 rows; prepared, as MedMNIST's files",
+        (Layout("celeba", ("celeba.npz",), parsers.celeba),),
+    ),
+    "imagenet32": Entry(
+        "photographs, 3x32x32, 1,000 classes, of any number of rows; prepared, as MedMNIST's files",
+        (Layout("imagenet32", ("imagenet32.npz",), parsers.imagenet32),),
+    ),
     "trec": Entry(
         "questions by what they ask for (TREC-6), text, 6 classes, 5,452 + 500 rows",
         (Layout("trec", ("train_5500.label", "TREC_10.label"), parsers.trec),),

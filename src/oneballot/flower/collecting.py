@@ -1,7 +1,8 @@
 """Asks each node for its ballot as it appears, and puts what comes back into the box, until it is time to tally.
 
 A node that is offline when a message is sent to it never gets it, so nodes are looked for again and again. One that was
-away and is back is asked again, and so is, after a while, one that could not vote. Nothing here waits for a node alone.
+away and is back is asked again, and so is, after a while, one that could not vote. After the deadline nobody is waited
+for.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from datetime import UTC, datetime
 from flwr.serverapp import Grid
 
 from ..booth import deliver
+from ..core import Ballot
 from ..election import Election
-from ..errors import BallotError, Spoiled, printable
+from ..errors import BallotError, BoxError, Spoiled, printable
 from ..protocols import Box
 from ..seal import unseal
 from .wire import Reply, answered, ask
@@ -55,6 +57,7 @@ class Collecting:
     simulated: frozenset[str] = frozenset()
     pace: Pace = field(default_factory=Pace)
     voted: dict[str, bool] = field(default_factory=dict)  # and whether it counts: an abstention does not
+    looked_at: set[str] = field(default_factory=set)  # names in the box
     nodes: dict[int, _Asked] = field(default_factory=dict)
     online: frozenset[int] = frozenset()
     changed: float = field(default_factory=time.monotonic)
@@ -71,12 +74,12 @@ class Collecting:
 
     def run(self) -> None:
         """Return when it is time to tally."""
-        self._open_box()
+        self.look_into_box()
         self._tell()
         reminded = time.monotonic()
         while not self.is_over():
             self.ask_nodes()
-            if self.fetch() or time.monotonic() - reminded > self.pace.remind:
+            if self.fetch() + self.look_into_box() or time.monotonic() - reminded > self.pace.remind:
                 self._tell()
                 reminded = time.monotonic()
             time.sleep(self.pace.poll)
@@ -88,10 +91,16 @@ class Collecting:
         """
         if self.expected and self.expected <= self.voted.keys():
             return True
-        if (deadline := self.election.deadline) is not None and deadline > self.begun:
+        if (deadline := self._deadline) is not None:
             return datetime.now(UTC) >= deadline
         enough = sum(self.voted.values()) >= self.election.quorum
         return enough and not self._training() and time.monotonic() - self.changed > self.pace.settle
+
+    @property
+    def _deadline(self) -> datetime | None:
+        """The one that was ahead when the run began, or is now."""
+        deadline = self.election.deadline
+        return deadline if deadline is not None and deadline > self.begun else None
 
     def ask_nodes(self) -> None:
         """Ask those that have just come, or are back, or whose time it is to be asked again."""
@@ -112,9 +121,9 @@ class Collecting:
             self.changed = now
             log.info("node %s is asked for its ballot%s", node, " again" if known else "")
 
-    def fetch(self) -> bool:
-        """Take the replies that have come, one in memory at a time; whether any brought a ballot."""
-        new = False
+    def fetch(self) -> int:
+        """Take the replies that have come, one in memory at a time; how many brought a ballot."""
+        ballots = 0
         for node, known in self.nodes.items():
             if known.message is None:
                 continue
@@ -127,16 +136,13 @@ class Collecting:
                 if reason := reply.reason or self._put(reply.sealed):
                     self._failed(node, known, reason)
                 else:
-                    new = True
-        return new
+                    ballots += 1
+        return ballots
 
     def _put(self, sealed: bytes) -> str:
         """Put a ballot into the box; the reason if it is none that could count."""
-        limit = self.election.max_ballot_mb * 2**20
         try:
-            if len(sealed) > limit:
-                raise Spoiled(f"it has {len(sealed):,} bytes, and the election allows {limit:,}")
-            ballot = unseal(sealed, self.election)
+            ballot = self._read(sealed)
             deliver(self.election, self.box, ballot.party, ballot.digest, sealed)
         except BallotError as error:
             return f"its ballot was refused: {error}"
@@ -144,17 +150,30 @@ class Collecting:
         self.voted[ballot.party] = ballot.abstained is None
         return ""
 
-    def _open_box(self) -> None:
-        """Ballots that are there already, from an earlier run or brought as files, have been cast."""
+    def look_into_box(self) -> int:
+        """How many have voted whose ballots are from an earlier run, or were brought as files."""
+        before = len(self.voted)
         for name, size in self.box.names():
-            if size > self.election.max_ballot_mb * 2**20:
+            if name in self.looked_at:
                 continue
+            self.looked_at.add(name)
             try:
                 with self.box.open(name) as file:
-                    ballot = unseal(file.read(), self.election)
-                self.voted[ballot.party] = ballot.abstained is None
-            except BallotError as error:
-                log.warning("%s in the box would be spoiled: %s", name, error)
+                    ballot = self._read(file.read(min(size, self._limit) + 1))
+                self.voted.setdefault(ballot.party, ballot.abstained is None)
+            except (BallotError, BoxError) as error:
+                log.warning("%s in the box would be spoiled: %s", printable(name), error)
+        return len(self.voted) - before
+
+    @property
+    def _limit(self) -> int:
+        return self.election.max_ballot_mb * 2**20
+
+    def _read(self, sealed: bytes) -> Ballot:
+        """The ballot in these bytes, which is all that the server looks at before it tallies: whose it is."""
+        if len(sealed) > self._limit:
+            raise Spoiled(f"it has {len(sealed):,} bytes, and the election allows {self._limit:,}")
+        return unseal(sealed, self.election)
 
     def _failed(self, node: int, known: _Asked, reason: str) -> None:
         known.failed, known.wait = time.monotonic(), min(3600.0, known.wait * 2 or self.pace.ask_again)
@@ -169,6 +188,6 @@ class Collecting:
         awaited = sorted(self.expected - self.voted.keys())
         of = f" of {len(self.expected)}" if self.expected else ""
         who = ", ".join(awaited) or ("nobody" if self.expected else "whoever comes")
-        until = f" until {self.election.deadline}" if self.election.deadline else ""
+        until = f" until {self._deadline}" if self._deadline else ""
         log.info("%d%s have voted: %s. Awaited%s: %s. At work now: %d nodes.", len(self.voted), of,
                  ", ".join(sorted(self.voted)) or "nobody", until, who, len(self._training()))  # fmt: skip

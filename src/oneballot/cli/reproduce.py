@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from ..progress import watched_by
+from ._terminal import AsJson, print_json, print_table, session
+
+if TYPE_CHECKING:
+    from ..reproduce.reproducing import Reproduced
+
+EXAMPLE = "Example: oneballot reproduce fedkt/table1 --group adult --quick"
+
+
+def command(
+    tables: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[TABLE]...", help="Such as fedkt/table1, or fedkt for all of a paper."),
+    ] = None,
+    all_of_them: Annotated[bool, typer.Option("--list", help="Name all tables, and run none.")] = False,
+    group: Annotated[
+        list[str] | None, typer.Option(help="Only rows on this data set, such as adult or mnist; may be repeated.")
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option(help="A reduced version for a laptop: few rows, short trainings, 1 seed.")
+    ] = False,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Runs of each cell; the table says, if not given.")] = None,
+    device: Annotated[Literal["auto", "cpu", "cuda"], typer.Option(help="Where networks are trained.")] = "auto",
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Cells at a time; as many as cores, or 1 on a GPU, if not given.")
+    ] = None,
+    out: Annotated[
+        Path, typer.Option(help="Where tables are written, and finished cells kept for the next run.")
+    ] = Path("reproduced"),
+    as_json: AsJson = False,
+) -> None:
+    """Run tables of the papers: their figures beside ours, as text, Markdown, JSON and pictures.
+
+    Finished cells are kept below --out: a run that was interrupted goes on, and tables share what they have in common.
+    """
+    with session(as_json), _told_line_by_line():
+        from ..reproduce.listing import choose
+
+        chosen = choose(tables or [], group or [])
+        if all_of_them or not (tables or group):
+            if as_json:
+                print_json({t.name: {"title": t.title, "groups": sorted({r.group for r in t.rows})} for t in chosen})
+                return
+            rows = [[t.name, ", ".join(dict.fromkeys(row.group for row in t.rows)), t.title] for t in chosen]
+            print_table("Tables that can be run", ["table", "groups", "what it shows"], rows)
+            return
+        from ..reproduce.reproducing import reproduce
+        from ..reproduce.running import workers_for
+
+        told = " ".join([
+            "oneballot reproduce", *(tables or []), *(f"--group {name}" for name in group or []),
+            *(["--quick"] if quick else []), *([f"--seeds {seeds}"] if seeds else []),
+            *([f"--device {device}"] if device != "auto" else []),
+        ])  # fmt: skip
+        done = reproduce(
+            chosen, out, seeds=seeds, quick=quick, device=device, workers=workers or workers_for(device), command=told
+        )
+        failed = 0
+        for table in done:
+            failed += table.failed
+            if as_json:
+                print_json({"table": table.table.name, "files": list(table.files), "failed": table.failed})
+            else:
+                _print(table)
+    if failed:
+        typer.echo(f"error: {failed} cells failed; they say why, and are tried again by the next run", err=True)
+        raise typer.Exit(1)
+
+
+def _print(done: Reproduced) -> None:
+    """Remarks come below each table: beside it there is no room."""
+    from ..reproduce.writing import HEAD, texts
+
+    runs = f"{done.table.seeds} seed{'s' * (done.table.seeds != 1)}"
+    print(f"{done.table.name}: {done.table.title}; {done.table.unit}, {runs}\n")
+    for row in done.table.rows:
+        remarks: dict[str, str] = {}
+        rows = []
+        for *shown, remark in (texts(done.table, line) for line in done.lines[row.name]):
+            mark = remarks.setdefault(remark, f"[{len(remarks) + 1}]") if remark else ""
+            rows.append([*shown, mark])
+        print_table(f"{row.name}{f' (stands in: {row.stands_in})' if row.stands_in else ''}", HEAD, rows)
+        for remark, mark in remarks.items():
+            print(f"{mark} {remark}")
+        print()
+    for note in done.table.notes:
+        print(f"- {note}")
+    print(f"Written: {', '.join(map(str, done.files))}{f'. {done.note}' if done.note else ''}\n")
+
+
+@contextmanager
+def _told_line_by_line() -> Iterator[None]:
+    """Where no bar can be drawn: how many cells are left, and about how long they take, twice a minute."""
+    if sys.stderr.isatty():
+        yield
+        return
+    begin = last = time.monotonic()
+
+    def watch(what: str, done: int, total: int) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if what.startswith("cells") and (done in (0, total) or now - last > 30):
+            last = now
+            left = f", about {(now - begin) / done * (total - done) / 60:.0f} min left" if 0 < done < total else ""
+            typer.echo(f"{what}: {done} of {total}{left}", err=True)
+
+    with watched_by(watch):
+        yield

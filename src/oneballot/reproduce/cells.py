@@ -1,0 +1,73 @@
+"""A cell: an experiment as frozen settings. Run with a seed it gives figures; settings and seed together name them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any, Literal, Protocol
+
+import numpy as np
+
+VERSION = 1
+"""Raise it when the same settings come to mean another experiment: what was kept is then measured again."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """What one run of an experiment gave.
+
+    values: "accuracy" as a share, "bytes" that one party sends, "epsilon" and whatever else is a number.
+    curves: of figures that change along the way, such as the accuracy after each round.
+    """
+
+    values: Mapping[str, float]
+    curves: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Failed:
+    """An experiment that gave nothing: something it needs is "missing", or it ended with an "error"."""
+
+    kind: Literal["missing", "error"]
+    reason: str
+
+
+class Experiment(Protocol):
+    """A frozen dataclass whose fields are plain values, or such dataclasses, so that they can be written down.
+
+    One that trains networks by few, large trainings says `in_step`: those that say the same gain by running together
+    on a device.
+    """
+
+    def run(self, seed: int, device: str) -> Found:
+        """Raises DataError or MissingExtra where something cannot be had."""
+
+    def quick(self) -> Experiment:
+        """A reduced one, for a laptop."""
+
+
+def describe(thing: Any) -> Any:
+    """Settings as plain JSON values; of a dataclass with the name of its class."""
+    if is_dataclass(thing) and not isinstance(thing, type):
+        return {"is": type(thing).__name__} | {f.name: describe(getattr(thing, f.name)) for f in fields(thing)}
+    if isinstance(thing, Mapping):
+        return {str(key): describe(value) for key, value in sorted(thing.items())}
+    if isinstance(thing, list | tuple):
+        return [describe(value) for value in thing]
+    if isinstance(thing, np.generic):
+        return describe(thing.item())
+    if isinstance(thing, float) and not math.isfinite(thing):
+        return str(thing)
+    if thing is None or isinstance(thing, bool | int | float | str):
+        return thing
+    raise TypeError(f"{type(thing).__name__} is not plain: a cell could not be found again by it")
+
+
+def name_of(experiment: Experiment, seed: int) -> str:
+    """By which the figures of this experiment and seed are kept."""
+    described = {"version": VERSION, "experiment": describe(experiment), "seed": seed}
+    return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:32]

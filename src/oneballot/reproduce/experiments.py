@@ -1,0 +1,151 @@
+"""Experiments of which most tables are made: an election by one of our methods, and a peer among the same parties."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from .. import catalog
+from ..comparing import compare
+from ..core import Data
+from ..election import Election
+from ..methods.ensemble import Ensemble
+from ..privacy.terms import L0, Terms
+from ..simulation import Simulation, simulate_parties
+from .cells import Found
+from .federations import Cut, Federation
+from .in_step import joining
+from .words import with_words
+
+ONCE = ("solo", "central", "pate")
+QUICK_ROUNDS = 3
+"""Of an iterative method in a reduced version."""
+
+
+@dataclass(frozen=True)
+class Vote:
+    """An election: one message a party. values: accuracy; bytes of a ballot, on average; epsilon, if any."""
+
+    federation: Federation
+    method: Any
+    learner: Any
+    learners: Mapping[str, Any] = field(default_factory=dict)
+    privacy: Terms = L0
+
+    def run(self, seed: int, device: str) -> Found:
+        simulation, test = self.simulate(seed, device)
+        outcome = simulation.outcome
+        values = {"accuracy": simulation.accuracy(test), "bytes": outcome.bytes / len(simulation.ballots)}
+        if outcome.ledger.epsilon is not None:
+            values["epsilon"] = outcome.ledger.epsilon
+        return Found(values)
+
+    def simulate(self, seed: int, device: str) -> tuple[Simulation, Data]:
+        cut = self.federation.cut(seed)
+        election = elect(self, cut, seed, device)
+        ids = np.arange(len(cut.y)).astype(str) if election.level == "L2" else None
+        parties = self.federation.deal(election.data(cut.X, cut.y, ids=ids), seed)
+        return simulate_parties(election, parties), election.data(cut.X_test, cut.y_test)
+
+    @property
+    def in_step(self) -> str | None:
+        return _network(self.learner) if self.method.name != "dosfl" else None
+
+    def quick(self) -> Vote:
+        return replace(
+            self, federation=self.federation.smaller(), method=smaller_method(self.method),
+            learner=smaller_learner(self.learner),
+            learners={role: smaller_learner(learner) for role, learner in self.learners.items()},
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Peered:
+    """A peer by name, with its settings. values: accuracy of the last round, or the mean of the parties' models where
+    each has its own; bytes that a party has sent and received. curves: both, after each round.
+    """
+
+    federation: Federation
+    peer: str
+    learner: Any
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    learners: Mapping[str, Any] = field(default_factory=dict)
+    start: Vote | None = None
+    """The election, among the same parties, whose outcome it goes on from."""
+
+    def run(self, seed: int, device: str) -> Found:
+        cut = self.federation.cut(seed)
+        peer = catalog.find("peers", self.peer)(**self.settings)
+        election = elect(self, cut, seed, device)
+        parties = self.federation.deal(election.data(cut.X, cut.y), seed)
+        outcome = None if self.start is None else self.start.simulate(seed, device)[0].outcome
+        rounds = compare(peer, election, parties, election.data(cut.X_test, cut.y_test), outcome=outcome).rounds
+        sent = [standing.bytes / len(parties) for standing in rounds]
+        right = [standing.accuracy for standing in rounds]
+        return Found({"accuracy": right[-1], "bytes": sent[-1]}, {"accuracy": right, "bytes": sent})
+
+    @property
+    def in_step(self) -> str | None:
+        """Those that train once; iterative ones keep their data on the device themselves."""
+        return _network(self.learner) if self.peer in ONCE else None
+
+    def quick(self) -> Peered:
+        settings = dict(self.settings)
+        if "rounds" in settings:
+            settings["rounds"] = min(settings["rounds"], QUICK_ROUNDS)
+        return replace(
+            self, federation=self.federation.smaller(), settings=settings, learner=smaller_learner(self.learner),
+            start=None if self.start is None else self.start.quick(),
+            learners={role: smaller_learner(learner) for role, learner in self.learners.items()},
+        )  # fmt: skip
+
+
+class Elects(Protocol):
+    """What an experiment says of its election; one that says no method and no privacy is about a peer."""
+
+    @property
+    def federation(self) -> Federation: ...
+    @property
+    def learner(self) -> Any: ...
+    @property
+    def learners(self) -> Mapping[str, Any]: ...
+
+
+def elect(told: Elects, cut: Cut, seed: int, device: str) -> Election:
+    """The election of an experiment; its seed is that of everything random in it."""
+
+    def ready(learner: Any) -> Any:
+        learner = with_words(learner, told.federation.words)
+        return joining(replace(learner, device=device)) if hasattr(learner, "device") else learner
+
+    given = {name: getattr(told, name) for name in ("method", "privacy") if hasattr(told, name)}
+    if not len(cut.public):
+        given.setdefault("method", Ensemble())  # a peer's election needs one, and this is one without public rows
+    return Election(
+        range(cut.classes), cut.public if len(cut.public) else None, learner=ready(told.learner), seed=seed,
+        learners={role: ready(learner) for role, learner in told.learners.items()}, max_ballot_mb=1024, **given,
+    )  # fmt: skip
+
+
+def _network(learner: Any) -> str | None:
+    """What cells must have in common to be worth running in step: a network, and how large its images are."""
+    return str(learner.module) if getattr(learner, "name", "") == "torch" else None
+
+
+def smaller_learner(learner: Any) -> Any:
+    """Fewer trees, rounds or epochs: enough to learn something, and soon done."""
+    if hasattr(learner, "epochs"):
+        return replace(learner, epochs=max(5, learner.epochs // 10))
+    if "n_estimators" in getattr(learner, "params", {}):
+        return replace(learner, params={**learner.params, "n_estimators": min(20, learner.params["n_estimators"])})
+    return learner
+
+
+def smaller_method(method: Any) -> Any:
+    """Distillation by gradients through gradients is what takes long; the others depend on their learners."""
+    if method.name != "dosfl":
+        return method
+    return replace(method, steps=min(method.steps, 5), epochs=1, local_epochs=2, local_batch=128)

@@ -1,0 +1,49 @@
+"""Finished cells on disk: one JSON file a cell and seed, there whole or not at all, so that a run can be taken up."""
+
+from __future__ import annotations
+
+import json
+import platform
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..disk import write_whole
+from ..errors import DataError
+from .cells import Experiment, Found, describe, name_of
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A folder of finished cells."""
+
+    folder: Path
+
+    def get(self, experiment: Experiment, seed: int) -> Found | None:
+        path = self._path(experiment, seed)
+        if not path.exists():
+            return None
+        try:
+            kept = json.loads(path.read_bytes())
+            found = kept["found"]
+            return Found(dict(found["values"]), dict(found["curves"]), tuple(found["notes"]))
+        except (ValueError, KeyError, TypeError) as error:
+            raise DataError(
+                f"{path} is not a cell that was kept here ({error}); delete it to measure it again"
+            ) from None
+
+    def put(self, experiment: Experiment, seed: int, found: Found) -> None:
+        """Settings are written beside the figures, so that a person can tell what a file is about."""
+        from importlib.metadata import version
+
+        told = {
+            "experiment": describe(experiment), "seed": seed,
+            "found": {"values": dict(found.values), "curves": {k: list(v) for k, v in found.curves.items()},
+                      "notes": list(found.notes)},
+            "by": {"oneballot": version("oneballot"), "python": platform.python_version(), "on": platform.machine()},
+        }  # fmt: skip
+        self.folder.mkdir(parents=True, exist_ok=True)
+        text = json.dumps(told, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
+        write_whole(self._path(experiment, seed), text.encode())
+
+    def _path(self, experiment: Experiment, seed: int) -> Path:
+        return self.folder / f"{name_of(experiment, seed)}.json"

@@ -1,0 +1,148 @@
+"""Runs cells: what is kept is not run again, the rest a process a core, or one after the other on a device."""
+
+from __future__ import annotations
+
+import os
+import time
+import traceback
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+
+from ..errors import DataError, MissingExtra, OneBallotError, OneBallotWarning
+from ..progress import steps
+from .cells import Experiment, Failed, Found, name_of
+from .in_step import AT_MOST, together
+from .keeping import Kept
+
+Job = tuple[Experiment, int]
+
+
+def run_cells(
+    jobs: Iterable[Job], kept: Kept, *, workers: int = 1, device: str = "auto"
+) -> Iterator[tuple[str, Found | Failed]]:
+    """What each experiment gave with its seed, by `name_of`: first those that are kept, then the others as they end.
+
+    One that several tables share is run once. A failure is not kept: it is tried again the next time.
+    """
+    todo: dict[str, Job] = {}
+    before = 0
+    for name, job in {name_of(*job): job for job in jobs}.items():
+        if found := kept.get(*job):
+            before += 1
+            yield name, found
+        else:
+            todo[name] = job
+    names = list(todo)
+    ran = _run(list(todo.values()), workers, device)
+    for place, got in steps(f"cells ({before} were kept)", ran, len(todo)):
+        if isinstance(got, Found):
+            kept.put(*todo[names[place]], got)
+        yield names[place], got
+
+
+def _run(jobs: Sequence[Job], workers: int, device: str) -> Iterator[tuple[int, Found | Failed]]:
+    """In whatever order they end. In this process where there is one worker: a device is started once."""
+    if workers == 1 or len(jobs) < 2:
+        for places in _in_step(jobs) if on_gpu(device) else ([i] for i in range(len(jobs))):
+            yield from _run_together(places, jobs, device)
+        return
+    import joblib
+
+    # Cells take minutes: none waits in a batch behind another, and none is given out before it can begin.
+    parallel = joblib.Parallel(n_jobs=workers, return_as="generator_unordered", batch_size=1, pre_dispatch="n_jobs")
+    yield from parallel(joblib.delayed(_run_apart)(place, *job, device) for place, job in enumerate(jobs))
+
+
+def _in_step(jobs: Sequence[Job]) -> Iterator[list[int]]:
+    """Places of jobs that run together: those with one network, up to so many; the others each alone."""
+    kinds: dict[str, list[int]] = {}
+    for place, (experiment, _) in enumerate(jobs):
+        kinds.setdefault(getattr(experiment, "in_step", None) or f"alone {place}", []).append(place)
+    for places in kinds.values():
+        for i in range(0, len(places), AT_MOST):
+            yield places[i : i + AT_MOST]
+
+
+def _run_together(places: Sequence[int], jobs: Sequence[Job], device: str) -> Iterator[tuple[int, Found | Failed]]:
+    if len(places) == 1:
+        yield places[0], run_one(*jobs[places[0]], device)
+        return
+    begin = time.perf_counter()
+    with _quiet():
+        found = together([partial(_attempt, *jobs[place], device) for place in places])
+    each = (time.perf_counter() - begin) / len(places)
+    yield from ((place, _timed(one, each)) for place, one in zip(places, found, strict=True))
+
+
+def _run_apart(place: int, experiment: Experiment, seed: int, device: str) -> tuple[int, Found | Failed]:
+    """In a process of its own, on one core: its neighbours have the others."""
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(1), _one_worker():
+        return place, run_one(experiment, seed, device)
+
+
+def run_one(experiment: Experiment, seed: int, device: str) -> Found | Failed:
+    """One cell. Whatever goes wrong in it is told in its place, and costs no other."""
+    begin = time.perf_counter()
+    with _quiet():
+        found = _attempt(experiment, seed, device)
+    return _timed(found, time.perf_counter() - begin)
+
+
+def _attempt(experiment: Experiment, seed: int, device: str) -> Found | Failed:
+    try:
+        return experiment.run(seed, device)
+    except (DataError, MissingExtra) as error:
+        return Failed("missing", str(error))
+    except OneBallotError as error:
+        return Failed("error", str(error))
+    except Exception as error:  # a library's, or ours: the other cells go on
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{os.path.basename(last.filename)}, line {last.lineno}"
+        return Failed("error", f"{type(error).__name__}: {error} ({where})")
+
+
+def _timed(found: Found | Failed, seconds: float) -> Found | Failed:
+    return found if isinstance(found, Failed) else replace(found, values={**found.values, "seconds": seconds})
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Parties that lack a class are no news here."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", OneBallotWarning)
+        yield
+
+
+@contextmanager
+def _one_worker() -> Iterator[None]:
+    before = os.environ.get("ONEBALLOT_WORKERS")
+    os.environ["ONEBALLOT_WORKERS"] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["ONEBALLOT_WORKERS"]
+        else:
+            os.environ["ONEBALLOT_WORKERS"] = before
+
+
+def workers_for(device: str) -> int:
+    """Cells at a time: a core each; on a GPU one process, in which it is started once."""
+    import joblib
+
+    return 1 if on_gpu(device) else int(joblib.cpu_count())
+
+
+def on_gpu(device: str) -> bool:
+    if device != "auto":
+        return device == "cuda"
+    try:
+        import torch
+    except ImportError:
+        return False
+    return torch.cuda.is_available()

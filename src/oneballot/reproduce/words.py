@@ -1,0 +1,56 @@
+"""Texts as token numbers: by GloVe's word vectors where they are at hand, or by the words of the training texts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from ..core import Array
+from ..data.registry import DataSet, places
+from ..errors import DataError
+from ..fleet.vectors import FIRST, WORD, Vectors, read_vectors
+
+Words = Literal["glove", "own"]
+VOCABULARY = 20_000
+FILE = Path("glove/glove.6B.100d.txt")
+
+
+def glove() -> Path:
+    """The file of the papers' word vectors. Raises DataError where it is not."""
+    for place in places():
+        if (place / FILE).is_file():
+            return place / FILE
+    raise DataError(
+        f"the word vectors {FILE} are not in {' or '.join(map(str, places()))}. Get glove.6B.zip from "
+        "https://nlp.stanford.edu/projects/glove/ and put the file there."
+    )
+
+
+def as_tokens(data: DataSet, words: Words, length: int, texts: Array) -> DataSet:
+    """The same with rows of so many token numbers; "own" words are the most frequent of these texts."""
+    if words == "glove":
+        known = read_vectors(glove(), VOCABULARY)
+    else:
+        seen = Counter(word.lower() for text in texts for word in WORD.findall(text))
+        often = tuple(word for word, _ in seen.most_common(VOCABULARY))
+        known = Vectors(often, np.zeros((FIRST + len(often), 1), dtype=np.float32))
+    X, X_test = (_encode(known, rows, length) for rows in (data.X, data.X_test))
+    return replace(data, X=X, X_test=X_test)
+
+
+def _encode(known: Vectors, texts: Array, length: int) -> Array:
+    return known.encode([str(text) for text in texts], length)
+
+
+def with_words(learner: Any, words: Words | None) -> Any:
+    """A network's learner with the table that its token numbers are of: GloVe's, frozen, or one of its own."""
+    if words is None or not hasattr(learner, "vectors"):
+        return learner
+    settings = {**learner.settings, "vocabulary": FIRST + VOCABULARY}
+    if words == "glove":
+        return replace(learner, vectors=str(glove()), settings={"embedding": "frozen", **settings})
+    return replace(learner, settings=settings)
