@@ -44,12 +44,11 @@ class Settings:
             raise ElectionError(
                 f"the run's configuration lacks {', '.join(missing)}; `oneballot flower new` writes an app that has it"
             )
-        seconds = {name: float(run[f"{name.replace('_', '-')}-seconds"]) for name in ("poll", "ask_again", "settle")
-                   if f"{name.replace('_', '-')}-seconds" in run}  # fmt: skip
+        pace = {"poll": "poll-seconds", "ask_again": "ask-again-seconds", "settle": "settle-seconds"}
         return cls(
             Path(str(run["election"])), Path(str(run["box"])), Path(str(run["outcome"])), bool(run.get("again")),
             bool(run.get("over-budget")), Path(str(run["simulated"])) if run.get("simulated") else None,
-            Pace(**seconds),
+            Pace(**{name: float(run[key]) for name, key in pace.items() if key in run}),
         )  # fmt: skip
 
 
