@@ -8,8 +8,9 @@ import pytest
 
 import oneballot as ob
 from oneballot import drafting
-from oneballot.booth import cast_file, choose_learner, describe_ballot, find_key, preview
+from oneballot.booth import cast_file, choose_learner, find_key, preview
 from oneballot.errors import AlreadyCast, BallotError, DataError, ElectionError, KeyFileError, Spoiled
+from oneballot.inspection import describe_ballot
 from oneballot.keys import new_key
 
 

@@ -1,4 +1,4 @@
-"""Methods, learners, formats and boxes are found by file and by entry point."""
+"""Methods, learners, formats, boxes and peers are found by file and by entry point."""
 
 import sys
 
@@ -42,6 +42,7 @@ def install(tmp_path, monkeypatch, fresh):
         ("learners", {"sklearn", "xgboost", "lightgbm"}),
         ("formats", {"skops", "ubjson", "lightgbm-text", "safetensors"}),
         ("boxes", {"folder"}),
+        ("peers", {"solo", "fedavg", "fedprox", "fedavgm", "scaffold"}),
     ],
 )
 def test_every_file_of_a_folder_is_a_name_and_leads_to_a_class(kind, some):
@@ -51,7 +52,7 @@ def test_every_file_of_a_folder_is_a_name_and_leads_to_a_class(kind, some):
         assert isinstance(catalog.find(kind, name), type)
 
 
-@pytest.mark.parametrize("kind", ["methods", "learners", "formats"])
+@pytest.mark.parametrize("kind", ["methods", "learners", "formats", "peers"])
 def test_a_class_is_called_what_its_file_is_called(kind):
     for name in catalog.names(kind):
         assert catalog.find(kind, name).name == name

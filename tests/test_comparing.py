@@ -6,7 +6,7 @@ import csv
 import json
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -15,6 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 import oneballot as ob
+from oneballot import catalog
 from oneballot.cli import app
 from oneballot.comparing import Standing, Standings, check_peer, compare, read_peer, save, standing_of
 from oneballot.core import Data
@@ -148,6 +149,14 @@ def test_a_peer_that_needs_a_public_set_says_so(digits: Any) -> None:
 
     with pytest.raises(ElectionError, match="known needs a public set"):
         check_peer(Wanting(), ob.Election(range(10), method=ob.Analytic(), public=None))
+
+
+def test_every_peer_and_its_own_settings_are_documented() -> None:
+    page = (Path(__file__).parents[1] / "docs/peers.md").read_text("utf-8")
+    for name in catalog.names("peers"):
+        assert f"| `{name}` |" in page
+        for setting in fields(catalog.find("peers", name)):
+            assert f"`{setting.name}`" in page, f"{name}: {setting.name}"
 
 
 def test_what_was_found_is_kept_as_json_csv_and_a_picture(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import multiprocessing
 import os
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ import oneballot as ob
 from oneballot import drafting
 from oneballot.booth import cast_file
 from oneballot.casting import cast_together
+from oneballot.keys import new_key, new_server_key, read_server_key
 from oneballot.seal import unseal
 from oneballot.simulation import divide
 from oneballot.tallying import tally_box
@@ -81,6 +83,53 @@ def test_a_cast_killed_at_any_step_can_be_run_again_and_gives_one_whole_ballot(c
         assert [name for name, _ in box.names()] == ["a"]
         step += 1
     assert step > 5, "the steps were really counted"
+
+
+def test_an_encrypted_cast_killed_at_any_step_can_be_run_again_and_gives_one_whole_ballot(
+    clinic: Path, clinic_election
+) -> None:
+    """No two encryptions are the same bytes: what was delivered must be what is kept, and what the party can read."""
+    public, party_key = new_server_key(clinic / "server.key"), new_key(clinic / "a.key")
+    election = replace(clinic_election, server_key=public, roster={"a": party_key})
+    opener = read_server_key(clinic / "server.key")
+    expected = cast_file(election, "a", clinic / "a.csv", keep=clinic / "reference", beside=clinic)["digest"]
+    step, finished = 0, False
+    while not finished:
+        folder = clinic / f"run {step}"
+        box = ob.Folder(folder / "box")
+
+        def work(box=box, folder=folder, **more) -> None:
+            cast_file(election, "a", clinic / "a.csv", keep=folder / "kept", box=box, beside=clinic, **more)
+
+        finished = not killed_at(step, work)
+        for sealed in folder.glob("*/*.ballot"):
+            assert unseal(sealed.read_bytes(), election, opener).digest == expected
+        work()
+        (delivered,) = (folder / "box").glob("*.ballot")
+        assert delivered.read_bytes() == (folder / "kept" / "a.ballot").read_bytes()
+        assert list(tally_box(election, box, key=opener).voted) == ["a"]
+        step += 1
+    assert step > 8, "the steps were really counted"
+
+
+def test_an_encrypted_recast_killed_at_any_step_never_keeps_a_ballot_with_the_copy_of_another(
+    clinic: Path, clinic_election
+) -> None:
+    election = replace(clinic_election, server_key=new_server_key(clinic / "server.key"))
+    opener = read_server_key(clinic / "server.key")
+    step, finished, seen = 0, False, set()
+    while not finished:
+        kept = clinic / f"run {step}"
+        cast_file(election, "a", clinic / "a.csv", keep=kept)
+        finished = not killed_at(
+            step, lambda kept=kept: cast_file(election, "a", clinic / "b.csv", keep=kept, recast=True)
+        )
+        done = cast_file(election, "a", clinic / "a.csv", keep=kept)
+        assert not done["trained"]
+        assert unseal((kept / "a.ballot").read_bytes(), election, opener).digest == done["digest"]
+        seen.add(done["digest"])
+        step += 1
+    assert len(seen) == 2, "killed early, the old one is there; killed late, the new one"
 
 
 def test_a_tally_killed_at_any_step_leaves_the_old_outcome_or_the_new(

@@ -75,7 +75,7 @@ def test_after_the_deadline_a_quorum_is_tallied_and_a_late_ballot_makes_the_next
 
 
 def test_at_l1_nothing_is_drawn_for_a_tally_that_is_too_early(agreed, clinic: Path) -> None:
-    private = replace(agreed, method=ob.FedKT(), privacy=ob.L1(epsilon=50.0), deadline=now() + HOUR)
+    private = replace(agreed, method=ob.FedKT(), privacy=ob.L1(epsilon=50.0), server_key="none", deadline=now() + HOUR)
     for path in (*(clinic / "box").iterdir(), *(clinic / "kept").iterdir()):
         path.unlink()
     for name in "ab":

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import oneballot as ob
+from oneballot.container import pack, unpack, unzip, zip_up
 from oneballot.core import Blob
 from oneballot.errors import BallotError, ElectionError, KeyFileError, Spoiled
 from oneballot.keys import new_key, read_key
-from oneballot.seal import MANIFEST, SIGNATURE, pack, seal, take_apart, unpack, unseal, unzip, zip_up
+from oneballot.seal import MANIFEST, SIGNATURE, seal, take_apart, unseal
 
 ARRAYS = hnp.arrays(
     dtype=st.sampled_from([np.uint8, np.int64, np.float32]),

@@ -8,10 +8,19 @@ from collections.abc import Mapping
 from dataclasses import fields
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt, StrictInt, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    NonNegativeInt,
+    PositiveInt,
+    StrictInt,
+    ValidationError,
+    field_validator,
+)
 
 from . import catalog
 from .core import Array, Blob
@@ -38,7 +47,8 @@ def read_agreement(path: Path) -> dict[str, Any]:
         "method": make("methods", file.method, f"{path}, [method]"), "privacy": file.privacy, "name": file.name,
         "start": None if file.start is None else _read_start(path, file.start),
         "seed": file.seed, "quorum": file.quorum, "deadline": file.deadline, "roster": file.roster,
-        "max_ballot_mb": file.max_ballot_mb, "max_model_seconds": file.max_model_seconds, **every,
+        "revoked": file.revoked, "server_key": file.server_key, "max_ballot_mb": file.max_ballot_mb,
+        "max_model_seconds": file.max_model_seconds, **every,
     }  # fmt: skip
 
 
@@ -69,6 +79,14 @@ def _read_public(path: Path, file: _File) -> dict[str, Array]:
     return {"public": public, **labels}
 
 
+def _as_keys(value: Any) -> tuple[str, ...]:
+    """What stands beside a name in the roster: a key, or, while one takes over from another, several."""
+    keys = [value] if isinstance(value, str) else value
+    if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
+        raise ValueError(f"expected a public key in quotes, or a [list] of such, not {value!r}")
+    return tuple(keys)
+
+
 class _Public(BaseModel):
     model_config = ConfigDict(extra="forbid")
     path: str
@@ -89,11 +107,13 @@ class _File(BaseModel):
     max_ballot_mb: PositiveInt = 64
     max_model_seconds: PositiveInt = 60
     start: str | None = None
+    server_key: str | None = None
     public: _Public | None = None
     method: dict[str, Any]
     learners: dict[str, dict[str, Any]] = {}
     privacy: Terms = L0
-    roster: dict[str, str] = {}
+    roster: dict[str, Annotated[tuple[str, ...], BeforeValidator(_as_keys)]] = {}
+    revoked: dict[str, str] = {}
     schema_: Schema | None = None
 
     @field_validator("deadline", mode="before")

@@ -118,8 +118,8 @@ class _Ground:
             terms = replace(terms, stable_ids=True)
         made = replace(
             election, public=public, method=election.method.exposed(terms.level), learner=nearest, learners={},
-            schema=None, privacy=terms, roster={}, quorum=1,
-        )  # fmt: skip
+            schema=None, privacy=terms,
+        ).in_one_place()  # fmt: skip
         return cls(made, public, canaries, block)
 
     @property

@@ -1,30 +1,33 @@
-"""A party's ballot as files: read the data, cast, keep a copy, deliver. And a look into a ballot.
+"""A party's ballot as files: read the data, cast, keep a copy, deliver.
 
 The sealed ballot is on the party's own disk before anything is delivered; every retry delivers those bytes.
 """
 
 from __future__ import annotations
 
+import hashlib
 import warnings
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import catalog
 from .agreement import make
 from .casting import cast_data
 from .checks import check_learner, check_party_name
-from .core import Array, Blob
 from .desk import PartyDesk
-from .disk import check_writable, write_whole
+from .disk import check_writable
 from .election import Election
-from .errors import AlreadyCast, BallotError, BoxError, ElectionError, OneBallotWarning, Spoiled
-from .keys import public_text, read_key
+from .envelope import check_readers, look
+from .errors import AlreadyCast, BoxError, ElectionError, OneBallotWarning, Spoiled
+from .keeping import Kept, check_kept, read_kept, signed_again
+from .keeping import keep as keep_copy
+from .keys import fingerprint, public_text, read_key
 from .privacy.book import Book
 from .privacy.ledger import MOST_CASTS
 from .protocols import Box, Learner
-from .seal import check_signer, take_apart, unseal
+from .seal import unseal
+from .signing import check_signer
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -32,30 +35,36 @@ if TYPE_CHECKING:
 
 def cast_file(
     election: Election, party: str, data: Path, *, keep: Path, box: Box | None = None, key: Path | None = None,
-    beside: Path = Path(), choices: Iterable[str] = (), recast: bool = False, data_dependent: bool = False,
+    beside: Path = Path(), choices: Iterable[str] = (), recast: bool = False, resign: bool = False,
+    data_dependent: bool = False,
 ) -> dict[str, Any]:  # fmt: skip
     """Cast the ballot of a file's rows, or deliver again the one that was already cast."""
     desks: dict[str, PartyDesk] = {}
     check_party_name(party)
     _warn_if_late(election)
+    check_readers(election)
     signer = find_key(election, party, key, beside)
-    kept = keep / f"{party}.ballot"
-    sealed = _kept_ballot(election, kept) if not recast else None
+    path = keep / f"{party}.ballot"
     book = _book(election, party, beside)
-    if sealed is not None and (told := take_apart(sealed).manifest.privacy.drawn) < book.draws:
-        raise AlreadyCast(
-            f"{kept} is the ballot of cast number {told}, and {book.path} says that there were {book.draws}: it tells "
-            "less than was spent. Deliver the latest one (--keep FOLDER), or cast again with --recast."
-        )
-    if trained := sealed is None:
-        if box is not None and _holds(election, box, party):
+    kept = None if recast else read_kept(election, path)
+    if resign:
+        kept = _resigned(election, path, kept, signer)
+    if kept is not None:
+        check_kept(election, path, kept)
+        if (told := kept.opened.manifest.privacy.drawn) < book.draws:
+            raise AlreadyCast(
+                f"{path} is the ballot of cast number {told}, and {book.path} says that there were {book.draws}: it "
+                "tells less than was spent. Deliver the latest one (--keep FOLDER), or cast again with --recast."
+            )
+    if trained := kept is None:
+        if box is not None and _holds(election, box, _box_name(election, party, signer), party):
             raise AlreadyCast(
                 f"the box already holds a ballot of {party}, and a ballot is never replaced. "
                 f"If it is to be replaced, ask the operator to move it away first; then cast again with --recast."
             )
         if book.draws and not recast:
             raise AlreadyCast(
-                f"{book.path} says that {party} has cast in this election, and {kept} is not there. Deliver the ballot "
+                f"{book.path} says that {party} has cast in this election, and {path} is not there. Deliver the ballot "
                 "that you have kept (--keep FOLDER), or draw new noise on the same rows with --recast: its cost adds."
             )
         learners = dict(choose_learner(election, text) for text in choices)
@@ -64,16 +73,17 @@ def cast_file(
         keep.mkdir(parents=True, exist_ok=True)
         charge = (lambda: book.charge(MOST_CASTS)) if election.level == "L2" else (lambda: 1)
         ballot = cast_data(election, rows, party=party, key=signer, learners=learners, charge=charge, desks=desks)
-        sealed = ballot.sealed
-        _keep(kept, sealed)
-    assert sealed is not None
-    opened = take_apart(sealed)
+        kept = Kept(ballot.sealed, ballot.clear or ballot.sealed)
+    assert kept is not None
+    keep_copy(election, path, kept)
+    opened, name = kept.opened, _box_name(election, party, signer, kept.sealed)
     if box is not None:
-        deliver(election, box, party, opened.digest, sealed)
+        name = deliver(election, box, name, party, opened.digest, kept.sealed)
     return {
-        "party": party, "ballot": str(kept), "bytes": len(sealed), "digest": opened.digest, "trained": trained,
-        "abstained": opened.manifest.abstained, "delivered": box is not None,
-        "privacy": opened.manifest.privacy.model_dump(mode="json"), "privacy_spent": opened.manifest.privacy.words(),
+        "party": party, "ballot": str(path), "bytes": len(kept.sealed), "digest": opened.digest, "trained": trained,
+        "abstained": opened.manifest.abstained, "delivered": box is not None, "name": name,
+        "encrypted_to": encrypted_to(election), "privacy": opened.manifest.privacy.model_dump(mode="json"),
+        "privacy_spent": opened.manifest.privacy.words(),
         **({"do_not_publish": _seen(election, desks.get(party))} if data_dependent else {}),
     }  # fmt: skip
 
@@ -88,6 +98,16 @@ def _warn_if_late(election: Election) -> None:
         )
 
 
+def encrypted_to(election: Election) -> str | None:
+    return f"the server's key, fingerprint {fingerprint(str(election.server_key))}" if election.encrypted else None
+
+
+def _resigned(election: Election, path: Path, kept: Kept | None, signer: Ed25519PrivateKey | None) -> Kept:
+    if kept is None or signer is None:
+        raise AlreadyCast(f"there is nothing to sign again: --resign is for the kept ballot ({path}) and a new key")
+    return signed_again(election, kept, signer)
+
+
 def _book(election: Election, party: str, beside: Path) -> Book:
     return Book(election.digest, (beside / f"{party}.casts.json") if election.level == "L2" else None, what="cast")
 
@@ -98,6 +118,7 @@ def preview(
 ) -> dict[str, Any]:  # fmt: skip
     """What a cast would train, send and spend; nothing is trained, written or sent."""
     check_party_name(party)
+    check_readers(election)
     signer = find_key(election, party, key, beside)
     for text in choices:
         choose_learner(election, text)
@@ -110,7 +131,8 @@ def preview(
         *election.ballot_ledger.words(),
         *(election.promise.expectation(election.parties) if election.promise else []),
     ]
-    if not recast and _kept_ballot(election, kept) is not None:
+    if not recast and (found := read_kept(election, kept)) is not None:
+        check_kept(election, kept, found)
         spent = [f"nothing more: {kept} was already cast, and would be delivered again"]
     elif drawn and not recast:
         spent = [f"nothing: {party} has cast {drawn} times, {kept} is not there, and --recast was not said"]
@@ -128,6 +150,7 @@ def preview(
         "ballot_carries": plan.carries,
         "bytes": "known after training" if plan.bytes is None else f"{plan.bytes:,}, and up to 2 kB of manifest",
         "signed_with": public_text(signer) if signer else "nothing",
+        "encrypted_to": encrypted_to(election) or "nobody: whoever has the ballot can read it",
         "privacy_spent": "; ".join(spent),
     }
 
@@ -158,70 +181,6 @@ def choose_learner(election: Election, text: str) -> tuple[str, Learner]:
     return role, learner
 
 
-def describe_ballot(path: Path, election: Election | None) -> dict[str, Any]:
-    """What a ballot file says of itself, and whether an election would take it. Loads no model."""
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise BallotError(f"cannot read {path}: {error.strerror}") from None
-    try:
-        opened = take_apart(data)
-        contents = opened.contents()
-    except Spoiled as reason:
-        raise Spoiled(f"{path} would be spoiled: {reason}") from None
-    signature, verdict = "none" if opened.signature is None else "present, not checked (give --election)", ""
-    if election is not None:
-        try:
-            unseal(data, election)
-            verdict = "it is a ballot of this election; what it carries is checked by the tally"
-            if election.roster:
-                signature = f"valid, of {opened.manifest.party}"
-        except Spoiled as reason:
-            verdict = f"it would be spoiled: {reason}"
-    manifest = opened.manifest
-    return {
-        "file": str(path),
-        "bytes": len(data),
-        "party": manifest.party,
-        "election": manifest.election,
-        "digest": opened.digest,
-        "method": manifest.method,
-        "abstained": manifest.abstained,
-        "privacy": manifest.privacy.model_dump(mode="json"),
-        "ledger": manifest.privacy.words(),
-        "signature": signature,
-        "verdict": verdict,
-        "valid": not verdict.startswith("it would be spoiled"),
-        "versions": ", ".join(f"{k} {v}" for k, v in manifest.versions.items()),
-        "contents": [[name, *_describe_content(c)] for name, c in sorted(contents.items())],
-    }
-
-
-def _describe_content(content: Array | Blob) -> tuple[str, int]:
-    if isinstance(content, Blob):
-        known = content.format in catalog.names("formats")
-        return f"a model, {content.format}{'' if known else ' (a format that is not known here)'}", len(content.data)
-    return f"numbers, {content.dtype} {content.shape}", content.nbytes
-
-
-def _kept_ballot(election: Election, path: Path) -> bytes | None:
-    """The ballot that this party has already sealed for this election."""
-    if not path.is_file():
-        return None
-    data = path.read_bytes()
-    try:
-        theirs = take_apart(data).manifest.election
-    except Spoiled as reason:
-        raise AlreadyCast(f"{path} is damaged: {reason}. Move it away, and cast again with --recast.") from None
-    if theirs != election.digest:
-        raise AlreadyCast(f"{path} is a ballot of another election; keep this one elsewhere with --keep FOLDER")
-    try:
-        unseal(data, election)
-    except Spoiled as reason:
-        raise AlreadyCast(f"{path} would be spoiled: {reason}. Cast again with --recast.") from None
-    return data
-
-
 def _seen(election: Election, desk: PartyDesk | None) -> str:
     if election.level != "L2" or desk is None or not desk.votes:
         return "no noise was drawn now, so there is nothing that depends on these votes"
@@ -230,38 +189,46 @@ def _seen(election: Election, desk: PartyDesk | None) -> str:
     return seen_in_words(election.promise, desk.votes)
 
 
-def _keep(path: Path, sealed: bytes) -> None:
-    """Write the party's own copy; an earlier one is kept beside it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if path.exists() and path.read_bytes() != sealed:
-        number = 1
-        while (old := path.with_name(f"{path.stem}.{number}.ballot")).exists():
-            number += 1
-        write_whole(old, path.read_bytes())
-    write_whole(path, sealed)
+def _box_name(election: Election, party: str, key: Ed25519PrivateKey | None, sealed: bytes = b"") -> str:
+    """What a ballot is called in the box: the party's name, unless the box's host is not to know who votes.
+
+    The name of an encrypted ballot follows from the party's secret key, so that a second one meets the first there, and
+    tells nobody anything. Without a key it follows from the ballot.
+    """
+    if not election.encrypted:
+        return party
+    if key is None:
+        return hashlib.sha256(sealed).hexdigest()[:16]
+    named = f"oneballot name {election.digest} {party}".encode()
+    return hashlib.blake2b(named, key=key.private_bytes_raw(), digest_size=8).hexdigest()
 
 
-def _holds(election: Election, box: Box, party: str) -> bool:
-    """Whether the box has a ballot of this party under its name; somebody else's file there is none."""
+def _holds(election: Election, box: Box, name: str, party: str) -> bool:
+    """Whether the box has a ballot of this party under this name; somebody else's file there is none."""
     try:
-        with box.open(party) as file:
-            return unseal(file.read(election.max_ballot_mb * 2**20), election).party == party
+        with box.open(name) as file:
+            data = file.read(election.max_ballot_mb * 2**20)
+        if election.encrypted:
+            return look(data).election == election.digest
+        return unseal(data, election).party == party
     except (BoxError, Spoiled):
         return False
 
 
-def deliver(election: Election, box: Box, party: str, digest: str, sealed: bytes) -> None:
-    """Put a party's ballot into a box, under its name if a stranger's file is not in its place."""
-    box.deliver(_free_name(election, box, party, digest), sealed)
+def deliver(election: Election, box: Box, name: str, party: str, digest: str, sealed: bytes) -> str:
+    """Put a party's ballot into a box and return its name there: this one, if no stranger's file is in its place."""
+    free = _free_name(election, box, name, party, hashlib.sha256(sealed).hexdigest() if election.encrypted else digest)
+    box.deliver(free, sealed)
+    return free
 
 
-def _free_name(election: Election, box: Box, party: str, digest: str) -> str:
-    """The party's name, unless a stranger's file is in its place: the tally goes by what is inside, not by names."""
+def _free_name(election: Election, box: Box, name: str, party: str, mark: str) -> str:
+    """The name, unless a stranger's file is in its place: the tally goes by what is inside, not by names."""
     try:
-        taken = any(name == party for name, _ in box.names())
+        taken = any(there == name for there, _ in box.names())
     except BoxError:  # a box that is not there yet is empty: the first delivery makes it
         taken = False
-    return f"{party}.{digest[:8]}" if taken and not _holds(election, box, party) else party
+    return f"{name}.{mark[:8]}" if taken and not _holds(election, box, name, party) else name
 
 
 def _parse(text: str) -> Any:

@@ -11,8 +11,10 @@ from .checks import check_party_name
 from .core import Abstain, Array, Ballot, Contents, Data, Fit, Stack
 from .desk import PartyDesk
 from .election import Election
+from .envelope import check_readers
 from .protocols import Casting, Learner, Models, Work
-from .seal import check_signer, seal
+from .seal import seal
+from .signing import check_signer
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -24,7 +26,8 @@ def cast(
 ) -> Ballot:  # fmt: skip
     """The ballot of a party that holds rows X with labels y, and with stable row IDs where the election asks for them.
 
-    `learners` are the party's own choice, by role ("teacher", "student", or "all"); a key signs the ballot.
+    `learners` are the party's own choice, by role ("teacher", "student", or "all"); a key signs the ballot
+    (`oneballot.keys.read_key`). What is to be delivered is its `sealed`, encrypted where the election has a server_key.
     At L2 every cast draws noise on the same rows, and costs add: say in `casts` which one this is.
     """
     data = election.data(X, y, party, ids)
@@ -36,6 +39,7 @@ def cast_data(
     key: Ed25519PrivateKey | None = None, learners: Mapping[str, Learner] | None = None,
     charge: Callable[[], int] = lambda: 1, desks: dict[str, PartyDesk] | None = None,
 ) -> Ballot:  # fmt: skip
+    check_readers(election)
     keys = {party: key} if key else {}
     (ballot,) = cast_together(election, {party: data}, keys=keys, learners=learners, charge=charge, desks=desks)
     return ballot

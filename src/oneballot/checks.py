@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .errors import ElectionError
-from .keys import public_key
+from .keys import check_keys
 from .protocols import Learner, Method, Peer, PrivateMethod
 from .schema import as_label
 
@@ -20,13 +18,12 @@ if TYPE_CHECKING:
 PARTY_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
-def check_people(roster: Mapping[str, str], quorum: int, deadline: datetime | None) -> None:
-    """Who may vote, how many must have, and until when."""
-    for party, key in roster.items():
+def check_people(election: Election) -> None:
+    """Who may vote, with which keys, how many must have, until when, and who reads ballots."""
+    roster, quorum, deadline = election.roster, election.quorum, election.deadline
+    for party in roster:
         check_party_name(party)
-        public_key(key, party)
-    if len(set(roster.values())) < len(roster):
-        raise ElectionError("two parties of the roster have the same key; each must have its own")
+    check_keys(roster, election.revoked, election.server_key)
     if quorum < 1:
         raise ElectionError(f"quorum must be at least 1, not {quorum}")
     if deadline is not None and deadline.tzinfo is None:

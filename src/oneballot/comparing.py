@@ -24,7 +24,7 @@ from .errors import DataError, ElectionError
 from .outcome import Outcome
 from .privacy.terms import L0
 from .progress import steps
-from .protocols import Peer
+from .protocols import ChoosyPeer, Peer
 from .report.pictures import draw_race
 from .simulation import Simulation, accuracy, simulate_parties
 
@@ -128,6 +128,8 @@ def check_peer(peer: Peer, election: Election) -> None:
         raise ElectionError(f"{peer.name} needs a public set: rows that everybody may have")
     for role in peer.needs.keys() - {"public", "public labels"}:
         check_learner(peer, role, election.learner_of(role), multilabel=election.multilabel)
+    if isinstance(peer, ChoosyPeer):
+        peer.check(election.learner_of("final"), multilabel=election.multilabel)
 
 
 def read_peer(text: str) -> Peer:

@@ -155,6 +155,7 @@ class Ballot:
     abstained: str | None
     sealed: bytes = field(repr=False)
     casts: int = 1  # how often the party has cast in this election
+    clear: bytes | None = field(default=None, repr=False)  # at the party: as it was sealed, before any encryption
 
     def array(self, name: str, dtype: npt.DTypeLike, shape: tuple[int, ...]) -> Array:
         """An array of the contents, of this type and shape. Raises Spoiled if there is no such."""

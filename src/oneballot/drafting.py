@@ -69,6 +69,7 @@ def section(method: str) -> str:
 def draft(
     public: Path, label: str, *, beside: Path, method: str = FEDKT,
     classes: Sequence[Class] = (), row_id: str | None = None, lenient: bool = False, privacy: str = L0,
+    server_key: str | None = None,
 ) -> str:  # fmt: skip
     """An election over the columns of a public file; the file may or may not have labels."""
     table = read(public)
@@ -81,7 +82,7 @@ def draft(
             warnings.warn(text, OneBallotWarning, stacklevel=2)
     schema = infer(table.columns, label, row_id)
     return write(beside, public, known, schema.lenient() if lenient else schema, name=beside.stem,
-                 method=method, privacy=privacy)  # fmt: skip
+                 method=method, privacy=privacy, server_key=server_key)  # fmt: skip
 
 
 def private(level: str, epsilon: float) -> str:
@@ -124,8 +125,11 @@ def write(
     method: str = FEDKT,
     quorum: int = 1,
     privacy: str = L0,
+    server_key: str | None = None,
 ) -> str:
     """The text of an election over this schema, to be saved at `path`."""
+    reader = '# server_key = "x25519:…"        ' if server_key is None else f"server_key = {_value(server_key)}  "
+    reader += '# ballots are encrypted to it (at L1 they must be, or say "none"): docs/keys.md'
     if len(classes) < 2:
         raise ElectionError(f"an election needs at least two classes, and {public} has {list(classes)}")
     table = read(public)
@@ -150,6 +154,7 @@ seed = 0
 quorum = {quorum}                      # how many ballots must count; like roster and deadline it may change at any time
 # deadline = 2027-03-01T12:00:00Z  # until then a tally waits for all of the roster; later ballots make the next one
 
+{reader}
 # max_ballot_mb = 64             # a larger ballot is not even read
 # max_model_seconds = 60         # where ballots carry models: how long one may take to answer
 
@@ -161,6 +166,8 @@ digest = {_value(digest)}
 {privacy}
 [roster]                        # who may vote, with the key that `oneballot keys new NAME` prints; empty: anybody
 # clinic-a = "ed25519:…"
+# [revoked]                     # keys that do not count any more, each with the reason: docs/keys.md
+# "ed25519:…" = "stolen on 3 May"
 
 [schema]                        # how every party's file becomes numbers; nothing is learned from a party's file for it
 label = {_value(schema.label)}

@@ -1,8 +1,8 @@
 """The agreement that all parties share: task, schema, classes, public set, method, learners, privacy, roster.
 
 An election is checked whole before anybody trains. Its digest names it: two elections with the same digest ask for the
-same ballots. Who may vote, how many must have and until when (roster, quorum, deadline) are not in the digest, so that
-they may change while ballots come in.
+same ballots, from whom only the same server reads them. Who may vote, with which keys, how many must have and until
+when (roster, revoked, quorum, deadline) are not in the digest, so that they may change while ballots come in.
 """
 
 from __future__ import annotations
@@ -51,7 +51,12 @@ class Election:
     seed: int = 0
     quorum: int = 1
     deadline: datetime | None = None
-    roster: Mapping[str, str] = field(default_factory=dict)
+    roster: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
+    """Who may vote, with the public key of each, or several: kept as tuples."""
+    revoked: Mapping[str, str] = field(default_factory=dict)
+    """Public keys that do not count any more, whoever lists them, each with the reason."""
+    server_key: str | None = None
+    """The public key that ballots are encrypted to; "none" says, on purpose, that they are not."""
     max_ballot_mb: int = 64
     max_model_seconds: int = 60
     public_labels: Any = field(default=None, repr=False)
@@ -64,9 +69,11 @@ class Election:
         object.__setattr__(self, "learner", _as_thing("learners", self.learner))
         object.__setattr__(self, "learners", {r: _as_thing("learners", x) for r, x in self.learners.items()})
         object.__setattr__(self, "start", as_start(self.start))
+        listed = {party: (keys,) if isinstance(keys, str) else tuple(keys) for party, keys in self.roster.items()}
+        object.__setattr__(self, "roster", listed)
         if self.public is not None:
             object.__setattr__(self, "public", as_rows(self.public, "the public set"))
-        check_people(self.roster, self.quorum, self.deadline)
+        check_people(self)
         check_method(self)
         self._settle()
         check_learners(self)
@@ -91,6 +98,7 @@ class Election:
             **({"multilabel": True} if self.multilabel else {}),
             **({} if self.public_numbers is None else {"public labels": digest_of(self.public_numbers)}),
             **({} if self.start is None else {"start": name_of(self.start)}),
+            **({} if self.server_key is None else {"server key": self.server_key}),
         }
 
     def _described_privacy(self) -> dict[str, Any]:
@@ -102,6 +110,11 @@ class Election:
     @property
     def level(self) -> str:
         return self.privacy.level
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether ballots travel in envelopes that only the server opens."""
+        return self.server_key not in (None, "none")
 
     @property
     def stable_ids(self) -> bool:
@@ -229,6 +242,14 @@ class Election:
         chosen = replace(self, learners={**self.learners, **own, **{r: x for r, x in learners.items() if r in roles}})
         chosen.__dict__["digest"] = self.digest
         return chosen
+
+    def in_one_place(self) -> Election:
+        """The same election where all parties are on one machine: nobody signs or encrypts, no quorum is asked for."""
+        if not (self.roster or self.revoked or self.quorum > 1 or self.server_key):
+            return self
+        alone = replace(self, roster={}, revoked={}, quorum=1, server_key=None)
+        alone.__dict__["digest"] = self.digest
+        return alone
 
 
 def _as_thing(kind: catalog.Kind, thing: Any) -> Any:

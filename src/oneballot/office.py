@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from .election import Election
 from .errors import ElectionError, OneBallotError, OneBallotWarning
@@ -13,10 +14,14 @@ from .privacy.book import Book
 from .protocols import Box
 from .tallying import tally_box
 
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
 
 def tally_files(
     election: Election, box: Box, out: Path, *, beside: Path, without: Iterable[str] = (), again: bool = False,
     over_budget: bool = False, data_dependent: bool = False, early: bool = False,
+    key: X25519PrivateKey | None = None,
 ) -> Outcome:  # fmt: skip
     """The outcome of the ballots in a box, saved in a folder, gone on from the one that is there.
 
@@ -34,12 +39,12 @@ def tally_files(
             )
         _tell(
             f"{out} has an outcome, and is left as it is: a tally at L1 draws new noise and costs again. "
-            f"Late ballots count if you tally with --again{_beyond(election, book)}."
+            f"Late ballots count, and those of revoked keys do not, after a tally --again{_beyond(election, book)}."
         )
         return previous.drawn(book.draws)
     outcome = tally_box(
         election, box, without=left_out, previous=previous, book=None if book is None else book.path,
-        over_budget=over_budget, early=early,
+        over_budget=over_budget, early=early, key=key,
     )  # fmt: skip
     outcome.save(out)
     return outcome

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from . import catalog
+from .container import pack, unpack
 from .core import Array, Blob, Contents, Count
 from .disk import alone_in, write_whole
 from .errors import DataError, OneBallotError, Spoiled
@@ -25,7 +26,6 @@ from .model import FinalModel
 from .privacy.ledger import Ledger
 from .room import seat
 from .schema import Class, Schema, as_plain
-from .seal import pack, unpack
 
 FORMAT = 1
 OURS = re.compile(r"(model|count)-[0-9a-f]{16}\.|\.oneballot-part-")

@@ -274,3 +274,11 @@ class Peer(Protocol):
 
     def run(self, parties: Sequence[Data], desk: TallyDesk) -> Iterator[Round]:
         """Train. Some parties may have no rows, or lack classes; at least one has rows."""
+
+
+@runtime_checkable
+class ChoosyPeer(Protocol):
+    """What a peer has besides if not every learner suits it that gives what it needs."""
+
+    def check(self, learner: Any, *, multilabel: bool) -> None:
+        """Raise ElectionError if it cannot be run with this final learner; called before any training."""

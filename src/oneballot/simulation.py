@@ -57,9 +57,8 @@ def simulate(
 
 
 def simulate_parties(election: Election, parties: Mapping[str, Data]) -> Simulation:
-    """Run the election among parties that hold these data. Nobody signs, and no quorum is asked for."""
-    if election.roster or election.quorum > 1:
-        election = replace(election, roster={}, quorum=1)
+    """Run the election among parties that hold these data. Nobody signs or encrypts, and no quorum is asked for."""
+    election = election.in_one_place()
     election.warn_if_hopeless(len(parties))
     ballots = tuple(cast_together(election, parties))
     return Simulation(tally(election, ballots), ballots, parties)
@@ -141,7 +140,7 @@ def compare(election: Election, parties: Mapping[str, Data], test: Data) -> Comp
 
 def _compare_by_tallies(election: Election, held: Mapping[str, Data], test: Data) -> Comparison:
     """For a method that trains no learner: elections with one voter, without noise."""
-    alone = replace(election, privacy=L0, roster={}, quorum=1)
+    alone = replace(election, privacy=L0)
     whole = Data(np.concatenate([d.X for d in held.values()]), np.concatenate([d.y for d in held.values()]))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", OneBallotWarning)  # classes that one party lacks

@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .core import Array, Ballot, Count
 from .desk import TallyDesk
 from .election import Election
+from .envelope import check_opener
 from .errors import BoxError, QuorumError, Spoiled, printable
 from .model import FinalModel
 from .outcome import Outcome, Vote
@@ -20,7 +22,10 @@ from .privacy.book import Book
 from .progress import steps
 from .protocols import Box
 from .room import seat
-from .seal import unseal
+from .seal import decrypt, take_apart, unseal
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 
 def tally(
@@ -31,8 +36,9 @@ def tally(
     previous: Outcome | None = None,
     book: str | Path | None = None,
     over_budget: bool = False,
+    key: X25519PrivateKey | None = None,
 ) -> Outcome:
-    """The outcome of these ballots.
+    """The outcome of these ballots; the server's key (`oneballot.keys.read_server_key`) opens encrypted ones.
 
     With a previous outcome only ballots that are new to it are counted, and those that it has and these lack are
     taken out; the result is the same as from scratch, but for the noise of L1, which is drawn again and costs again.
@@ -42,12 +48,12 @@ def tally(
     sealed = {f"ballot {i}": b if isinstance(b, bytes) else b.sealed for i, b in enumerate(ballots, start=1)}
     kept = _book(election, previous, None if book is None else Path(book))
     sizes = {name: len(data) for name, data in sealed.items()}
-    return _tally(election, sizes, sealed.__getitem__, without, previous, kept, over_budget)
+    return _tally(election, sizes, sealed.__getitem__, without, previous, kept, over_budget, key)
 
 
 def tally_box(
     election: Election, box: Box, *, without: Iterable[str] = (), previous: Outcome | None = None,
-    book: Path | None = None, over_budget: bool = False, early: bool = True,
+    book: Path | None = None, over_budget: bool = False, key: X25519PrivateKey | None = None, early: bool = True,
 ) -> Outcome:  # fmt: skip
     """The outcome of the ballots in a box, one in memory at a time.
 
@@ -60,7 +66,7 @@ def tally_box(
         with box.open(name) as file:
             return file.read(sizes[name] + 1)  # one more than there should be: it may have grown
 
-    return _tally(election, sizes, read, without, previous, _book(election, previous, book), over_budget, early)
+    return _tally(election, sizes, read, without, previous, _book(election, previous, book), over_budget, key, early)
 
 
 def _book(election: Election, previous: Outcome | None, path: Path | None) -> Book:
@@ -70,15 +76,17 @@ def _book(election: Election, previous: Outcome | None, path: Path | None) -> Bo
 
 def _tally(
     election: Election, sizes: Mapping[str, int], read: Callable[[str], bytes],
-    without: Iterable[str], previous: Outcome | None, book: Book, over_budget: bool, early: bool = True,
+    without: Iterable[str], previous: Outcome | None, book: Book, over_budget: bool, key: X25519PrivateKey | None,
+    early: bool = True,
 ) -> Outcome:  # fmt: skip
+    check_opener(election, key)
     left_out = tuple(sorted(set(without)))
     if previous is not None and previous.election != election.digest:
         previous = None
     budget = election.privacy.epsilon is not None and not over_budget
     planned = election.privacy.tallies if budget else None
     with TallyDesk(election, lambda: book.charge(planned)) as desk:
-        counting = _Counting(election, desk, sizes, read, left_out, previous)
+        counting = _Counting(election, desk, sizes, read, left_out, previous, key)
         for name in steps("counting ballots", sizes, len(sizes)):
             counting.add(name)
         counting.pour()
@@ -87,7 +95,7 @@ def _tally(
             hint = f"; there is one of {close[0]}" if close else ""
             desk.note(f"{party} was to be left out, and there is no ballot of that name{hint}")
         if not counting.take_out_the_rest():
-            return _tally(election, sizes, read, left_out, None, book, over_budget, early)
+            return _tally(election, sizes, read, left_out, None, book, over_budget, key, early)
         counting.check_quorum()
         if not early:
             counting.check_deadline()
@@ -114,6 +122,7 @@ class _Counting:
     read: Callable[[str], bytes]
     left_out: tuple[str, ...]
     previous: Outcome | None
+    key: X25519PrivateKey | None
     count: Count = field(default_factory=Count)
     voted: dict[str, Vote] = field(default_factory=dict)
     spoiled: dict[str, str] = field(default_factory=dict)
@@ -128,7 +137,7 @@ class _Counting:
 
     def add(self, name: str) -> None:
         try:
-            ballot = self._open(name)
+            ballot = unseal(self._read(name), self.election, self.key)
             self.seen.add(ballot.party)
             if ballot.party in self.left_out:
                 return
@@ -146,7 +155,7 @@ class _Counting:
         except Spoiled as reason:
             self.spoiled[printable(name)] = str(reason)
 
-    def _open(self, name: str) -> Ballot:
+    def _read(self, name: str) -> bytes:
         size, limit = self.sizes[name], self.election.max_ballot_mb * 2**20
         if size > limit:
             raise Spoiled(f"it has {size:,} bytes, and the election allows {limit:,}")
@@ -156,7 +165,7 @@ class _Counting:
             raise Spoiled(f"it cannot be read: {error}") from None
         if len(data) > size:
             raise Spoiled(f"it has grown beyond its {size:,} bytes while ballots were counted; tally again")
-        return unseal(data, self.election)
+        return data
 
     def _lay(self, one: Count) -> None:
         """Add a ballot. Small numbers are first added in their own width, which is several times faster."""
@@ -192,10 +201,15 @@ class _Counting:
         return True
 
     def _recount(self, vote: Vote) -> Count:
-        """What a ballot that was counted has added; Spoiled if it is not the same any more."""
-        ballot = self._open(vote.name)
-        if ballot.digest != vote.digest:
+        """What a ballot that was counted has added; Spoiled if it is not the same any more.
+
+        Its digest is enough to know it by: who signed it may not count any more, which is why it is taken out.
+        """
+        data = self._read(vote.name)
+        opened = take_apart(decrypt(data, self.election, self.key))
+        if opened.digest != vote.digest:
             raise Spoiled(f"{vote.name} is another ballot than before")
+        ballot = Ballot(opened.manifest.party, opened.contents(), opened.digest, vote.abstained, data, vote.casts)
         return self.election.method.count(ballot, self.desk)
 
     def casts(self) -> int:

@@ -330,6 +330,8 @@ class TestPrivacy:
 
     def at_l1(self, clinic: Path) -> None:
         text = (clinic / "election.toml").read_text()
+        public = answer("keys", "new", "server", "--for-server", "--dir", clinic)["public"]
+        text = text.replace('# server_key = "x25519:…"', f'server_key = "{public}"')
         (clinic / "election.toml").write_text(text.replace('level = "L2"', 'level = "L1"'))
 
     def test_a_ballot_at_l2_tells_what_it_costs_from_draft_to_outcome(self, private: Path) -> None:

@@ -96,6 +96,19 @@ def test_pneumoniamnist_is_read_from_its_npz(home):
     assert [data.classes[y] for y in data.y] == ["pneumonia", "normal"]
 
 
+@pytest.mark.parametrize("name", ["celeba", "chest-xray", "imagenet32", "rsna"])
+def test_sets_to_be_prepared_are_read_from_an_npz_in_the_same_form(home, name):
+    (home / "data" / name).mkdir(parents=True)
+    images = np.arange(2 * 4 * 5 * 3, dtype=np.uint8).reshape(2, 4, 5, 3)  # channels behind, as pictures are read
+    parts = {f"{part}_images": images for part in ("train", "test")}
+    labels = {f"{part}_labels": np.array([1, 0], np.uint8) for part in ("train", "test")}
+    np.savez(home / f"data/{name}/{name}.npz", **parts, **labels)
+    data = registry.load(name)
+    assert data.X.shape == (2, 3, 4, 5)
+    np.testing.assert_array_equal(data.X[1, 2], images[1, :, :, 2])
+    assert len(data.classes) == (1000 if name == "imagenet32" else 2)
+
+
 def test_libsvm_sets_have_all_features_and_minus_one_as_class_zero(home):
     put(home / "data/adult/a9a", "-1 3:1 11:1\n+1 123:1\n")
     put(home / "data/adult/a9a.t", "+1 122:1\n-1 1:1\n")

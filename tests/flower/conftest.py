@@ -25,7 +25,8 @@ def clinics(clinic: Path) -> Path:
     for name in PARTIES:
         (clinic / name).mkdir()
         (clinic / f"{name[-1]}.csv").rename(clinic / name / "rows.csv")
-        keys[name] = oneballot("keys", "new", name, "--dir", clinic / name).splitlines()[-1]
+        told = oneballot("keys", "new", name, "--dir", clinic / name)
+        (keys[name],) = [line for line in told.splitlines() if line.startswith(f"{name} = ")]
     (clinic / "server").mkdir()
     oneballot("new", clinic / "election.toml", "--public", clinic / "public.csv", "--label", "ill")
     text = (clinic / "election.toml").read_text().replace("n_estimators = 100", "n_estimators = 5")

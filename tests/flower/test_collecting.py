@@ -6,6 +6,7 @@ The grid is Flower's interface; only the wire is left out. `test_processes.py` h
 from __future__ import annotations
 
 import logging
+import shutil
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -25,9 +26,11 @@ from flwr.supercore.task_identity import TaskIdentity
 import oneballot as ob
 from oneballot.booth import cast_file
 from oneballot.boxes.folder import Folder
-from oneballot.errors import ElectionError, QuorumError
+from oneballot.envelope import is_envelope
+from oneballot.errors import ElectionError, KeyFileError, QuorumError
 from oneballot.flower import party, server, wire
 from oneballot.flower.collecting import Pace
+from oneballot.keys import new_server_key
 from oneballot.tallying import tally_box
 
 PARTIES = ("clinic-a", "clinic-b", "clinic-c")
@@ -166,7 +169,7 @@ def test_a_ballot_is_on_the_nodes_disk_and_is_never_cast_twice(clinics: Path, mo
 def test_two_questions_at_once_are_one_cast(clinics: Path) -> None:
     seat = party.Seat.of(config(clinics, "clinic-a"), {})
     digest = ob.Election.read(seat.election).digest
-    replies: list[bytes] = []
+    replies: list[wire.Reply] = []
     threads = [threading.Thread(target=lambda: replies.append(party.cast(seat, digest))) for _ in range(3)]
     for thread in threads:
         thread.start()
@@ -310,12 +313,38 @@ def test_a_ballot_may_be_brought_as_a_file_while_a_run_waits_for_it(clinics: Pat
     assert sorted(server.hold(grid, settings(clinics)).voted) == list(PARTIES)
 
 
+def test_ballots_that_are_encrypted_to_the_server_are_named_and_counted_as_by_files(clinics: Path) -> None:
+    public = new_server_key(clinics / "server" / "server.key")
+    for place in ("server", *PARTIES):
+        edit(clinics / place / "election.toml", "quorum =", f'server_key = "{public}"\nquorum =')
+    grid = loop(clinics)
+    outcome = server.hold(grid, settings(clinics))
+    assert sorted(outcome.voted) == list(PARTIES)
+    found = box(clinics)
+    assert not found.keys() & set(PARTIES)
+    for name in PARTIES:
+        kept = clinics / name / "ballots" / f"{name}.ballot"
+        agreed = ob.Election.read(clinics / name / "election.toml")
+        told = cast_file(agreed, name, clinics / name / "rows.csv", keep=kept.parent, beside=clinics / name)
+        assert found[told["name"]] == kept.read_bytes()
+        assert is_envelope(kept.read_bytes())
+    grid.nodes[2].says = reply_with(ballot=raw(kept.read_bytes()), name=ConfigRecord({"name": "../outside"}))
+    again = replace(settings(clinics), box=clinics / "server" / "box 2", outcome=clinics / "server" / "outcome 2")
+    assert sorted(server.hold(grid, again).voted) == ["clinic-a", "clinic-b"]
+    (clinics / "server" / "server.key").unlink()
+    with pytest.raises(KeyFileError, match="give the server's secret key"):
+        server.hold(grid, again)
+
+
 def reply_with(**records: Any) -> Callable[[Message], Message]:
     return lambda question: Message(RecordDict(records), reply_to=question)
 
 
 def raw(data: bytes, stype: str = wire.STYPE) -> ArrayRecord:
     return ArrayRecord({wire.BALLOT: Array(dtype="uint8", shape=(len(data),), stype=stype, data=data)})
+
+
+NAMED = ConfigRecord({"name": "x"})
 
 
 def broken(question: Message) -> Message:
@@ -328,13 +357,14 @@ def broken(question: Message) -> Message:
         (reply_with(), "neither a ballot nor a refusal"),
         (reply_with(ballot=ConfigRecord({"ballot": "x"})), "neither a ballot nor a refusal"),
         (reply_with(ballot=raw(b"x", "numpy.ndarray")), "neither a ballot nor a refusal"),
-        (reply_with(ballot=raw(b"PK")), "its ballot was refused: it is not a whole ballot"),
-        (reply_with(ballot=raw(bytes(3 << 20))), "3,145,728 bytes, and the election allows 1,048,576"),
+        (reply_with(ballot=raw(b"PK")), "neither a ballot nor a refusal"),
+        (reply_with(ballot=raw(b"PK"), name=NAMED), "its ballot was refused: it is not a whole ballot"),
+        (reply_with(ballot=raw(bytes(3 << 20)), name=NAMED), "3,145,728 bytes, and the election allows 1,048,576"),
         (reply_with(refused=ConfigRecord({})), "it does not say why"),
         (reply_with(refused=ConfigRecord({"reason": "\x1b[2Jcleared"})), "sends no ballot:  [2Jcleared"),
         (broken, "its reply cannot be read: ValueError"),
     ],
-    ids=["nothing", "no array", "numpy", "no zip", "large", "mute", "escape", "malformed"],
+    ids=["nothing", "no array", "numpy", "no name", "no zip", "large", "mute", "escape", "malformed"],
 )
 def test_a_strangers_reply_is_refused_and_the_others_count(says, words, clinics: Path, caplog) -> None:
     edit(clinics / "server" / "election.toml", "# max_ballot_mb = 64", "max_ballot_mb = 1")
@@ -356,7 +386,7 @@ def test_a_node_cannot_vote_for_another_party(clinics: Path, caplog) -> None:
     assert sorted(outcome.voted) == ["clinic-a", "clinic-b"]
     assert "KeyFileError" in caplog.text
     stolen = box(clinics)["clinic-a"]
-    grid.nodes[2].says = reply_with(ballot=raw(stolen))
+    grid.nodes[2].says = reply_with(ballot=raw(stolen), name=NAMED)
     assert sorted(server.hold(grid, settings(clinics)).voted) == ["clinic-a", "clinic-b"]
     assert sorted(box(clinics)) == ["clinic-a", "clinic-b"]
 
@@ -366,10 +396,13 @@ def test_in_a_simulation_nodes_are_numbered_and_files_name_the_parties(clinics: 
     folder.mkdir()
     for name in PARTIES:
         (folder / f"{name}.csv").write_bytes((clinics / name / "rows.csv").read_bytes())
-        (folder / f"{name}.key").write_bytes((clinics / name / f"{name}.key").read_bytes())
+        shutil.copy(clinics / name / f"{name}.key", folder)
     run = {"simulated": str(folder), "election": str(clinics / "server" / "election.toml")}
     numbered = [{"partition-id": i, "num-partitions": 3} for i in range(3)]
-    outcome = server.hold(Loop(*numbered, run_config=run), settings(clinics, simulated=folder))
+    slow = replace(settings(clinics, simulated=folder), pace=replace(QUICK, ask_again=60))
+    with pytest.raises(QuorumError, match="0 ballots count"):  # no node will come that could be waited for
+        server.hold(Loop({"num-partitions": 2, "partition-id": 0}, run_config=run), slow)
+    outcome = server.hold(Loop(*numbered, run_config=run), slow)
     assert sorted(outcome.voted) == list(PARTIES)
     seat = party.Seat.of({"partition-id": 1, "num-partitions": 3}, run)
     assert (seat.party, seat.data, seat.key) == ("clinic-b", folder / "clinic-b.csv", folder / "clinic-b.key")

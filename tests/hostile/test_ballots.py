@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 import oneballot as ob
 from oneballot.casting import cast_together
+from oneballot.container import ARRAYS, unzip, zip_up
 from oneballot.core import Blob
 from oneballot.errors import QuorumError, Spoiled
-from oneballot.seal import ARRAYS, MANIFEST, seal, unseal, unzip, zip_up
+from oneballot.seal import MANIFEST, seal, unseal
 
 
 @pytest.fixture(scope="module")

@@ -195,6 +195,33 @@ def test_parties_count_by_their_rows_and_buffers_are_averaged_like_weights(netwo
         assert mean[key].dtype == np.float32
 
 
+def normed(classes: int) -> Any:
+    return torch.nn.Sequential(torch.nn.Linear(64, 6), torch.nn.BatchNorm1d(6), torch.nn.Linear(6, classes))
+
+
+def test_a_module_of_ones_own_is_averaged_with_its_counters(networks: ob.Election, uneven: list[Data]) -> None:
+    own = replace(networks, learner=ob.Torch(normed, epochs=1, batch=16, device="cpu"))
+    parties = [Data(data.X[:n], data.y[:n]) for data, n in zip(uneven[:2], (48, 16), strict=True)]
+    assert [len(data) for data in parties] == [48, 16]
+    (values,) = weights(FedAvg(rounds=1), own, parties)
+    assert values["1.num_batches_tracked"] == round(0.75 * 3 + 0.25 * 1)
+    assert values["1.num_batches_tracked"].dtype == np.int64
+    assert np.abs(values["1.running_mean"]).max() > 0
+
+
+def test_several_labels_a_row_are_learned_by_averaging() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 6)).astype(np.float32)
+    y = (X[:, :3] > 0).astype(int)
+    election = ob.Election(
+        ["a", "b", "c"], X[:100], method=ob.FedKD(), multilabel=True,
+        learner=ob.Torch("mlp", {"hidden": [16]}, epochs=5, learning_rate=0.01, device="cpu"),
+    )  # fmt: skip
+    parties = {f"p{i}": election.data(X[rows], y[rows]) for i, rows in enumerate(np.array_split(np.arange(300), 3))}
+    found = compare(FedAvg(rounds=8), election, parties, election.data(X[300:], y[300:]))
+    assert found.last.accuracy > max(0.9, found.first.accuracy)
+
+
 def test_bytes_are_a_network_each_way_a_party_and_round_and_twice_that_with_variates(
     networks: ob.Election, uneven: list[Data]
 ) -> None:

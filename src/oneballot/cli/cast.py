@@ -23,6 +23,9 @@ def command(
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check, and say what would be sent and spent.")] = False,
     recast: Annotated[bool, typer.Option("--recast", help="Train again although a ballot was already cast.")] = False,
+    resign: Annotated[
+        bool, typer.Option("--resign", help="Sign the kept ballot again with your new key; nothing is trained.")
+    ] = False,
     data_dependent: Annotated[
         bool, typer.Option("--data-dependent", help="At L2: also what your very votes cost; not to be published.")
     ] = False,
@@ -38,7 +41,10 @@ def command(
         from ..booth import cast_file, preview
         from ..boxes.folder import Folder
         from ..election import Election
+        from ..errors import ElectionError
 
+        if recast and resign:
+            raise ElectionError("--recast trains again, --resign keeps the ballot and signs it again: say one of them")
         agreed = Election.read(election)
         beside = election.parent
         if dry_run:
@@ -51,7 +57,7 @@ def command(
             return
         done = cast_file(
             agreed, party, data, box=Folder(to) if to else None, key=key, keep=keep, beside=beside,
-            choices=learner or (), recast=recast, data_dependent=data_dependent,
+            choices=learner or (), recast=recast, resign=resign, data_dependent=data_dependent,
         )  # fmt: skip
         if as_json:
             print_json(done)
@@ -63,4 +69,10 @@ def command(
         print("Privacy", "\n  ".join(done["privacy_spent"]))
         if data_dependent:
             print(f"DO NOT PUBLISH: {done['do_not_publish']}.")
-        print(f"Delivered to {to}." if to else "Not delivered: run again with --to BOX, or send the file yourself.")
+        if done["encrypted_to"]:
+            print(f"Encrypted to {done['encrypted_to']}. {done['ballot']}.open is your own copy, and can be read.")
+        print(
+            f"Delivered to {to}, as {done['name']}."
+            if to
+            else "Not delivered: run again with --to BOX, or send the file yourself."
+        )

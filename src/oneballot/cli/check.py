@@ -33,8 +33,9 @@ def command(
             "election": agreed.name, "digest": agreed.digest, "classes": list(agreed.classes),
             "public_rows": 0 if agreed.public is None else len(agreed.public),
             **{part: agreed.describe()[part] for part in ("method", "learners")},
-            "roster": sorted(agreed.roster), "quorum": agreed.quorum, "deadline": agreed.deadline,
-            "level": agreed.level, **_votes(agreed),
+            "roster": sorted(agreed.roster), "revoked": len(agreed.revoked), "server_key": agreed.server_key,
+            "quorum": agreed.quorum, "deadline": agreed.deadline, "level": agreed.level,
+            **_votes(agreed),
             "epsilon": None if promise is None or agreed.privacy.rehearsal else promise.epsilon(),
             "ballot": agreed.ballot_ledger.words(whole=True),
             "outcome": [] if promise is None else promise.ledger().words(),
@@ -50,6 +51,7 @@ def command(
             "public rows": f"{told['public_rows']:,}",
             **{name: _settings(value) for name, value in settings.items()},
             "who may vote": ", ".join(told["roster"]) or "anybody: the roster is empty",
+            "encrypted": _encrypted(agreed),
             "quorum": str(told["quorum"]),
             "deadline": [] if agreed.deadline is None else str(agreed.deadline),
             "a ballot": told["ballot"],
@@ -60,6 +62,16 @@ def command(
         for name, value in shown.items():
             for i, line in enumerate([value] if isinstance(value, str) else value):
                 print(f"{name if not i else '':>12}{' ' if i else ':'} {line}")
+
+
+def _encrypted(election: Election) -> str:
+    from ..keys import fingerprint
+
+    if election.encrypted:
+        return f"to the server's key, fingerprint {fingerprint(str(election.server_key))}"
+    if election.level == "L1" and election.server_key is None:
+        return "NOT YET, and nobody can cast: at L1 ballots hold raw votes, and server_key is missing"
+    return "no: whoever can read the box can read ballots"
 
 
 def _votes(election: Election) -> dict[str, Any]:

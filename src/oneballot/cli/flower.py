@@ -24,6 +24,9 @@ def new(
     election: ElectionOption,
     box: Annotated[Path, typer.Option(help="Where the server puts ballots.")] = Path("box"),
     out: Annotated[Path, typer.Option(help="The folder for the outcome.")] = Path("outcome"),
+    key: Annotated[
+        Path | None, typer.Option(help="The server's secret key, if ballots are encrypted; server.key here or beside.")
+    ] = None,
     simulate: Annotated[
         Path | None,
         typer.Option(help="For a simulation: a folder with a file of rows a party, named after it; keys beside them."),
@@ -35,7 +38,7 @@ def new(
         from ..flower.folders import write_app
         from ..flower.party import simulated_parties
 
-        agreed = write_app(folder, election, box=box, outcome=out, simulated=simulate)
+        agreed = write_app(folder, election, box=box, outcome=out, key=key, simulated=simulate)
         nodes = len(simulated_parties(simulate)) if simulate else None
         if as_json:
             print_json({"app": str(folder), "election": agreed.digest, "nodes": nodes})

@@ -8,25 +8,38 @@ import typer
 from ._terminal import AsJson, print_json, print_table, session, size
 
 EXAMPLE = "Example: oneballot inspect box/clinic-a.ballot --election election.toml"
+SHOWN = (
+    "encrypted_to", "party", "election", "method", "ledger", "signature", "abstained", "verdict", "versions",
+)  # fmt: skip
 
 
 def command(
     ballot: Annotated[Path, typer.Argument(help="A ballot file.")],
     election: Annotated[Path | None, typer.Option(help="Check it against this election: digest and signature.")] = None,
+    key: Annotated[Path | None, typer.Option(help="The server's secret key, to open an encrypted ballot.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what is in a ballot, what it costs in privacy, and who signed it. No model in it is loaded."""
-    with session(as_json):
-        from ..booth import describe_ballot
-        from ..election import Election
+    """Show what is in a ballot, what it costs in privacy, and who signed it. No model in it is loaded.
 
-        seen = describe_ballot(ballot, Election.read(election) if election else None)
+    An encrypted ballot shows little without the server's key. A party's own copy of it is PARTY.ballot.open.
+    """
+    with session(as_json):
+        from ..election import Election
+        from ..inspection import describe_ballot
+        from ..keys import read_server_key
+
+        seen = describe_ballot(
+            ballot, Election.read(election) if election else None, read_server_key(key) if key else None
+        )
         if as_json:
             print_json(seen)
             return
-        for name in ("party", "election", "method", "ledger", "signature", "abstained", "verdict", "versions"):
-            told = seen[name] if isinstance(seen[name], list) else [seen[name]]
-            for i, line in enumerate(filter(None, told)):
-                print(f"{name if not i else '':>10}{' ' if i else ':'} {line}")
+        for name in SHOWN:
+            told = seen.get(name)
+            for i, line in enumerate(filter(None, told if isinstance(told, list) else [told])):
+                print(f"{name.replace('_', ' ') if not i else '':>12}{' ' if i else ':'} {line}")
+        if "contents" not in seen:
+            print(f"{'size':>12}: {size(seen['bytes'])}")
+            return
         rows = [[name, what, size(count)] for name, what, count in seen["contents"]]
         print_table(f"{ballot}, {size(seen['bytes'])}", ["content", "what", "size"], rows)

@@ -5,34 +5,85 @@ from typing import Annotated
 
 import typer
 
-from ._terminal import AsJson, print_json, session
+from ._terminal import AsJson, ElectionFile, print_json, print_table, session
 
-app = typer.Typer(no_args_is_help=True, help="Keys that parties sign their ballots with.", rich_markup_mode=None)
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Keys that parties sign ballots with, and that the server opens them with.",
+    rich_markup_mode=None,
+)
 
 
 @app.callback()
 def group() -> None:
-    """Keys that parties sign their ballots with."""
+    """Keys that parties sign ballots with, and that the server opens them with."""
 
 
-@app.command(epilog="Example: oneballot keys new clinic-a")
+@app.command(epilog="Example: oneballot keys new clinic-a; at the server: oneballot keys new server --for-server")
 def new(
-    party: Annotated[str, typer.Argument(help="The party's name, as the roster will list it.")],
+    name: Annotated[str, typer.Argument(help="The party's name, as the roster will list it; or server.")],
     folder: Annotated[Path, typer.Option("--dir", help="Where to put the key.")] = Path(),
+    for_server: Annotated[
+        bool, typer.Option("--for-server", help="The server's key, that ballots are encrypted to.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make a key pair: PARTY.key stays secret with the party, the printed line goes into the roster."""
+    """Make a key pair: NAME.key stays secret, the printed line goes into the election."""
     with session(as_json):
         from ..checks import check_party_name
-        from ..keys import new_key
+        from ..keys import fingerprint, new_key, new_server_key
 
-        check_party_name(party)
-        path = folder / f"{party}.key"
-        public = new_key(path)
+        check_party_name(name)
+        path = folder / f"{name}.key"
+        public = new_server_key(path) if for_server else new_key(path)
         if as_json:
-            print_json({"party": party, "key": str(path), "public": public})
+            who = {} if for_server else {"party": name}
+            print_json({**who, "key": str(path), "public": public, "fingerprint": fingerprint(public)})
             return
         print(f"{path} is the secret key: keep it, back it up, give it to nobody.")
-        print("This line goes under [roster] in the election:\n")
-        name = party if "." not in party else f'"{party}"'
-        print(f'{name} = "{public}"')
+        if for_server:
+            print("Without it nobody can open the ballots. This line goes above the first [section] of the election:\n")
+            print(f'server_key = "{public}"')
+        else:
+            print("This line goes under [roster] in the election:\n")
+            print(f'{name if "." not in name else f"{chr(34)}{name}{chr(34)}"} = "{public}"')
+        print(f"\nIts fingerprint, to compare by another channel: {fingerprint(public)}")
+
+
+@app.command(epilog="Example: oneballot keys show clinic-a.key")
+def show(
+    key: Annotated[Path, typer.Argument(help="A secret key file.")],
+    as_json: AsJson = False,
+) -> None:
+    """Show the public part of a secret key, and its fingerprint; the secret part is not shown."""
+    with session(as_json):
+        from ..keys import READING, fingerprint, public_text, read_any_key
+
+        public = public_text(read_any_key(key))
+        use = "a server's: opens ballots" if public.startswith(READING) else "a party's: signs ballots"
+        told = {"key": str(key), "use": use, "public": public, "fingerprint": fingerprint(public)}
+        if as_json:
+            print_json(told)
+            return
+        for name, value in told.items():
+            print(f"{name:>12}: {value}")
+
+
+@app.command("list", epilog="Example: oneballot keys list election.toml")
+def list_keys(election: ElectionFile, as_json: AsJson = False) -> None:
+    """List the keys of an election with their fingerprints: whose they are, and which were revoked."""
+    with session(as_json):
+        from ..election import Election
+        from ..keys import fingerprint
+
+        agreed = Election.read(election)
+        listed = [("the server", str(agreed.server_key), "ballots are encrypted to it")] * agreed.encrypted
+        owner = {key: party for party, keys in agreed.roster.items() for key in keys}
+        listed += [(party, key, "signs") for key, party in owner.items() if key not in agreed.revoked]
+        listed += [(owner.get(key, "–"), key, f"revoked: {why}") for key, why in agreed.revoked.items()]
+        if as_json:
+            names = ("party", "public", "state", "fingerprint")
+            print_json({"keys": [dict(zip(names, (*row, fingerprint(row[1])), strict=True)) for row in listed]})
+            return
+        rows = [[party, state, fingerprint(key)] for party, key, state in listed]
+        print_table(f"{agreed.name}, digest {agreed.digest}", ["whose", "state", "fingerprint"], rows)

@@ -23,6 +23,9 @@ def command(
     method: Annotated[str, typer.Option(help="fedkt, fedkd, ensemble, dosfl, analytic, or a plug-in's.")] = "fedkt",
     level: Annotated[Literal["L0", "L1", "L2"], typer.Option(help="Of privacy; L1 and L2 with --epsilon.")] = "L0",
     epsilon: Annotated[float | None, typer.Option(help="The budget at L1 (a party) or L2 (a row).")] = None,
+    server_key: Annotated[
+        str | None, typer.Option(help='What `keys new server --for-server` prints: encrypt ballots to it; or "none".')
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Write an election to edit: the schema of the public columns, the method (FedKT with the open vote), comments."""
@@ -40,7 +43,7 @@ def command(
         terms = L0 if epsilon is None else private(level, epsilon)
         known = tuple(c.strip() for c in classes.split(",") if c.strip()) if classes else ()
         text = draft(public, label, beside=election, method=section(method), classes=known, row_id=row_id,
-                     lenient=lenient, privacy=terms)  # fmt: skip
+                     lenient=lenient, privacy=terms, server_key=server_key)  # fmt: skip
         part = election.with_name(f".{election.name}.part")
         part.write_text(text, "utf-8")
         try:
@@ -56,4 +59,6 @@ def command(
               f"{0 if made.public is None else len(made.public):,} public rows.")  # fmt: skip
         for line in made.promise.expectation(made.parties) if made.promise else ():
             print(line)
+        if made.level == "L1" and made.server_key is None:
+            print("At L1 ballots hold raw votes: state a server_key before anybody casts (oneballot keys new --help).")
         print("Read it, change what you like, then give it to every party together with the public file.")

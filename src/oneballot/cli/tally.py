@@ -19,6 +19,9 @@ def command(
     box: Annotated[Path, typer.Option("--from", help="The box: the folder that ballots were put into.")],
     out: Annotated[Path, typer.Option(help="The folder for the outcome. An earlier outcome there is gone on from.")],
     without: Annotated[list[str] | None, typer.Option(help="Leave out this party's ballot; may be repeated.")] = None,
+    key: Annotated[
+        Path | None, typer.Option(help="The server's secret key, if ballots are encrypted; server.key here or beside.")
+    ] = None,
     publish: Annotated[
         Path | None, typer.Option(help="Also write here what others may have: model and ledger, no votes, no names.")
     ] = None,
@@ -47,14 +50,16 @@ def command(
     with session(as_json, workers):
         from ..boxes.folder import Folder
         from ..election import Election
+        from ..envelope import find_server_key
         from ..office import tally_files
 
         agreed = Election.read(election)
+        opener = find_server_key(agreed, key, election.parent)
         _check_folders(out, box, publish)
         _check_level(agreed, publish, again=again or over_budget, data_dependent=data_dependent)
         outcome = tally_files(
             agreed, Folder(box), out, beside=election.parent, without=without or (), again=again,
-            over_budget=over_budget, data_dependent=data_dependent, early=early,
+            over_budget=over_budget, data_dependent=data_dependent, early=early, key=opener,
         )  # fmt: skip
         _show(agreed, outcome, out, publish, as_json, _seen(agreed, outcome) if data_dependent else {})
 

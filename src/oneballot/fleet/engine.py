@@ -79,7 +79,7 @@ class Training:
                 self.job.again(tasks)
             else:
                 self.how = self.how or _choose(self.network, self.X, tasks, self.classes)
-                self.job = None  # and what it holds on the device, before another is made
+                self.forget()
                 self.job = Job(
                     self.network, self.X, tasks, self.recipe, self.classes, self.how, self.workers, once=self.once
                 )
@@ -89,7 +89,15 @@ class Training:
                 pass
         return Trained(self.job.values, self.job.logits)
 
+    def forget(self) -> None:
+        """What is kept on the device for another round of the same tasks."""
+        if self.job is not None:
+            self.job.forget()
+        self.job = None
+
     def _check_numbers(self, task: Task) -> None:
+        if task.start is None and task.offset is None:
+            return
         for what, given, wanted in zip(("start", "offset"), (task.start, task.offset), self._shapes, strict=True):
             shapes = wanted if given is None else {key: value.shape for key, value in given.items()}
             if odd := sorted(key for key, _ in shapes.items() ^ wanted.items()):

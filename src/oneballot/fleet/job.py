@@ -48,6 +48,12 @@ class Job:
         self.values: list[dict[str, Array]] = [{} for _ in tasks]
         self.logits = [np.empty((0, self.classes), dtype=np.float32) for _ in tasks]
 
+    def forget(self) -> None:
+        """The wave that is kept. It and its runners hold each other, and memory of the device."""
+        if self.kept is not None:
+            self.kept.runners = None
+        self.kept = None
+
     def is_like(self, tasks: Sequence[Task]) -> bool:
         """Whether these are its own tasks but for what may be another in every round."""
         fixed = [f.name for f in fields(Task) if f.name not in NEW]
@@ -146,7 +152,8 @@ class Job:
             except torch.OutOfMemoryError:
                 if len(numbers) == 1:
                     raise
-                half, self.kept = len(numbers) // 2, None
+                self.forget()
+                half = len(numbers) // 2
                 halves = [numbers[:half], numbers[half:]]
                 self.waves = [part for wave in self.waves for part in (halves if wave == numbers else [wave])]
                 waves[:0] = halves

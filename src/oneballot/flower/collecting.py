@@ -12,16 +12,21 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from flwr.serverapp import Grid
 
 from ..booth import deliver
+from ..checks import check_party_name
 from ..core import Ballot
 from ..election import Election
-from ..errors import BallotError, BoxError, Spoiled, printable
+from ..errors import BallotError, BoxError, ElectionError, Spoiled, printable
 from ..protocols import Box
 from ..seal import unseal
 from .wire import Reply, answered, ask
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 log = logging.getLogger("flwr.oneballot")
 
@@ -54,6 +59,7 @@ class Collecting:
     grid: Grid
     current: Callable[[], Election]  # its roster, quorum and deadline may change while ballots come in
     box: Box
+    key: X25519PrivateKey | None = None  # opens ballots that are encrypted to the server
     simulated: frozenset[str] = frozenset()
     pace: Pace = field(default_factory=Pace)
     voted: dict[str, bool] = field(default_factory=dict)  # and whether it counts: an abstention does not
@@ -93,7 +99,7 @@ class Collecting:
             return True
         if (deadline := self._deadline) is not None:
             return datetime.now(UTC) >= deadline
-        enough = sum(self.voted.values()) >= self.election.quorum
+        enough = bool(self.simulated) or sum(self.voted.values()) >= self.election.quorum  # no other nodes will come
         return enough and not self._training() and time.monotonic() - self.changed > self.pace.settle
 
     @property
@@ -133,18 +139,21 @@ class Collecting:
                 replies = [Reply(reason=printable(f"its reply cannot be read: {error!r}", 500))]
             for reply in replies:
                 known.message, self.changed = None, time.monotonic()
-                if reason := reply.reason or self._put(reply.sealed):
+                if reason := reply.reason or self._put(reply):
                     self._failed(node, known, reason)
                 else:
                     ballots += 1
         return ballots
 
-    def _put(self, sealed: bytes) -> str:
+    def _put(self, reply: Reply) -> str:
         """Put a ballot into the box; the reason if it is none that could count."""
+        sealed = reply.sealed
         try:
             ballot = self._read(sealed)
-            deliver(self.election, self.box, ballot.party, ballot.digest, sealed)
-        except BallotError as error:
+            name = reply.name if self.election.encrypted else ballot.party
+            check_party_name(name)  # a stranger's, and it names a file
+            deliver(self.election, self.box, name, ballot.party, ballot.digest, sealed)
+        except (BallotError, ElectionError) as error:
             return f"its ballot was refused: {error}"
         log.info("%s has voted: %s bytes, %s", ballot.party, f"{len(sealed):,}", ballot.digest)
         self.voted[ballot.party] = ballot.abstained is None
@@ -173,7 +182,7 @@ class Collecting:
         """The ballot in these bytes, which is all that the server looks at before it tallies: whose it is."""
         if len(sealed) > self._limit:
             raise Spoiled(f"it has {len(sealed):,} bytes, and the election allows {self._limit:,}")
-        return unseal(sealed, self.election)
+        return unseal(sealed, self.election, self.key)
 
     def _failed(self, node: int, known: _Asked, reason: str) -> None:
         known.failed, known.wait = time.monotonic(), min(3600.0, known.wait * 2 or self.pace.ask_again)

@@ -10,22 +10,26 @@ from pathlib import Path
 from ..booth import preview
 from ..disk import write_whole
 from ..election import Election
+from ..envelope import find_server_key
 from ..errors import ElectionError
 from .party import simulated_parties
 
 
-def write_app(folder: Path, election: Path, *, box: Path, outcome: Path, simulated: Path | None) -> Election:
+def write_app(
+    folder: Path, election: Path, *, box: Path, outcome: Path, key: Path | None, simulated: Path | None
+) -> Election:
     """An app folder for `flwr run`: no code, only where the server's files are. Paths are whole ones, as the ServerApp
     runs where the SuperLink was started."""
     agreed = Election.read(election)
     if (folder / "pyproject.toml").exists():
         raise ElectionError(f"{folder / 'pyproject.toml'} exists and is not overwritten; choose another folder")
+    find_server_key(agreed, key, election.parent)
     if simulated is not None:
         _check_simulated(agreed, simulated)
     config = {
         "election": str(election.resolve()), "box": str(box.resolve()), "outcome": str(outcome.resolve()),
         "simulated": "" if simulated is None else str(simulated.resolve()),
-        "again": False, "over-budget": False,
+        "key": "" if key is None else str(key.resolve()), "again": False, "over-budget": False,
         "poll-seconds": 2.0, "ask-again-seconds": 60.0, "settle-seconds": 15.0,
     }  # fmt: skip
     name = re.sub(r"[^a-z0-9]+", "-", agreed.name.lower()).strip("-") or "election"

@@ -82,7 +82,7 @@ def vote(message: Message, context: Context) -> Message:
     """Cast, or send again what was cast."""
     try:
         seat = Seat.of(context.node_config, context.run_config)
-        reply = Reply(cast(seat, asked(message)))
+        reply = cast(seat, asked(message))
     except Refused as reason:
         log.error("no ballot: %s", reason)
         reply = Reply(reason=str(reason))
@@ -92,7 +92,7 @@ def vote(message: Message, context: Context) -> Message:
     return answer(message, reply)
 
 
-def cast(seat: Seat, digest: str) -> bytes:
+def cast(seat: Seat, digest: str) -> Reply:
     """The sealed ballot of a node's party in the election of this digest."""
     with warnings.catch_warnings(record=True) as notes:
         warnings.simplefilter("always", OneBallotWarning)
@@ -115,4 +115,4 @@ def cast(seat: Seat, digest: str) -> bytes:
             log.warning("%s: %s", seat.party, note.message)
     how = "cast" if done["trained"] else "already cast"
     log.info("%s: %s, kept in %s, %s bytes, %s", seat.party, how, done["ballot"], f"{len(sealed):,}", done["digest"])
-    return sealed
+    return Reply(sealed, done["name"])

@@ -15,6 +15,7 @@ from flwr.serverapp import Grid, ServerApp
 from ..boxes.folder import Folder
 from ..disk import check_writable
 from ..election import Election
+from ..envelope import find_server_key
 from ..errors import ElectionError, OneBallotError, OneBallotWarning
 from ..office import tally_files
 from ..outcome import Outcome
@@ -35,6 +36,7 @@ class Settings:
     outcome: Path
     again: bool
     over_budget: bool
+    key: Path | None
     simulated: Path | None
     pace: Pace
 
@@ -47,7 +49,8 @@ class Settings:
         pace = {"poll": "poll-seconds", "ask_again": "ask-again-seconds", "settle": "settle-seconds"}
         return cls(
             Path(str(run["election"])), Path(str(run["box"])), Path(str(run["outcome"])), bool(run.get("again")),
-            bool(run.get("over-budget")), Path(str(run["simulated"])) if run.get("simulated") else None,
+            bool(run.get("over-budget")), Path(str(run["key"])) if run.get("key") else None,
+            Path(str(run["simulated"])) if run.get("simulated") else None,
             Pace(**{name: float(run[key]) for name, key in pace.items() if key in run}),
         )  # fmt: skip
 
@@ -92,19 +95,20 @@ class Copy:
 def hold(grid: Grid, settings: Settings) -> Outcome:
     """Collect, then tally. Ballots stay in the box whatever happens: a run that was stopped is simply started again."""
     copy = Copy(settings.election)
+    key = find_server_key(copy.election, settings.key, settings.election.parent)
     simulated = frozenset(simulated_parties(settings.simulated)) if settings.simulated else frozenset()
     for folder in (settings.box, settings.outcome):
         check_writable(folder)
     settings.box.mkdir(parents=True, exist_ok=True)
     box = Folder(settings.box)
     log.info("%s, %s: ballots go to %s", copy.election.name, copy.election.digest, settings.box)
-    Collecting(grid, copy.current, box, simulated, settings.pace).run()
+    Collecting(grid, copy.current, box, key, simulated, settings.pace).run()
     log.info("tallying")
     with warnings.catch_warnings(record=True) as notes:
         warnings.simplefilter("always", OneBallotWarning)
         outcome = tally_files(
             copy.current(), box, settings.outcome, beside=settings.election.parent, again=settings.again,
-            over_budget=settings.over_budget, early=True,
+            over_budget=settings.over_budget, early=True, key=key,
         )  # fmt: skip
     for note in notes:
         if issubclass(note.category, OneBallotWarning):

@@ -8,7 +8,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MessageType, Rec
 
 from ..errors import printable
 
-ELECTION, BALLOT, REFUSED = "election", "ballot", "refused"
+ELECTION, BALLOT, NAME, REFUSED = "election", "ballot", "name", "refused"
 STYPE = "oneballot.ballot"
 """How the bytes of our arrays are to be read: as they are. NumPy's own format would have a stranger's header."""
 
@@ -22,6 +22,7 @@ class Reply:
     """A sealed ballot, or else the reason why there is none."""
 
     sealed: bytes = b""
+    name: str = ""  # what it is called in the box, where only the party can say it
     reason: str = ""
 
 
@@ -40,7 +41,8 @@ def answer(question: Message, reply: Reply) -> Message:
     if reply.reason:
         return Message(RecordDict({REFUSED: ConfigRecord({"reason": reply.reason})}), reply_to=question)
     sealed = Array(dtype="uint8", shape=(len(reply.sealed),), stype=STYPE, data=reply.sealed)
-    return Message(RecordDict({BALLOT: ArrayRecord({BALLOT: sealed})}), reply_to=question)
+    name = ConfigRecord({"name": reply.name})
+    return Message(RecordDict({BALLOT: ArrayRecord({BALLOT: sealed}), NAME: name}), reply_to=question)
 
 
 def answered(message: Message) -> Reply:
@@ -52,6 +54,7 @@ def answered(message: Message) -> Reply:
         return Reply(reason=printable(refusal.get("reason") or "it does not say why", 500))
     arrays = message.content.array_records.get(BALLOT)
     sealed = None if arrays is None else arrays.get(BALLOT)
-    if sealed is None or sealed.stype != STYPE or not isinstance(sealed.data, bytes):
+    name = message.content.config_records.get(NAME, ConfigRecord()).get("name")
+    if sealed is None or sealed.stype != STYPE or not isinstance(sealed.data, bytes) or not isinstance(name, str):
         return Reply(reason="its reply is neither a ballot nor a refusal")
-    return Reply(sealed.data)
+    return Reply(sealed.data, name)

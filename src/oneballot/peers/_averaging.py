@@ -62,6 +62,12 @@ class Averaging:
 
     def run(self, parties: Sequence[Data], desk: TallyDesk) -> Iterator[Round]:
         assembly: Assembly = desk.do(Assemble(parties, desk, self.recipe, self.init == "outcome"))
+        try:
+            yield from self._rounds(assembly, desk)
+        finally:
+            assembly.training.forget()
+
+    def _rounds(self, assembly: Assembly, desk: TallyDesk) -> Iterator[Round]:
         server, values, sent = self.server(assembly), assembly.first, 0
         for turn in range(1, self.rounds + 1):
             who = assembly.drawn(turn, self.participation)

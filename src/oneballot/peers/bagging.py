@@ -41,6 +41,10 @@ class Bagging:
     local_rounds: PositiveInt = 1
     shrink: Literal["equal", "rows", "none"] = "equal"
 
+    def check(self, learner: Any, *, multilabel: bool) -> None:
+        if learner.name != "xgboost":
+            raise ElectionError(f"bagging boosts trees of XGBoost: it cannot be run with the learner {learner.name}")
+
     def run(self, parties: Sequence[Data], desk: TallyDesk) -> Iterator[Round]:
         held, classes = [data for data in parties if len(data)], len(desk.classes)
         seen = np.sum([data.seen(classes) for data in held], axis=0)
@@ -131,8 +135,6 @@ class Begin:
     def together(learner: Any, works: Sequence[Begin]) -> list[Forest]:
         import xgboost
 
-        if learner.name != "xgboost":
-            raise ElectionError(f"bagging boosts trees of XGBoost: it cannot be run with the learner {learner.name}")
         out = []
         for work in works:
             classes = len(work.seen)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import PositiveInt
@@ -37,9 +37,11 @@ class FedDF(Averaging):
     distillation_optimizer: Literal["adam", "sgd"] = "adam"
     distillation_rate: Rate = 1e-3
 
-    def server(self, assembly: Assembly) -> Server:
-        if assembly.desk.multilabel:
+    def check(self, learner: Any, *, multilabel: bool) -> None:
+        if multilabel:
             raise ElectionError("feddf teaches one class a row, and the election has several")
+
+    def server(self, assembly: Assembly) -> Server:
         taught = replace(
             assembly.recipe, epochs=self.distillation_epochs, steps=None, pull=0.0, momentum=0.0,
             optimizer=self.distillation_optimizer, learning_rate=self.distillation_rate, last_rate=0.0,
@@ -69,7 +71,9 @@ class Distiller(Server):
             self.rows, said / said.sum(axis=1, keepdims=True), "soft", start=self.assembly.mean(who, trained),
             seed=self.assembly.desk.shared_seed("student", self.rounds), label="the student",
         )  # fmt: skip
-        return self.training.run([task]).values[0]
+        taught = self.training.run([task]).values[0]
+        self.training.forget()  # the next round asks for something else
+        return taught
 
 
 offers = FedDF

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from pydantic import PositiveInt
 from pydantic.dataclasses import dataclass
 
-from ..core import Array, Data
+from ..core import Array
 from ..errors import DataError, ElectionError
 from ..protocols import Round, TallyDesk
 from ..training import workers
-from ._assembly import Assemble, Assembly, Values, finite
+from ._assembly import Assembly, Values, finite
 from ._averaging import Averaging, Rate
 
 COUNT_BYTES = 4
@@ -41,14 +41,21 @@ class FedGEN(Averaging):
     generator_rate: Rate = 1e-3
     diversity: Rate = 1.0
 
-    def run(self, parties: Sequence[Data], desk: TallyDesk) -> Iterator[Round]:
-        if not self.generator_weight:
-            yield from super().run(parties, desk)
-            return
-        if desk.multilabel:
+    def check(self, learner: Any, *, multilabel: bool) -> None:
+        if multilabel:
             raise ElectionError("fedgen draws for one class a row, and the election has several")
-        assembly: Assembly = desk.do(Assemble(parties, desk, self.recipe, self.init == "outcome"))
-        federation = Federation(assembly, [data for data in parties if len(data)], self)
+        if learner.augment and self.generator_weight:
+            raise ElectionError("fedgen cannot move images while it trains on draws: leave out the learner's augment")
+        if learner.module in ("resnet8", "resnet34", "textcnn", "bilstm", "transformer"):
+            raise ElectionError(
+                f"fedgen needs a network of layers one after the other, such as mlp or cnn, not {learner.module}"
+            )
+
+    def _rounds(self, assembly: Assembly, desk: TallyDesk) -> Iterator[Round]:
+        if not self.generator_weight:
+            yield from super()._rounds(assembly, desk)
+            return
+        federation = Federation(assembly, self)
         values, up, down = assembly.first, 0, 0
         for turn in range(1, self.rounds + 1):
             who = assembly.drawn(turn, self.participation)
@@ -65,17 +72,14 @@ class FedGEN(Averaging):
 class Federation:
     """The parties' rows beside what the generator draws for each of them."""
 
-    def __init__(self, assembly: Assembly, held: Sequence[Data], settings: FedGEN) -> None:
+    def __init__(self, assembly: Assembly, settings: FedGEN) -> None:
         from ..fleet.network import own
         from ._generator import Generator, MakeEither, beside, last_layer
 
-        if assembly.recipe.augment:
-            raise ElectionError("fedgen cannot move images while it trains on draws: leave out the learner's augment")
         self.assembly, self.settings, self.taught = assembly, settings, False
         self.last, self.latent = last_layer(assembly.network)
-        self.rows = beside(np.concatenate([data.X for data in held]), self.latent)
-        self.labels = np.concatenate([data.y for data in held])
-        self.seen = np.stack([data.seen(assembly.classes) for data in held])
+        self.rows = beside(assembly.training.X.cpu().numpy(), self.latent)
+        self.seen = np.stack([np.bincount(task.targets, minlength=assembly.classes) for task in assembly.tasks])
         self.generator = Generator(
             assembly.classes, self.latent, settings.noise, settings.hidden, assembly.desk.shared_seed("generator")
         )

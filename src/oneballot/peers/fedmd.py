@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from pydantic import PositiveInt
@@ -43,11 +43,19 @@ class FedMD:
     digest_epochs: PositiveInt = 1
     epochs: PositiveInt = 1
 
-    def run(self, parties: Sequence[Data], desk: TallyDesk) -> Iterator[Round]:
-        if desk.multilabel:
+    def check(self, learner: Any, *, multilabel: bool) -> None:
+        if multilabel:
             raise ElectionError("fedmd agrees on scores of one class a row, and the election has several")
+
+    def run(self, parties: Sequence[Data], desk: TallyDesk) -> Iterator[Round]:
         assembly: Assembly = desk.do(Assemble(parties, desk, lambda usual: usual))
         federation = Federation(assembly, np.concatenate([data.X for data in parties if len(data)]), self)
+        try:
+            yield from self._rounds(federation, assembly)
+        finally:
+            federation.forget()
+
+    def _rounds(self, federation: Federation, assembly: Assembly) -> Iterator[Round]:
         networks, sent = federation.begin(), 0
         for turn in range(1, self.rounds + 1):
             rows = federation.chosen(turn)
@@ -74,6 +82,10 @@ class Federation:
         assembly = self.assembly
         return Training(assembly.network, X, recipe, assembly.classes, device=assembly.learner.device,
                         workers=workers(), what="parties' networks")  # fmt: skip
+
+    def forget(self) -> None:
+        for training in (self.assembly.training, self.transfer, self.own, self.digestion):
+            training.forget()
 
     def begin(self) -> list[Values]:
         """Transfer: from the public rows, where their labels are known, to the party's own."""

@@ -41,14 +41,22 @@ class PFNM:
     mass: Positive = 1.0
     sweeps: NonNegativeInt = 5
 
+    def check(self, learner: Any, *, multilabel: bool) -> None:
+        if multilabel:
+            raise ElectionError("pfnm weighs a class by its rows, one class a row, and the election has several")
+        if learner.module != "mlp":
+            raise ElectionError(f'pfnm matches neurons of module = "mlp", fully connected, not of "{learner.module}"')
+
     def run(self, parties: Sequence[Data], desk: TallyDesk) -> Iterator[Round]:
-        if desk.multilabel:
-            raise ElectionError("pfnm weighs classes one a row, and the election has several")
-        assembly: Assembly = desk.do(Assemble(parties, desk, lambda learners: learners))
-        if (module := assembly.learner.module) != "mlp":  # type: ignore[attr-defined]
-            raise ElectionError(f'pfnm matches neurons of fully connected networks: module = "mlp", not "{module}"')
+        assembly: Assembly = desk.do(Assemble(parties, desk, lambda usual: usual))
+        try:
+            yield from self._rounds(assembly, desk)
+        finally:
+            assembly.training.forget()
+
+    def _rounds(self, assembly: Assembly, desk: TallyDesk) -> Iterator[Round]:
         names = [name.removesuffix(".weight") for name in assembly.first if name.endswith(".weight")]
-        seen = np.stack([data.seen(assembly.classes) for data in parties if len(data)])
+        seen = np.stack([np.bincount(task.targets, minlength=assembly.classes) for task in assembly.tasks])
         starts: list[Values] = [
             assembly.network.start(desk.shared_seed("first weights", i)) for i in range(len(assembly.tasks))
         ]

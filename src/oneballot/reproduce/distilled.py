@@ -46,7 +46,7 @@ class Chain:
         return Found({"accuracy": right[-1], "bytes": sent / len(parties)}, {"accuracy": right, "bytes": curve})
 
     def quick(self) -> Chain:
-        return replace(self, federation=_few(self.federation), method=smaller_method(self.method))
+        return replace(self, federation=self.federation.smaller(heavy=True), method=smaller_method(self.method))
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Eavesdropped:
         return Found(values)
 
     def quick(self) -> Eavesdropped:
-        return replace(self, federation=_few(self.federation), method=smaller_method(self.method))
+        return replace(self, federation=self.federation.smaller(heavy=True), method=smaller_method(self.method))
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,3 @@ def _begin(told: Chain | Eavesdropped, seed: int, device: str) -> tuple[Election
     election = elect(told, cut, seed, device)
     parties = told.federation.deal(election.data(cut.X, cut.y), seed)
     return election, parties, election.data(cut.X_test, cut.y_test)
-
-
-def _few(federation: Federation) -> Federation:
-    return replace(federation.smaller(), parties=min(3, federation.parties), rows=600)

@@ -55,8 +55,9 @@ class Vote:
         return _network(self.learner) if self.method.name != "dosfl" else None
 
     def quick(self) -> Vote:
+        heavy = self.method.name == "dosfl"
         return replace(
-            self, federation=self.federation.smaller(), method=smaller_method(self.method),
+            self, federation=self.federation.smaller(heavy=heavy), method=smaller_method(self.method),
             learner=smaller_learner(self.learner),
             learners={role: smaller_learner(learner) for role, learner in self.learners.items()},
         )  # fmt: skip
@@ -118,7 +119,7 @@ def elect(told: Elects, cut: Cut, seed: int, device: str) -> Election:
     """The election of an experiment; its seed is that of everything random in it."""
 
     def ready(learner: Any) -> Any:
-        learner = with_words(learner, told.federation.words)
+        learner = with_words(learner, told.federation.words, told.federation.tokens)
         return joining(replace(learner, device=device)) if hasattr(learner, "device") else learner
 
     given = {name: getattr(told, name) for name in ("method", "privacy") if hasattr(told, name)}

@@ -93,12 +93,13 @@ class Federation:
     def deal(self, data: Data, seed: int) -> Mapping[str, Data]:
         return divide(data, self.parties, self.split, seed)
 
-    def smaller(self) -> Federation:
-        """For a laptop: few parties, and rows of which there are enough to see what a method does."""
-        rows, public = (4_000, 1_000) if self.data in TABLES else (3_000, 1_000)
+    def smaller(self, *, heavy: bool = False) -> Federation:
+        """For a laptop: few parties, and rows of which there are enough to see what a method does; fewer if heavy."""
+        rows, public = (600, 300) if heavy else (4_000, 1_000) if self.data in TABLES else (3_000, 1_000)
         return replace(
-            self, parties=min(self.parties, 10), rows=min(self.rows or rows, rows),
+            self, parties=min(self.parties, 3 if heavy else 10), rows=min(self.rows or rows, rows),
             public_rows=min(self.public_rows or public, public), test_rows=min(self.test_rows or public, public),
+            tokens=min(self.tokens, 30),
         )  # fmt: skip
 
 

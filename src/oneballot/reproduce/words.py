@@ -46,11 +46,11 @@ def _encode(known: Vectors, texts: Array, length: int) -> Array:
     return known.encode([str(text) for text in texts], length)
 
 
-def with_words(learner: Any, words: Words | None) -> Any:
+def with_words(learner: Any, words: Words | None, length: int) -> Any:
     """A network's learner with the table that its token numbers are of: GloVe's, frozen, or one of its own."""
     if words is None or not hasattr(learner, "vectors"):
         return learner
-    settings = {**learner.settings, "vocabulary": FIRST + VOCABULARY}
+    settings = {**learner.settings, "vocabulary": FIRST + VOCABULARY, "shape": [length]}
     if words == "glove":
         return replace(learner, vectors=str(glove()), settings={"embedding": "frozen", **settings})
     return replace(learner, settings=settings)

@@ -1,0 +1,185 @@
+"""What hostile parties do to an election and to FedAvg: 10, 20 and 30 % of 20 parties, MNIST, networks, by seeds.
+
+python benchmarks/robustness.py [--seeds 3] [--rows 6000] [--public 2000] [--rounds 10] [--split dirichlet:0.5]
+
+In an election a hostile party casts a ballot like any other, from models that lie: "shift" says the class after the one
+that it sees, "one" says class 0 of every row, "random" a class by lot; each claims all rows for its own, as surely as
+the ballot's notation allows. "poison" is an honest party whose labels were shifted. In FedAvg a hostile party trains on
+shifted labels ("poison"), or sends the opposite of its update, once ("reverse") or five times over ("reverse x5").
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+import oneballot as ob
+from oneballot.casting import cast_together
+from oneballot.comparing import compare
+from oneballot.core import Array, Data, Task
+from oneballot.peers._assembly import Assembly, Values
+from oneballot.peers._averaging import Server
+from oneballot.peers.fedavg import FedAvg
+from oneballot.simulation import accuracy, divide
+from oneballot.tallying import tally
+from oneballot.training import Trained
+
+PARTIES = 20
+SHARES = (0.1, 0.2, 0.3)
+METHODS = {
+    "FedKT, plain votes": ob.FedKT(open_vote="off"),
+    "FedKT, open vote, hard": ob.FedKT(open_vote="hard"),
+    "FedKT, open vote, weighted": ob.FedKT(open_vote="weighted"),
+    "FedKT, open vote, odds": ob.FedKT(open_vote="odds"),
+}
+LIES = ("shift", "one", "random", "poison")
+TRICKS = {"poison": 0.0, "reverse": 1.0, "reverse x5": 5.0}
+
+
+@dataclass(frozen=True)
+class Liar:
+    """A learner whose models say what a hostile party wants said."""
+
+    honest: Any
+    lie: str
+    classes: int
+    name: ClassVar[str] = "liar"
+
+    @property
+    def gives(self) -> frozenset[str]:
+        return frozenset(self.honest.gives)
+
+    def check(self) -> None:
+        self.honest.check()
+
+    def fit_many(self, X: Array, tasks: Sequence[Task], classes: int, *, keep: bool = True) -> Trained:
+        if self.lie == "shift":
+            answers = self.honest.fit_many(X, tasks, classes, keep=False).answers()
+        else:
+            answers = [np.zeros((0 if task.ask is None else len(task.ask), classes)) for task in tasks]
+        lot = np.random.default_rng(tasks[0].seed)
+        return Trained([None] * len(tasks), [self._said(answer, lot) for answer in answers])
+
+    def _said(self, answer: Array, lot: np.random.Generator) -> Array:
+        """Certain of a class, and never *not mine*, which an open vote has as one more."""
+        seen = answer[:, : self.classes].argmax(axis=1)
+        label = {"shift": (seen + 1) % self.classes, "one": np.zeros_like(seen),
+                 "random": lot.integers(0, self.classes, len(seen))}[self.lie]  # fmt: skip
+        return np.eye(answer.shape[1])[label]
+
+
+@dataclass(frozen=True)
+class Poisoned(FedAvg):
+    """FedAvg in which the first parties send their update the other way round, so many times over."""
+
+    hostile: int = 0
+    times: float = 0.0
+
+    def server(self, assembly: Assembly) -> Server:
+        return Reversed(assembly, self.hostile, self.times)
+
+
+class Reversed(Server):
+    def __init__(self, assembly: Assembly, hostile: int, times: float) -> None:
+        super().__init__(assembly)
+        self.hostile, self.times = hostile, times
+
+    def step(self, before: Values, who: Sequence[int], trained: Sequence[Values]) -> Values:
+        sent = [self._sent(before, values) if i < self.hostile and self.times else values
+                for i, values in zip(who, trained, strict=True)]  # fmt: skip
+        return super().step(before, who, sent)
+
+    def _sent(self, before: Values, values: Values) -> Values:
+        return {key: before[key] - np.float32(self.times) * (values[key] - before[key]) for key in values}
+
+
+class Trial:
+    """One seed: a split, its elections and its FedAvg."""
+
+    def __init__(self, told: Any, seed: int) -> None:
+        data, lot = ob.load("mnist"), np.random.default_rng(seed)
+        tests, rows = lot.permutation(len(data.y_test)), lot.permutation(len(data.y))[: told.rows]
+        self.public = data.X_test[tests[: told.public]]
+        self.learner, self.seed, self.rounds = ob.Torch("mlp", epochs=10, device="cpu"), seed, told.rounds
+        election = self.election(ob.FedKT())
+        self.test = election.data(data.X_test[tests[-5000:]], data.y_test[tests[-5000:]])
+        self.parties = divide(election.data(data.X[rows], data.y[rows]), PARTIES, told.split, seed)
+
+    def election(self, method: Any) -> ob.Election:
+        return ob.Election(range(10), self.public, method=method, learner=self.learner, seed=self.seed)
+
+    def vote(self, method: Any) -> Iterator[tuple[str, float, float]]:
+        """Attack, share, and accuracy."""
+        election = self.election(method)
+        honest = {ballot.party: ballot for ballot in cast_together(election, self.parties)}
+        yield "none", 0.0, self._tallied(election, honest)
+        most = dict(list(self.parties.items())[: round(max(SHARES) * PARTIES)])
+        for lie in LIES:
+            if lie == "poison":
+                cast = cast_together(election, {party: _shifted(data) for party, data in most.items()})
+            else:
+                liars = election.with_learners({"all": Liar(self.learner, lie, 10)})
+                cast = cast_together(liars, most)
+            hostile = {ballot.party: ballot for ballot in cast}
+            for share in SHARES:
+                some = dict(list(hostile.items())[: round(share * PARTIES)])
+                yield lie, share, self._tallied(election, honest | some)
+
+    def _tallied(self, election: ob.Election, ballots: Mapping[str, Any]) -> float:
+        outcome = tally(election, list(ballots.values()))
+        assert not outcome.spoiled
+        return accuracy(outcome.model.predict_proba(self.test.X), self.test.y)
+
+    def average(self) -> Iterator[tuple[str, float, float]]:
+        election = self.election(ob.FedKT())
+        yield "none", 0.0, self._averaged(election, self.parties, Poisoned(rounds=self.rounds, epochs=5))
+        for trick, times in TRICKS.items():
+            for share in SHARES:
+                count = round(share * PARTIES)
+                parties = dict(self.parties)
+                if trick == "poison":
+                    parties |= {party: _shifted(parties[party]) for party in list(parties)[:count]}
+                peer = Poisoned(rounds=self.rounds, epochs=5, hostile=count, times=times)
+                yield trick, share, self._averaged(election, parties, peer)
+
+    def _averaged(self, election: ob.Election, parties: Mapping[str, Data], peer: Poisoned) -> float:
+        return compare(peer, election, parties, self.test).last.accuracy
+
+
+def _shifted(data: Data) -> Data:
+    return replace(data, y=(data.y + 1) % 10)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--rows", type=int, default=6000)
+    parser.add_argument("--public", type=int, default=2000)
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--split", default="dirichlet:0.5")
+    told = parser.parse_args()
+    warnings.simplefilter("ignore", ob.OneBallotWarning)
+    found: dict[tuple[str, str, float], list[float]] = {}
+    begin = time.monotonic()
+    for seed in range(told.seeds):
+        trial = Trial(told, seed)
+        runs = {name: trial.vote(method) for name, method in METHODS.items()}
+        for name, run in {**runs, f"FedAvg, {told.rounds} rounds": trial.average()}.items():
+            for attack, share, right in run:
+                found.setdefault((name, attack, share), []).append(100 * right)
+            print(f"seed {seed}, {name}: {time.monotonic() - begin:.0f} s", flush=True)
+    print("\n| | attack | 0 % | 10 % | 20 % | 30 % |\n|---|---|---|---|---|---|")
+    for name, attack in dict.fromkeys((name, attack) for name, attack, _ in found if attack != "none"):
+        cells = [found[name, "none", 0.0], *(found[name, attack, share] for share in SHARES)]
+        figures = " | ".join(f"{np.mean(cell):.1f} ± {np.std(cell):.1f}" for cell in cells)
+        print(f"| {name} | {attack} | {figures} |")
+
+
+if __name__ == "__main__":
+    main()

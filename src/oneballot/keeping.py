@@ -1,0 +1,104 @@
+"""The party's own copy of its ballot: on its disk before anything is delivered, and delivered again byte by byte.
+
+Where ballots are encrypted to the server, the party could not read what it has sent: beside PARTY.ballot, which is
+delivered, PARTY.ballot.open is the same ballot before it was encrypted, for the party's eyes alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .disk import write_whole
+from .election import Election
+from .envelope import is_envelope, look
+from .errors import AlreadyCast, Spoiled
+from .seal import Opened, check_ballot, encrypt, sign_again, take_apart
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A ballot as it is delivered, and as the party can read it; the same bytes where nothing is encrypted."""
+
+    sealed: bytes
+    clear: bytes
+
+    @property
+    def opened(self) -> Opened:
+        return take_apart(self.clear)
+
+
+def own_copy(path: Path) -> Path:
+    return path.with_name(f"{path.name}.open")
+
+
+def read_kept(election: Election, path: Path) -> Kept | None:
+    """The ballot that this party has already sealed for this election; None if it has not."""
+    own = own_copy(path)
+    sealed = path.read_bytes() if path.is_file() else None
+    clear = own.read_bytes() if election.encrypted and own.is_file() else None
+    if sealed is None and clear is None:
+        return None
+    try:
+        theirs = {look(data).election if is_envelope(data) else take_apart(data).manifest.election
+                  for data in (sealed, clear) if data is not None}  # fmt: skip
+    except Spoiled as reason:
+        raise AlreadyCast(f"{path} is damaged: {reason}. Move it away, and cast again with --recast.") from None
+    if theirs != {election.digest}:
+        raise AlreadyCast(f"{path} is a ballot of another election; keep this one elsewhere with --keep FOLDER")
+    if not election.encrypted:
+        assert sealed is not None
+        return Kept(sealed, sealed)
+    if clear is None:
+        raise AlreadyCast(
+            f"{path} is there, and {own.name} beside it is not: only the server can tell what was cast. Put {path} "
+            "into the box yourself, or cast again with --recast."
+        )
+    if sealed is not None and look(sealed).length != len(clear):
+        raise AlreadyCast(f"{own} is not what was encrypted as {path}. Move both away, and cast again with --recast.")
+    # Without the encrypted one nothing was delivered yet: the last cast was cut off.
+    return Kept(encrypt(clear, election) if sealed is None else sealed, clear)
+
+
+def check_kept(election: Election, path: Path, kept: Kept) -> None:
+    """Raise AlreadyCast if what is kept would not count."""
+    try:
+        check_ballot(kept.opened, election)
+    except Spoiled as reason:
+        raise AlreadyCast(
+            f"{path} would be spoiled: {reason}. If only your key has changed, sign the same ballot again with "
+            "--resign: nothing is trained, no noise is drawn. Otherwise cast again with --recast."
+        ) from None
+
+
+def signed_again(election: Election, kept: Kept, key: Ed25519PrivateKey) -> Kept:
+    """The same ballot, by its digest, with the signature of another key."""
+    clear = sign_again(kept.clear, key)
+    return kept if clear == kept.clear else Kept(encrypt(clear, election), clear)
+
+
+def keep(election: Election, path: Path, kept: Kept) -> None:
+    """Write the party's own copy; an earlier one is kept beside it.
+
+    Where there are two files, the one that is delivered is written last, and a stale one is gone before: killed at any
+    moment, what is there to deliver is what can be read.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    own = own_copy(path)
+    if path.exists():
+        if path.read_bytes() == kept.sealed:
+            return
+        number = 1
+        while (old := path.with_name(f"{path.stem}.{number}.ballot")).exists():
+            number += 1
+        write_whole(old, path.read_bytes())
+        if own.exists():
+            write_whole(own_copy(old), own.read_bytes(), 0o600)
+    if election.encrypted:
+        path.unlink(missing_ok=True)
+        write_whole(own, kept.clear, 0o600)
+    write_whole(path, kept.sealed)
