@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test bench clean
+.PHONY: demo test bench fuzz clean
 
 demo: .venv/demo.stamp
 	$(BIN)/oneballot demo
@@ -21,6 +21,11 @@ bench: .venv/dev.stamp
 	$(BIN)/python benchmarks/fleet.py
 	$(BIN)/python benchmarks/privacy.py
 	$(BIN)/python benchmarks/methods.py
+
+SECONDS ?= 60
+
+fuzz: .venv/dev.stamp
+	$(BIN)/python -W ignore fuzz --seconds $(SECONDS)
 
 # uv is quick; pip does the same where uv cannot be had.
 define install

@@ -32,7 +32,6 @@ from oneballot.fleet.distil_wave import Wave
 from oneballot.fleet.distillation import Distillation, Distilled, Party
 from oneballot.fleet.eavesdrop import accuracies, at_distance, with_other_weights
 from oneballot.fleet.initial import initial
-from oneballot.fleet.lessons import average, interleave
 from oneballot.fleet.logits import Logits
 from oneballot.fleet.network import built_in
 from oneballot.fleet.recipe import Recipe
@@ -83,13 +82,25 @@ def main() -> int:
     parser.add_argument(
         "--reset", type=float, default=0.2, help="the variance of soft resets, in units of a layer's own"
     )
+    parser.add_argument("--first-lessons", default="own", choices=["own", "shared"], help="noise that lessons begin as")
+    parser.add_argument("--hidden", type=int, default=100, help="of the Bi-LSTM")
+    parser.add_argument("--length", type=int, default=30, help="of a question, in words")
     parser.add_argument("--rows", type=int, default=60_000)
     parser.add_argument("--device", default="auto", choices=["auto", "cuda", "cpu"])
     parser.add_argument("--bytes", action="store_true", help="pixels from 0 to 1, instead of about 0 with deviation 1")
     parser.add_argument("--probe", type=int, default=0, help="stop after so many batches, and tell time and memory")
     parser.add_argument("--reduced", action="store_true", help="3 parties, 1,500 rows, short lessons: for a CPU")
     parser.add_argument("--eavesdrop", action="store_true", help="also the eavesdroppers, of the first IID cell")
-    for name in ("steps", "epochs", "batch", "local_epochs", "local_batch", "first_rate", "learning_rate"):
+    for name in (
+        "steps",
+        "epochs",
+        "batch",
+        "local_epochs",
+        "local_batch",
+        "first_rate",
+        "learning_rate",
+        "decay_period",
+    ):
         usual = getattr(Distillation(), name)
         parser.add_argument(f"--{name.replace('_', '-')}", type=type(usual), default=None, help=f"{usual} in the paper")
     told = parser.parse_args()
@@ -109,7 +120,8 @@ def run(told: Any, plan: Distillation, data: dict[str, np.ndarray]) -> int:
     if table is None:
         task, network = "mnist", built_in("lenet", {"shape": [1, 28, 28]}, X.shape[1:], classes)
     else:
-        words = {"vocabulary": len(table), "dimension": table.shape[1], "embedding": "frozen"}
+        X, X_test = X[:, : told.length], X_test[:, : told.length]
+        words = {"vocabulary": len(table), "dimension": table.shape[1], "embedding": "frozen", "hidden": told.hidden}
         task, network = "trec", built_in("bilstm", words, X.shape[1:], classes, table)
     X, X_test = (part.reshape(len(part), *network.shape) for part in (X, X_test))
     if task == "mnist" and not told.bytes:
@@ -122,7 +134,8 @@ def run(told: Any, plan: Distillation, data: dict[str, np.ndarray]) -> int:
     for variant, split, seed in cells:
         rng = np.random.default_rng([seed, split == "IID"])
         for k, rows in enumerate(deal(y, told.parties, split, rng)):
-            parties.append(Party(rows, y[rows], starts[seed], 1000 * seed + k, kinds[variant]))
+            first = 1000 * seed if told.first_lessons == "shared" else None
+            parties.append(Party(rows, y[rows], starts[seed], 1000 * seed + k, kinds[variant], first=first))
     if told.probe:
         with precision(Recipe(), find_device(told.device)):
             return probe(network, X, parties, classes, told)
@@ -132,30 +145,35 @@ def run(told: Any, plan: Distillation, data: dict[str, np.ndarray]) -> int:
     lists = [lessons[i : i + told.parties] for i in range(0, len(lessons), told.parties)]
     own = [starts[seed] for _, _, seed in cells]
 
-    def test(lists: list[list[Distilled]], merge: Any = interleave) -> np.ndarray:
+    def test(lists: list[list[Distilled]], merging: Any = "interleaved") -> np.ndarray:
         parts = [(own[i : i + 40], lists[i : i + 40]) for i in range(0, len(lists), 40)]
-        return np.concatenate([accuracies(network, a, b, plan.epochs, X_test, y_test, device=told.device, merge=merge)
-                               for a, b in parts])  # fmt: skip
+        found = [accuracies(network, *part, plan.epochs, X_test, y_test, device=told.device, merging=merging)
+                 for part in parts]  # fmt: skip
+        return np.concatenate(found)
 
-    found, averaged = test(lists), test(lists, average)
+    found, averaged, weights = (test(lists, merging) for merging in ("interleaved", "averaged", "weights"))
     alone = test([lessons[:1] for lessons in lists])
     each = lists[0][0]
     sent = each.inputs.size + each.labels.size + each.rates.size
-    print(f"{task}, {told.parties} parties, {len(y):,} rows, {plan}, rule {told.rule}, soft resets {told.reset}.")
+    print(
+        f"{task}, {told.parties} parties, {len(y):,} rows, {plan}, rule {told.rule}, soft resets {told.reset}, "
+        f"{told.first_lessons} first lessons."
+    )
     print(
         f"{len(parties)} lessons distilled in {took:.0f} s on {machine(told.device)}; a ballot: {4 * sent:,} bytes.\n"
     )
     head = "{0}: one party's lesson | interleaved: mean | best | paper (best of 5) | averaged: mean | best"
+    head += " | weights: mean | best"
     print("| additions | " + " | ".join(head.format(s) for s in told.splits) + " |")
-    print("|---|" + "---|" * 6 * len(told.splits))
+    print("|---|" + "---|" * 8 * len(told.splits))
     for variant in told.variants:
         row = f"| {variant} |"
         for split in told.splits:
             which = [i for i, cell in enumerate(cells) if cell[:2] == (variant, split)]
-            of, mean, one = (values[which] * 100 for values in (found, averaged, alone))
+            of, mean, ends, one = (values[which] * 100 for values in (found, averaged, weights, alone))
             theirs = f"{paper[variant][split != 'IID']:.1f}" if variant in paper else "–"
             row += f" {one.mean():.1f} | {of.mean():.1f} ± {of.std():.1f} | {of.max():.1f} | {theirs} |"
-            row += f" {mean.mean():.1f} ± {mean.std():.1f} | {mean.max():.1f} |"
+            row += "".join(f" {v.mean():.1f} ± {v.std():.1f} | {v.max():.1f} |" for v in (mean, ends))
         print(row)
     print(f"\nPeak memory {memory():.1f} GiB.", flush=True)
     for numbers in ("float16", "uint8"):

@@ -172,7 +172,7 @@ def test_the_examples_work_by_name_in_an_election_file(plugin, digits, tmp_path)
     assert election.method == catalog.find("methods", "class-means")(least=10)
     assert election.learner == catalog.find("learners", "centres")(least_variance=0.01)
     path.write_text(path.read_text().replace("least = 10", "least = 0"))
-    with pytest.raises(ElectionError, match=r"\[method\]: least: .*greater than 0"):
+    with pytest.raises(ElectionError, match=r"\[method\]: ClassMeans: least: .*greater than 0"):
         ob.Election.read(path)
     path.write_text(path.read_text().replace("least = 0", "least = 10"))
 
@@ -376,6 +376,21 @@ def test_help_has_an_example_that_could_be_typed(path):
     assert example[1].startswith(" ".join(path))
     assert not wrong_with(example[1])
     assert all(option in result.output for option in options_of(path))
+
+
+# Reliability
+
+
+def test_every_fault_of_the_table_names_a_test_that_exists():
+    table = (ROOT / "docs/reliability.md").read_text("utf-8")
+    rows = re.findall(r"^\| (?!fault|---)(.+?) \|.*\| `([^`]+)` \|$", table, re.M)
+    assert len(rows) > 15
+    assert len(rows) == len(re.findall(r"^\| (?!fault|---)", table, re.M)), "every row ends with a test"
+    for fault, test in rows:
+        file, *inside, name = test.split("::")
+        text = (ROOT / "tests" / file).read_text("utf-8")
+        for pattern in (*(rf"^class {part}\b" for part in inside), rf"^ *def {name}\("):
+            assert re.search(pattern, text, re.M), f"{fault}: there is no {test}"
 
 
 # Versions

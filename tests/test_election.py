@@ -2,6 +2,7 @@
 
 import base64
 import json
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -13,9 +14,9 @@ import oneballot as ob
 from oneballot.agreement import digest_of
 from oneballot.columns import Category, Number
 from oneballot.desk import TallyDesk
-from oneballot.drafting import draft
+from oneballot.drafting import draft, section
 from oneballot.election import Election
-from oneballot.errors import DataError, ElectionError
+from oneballot.errors import DataError, ElectionError, WillNotWork
 from oneballot.formats.safetensors import ConstantModel
 from oneballot.schema import Schema, as_label
 
@@ -70,7 +71,7 @@ MISTAKES = [
     ('name = "fedkt"', "", r'election.toml, \[method\]: name = "…" is missing; there are .*fedkt'),
     ('name = "fedkt"', "name = 5", r'election.toml, \[method\]: name = "…" is missing'),
     ("partitions = 1 ", "partition = 2 ", r"\[method\]: fedkt has no setting partition; it has partitions, subsets"),
-    ("partitions = 1 ", "partitions = 0 ", r"election.toml, \[method\]: partitions: .*greater than 0 \(got 0\)"),
+    ("partitions = 1 ", "partitions = 0 ", r"election.toml, \[method\]: FedKT: partitions: .*greater than 0 \(got 0\)"),
     ("# students = false", 'voting = "soft"\nopen_vote = "weighted" #', r"\[method\]: open_vote = .weighted. adds up"),
     ('"sklearn" ', '"sklern" ', r"election.toml, \[learners.all\]: there is no learner 'sklern'.*mean 'sklearn'"),
     ('name = "sklearn"', 'name = "xgboost"', r"election.toml, \[learners.all\]: xgboost has no setting estimator"),
@@ -389,3 +390,35 @@ def test_how_long_a_model_may_take_to_answer_is_the_elections_and_not_in_its_dig
     with TallyDesk(patient) as desk:
         desk.ask(ConstantModel(np.array([0.5, 0.5])).dump(), public, classes=2)
         assert desk._room.seconds == 3600
+
+
+def test_more_teachers_than_anybody_has_rows_for_are_refused():
+    ob.FedKT(partitions=100, subsets=100)
+    with pytest.raises(ElectionError, match="101 in each of 100 partitions: a party would train 10,100 teachers"):
+        ob.FedKT(partitions=100, subsets=101)
+    with pytest.raises(ElectionError, match=r"subsets = 1,000,000,000: a party would train .*, 10,000 at most"):
+        ob.FedKT(subsets=10**9)
+
+
+def test_an_epsilon_that_promises_nothing_is_said_in_plain_words():
+    with pytest.warns(ob.OneBallotWarning, match=r"epsilon = 60 promises nothing: .* whether one row was there"):
+        election(privacy=ob.L2(epsilon=60.0))
+    with pytest.warns(ob.OneBallotWarning, match=r"epsilon = \d+.* promises nothing: .* whether one party was there"):
+        election(privacy=ob.L1(sigma=0.1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ob.OneBallotWarning)
+        warnings.simplefilter("ignore", WillNotWork)
+        election(privacy=ob.L2(epsilon=49.0))
+        election(privacy=ob.L2(sigma=0.1, rehearsal=True, noise_seed=1))
+
+
+def test_what_a_method_cannot_do_is_refused_when_the_file_is_read(drafted):
+    drafted.write_text(draft(drafted.parent / "public.csv", "ill", beside=drafted, method=section("fedkd")), "utf-8")
+    altered(drafted, "temperature = 0.0 ", "passes = 3\ntemperature = 0.0 ")
+    with pytest.raises(ElectionError, match=r"election.toml: passes = 3 moves images, .*set passes = 1"):
+        Election.read(drafted)
+
+
+def test_more_queries_than_public_rows_are_refused_before_training():
+    with pytest.raises(ElectionError, match="queries = 7, and there are 6 public rows to ask about"):
+        election(method=ob.FedKT(queries=7))

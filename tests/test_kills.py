@@ -1,34 +1,43 @@
 """Killed at any step, a cast or a tally leaves the box and the outcome as they were, or complete.
 
-A child process runs the real command's work, and is really killed: once before each step that touches a disk.
+A child process runs the real command's work, and is really killed: once before each step that touches a disk, reads
+included, and once within each write.
 """
 
 from __future__ import annotations
 
+import builtins
+import errno
 import multiprocessing
 import os
+import resource
 import signal
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import Result
 
 import oneballot as ob
 from oneballot import drafting
 from oneballot.booth import cast_file
 from oneballot.casting import cast_together
+from oneballot.errors import AlreadyCast
 from oneballot.keys import new_key, new_server_key, read_server_key
+from oneballot.privacy.book import Book
 from oneballot.seal import unseal
 from oneballot.simulation import divide
 from oneballot.tallying import tally_box
 
-STEPS = ("fsync", "link", "unlink", "replace", "chmod", "mkdir")
+STEPS = ("fsync", "link", "unlink", "replace", "chmod", "mkdir", "fdopen")
+READS = ("open", "scandir")
 TREE = 'name = "sklearn"\nestimator = "DecisionTreeClassifier"\n'
 
 
-def killed_at(step: int, work: Callable[[], object]) -> bool:
+def killed_at(step: int, work: Callable[[], object], *, reads: bool = True) -> bool:
     """Run the work in a child that is killed when it comes to its step-th touch of the disk; False if it finished."""
 
     def run() -> None:
@@ -44,23 +53,51 @@ def killed_at(step: int, work: Callable[[], object]) -> bool:
 
             return call
 
-        for name in STEPS:
+        for name in STEPS + READS if reads else STEPS:
             setattr(os, name, counted(getattr(os, name)))
+        if reads:
+            builtins.open = counted(builtins.open)
         work()
 
-    child = multiprocessing.get_context("fork").Process(target=run)
+    return _killed(run)
+
+
+def killed_writing(size: int, work: Callable[[], object]) -> bool:
+    """Run the work in a child that the system kills when a file grows beyond so many bytes; False if it finished."""
+
+    def run() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        work()
+
+    return _killed(run)
+
+
+def _killed(run: Callable[[], None]) -> bool:
+    def quietly() -> None:
+        warnings.simplefilter("ignore")
+        run()
+
+    child = multiprocessing.get_context("fork").Process(target=quietly)
     child.start()
     child.join(120)
-    assert child.exitcode in (0, -signal.SIGKILL)
+    assert child.exitcode in (0, -signal.SIGKILL, -signal.SIGXFSZ)
     return child.exitcode != 0
+
+
+def election_of(clinic: Path, privacy: str = drafting.L0) -> ob.Election:
+    text = drafting.draft(
+        clinic / "public.csv", "ill", beside=clinic / "election.toml", privacy=privacy, server_key="none"
+    )
+    i, j = text.index('name = "sklearn"'), text.index("[privacy]")
+    (clinic / "election.toml").write_text(text[:i] + TREE + "\n" + text[j:])
+    return ob.Election.read(clinic / "election.toml")
 
 
 @pytest.fixture
 def clinic_election(clinic: Path) -> ob.Election:
-    text = drafting.draft(clinic / "public.csv", "ill", beside=clinic / "election.toml")
-    i, j = text.index('name = "sklearn"'), text.index("[privacy]")
-    (clinic / "election.toml").write_text(text[:i] + TREE + "\n" + text[j:])
-    return ob.Election.read(clinic / "election.toml")
+    return election_of(clinic)
 
 
 def test_a_cast_killed_at_any_step_can_be_run_again_and_gives_one_whole_ballot(clinic: Path, clinic_election) -> None:
@@ -83,6 +120,105 @@ def test_a_cast_killed_at_any_step_can_be_run_again_and_gives_one_whole_ballot(c
         assert [name for name, _ in box.names()] == ["a"]
         step += 1
     assert step > 5, "the steps were really counted"
+
+
+def test_a_cast_killed_within_a_write_leaves_no_half_ballot(clinic: Path, clinic_election) -> None:
+    cast_file(clinic_election, "a", clinic / "a.csv", keep=clinic / "reference")
+    expected = (clinic / "reference" / "a.ballot").read_bytes()
+    for size in (0, 1, len(expected) // 2, len(expected) - 1, len(expected)):
+        folder = clinic / f"run {size}"
+
+        def work(folder=folder) -> None:
+            box = ob.Folder(folder / "box")
+            cast_file(clinic_election, "a", clinic / "a.csv", keep=folder / "kept", box=box)
+
+        assert killed_writing(size, work) == (size < len(expected))
+        assert all(p.read_bytes() == expected for p in folder.glob("*/*.ballot")), "whole or not at all"
+        work()
+        assert (folder / "box" / "a.ballot").read_bytes() == expected
+
+
+def test_a_delivery_killed_on_a_share_without_links_loses_and_doubles_no_vote(clinic: Path, clinic_election) -> None:
+    """There the name has to be taken before the bytes are written: what a kill leaves is spoiled, and does no harm."""
+    cast_file(clinic_election, "a", clinic / "a.csv", keep=clinic / "kept")
+
+    def no_links(*_: object) -> None:
+        raise OSError(errno.EPERM, "no links here")
+
+    def deliver(box: ob.Folder) -> None:
+        os.link = no_links
+        cast_file(clinic_election, "a", clinic / "a.csv", keep=clinic / "kept", box=box)
+
+    step, finished, halves = 0, False, 0
+    link = os.link
+    while not finished:
+        box = ob.Folder(clinic / f"box {step}")
+        finished = not killed_at(step, lambda box=box: deliver(box))
+        try:
+            deliver(box)
+        finally:
+            os.link = link
+        outcome = tally_box(clinic_election, box)
+        assert list(outcome.voted) == ["a"]
+        halves += len(outcome.spoiled)
+        step += 1
+    assert halves, "a kill did leave a half file"
+
+
+def test_a_cast_at_l2_killed_at_any_step_never_tells_less_than_was_spent(clinic: Path) -> None:
+    election = election_of(clinic, '[privacy]\nlevel = "L2"\nepsilon = 8.0\n')
+    step, finished, charged = 0, False, set()
+    while not finished:
+        folder = clinic / f"run {step}"
+        folder.mkdir()
+        box, book = ob.Folder(folder / "box"), Book(election.digest, folder / "a.casts.json", what="cast")
+
+        def work(recast: bool = False, box=box, folder=folder) -> None:
+            cast_file(election, "a", clinic / "a.csv", keep=folder / "kept", box=box, beside=folder, recast=recast)
+
+        finished = not killed_at(step, work)
+        charged.add(book.draws)
+        if not (folder / "kept" / "a.ballot").exists() and book.draws:
+            with pytest.raises(AlreadyCast, match="--recast"):
+                work()
+            work(recast=True)
+        work()
+        ((name, _),) = box.names()
+        with box.open(name) as file:
+            assert unseal(file.read(), election).casts == book.draws
+        step += 1
+    assert charged == {0, 1}, "some were killed before noise was drawn, some after"
+
+
+def test_a_tally_at_l1_killed_at_any_step_never_tells_less_than_was_spent(clinic: Path) -> None:
+    from typer.testing import CliRunner
+
+    from oneballot.cli import app
+
+    election = election_of(clinic, '[privacy]\nlevel = "L1"\nepsilon = 8.0\ntallies = 3\n')
+    for party in "ab":
+        cast_file(election, party, clinic / f"{party}.csv", keep=clinic / "kept", box=ob.Folder(clinic / "box"))
+    book = Book(election.digest, clinic / "tallies.json")
+
+    def tally(out: Path, *more: str) -> Result:
+        words = ["tally", clinic / "election.toml", "--from", clinic / "box", "--out", out, *more]
+        return CliRunner().invoke(app, [str(word) for word in words])
+
+    step, finished, charged = 0, False, set()
+    while not finished:
+        out = clinic / f"outcome {step}"
+        finished = not killed_at(step, lambda out=out: tally(out), reads=False)
+        charged.add(book.draws)
+        again = tally(out)
+        if again.exit_code:
+            assert "--again" in again.output
+            assert tally(out, "--again").exit_code == 0
+        told = ob.Outcome.load(out)
+        assert len(told.voted) == 2
+        assert told.ledger.drawn == book.draws
+        (clinic / "tallies.json").unlink()
+        step += 1
+    assert charged == {0, 1}, "some were killed before noise was drawn, some after"
 
 
 def test_an_encrypted_cast_killed_at_any_step_can_be_run_again_and_gives_one_whole_ballot(

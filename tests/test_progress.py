@@ -1,10 +1,11 @@
 """Progress is told to whoever asked, and to nobody else."""
 
 import contextvars
+import threading
 
 import pytest
 
-from oneballot.progress import steps, watched_by
+from oneballot.progress import steps, teller, watched_by
 
 
 def test_without_a_watcher_the_items_pass_through():
@@ -41,6 +42,18 @@ def test_another_context_is_not_watched():
     with watched_by(lambda *news: told.append(news)):
         contextvars.Context().run(lambda: list(steps("counting", "ab", 2)))
     assert told == []
+
+
+def test_work_that_is_no_loop_is_told_from_another_thread():
+    told = []
+    with watched_by(lambda *news: told.append(news)):
+        tell = teller("sending", 2)
+        thread = threading.Thread(target=tell, args=(1,))
+        thread.start()
+        thread.join()
+    tell(2)
+    teller("sending", 2)(1)
+    assert told == [("sending", 1, 2), ("sending", 2, 2)]
 
 
 def test_an_error_among_the_items_is_passed_on():

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from oneballot import catalog, training
+from oneballot.backends import workers
 from oneballot.core import Task
 from oneballot.errors import DataError, ElectionError, OneBallotWarning
 from oneballot.formats.safetensors import ConstantModel
@@ -15,7 +16,6 @@ from oneballot.learners.lightgbm import LightGBM
 from oneballot.learners.sklearn import Sklearn
 from oneballot.learners.xgboost import XGBoost
 from oneballot.progress import watched_by
-from oneballot.training import workers
 
 TREE = Sklearn("DecisionTreeClassifier")
 

@@ -6,6 +6,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .backends import spread
+    from .boxes import box_at
     from .boxes.folder import Folder
     from .casting import cast
     from .comparing import compare
@@ -54,11 +56,13 @@ _WHERE = {
     "Task": "core",
     "Torch": "learners.torch",
     "XGBoost": "learners.xgboost",
+    "box_at": "boxes",
     "cast": "casting",
     "compare": "comparing",
     "load": "data.registry",
     "read_vectors": "fleet.vectors",
     "simulate": "simulation",
+    "spread": "backends",
     "tally": "tallying",
 }
 
@@ -86,11 +90,13 @@ __all__ = [
     "Task",
     "Torch",
     "XGBoost",
+    "box_at",
     "cast",
     "compare",
     "load",
     "read_vectors",
     "simulate",
+    "spread",
     "tally",
 ]
 

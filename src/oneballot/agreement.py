@@ -27,6 +27,7 @@ from .core import Array, Blob
 from .errors import DataError, ElectionError
 from .privacy.terms import L0, Terms
 from .schema import Schema
+from .settings import mistakes
 from .start import read_start
 
 FORMAT = 1
@@ -44,7 +45,8 @@ def read_agreement(path: Path) -> dict[str, Any]:
         "classes": file.classes, **_read_public(path, file),
         "multilabel": file.schema_ is not None and file.schema_.multilabel,
         "schema": file.schema_, "learners": learners,
-        "method": make("methods", file.method, f"{path}, [method]"), "privacy": file.privacy, "name": file.name,
+        "method": make("methods", file.method, f"{path}, [method]", path.parent), "name": file.name,
+        "privacy": file.privacy,
         "start": None if file.start is None else _read_start(path, file.start),
         "seed": file.seed, "quorum": file.quorum, "deadline": file.deadline, "roster": file.roster,
         "revoked": file.revoked, "server_key": file.server_key, "max_ballot_mb": file.max_ballot_mb,
@@ -138,7 +140,7 @@ class _File(BaseModel):
         try:
             return cls.model_validate(content)
         except ValidationError as error:
-            raise ElectionError(_explain(error, str(path))) from None
+            raise ElectionError("\n".join(f"{path}: {told}" for told in mistakes(error))) from None
         except ElectionError as error:
             raise ElectionError(f"{path}, [privacy]: {error}") from None
 
@@ -153,14 +155,13 @@ def make(kind: catalog.Kind, settings: Mapping[str, Any], where: str, folder: Pa
         known = [f.name for f in fields(thing)]
         if unknown := [k for k in rest if k not in known]:
             raise ElectionError(f"{settings['name']} has no setting {', '.join(unknown)}; it has {', '.join(known)}")
-        made = thing(**rest)
-        if hasattr(made, "beside"):
-            made = made.beside(folder)
+        files = {k: str(folder / rest[k]) for k in getattr(thing, "files", ()) if isinstance(rest.get(k), str)}
+        made = thing(**rest | files)
         if kind == "learners":
             made.check()
         return made
-    except ValidationError as error:
-        raise ElectionError(_explain(error, where)) from None
+    except ValidationError as error:  # of a plug-in that checks its settings in its own way
+        raise ElectionError(f"{where}: {'; '.join(mistakes(error))}") from None
     except (TypeError, ElectionError, DataError) as error:
         raise ElectionError(f"{where}: {error}") from None
 
@@ -171,16 +172,3 @@ def digest_of(rows: Array) -> str:
     head = f"{rows.dtype.newbyteorder('<').str} {rows.shape} ".encode()
     little = rows.astype(rows.dtype.newbyteorder("<"), copy=False)
     return "sha256:" + hashlib.sha256(head + little.tobytes()).hexdigest()
-
-
-def _explain(error: ValidationError, where: str) -> str:
-    lines = []
-    for e in error.errors():
-        key = ".".join(str(k).rstrip("_") for k in e["loc"] if k != "function-after") or "settings"
-        given = (
-            ""
-            if e["type"] in ("missing", "extra_forbidden", "unexpected_keyword_argument", "value_error")
-            else f" (got {e['input']!r})"
-        )
-        lines.append(f"{where}: {key}: {e['msg'].removeprefix('Value error, ')}{given}")
-    return "\n".join(lines)

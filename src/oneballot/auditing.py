@@ -20,7 +20,7 @@ from .desk import PartyDesk
 from .election import Election
 from .errors import ElectionError
 from .privacy.one_run import canaries_for, least_epsilon
-from .privacy.promise import VotesPromise, with_scale
+from .privacy.promise import VotesPromise
 from .privacy.terms import Terms
 from .progress import steps
 from .protocols import VotingMethod
@@ -83,10 +83,10 @@ def audit(
     wanted = canaries or min(MOST_CANARIES, 2 * canaries_for(promise.epsilon(), terms.delta, confidence))
     runs = min(wanted, runs or USUAL_RUNS)
     each = min(-(-wanted // runs), promise.queries)
-    ground = _Ground.of(election, with_scale(promise, promise.query.scale), each)
+    ground = _Ground.of(election, _with_scale(promise, promise.query.scale), each)
     claimed, count = promise.epsilon(), runs * each
     noisy = ground.attack(runs, confidence, "attacking with noise")
-    bare = _Ground.of(election, with_scale(promise, NO_NOISE), each)
+    bare = _Ground.of(election, _with_scale(promise, NO_NOISE), each)
     caught = bare.attack(runs, confidence, "attacking without noise")
     most = least_epsilon(count, max(1, count // 2), max(1, count // 2), terms.delta, confidence)
     unit = "party" if terms.level == "L1" else "row"
@@ -202,3 +202,11 @@ class _Ground:
             if begin > 5_000_000:
                 raise ElectionError("too many partitions for an audit: no ID falls into the same subset in all of them")
         return found
+
+
+def _with_scale(promise: VotesPromise, scale: float) -> Terms:
+    """Terms that state this very noise, whatever budget it came from. Tests of Confident-GNMax are left out."""
+    return replace(
+        promise.terms, epsilon=None, gamma=None, sigma=None, scale=scale, mechanism=promise.query.mechanism,
+        threshold=None, answers=None, test_sigma=None, sampler="oneballot", accountant="rdp",
+    )  # fmt: skip

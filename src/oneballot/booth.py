@@ -19,7 +19,7 @@ from .desk import PartyDesk
 from .disk import check_writable
 from .election import Election
 from .envelope import check_readers, look
-from .errors import AlreadyCast, BoxError, ElectionError, OneBallotWarning, Spoiled
+from .errors import AlreadyCast, BoxError, ElectionError, NotThere, OneBallotWarning, Spoiled
 from .keeping import Kept, check_kept, read_kept, signed_again
 from .keeping import keep as keep_copy
 from .keys import fingerprint, public_text, read_key
@@ -78,7 +78,10 @@ def cast_file(
     keep_copy(election, path, kept)
     opened, name = kept.opened, _box_name(election, party, signer, kept.sealed)
     if box is not None:
-        name = deliver(election, box, name, party, opened.digest, kept.sealed)
+        try:
+            name = deliver(election, box, name, party, opened.digest, kept.sealed)
+        except BoxError as error:
+            raise BoxError(f"{error}\nThe ballot is kept in {path}, and the same command delivers it again.") from None
     return {
         "party": party, "ballot": str(path), "bytes": len(kept.sealed), "digest": opened.digest, "trained": trained,
         "abstained": opened.manifest.abstained, "delivered": box is not None, "name": name,
@@ -184,7 +187,7 @@ def choose_learner(election: Election, text: str) -> tuple[str, Learner]:
 def _seen(election: Election, desk: PartyDesk | None) -> str:
     if election.level != "L2" or desk is None or not desk.votes:
         return "no noise was drawn now, so there is nothing that depends on these votes"
-    from .privacy.promise import seen_in_words
+    from .privacy.seen import seen_in_words
 
     return seen_in_words(election.promise, desk.votes)
 
@@ -211,7 +214,7 @@ def _holds(election: Election, box: Box, name: str, party: str) -> bool:
         if election.encrypted:
             return look(data).election == election.digest
         return unseal(data, election).party == party
-    except (BoxError, Spoiled):
+    except (NotThere, Spoiled):
         return False
 
 
@@ -226,7 +229,7 @@ def _free_name(election: Election, box: Box, name: str, party: str, mark: str) -
     """The name, unless a stranger's file is in its place: the tally goes by what is inside, not by names."""
     try:
         taken = any(there == name for there, _ in box.names())
-    except BoxError:  # a box that is not there yet is empty: the first delivery makes it
+    except NotThere:  # a box that is not there yet is empty: the first delivery makes it
         taken = False
     return f"{name}.{mark[:8]}" if taken and not _holds(election, box, name, party) else name
 

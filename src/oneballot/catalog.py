@@ -17,6 +17,7 @@ from typing import Any, Literal
 from .errors import ElectionError
 
 Kind = Literal["methods", "learners", "formats", "boxes", "peers"]
+ONE = {"methods": "method", "learners": "learner", "formats": "format", "boxes": "box", "peers": "peer"}
 
 
 @cache
@@ -32,7 +33,7 @@ def find(kind: Kind, name: str) -> Any:
         close = difflib.get_close_matches(name, names(kind), n=1)
         hint = f" Did you mean {close[0]!r}?" if close else ""
         raise ElectionError(
-            f"there is no {kind[:-1]} {name!r}; there are {', '.join(names(kind))}.{hint} Plug-ins must be installed."
+            f"there is no {ONE[kind]} {name!r}; there are {', '.join(names(kind))}.{hint} Plug-ins must be installed."
         )
     if name in _files(kind):
         return importlib.import_module(f"oneballot.{kind}.{name.replace('-', '_')}").offers
@@ -40,10 +41,10 @@ def find(kind: Kind, name: str) -> Any:
     try:
         found = plugin.load()
         if found.name != name:
-            raise ElectionError(f"the entry point {name!r} names a {kind[:-1]} that calls itself {found.name!r}")
+            raise ElectionError(f"the entry point {name!r} names a {ONE[kind]} that calls itself {found.name!r}")
         return found
     except (ImportError, AttributeError) as error:
-        raise ElectionError(f"the {kind[:-1]} {name!r} of another package ({plugin.value}) fails: {error}") from error
+        raise ElectionError(f"the {ONE[kind]} {name!r} of another package ({plugin.value}) fails: {error}") from error
 
 
 def _files(kind: Kind) -> set[str]:

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import re
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .errors import ElectionError
+from .errors import ElectionError, OneBallotWarning
 from .keys import check_keys
+from .privacy.mechanisms import UNITS
 from .protocols import Learner, Method, Peer, PrivateMethod
 from .schema import as_label
 
 if TYPE_CHECKING:
     from .election import Election
+    from .privacy.promise import Promise
 
+MUCH = 50.0
+"""An epsilon from which on nothing is promised: e⁵⁰ has 22 digits."""
 PARTY_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -68,21 +73,40 @@ def _check_level(method: Method, level: str) -> None:
         raise ElectionError(f"method {method.name} lists {level}, and does not say what it releases there")
 
 
-def check_learners(election: Election) -> None:
-    """Whether there is a learner for each role, and no other, and each can learn from such rows."""
+def warn_of_a_vain_promise(promise: Promise, *, stacklevel: int) -> None:
+    """Say that so large an epsilon is a number and no protection."""
+    if promise.terms.rehearsal:
+        return
+    epsilon = promise.terms.epsilon or promise.epsilon()
+    if epsilon >= MUCH:
+        text = (
+            f"epsilon = {epsilon:.4g} promises nothing: what is released may still tell, all but surely, whether one "
+            f"{UNITS[promise.level]} was there. Up to 10 is usual; take a smaller epsilon, or level L0 and say so."
+        )
+        warnings.warn(text, OneBallotWarning, stacklevel=stacklevel)
+
+
+def check_pairing(election: Election) -> None:
+    """Whether there is a learner for each role, and no other, each can learn from such rows, and the method can use
+    them in this election."""
     if unknown := sorted(election.learners.keys() - election.roles):
         roles = ", ".join(sorted(election.roles))
         raise ElectionError(f"method {election.method.name} has no learner {', '.join(unknown)}; it has {roles}")
     for role in election.roles:
         check_learner(election.method, role, election.learner_of(role), multilabel=election.multilabel)
         _check_rows(election, role)
+    if hasattr(election.method, "check"):
+        election.method.check(election, {role: election.learner_of(role) for role in election.roles})
 
 
 def check_learner(method: Method | Peer, role: str, learner: Learner, *, multilabel: bool = False) -> None:
     learner.check()
     if lacking := (method.needs[role] | ({"multilabel"} if multilabel else set())) - learner.gives:
         what = " and ".join(sorted(lacking))
-        raise ElectionError(f"the {role} of {method.name} needs {what}, and learner {learner.name} does not give it")
+        instead = "".join(f"; {told}" for told in map(getattr(method, "instead", {}).get, sorted(lacking)) if told)
+        raise ElectionError(
+            f"the {role} of {method.name} needs {what}, and learner {learner.name} does not give it{instead}"
+        )
 
 
 def _check_rows(election: Election, role: str) -> None:

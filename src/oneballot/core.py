@@ -156,10 +156,12 @@ class Ballot:
     sealed: bytes = field(repr=False)
     casts: int = 1  # how often the party has cast in this election
     clear: bytes | None = field(default=None, repr=False)  # at the party: as it was sealed, before any encryption
+    looked_at: set[str] = field(default_factory=set, repr=False, compare=False)
+    """What of its contents was asked for. The rest, when it has been counted, is nothing that the method writes."""
 
     def array(self, name: str, dtype: npt.DTypeLike, shape: tuple[int, ...]) -> Array:
         """An array of the contents, of this type and shape. Raises Spoiled if there is no such."""
-        value = self.contents.get(name)
+        value = self._look_at(name)
         if not isinstance(value, np.ndarray) or value.dtype != dtype or value.shape != shape:
             found = f"{value.dtype} {value.shape}" if isinstance(value, np.ndarray) else "none"
             raise Spoiled(f"expected an array {name!r} of {np.dtype(dtype)} {shape}, found {found}")
@@ -167,10 +169,20 @@ class Ballot:
 
     def blob(self, name: str) -> Blob:
         """A model of the contents. Raises Spoiled if there is no such."""
-        value = self.contents.get(name)
+        value = self._look_at(name)
         if not isinstance(value, Blob):
             raise Spoiled(f"expected a model {name!r}, found none")
         return value
+
+    def _look_at(self, name: str) -> Array | Blob | None:
+        self.looked_at.add(name)
+        return self.contents.get(name)
+
+    def check_that_all_was_looked_at(self) -> None:
+        """Raises Spoiled for contents that nobody asked for."""
+        if unexpected := sorted(self.contents.keys() - self.looked_at):
+            expected = ", ".join(sorted(self.looked_at)) or "nothing"
+            raise Spoiled(f"it carries {', '.join(unexpected)}, and expected is {expected} alone")
 
 
 @dataclass

@@ -13,7 +13,17 @@ PART = ".oneballot-part-"
 
 
 def write_whole(path: Path, data: bytes, mode: int = 0o644) -> None:
-    """Write a file, or replace one; killed at any moment it is as before, or complete."""
+    """Write a file, or replace one; killed at any moment it is as before, or complete.
+
+    Raises OSError with the file's own name, where the disk is full or cannot be written to.
+    """
+    try:
+        _write_whole(path, data, mode)
+    except OSError as error:
+        raise type(error)(error.errno, error.strerror, str(path)) from None
+
+
+def _write_whole(path: Path, data: bytes, mode: int) -> None:
     with tempfile.NamedTemporaryFile(dir=path.parent, prefix=PART, delete=False) as part:
         try:
             part.write(data)

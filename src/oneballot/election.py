@@ -21,7 +21,7 @@ import numpy as np
 
 from . import catalog
 from .agreement import FORMAT, digest_of, read_agreement
-from .checks import check_learners, check_method, check_people
+from .checks import check_method, check_pairing, check_people, warn_of_a_vain_promise
 from .columns import Where
 from .core import Array, Blob, Data
 from .errors import DataError, ElectionError, WillNotWork
@@ -76,7 +76,7 @@ class Election:
         check_people(self)
         check_method(self)
         self._settle()
-        check_learners(self)
+        check_pairing(self)
 
     @cached_property
     def digest(self) -> str:
@@ -216,6 +216,7 @@ class Election:
         bought = getattr(self.promise, "queries", 0)
         if asked is not None and bought < asked.queries and isinstance(self.method, VotingMethod):
             object.__setattr__(self, "method", self.method.asking(bought, public))
+        warn_of_a_vain_promise(self.promise, stacklevel=5)
         self.warn_if_hopeless(self.parties, stacklevel=5)
 
     def warn_if_hopeless(self, parties: int | None, *, stacklevel: int = 3) -> None:

@@ -8,6 +8,7 @@ OneBallotError
 │   ├── Spoiled         a ballot that is refused; the tally names it with the reason and counts the others
 │   └── AlreadyCast     a ballot of this party exists and would be replaced
 ├── BoxError            the place where ballots are put cannot be read or written
+│   └── NotThere        the box, or a ballot in it, is not there or cannot be had; the box as such may be in order
 ├── QuorumError         fewer ballots than the election asks for, or a tally that should wait for the others
 ├── KeyFileError        a signing key that is missing, unreadable or not what it should be
 └── MissingExtra        an optional library is not installed
@@ -51,6 +52,9 @@ class AlreadyCast(BallotError): ...
 
 
 class BoxError(OneBallotError): ...
+
+
+class NotThere(BoxError): ...
 
 
 class QuorumError(OneBallotError): ...

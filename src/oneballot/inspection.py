@@ -19,7 +19,13 @@ if TYPE_CHECKING:
 
 def describe_ballot(path: Path, election: Election | None, key: X25519PrivateKey | None = None) -> dict[str, Any]:
     """What is in a ballot file. Of an encrypted one only the head is seen, unless the server's key is given."""
+    limit = (Election.max_ballot_mb if election is None else election.max_ballot_mb) * 2**20
     try:
+        if (size := path.stat().st_size) > limit:
+            raise BallotError(
+                f"{path} has {size:,} bytes, and {limit:,} are allowed by max_ballot_mb of "
+                f"{'the election' if election else 'elections that do not say; give --election'}; it was not read"
+            )
         data = path.read_bytes()
     except OSError as error:
         raise BallotError(f"cannot read {path}: {error.strerror}") from None

@@ -33,3 +33,9 @@ def steps(what: str, items: Iterable[T], total: int) -> Iterator[T]:
     for done, item in enumerate(items, start=1):
         yield item
         watcher(what, done, total)
+
+
+def teller(what: str, total: int) -> Callable[[int], None]:
+    """For work that is no loop, or goes on in another thread: call it with how many are done by now."""
+    watcher = _watcher.get()
+    return lambda done: None if watcher is None else watcher(what, done, total)

@@ -49,8 +49,8 @@ class Learner(Protocol):
 
     A learner may also have `check_rows(X)`, which is shown the public rows, or none of the same shape and type, before
     any training; `check_apart()`, which raises ElectionError if models that are trained together could tell of one
-    another's rows (asked at L2); and, if it names files, `beside(folder)`, itself with files found there, and
-    `describe()`, its settings with what is in the files instead of where they are.
+    another's rows (asked at L2); and, if settings name files, `files`, which ones (looked for beside
+    the election), and `describe()`, its settings with what is in the files instead of where they are.
     """
 
     name: ClassVar[str]
@@ -121,17 +121,13 @@ Casting = Generator[Fit | Work, Any, Contents]
 """Each fit is answered with its `Models`, each work with whatever its `together` gives."""
 
 
-class Desk(Protocol):
-    """What a method may touch at a party."""
+class Agreed(Protocol):
+    """What is known of an election before anybody trains, at every desk and wherever it is checked."""
 
     @property
     def classes(self) -> Sequence[str | int]: ...
     @property
     def public(self) -> Array | None: ...
-    @property
-    def public_labels(self) -> Array | None:
-        """Of the public rows, as a party's own; none where they are not known."""
-
     @property
     def multilabel(self) -> bool:
         """Whether a row may have several classes, or none."""
@@ -140,12 +136,6 @@ class Desk(Protocol):
     def shape(self) -> tuple[int, ...]:
         """Of a row; empty if the election has neither a public set nor a schema."""
 
-    def seed(self, *path: str | int) -> int:
-        """A number that is this party's own."""
-
-    def shared_seed(self, *path: str | int) -> int:
-        """A number that is the same at every party and at the tally."""
-
     @property
     def start(self) -> Blob | None:
         """The model that the election goes on from, where it goes on from an outcome."""
@@ -153,6 +143,20 @@ class Desk(Protocol):
     @property
     def level(self) -> str:
         """Of privacy: "L0", "L1" or "L2"."""
+
+
+class Desk(Agreed, Protocol):
+    """What a method may touch at a party."""
+
+    @property
+    def public_labels(self) -> Array | None:
+        """Of the public rows, as a party's own; none where they are not known."""
+
+    def seed(self, *path: str | int) -> int:
+        """A number that is this party's own."""
+
+    def shared_seed(self, *path: str | int) -> int:
+        """A number that is the same at every party and at the tally."""
 
     def deal(self, data: Data, subsets: int, *path: str | int) -> list[Array]:
         """The rows of each subset. At L2 by a keyed hash, so that a row which comes or goes moves no other."""
@@ -210,7 +214,11 @@ class VotingMethod(PrivateMethod, Protocol):
 class Method(Protocol):
     """A one-shot method: a frozen dataclass of its settings, named as in its paper, spelled out.
 
-    One that can also do multi-label elections says `multilabel: ClassVar[bool] = True`.
+    One that can also do multi-label elections says `multilabel: ClassVar[bool] = True`. One that cannot do all else
+    that its settings allow has `check(agreed, learners)`, which is given what is agreed and the learner of each role
+    and raises ElectionError; called before any training. `instead` may say, for what a learner does not give, what to
+    set in order to do without. `files` are settings that name files, looked for beside
+    the election.
     """
 
     name: ClassVar[str]
@@ -234,15 +242,18 @@ class Method(Protocol):
 
 
 class Box(Protocol):
-    """Where ballots are put."""
+    """Where ballots are put. A class of the catalog is given an address; `str` of a box is shown to people, without
+    any password.
+    """
 
     def deliver(self, name: str, sealed: bytes) -> None:
-        """Put a ballot in, whole or not at all; never replaces one."""
+        """Put a ballot in, whole or not at all; never replaces one. Raises AlreadyCast if there is another."""
 
     def names(self) -> Iterable[tuple[str, int]]:
-        """Names and sizes, before a byte is read."""
+        """Names and sizes, before a byte is read. Raises NotThere if there is no box yet, or none that may be seen."""
 
-    def open(self, name: str) -> BinaryIO: ...
+    def open(self, name: str) -> BinaryIO:
+        """Raises NotThere if there is no such ballot; it, or reading, raises BoxError if the box cannot be reached."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from .core import Array, Ballot, Count
 from .desk import TallyDesk
 from .election import Election
 from .envelope import check_opener
-from .errors import BoxError, QuorumError, Spoiled, printable
+from .errors import BoxError, NotThere, QuorumError, Spoiled, printable
 from .model import FinalModel
 from .outcome import Outcome, Vote
 from .privacy.book import Book
@@ -149,8 +149,10 @@ class _Counting:
                 raise Spoiled(
                     f"{ballot.party} has cast two different ballots; ask them which one counts, remove the other"
                 )
-            if not self._had(ballot.party, ballot.digest) and ballot.abstained is None:
-                self._lay(self.election.method.count(ballot, self.desk))
+            if ballot.abstained is not None:
+                ballot.check_that_all_was_looked_at()
+            elif not self._had(ballot.party, ballot.digest):
+                self._lay(self._counted(ballot))
             self.voted[ballot.party] = Vote(name, ballot.digest, len(ballot.sealed), ballot.abstained, ballot.casts)
         except Spoiled as reason:
             self.spoiled[printable(name)] = str(reason)
@@ -158,10 +160,13 @@ class _Counting:
     def _read(self, name: str) -> bytes:
         size, limit = self.sizes[name], self.election.max_ballot_mb * 2**20
         if size > limit:
-            raise Spoiled(f"it has {size:,} bytes, and the election allows {limit:,}")
+            raise Spoiled(
+                f"it has {size:,} bytes, and the election allows {limit:,}; if it is meant to be so large, raise "
+                "max_ballot_mb in the election, and tally again"
+            )
         try:
             data = self.read(name)
-        except (BoxError, OSError) as error:
+        except (NotThere, OSError) as error:  # a box that does not answer spoils nothing: the tally ends there
             raise Spoiled(f"it cannot be read: {error}") from None
         if len(data) > size:
             raise Spoiled(f"it has grown beyond its {size:,} bytes while ballots were counted; tally again")
@@ -210,7 +215,12 @@ class _Counting:
         if opened.digest != vote.digest:
             raise Spoiled(f"{vote.name} is another ballot than before")
         ballot = Ballot(opened.manifest.party, opened.contents(), opened.digest, vote.abstained, data, vote.casts)
-        return self.election.method.count(ballot, self.desk)
+        return self._counted(ballot)
+
+    def _counted(self, ballot: Ballot) -> Count:
+        one = self.election.method.count(ballot, self.desk)
+        ballot.check_that_all_was_looked_at()
+        return one
 
     def casts(self) -> int:
         """How often the party that has cast most often has."""

@@ -5,14 +5,17 @@ The result does not depend on the number of workers: a task carries its own seed
 
 from __future__ import annotations
 
-import os
+import threading
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, overload
 
 import numpy as np
 
+from .backends import breadth, in_threads, run
+from .backends import workers as workers
 from .core import Array, Task
 from .errors import DataError, ElectionError, OneBallotError, OneBallotWarning, Spoiled
 from .formats.safetensors import ConstantModel
@@ -84,10 +87,10 @@ def _train_all(
     learner: Single, X: Array, tasks: Sequence[Task], classes: int, keep: bool, threads: bool
 ) -> Iterator[Result]:
     """Start in this process, and call others in when the first tasks show that there is much to do."""
-    import joblib
     from threadpoolctl import threadpool_limits
 
-    count, begin, done = workers(), time.monotonic(), 0
+    here, begin, done = workers(), time.monotonic(), 0
+    count = breadth(here)
     with threadpool_limits(1):
         for done, task in enumerate(tasks, start=1):
             yield _train_one(learner, X, task, classes, keep)
@@ -95,13 +98,12 @@ def _train_all(
             if count > 1 and passed > 0.1 and passed / done * (len(tasks) - done) > 1.0:
                 break
     size = 8 if len(tasks) - done > 64 else 1
-    rest = [tasks[i : i + size] for i in range(done, len(tasks), size)]
+    rest = [(learner, X, tasks[i : i + size], classes, keep) for i in range(done, len(tasks), size)]
     if rest:
-        train = joblib.delayed(_train_batch if threads else _train_batch_apart)
         prefer = "threads" if threads else "processes"
-        parallel = joblib.Parallel(n_jobs=count, return_as="generator", max_nbytes=100_000, prefer=prefer)
+        train = _train_batch if in_threads(prefer) else _train_batch_apart
         with threadpool_limits(1):  # of the whole process, so threads must not set it themselves
-            for batch in parallel(train(learner, X, batch, classes, keep) for batch in rest):
+            for batch in run(train, rest, workers=here, max_nbytes=100_000, prefer=prefer):
                 yield from batch
 
 
@@ -111,10 +113,35 @@ def _train_batch(learner: Single, X: Array, tasks: Sequence[Task], classes: int,
 
 def _train_batch_apart(learner: Single, X: Array, tasks: Sequence[Task], classes: int, keep: bool) -> list[Result]:
     """In a process of its own, which has its own limit of threads."""
+    with _one_thread():
+        return _train_batch(learner, X, tasks, classes, keep)
+
+
+_held = threading.Lock()
+_inside: list[Any] = []
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Limit libraries to one thread until the last one is out: a worker of Dask may train in several threads at once.
+
+    OpenBLAS has one limit for the process, OpenMP one for each thread.
+    """
     from threadpoolctl import threadpool_limits
 
-    with threadpool_limits(1):
-        return _train_batch(learner, X, tasks, classes, keep)
+    with _held:
+        _inside.append(threadpool_limits(1, "blas"))
+    try:
+        with threadpool_limits(1, "openmp"):
+            yield
+    finally:
+        with _held:
+            first, *others = _inside
+            if others:
+                _inside.pop()
+            else:
+                _inside.clear()
+                first.restore_original_limits()
 
 
 def _train_one(learner: Single, X: Array, task: Task, classes: int, keep: bool) -> Result:
@@ -162,20 +189,6 @@ def _as_labels(task: Task) -> tuple[Array, Array, Array | None]:
 def _constant(y: Array, weight: Array | None, classes: int) -> Model:
     mass = np.bincount(y, weight, minlength=classes).astype(float)
     return ConstantModel(mass / mass.sum() if mass.sum() else np.full(classes, 1 / classes))
-
-
-def workers() -> int:
-    """How many processes: what joblib was told, else ONEBALLOT_WORKERS, else the machine's cores."""
-    import joblib
-    from joblib.parallel import get_active_backend
-
-    told: Any = get_active_backend()[1]
-    if told not in (None, 1):
-        return int(joblib.effective_n_jobs(told))
-    asked = os.environ.get("ONEBALLOT_WORKERS") or str(joblib.cpu_count())
-    if not asked.isdecimal() or int(asked) < 1:
-        raise ElectionError(f"ONEBALLOT_WORKERS must be a number of processes, such as 4, not {asked!r}")
-    return int(asked)
 
 
 def check_travels(learner: Booster, form: type[Format], ours: Collection[str]) -> None:

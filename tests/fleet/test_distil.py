@@ -181,9 +181,9 @@ def test_replay_takes_a_step_of_each_in_turn_and_names_who_bursts() -> None:
         np.testing.assert_allclose(values[name], value.numpy(), rtol=1e-4, atol=1e-6)
     rates = lessons[1].rates.copy()
     rates[1] = 1e30
-    for averaged in (False, True):
+    for merging in ("interleaved", "averaged", "weights"):
         bad = [lessons[0], replace(lessons[1], rates=rates)]
-        assert replay(NET, START, bad, 2, 1e9, averaged=averaged, device="cpu")[1] == 1
+        assert replay(NET, START, bad, 2, 1e9, merging=merging, device="cpu")[1] == 1
 
 
 def test_averaged_lessons_take_the_mean_of_their_steps() -> None:
@@ -195,13 +195,34 @@ def test_averaged_lessons_take_the_mean_of_their_steps() -> None:
             parts = [[torch.from_numpy(part[j : j + 1]) for part in vars(lesson).values()] for lesson in lessons]
             own = [step(net, weights, *part) for part in parts]
             weights = [torch.stack(both).mean(0) for both in zip(*own, strict=True)]
-    values, burst = replay(NET, START, lessons, 2, 1e9, averaged=True, device="cpu")
+    values, burst = replay(NET, START, lessons, 2, 1e9, merging="averaged", device="cpu")
     assert burst is None
     for name, weight in zip(net.names, weights, strict=True):
         np.testing.assert_allclose(values[name], weight[0].numpy(), rtol=1e-4, atol=1e-6)
-    (alone, _), (same, _) = (replay(NET, START, lessons[:1], 2, 1e9, averaged=a, device="cpu") for a in (True, False))
+    (alone, _), (same, _) = (
+        replay(NET, START, lessons[:1], 2, 1e9, merging=m, device="cpu") for m in ("averaged", "interleaved")
+    )
     for name in net.names:
         np.testing.assert_allclose(alone[name], same[name], rtol=1e-4, atol=1e-6)
+
+
+def test_merged_weights_are_the_mean_of_those_that_each_lesson_leads_to() -> None:
+    lessons = distil(NET, X, [party(np.arange(20), 1), party(np.arange(20, 60), 2)], 3, device="cpu")
+    values, burst = replay(NET, START, lessons, 2, 1e9, merging="weights", device="cpu")
+    assert burst is None
+    own = [replay(NET, START, [lesson], 2, 1e9, device="cpu")[0] for lesson in lessons]
+    for name in Logits(NET, torch.device("cpu")).names:
+        np.testing.assert_allclose(values[name], (own[0][name] + own[1][name]) / 2, rtol=1e-5, atol=1e-6)
+
+
+def test_shared_first_lessons_are_the_same_whatever_a_party_holds() -> None:
+    still = replace(PLAN, learning_rate=0.0)
+    two = [replace(party(np.arange(20), 1), plan=still), replace(party(np.arange(20, 60), 2), plan=still)]
+    for first, alike in ((None, False), (7, True)):
+        one, other = distil(NET, X, [replace(each, first=first) for each in two], 3, device="cpu")
+        assert np.array_equal(one.inputs, other.inputs) == alike
+    assert np.array_equal(one.labels, other.labels)
+    assert one.labels.sum(axis=(0, 1)).min() > 0
 
 
 @pytest.mark.parametrize("rule", RULES)

@@ -5,6 +5,7 @@ The grid is Flower's interface; only the wire is left out. `test_processes.py` h
 
 from __future__ import annotations
 
+import json
 import logging
 import shutil
 import threading
@@ -177,7 +178,17 @@ def test_two_questions_at_once_are_one_cast(clinics: Path) -> None:
         thread.join()
     assert len(replies) == 3
     assert len(set(replies)) == 1
-    assert [p.name for p in seat.keep.iterdir()] == ["clinic-a.ballot"]
+    assert [p.name for p in seat.keep.glob("*.ballot*")] == ["clinic-a.ballot"]
+
+
+def test_at_l2_a_ballot_may_be_kept_where_the_book_of_casts_is(clinics: Path) -> None:
+    """Both are locked while a node casts, and neither waits for the other."""
+    home = clinics / "clinic-a"
+    edit(home / "election.toml", 'level = "L0"', 'level = "L2"\nepsilon = 50.0\ndelta = 1e-5')
+    seat = party.Seat.of(config(clinics, "clinic-a", keep=str(home)), {})
+    digest = ob.Election.read(seat.election).digest
+    assert party.cast(seat, digest) == party.cast(seat, digest)
+    assert json.loads((home / "clinic-a.casts.json").read_text())
 
 
 def test_a_node_that_has_agreed_to_another_election_refuses_and_both_are_named(clinics: Path, caplog) -> None:

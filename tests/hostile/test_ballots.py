@@ -234,3 +234,27 @@ def test_any_altered_byte_is_spoiled_or_harmless(honest, data) -> None:
 def test_arbitrary_bytes_are_spoiled(honest, raw: bytes) -> None:
     with pytest.raises(Spoiled):
         unseal(raw, honest[0])
+
+
+CASTS = {
+    "fedkt": (ob.FedKT(), ob.Sklearn("DecisionTreeClassifier")),
+    "fedkd": (ob.FedKD(temperature=0.0), ob.Sklearn("DecisionTreeClassifier")),
+    "analytic": (ob.Analytic(), ob.Sklearn("DecisionTreeClassifier")),
+    "ensemble": (ob.Ensemble(), ob.Kernel()),
+    "dosfl": (ob.DOSFL(steps=1, epochs=1, batch=2, local_epochs=1), ob.Torch("mlp", {"hidden": [2]}, device="cpu")),
+}
+
+
+@pytest.mark.parametrize("name", CASTS)
+def test_whatever_the_method_does_not_ask_for_spoils_a_ballot(name: str) -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 3)), np.arange(60) % 2
+    method, learner = CASTS[name]
+    election = ob.Election(classes=range(2), public=X[:20], method=method, learner=learner)
+    honest = ob.cast(election, X[20:], y[20:], party="a")
+    stuffed = seal({**honest.contents, "besides": np.zeros(9, np.uint8)}, election, "b")
+    absent = seal({"votes": np.zeros(3)}, election, "c", reason="it has no rows")
+    outcome = ob.tally(election, [honest, stuffed, absent])
+    assert list(outcome.voted) == ["a"]
+    assert "it carries besides, and expected is " in outcome.spoiled["ballot 2"]
+    assert "it carries votes, and expected is nothing alone" in outcome.spoiled["ballot 3"]

@@ -12,7 +12,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 import oneballot as ob
 from oneballot.core import Task
-from oneballot.errors import DataError, OneBallotWarning
+from oneballot.errors import DataError, ElectionError, OneBallotWarning
 from oneballot.formats.kernel import KernelFormat
 from oneballot.learners._ridge import RIDGES, solve, solve_with_landmarks
 
@@ -210,7 +210,7 @@ def test_far_from_zero_nothing_is_lost_to_rounding() -> None:
 
 @pytest.mark.parametrize("settings", [{"gamma": 0}, {"gamma": "auto"}, {"ridge": -1}, {"landmarks": 0}, {"C": 1}])
 def test_settings_out_of_range_are_refused(settings) -> None:
-    with pytest.raises(ValueError, match=next(iter(settings))):
+    with pytest.raises(ElectionError, match=f"Kernel: .*{next(iter(settings))}"):
         ob.Kernel(**settings)
 
 

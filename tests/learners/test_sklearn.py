@@ -239,7 +239,12 @@ def test_parameters_beside_an_instance_win_over_its_own():
         ("RandomForestClassifier", {"trees": 3}, r"no parameter \['trees'\]; it has n_estimators, criterion"),
         ("RandomForestClassifier", {"n_estimators": -3}, "'n_estimators' parameter .* Got -3"),
         ("RandomForestClassifier", {"criterion": "jini"}, "'criterion' parameter .* Got 'jini'"),
-        ("RandomForestClassifier", 3, "params of RandomForestClassifier must be names with values, not 3"),
+        ("RandomForestClassifier", 3, r"params: .*dictionary \(got 3\)"),
+        (
+            "AdaBoostClassifier",
+            {"estimator": {"estimator": "SVC", "params": 3}},
+            "params of SVC must be names with values",
+        ),
         ("AdaBoostClassifier", {"estimator": {"estimator": "Foo"}}, "'Foo' cannot be used"),
         ("Pipeline", {}, "params of a Pipeline are steps"),
         ("Pipeline", {"steps": []}, "params of a Pipeline are steps"),

@@ -247,7 +247,7 @@ OUT_OF_BOUNDS = [{"epochs": 0}, {"optimizer": "lion"}, {"learning_rate": -1}, {"
 
 @pytest.mark.parametrize("settings", OUT_OF_BOUNDS, ids=str)
 def test_settings_out_of_bounds_are_refused_in_plain_words(settings: dict[str, Any]) -> None:
-    with pytest.raises(ElectionError, match=f"learner torch: {next(iter(settings))}.*: .*, not ") as told:
+    with pytest.raises(ElectionError, match=f"Torch: (there is no setting )?{next(iter(settings))}") as told:
         Torch(**settings)
     assert "http" not in str(told.value)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,13 @@ from sklearn.datasets import load_digits
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 import oneballot as ob
-from oneballot.core import Ballot, Data
+from oneballot.core import Ballot, Data, Task
 from oneballot.desk import PartyDesk, TallyDesk
+from oneballot.drafting import draft, section
 from oneballot.errors import ElectionError, Spoiled
 from oneballot.formats.analytic import Analytic as Format
 from oneballot.formats.analytic import FeatureMap, LinearModel
-from oneballot.methods.analytic import GRID, LARGEST, STATISTICS, _solve, _square, statistics
+from oneballot.methods._statistics import GRID, LARGEST, STATISTICS, solve, square, statistics
 from oneballot.simulation import compare
 
 X, Y = load_digits(return_X_y=True)
@@ -119,7 +121,7 @@ class TestPrivate:
         bound = PartyDesk(agreed, "a")
         gram, sums = statistics(agreed.method._map(bound), Data(X[ROWS], Y[ROWS]), 10)
         apart = (noisy["sums"] - sums).ravel() / sigma
-        twice = (_square(noisy["gram"], len(gram)) - 2 * gram) / sigma
+        twice = (square(noisy["gram"], len(gram)) - 2 * gram) / sigma
         off, diagonal = twice[np.triu_indices(len(gram), 1)] / math.sqrt(2), np.diag(twice) / 2
         for drawn in (apart, off, diagonal):
             surprise = (drawn**2).sum()
@@ -251,13 +253,45 @@ class TestEncoder:
 
 
 def test_without_a_public_set_rows_are_bounded_by_what_a_schema_allows() -> None:
-    agreed = election(public=None)
     with pytest.raises(ElectionError, match="needs a schema or a public set"):
-        ob.tally(agreed, [cast(agreed)])
-    with pytest.raises(ElectionError, match="needs width"):
-        cast(election(features="fourier", public=PUBLIC[:1]))
-    with pytest.warns(ob.OneBallotWarning, match="longer than the bound"):
+        election(public=None)
+    for public in (PUBLIC[:1], np.ones((5, 3))):
+        with pytest.raises(ElectionError, match="needs width, or a public set of different rows"):
+            election(features="fourier", public=public)
+    with pytest.raises(ElectionError, match=r'4,100 features: 4,095 at most; use features = "fourier"'):
+        election(public=np.eye(3, 4100))
+    with pytest.warns(ob.OneBallotWarning, match="longer than the bound 0.1, .* Scale columns"):
         cast(election(bound=0.1))
+
+
+def test_a_column_that_drowns_the_others_is_told_of_before_training() -> None:
+    rows = np.random.default_rng(0).normal(size=(50, 3))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        election(classes=range(2), public=rows)
+    with pytest.warns(ob.OneBallotWarning, match=r"column 1 makes up 99.9.% of the spread .*: scale all"):
+        election(classes=range(2), public=rows * [1, 100, 1])
+
+
+def test_an_encoder_is_looked_for_beside_the_election(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    public = tmp_path / "public.csv"
+    lines = [f"{i % 7},{i % 5},{'no' if i % 2 else 'yes'}" for i in range(40)]
+    public.write_text("\n".join(["a,b,ill", *lines]), "utf-8")
+    file = tmp_path / "election.toml"
+    file.write_text(draft(public, "ill", beside=file, method=section("analytic")), "utf-8")
+    rows = ob.Election.read(file).public
+    network = ob.Torch("mlp", settings={"hidden": [4]}, epochs=1, device="cpu").fit_many(
+        rows, [Task(np.arange(40), np.arange(40) % 2)], 2
+    )[0]
+    (tmp_path / "encoder.safetensors").write_bytes(network.dump().data)
+    told = file.read_text("utf-8")
+    assert 'features = "none"' in told
+    file.write_text(told.replace('features = "none"', 'encoder = "encoder.safetensors"\nfeatures = "encoder"'), "utf-8")
+    monkeypatch.chdir(tmp_path.parent)
+    assert ob.Election.read(file).method.encoder.startswith("sha256:")
+    (tmp_path / "encoder.safetensors").unlink()
+    with pytest.raises(ElectionError, match=r"election.toml, \[method\]: encoder: .*safetensors cannot be read"):
+        ob.Election.read(file)
 
 
 class TestFormat:
@@ -305,7 +339,7 @@ def test_noise_that_drowns_the_rows_is_told() -> None:
 
 
 def test_negative_eigenvalues_count_as_nothing() -> None:
-    np.testing.assert_allclose(_solve(np.diag([4.0, -9.0]), 1.0, np.eye(2)), np.diag([0.2, 1.0]))
+    np.testing.assert_allclose(solve(np.diag([4.0, -9.0]), 1.0, np.eye(2)), np.diag([0.2, 1.0]))
 
 
 def test_a_simulation_compares_with_models_of_the_same_kind() -> None:

@@ -58,7 +58,8 @@ def test_a_simulated_ballot_is_the_partys_own(make, three) -> None:
 
 SETTINGS: list[dict[str, Any]] = [{"soft_labels": False}, {"soft_reset": 0.05}, {"masking": 0.3},
                                   {"numbers": "float32"}, {"numbers": "uint8"}, {"first_weights": "torch"},
-                                  {"merging": "averaged"}]  # fmt: skip
+                                  {"merging": "averaged"},
+                                  {"merging": "weights", "first_lessons": "shared"}]  # fmt: skip
 
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
@@ -247,18 +248,20 @@ def test_a_start_that_does_not_fit_is_refused(make, three, make_election, partie
         make(start=3)
 
 
-def test_pairings_that_cannot_work_are_refused_before_training(make, three) -> None:
+def test_pairings_that_cannot_work_are_refused_before_training(make) -> None:
     with pytest.raises(ElectionError, match="the final of dosfl needs gradients, and learner sklearn does not give it"):
         make(learner=ob.Sklearn())
     with pytest.raises(ElectionError, match="method dosfl cannot give privacy level 'L2'; it gives L0"):
         make(privacy=ob.L2(epsilon=1.0))
     with pytest.raises(ElectionError, match="the paper has no experiment 'cifar'"):
         ob.DOSFL.paper("cifar")
-    data, resnet = three["party-1"], ob.Torch("resnet8", settings={"shape": [1, 8, 8], "width": 2}, device="cpu")
+    resnet = ob.Torch("resnet8", settings={"shape": [1, 8, 8], "width": 2}, device="cpu")
     with pytest.raises(ElectionError, match="batch normalisation"):
-        ob.cast(make(learner=resnet), data.X.reshape(-1, 1, 8, 8), data.y, party="a")
+        make(learner=resnet)
     with pytest.raises(ElectionError, match="dosfl must know the shape of a row"):
-        ob.cast(make(learner=ob.Torch("mlp", device="cpu")), data.X, data.y, party="a")
+        make(learner=ob.Torch("mlp", device="cpu"))
+    with pytest.raises(ElectionError, match=r"table of words must stay as it is: settings = .embedding = .frozen"):
+        make(learner=ob.Torch("bilstm", settings={"shape": [5], "vocabulary": 9}, device="cpu"))
 
 
 def test_text_is_distilled_as_word_vectors(tmp_path) -> None:

@@ -241,7 +241,7 @@ def test_settings_that_exclude_each_other_are_refused(settings, words: str) -> N
     "settings", [{"partitions": 0}, {"queries": 0}, {"claim": 0}, {"voting": "x"}, {"partition": 2}]
 )
 def test_settings_out_of_range_are_refused(settings) -> None:
-    with pytest.raises(ValueError, match=next(iter(settings))):
+    with pytest.raises(ElectionError, match=next(iter(settings))):
         ob.FedKT(**settings)
 
 

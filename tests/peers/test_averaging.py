@@ -301,5 +301,5 @@ def test_a_learner_without_weights_is_refused_before_anything_is_trained(electio
     "bad", [{"rounds": 0}, {"participation": 0}, {"participation": 1.5}, {"init": "none"}, {"epochs": 0}, {"mu": -1}]
 )
 def test_settings_that_cannot_be_are_refused(bad: Any) -> None:
-    with pytest.raises(ValueError, match=next(iter(bad))):
+    with pytest.raises(ElectionError, match=next(iter(bad))):
         FedProx(**bad)

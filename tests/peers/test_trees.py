@@ -151,3 +151,17 @@ def test_solo_is_the_mean_over_parties(election, parties, test, digits):
     right = [(model.predict_proba(test.X).argmax(1) == test.y).mean() for model in models]
     assert len(right) == 5
     assert compare(Solo(), election, parties, test).last.accuracy == pytest.approx(np.mean(right))
+
+
+def test_pate_with_noise_is_an_election_of_one_party_at_l2(make_election, digits, test):
+    """At L0 the same election is PATE without noise, but for which row is dealt to which teacher."""
+    method = ob.FedKT(subsets=8, students=False, open_vote="off")
+    found = {}
+    for terms in ("L0", ob.L2(epsilon=200.0, delta=1e-5, stable_ids=False)):
+        election = make_election(method=method, privacy=terms)
+        run = ob.simulate(election, digits.X, digits.y, parties=1, split="homogeneous")
+        found[election.level] = run.accuracy(test)
+    pooled = {"all": election.data(digits.X, digits.y)}
+    plain = compare(PATE(teachers=8), make_election(), pooled, test).last.accuracy
+    assert found["L0"] == pytest.approx(plain, abs=0.08)
+    assert 0.3 < found["L2"] < plain

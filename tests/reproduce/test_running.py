@@ -18,7 +18,7 @@ import oneballot as ob
 from oneballot.errors import DataError
 from oneballot.reproduce import in_step
 from oneballot.reproduce.cells import Failed, Found, describe, name_of
-from oneballot.reproduce.experiments import Vote
+from oneballot.reproduce.experiments import Peered, Vote
 from oneballot.reproduce.federations import Federation
 from oneballot.reproduce.keeping import Kept
 from oneballot.reproduce.reproducing import reproduce
@@ -75,6 +75,22 @@ def test_an_error_of_any_kind_is_told_with_its_place():
     assert "ZeroDivisionError: division by zero (tiny.py, line" in failed.reason
 
 
+def test_a_cell_that_takes_its_process_with_it_costs_no_other(tmp_path):
+    code = (
+        f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import tiny; from pathlib import Path; "
+        "from oneballot.reproduce.running import run_cells; from oneballot.reproduce.keeping import Kept; "
+        "jobs = [(tiny.Deadly(), 0), (tiny.OURS, 0), (tiny.FEDKT, 0)]; "
+        f"found = run_cells(jobs, Kept(Path({str(tmp_path)!r})), workers=2); "
+        "print([getattr(one, 'reason', 'found')[:22] for _, one in found])"
+    )
+    path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": path}
+    )
+    assert sorted(eval(done.stdout)) == ["found", "found", "its process was killed"]  # noqa: S307
+    assert len(list(tmp_path.iterdir())) == 2
+
+
 def test_a_killed_run_is_taken_up_where_it_was(tmp_path):
     out = tmp_path / "out"
     code = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import tiny; tiny.main({str(out)!r})"
@@ -99,7 +115,8 @@ MLP = Vote(DIGITS, ob.FedKT(open_vote="odds"), ob.Torch("mlp", settings={"hidden
 
 def test_cells_in_step_are_the_same_as_one_by_one():
     pytest.importorskip("torch")
-    runs = [(MLP, 0), (MLP, 1), (replace(MLP, method=ob.FedKT.paper(subsets=2)), 0)]
+    solo = Peered(DIGITS, "solo", MLP.learner)
+    runs = [(MLP, 0), (MLP, 1), (replace(MLP, method=ob.FedKT.paper(subsets=2)), 0), (solo, 0)]
     alone = [without_seconds(run_one(*run, "cpu")) for run in runs]
     together = in_step.together([lambda run=run: run[0].run(run[1], "cpu") for run in runs])
     assert [without_seconds(found) for found in together] == alone

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, ClassVar
 
-from ..errors import AlreadyCast, BoxError
+from ..errors import AlreadyCast, BoxError, NotThere
 
 SUFFIX = ".ballot"
 
@@ -19,6 +19,9 @@ class Folder:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
+
+    def __str__(self) -> str:
+        return str(self.path)
 
     def deliver(self, name: str, sealed: bytes) -> None:
         """Put a ballot in, whole or not at all. The same bytes again are welcome; others are refused."""
@@ -35,7 +38,7 @@ class Folder:
                 finally:
                     os.unlink(part.name)
         except FileExistsError:
-            if target.read_bytes() != sealed:
+            if target.stat().st_size != len(sealed) or target.read_bytes() != sealed:
                 raise AlreadyCast(
                     f"{target} is another ballot of {name}, and a ballot in the box is never replaced. "
                     "If it should not count, ask the operator to move it away, then deliver again."
@@ -45,7 +48,7 @@ class Folder:
 
     def names(self) -> Iterator[tuple[str, int]]:
         if not self.path.is_dir():
-            raise BoxError(f"there is no box {self.path}: a box is the folder that ballots are put into")
+            raise NotThere(f"there is no box {self.path}: a box is the folder that ballots are put into")
         with os.scandir(self.path) as entries:
             found = [(e.name.removesuffix(SUFFIX), e.stat().st_size) for e in entries
                      if e.name.endswith(SUFFIX) and e.is_file()]  # fmt: skip
@@ -55,7 +58,7 @@ class Folder:
         try:
             return open(os.path.join(self.path, name + SUFFIX), "rb")
         except OSError as error:
-            raise BoxError(f"cannot read {name}{SUFFIX} in {self.path}: {error.strerror}") from None
+            raise NotThere(f"cannot read {name}{SUFFIX} in {self.path}: {error.strerror}") from None
 
 
 def _place(part: str, target: Path, sealed: bytes) -> None:

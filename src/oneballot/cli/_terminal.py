@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sys
@@ -18,10 +19,21 @@ from ..progress import watched_by
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead, for machines.")]
 Workers = Annotated[int | None, typer.Option(min=1, help="Processes to train with; all cores if not given.")]
+Backend = Annotated[
+    str | None,
+    typer.Option(help="Train on a cluster: dask://HOST:PORT, ray://HOST:PORT; dask or ray start one on this machine."),
+]
 ElectionFile = Annotated[Path, typer.Argument(metavar="ELECTION", help="The election.toml that all parties share.")]
 OutcomeFolder = Annotated[Path, typer.Argument(metavar="OUTCOME", help="The folder that a tally wrote.")]
 
 SHOWN_NOTES = 6
+AGAIN = "and run the command again; nothing was left half-written."
+WHAT_TO_DO = {
+    errno.ENOSPC: f"Make room on that disk, {AGAIN}",
+    errno.EDQUOT: f"Make room in your quota, {AGAIN}",
+    errno.EROFS: f"Choose a place that can be written to, {AGAIN}",
+    errno.EACCES: f"Choose a place that you may write to, {AGAIN}",
+}
 
 
 @contextmanager
@@ -46,6 +58,7 @@ def session(as_json: bool, workers: int | None = None) -> Iterator[None]:
         except OSError as error:
             _show_notes(caught)
             sentence = f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}"
+            sentence += f". {WHAT_TO_DO[error.errno]}" if error.errno in WHAT_TO_DO else ""
             if as_json:
                 print(json.dumps({"error": sentence, "kind": type(error).__name__}))
             typer.echo(f"error: {sentence}", err=True)

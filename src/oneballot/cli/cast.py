@@ -7,14 +7,19 @@ import typer
 
 from ._terminal import AsJson, ElectionFile, Workers, print_json, session, size
 
-EXAMPLE = "Example: oneballot cast election.toml --party clinic-a --data a.csv --to box/"
+EXAMPLE = (
+    "Example: oneballot cast election.toml --party clinic-a --data a.csv --to box/ (or: --to sftp://clinic-a@host/box)"
+)
 
 
 def command(
     election: ElectionFile,
     party: Annotated[str, typer.Option(help="Your name in this election.")],
     data: Annotated[Path, typer.Option(help="Your rows, with labels: CSV, Parquet, NPZ or LIBSVM.")],
-    to: Annotated[Path | None, typer.Option(help="The box: a folder. Left out: the ballot is only kept here.")] = None,
+    to: Annotated[
+        str | None,
+        typer.Option(help="The box: a folder, or s3://, sftp://, webdav+https://, https://. Left out: only kept here."),
+    ] = None,
     key: Annotated[Path | None, typer.Option(help="Your secret key; PARTY.key here or beside the election.")] = None,
     keep: Annotated[Path, typer.Option(help="Where your own copy of the ballot is kept.")] = Path("ballots"),
     learner: Annotated[
@@ -39,13 +44,14 @@ def command(
     """
     with session(as_json, workers):
         from ..booth import cast_file, preview
-        from ..boxes.folder import Folder
+        from ..boxes import box_at
         from ..election import Election
         from ..errors import ElectionError
 
         if recast and resign:
             raise ElectionError("--recast trains again, --resign keeps the ballot and signs it again: say one of them")
         agreed = Election.read(election)
+        box = None if to is None else box_at(to)
         beside = election.parent
         if dry_run:
             plan = preview(agreed, party, data, keep=keep, key=key, beside=beside, choices=learner or (), recast=recast)
@@ -56,7 +62,7 @@ def command(
                 print(f"{name.replace('_', ' '):>16}: {value}")
             return
         done = cast_file(
-            agreed, party, data, box=Folder(to) if to else None, key=key, keep=keep, beside=beside,
+            agreed, party, data, box=box, key=key, keep=keep, beside=beside,
             choices=learner or (), recast=recast, resign=resign, data_dependent=data_dependent,
         )  # fmt: skip
         if as_json:
@@ -72,7 +78,7 @@ def command(
         if done["encrypted_to"]:
             print(f"Encrypted to {done['encrypted_to']}. {done['ballot']}.open is your own copy, and can be read.")
         print(
-            f"Delivered to {to}, as {done['name']}."
-            if to
+            f"Delivered to {box}, as {done['name']}."
+            if box
             else "Not delivered: run again with --to BOX, or send the file yourself."
         )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from ..progress import watched_by
-from ._terminal import AsJson, print_json, print_table, session
+from ._terminal import AsJson, Backend, print_json, print_table, session
 
 if TYPE_CHECKING:
     from ..reproduce.reproducing import Reproduced
@@ -38,6 +38,7 @@ def command(
     out: Annotated[
         Path, typer.Option(help="Where tables are written, and finished cells kept for the next run.")
     ] = Path("reproduced"),
+    backend: Backend = None,
     as_json: AsJson = False,
 ) -> None:
     """Run tables of the papers: their figures beside ours, as text, Markdown, JSON and pictures.
@@ -55,6 +56,7 @@ def command(
             rows = [[t.name, ", ".join(dict.fromkeys(row.group for row in t.rows)), t.title] for t in chosen]
             print_table("Tables that can be run", ["table", "groups", "what it shows"], rows)
             return
+        from ..backends import spread
         from ..reproduce.reproducing import reproduce
         from ..reproduce.running import workers_for
 
@@ -67,12 +69,13 @@ def command(
             chosen, out, seeds=seeds, quick=quick, device=device, workers=workers or workers_for(device), command=told
         )
         failed = 0
-        for table in done:
-            failed += table.failed
-            if as_json:
-                print_json({"table": table.table.name, "files": list(table.files), "failed": table.failed})
-            else:
-                _print(table)
+        with spread(backend):
+            for table in done:
+                failed += table.failed
+                if as_json:
+                    print_json({"table": table.table.name, "files": list(table.files), "failed": table.failed})
+                else:
+                    _print(table)
     if failed:
         typer.echo(f"error: {failed} cells failed; they say why, and are tried again by the next run", err=True)
         raise typer.Exit(1)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from ._terminal import AsJson, ElectionFile, Workers, percent, print_json, print_table, session, size
+from ._terminal import AsJson, Backend, ElectionFile, Workers, percent, print_json, print_table, session, size
 
 EXAMPLE = (
     "Example: oneballot simulate election.toml --data all.parquet --parties 50 --split dirichlet:0.5 --test test.csv"
@@ -29,10 +29,12 @@ def command(
     compare: Annotated[bool, typer.Option(help="Also train each party alone, and all data together.")] = True,
     out: Annotated[Path | None, typer.Option(help="Save outcome/ and box/ with the ballots in this folder.")] = None,
     workers: Workers = None,
+    backend: Backend = None,
     as_json: AsJson = False,
 ) -> None:
     """Run the whole federation on one machine, and test the final model."""
     with session(as_json, workers):
+        from ..backends import spread
         from ..election import Election
         from ..simulation import check_empty, rehearse, save
         from ..simulation import compare as compare_without
@@ -40,10 +42,11 @@ def command(
         agreed = Election.read(election)
         if out is not None:
             check_empty(out)
-        run, test_data = rehearse(agreed, data, parties, split, seed, test, holdout)
+        with spread(backend):
+            run, test_data = rehearse(agreed, data, parties, split, seed, test, holdout)
+            without = compare_without(agreed, run.parties, test_data) if compare else None
         scores = {"outcome": run.accuracy(test_data)}
-        if compare:
-            without = compare_without(agreed, run.parties, test_data)
+        if without is not None:
             scores = {"alone": without.alone_mean, **scores, "together": without.together}
         if out is not None:
             save(run, out)

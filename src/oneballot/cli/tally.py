@@ -10,13 +10,19 @@ from ._terminal import AsJson, ElectionFile, Workers, print_json, print_table, s
 if TYPE_CHECKING:
     from ..election import Election
     from ..outcome import Outcome
+    from ..protocols import Box
 
 EXAMPLE = "Example: oneballot tally election.toml --from box/ --out outcome/ [--without clinic-b]"
 
 
 def command(
     election: ElectionFile,
-    box: Annotated[Path, typer.Option("--from", help="The box: the folder that ballots were put into.")],
+    box: Annotated[
+        str,
+        typer.Option(
+            "--from", help="The box that ballots were put into: a folder, or s3://, sftp://, webdav+https://, …"
+        ),
+    ],
     out: Annotated[Path, typer.Option(help="The folder for the outcome. An earlier outcome there is gone on from.")],
     without: Annotated[list[str] | None, typer.Option(help="Leave out this party's ballot; may be repeated.")] = None,
     key: Annotated[
@@ -48,17 +54,18 @@ def command(
     again: an outcome stays as it is without --again.
     """
     with session(as_json, workers):
-        from ..boxes.folder import Folder
+        from ..boxes import box_at
         from ..election import Election
         from ..envelope import find_server_key
         from ..office import tally_files
 
         agreed = Election.read(election)
         opener = find_server_key(agreed, key, election.parent)
-        _check_folders(out, box, publish)
+        opened = box_at(box)
+        _check_folders(out, opened, publish)
         _check_level(agreed, publish, again=again or over_budget, data_dependent=data_dependent)
         outcome = tally_files(
-            agreed, Folder(box), out, beside=election.parent, without=without or (), again=again,
+            agreed, opened, out, beside=election.parent, without=without or (), again=again,
             over_budget=over_budget, data_dependent=data_dependent, early=early, key=opener,
         )  # fmt: skip
         _show(agreed, outcome, out, publish, as_json, _seen(agreed, outcome) if data_dependent else {})
@@ -100,14 +107,16 @@ def _check_level(election: Election, publish: Path | None, *, again: bool, data_
         raise ElectionError("a rehearsal is not private, whatever is left out of it: --publish is refused")
 
 
-def _check_folders(out: Path, box: Path, publish: Path | None) -> None:
+def _check_folders(out: Path, box: Box, publish: Path | None) -> None:
     """Before anything is counted or drawn: three different folders, and one that can be written to."""
     from itertools import permutations
 
+    from ..boxes.folder import Folder
     from ..disk import check_writable
     from ..errors import ElectionError
 
-    places = [folder.resolve() for folder in (out, box, publish) if folder is not None]
+    folders = (out, box.path if isinstance(box, Folder) else None, publish)
+    places = [folder.resolve() for folder in folders if folder is not None]
     if any(one.is_relative_to(other) for one, other in permutations(places, 2)):
         raise ElectionError(
             "--out, --from and --publish must be different folders, none inside another: what others get holds no votes"
@@ -118,7 +127,7 @@ def _check_folders(out: Path, box: Path, publish: Path | None) -> None:
 
 
 def _seen(election: Election, outcome: Outcome) -> dict[str, str]:
-    from ..privacy.promise import seen_in_words
+    from ..privacy.seen import seen_in_words
 
     if not outcome.noised:
         return {"do_not_publish": "no noise was drawn now, so there is nothing that depends on these votes"}

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..backends import breadth, run
 from ..core import Array, Task
 from ..errors import OneBallotWarning
 from .network import Network
@@ -29,7 +30,7 @@ def train_apart(
     network: Network, X: Tensor, tasks: Sequence[Task], recipe: Recipe, classes: int, workers: int, keep: Keep
 ) -> Iterator[None]:
     """Yields once for each epoch of a model."""
-    begin = time.monotonic()
+    begin, elsewhere = time.monotonic(), breadth(workers) > 1
     for i, task in enumerate(tasks):
         module = network.make(network.first(task))
         module.to(X.device, DTYPES.get(recipe.precision, torch.float32))
@@ -38,21 +39,19 @@ def train_apart(
         with drawn.here():
             keep(i, *_result(module, X, task, classes))
         left = (time.monotonic() - begin) / (i + 1) * (len(tasks) - i - 1)
-        if workers > 1 and X.device.type == "cpu" and left > ENOUGH:
+        if elsewhere and X.device.type == "cpu" and left > ENOUGH:
             if _travels(network, workers):
                 yield from _in_processes(network, X, tasks, i + 1, recipe, classes, workers, keep)
                 return
-            workers = 1
+            elsewhere = False
 
 
 def _travels(network: Network, workers: int) -> bool:
     """Whether other processes can be given the module: a user's own may come from where they cannot import."""
-    import joblib
-
     if network.built_in:
         return True
     try:
-        joblib.Parallel(n_jobs=workers)(joblib.delayed(id)(network) for _ in range(workers))
+        list(run(id, [(network,)] * breadth(workers), workers=workers))
     except Exception as error:
         text = f"your module is trained in this process alone, because others cannot be given it: {error}"
         warnings.warn(text, OneBallotWarning, stacklevel=2)
@@ -64,11 +63,9 @@ def _in_processes(
     network: Network, X: Tensor, tasks: Sequence[Task], first: int, recipe: Recipe, classes: int, workers: int,
     keep: Keep,
 ) -> Iterator[None]:  # fmt: skip
-    import joblib
-
-    parallel = joblib.Parallel(n_jobs=workers, return_as="generator", max_nbytes=100_000, mmap_mode="c")
-    rows, train = X.numpy(), joblib.delayed(_train_one)
-    rest = parallel(train(network, rows, task, recipe, classes) for task in tasks[first:])
+    rows = X.numpy()
+    calls = [(network, rows, task, recipe, classes) for task in tasks[first:]]
+    rest = run(_train_one, calls, workers=workers, max_nbytes=100_000, mmap_mode="c")
     for i, result in enumerate(rest, start=first):
         keep(i, *result)
         yield from [None] * recipe.epochs
@@ -76,7 +73,8 @@ def _in_processes(
 
 def _train_one(network: Network, X: Array, task: Task, recipe: Recipe, classes: int) -> tuple[dict[str, Array], Array]:
     torch.set_num_threads(1)
-    module, rows = network.make(network.first(task)), torch.from_numpy(X)
+    module = network.make(network.first(task))
+    rows = torch.from_numpy(X if X.flags.writeable else X.copy())  # a cluster's arrays cannot be written to
     with Generators(task.seed, 1).here():
         for _ in epochs_of_one(module, rows, task, recipe, classes):
             pass

@@ -6,7 +6,6 @@ given weights and takes the lesson has a small loss on the party's own rows.
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -24,9 +23,7 @@ from .inputs import as_tensor, check_tokens
 from .logits import Logits
 from .network import Network
 from .recipe import Recipe
-
-SHARE = 0.7
-"""Of a GPU's free memory that a wave is planned to need."""
+from .waves import in_halves, most_at_once
 
 
 def distil(
@@ -60,54 +57,29 @@ class _Job:
         net = Logits(self.network, self.X.device, self.kind)
         return Wave(net, self.X, [self.parties[i] for i in numbers], self.classes)
 
-    def _run(self, numbers: Sequence[int]) -> Iterator[None]:
-        """Yields once for each epoch of a party."""
+    def _run(self, numbers: Sequence[int]) -> Iterator[int]:
+        """Yields 1 for each epoch of a party."""
         wave = self._wave(numbers)
-        yield from wave.train()
+        for _ in wave.train():
+            yield 1
         self.found |= dict(zip(numbers, wave.results(), strict=True))
 
-    def on_cpu(self, workers: int) -> Iterator[None]:
+    def on_cpu(self, workers: int) -> Iterator[int]:
         with ThreadPoolExecutor(workers) as pool:
             for epochs in pool.map(lambda i: list(self._run([i])), range(len(self.parties))):
                 yield from epochs
 
-    def on_gpu(self) -> Iterator[None]:
-        """As many at once as memory allows; where the plan was wrong, half of it."""
+    def on_gpu(self) -> Iterator[int]:
         waves = []
         for form in dict.fromkeys(party.plan.form for party in self.parties):
             some = [i for i, party in enumerate(self.parties) if party.plan.form == form]
             some.sort(key=lambda i: -len(self.parties[i].rows))
             count = -(-len(some) // self._most_at_once(some))
             waves += [list(map(int, part)) for part in np.array_split(some, count)]
-        ahead = 0
-        while waves:
-            numbers, told = waves.pop(0), 0
-            try:
-                for _ in self._run(numbers):
-                    told += 1
-                    if ahead:
-                        ahead -= 1
-                    else:
-                        yield
-            except torch.OutOfMemoryError:
-                if len(numbers) == 1:
-                    raise
-                half = len(numbers) // 2
-                waves[:0] = [numbers[:half], numbers[half:]]
-                ahead += told  # which is told once only
-            gc.collect()
-            torch.cuda.empty_cache()
+        return filter(None, in_halves(waves, self._run))
 
     def _most_at_once(self, numbers: Sequence[int]) -> int:
         """By what two parties need for a batch."""
         if len(numbers) < 3:
             return len(numbers)
-        for _ in range(2):  # in the first, libraries set aside memory that they keep
-            torch.cuda.synchronize(self.X.device)
-            torch.cuda.reset_peak_memory_stats(self.X.device)
-            before = torch.cuda.memory_allocated(self.X.device)
-            next(self._wave(numbers[:2]).batches())
-            each = (torch.cuda.max_memory_allocated(self.X.device) - before) / 2
-        torch.cuda.empty_cache()
-        free, _ = torch.cuda.mem_get_info(self.X.device)
-        return max(1, int(SHARE * free / each))
+        return most_at_once(self.X.device, 2, lambda: next(self._wave(numbers[:2]).batches()))

@@ -79,8 +79,10 @@ class Wave:
 
     def _first(self) -> list[Tensor]:
         plan, shape = self.plan, (self.plan.steps, self.plan.batch, *self.net.shape)
-        inputs = np.stack([draws.normal(party.seed, 0, int(np.prod(shape))).reshape(shape) for party in self.parties])
-        labels = np.stack([first_labels(party.y, plan.steps, plan.batch, self.classes) for party in self.parties])
+        seeds = [party.seed if party.first is None else party.first for party in self.parties]
+        known = [party.y if party.first is None else np.arange(self.classes) for party in self.parties]
+        inputs = np.stack([draws.normal(seed, 0, int(np.prod(shape))).reshape(shape) for seed in seeds])
+        labels = np.stack([first_labels(y, plan.steps, plan.batch, self.classes) for y in known])
         rates = np.full((len(self.parties), plan.steps), np.log(np.expm1(plan.first_rate)))
         return [torch.from_numpy(part).to(self.net.device, self.net.kind) for part in (inputs, labels, rates)]
 

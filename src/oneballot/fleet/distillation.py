@@ -57,7 +57,10 @@ class Distillation:
 
 @dataclass(frozen=True)
 class Party:
-    """Who distils: its rows of a shared X with their class numbers y, and the weights that its lesson starts at."""
+    """Who distils: its rows of a shared X with their class numbers y, and the weights that its lesson starts at.
+
+    first: the seed of the noise that the lesson begins as, where all parties' lessons begin as the same.
+    """
 
     rows: Array
     y: Array
@@ -65,6 +68,7 @@ class Party:
     seed: int
     plan: Distillation
     label: str = "a party"
+    first: int | None = None
 
 
 @dataclass(frozen=True)
@@ -78,7 +82,7 @@ class Distilled:
 
 def first_labels(y: Array, steps: int, batch: int, classes: int) -> Array:
     """One-hot `(steps, batch, classes)`: one of each class, as in the paper; a batch too small for that goes through
-    the classes that the party has, the most frequent first."""
+    the classes of y, the most frequent first."""
     seen = np.bincount(y, minlength=classes)
     order = np.argsort(-seen, kind="stable")
     if batch < classes:

@@ -7,7 +7,7 @@ attacks fail does not bound what another finds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ from .devices import find_device, one_thread, precision
 from .distillation import Distilled
 from .initial import NAMES, initial
 from .inputs import as_tensor
-from .lessons import Lesson, interleave, learn
+from .lessons import Merging, learn_from
 from .logits import Logits
 from .network import Network
 from .recipe import Recipe
@@ -30,7 +30,7 @@ ROWS_AT_ONCE = 64
 
 def accuracies(
     network: Network, starts: Sequence[Mapping[str, Array]], lessons: Sequence[Sequence[Distilled]], epochs: int,
-    X: Array, y: Array, *, device: str = "auto", merge: Callable[[Sequence[Lesson]], Lesson] = interleave,
+    X: Array, y: Array, *, device: str = "auto", merging: Merging = "interleaved",
 ) -> Array:  # fmt: skip
     """Of each start, after it has learned from its own list of parties' lessons, merged: on rows X with classes y.
 
@@ -40,7 +40,7 @@ def accuracies(
     with precision(Recipe(), place), one_thread():
         net = Logits(network, place)
         parties = [stacked([own[k] for own in lessons], place) for k in range(len(lessons[0]))]
-        weights = learn(net, net.stack(starts), merge(parties), epochs)
+        weights = learn_from(net, net.stack(starts), parties, epochs, merging)
         return _right(net, weights, as_tensor(X.reshape(len(X), *network.shape), place), torch.from_numpy(y).to(place))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import math
 import queue
 from collections.abc import Iterator, Sequence
@@ -19,13 +18,12 @@ from .apart import train_apart
 from .network import Network
 from .recipe import Recipe
 from .wave import Wave
+from .waves import in_halves, most_at_once
 
 How = Literal["chain", "stacked", "loop"]
 CACHE = 16 << 20
 """On a CPU the numbers of a wave should fit into this: weights, slopes and the optimizer's memory."""
 LARGEST_CPU_WAVE = 16
-SHARE = 0.7
-"""Of a GPU's free memory that a wave is planned to need."""
 NEW = {"start", "seed", "offset"}
 """What of a task may be another in every round."""
 
@@ -83,7 +81,11 @@ class Job:
             wave = Wave(self.network, self.X, tasks, self.recipe, self.classes, chain=self.how == "chain")
             if self._keeps(numbers):
                 wave.runners, self.kept = {}, wave
-        yield from wave.train()
+        try:
+            yield from wave.train()
+        except torch.OutOfMemoryError:
+            self.forget()
+            raise
         for i, values, logits in zip(numbers, wave.values(), wave.answers(), strict=True):
             self._keep(i, values, logits)
 
@@ -138,29 +140,8 @@ class Job:
             pool.shutdown(wait=True, cancel_futures=True)
 
     def _on_gpu(self) -> Iterator[int]:
-        """As many at once as memory allows; where the plan was wrong, half of it."""
         self.waves = self.waves or self._cut(self._most_at_once())
-        waves, ahead = list(self.waves), 0
-        while waves:
-            numbers, told = waves.pop(0), 0
-            try:
-                for count in self._wave(numbers):
-                    told += count
-                    repeated = min(ahead, count)
-                    ahead -= repeated
-                    yield count - repeated
-            except torch.OutOfMemoryError:
-                if len(numbers) == 1:
-                    raise
-                self.forget()
-                half = len(numbers) // 2
-                halves = [numbers[:half], numbers[half:]]
-                self.waves = [part for wave in self.waves for part in (halves if wave == numbers else [wave])]
-                waves[:0] = halves
-                ahead += told  # which is told once only
-            if self.kept is None:
-                gc.collect()
-                torch.cuda.empty_cache()
+        return in_halves(self.waves, self._wave, kept=lambda: self.kept is not None)
 
     def _most_at_once(self) -> int:
         """By what two models need in a step."""
@@ -169,16 +150,11 @@ class Job:
         longest = sorted(self.tasks, key=lambda task: -self.recipe.steps_of(len(task.rows)))
         alike = [task for task in longest if task.kind == longest[0].kind]
         pair = [task for task in alike if self._width(task) == self._width(longest[0])][:2]
-        for _ in range(2):  # in the first, libraries set aside memory that they keep
-            torch.cuda.synchronize(self.X.device)
-            torch.cuda.reset_peak_memory_stats(self.X.device)
-            before = torch.cuda.memory_allocated(self.X.device)
+
+        def trial() -> None:
             Wave(self.network, self.X, pair, self.recipe, self.classes, chain=self.how == "chain").trial()
-            each = (torch.cuda.max_memory_allocated(self.X.device) - before) / len(pair)
-        torch.cuda.empty_cache()
-        free, total = torch.cuda.mem_get_info(self.X.device)
-        allowed = total * torch.cuda.get_per_process_memory_fraction(self.X.device) - before
-        return max(1, int(SHARE * min(free, allowed) / each))
+
+        return most_at_once(self.X.device, len(pair), trial)
 
 
 def _same(old: object, new: object) -> bool:

@@ -13,11 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from .logits import Logits, Weights
+
+Merging = Literal["interleaved", "averaged", "weights"]
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,17 @@ def learn(net: Logits, start: Weights, lesson: Lesson, epochs: int) -> list[Tens
         for j in range(lesson.steps):
             weights = step(net, weights, lesson.inputs[:, j], lesson.labels[:, j], lesson.rates[:, j])
     return weights
+
+
+def learn_from(net: Logits, start: Weights, lessons: Sequence[Lesson], epochs: int, merging: Merging) -> list[Tensor]:
+    """The weights that several parties' lessons end with: a step of each in turn, or the mean of their steps; or the
+    mean of the weights that each of them by itself ends with."""
+    if merging != "weights":
+        return learn(net, start, average(lessons) if merging == "averaged" else interleave(lessons), epochs)
+    total = [torch.zeros_like(weight) for weight in start]
+    for lesson in lessons:
+        total = [sum_ + weight for sum_, weight in zip(total, learn(net, start, lesson, epochs), strict=True)]
+    return [weight / len(lessons) for weight in total]
 
 
 def interleave(lessons: Sequence[Lesson]) -> Lesson:

@@ -20,11 +20,25 @@ from ..core import Array
 from ..errors import ElectionError
 from .chain import is_chain
 from .inputs import scaled
-from .network import TABLE, Network
+from .network import Network
 from .text import Text
 
 Weights = Sequence[Tensor]
 """Of all models, `(models, …)` each, in the order of `Logits.names`."""
+
+
+def check_that_steps_teach(network: Network) -> None:
+    """Raises ElectionError for a network of which steps of gradient descent on inputs do not teach all there is."""
+    if any(isinstance(part, nn.modules.batchnorm._NormBase) for part in network.bare.modules()):
+        raise ElectionError(
+            "data cannot be distilled for a network with batch normalisation, whose running means no step teaches; "
+            "use lenet, cnn, mlp or vgg9"
+        )
+    if isinstance(network.bare, Text) and network.bare.embedding.weight.requires_grad:
+        raise ElectionError(
+            "distilled sentences are word vectors, so the table of words must stay as it is: "
+            'settings = {embedding = "frozen"}'
+        )
 
 
 class Logits:
@@ -36,20 +50,13 @@ class Logits:
     def __init__(
         self, network: Network, device: torch.device, kind: torch.dtype = torch.float32, *, windows: bool | None = None
     ) -> None:
+        check_that_steps_teach(network)
         self.module = copy.deepcopy(network.bare).to(device, kind).eval()
         self.kind, self.device = kind, device
         self.names = [name for name, weight in self.module.named_parameters() if weight.requires_grad]
-        if any(isinstance(part, nn.modules.batchnorm._NormBase) for part in self.module.modules()):
-            raise ElectionError(
-                "data cannot be distilled for a network with batch normalisation, whose running means no step teaches; "
-                "use lenet, cnn, mlp or vgg9"
-            )
         self.table: Tensor | None = None
         self.shape = network.shape
         if isinstance(self.module, Text):
-            if TABLE in self.names:
-                raise ElectionError("distilled sentences are word vectors, so the table of words must stay as it is: "
-                                    'settings = {embedding = "frozen"}')  # fmt: skip
             self.table = self.module.embedding.weight.detach()
             self.shape = (*network.shape, self.table.shape[1])
         chain = is_chain(self.module)

@@ -11,7 +11,7 @@ from torch import Tensor
 from ..core import Array
 from .devices import find_device, one_thread, precision
 from .distillation import Distilled
-from .lessons import Lesson, average, interleave, learn, step
+from .lessons import Lesson, Merging, average, interleave, learn, learn_from, step
 from .logits import Logits
 from .network import Network
 from .recipe import Recipe
@@ -19,9 +19,9 @@ from .recipe import Recipe
 
 def replay(
     network: Network, start: Mapping[str, Array], lessons: Sequence[Distilled], epochs: int, heaviest: float, *,
-    averaged: bool = False, device: str = "auto",
+    merging: Merging = "interleaved", device: str = "auto",
 ) -> tuple[dict[str, Array], int | None]:  # fmt: skip
-    """The weights after all lessons, a step of each in turn or the mean of their steps, `epochs` times.
+    """The weights after all lessons, merged in one of the ways of `learn_from`, each taken `epochs` times.
 
     If a weight is beyond `heaviest`, or is not a number, also the number of the lesson whose step first made one so.
     """
@@ -29,18 +29,21 @@ def replay(
     with precision(Recipe(), place), one_thread():
         net = Logits(network, place)
         each = [stacked([one], place) for one in lessons]
-        lesson = average(each) if averaged else interleave(each)
         first = net.stack([start])
-        weights = learn(net, first, lesson, epochs)
+        weights = learn_from(net, first, each, epochs, merging)
         values = dict(start) | {
             name: np.asarray(value[0].cpu().numpy()) for name, value in zip(net.names, weights, strict=True)
         }
-        return values, None if _light(weights, heaviest) else _burst(net, first, lesson, each, heaviest)
+        return values, None if _light(weights, heaviest) else _burst(net, first, each, epochs, merging, heaviest)
 
 
-def _burst(net: Logits, weights: list[Tensor], lesson: Lesson, each: Sequence[Lesson], heaviest: float) -> int:
-    """Whose step it was; of a mean of steps, whose own would have gone furthest."""
-    number = -1
+def _burst(
+    net: Logits, weights: list[Tensor], each: Sequence[Lesson], epochs: int, merging: Merging, heaviest: float
+) -> int:
+    """Whose step it was; of a mean of steps or weights, whose own went furthest."""
+    if merging == "weights":
+        return _furthest([learn(net, weights, one, epochs) for one in each])
+    lesson, number = average(each) if merging == "averaged" else interleave(each), -1
     while _light(weights, heaviest):
         number += 1
         before, j = weights, number % lesson.steps
@@ -48,7 +51,11 @@ def _burst(net: Logits, weights: list[Tensor], lesson: Lesson, each: Sequence[Le
     if lesson.steps > each[0].steps or len(each) == 1:
         return j % len(each)
     own = [step(net, before, one.inputs[:, j], one.labels[:, j], one.rates[:, j]) for one in each]
-    return max(range(len(each)), key=lambda k: max(_size(weight) for weight in own[k]))
+    return _furthest(own)
+
+
+def _furthest(ends: Sequence[Sequence[Tensor]]) -> int:
+    return max(range(len(ends)), key=lambda k: max(_size(weight) for weight in ends[k]))
 
 
 def _size(weight: Tensor) -> float:

@@ -103,8 +103,9 @@ def cast(seat: Seat, digest: str) -> Reply:
                 "Compare both files with `oneballot check`."
             )
         log.info("%s: asked to vote in %s, %s", seat.party, agreed.name, digest)
-        seat.keep.mkdir(parents=True, exist_ok=True)
-        with alone_in(seat.keep):  # two questions at once are still one cast
+        queue = seat.keep / f".{seat.party}.queue"  # of its own: a book of casts may lock the folder that it is in
+        queue.mkdir(parents=True, exist_ok=True)
+        with alone_in(queue):  # two questions at once are still one cast
             done = cast_file(
                 agreed, seat.party, seat.data, keep=seat.keep, key=seat.key, beside=seat.election.parent,
                 choices=seat.learners,

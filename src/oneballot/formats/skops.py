@@ -11,6 +11,7 @@ import importlib
 import io
 import json
 import re
+import time
 import zipfile
 import zlib
 from typing import Any, ClassVar
@@ -18,7 +19,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..core import Array, Blob
-from ..errors import Spoiled
+from ..errors import OneBallotError, Spoiled
 from ._fitted import check_fitted, make_slim, rebuild_neighbours
 from ._trees import UNSEEN, check_seen, flat, spread, two_columns
 
@@ -116,6 +117,10 @@ class SklearnModel:
     def dump(self) -> Blob:
         import skops.io as skops_io
 
+        if not 1980 <= (year := time.localtime(time.time()).tm_year) <= 2107:  # all that a zip has room for
+            raise OneBallotError(
+                f"this machine's clock says {year}: set it, or models of scikit-learn cannot be written"
+            )
         return Blob(Skops.name, _renumber(skops_io.dumps(make_slim(self.estimator))))
 
     def _margins(self, X: Array) -> Array | None:

@@ -12,14 +12,15 @@ from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field, PositiveInt
-from pydantic.dataclasses import dataclass
 
+from ..backends import workers
 from ..core import Array, Task
 from ..errors import DataError, OneBallotWarning
 from ..formats.kernel import LARGEST, ROW_TYPES, KernelModel, as_probabilities, flat, scores_of
 from ..progress import steps
 from ..protocols import Models
-from ..training import Trained, workers
+from ..settings import settings
+from ..training import Trained
 from ._ridge import RIDGES, Solution, solve, solve_with_landmarks
 
 Positive = Annotated[float, Field(gt=0, le=LARGEST, allow_inf_nan=False)]
@@ -27,7 +28,7 @@ AT_ONCE = 64
 """Tasks that a thread trains in one go."""
 
 
-@dataclass(frozen=True, config={"extra": "forbid"})
+@settings
 class Kernel:
     """gamma (γ): of exp(-γ|x - y|²); "scale" is 1 over features times their variance, as in scikit-learn.
     ridge (λ): the penalty; "loo" takes the best of 1 to 1e-10 by exact leave-one-out. 0 is the fit of least norm.

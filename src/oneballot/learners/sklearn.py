@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,6 +14,7 @@ from ..core import Array, Task
 from ..errors import ElectionError
 from ..formats.skops import CLASSIFIERS, PARTS, SklearnModel
 from ..protocols import Model, Models
+from ..settings import settings
 from ..training import spread
 from ._grow import can_grow, grow
 
@@ -24,7 +25,7 @@ STAY: dict[str, dict[str, tuple[Any, ...]]] = {
 """Values with which a model of an allowed kind has parts that `formats/skops.py` refuses."""
 
 
-@dataclass(frozen=True)
+@settings
 class Sklearn:
     """A scikit-learn estimator by name and parameters, or an (unfitted) instance, which is taken apart into these.
 
@@ -41,9 +42,8 @@ class Sklearn:
             described = describe(self.estimator)
             object.__setattr__(self, "estimator", described["estimator"])
             object.__setattr__(self, "params", {**described["params"], **self.params})
-        if isinstance(self.params, Mapping):
-            plain = {k: v.item() if isinstance(v, np.generic) else v for k, v in self.params.items()}
-            object.__setattr__(self, "params", plain)
+        plain = {k: v.item() if isinstance(v, np.generic) else v for k, v in self.params.items()}
+        object.__setattr__(self, "params", plain)
 
     @property
     def gives(self) -> frozenset[str]:

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
-import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, field, replace
-from functools import cache
-from pathlib import Path
+from dataclasses import asdict, field
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
-from pydantic import BeforeValidator, Field, PositiveInt, ValidationError, model_validator
-from pydantic.dataclasses import dataclass
+from pydantic import BeforeValidator, Field, PositiveInt
 
+from ..backends import workers
 from ..core import Array, Blob, Task
-from ..errors import DataError, ElectionError, MissingExtra, OneBallotWarning, Spoiled
-from ..formats.safetensors import ConstantModel
+from ..errors import DataError, ElectionError, MissingExtra, Spoiled
 from ..formats.torch_safetensors import Description, TorchModel, TorchSafetensors, probabilities
 from ..protocols import Model, Models
-from ..training import Trained, workers
+from ..settings import settings
+from ..training import Trained
 from ._own import Own, OwnModel, is_module
+from ._replies import constant, failed, output_of, reply
+from ._words import digest_of, vectors_of
 
 if TYPE_CHECKING:
     from ..fleet.network import Network
@@ -34,7 +32,7 @@ Augment = Annotated[
 ]
 
 
-@dataclass(frozen=True, config={"extra": "forbid", "arbitrary_types_allowed": True})
+@settings
 class Torch:
     """module: "mlp", "cnn", "lenet", "vgg9", "resnet8", "resnet34", "textcnn", "bilstm", "transformer", or a function
     that is given the number of classes and returns an `nn.Module`. settings: of the architecture, and for all `shape`
@@ -49,6 +47,8 @@ class Torch:
         {"probabilities", "scores", "soft", "score targets", "multilabel", "weights", "gradients"}
     )
 
+    files: ClassVar[tuple[str, ...]] = ("vectors",)
+
     module: Any = "mlp"
     settings: Mapping[str, Any] = field(default_factory=dict)
     vectors: str | None = None
@@ -62,16 +62,6 @@ class Torch:
     device: Literal["auto", "cpu", "cuda"] = "auto"
     precision: Literal["float32", "tf32", "bfloat16"] = "float32"
     steps: PositiveInt | None = None
-
-    @model_validator(mode="wrap")
-    @classmethod
-    def _in_words(cls, given: Any, validate: Any) -> Any:
-        """What pydantic finds wrong, without its ways of speaking."""
-        try:
-            return validate(given)
-        except ValidationError as error:
-            wrong = (f"{'.'.join(map(str, e['loc']))}: {e['msg']}, not {e['input']!r:.60}" for e in error.errors())
-            raise ElectionError(f"learner torch: {'; '.join(wrong)}") from None
 
     def __post_init__(self) -> None:
         if not isinstance(self.module, str):
@@ -128,14 +118,11 @@ class Torch:
                 f"steps = {5 * self.epochs}, what {self.epochs} epochs of {5 * self.batch} rows are"
             )
 
-    def beside(self, folder: Path) -> Torch:
-        return self if self.vectors is None else replace(self, vectors=str(folder / self.vectors))
-
     def describe(self) -> dict[str, Any]:
         """Its settings, with what is in the file of vectors instead of where it is."""
         told = asdict(self)
         if self.vectors is not None:
-            told["vectors"] = _digest(self.vectors, _changed(self.vectors))
+            told["vectors"] = digest_of(self.vectors)
         return told
 
     def fit_many(self, X: Array, tasks: Sequence[Task], classes: int, *, keep: bool = True) -> Models:
@@ -148,22 +135,22 @@ class Torch:
         from ..fleet.engine import train
 
         models: list[Model | None] = [
-            _constant(task, classes, lone=self.steps is None and task.start is None) for task in tasks
+            constant(task, classes, lone=self.steps is None and task.start is None) for task in tasks
         ]
-        replies = [_ask(model, X, task, classes) for model, task in zip(models, tasks, strict=True)]
+        replies = [reply(model, X, task, classes) for model, task in zip(models, tasks, strict=True)]
         if busy := [i for i, model in enumerate(models) if model is None]:
             some, network = [tasks[i] for i in busy], self.network(X.shape[1:], classes)
             what = f"{self.module.rpartition('.')[2]} networks"
             trained = train(network, X, some, self.recipe(), classes, device=self.device, workers=workers(), what=what)
             for i, values, logits in zip(busy, trained.values, trained.logits, strict=True):
                 if all(np.isfinite(numbers).all() for numbers in [logits, *values.values()]):
-                    models[i] = self.model_of(network, values, classes, _output(tasks[i]))
+                    models[i] = self.model_of(network, values, classes, output_of(tasks[i]))
                     replies[i] = logits.astype(np.float64)
                     if tasks[i].answer == "probabilities":
-                        replies[i] = probabilities(logits, _output(tasks[i]))
+                        replies[i] = probabilities(logits, output_of(tasks[i]))
                 else:
-                    models[i] = _failed(tasks[i], classes)
-                    replies[i] = _ask(models[i], X, tasks[i], classes)
+                    models[i] = failed(tasks[i], classes)
+                    replies[i] = reply(models[i], X, tasks[i], classes)
         return Trained(models if keep else [None] * len(tasks), replies)
 
     def _settings(self, read: bool = True) -> dict[str, Any]:
@@ -178,7 +165,7 @@ class Torch:
 
     def _vectors(self) -> Vectors:
         assert self.vectors is not None
-        return _read(self.vectors, _changed(self.vectors), self.settings.get("vocabulary"))
+        return vectors_of(self.vectors, self.settings.get("vocabulary"))
 
     def _shape(self, row: tuple[int, ...]) -> tuple[int, ...]:
         """Of a row as the network sees it."""
@@ -250,63 +237,6 @@ class Torch:
             return model
         fixed = {key: value.numpy() for key, value in network.bare.state_dict().items() if key not in values}
         return TorchModel(about, {**values, **fixed}, device)
-
-
-def _output(task: Task) -> str:
-    return "sigmoid" if task.kind == "multilabel" else task.output
-
-
-def _ask(model: Model | None, X: Array, task: Task, classes: int) -> Array:
-    if model is None or task.ask is None:
-        return np.empty((0, classes))
-    return model.scores(X[task.ask]) if task.answer == "scores" else model.predict_proba(X[task.ask])
-
-
-def _constant(task: Task, classes: int, *, lone: bool) -> Model | None:
-    """For a task of no row, or of a lone class: its frequencies. Others are learned."""
-    if len(task.rows) and not (lone and task.kind == "labels" and len(np.unique(task.targets)) == 1):
-        return None
-    if task.required and not len(task.rows):
-        raise DataError(f"{task.label} has no rows to learn from")
-    return _frequencies(task, classes)
-
-
-def _failed(task: Task, classes: int) -> Model:
-    """A network whose numbers are not finite has learned nothing."""
-    text = f"{task.label} could not learn from {len(task.rows)} rows: its weights grew without bound"
-    if task.required:
-        raise DataError(f"{text}; choose a lower learning_rate")
-    warnings.warn(f"{text}. It answers with the frequencies of its classes.", OneBallotWarning, stacklevel=3)
-    return _frequencies(task, classes)
-
-
-def _frequencies(task: Task, classes: int) -> Model:
-    mass = np.zeros(classes)
-    if task.kind == "labels":
-        np.add.at(mass, task.targets, 1.0 if task.weight is None else task.weight)
-    elif task.kind == "soft":
-        mass = task.targets.sum(axis=0, dtype=np.float64)
-    return ConstantModel(mass / mass.sum() if mass.sum() > 0 else np.full(classes, 1 / classes))
-
-
-def _changed(path: str) -> int:
-    """When a file was, so that what is remembered of it is not of another."""
-    return Path(path).stat().st_mtime_ns if Path(path).is_file() else 0
-
-
-@cache
-def _digest(path: str, changed: int) -> str:
-    with open(path, "rb") as file:
-        return "sha256:" + hashlib.file_digest(file, "sha256").hexdigest()
-
-
-@cache
-def _read(path: str, changed: int, most: int | None) -> Vectors:
-    from ..fleet.vectors import FIRST, read_vectors
-
-    if most is not None and most <= FIRST:
-        raise ElectionError(f"learner torch: a vocabulary of {most} has no words: padding and the unknown are {FIRST}")
-    return read_vectors(path, None if most is None else most - FIRST)
 
 
 offers = Torch

@@ -8,17 +8,17 @@ from typing import Any, ClassVar
 
 import numpy as np
 from pydantic import PositiveInt
-from pydantic.dataclasses import dataclass
 
 from ..core import Array, Task
 from ..errors import MissingExtra
 from ..protocols import Model, Models
+from ..settings import settings
 from ..training import check_travels, spread
 
 OURS = ("objective", "num_class", "seed", "random_state", "nthread", "n_jobs", "verbosity")
 
 
-@dataclass(frozen=True, config={"extra": "forbid"})
+@settings
 class XGBoost:
     """Boosted trees; `params` go to XGBoost as they are."""
 

@@ -15,12 +15,26 @@ from ..protocols import Model, NetworkLearner
 
 if TYPE_CHECKING:
     from ..fleet.distillation import Distilled
+    from ..fleet.lessons import Merging
     from ..fleet.network import Network
 
 LARGEST = 64.0
 """Of a distilled input or label, and of a rate in units of the first one. They begin at 1, about."""
 HEAVIEST = 1e9
 """Of a weight of the final model."""
+
+
+def check_network(learner: NetworkLearner, row: tuple[int, ...], classes: int, start: Blob | None) -> None:
+    """Before anybody distils. Raises ElectionError for a network that lessons cannot be made for, or go on from."""
+    from ..fleet.logits import check_that_steps_teach
+
+    if not row:
+        raise ElectionError("dosfl must know the shape of a row: give the election a [schema], or the learner's "
+                            "settings a shape, as in settings = {shape = [1, 28, 28]}")  # fmt: skip
+    network = learner.network(row, classes)
+    check_that_steps_teach(network)
+    if start is not None:
+        learner.weights_of(start, network.shape, classes)
 
 
 @dataclass(frozen=True)
@@ -35,9 +49,6 @@ class Origin:
     role: ClassVar[str] = "final"
 
     def network(self, learner: NetworkLearner) -> Network:
-        if not self.row:
-            raise ElectionError("dosfl must know the shape of a row: give the election a [schema], or the learner's "
-                                "settings a shape, as in settings = {shape = [1, 28, 28]}")  # fmt: skip
         found: Network = learner.network(self.row, self.classes)
         return found
 
@@ -71,13 +82,14 @@ class Distil:
     seed: int
     settings: tuple[tuple[str, Any], ...]
     label: str
+    first: int | None = None
     role: ClassVar[str] = "final"
 
     @staticmethod
     def together(learner: NetworkLearner, works: Sequence[Distil]) -> list[tuple[Distilled, bytes]]:
+        from ..backends import workers
         from ..fleet.distil import distil
         from ..fleet.distillation import Distillation, Party
-        from ..training import workers
 
         origin = works[0].origin
         network = origin.network(learner)
@@ -85,7 +97,7 @@ class Distil:
         begins = np.cumsum([0] + [len(work.X) for work in works])
         parties = [
             Party(begin + np.arange(len(work.X)), work.y, start, work.seed, Distillation(**dict(work.settings)),
-                  work.label)
+                  work.label, work.first)
             for begin, work in zip(begins, works, strict=False)
         ]  # fmt: skip
         X = works[0].X if len(works) == 1 else np.concatenate([work.X for work in works])
@@ -105,7 +117,7 @@ class Learn:
     labels: Sequence[Array]
     rates: Sequence[Array]
     epochs: int
-    averaged: bool
+    merging: Merging
     role: ClassVar[str] = "final"
 
     @staticmethod
@@ -120,7 +132,7 @@ class Learn:
         start = self.origin.weights(learner, network)
         lessons = [Distilled(*parts) for parts in zip(self.inputs, self.labels, self.rates, strict=True)]
         values, burst = replay(
-            network, start, lessons, self.epochs, HEAVIEST, averaged=self.averaged, device=learner.device
+            network, start, lessons, self.epochs, HEAVIEST, merging=self.merging, device=learner.device
         )
         if burst is not None:
             party = self.parties[burst]

@@ -20,13 +20,16 @@ _made: WeakValueDictionary[tuple[object, ...], Array] = WeakValueDictionary()
 """While somebody has them: parties that cast together share one array."""
 
 
-def further(public: Array, passes: int, augment: Sequence[str], seed: int) -> Array:
-    """The images of all passes but the first, one pass below the other."""
+def check_images(public: Array, passes: int) -> None:
     if public.ndim < 3:
         raise ElectionError(
             f"passes = {passes} moves images, rows (height, width) or (channels, height, width), and a row here has "
             f"the shape {public.shape[1:]}; set passes = 1, or give the public set the shape of its images"
         )
+
+
+def further(public: Array, passes: int, augment: Sequence[str], seed: int) -> Array:
+    """The images of all passes but the first, one pass below the other."""
     key = (id(public), seed, passes, *augment)
     made = _made.get(key)
     if made is None:

@@ -1,4 +1,4 @@
-"""Which public rows are asked about: the same at every party and at the tally."""
+"""Which public rows are asked about, the same at every party and at the tally, and by how many teachers."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import numpy as np
 from ..core import Array
 from ..errors import ElectionError
 from ..protocols import Desk
+
+MOST_TEACHERS = 10_000
 
 
 def count_queries(wanted: float, public: int) -> int:
@@ -21,6 +23,16 @@ def count_queries(wanted: float, public: int) -> int:
 def check_queries(wanted: float) -> None:
     if wanted > 1 and wanted != int(wanted):
         raise ElectionError(f"queries is a fraction up to 1 or a whole number of rows, not {wanted:g}")
+
+
+def check_teachers(each: int, partitions: int = 1) -> None:
+    """Of a party: a teacher needs rows, and nobody has so many that more teachers would have some."""
+    if each * partitions > MOST_TEACHERS:
+        of = f" in each of {partitions:,} partitions" if partitions > 1 else ""
+        raise ElectionError(
+            f"subsets = {each:,}{of}: a party would train {each * partitions:,} teachers, {MOST_TEACHERS:,} at most; "
+            "a teacher learns from a party's rows divided by the subsets, so take far fewer"
+        )
 
 
 def choose_queries(wanted: float, desk: Desk) -> Array:

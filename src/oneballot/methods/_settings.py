@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, PositiveInt
-from pydantic.dataclasses import dataclass
 
 from ..core import Numbers, Spending, Votes
 from ..errors import ElectionError
-from ._queries import check_queries, count_queries
+from ..settings import settings
+from ._queries import check_queries, check_teachers, count_queries
 
 PARTS = 255
 """Of a soft vote: what a byte holds."""
@@ -20,7 +20,7 @@ CLASS_COUNTS = Numbers("class counts", comes_or_goes=1, replaced=2)
 """A row that comes or goes changes one count by 1, a row that is replaced changes two."""
 
 
-@dataclass(frozen=True, config={"extra": "forbid"})
+@settings
 class Settings:
     """`FedKT.paper()` has the paper's. What is left out is chosen by the level of privacy.
 
@@ -62,6 +62,7 @@ class Settings:
         if self.open_vote == "hard" and self.voting == "soft":
             raise ElectionError('voting = "soft" and open_vote = "hard" exclude each other; use open_vote = "odds"')
         check_queries(self.queries)
+        check_teachers(self.subsets or 1, self.partitions)
 
     @property
     def needs(self) -> Mapping[str, frozenset[str]]:

@@ -49,6 +49,8 @@ class Softened:
         assert desk.public is not None, "the election was checked"
         if not len(data) and desk.level == "L1":
             raise Abstain("it has no rows")
+        if len(data) < self.subsets:
+            desk.note(f"it has {len(data)} rows for {self.subsets} subsets: teachers without a row say nothing")
         asked = len(data) + choose_queries(self.queries, desk)
         deals = enumerate(desk.deal(data, self.subsets, "subset"))
         tasks = [Task(rows, data.y[rows], seed=desk.seed("teacher", i), ask=asked, answer="scores")

@@ -9,6 +9,7 @@ what one message can do best where a linear model will do (docs/analytic.md).
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -16,25 +17,31 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field
-from pydantic.dataclasses import dataclass
 from scipy.spatial.distance import pdist
 
-from ..core import Abstain, Array, Ballot, Contents, Count, Data, Numbers, Plan, Spending
-from ..errors import ElectionError, Spoiled
+from ..core import Abstain, Array, Ballot, Contents, Count, Data, Plan, Spending
+from ..errors import ElectionError, OneBallotWarning, Spoiled
 from ..formats.analytic import MOST_FEATURES, Encoder, FeatureMap, LinearModel
-from ..protocols import Desk, Model, TallyDesk
+from ..protocols import Agreed, Desk, Learner, Model, TallyDesk
+from ..settings import settings
+from ._statistics import (
+    GRID,
+    LARGEST,
+    MOST_ROWS,
+    STATISTICS,
+    check_that_rows_could_add_up_to,
+    discriminants,
+    solve,
+    square,
+    statistics,
+)  # fmt: skip
 
 Amount = Annotated[float, Field(ge=1e-9, le=1e9)]
-GRID = 2**15
-"""Steps of a feature of length 1. A row adds less than 2³¹ to a sum, a party of MOST_ROWS rows less than LARGEST."""
-MOST_ROWS = 2**21
-LARGEST = 2 * GRID**2 * MOST_ROWS
-ROWS_AT_ONCE = 2**16  # sums of so many products stay below 2⁵³, so that floats add them exactly
-STATISTICS = Numbers("statistics", comes_or_goes=2.0 * GRID**4, replaced=4.5 * GRID**4)
-"""(G, C) of one row has length √2; two rows, at their worst angle of 120°, are √4.5 apart."""
+DROWNS = 0.99
+"""The share of one column in the spread of all from which on the others hardly count."""
 
 
-@dataclass(frozen=True, config={"extra": "forbid", "arbitrary_types_allowed": True})
+@settings
 class Analytic:
     """solver: "lda" (linear discriminant analysis) or "ridge" (regression on the classes).
 
@@ -55,6 +62,8 @@ solver = "lda"                  # or "ridge"
 features = "none"               # or "fourier", "encoder"
 """
 
+    files: ClassVar[tuple[str, ...]] = ("encoder",)
+
     solver: Literal["lda", "ridge"] = "lda"
     features: Literal["none", "fourier", "encoder"] = "none"
     number: Annotated[int, Field(ge=2, le=MOST_FEATURES - 2, multiple_of=2)] = 500
@@ -72,6 +81,17 @@ features = "none"               # or "fourier", "encoder"
         if self.encoder is not None and not isinstance(self.encoder, Encoder):
             object.__setattr__(self, "encoder", _read_encoder(self.encoder))
 
+    def check(self, agreed: Agreed, learners: Mapping[str, Learner]) -> None:
+        if not agreed.shape:
+            raise ElectionError("analytic needs a schema or a public set to know how many features there are")
+        if (size := self._plain(agreed).shape[1]) >= MOST_FEATURES:
+            raise ElectionError(f'{size:,} features: {MOST_FEATURES - 1:,} at most; use features = "fourier"')
+        public = agreed.public
+        if self.features == "fourier" and self.width is None and (public is None or (public == public[0]).all()):
+            raise ElectionError('features = "fourier" needs width, or a public set of different rows to find it')
+        if self.features != "encoder" and public is not None:
+            _warn_of_a_column_that_drowns_the_others(public)
+
     def at(self, level: str) -> Self:
         return self
 
@@ -79,7 +99,7 @@ features = "none"               # or "fourier", "encoder"
         return Spending(numbers=replace(STATISTICS, row=GRID * self._constant))
 
     def plan(self, data: Data, desk: Desk) -> Plan:
-        size = self._map(desk, data.X).size
+        size = self._map(desk).size
         sums = size * (size + 1) // 2 + size * len(desk.classes)
         return Plan(0, f"{sums:,} sums of products of {size} features", 8 * sums)
 
@@ -88,9 +108,12 @@ features = "none"               # or "fourier", "encoder"
             raise Abstain("it has no rows")
         if len(data) > MOST_ROWS:
             raise ElectionError(f"{len(data):,} rows: a party may have {MOST_ROWS:,}; let it vote as several")
-        features = self._map(desk, data.X)
-        if self.features == "none" and len(data) and (share := features.shortens(data.X)) > 0.2:
-            desk.note(f"{share:.0%} of its rows are longer than the bound {features.bound:.4g}, and are shortened")
+        features = self._map(desk)
+        if self.features != "fourier" and len(data) and (share := features.shortens(data.X)) > 0.2:
+            desk.note(
+                f"{share:.0%} of its rows are longer than the bound {features.bound:.4g}, and are shortened, which "
+                "loses much. Scale columns to about -1 to 1, everybody alike, or agree on a larger bound"
+            )
         gram, sums = statistics(features, data, len(desk.classes))
         seen = desk.release(np.concatenate([gram.ravel(), sums.ravel()]), cell=STATISTICS.what)
         if np.abs(seen).max() > LARGEST:
@@ -106,12 +129,12 @@ features = "none"               # or "fourier", "encoder"
             if not ((value >= -most) & (value <= most)).all():
                 raise Spoiled(f"{name} has a sum beyond {most:,}, more than {MOST_ROWS:,} rows can add up to")
         if desk.level == "L0":
-            _check_that_rows_could_add_up_to(_square(gram, size), sums, self._constant)
+            check_that_rows_could_add_up_to(square(gram, size), sums, self._constant)
         return Count({"gram": gram, "sums": sums, "ballots": np.ones(1, dtype=np.int64)})
 
     def close(self, count: Count, desk: TallyDesk) -> Model:
         features = self._map(desk)
-        gram = _square(count.sums["gram"], features.size) / (2 * GRID**2)
+        gram = square(count.sums["gram"], features.size) / (2 * GRID**2)
         noise = desk.noise / GRID**2 * math.sqrt(float(count.sums["ballots"][0]))  # on each number, in rows
         sums = count.sums["sums"] / GRID**2
         ridge = self.ridge or (0.5 * noise * math.sqrt(2 * features.size) if noise else 0.01)
@@ -130,9 +153,9 @@ features = "none"               # or "fourier", "encoder"
             desk.note(f"classes without rows, or lost in the noise, are never predicted: {', '.join(absent)}")
         weights = np.zeros_like(sums)
         if self.solver == "ridge":
-            weights[:, there] = _solve(gram, ridge, sums[:, there])
+            weights[:, there] = solve(gram, ridge, sums[:, there])
         else:
-            weights[:, there] = _discriminants(gram, sums[:, there], rows[there], ridge, self._length)
+            weights[:, there] = discriminants(gram, sums[:, there], rows[there], ridge, self._length)
             weights[-1, ~there] = -1e6
         return LinearModel(features, weights, "share" if self.solver == "ridge" else "softmax")
 
@@ -146,24 +169,24 @@ features = "none"               # or "fourier", "encoder"
         """The last feature on the grid."""
         return int(GRID * self._length)
 
-    def _map(self, desk: Desk, X: Array | None = None) -> FeatureMap:
-        """The feature map, from public things alone; of X only the shape is looked at, where nothing else tells it."""
-        shape = desk.shape or (() if X is None else X.shape[1:])
+    def _map(self, desk: Desk) -> FeatureMap:
+        """The feature map, from public things alone."""
         made: dict[Any, FeatureMap] = self.__dict__.setdefault("_made", {})
-        key = (desk.level, desk.shared_seed("map"), shape)
+        key = (desk.level, desk.shared_seed("map"), desk.shape)
         if key not in made:
-            made[key] = self._make(desk, shape)
+            made[key] = self._make(desk)
         return made[key]
 
-    def _make(self, desk: Desk, shape: tuple[int, ...]) -> FeatureMap:
+    def _plain(self, agreed: Agreed, *, public: bool = False) -> Array:
+        """What the features are made of: of the public rows, or of a row of zeros."""
         flat = FeatureMap(np.zeros(1), 1.0, self.intercept, encoder=self.encoder).flat
-        if not shape:
-            raise ElectionError("analytic needs a schema or a public set to know how many features there are")
-        blank = flat(np.zeros((1, *shape), dtype=np.float32 if desk.public is None else desk.public.dtype))
-        known = blank if desk.public is None else flat(desk.public)
-        size = blank.shape[1]
-        if size >= MOST_FEATURES:
-            raise ElectionError(f'{size:,} features: {MOST_FEATURES - 1:,} at most; use features = "fourier"')
+        if public and agreed.public is not None:
+            return flat(agreed.public)
+        return flat(np.zeros((1, *agreed.shape), dtype=np.float32 if agreed.public is None else agreed.public.dtype))
+
+    def _make(self, desk: Desk) -> FeatureMap:
+        known = self._plain(desk, public=True)
+        size = known.shape[1]
         centre = np.zeros(size) if desk.public is None else known.mean(axis=0)
         if self.features == "fourier":
             return FeatureMap(centre, 1.0, self.intercept, self._frequencies(known, desk), None)
@@ -187,54 +210,15 @@ features = "none"               # or "fourier", "encoder"
         return drawn.standard_normal((self.number // 2, known.shape[1])) / width
 
 
-def statistics(features: FeatureMap, data: Data, classes: int) -> tuple[Array, Array]:
-    """G and C of these rows, whole numbers, in units of 1/GRID²."""
-    gram = np.zeros((features.size, features.size), dtype=np.int64)
-    sums = np.zeros((features.size, classes), dtype=np.int64)
-    for i in range(0, len(data), ROWS_AT_ONCE):
-        z = np.trunc(features(data.X[i : i + ROWS_AT_ONCE]) * GRID)  # towards 0: no row becomes longer
-        one_hot = np.eye(classes)[data.y[i : i + ROWS_AT_ONCE]]
-        gram += (z.T @ z).astype(np.int64)
-        sums += GRID * (z.T @ one_hot).astype(np.int64)
-    return gram, sums
-
-
-def _check_that_rows_could_add_up_to(gram: Array, sums: Array, constant: int) -> None:
-    """At L0, where sums are as they were added up. `gram` is 2·G, and the last feature of every row is `constant`."""
-    rows, rest = np.divmod(sums[-1], GRID * constant)
-    if (rows < 0).any() or rest.any():
-        raise Spoiled("the rows of a class are no whole number from 0 upwards")
-    # Σ_c C is GRID·Σ z, and G's last column is constant·Σ z.
-    if (sums.sum(axis=1) // GRID * 2 * constant != gram[:, -1]).any():
-        raise Spoiled("the sums by class and the Gram matrix are not of the same rows")
-    if (np.linalg.norm(sums.astype(float), axis=0) > rows * float(GRID**2) * (1 + 1e-9)).any():
-        raise Spoiled("the sums of a class are longer than its rows, each of length 1, can be together")
-    if np.trace(gram.astype(float)) > 2.0 * GRID**2 * rows.sum() * (1 + 1e-9):
-        raise Spoiled("the Gram matrix is larger than so many rows of length 1 add up to")
-    least = np.linalg.eigvalsh(gram.astype(float))[0] if gram.any() else 0.0
-    if least < -1e-9 * max(1.0, float(np.trace(gram.astype(float)))):
-        raise Spoiled("no rows add up to such a Gram matrix: it is not positive")
-
-
-def _square(triangle: Array, size: int) -> Array:
-    square = np.zeros((size, size), dtype=np.int64)
-    square[np.triu_indices(size)] = triangle
-    return np.asarray(square + np.triu(square, 1).T)
-
-
-def _solve(gram: Array, ridge: float, right: Array) -> Array:
-    """(G + ridge·I)⁻¹ right, where G, which noise may have made indefinite, has its negative eigenvalues taken as 0."""
-    values, vectors = np.linalg.eigh(gram)
-    return np.asarray(vectors @ ((vectors.T @ right) / (np.maximum(values, 0) + ridge)[:, None]))
-
-
-def _discriminants(gram: Array, sums: Array, rows: Array, ridge: float, length: float) -> Array:
-    """Of linear discriminant analysis: log-odds are linear in z with Σ⁻¹μ, Σ being what is left within the classes."""
-    means, total = sums[:-1] / rows, rows.sum()
-    within = gram[:-1, :-1] - (means * rows) @ means.T
-    slopes = _solve(within, ridge, means) * total
-    offsets = np.log(rows / total) - (means * slopes).sum(axis=0) / 2
-    return np.vstack([slopes, offsets / length])
+def _warn_of_a_column_that_drowns_the_others(public: Array) -> None:
+    spread = public.reshape(len(public), -1).astype(np.float64).var(axis=0)
+    most = int(spread.argmax())
+    if spread.size > 1 and spread[most] > DROWNS * spread.sum():
+        text = (
+            f"column {most} makes up {spread[most] / spread.sum():.2%} of the spread of the public rows, and drowns "
+            "the other columns: scale all of them alike, to about -1 to 1"
+        )
+        warnings.warn(text, OneBallotWarning, stacklevel=2)
 
 
 def _read_encoder(given: Any) -> Encoder:

@@ -18,17 +18,17 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 from pydantic import Field, PositiveInt
-from pydantic.dataclasses import dataclass
 
 from ..core import Abstain, Ballot, Count, Data, Plan
 from ..errors import ElectionError, Spoiled
-from ..protocols import Casting, Desk, Model, TallyDesk
-from ._lessons import LARGEST, Distil, Learn, Origin, read_inputs, write_inputs
+from ..protocols import Agreed, Casting, Desk, Model, TallyDesk
+from ..settings import settings
+from ._lessons import LARGEST, Distil, Learn, Origin, check_network, read_inputs, write_inputs
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 
-SHARED = ("merging", "first_weights", "numbers")
+SHARED = ("merging", "first_lessons", "first_weights", "numbers")
 """Settings that are not those of a party's distillation."""
 PAPER: dict[str, dict[str, Any]] = {
     "mnist": {},
@@ -40,7 +40,7 @@ PAPER: dict[str, dict[str, Any]] = {
 """Table 5. For MNIST it has a batch of 40; section 4.1 has 10, and only 10 gives the break-even round of table 3."""
 
 
-@dataclass(frozen=True, config={"extra": "forbid"})
+@settings
 class DOSFL:
     """steps (S_d), epochs (E_d), batch (B_d): a lesson is so many steps of so many inputs, taken so many times.
 
@@ -48,8 +48,10 @@ class DOSFL:
     `decay_period` (τ) of the `local_epochs` (E), in batches of `local_batch` of the party's rows. soft_labels: labels
     are learned too, and with negative_labels also below 0. soft_reset (σ²_sr): the variance of noise on the first
     weights while distilling, in units of a layer's own. masking (p_rm): how likely a step is noise, for one batch.
-    merging: at the tally a step of each party in turn ("interleaved", the paper), or the mean of their steps
-    ("averaged"). first_weights: their rule. numbers: in which inputs travel.
+    merging: at the tally a step of each party in turn ("interleaved", the paper), the mean of their steps ("averaged"),
+    or the mean of the weights that each lesson by itself leads to ("weights"). first_lessons: whether each party's
+    lesson begins as noise of its "own", or all as the same ("shared"), so that they stay alike and can be averaged.
+    first_weights: their rule. numbers: in which inputs travel.
     """
 
     name: ClassVar[str] = "dosfl"
@@ -75,7 +77,8 @@ module = "mlp"
     negative_labels: bool = False
     soft_reset: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     masking: Share = 0.0
-    merging: Literal["interleaved", "averaged"] = "interleaved"
+    merging: Literal["interleaved", "averaged", "weights"] = "interleaved"
+    first_lessons: Literal["own", "shared"] = "own"
     first_weights: Literal["torch", "xavier", "xavier-uniform", "kaiming", "kaiming-uniform", "orthogonal"] = (
         "xavier-uniform"
     )
@@ -87,6 +90,9 @@ module = "mlp"
         if task not in PAPER:
             raise ElectionError(f"the paper has no experiment {task!r}; it has {', '.join(PAPER)}")
         return cls(**{**PAPER[task], **settings})
+
+    def check(self, agreed: Agreed, learners: Mapping[str, Any]) -> None:
+        check_network(learners["final"], agreed.shape, len(agreed.classes), agreed.start)
 
     def plan(self, data: Data, desk: Desk) -> Plan:
         what = f"{self.steps} steps of {self.batch} distilled inputs, labels and rates"
@@ -104,8 +110,9 @@ module = "mlp"
             desk.note(f"it has no rows of class {', '.join(absent)}")
         settings = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in SHARED}
         lesson, digest = yield Distil(
-            self._origin(desk), data.X, data.y, desk.seed("lesson"), tuple(settings.items()), label=_name(desk)
-        )
+            self._origin(desk), data.X, data.y, desk.seed("lesson"), tuple(settings.items()), label=_name(desk),
+            first=desk.shared_seed("first lesson") if self.first_lessons == "shared" else None,
+        )  # fmt: skip
         most = self.first_rate * LARGEST
         beyond = np.abs(lesson.inputs).max() > LARGEST or np.abs(lesson.labels).max() > LARGEST
         if beyond or lesson.rates.max() > most:
@@ -139,9 +146,7 @@ module = "mlp"
         parties = tuple(sorted(count.roll))
         inputs = [read_inputs(count.roll[party], (self.steps, self.batch, *shape), self.numbers) for party in parties]
         labels, rates = ([np.asarray(count.roll[p][name]) for p in parties] for name in ("labels", "rates"))
-        model: Model = desk.do(
-            Learn(self._origin(desk), parties, inputs, labels, rates, self.epochs, self.merging == "averaged")
-        )
+        model: Model = desk.do(Learn(self._origin(desk), parties, inputs, labels, rates, self.epochs, self.merging))
         return model
 
     @property

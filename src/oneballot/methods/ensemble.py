@@ -15,13 +15,13 @@ from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field, PositiveInt
-from pydantic.dataclasses import dataclass
 
 from ..core import Abstain, Array, Ballot, Blob, Contents, Count, Data, Fit, Plan, Task
 from ..errors import ElectionError, Spoiled
 from ..formats.ensemble import EnsembleFormat, EnsembleModel, hashed
-from ..protocols import Casting, Desk, Model, TallyDesk
+from ..protocols import Agreed, Casting, Desk, Learner, Model, TallyDesk
 from ..ranking import mean_auc
+from ..settings import settings
 from ._cohorts import divide, queries
 
 PROBE = 16
@@ -31,7 +31,7 @@ PARTS = 10_000
 MOST_ROWS = 2**31
 
 
-@dataclass(frozen=True, config={"extra": "forbid"})
+@settings
 class Ensemble:
     """select: "all" parties' models, or `k` of them: the best by "cv" score, the largest by "size", or at "random".
     k: how many; with cohorts, in each. min_rows: a party with fewer abstains. folds: of the cross-validation at each
@@ -50,6 +50,8 @@ distil = true                   # one model instead of all of them
     because: ClassVar[str] = (
         "a ballot is a model trained on private rows (a kernel model even holds them), without noise"
     )
+
+    instead: ClassVar[Mapping[str, str]] = {"soft": "distil with another learner, or set distil = false"}
 
     select: Literal["all", "cv", "size", "random"] = "all"
     k: PositiveInt | None = None
@@ -75,13 +77,18 @@ distil = true                   # one model instead of all of them
         final = {"final": frozenset({"probabilities", "soft"})} if self.distil else {}
         return {"local": frozenset({"probabilities"}), **public, **final}
 
+    def check(self, agreed: Agreed, learners: Mapping[str, Learner]) -> None:
+        if not agreed.shape:
+            raise ElectionError(
+                "method ensemble must know how many features a row has: give the election a public set or a schema"
+            )
+
     def plan(self, data: Data, desk: Desk) -> Plan:
         scored = self.select == "cv"
         carries = f"a model, rows of each class{', a score' if scored else ''}"
         return Plan(1 + (self.folds if scored else 0), carries, None)
 
     def cast(self, data: Data, desk: Desk) -> Casting:
-        _probe(desk)
         if len(data) < self.min_rows:
             raise Abstain(f"it has {len(data)} rows, and the election asks for {self.min_rows} at the least")
         seen = np.bincount(data.y, minlength=len(desk.classes)).astype(np.int64)
@@ -103,9 +110,6 @@ distil = true                   # one model instead of all of them
         return contents | {"model": models[0].dump()}
 
     def count(self, ballot: Ballot, desk: TallyDesk) -> Count:
-        expected = {"model", "seen", "score"} if self.select == "cv" else {"model", "seen"}
-        if ballot.contents.keys() != expected:
-            raise Spoiled(f"it carries {', '.join(sorted(ballot.contents))}: expected {', '.join(sorted(expected))}")
         seen = ballot.array("seen", np.int64, (len(desk.classes),))
         if not ((seen >= 0) & (seen < MOST_ROWS)).all() or seen.sum() < self.min_rows:
             raise Spoiled(f"rows of each class are {seen}: expected 0 to 2³¹, and {self.min_rows} in all at the least")
@@ -122,6 +126,9 @@ distil = true                   # one model instead of all of them
     def close(self, count: Count, desk: TallyDesk) -> Model:
         parties = sorted(count.roll)
         rolls = [count.roll[party] for party in parties]
+        there = np.sum([_array(roll, "seen") for roll in rolls], axis=0)
+        if lost := [str(c) for c, n in zip(desk.classes, there, strict=True) if not n]:
+            desk.note(f"nobody has rows of class {', '.join(lost)}: the ensemble does not know it")
         whole = EnsembleModel(_models(rolls), np.ones((1, len(parties), len(desk.classes))), ask=desk.ask)
         if self.cohorts == 1:
             weights = self._weights(rolls, self._select(rolls, np.arange(len(rolls)), desk))[None]
@@ -205,10 +212,6 @@ def _probe(desk: Desk) -> Array:
     """Some rows that look like rows of this election."""
     if desk.public is not None:
         return desk.public[:PROBE]
-    if not desk.shape:
-        raise ElectionError(
-            "method ensemble must know how many features a row has: give the election a public set or a schema"
-        )
     return np.zeros((1, *desk.shape), dtype=np.float32)
 
 

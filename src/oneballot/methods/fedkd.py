@@ -19,20 +19,20 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field, PositiveInt
-from pydantic.dataclasses import dataclass
 
 from ..core import Abstain, Array, Ballot, Contents, Count, Data, Fit, Plan, Spending, Stack, Task
 from ..errors import ElectionError, Spoiled
-from ..protocols import Casting, Desk, Model, TallyDesk
+from ..protocols import Agreed, Casting, Desk, Learner, Model, TallyDesk
+from ..settings import settings
 from ._grid import LARGEST, UNIT, Grid, ensemble, greatest
-from ._passes import further
-from ._queries import check_queries, choose_queries
+from ._passes import check_images, further
+from ._queries import check_queries, check_teachers, choose_queries
 from ._softened import Softened
 
 Kind = Literal["labels", "soft", "scores", "multilabel"]
 
 
-@dataclass(frozen=True, config={"extra": "forbid"})
+@settings
 class FedKD:
     """`FedKD.paper()` has the paper's settings.
 
@@ -52,6 +52,10 @@ class FedKD:
     name: ClassVar[str] = "fedkd"
     levels: ClassVar[frozenset[str]] = frozenset({"L0", "L1", "L2"})
     multilabel: ClassVar[bool] = True
+    instead: ClassVar[Mapping[str, str]] = {
+        "score targets": "with temperature = 0 it learns labels, as any learner does, with temperature = 1 soft labels",
+        "soft": "with temperature = 0 it learns labels, as any learner does",
+    }
     draft: ClassVar[str] = """\
 temperature = 0.0               # labels; a final model of "torch" may learn logits (inf) or soft labels (a number)
 """
@@ -72,6 +76,7 @@ temperature = 0.0               # labels; a final model of "torch" may learn log
 
     def __post_init__(self) -> None:
         check_queries(self.queries)
+        check_teachers(self.subsets or 1)
 
     @classmethod
     def paper(cls, **settings: Any) -> Self:
@@ -83,6 +88,14 @@ temperature = 0.0               # labels; a final model of "torch" may learn log
         learns = {0: frozenset[str](), inf: frozenset({"score targets"})}.get(self.temperature, frozenset({"soft"}))
         asked = {"teacher": frozenset({"scores"}), "final": learns | {"probabilities"}}
         return {"public": frozenset(), **({"public labels": frozenset()} if self.join_public else {}), **asked}
+
+    def check(self, agreed: Agreed, learners: Mapping[str, Learner]) -> None:
+        if agreed.multilabel and 0 < self.temperature < inf:
+            raise ElectionError("several labels a row are taught by their logits (temperature = inf) or as 0 and 1 (0)")
+        if agreed.multilabel and self.centre:
+            raise ElectionError("centre = true is for one label a row: with several, 0 means as likely as not")
+        if self.passes > 1:
+            check_images(_public(agreed), self.passes)
 
     def at(self, level: str) -> Self:
         if level == "L0":
@@ -115,7 +128,6 @@ temperature = 0.0               # labels; a final model of "torch" may learn log
             return (yield from self._softened.cast(data, desk))
         if not len(data):
             raise Abstain("it has no rows")
-        self._check_labels(desk)
         public, y, seen = _public(desk), data.y, data.seen(len(desk.classes))
         if self.join_public:
             assert desk.public_labels is not None, "the election was checked"
@@ -192,13 +204,6 @@ temperature = 0.0               # labels; a final model of "torch" may learn log
             seed=desk.shared_seed("final"), required=True, label="the final model",
         )  # fmt: skip
 
-    def _check_labels(self, desk: Desk) -> None:
-        """What goes with several labels a row: known when the election is, so before anybody trains."""
-        if desk.multilabel and 0 < self.temperature < inf:
-            raise ElectionError("several labels a row are taught by their logits (temperature = inf) or as 0 and 1 (0)")
-        if desk.multilabel and self.centre:
-            raise ElectionError("centre = true is for one label a row: with several, 0 means as likely as not")
-
     @property
     def _softened(self) -> Softened:
         assert self.subsets is not None, "`at` has chosen"
@@ -241,9 +246,9 @@ temperature = 0.0               # labels; a final model of "torch" may learn log
             desk.note(f"it has {seen.max():,} rows of a class, and weighs as if it had {self.most_rows:,} (most_rows)")
 
 
-def _public(desk: Desk) -> Array:
-    assert desk.public is not None, "the election was checked: FedKD needs a public set"
-    return desk.public
+def _public(agreed: Agreed) -> Array:
+    assert agreed.public is not None, "the election was checked: FedKD needs a public set"
+    return agreed.public
 
 
 offers = FedKD

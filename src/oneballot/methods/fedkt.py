@@ -11,27 +11,31 @@ party's opinion counts by how likely the row is to be its own (docs/fedkt.md).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import numpy as np
-from pydantic.dataclasses import dataclass
 
 from ..core import Abstain, Array, Ballot, Blob, Count, Data, Fit, Plan, Task
 from ..errors import ElectionError, Spoiled
-from ..protocols import Casting, Desk, Model, TallyDesk
+from ..protocols import Agreed, Casting, Desk, Learner, Model, TallyDesk
+from ..settings import settings
 from ._queries import choose_queries
 from ._settings import PARTS, Settings
 from ._teachers import Teachers, halves, join_halves, without_prior
 from ._votes import Labels, Levels, Notation, Weighted, odds
 
 
-@dataclass(frozen=True, config={"extra": "forbid"})
+@settings
 class FedKT(Settings):
     """The method. Its settings are described in `Settings`."""
 
     name: ClassVar[str] = "fedkt"
     levels: ClassVar[frozenset[str]] = frozenset({"L0", "L1", "L2"})
+    instead: ClassVar[Mapping[str, str]] = {"soft": 'final_weights = "uniform" does without'}
+
+    def check(self, agreed: Agreed, learners: Mapping[str, Learner]) -> None:
+        self.query_count(len(_public(agreed)))
 
     def plan(self, data: Data, desk: Desk) -> Plan:
         assert self.subsets is not None
@@ -203,9 +207,9 @@ class FedKT(Settings):
             desk.note(f"it has {rows} rows for {teachers}: a teacher learns from very few, and its votes are weak")
 
 
-def _public(desk: Desk) -> Array:
-    assert desk.public is not None, "the election was checked: FedKT needs a public set"
-    return desk.public
+def _public(agreed: Agreed) -> Array:
+    assert agreed.public is not None, "the election was checked: FedKT needs a public set"
+    return agreed.public
 
 
 def _counts(ballot: Ballot, classes: int) -> Array:

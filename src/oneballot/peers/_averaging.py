@@ -11,11 +11,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, PositiveInt
-from pydantic.dataclasses import dataclass
 
 from ..core import Data
 from ..errors import DataError, ElectionError
 from ..protocols import Round, TallyDesk
+from ..settings import settings
 from ._assembly import Assemble, Assembly, Values, finite
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Server:
         return self.assembly.mean(who, trained)
 
 
-@dataclass(frozen=True, config={"extra": "forbid"})
+@settings
 class Averaging:
     """rounds; participation: the share of parties that each round draws. epochs: of each party in a round, instead of
     the learner's. optimizer: the learner's own where it is left out, or "adam", or "sgd", which is plain here as in

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import PositiveInt
-from pydantic.dataclasses import dataclass
 
 from ..core import Array, Data
 from ..errors import ElectionError
 from ..protocols import Round, TallyDesk
+from ..settings import settings
 
 if TYPE_CHECKING:
     from ..formats.ubjson import XGBoostModel
@@ -28,7 +28,7 @@ COUNT_BYTES = 8
 """Of how many rows of a class a party has: sent once, for the score that all begin with."""
 
 
-@dataclass(frozen=True, config={"extra": "forbid"})
+@settings
 class Bagging:
     """local_rounds: trees (a class) that a party adds in a round. shrink: by a party's share: "equal" 1 over the
     parties, "rows" of all rows; "none", as in Flower's first example, overshoots the more parties there are.

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar, Literal
 
 import numpy as np
-from pydantic.dataclasses import dataclass
 
 from ..core import Data, Task
 from ..protocols import Round, TallyDesk
+from ..settings import settings
 
 
-@dataclass(frozen=True, config={"extra": "forbid"})
+@settings
 class Central:
     name: ClassVar[str] = "central"
     rounds: ClassVar[int] = 1

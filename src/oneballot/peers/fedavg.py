@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from pydantic.dataclasses import dataclass
-
+from ..settings import settings
 from ._averaging import Averaging
 
 
-@dataclass(frozen=True, config={"extra": "forbid"})
+@settings
 class FedAvg(Averaging):
     name: ClassVar[str] = "fedavg"
 

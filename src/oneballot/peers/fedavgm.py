@@ -7,9 +7,9 @@ from typing import Annotated, ClassVar
 
 import numpy as np
 from pydantic import Field
-from pydantic.dataclasses import dataclass
 
 from ..core import Array
+from ..settings import settings
 from ._assembly import Assembly, Values
 from ._averaging import Averaging, Rate, Server
 
@@ -31,7 +31,7 @@ class Momentum(Server):
         return mean
 
 
-@dataclass(frozen=True, config={"extra": "forbid"})
+@settings
 class FedAvgM(Averaging):
     """momentum (β) and server_rate: of the server's steps. All else as of FedAvg."""
 

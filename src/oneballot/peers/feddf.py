@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import PositiveInt
-from pydantic.dataclasses import dataclass
 
 from ..core import Task
 from ..errors import ElectionError
+from ..settings import settings
 from ..training import workers
 from ._assembly import Assembly, Values
 from ._averaging import Averaging, Rate, Server
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ..fleet.recipe import Recipe
 
 
-@dataclass(frozen=True, config={"extra": "forbid"})
+@settings
 class FedDF(Averaging):
     """distillation_epochs: over the public rows, at the server, after each round; the optimizer and its rate are the
     server's own. All else as of FedAvg.

@@ -12,11 +12,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 from pydantic import PositiveInt
-from pydantic.dataclasses import dataclass
 
 from ..core import Array
 from ..errors import DataError, ElectionError
 from ..protocols import Round, TallyDesk
+from ..settings import settings
 from ..training import workers
 from ._assembly import Assembly, Values, finite
 from ._averaging import Averaging, Rate
@@ -25,7 +25,7 @@ COUNT_BYTES = 4
 """Of how many rows of a class a party has."""
 
 
-@dataclass(frozen=True, config={"extra": "forbid"})
+@settings
 class FedGEN(Averaging):
     """generator_weight: of what is drawn in a party's loss, beside its rows; as much is drawn as there are rows. With 0
     there is no generator, and this is FedAvg. noise, hidden: the generator's sizes. generator_steps, generator_rate:

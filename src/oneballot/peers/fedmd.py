@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from pydantic import PositiveInt
-from pydantic.dataclasses import dataclass
 
 from ..core import Array, Data, Task
 from ..errors import ElectionError
 from ..protocols import Round, TallyDesk
+from ..settings import settings
 from ..training import workers
 from ._assembly import Assemble, Assembly, Values
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..fleet.recipe import Recipe
 
 
-@dataclass(frozen=True, config={"extra": "forbid"})
+@settings
 class FedMD:
     """Before the first round each party learns from the public rows, where they have labels, and then from its own, as
     its learner does. In a round: the mean score of `alignment` public rows, drawn anew, is learned for `digest_epochs`,

@@ -9,15 +9,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from pydantic import Field
-from pydantic.dataclasses import dataclass
 
+from ..settings import settings
 from ._averaging import Averaging
 
 if TYPE_CHECKING:
     from ..fleet.recipe import Recipe
 
 
-@dataclass(frozen=True, config={"extra": "forbid"})
+@settings
 class FedProx(Averaging):
     """mu (μ): how strongly a party's weights are drawn to the round's first ones. All else as of FedAvg."""
 

@@ -11,13 +11,13 @@ from typing import ClassVar
 
 import numpy as np
 from pydantic import PositiveInt
-from pydantic.dataclasses import dataclass
 
 from ..core import Data, Task
 from ..protocols import Round, TallyDesk
+from ..settings import settings
 
 
-@dataclass(frozen=True, config={"extra": "forbid"})
+@settings
 class PATE:
     """teachers: as many as there are parties, if left out (appendix B of FedKT)."""
 

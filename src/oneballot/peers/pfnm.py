@@ -12,11 +12,11 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from pydantic import Field, NonNegativeInt, PositiveInt
-from pydantic.dataclasses import dataclass
 
 from ..core import Data
 from ..errors import ElectionError
 from ..protocols import Model, Round, TallyDesk
+from ..settings import settings
 from ._assembly import Assemble, Assembly, Values
 from ._matching import Beliefs, Dense, match_networks, part_of
 
@@ -25,7 +25,7 @@ COUNT_BYTES = 4
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
-@dataclass(frozen=True, config={"extra": "forbid"})
+@settings
 class PFNM:
     """spread: σ², of a party's neurons around the federation's; prior: σ0², of those around 0; mass: γ0, how readily a
     neuron is taken for a new one. sweeps: how often all matches are looked at again. rounds: after the first, a party

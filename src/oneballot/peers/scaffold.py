@@ -14,9 +14,9 @@ from typing import Annotated, ClassVar
 
 import numpy as np
 from pydantic import Field
-from pydantic.dataclasses import dataclass
 
 from ..core import Array
+from ..settings import settings
 from ._assembly import Assembly, Values
 from ._averaging import Averaging, Rate, Server
 
@@ -61,7 +61,7 @@ class Variates(Server):
         return out
 
 
-@dataclass(frozen=True, config={"extra": "forbid"})
+@settings
 class SCAFFOLD(Averaging):
     """server_rate (η_g): of the server's steps. All else as of FedAvg."""
 

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
 import numpy as np
-from pydantic.dataclasses import dataclass
 
 from ..core import Data, Task
 from ..protocols import Round, TallyDesk
+from ..settings import settings
 
 
-@dataclass(frozen=True, config={"extra": "forbid"})
+@settings
 class Solo:
     name: ClassVar[str] = "solo"
     rounds: ClassVar[int] = 1

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ..core import Array
 from ..errors import ElectionError
 from .expectation import majority_is_right, parties_needed, voters_needed, win_probability
 from .ledger import Ledger, Line
@@ -238,34 +236,3 @@ class VotesPromise(Expecting):
                 "the schema), or add-remove, half of the noise would do."
             )
         return told
-
-
-def with_scale(promise: VotesPromise, scale: float) -> Terms:
-    """Terms that state this very noise, whatever budget it came from. Tests of Confident-GNMax are left out."""
-    return replace(
-        promise.terms, epsilon=None, gamma=None, sigma=None, scale=scale, mechanism=promise.query.mechanism,
-        threshold=None, answers=None, test_sigma=None, sampler="oneballot", accountant="rdp",
-    )  # fmt: skip
-
-
-def seen_in_words(promise: Promise | None, noised: Iterable[tuple[Array, int]]) -> str:
-    """What these very votes cost, which is not to be published: it tells something about them."""
-    from .data_dependent import look
-
-    if promise is not None and promise.terms.rehearsal:
-        return "a rehearsal has no epsilon, on these votes or any: its noise can be repeated from its seed"
-    if not isinstance(promise, VotesPromise) or promise.adaptive:
-        return "there is no account that depends on the votes for this mechanism"
-    units = {unit for _, unit in noised}
-    if len(units) > 1:
-        return "votes in different units have no common account"
-    votes = np.concatenate([votes for votes, _ in noised])
-    try:
-        found = look(promise.query, votes, promise.terms.delta, unit=units.pop(), abstentions=promise.level == "L1")
-    except ElectionError as error:
-        return f"there is no account that depends on these votes: {error}"
-    besides = f" (the votes alone, without the {promise.called})" if promise.numbers is not None else ""
-    return (
-        f"one draw of noise on these very votes costs epsilon {found.epsilon:.4g} at delta {found.delta:g}{besides}; "
-        f"whatever the votes, {found.whatever_the_votes:.4g}"
-    )

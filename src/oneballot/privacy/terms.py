@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field, ValidationError
-from pydantic.dataclasses import dataclass
+from pydantic import BeforeValidator, Field
 
 from ..errors import ElectionError
+from ..settings import settings
 from .accounting import Accountant
 from .mechanisms import Adjacency, Mechanism
 
@@ -28,7 +28,7 @@ Number = Annotated[int, BeforeValidator(_a_number), Field(ge=1, le=10**9)]
 Amount = Annotated[float, BeforeValidator(_a_number), Field(gt=0, allow_inf_nan=False)]
 
 
-@dataclass(frozen=True, config={"extra": "forbid"})
+@settings
 class Terms:
     """Either the budget (epsilon), and the noise follows; or the noise, and epsilon follows; or both, and the number of
     queries follows.
@@ -40,6 +40,8 @@ class Terms:
     sampler: who draws Gumbel noise, this package or the library OpenDP.
     A rehearsal draws its noise from `noise_seed`, can be repeated, and has no epsilon.
     """
+
+    called: ClassVar[str] = "privacy"
 
     level: Literal["L0", "L1", "L2"] = "L0"
     epsilon: Amount | None = None
@@ -131,17 +133,10 @@ def as_terms(told: Any) -> Terms:
     if isinstance(told, Terms):
         return told
     if isinstance(told, str):
-        return _terms(level=told)
+        told = {"level": told}
     if not isinstance(told, Mapping):
         raise ElectionError(f"privacy is L0, L1(...), L2(...) or a mapping with a level, not {told!r}")
-    return _terms(**told)
-
-
-def _terms(**settings: Any) -> Terms:
-    try:
-        return Terms(**settings)
-    except (ValidationError, TypeError) as error:
-        raise ElectionError(f"privacy: {explained(error)}") from None
+    return Terms(**told)
 
 
 def _without_level(settings: dict[str, Any]) -> dict[str, Any]:
@@ -152,19 +147,9 @@ def _without_level(settings: dict[str, Any]) -> dict[str, Any]:
 
 def L1(epsilon: float | None = None, delta: float = 1e-5, **settings: Any) -> Terms:
     """The server is trusted, whoever sees the final model is not: noise at the tally, the unit is a party."""
-    return _terms(**{"level": "L1", "epsilon": epsilon, "delta": delta}, **_without_level(settings))
+    return Terms("L1", epsilon, delta, **_without_level(settings))
 
 
 def L2(epsilon: float | None = None, delta: float = 1e-5, **settings: Any) -> Terms:
     """Nobody but the party itself is trusted: noise at the cast, the unit is a row."""
-    return _terms(**{"level": "L2", "epsilon": epsilon, "delta": delta}, **_without_level(settings))
-
-
-def explained(error: Exception) -> str:
-    """What pydantic found, setting by setting, in a sentence each."""
-    if not isinstance(error, ValidationError):
-        return str(error)
-    return "; ".join(
-        f"{'.'.join(map(str, e['loc'])) or 'settings'}: {e['msg'].removeprefix('Value error, ')} (got {e['input']!r})"
-        for e in error.errors()
-    )
+    return Terms("L2", epsilon, delta, **_without_level(settings))

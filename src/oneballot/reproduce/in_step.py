@@ -17,11 +17,11 @@ from dataclasses import fields
 from typing import Any, TypeVar
 
 import numpy as np
-from pydantic.dataclasses import dataclass
 
 from ..core import Array, Task
 from ..learners.torch import Torch
 from ..protocols import Models
+from ..settings import settings
 from .cells import describe
 
 T = TypeVar("T")
@@ -51,11 +51,13 @@ class Meeting:
     """Where cells wait for each other. The last to come trains for all."""
 
     def __init__(self, cells: int) -> None:
-        self.cells, self.waiting = cells, list[Asked]()
+        self.cells, self.waiting, self.over = cells, list[Asked](), False
         self.changed = threading.Condition()
 
     def train(self, asked: Asked) -> Models:
         with self.changed:
+            if self.over:
+                raise InterruptedError("the run was interrupted")
             self.waiting.append(asked)
             self._answer_if_all_wait()
             while asked.reply is None and asked.error is None:
@@ -64,6 +66,14 @@ class Meeting:
             raise asked.error
         assert asked.reply is not None
         return asked.reply
+
+    def give_up(self) -> None:
+        """Whoever waits, or comes later, goes home: somebody has interrupted the run."""
+        with self.changed:
+            self.over = True
+            for asked in self.waiting:
+                asked.error = InterruptedError("the run was interrupted")
+            self.changed.notify_all()
 
     def leave(self) -> None:
         with self.changed:
@@ -89,7 +99,7 @@ class Meeting:
 _meeting: ContextVar[Meeting | None] = ContextVar("meeting", default=None)
 
 
-@dataclass(frozen=True, config={"extra": "forbid", "arbitrary_types_allowed": True})
+@settings
 class InStep(Torch):
     """Networks that are trained together with those of other cells."""
 
@@ -120,7 +130,11 @@ def together(jobs: Sequence[Callable[[], T]]) -> list[T]:
 
     with ThreadPoolExecutor(len(jobs)) as threads:
         running = [threads.submit(Context().run, attend, job) for job in jobs]
-        return [one.result() for one in running]
+        try:
+            return [one.result() for one in running]
+        except BaseException:
+            meeting.give_up()
+            raise
 
 
 def _train_together(alike: Sequence[Asked]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import platform
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from ..disk import write_whole
@@ -33,13 +34,11 @@ class Kept:
 
     def put(self, experiment: Experiment, seed: int, found: Found) -> None:
         """Settings are written beside the figures, so that a person can tell what a file is about."""
-        from importlib.metadata import version
-
         told = {
             "experiment": describe(experiment), "seed": seed,
             "found": {"values": dict(found.values), "curves": {k: list(v) for k, v in found.curves.items()},
                       "notes": list(found.notes)},
-            "by": {"oneballot": version("oneballot"), "python": platform.python_version(), "on": platform.machine()},
+            "by": {"oneballot": package_version(), "python": platform.python_version(), "on": platform.machine()},
         }  # fmt: skip
         self.folder.mkdir(parents=True, exist_ok=True)
         text = json.dumps(told, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
@@ -47,3 +46,11 @@ class Kept:
 
     def _path(self, experiment: Experiment, seed: int) -> Path:
         return self.folder / f"{name_of(experiment, seed)}.json"
+
+
+def package_version() -> str:
+    """Of this package; where it was not installed, it runs from its source."""
+    try:
+        return version("oneballot")
+    except PackageNotFoundError:
+        return "from source"

@@ -6,11 +6,13 @@ import os
 import time
 import traceback
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 
+from ..backends import chosen, run
 from ..errors import DataError, MissingExtra, OneBallotError, OneBallotWarning
 from ..progress import steps
 from .cells import Experiment, Failed, Found, name_of
@@ -45,15 +47,32 @@ def run_cells(
 
 def _run(jobs: Sequence[Job], workers: int, device: str) -> Iterator[tuple[int, Found | Failed]]:
     """In whatever order they end. In this process where there is one worker: a device is started once."""
+    if chosen() is not None and len(jobs) > 1:
+        yield from run(_run_apart, [(place, *job, device) for place, job in enumerate(jobs)], workers=workers)
+        return
     if workers == 1 or len(jobs) < 2:
         for places in _in_step(jobs) if on_gpu(device) else ([i] for i in range(len(jobs))):
             yield from _run_together(places, jobs, device)
         return
+    left = dict(enumerate(jobs))
+    try:
+        for place, found in _spread(left, workers, device):
+            del left[place]
+            yield place, found
+    except BrokenProcessPool:  # a cell took its process with it: which one is found out by running each by itself
+        for place, job in left.items():
+            try:
+                yield from _spread({place: job}, 2, device)
+            except BrokenProcessPool:
+                yield place, Failed("error", "its process was killed; perhaps memory ran out: use fewer --workers")
+
+
+def _spread(jobs: Mapping[int, Job], workers: int, device: str) -> Iterator[tuple[int, Found | Failed]]:
+    """Over processes. Cells take minutes: none waits in a batch, and none is given out before it can begin."""
     import joblib
 
-    # Cells take minutes: none waits in a batch behind another, and none is given out before it can begin.
     parallel = joblib.Parallel(n_jobs=workers, return_as="generator_unordered", batch_size=1, pre_dispatch="n_jobs")
-    yield from parallel(joblib.delayed(_run_apart)(place, *job, device) for place, job in enumerate(jobs))
+    yield from parallel(joblib.delayed(_run_apart)(place, *job, device) for place, job in list(jobs.items()))
 
 
 def _in_step(jobs: Sequence[Job]) -> Iterator[list[int]]:

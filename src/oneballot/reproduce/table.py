@@ -12,6 +12,7 @@ from .cells import Experiment, Failed, Found, name_of
 
 Measure = Callable[[Sequence[Found]], "Taken"]
 Results = Mapping[str, Found | Failed]
+REDUCED = "Reduced: few parties and rows, short trainings, 3 rounds at the most. Not to be compared with the paper."
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,7 @@ class Table:
         for row in self.rows:
             cells = (replace(cell, experiments=tuple(e.quick() for e in cell.experiments)) for cell in row.cells)
             rows.append(replace(row, cells=tuple(cells)))
-        return replace(self, rows=tuple(rows))
+        return replace(self, rows=tuple(rows), title=f"REDUCED: {self.title}", notes=(REDUCED, *self.notes))
 
     def run_with(self, seeds: int | None) -> Table:
         """With so many runs of every cell; as the table says, if that is None."""

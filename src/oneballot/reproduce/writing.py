@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Any
 
+from .keeping import package_version
 from .table import Line, Results, Table, line_of
 
 Lines = Mapping[str, Sequence[Line]]
@@ -69,11 +70,9 @@ def markdown(table: Table, lines: Lines, command: str) -> str:
 
 
 def _where(seeds: int) -> str:
-    from importlib.metadata import version
-
     runs = f"{seeds} seed{'s' * (seeds != 1)}; ours are means ± the sample's deviation" if seeds > 1 else "1 seed"
     machine = f"{platform.system()} {platform.machine()}, Python {platform.python_version()}"
-    return f"{date.today().isoformat()}, {machine}, oneballot {version('oneballot')}; {runs}."
+    return f"{date.today().isoformat()}, {machine}, oneballot {package_version()}; {runs}."
 
 
 def as_json(table: Table, lines: Lines, command: str) -> dict[str, Any]:

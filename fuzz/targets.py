@@ -1,0 +1,181 @@
+"""What a stranger's bytes are given to: `unseal`, the `check` of every format, the `count` of every method.
+
+Each target has seeds, files as honest parties write them, and a call that either returns or raises Spoiled. Anything
+else is a finding: another error, a hang, memory beyond the limit, a file that is written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import sys
+import warnings
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from sklearn.datasets import load_iris
+
+import oneballot as ob
+from oneballot import catalog
+from oneballot.container import ARRAYS, as_contents, as_files, unzip, zip_up
+from oneballot.core import Ballot, Blob, Task
+from oneballot.desk import TallyDesk
+from oneballot.errors import Spoiled
+from oneballot.formats.safetensors import ConstantModel
+from oneballot.keys import public_text
+from oneballot.seal import MANIFEST, seal, unseal
+
+X, Y = load_iris(return_X_y=True)
+X = X.astype(np.float32)
+PUBLIC, CLASSES, FEATURES = X[::5], 3, X.shape[1]
+TREE = ob.Sklearn("DecisionTreeClassifier", {"max_depth": 3})
+MLP = ob.Torch("mlp", settings={"shape": [FEATURES], "hidden": [3]}, epochs=1, device="cpu")
+LESSONS = ob.DOSFL(steps=1, epochs=1, batch=3, local_epochs=1)
+
+LEARNERS = {
+    "tree": TREE,
+    "forest": ob.Sklearn("RandomForestClassifier", {"n_estimators": 2, "max_depth": 2}),
+    "logistic": ob.Sklearn("LogisticRegression"),
+    "svc": ob.Sklearn("SVC"),
+    "neighbours": ob.Sklearn("KNeighborsClassifier"),
+    "histograms": ob.Sklearn("HistGradientBoostingClassifier", {"max_iter": 2}),
+    "xgboost": ob.XGBoost(rounds=2),
+    "lightgbm": ob.LightGBM(rounds=2),
+    "kernel": ob.Kernel(),
+    "torch": MLP,
+}
+METHODS: dict[str, tuple[Any, Any]] = {
+    "fedkt": (ob.FedKT(), TREE),
+    "fedkt-odds": (ob.FedKT(open_vote="odds"), TREE),
+    "fedkt-counts": (ob.FedKT(open_vote="off", weights="class-counts"), TREE),
+    "fedkt-models": (ob.FedKT(ballot="models"), ob.Kernel()),
+    "fedkd": (ob.FedKD(), MLP),
+    "ensemble": (ob.Ensemble(), ob.Kernel()),
+    "dosfl": (LESSONS, MLP),
+    "analytic": (ob.Analytic(), None),
+    "analytic-ridge": (ob.Analytic(solver="ridge"), None),
+}
+
+
+@dataclass(frozen=True)
+class Target:
+    seeds: tuple[bytes, ...]
+    call: Callable[[bytes], object]
+
+    def accepts(self, data: bytes) -> bool:
+        """Whether the bytes pass; False if they are refused as they should be."""
+        try:
+            self.call(data)
+        except Spoiled:
+            return False
+        return True
+
+
+@cache
+def target(name: str) -> Target:
+    kind, _, rest = name.partition(":")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return {"unseal": _unseal, "check": _check, "count": _count}[kind](rest)
+
+
+def names() -> list[str]:
+    checks = [f"check:{name}" for name in catalog.names("formats")]
+    return ["unseal:clear", "unseal:encrypted", *checks, *(f"count:{name}" for name in METHODS)]
+
+
+def _election(method: str) -> ob.Election:
+    settings, learner = METHODS[method]
+    return ob.Election(range(CLASSES), PUBLIC, method=settings, **({} if learner is None else {"learner": learner}))
+
+
+def _unseal(how: str) -> Target:
+    election, key = _election("fedkt"), None
+    if how == "encrypted":
+        key = X25519PrivateKey.generate()
+        election = replace(election, server_key=public_text(key))
+    sealed = ob.cast(election, X, Y, party="clinic-a").sealed
+    empty = seal({}, election, "clinic-b", reason="no rows").sealed
+    return Target((sealed, empty), lambda data: unseal(data, election, key))
+
+
+@cache
+def _models() -> dict[str, list[bytes]]:
+    """Honest files of each format."""
+    blobs = [ConstantModel(np.array([0.2, 0.3, 0.5])).dump()]
+    for learner in LEARNERS.values():
+        blobs.append(learner.fit_many(X, [Task(np.arange(len(Y)), Y)], CLASSES)[0].dump())
+    for method in ("analytic", "ensemble"):
+        election = _election(method)
+        blobs.append(ob.tally(election, [ob.cast(election, X, Y, party="a")]).model.dump())
+    found: dict[str, list[bytes]] = {}
+    for blob in blobs:
+        found.setdefault(blob.format, []).append(blob.data)
+    return found
+
+
+def _check(name: str) -> Target:
+    form = catalog.find("formats", name)
+
+    def call(data: bytes) -> None:
+        form.check(data, classes=CLASSES, features=FEATURES)
+        if form.inert:  # these are opened in the server's own process
+            with np.errstate(all="ignore"):
+                form.load(data, classes=CLASSES).predict_proba(PUBLIC)
+
+    return Target(tuple(_models()[name]), call)
+
+
+def _count(name: str) -> Target:
+    """The bytes are a ballot's files without manifest, so that mutations reach the contents past the hashes."""
+    election = _election(name)
+    contents = ob.cast(election, X, Y, party="clinic-a").contents
+    desk = TallyDesk(election)
+
+    def call(data: bytes) -> None:
+        files = unzip(data) if any(isinstance(c, Blob) for c in contents.values()) else {ARRAYS: data}
+        with np.errstate(all="ignore"):
+            election.method.count(Ballot("clinic-a", as_contents(files), "0" * 64, None, b""), desk)
+
+    files = as_files(contents)
+    return Target((zip_up(files) if files.keys() != {ARRAYS} else files[ARRAYS],), call)
+
+
+def altered(data: bytes, alter: Callable[[bytes], bytes], pick: int) -> bytes:
+    """The bytes with something altered: in a zip one of its files, with sums and hashes that are right again."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            if sum(entry.file_size for entry in archive.infolist()) > MOST:
+                return alter(data)
+            files = {name: archive.read(name) for name in archive.namelist()}
+        name = sorted(files)[pick % len(files)]
+        files[name] = alter(files[name])
+        if name != MANIFEST and MANIFEST in files:
+            manifest = json.loads(files[MANIFEST])
+            manifest["files"] = {n: hashlib.sha256(d).hexdigest() for n, d in files.items() if n != MANIFEST}
+            files[MANIFEST] = json.dumps(manifest).encode()
+        return zip_up(files)
+    except Exception:  # it is no zip any more, or one that nobody can read
+        return alter(data)
+
+
+MOST = 1 << 20
+WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+
+
+def forbid_files() -> None:
+    """From now on a file that is opened for writing is a finding."""
+
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        writes = event == "open" and isinstance(arguments[2], int) and arguments[2] & WRITES
+        if writes or event in ("os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.chmod"):
+            raise RuntimeError(f"a stranger's bytes led to {event} {arguments}")
+
+    sys.addaudithook(hook)

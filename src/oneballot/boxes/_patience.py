@@ -1,0 +1,65 @@
+"""Which failures pass, and how long one waits for that."""
+
+from __future__ import annotations
+
+import errno
+import http.client
+import random
+import socket
+import ssl
+import time
+from collections.abc import Iterator
+
+PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0)
+"""Seconds between tries; a quarter more or less, so that parties which were cut off together do not come back so."""
+
+ENOUGH = 2**20
+"""A try that has moved so many bytes starts the pauses anew: a bad link may be cut any number of times."""
+
+_CUT = (ConnectionError, TimeoutError, EOFError, http.client.IncompleteRead)
+_OF_THE_NETWORK = {
+    errno.ENETDOWN, errno.ENETUNREACH, errno.ENETRESET, errno.EHOSTDOWN, errno.EHOSTUNREACH, socket.EAI_AGAIN,
+}  # fmt: skip
+
+
+class Patience:
+    def __init__(self) -> None:
+        self.tries = 1
+        self._pauses = iter(PAUSES)
+        self._moved = 0
+
+    def wait(self) -> bool:
+        """Wait before another try; False if there have been enough."""
+        pause = next(self._pauses, None)
+        if pause is None:
+            return False
+        time.sleep(pause * random.uniform(0.75, 1.25))
+        self.tries += 1
+        return True
+
+    def moved(self, count: int) -> None:
+        self._moved += count
+        if self._moved >= ENOUGH:
+            self._pauses, self._moved = iter(PAUSES), 0
+
+
+def passes(error: BaseException, kinds: tuple[type[Exception], ...] = ()) -> bool:
+    """Whether a failure may be gone in a moment: one of the network, or of these kinds of a library's own.
+
+    A name that nobody knows and a certificate that is not the host's stay as they are, whatever they are wrapped in.
+    """
+    chain = list(_chain(error))
+    if any(_stays(e) for e in chain):
+        return False
+    return any(isinstance(e, (*_CUT, *kinds)) or getattr(e, "errno", None) in _OF_THE_NETWORK for e in chain)
+
+
+def _stays(error: BaseException) -> bool:
+    unknown = isinstance(error, socket.gaierror) and error.errno != socket.EAI_AGAIN
+    return unknown or isinstance(error, ssl.SSLCertVerificationError)
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__

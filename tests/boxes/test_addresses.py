@@ -1,0 +1,124 @@
+"""From an address to a box, and passwords that nobody gets to see."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+import oneballot as ob
+from oneballot import catalog
+from oneballot.boxes import box_at
+from oneballot.boxes._address import Address
+from oneballot.boxes._patience import passes
+from oneballot.errors import BoxError, MissingExtra
+
+
+@pytest.mark.parametrize(
+    ("address", "path"),
+    [("box", "box"), ("./a b/c", "a b/c"), ("C:/box", "C:/box"), ("file:///srv/a%20box", "/srv/a box")],
+)
+def test_what_is_no_address_is_a_folder(address: str, path: str) -> None:
+    box = box_at(address)
+    assert isinstance(box, ob.Folder)
+    assert box.path == Path(path)
+    assert str(box) == path
+
+
+@pytest.mark.parametrize(
+    ("address", "name", "shown"),
+    [
+        ("s3://bucket/a/b/", "s3", "s3://bucket/a/b"),
+        ("sftp://ann:pa%2Fss@host:2222/srv/box", "sftp", "sftp://ann@host:2222/srv/box"),
+        ("ssh://host/~/box", "sftp", "ssh://host/~/box"),
+        ("webdav+https://ann:pass@[::1]:8443/dav", "webdav", "webdav+https://ann@[::1]:8443/dav"),
+        ("https://ann:pass@host/box", "http", "https://ann@host/box"),
+        ("http://host/a box", "http", "http://host/a%20box"),
+        ("memory://m/box", "memory", "memory://m/box"),
+    ],
+)
+def test_an_address_leads_to_a_box_and_is_shown_without_its_password(address: str, name: str, shown: str) -> None:
+    box = box_at(address)
+    assert type(box).name == name
+    assert type(box).name in catalog.names("boxes")
+    assert str(box) == shown
+    assert "pass" not in repr(box.address)
+
+
+def test_a_kind_of_box_that_is_not_there_is_answered_with_those_that_are() -> None:
+    with pytest.raises(BoxError, match=r"no box 'gopher'; there are folder, http, memory, s3, sftp, webdav"):
+        box_at("gopher://host/box")
+
+
+@pytest.mark.parametrize(
+    ("address", "library", "extra"),
+    [
+        ("s3://b/x", "s3fs", "s3"),
+        ("sftp://h/x", "paramiko", "sftp"),
+        ("https://h/x", "aiohttp", "http"),
+        ("webdav+https://h/x", "webdav4.fsspec", "webdav"),
+    ],
+)
+def test_a_missing_library_is_named_with_its_extra(monkeypatch, address: str, library: str, extra: str) -> None:
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(MissingExtra, match=rf"pip install 'oneballot\[{extra}\]'"):
+        box_at(address)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "sftp://ann:hush/me@host/box",
+        "sftp://ann:hush#me@host/box",
+        "https://ann:hush?me@host/box",
+        "sftp:///hushme",
+        "https://host:hushme/box",
+        "https://[hushme/box",
+        "s3://key:hushme@bucket/box",
+        "webdav://ann:hushme@host/",
+    ],
+)
+def test_an_address_that_cannot_be_read_is_not_repeated(address: str) -> None:
+    with pytest.raises(BoxError) as told:
+        box_at(address)
+    assert "hush" not in str(told.value)
+
+
+def test_what_a_library_says_is_told_without_the_password() -> None:
+    address = Address.read("https://ann:a%2Fb%20c@host/box")
+    assert address.password == "a/b c"
+    assert address.hush("login 'a/b c' (a%2Fb%20c) failed") == "login '…' (…) failed"
+
+
+def test_a_plug_in_is_a_box_too(tmp_path: Path, monkeypatch) -> None:
+    info = tmp_path / "acme_box-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-box\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[oneballot.boxes]\nacme = acme_box:Box\n")
+    (tmp_path / "acme_box.py").write_text(
+        "class Box:\n    name = 'acme'\n    def __init__(self, address):\n        self.address = address\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    catalog.names.cache_clear()
+    try:
+        assert box_at("acme+tls://anywhere").address == "acme+tls://anywhere"
+    finally:
+        catalog.names.cache_clear()
+        catalog.find.cache_clear()
+
+
+def test_which_failures_pass() -> None:
+    import errno
+    import socket
+    import ssl
+
+    wrapped = OSError("library")
+    wrapped.__cause__ = ssl.SSLCertVerificationError("not the host's")
+    assert passes(ConnectionResetError())
+    assert passes(OSError(errno.ENETUNREACH, "no way"))
+    assert passes(socket.gaierror(socket.EAI_AGAIN, "later"))
+    assert not passes(socket.gaierror(socket.EAI_NONAME, "unknown"))
+    assert not passes(wrapped, (OSError,))
+    assert not passes(PermissionError())
+    assert not passes(FileNotFoundError())

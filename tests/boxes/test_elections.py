@@ -1,0 +1,82 @@
+"""Elections whose box is on a server: the same outcome as with a folder, by the same commands."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from oneballot.cli import app
+from oneballot.outcome import Outcome
+
+
+def answer(*words: object, status: int = 0) -> dict:
+    result = CliRunner().invoke(app, [*map(str, words), "--json"])
+    assert result.exit_code == status, result.output
+    assert "s3cret" not in result.output
+    return json.loads(result.stdout)
+
+
+@pytest.fixture(scope="module")
+def cast_once(tmp_path_factory) -> dict:
+    """Ballots that were cast, kept by their parties; each test delivers them."""
+    return {"folder": tmp_path_factory.mktemp("kept")}
+
+
+@pytest.fixture
+def agreed(clinic: Path, cast_once: dict, monkeypatch) -> Path:
+    folder = cast_once["folder"]
+    if not (folder / "election.toml").exists():
+        for file in clinic.glob("*.csv"):
+            (folder / file.name).write_bytes(file.read_bytes())
+        monkeypatch.chdir(folder)
+        answer("new", "election.toml", "--public", "public.csv", "--label", "ill")
+        text = (folder / "election.toml").read_text().replace("n_estimators = 100", "n_estimators = 5")
+        (folder / "election.toml").write_text(text)
+        for party in "ab":
+            answer("cast", "election.toml", "--party", party, "--data", f"{party}.csv", "--to", "box")
+        answer("tally", "election.toml", "--from", "box", "--out", "outcome")
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def test_cast_and_tally_give_the_same_outcome_as_with_a_folder(place, agreed: Path, tmp_path: Path) -> None:
+    box = place.address("election")
+    place.put("election", "b.ballot", b"a stranger's file under a party's name")
+    for party in "ab":
+        done = answer("cast", "election.toml", "--party", party, "--data", f"{party}.csv", "--to", box)
+        assert done["delivered"]
+        assert not done["trained"]
+    told = answer("tally", "election.toml", "--from", box, "--out", tmp_path / "outcome")
+    assert list(told["spoiled"]) == ["b"]
+    ours, theirs = Outcome.load(tmp_path / "outcome"), Outcome.load(agreed / "outcome")
+    assert {p: v.digest for p, v in ours.voted.items()} == {p: v.digest for p, v in theirs.voted.items()}
+    assert ours.voted["b"].name.startswith("b.")
+    models = [sorted(p.read_bytes() for p in f.glob("model*")) for f in (tmp_path / "outcome", agreed / "outcome")]
+    assert models[0] == models[1]
+    assert models[0]
+
+
+def test_a_box_that_cannot_be_reached_is_told_before_anybody_trains(
+    place_of, agreed: Path, tmp_path, monkeypatch
+) -> None:
+    from oneballot.boxes import _patience
+
+    monkeypatch.setattr(_patience, "PAUSES", (0.01,))
+    error = answer(
+        "cast", "election.toml", "--party", "c", "--data", "c.csv", "--keep", tmp_path, "--to", "sftp://u:s3cret@127.0.0.1:1/x",
+        status=1,
+    )  # fmt: skip
+    assert "Tried 2 times" in error["error"]
+    assert not (tmp_path / "c.ballot").exists()
+
+
+def test_a_delivery_that_fails_names_the_copy_that_was_kept(place_of, agreed: Path) -> None:
+    place = place_of("http")
+    error = answer(
+        "cast", "election.toml", "--party", "a", "--data", "a.csv", "--to", place.address("readonly"), status=1
+    )
+    assert "403" in error["error"]
+    assert f"The ballot is kept in {Path('ballots/a.ballot')}" in error["error"]

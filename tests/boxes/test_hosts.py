@@ -1,0 +1,200 @@
+"""Hosts of boxes that are strange, careless or hostile; and who one is to them."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+import oneballot as ob
+from oneballot.boxes import _patience, _remote, box_at, http
+from oneballot.casting import cast_together
+from oneballot.errors import AlreadyCast, BoxError, NotThere, OneBallotWarning
+from oneballot.tallying import tally_box
+
+from .conftest import PASSWORD, USER
+
+
+def test_names_of_a_hostile_host_lead_nowhere(place_of) -> None:
+    sftp, s3, web = place_of("sftp"), place_of("s3"), place_of("http")
+    for place in (sftp, s3, web):
+        place.put("hostile", "good.ballot", b"12345")
+    s3.put("hostile/..", "evil.ballot", b"?")
+    s3.put("hostile", "..\\evil.ballot", b"?")
+    links = (
+        "../evil.ballot",
+        "http://127.0.0.1:1/evil.ballot",
+        "//evil/evil.ballot",
+        "%2e%2e%2fevil.ballot",
+        "x/y.ballot",
+    )
+    web.put("hostile", "index.html", "".join(f'<a href="{link}">.</a>' for link in (*links, "good.ballot")).encode())
+    for place in (sftp, s3, web):
+        box = box_at(place.address("hostile"))
+        assert list(box.names()) == [("good", 5)]
+        for name in ("../evil", "..\\evil", "a\nb", ".hidden", "x" * 300):
+            with pytest.raises(NotThere, match="no name of a ballot"):
+                box.open(name)
+
+
+def test_absurd_sizes_are_spoiled_before_a_byte_is_read(place_of, election, parties) -> None:
+    place, ballots = place_of("http"), cast_together(election, parties)
+    for ballot in ballots:
+        place.put("hostile/sizes", f"{ballot.party}.ballot", ballot.sealed)
+    place.put("hostile/sizes", "absurd.ballot", b"?")
+    outcome = tally_box(election, box_at(place.address("hostile/sizes")))
+    assert set(outcome.voted) == set(parties)
+    assert outcome.spoiled["absurd"].startswith("it has 1,000,000,000,000,000 bytes, and the election allows")
+
+
+def test_a_box_that_goes_away_ends_a_tally_and_spoils_nobody(place_of, wire, election, parties) -> None:
+    place, ballots = place_of("http"), cast_together(election, parties)
+    for ballot in ballots:
+        place.put("going", f"{ballot.party}.ballot", ballot.sealed)
+    line, address = wire(place, "going")
+    box = box_at(address)
+    open_, opened = box.open, []
+
+    def goes_away(name: str):
+        opened.append(name)
+        if len(opened) == 3:
+            line.cut_down, line.cuts = 0, 10**9
+        return open_(name)
+
+    box.open = goes_away
+    with pytest.warns(OneBallotWarning, match="trying again"), pytest.raises(BoxError, match="Tried 6 times"):
+        tally_box(election, box)
+    assert len(opened) == 3
+    line.cuts = 0
+    assert set(tally_box(election, box).voted) == set(parties)
+
+
+def test_listings_without_end_are_refused(place_of, monkeypatch) -> None:
+    monkeypatch.setattr(http, "MOST_INDEX", 2**20)
+    with pytest.raises(BoxError, match="without end"):
+        list(box_at(place_of("http").address("hostile/endless-index")).names())
+    monkeypatch.setattr(_remote, "MOST_FILES", 5)
+    for kind in ("s3", "sftp", "webdav"):
+        place = place_of(kind)
+        for i in range(7):
+            place.put("crowd", f"{i}.ballot", b"?")
+        with pytest.raises(BoxError, match="more than 5 files"):
+            list(box_at(place.address("crowd")).names())
+
+
+def test_a_host_that_drips_is_given_up(place_of, monkeypatch) -> None:
+    monkeypatch.setattr(_remote, "GRACE", 0.5)
+    began = time.monotonic()
+    with (
+        box_at(place_of("http").address("hostile")).open("dripping") as file,
+        pytest.raises(BoxError, match="too slow"),
+    ):
+        file.read()
+    assert time.monotonic() - began < 5
+
+
+def test_a_server_that_replaces_although_it_was_told_not_to_is_told_of(place_of) -> None:
+    place = place_of("http")
+    with pytest.warns(OneBallotWarning, match="does not know If-None-Match"):
+        box_at(place.address("forgetful")).deliver("a", b"first")
+    with pytest.raises(AlreadyCast):  # one looks before one sends, so only a race can replace
+        box_at(place.address("forgetful")).deliver("a", b"second")
+    assert place.files("forgetful") == {"a.ballot": b"first"}
+
+
+def test_a_half_that_a_careless_server_has_kept_is_recognised(place_of) -> None:
+    place = place_of("http")
+    place.put("careless", "a.ballot", b"half of")
+    with pytest.raises(BoxError, match="only the first 7 of 15 bytes"):
+        box_at(place.address("careless")).deliver("a", b"half of a whole")
+
+
+def test_a_box_that_may_be_written_to_and_not_read(place_of) -> None:
+    box = box_at(place_of("http").address("dropbox"))
+    box.deliver("a", b"ballot")
+    assert place_of("http").files("dropbox") == {"a.ballot": b"ballot"}
+    for look in (lambda: list(box.names()), lambda: box.open("a")):
+        with pytest.raises(NotThere, match="403"):
+            look()
+    with pytest.raises(AlreadyCast, match="may not be read from here"):
+        box.deliver("a", b"ballot")
+
+
+def test_statuses_that_stay_are_told_and_those_that_pass_are_waited_for(place_of, monkeypatch) -> None:
+    place = place_of("http")
+    with pytest.raises(BoxError, match=r"307 .*give the address that it leads to"):
+        box_at(place.address("redirected")).deliver("a", b"?")
+    with pytest.raises(BoxError, match="403"):
+        box_at(place.address("readonly")).deliver("a", b"?")
+    place.put("busy", "a.ballot", b"ballot")
+    monkeypatch.setattr(_patience.time, "sleep", lambda seconds: (place.folder / "calm").touch())
+    with pytest.warns(OneBallotWarning, match="503"), box_at(place.address("busy")).open("a") as file:
+        assert file.read() == b"ballot"
+
+
+def test_name_and_password_from_the_address_or_from_netrc(place_of) -> None:
+    place = place_of("http")
+    with pytest.raises(BoxError, match=r"401 .*netrc"):
+        box_at(place.address("locked")).deliver("a", b"?")
+    asked = place.address("locked").replace("://", f"://{USER}:{PASSWORD.replace('/', '%2F')}@")
+    box_at(asked).deliver("a", b"ballot")
+    netrc = place.home / ".netrc"
+    netrc.write_text(f"machine 127.0.0.1 login {USER} password {PASSWORD}\n")
+    netrc.chmod(0o600)
+    assert list(box_at(place.address("locked")).names()) == [("a", 6)]
+    dav = place_of("webdav")
+    address = dav.address("netrc").replace(dav.address("").partition("127.")[0], f"webdav+http://{USER}@")
+    box_at(address).deliver("a", b"ballot")
+    assert dav.files("netrc") == {"a.ballot": b"ballot"}
+
+
+def test_credentials_from_the_configuration_of_fsspec(place_of, monkeypatch) -> None:
+    import fsspec.config
+
+    for kind, told in {"sftp": {"password": PASSWORD}, "webdav": {"auth": [USER, PASSWORD]}}.items():
+        place = place_of(kind)
+        address = place.address("configured").replace(f":{PASSWORD.replace('/', '%2F')}@", "@")
+        assert PASSWORD[:6] not in address
+        with pytest.raises(BoxError):
+            box_at(address).deliver("a", b"?")
+        monkeypatch.setitem(fsspec.config.conf, kind, told)
+        box_at(address).deliver("a", b"ballot")
+        assert place.files("configured") == {"a.ballot": b"ballot"}
+
+
+def test_a_host_that_is_not_in_known_hosts_is_refused_and_so_is_another_key(place_of, monkeypatch) -> None:
+    monkeypatch.setattr(_patience, "PAUSES", (600.0,))
+    place = place_of("sftp")
+    address = place.address("known")
+    known = place.home / ".ssh" / "known_hosts"
+    theirs = known.read_text()
+    known.write_text("")
+    with pytest.raises(BoxError, match="not found in known_hosts"):
+        box_at(address).deliver("a", b"?")
+    import paramiko
+
+    other = paramiko.ECDSAKey.generate()
+    known.write_text(f"{theirs.split()[0]} {other.get_name()} {other.get_base64()}\n")
+    with pytest.raises(BoxError, match="does not match"):
+        box_at(address).deliver("a", b"?")
+    assert place.files("known") == {}
+
+
+def test_a_host_of_ssh_config_and_a_folder_below_home(place_of) -> None:
+    place = place_of("sftp")
+    place.address("home")
+    (place.home / ".ssh" / "config").write_text(f"Host box\n  HostName 127.0.0.1\n  Port {place.port}\n  User {USER}\n")
+    box_at(f"sftp://:{PASSWORD.replace('/', '%2F')}@box/~/home").deliver("a", b"ballot")
+    assert place.files("home") == {"a.ballot": b"ballot"}
+
+
+def test_the_box_of_memory_is_one_for_all_of_this_process() -> None:
+    box_at("memory://notebook/box").deliver("a", b"ballot")
+    with pytest.raises(AlreadyCast):
+        box_at("memory://notebook/box").deliver("a", b"other")
+    box = ob.box_at("memory://notebook/box")
+    assert list(box.names()) == [("a", 6)]
+    with box.open("a") as file:
+        assert file.read() == b"ballot"
+    with pytest.raises(NotThere):
+        list(box_at("memory://elsewhere").names())

@@ -1,0 +1,287 @@
+"""Boxes on real servers: whole ballots or none, never a second in the place of the first, through cuts and kills."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from contextlib import suppress
+
+import pytest
+
+from oneballot.boxes import _patience, box_at
+from oneballot.disk import PART
+from oneballot.errors import AlreadyCast, BoxError, NotThere, OneBallotWarning
+from oneballot.progress import watched_by
+
+BIG = 3 * 2**20
+HUGE = 20 * 2**20
+"""Sent in pieces where a protocol has pieces."""
+
+
+def noise(size: int) -> bytes:
+    return os.urandom(size)
+
+
+def read(box, name: str) -> bytes:
+    with box.open(name) as file:
+        return file.read()
+
+
+def test_a_delivered_ballot_is_there_with_its_size(place) -> None:
+    box = box_at(place.address("a box/deep"))
+    box.deliver("a", b"ballot")
+    assert list(box.names()) == [("a", 6)]
+    assert read(box, "a") == b"ballot"
+    assert place.files("a box/deep") == {"a.ballot": b"ballot"}
+
+
+def test_the_same_bytes_again_are_welcome_and_others_never_replace_the_first(place) -> None:
+    for _ in range(2):
+        box_at(place.address("twice")).deliver("a", b"first")
+    with pytest.raises(AlreadyCast, match="never replaced"):
+        box_at(place.address("twice")).deliver("a", b"second")
+    assert place.files("twice") == {"a.ballot": b"first"}, "nor is anything left over"
+
+
+def blind(box) -> None:
+    """From now on it sees nothing at its first look, as if a rival's ballot came between the look and the delivery."""
+    if type(box).name == "s3":
+        call = box._call
+
+        def no_head(method: str, *args, **words):
+            if method == "head_object":
+                raise FileNotFoundError
+            return call(method, *args, **words)
+
+        box._call = no_head
+    elif type(box).name == "sftp":
+        size, looks = box._size, iter([None])
+        box._size = lambda file: next(looks, size(file)) if file == "a.ballot" else size(file)
+    elif type(box).name == "webdav":
+        do = box._do
+        box._do = lambda method, *args, **more: (
+            (_ for _ in ()).throw(FileNotFoundError) if method == "HEAD" else do(method, *args, **more)
+        )
+    else:
+
+        async def no_look(file: str) -> None:
+            raise FileNotFoundError
+
+        box._look = no_look
+
+
+@pytest.mark.parametrize("size", [1_000, 9 * 2**20])
+def test_it_is_the_server_that_refuses_to_replace(place, size: int) -> None:
+    """Looking first is a courtesy; the ballot must be safe without it."""
+    if size > 1_000 and place.kind != "s3":
+        pytest.skip("has no pieces")
+    first = noise(size)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", OneBallotWarning)  # nor is the server one that has to be doubted
+        box_at(place.address(f"rivals {size}")).deliver("a", first)
+    rival = box_at(place.address(f"rivals {size}"))
+    blind(rival)
+    with pytest.raises(AlreadyCast, match="never replaced"):
+        rival.deliver("a", noise(size))
+    assert place.files(f"rivals {size}") == {"a.ballot": first}
+
+
+def test_large_ballots_travel_whole_and_tell_how_far_they_are(place) -> None:
+    data, told = noise(9 * 2**20), []
+    box = box_at(place.address("large"))
+    with watched_by(lambda *step: told.append(step)):
+        box.deliver("a", data)
+        with pytest.raises(AlreadyCast):
+            box.deliver("a", data[:-1] + b"?")
+        assert read(box, "a") == data
+    for what in ("sending a.ballot (MiB)", "receiving a.ballot (MiB)"):
+        steps = [done for said, done, total in told if said == what and total == 9]
+        assert len(set(steps)) > 1
+        assert steps[-1] == 9
+    assert set(place.files("large")) == {"a.ballot"}
+
+
+@pytest.mark.parametrize("kind", ["sftp", "http", "memory"])
+def test_of_many_who_deliver_at_once_exactly_one_succeeds(place_of, kind: str) -> None:
+    """Where the server of these tests takes a name in one step, as real ones do; moto and WsgiDAV look, then write."""
+    address = "memory://many/box" if kind == "memory" else place_of(kind).address("many")
+    refused = []
+
+    def deliver(i: int) -> None:
+        try:
+            box_at(address).deliver("a", b"%d" % i * 100_000)
+        except AlreadyCast:
+            refused.append(i)
+
+    threads = [threading.Thread(target=deliver, args=(i,)) for i in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    (survivor,) = {*range(6)} - {*refused}
+    assert read(box_at(address), "a") == b"%d" % survivor * 100_000
+
+
+def test_a_box_that_is_not_there_and_a_ballot_that_is_not_there(place) -> None:
+    box = box_at(place.address("nowhere"))
+    if place.kind == "s3":  # a folder of a bucket is there as soon as it is named
+        assert list(box.names()) == []
+    else:
+        with pytest.raises(NotThere, match="cannot list"):
+            list(box.names())
+    with pytest.raises(NotThere, match=r"cannot read a\.ballot"):
+        box.open("a")
+
+
+def test_files_that_are_no_ballots_are_passed_over(place) -> None:
+    for name in (f"{PART}a.0123456789abcdef", "notes.txt", "a.ballot.part", ".a.ballot", "ok (1).ballot"):
+        place.put("mixed", name, b"?")
+    place.put("mixed/below", "b.ballot", b"?")
+    assert list(box_at(place.address("mixed")).names()) == [("ok (1)", 1)]
+    assert read(box_at(place.address("mixed")), "ok (1)") == b"?"
+    with pytest.raises(NotThere, match="no name of a ballot"):
+        box_at(place.address("mixed")).open("../mixed/ok (1)")
+
+
+DELIVER = "import sys; from oneballot.boxes import box_at; box_at(sys.argv[1]).deliver('a', sys.stdin.buffer.read())"
+
+
+def test_a_writer_killed_in_the_middle_is_never_seen_and_does_not_stand_in_the_way(place, wire) -> None:
+    size = HUGE if place.kind == "s3" else BIG
+    box, data = box_at(place.address("killed")), noise(size)
+    line, slow = wire(place, "killed", rate=size / 2)
+    writer = subprocess.Popen([sys.executable, "-c", DELIVER, slow], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    threading.Thread(target=lambda: (writer.stdin.write(data), writer.stdin.close()), daemon=True).start()
+    looks = 0
+    try:
+        while line.up < size / 2:
+            assert writer.poll() is None
+            with suppress(NotThere):
+                assert list(box.names()) == []
+            looks += line.up > 2**16
+            time.sleep(0.02)
+    finally:
+        os.kill(writer.pid, signal.SIGKILL)
+    assert writer.wait() == -signal.SIGKILL
+    assert looks > 2
+    time.sleep(0.3)
+    assert "a.ballot" not in place.files("killed")
+    box_at(place.address("killed")).deliver("a", data)
+    left = {name: found for name, found in place.files("killed").items() if not name.startswith(".put-")}
+    assert left == {"a.ballot": data}, "what the dead have left is cleared away"
+
+
+def test_pieces_of_a_killed_delivery_are_cleared_away(place_of) -> None:
+    from .conftest import client
+
+    place = place_of("s3")
+    s3 = client(place.port)
+    s3.create_multipart_upload(Bucket="bucket", Key="pieces/a.ballot")
+    s3.create_multipart_upload(Bucket="bucket", Key="pieces/a.ballot.b.ballot")
+    box_at(place.address("pieces")).deliver("a", b"ballot")
+    left = s3.list_multipart_uploads(Bucket="bucket", Prefix="pieces/")["Uploads"]
+    assert [upload["Key"] for upload in left] == ["pieces/a.ballot.b.ballot"]
+
+
+def test_a_cut_while_sending_is_tried_again(place, wire) -> None:
+    data = noise(BIG)
+    line, address = wire(place, "cut up", cut_up=BIG / 2, cuts=2, rate=BIG)
+    with pytest.warns(OneBallotWarning, match="trying again"):
+        box_at(address).deliver("a", data)
+    assert line.done == 2
+    assert place.files("cut up") == {"a.ballot": data}
+    if place.kind == "sftp":
+        assert line.up < 1.5 * BIG, "it went on where it was cut"
+
+
+def test_after_a_cut_only_the_piece_under_way_is_sent_again(place_of, wire) -> None:
+    place, data = place_of("s3"), noise(HUGE)
+    line, address = wire(place, "cut pieces", cut_up=HUGE * 0.7, cuts=1)
+    box_at(address).deliver("a", data)
+    assert line.done == 1
+    assert place.files("cut pieces") == {"a.ballot": data}
+    assert line.up < 1.5 * HUGE
+
+
+def test_a_reply_that_is_lost_does_not_make_a_ballot_its_own_rival(place_of, wire) -> None:
+    """The server has the ballot, and the line is cut before it says so."""
+    place = place_of("http")
+    line, address = wire(place, "lost", cut_down=-1, cuts=3)
+    with pytest.warns(OneBallotWarning, match="trying again"):
+        box_at(address).deliver("a", b"ballot")
+    assert line.done == 3
+    assert place.files("lost") == {"a.ballot": b"ballot"}
+
+
+def test_a_cut_while_receiving_goes_on_where_it_was(place, wire) -> None:
+    data = noise(BIG)
+    place.put("cut down", "a.ballot", data)
+    line, address = wire(place, "cut down", cut_down=BIG / 2, cuts=2)
+    with pytest.warns(OneBallotWarning, match="trying again"):
+        assert read(box_at(address), "a") == data
+    assert line.done == 2
+    assert line.down < 1.5 * BIG
+
+
+def test_a_server_without_ranges_is_read_from_the_start_again(place_of, wire) -> None:
+    place, data = place_of("http"), noise(BIG)
+    place.put("rangeless", "a.ballot", data)
+    line, address = wire(place, "rangeless", cut_down=BIG / 2, cuts=1)
+    with pytest.warns(OneBallotWarning, match="trying again"):
+        assert read(box_at(address), "a") == data
+    assert line.down > 1.4 * BIG
+
+
+def test_a_file_that_changes_while_it_is_read_is_not_patched_together(place, wire) -> None:
+    place.put("changed", "a.ballot", noise(BIG))
+    _, address = wire(place, "changed", cut_down=BIG / 2, cuts=1)
+    with box_at(address).open("a") as file:
+        file.read(2**16)
+        time.sleep(1.1 if place.kind != "s3" else 0)  # their clocks have seconds
+        place.put("changed", "a.ballot", noise(BIG))
+        with pytest.raises(BoxError, match="has changed"), pytest.warns(OneBallotWarning, match="trying again"):
+            file.read()
+
+
+def test_a_server_that_is_away_is_asked_a_few_times(place, monkeypatch) -> None:
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", f"http://127.0.0.1:{port}")
+    monkeypatch.setattr(_patience, "PAUSES", (0.01, 0.02))
+    box = box_at(place.address("away", port))
+    with pytest.warns(OneBallotWarning), pytest.raises(BoxError, match=r"Tried 3 times; check the connection") as told:
+        box.deliver("a", b"ballot")
+    assert "s3cret" not in str(told.value)
+
+
+def test_a_wrong_password_is_told_at_once_and_not_repeated(place_of, monkeypatch) -> None:
+    monkeypatch.setattr(_patience, "PAUSES", (600.0,))
+    for kind in ("sftp", "webdav"):
+        box = box_at(place_of(kind).address("denied", password="wr0ng"))
+        for work in (
+            lambda box=box: box.deliver("a", b"?"),
+            lambda box=box: list(box.names()),
+            lambda box=box: box.open("a"),
+        ):
+            with pytest.raises(BoxError) as told:
+                work()
+            assert not isinstance(told.value, NotThere)
+            assert "wr0ng" not in str(told.value)
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    with pytest.raises(BoxError, match="credentials"):
+        box_at(place_of("s3").address("denied")).deliver("a", b"?")
+
+
+def test_a_bucket_that_is_not_there_is_told_at_once(place_of, monkeypatch) -> None:
+    monkeypatch.setattr(_patience, "PAUSES", (600.0,))
+    place_of("s3")
+    with pytest.raises(BoxError, match="bucket does not exist") as told:
+        list(box_at("s3://nobucket/box").names())
+    assert not isinstance(told.value, NotThere)

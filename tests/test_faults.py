@@ -1,0 +1,235 @@
+"""What goes wrong with disks, links, clocks and crowds: an error that says what to do, or success; never a vote lost or
+doubled. Kills are in test_kills.py, hostile ballots in hostile/.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import oneballot as ob
+from oneballot import drafting
+from oneballot.booth import cast_file
+from oneballot.casting import cast_together
+from oneballot.cli import app
+from oneballot.errors import BallotError, BoxError, OneBallotError, PrivacyError
+from oneballot.inspection import describe_ballot
+from oneballot.seal import seal
+from oneballot.tallying import tally_box
+
+TREE = 'name = "sklearn"\nestimator = "DecisionTreeClassifier"\n'
+SMALL = 256 * 1024
+YEAR = 366 * 24 * 3600
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A real disk of its own, of 256 kB; only root can have one."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={SMALL}", "tmpfs", str(place)]
+    if not hasattr(os, "geteuid") or os.geteuid() or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("a small disk cannot be mounted here: that takes root")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", str(place)], check=True)
+
+
+def fill(disk: Path) -> Path:
+    """Leave no room at all."""
+    with (disk / "filler").open("wb", buffering=0) as filler, suppress(OSError):
+        while True:
+            filler.write(bytes(4096))
+    assert os.statvfs(disk).f_bavail == 0
+    return disk / "filler"
+
+
+def election_of(clinic: Path, privacy: str = drafting.L0) -> ob.Election:
+    text = drafting.draft(clinic / "public.csv", "ill", beside=clinic / "election.toml", privacy=privacy)
+    i, j = text.index('name = "sklearn"'), text.index("[privacy]")
+    (clinic / "election.toml").write_text(text[:i] + TREE + "\n" + text[j:])
+    return ob.Election.read(clinic / "election.toml")
+
+
+def call(*words: object) -> tuple[int, str]:
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    return result.exit_code, result.output
+
+
+class TestFullDisk:
+    def test_the_box_is_full_and_the_kept_ballot_is_delivered_later(self, disk, clinic: Path) -> None:
+        election = election_of(clinic)
+        filler = fill(disk)
+        box = ob.Folder(disk)
+        with pytest.raises(BoxError, match="No space left on device"):
+            cast_file(election, "a", clinic / "a.csv", keep=clinic / "kept", box=box)
+        assert os.listdir(disk) == ["filler"], "nothing half-written"
+        filler.unlink()
+        done = cast_file(election, "a", clinic / "a.csv", keep=clinic / "kept", box=box)
+        assert not done["trained"]
+        assert (disk / "a.ballot").read_bytes() == (clinic / "kept" / "a.ballot").read_bytes()
+
+    def test_a_partys_own_disk_is_full_and_nothing_is_delivered(self, disk, clinic: Path) -> None:
+        election_of(clinic)
+        cast = ("cast", clinic / "election.toml", "--party", "a", "--data", clinic / "a.csv", "--keep", disk)
+        (disk / "ballots").mkdir()
+        filler = fill(disk)
+        code, said = call(*cast, "--to", clinic / "box")
+        assert code == 1
+        assert "No space left on device" in said
+        assert "a.ballot. Make room on that disk, and run the command again" in said
+        assert not list(disk.rglob("*.ballot")) + list(clinic.glob("box/*"))
+        filler.unlink()
+        assert call(*cast, "--to", clinic / "box")[0] == 0
+        assert len(list(clinic.glob("box/*.ballot"))) == 1
+
+    def test_a_draw_that_cannot_be_written_down_is_not_made(self, disk, clinic: Path) -> None:
+        election = election_of(clinic, '[privacy]\nlevel = "L2"\nepsilon = 8.0\n')
+        fill(disk)
+        with pytest.raises(PrivacyError, match=r"a\.casts\.json cannot be written \(No space left on device\)"):
+            cast_file(election, "a", clinic / "a.csv", keep=clinic / "kept", beside=disk)
+        assert not list(clinic.glob("kept/*.ballot"))
+
+    def test_an_outcome_that_does_not_fit_leaves_the_old_one(self, disk, clinic: Path) -> None:
+        election = election_of(clinic)
+        box = ob.Folder(clinic / "box")
+        cast_file(election, "a", clinic / "a.csv", keep=clinic / "kept", box=box)
+        tally = ("tally", clinic / "election.toml", "--from", clinic / "box", "--out", disk / "outcome")
+        assert call(*tally)[0] == 0
+        cast_file(election, "b", clinic / "b.csv", keep=clinic / "kept", box=box)
+        filler = fill(disk)
+        code, said = call(*tally)
+        assert code == 1
+        assert "Make room on that disk" in said
+        assert list(ob.Outcome.load(disk / "outcome").voted) == ["a"]
+        filler.unlink()
+        assert call(*tally)[0] == 0
+        assert list(ob.Outcome.load(disk / "outcome").voted) == ["a", "b"]
+
+
+def test_a_read_only_box_can_be_tallied_and_says_what_is_wrong_with_a_delivery(disk, clinic: Path) -> None:
+    election, box = election_of(clinic), ob.Folder(disk)
+    cast_file(election, "a", clinic / "a.csv", keep=clinic / "kept", box=box)
+    subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+    with pytest.raises(BoxError, match=r"cannot put a ballot into .*: Read-only file system"):
+        cast_file(election, "b", clinic / "b.csv", keep=clinic / "kept", box=box)
+    assert list(tally_box(election, box).voted) == ["a"]
+    subprocess.run(["mount", "-o", "remount,rw", str(disk)], check=True)
+    assert not cast_file(election, "b", clinic / "b.csv", keep=clinic / "kept", box=box)["trained"]
+    assert list(tally_box(election, box).voted) == ["a", "b"]
+
+
+@pytest.mark.parametrize("date", [10 * YEAR, 68 * YEAR, 130 * YEAR], ids=["1980", "2038", "2100"])
+def test_a_wrong_clock_changes_nothing(date: int, clinic: Path, monkeypatch) -> None:
+    """Neither at a party nor at the server nor on the machine of the box."""
+    election = election_of(clinic)
+    cast_file(election, "a", clinic / "a.csv", keep=clinic / "kept", box=ob.Folder(clinic / "box"))
+    right = tally_box(election, ob.Folder(clinic / "box"))
+    for name in ("time", "time_ns"):
+        monkeypatch.setattr(time, name, lambda name=name: date * (10**9 if name == "time_ns" else 1))
+    cast_file(election, "a", clinic / "a.csv", keep=clinic / "again", box=ob.Folder(clinic / "other box"))
+    for folder in ("kept", "again", "box", "other box"):
+        os.utime(clinic / folder / "a.ballot", (date, date))
+    assert (clinic / "again" / "a.ballot").read_bytes() == (clinic / "kept" / "a.ballot").read_bytes()
+    outcome = tally_box(election, ob.Folder(clinic / "other box"), previous=right)
+    assert outcome.summary() == right.summary()
+    assert outcome.model.dump() == right.model.dump()
+
+
+@pytest.mark.parametrize("date", [0, 200 * YEAR], ids=["1970", "2170"])
+def test_a_clock_that_no_zip_can_tell_is_named(date: int, election, parties, monkeypatch) -> None:
+    monkeypatch.setattr(time, "time", lambda: date)
+    outcome = ob.tally(election, cast_together(election, parties))
+    with pytest.raises(OneBallotError, match=r"this machine's clock says \d{4}: set it"):
+        outcome.model.dump()
+
+
+def test_a_truncated_download_is_spoiled_and_counts_when_it_is_whole(election, parties, tmp_path: Path) -> None:
+    ballots = cast_together(election, parties)
+    box = ob.Folder(tmp_path)
+    for ballot in ballots[1:]:
+        box.deliver(ballot.party, ballot.sealed)
+    late, whole = tmp_path / f"{ballots[0].party}.ballot", ballots[0].sealed
+    for length in (*range(0, len(whole), 97), len(whole) - 1):
+        late.write_bytes(whole[:length])
+        outcome = tally_box(election, box)
+        assert list(outcome.spoiled) == [ballots[0].party]
+        assert len(outcome.voted) == 4
+    late.write_bytes(whole)
+    later = tally_box(election, box, previous=outcome)
+    assert not later.spoiled
+    np.testing.assert_array_equal(later.count.sums["votes"], ob.tally(election, ballots).count.sums["votes"])
+
+
+def test_a_ballot_that_comes_over_a_slow_link_counts_once_it_is_there(election, parties, tmp_path: Path) -> None:
+    """Copied into the folder by other means than ours, byte after byte, while the box is tallied again and again."""
+    ballots = cast_together(election, parties)
+    box = ob.Folder(tmp_path)
+    for ballot in ballots[1:]:
+        box.deliver(ballot.party, ballot.sealed)
+
+    def trickle() -> None:
+        with (tmp_path / "slow.ballot").open("wb", buffering=0) as file:
+            for i in range(0, len(ballots[0].sealed), 16):
+                file.write(ballots[0].sealed[i : i + 16])
+                time.sleep(0.01)
+
+    sender = threading.Thread(target=trickle)
+    sender.start()
+    seen, outcome = set(), None
+    while sender.is_alive():
+        outcome = tally_box(election, box, previous=outcome)
+        assert len(outcome.voted) + len(outcome.spoiled) in (4, 5)
+        seen.add(len(outcome.voted))
+    sender.join()
+    outcome = tally_box(election, box, previous=outcome)
+    assert 4 in seen
+    assert len(outcome.voted) == 5
+    np.testing.assert_array_equal(outcome.count.sums["votes"], ob.tally(election, ballots).count.sums["votes"])
+
+
+def test_two_thousand_ballots_are_counted_exactly(make_election: Callable[..., ob.Election], tmp_path: Path) -> None:
+    """Ten thousand are in benchmarks/ballots.py."""
+    election = make_election(public=np.random.default_rng(0).normal(size=(40, 4)))
+    cast = ob.cast(election, np.random.default_rng(1).normal(size=(60, 4)), np.arange(60) % 10, party="one")
+    for i in range(2000):
+        sealed = seal(cast.contents, election, f"party-{i:04d}").sealed
+        (tmp_path / f"party-{i:04d}.ballot").write_bytes(sealed)
+    begin = time.monotonic()
+    outcome = tally_box(election, ob.Folder(tmp_path))
+    assert time.monotonic() - begin < 60
+    assert len(outcome.voted) == 2000
+    one = ob.tally(election, [cast]).count.sums["votes"]
+    np.testing.assert_array_equal(outcome.count.sums["votes"], 2000 * one)
+
+
+def test_a_ballot_of_two_gigabytes_is_refused_without_reading_it(election, parties, tmp_path: Path) -> None:
+    """Sparse: were it read, this process would grow by as much."""
+    ballots = cast_together(election, parties)
+    box = ob.Folder(tmp_path)
+    for ballot in ballots:
+        box.deliver(ballot.party, ballot.sealed)
+    with (tmp_path / "huge.ballot").open("wb") as huge:
+        huge.truncate(2 * 2**30)
+    import resource
+
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    outcome = tally_box(election, box)
+    with pytest.raises(BallotError, match="was not read"):
+        describe_ballot(tmp_path / "huge.ballot", election)
+    with pytest.raises(BallotError, match="give --election"):
+        describe_ballot(tmp_path / "huge.ballot", None)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000  # kB
+    assert len(outcome.voted) == 5
+    assert "2,147,483,648 bytes, and the election allows 67,108,864" in outcome.spoiled["huge"]
+    assert "raise max_ballot_mb" in outcome.spoiled["huge"]

@@ -1,0 +1,47 @@
+"""What cannot be set is refused in the same words for every method, learner and privacy term."""
+
+import dataclasses
+import pickle
+
+import pytest
+
+import oneballot as ob
+from oneballot.errors import ElectionError
+from oneballot.privacy.terms import Terms
+
+KINDS = [ob.FedKT, ob.FedKD, ob.DOSFL, ob.Ensemble, ob.Analytic, ob.Kernel, ob.LightGBM, ob.Sklearn, ob.Torch,
+         ob.XGBoost, Terms]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_setting_that_is_not_there_is_named_beside_those_that_are(kind) -> None:
+    known = dataclasses.fields(kind)[0].name
+    with pytest.raises(ElectionError, match=f"^[A-Za-z]+: there is no setting colour; there are {known}"):
+        kind(colour="red")
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: ob.Analytic(intercept="x"), r"Analytic: intercept: Input should be a valid number.* \(got 'x'\)"),
+        (lambda: ob.FedKD(scale=1), r"FedKD: scale: Input should be greater than or equal to 2 \(got 1\)"),
+        (lambda: ob.FedKT(2, 0), r"FedKT: subsets: Input should be greater than 0 \(got 0\)"),
+        (lambda: ob.FedKT(voting="loud"), r"FedKT: voting: .*'consistent', 'majority' or 'soft' \(got 'loud'\)"),
+        (lambda: ob.Kernel(gamma=-1), r"Kernel: gamma: .*greater than 0 or .*'scale' \(got -1\)$"),
+        (lambda: ob.Sklearn(params=3), r"Sklearn: params: .*dictionary \(got 3\)"),
+        (lambda: ob.L2(epsilon="x"), r"privacy: epsilon: a number is expected, not 'x'$"),
+        (lambda: ob.Election(["a", "b"], privacy="L3"), r"privacy: level: .*'L0', 'L1' or 'L2' \(got 'L3'\)"),
+        (lambda: dataclasses.replace(ob.FedKD(), passes=0), r"FedKD: passes: .* greater than 0 \(got 0\)"),
+        (lambda: ob.Ensemble(k=0, folds=1), r"Ensemble: k: .*greater than 0 .*; folds: .*equal to 2 \(got 1\)"),
+    ],
+)
+def test_a_mistake_names_the_class_the_setting_what_is_allowed_and_what_was_given(make, words) -> None:
+    with pytest.raises(ElectionError, match=words):
+        make()
+
+
+def test_settings_are_frozen_compare_and_travel_between_processes() -> None:
+    made = ob.FedKD(scale=7)
+    assert made == pickle.loads(pickle.dumps(made)) != ob.FedKD()  # noqa: S301
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        made.scale = 8
