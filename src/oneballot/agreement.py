@@ -6,11 +6,21 @@ import hashlib
 import tomllib
 from collections.abc import Mapping
 from dataclasses import fields
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, BeforeValidator, ConfigDict, NonNegativeInt, PositiveInt, StrictInt, ValidationError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    NonNegativeInt,
+    PositiveInt,
+    StrictInt,
+    ValidationError,
+    field_validator,
+)
 
 from . import catalog
 from .core import Array, Blob
@@ -38,8 +48,8 @@ def read_agreement(path: Path) -> dict[str, Any]:
         "method": make("methods", file.method, f"{path}, [method]", path.parent), "name": file.name,
         "privacy": file.privacy,
         "start": None if file.start is None else _read_start(path, file.start),
-        "seed": file.seed, "quorum": file.quorum, "roster": file.roster, "revoked": file.revoked,
-        "server_key": file.server_key, "max_ballot_mb": file.max_ballot_mb,
+        "seed": file.seed, "quorum": file.quorum, "deadline": file.deadline, "roster": file.roster,
+        "revoked": file.revoked, "server_key": file.server_key, "max_ballot_mb": file.max_ballot_mb,
         "max_model_seconds": file.max_model_seconds, **every,
     }  # fmt: skip
 
@@ -95,6 +105,7 @@ class _File(BaseModel):
     classes: tuple[str | StrictInt, ...]
     seed: NonNegativeInt = 0
     quorum: PositiveInt = 1
+    deadline: datetime | None = None
     max_ballot_mb: PositiveInt = 64
     max_model_seconds: PositiveInt = 60
     start: str | None = None
@@ -106,6 +117,13 @@ class _File(BaseModel):
     roster: dict[str, Annotated[tuple[str, ...], BeforeValidator(_as_keys)]] = {}
     revoked: dict[str, str] = {}
     schema_: Schema | None = None
+
+    @field_validator("deadline", mode="before")
+    @classmethod
+    def _in_a_zone(cls, given: object) -> object:
+        if not isinstance(given, datetime) or given.tzinfo is None:
+            raise ValueError(f"expected a date and time with its zone, as in 2027-03-01T12:00:00Z, not {given}")
+        return given
 
     @classmethod
     def parse(cls, path: Path) -> _File:

@@ -6,7 +6,9 @@ The sealed ballot is on the party's own disk before anything is delivered; every
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +19,7 @@ from .desk import PartyDesk
 from .disk import check_writable
 from .election import Election
 from .envelope import check_readers, look
-from .errors import AlreadyCast, BoxError, ElectionError, NotThere, Spoiled
+from .errors import AlreadyCast, BoxError, ElectionError, NotThere, OneBallotWarning, Spoiled
 from .keeping import Kept, check_kept, read_kept, signed_again
 from .keeping import keep as keep_copy
 from .keys import fingerprint, public_text, read_key
@@ -39,6 +41,7 @@ def cast_file(
     """Cast the ballot of a file's rows, or deliver again the one that was already cast."""
     desks: dict[str, PartyDesk] = {}
     check_party_name(party)
+    _warn_if_late(election)
     check_readers(election)
     signer = find_key(election, party, key, beside)
     path = keep / f"{party}.ballot"
@@ -75,9 +78,8 @@ def cast_file(
     keep_copy(election, path, kept)
     opened, name = kept.opened, _box_name(election, party, signer, kept.sealed)
     if box is not None:
-        name = _free_name(election, box, name, party, kept)
         try:
-            box.deliver(name, kept.sealed)
+            name = deliver(election, box, name, party, opened.digest, kept.sealed)
         except BoxError as error:
             raise BoxError(f"{error}\nThe ballot is kept in {path}, and the same command delivers it again.") from None
     return {
@@ -87,6 +89,16 @@ def cast_file(
         "privacy_spent": opened.manifest.privacy.words(),
         **({"do_not_publish": _seen(election, desks.get(party))} if data_dependent else {}),
     }  # fmt: skip
+
+
+def _warn_if_late(election: Election) -> None:
+    if election.deadline is not None and datetime.now(UTC) > election.deadline:
+        late = f"the deadline of this election was {election.deadline}, if the clock here is right"
+        warnings.warn(
+            f"{late}: if it was tallied without you, this ballot counts at the next tally",
+            OneBallotWarning,
+            stacklevel=3,
+        )
 
 
 def encrypted_to(election: Election) -> str | None:
@@ -206,16 +218,20 @@ def _holds(election: Election, box: Box, name: str, party: str) -> bool:
         return False
 
 
-def _free_name(election: Election, box: Box, name: str, party: str, kept: Kept) -> str:
+def deliver(election: Election, box: Box, name: str, party: str, digest: str, sealed: bytes) -> str:
+    """Put a party's ballot into a box and return its name there: this one, if no stranger's file is in its place."""
+    free = _free_name(election, box, name, party, hashlib.sha256(sealed).hexdigest() if election.encrypted else digest)
+    box.deliver(free, sealed)
+    return free
+
+
+def _free_name(election: Election, box: Box, name: str, party: str, mark: str) -> str:
     """The name, unless a stranger's file is in its place: the tally goes by what is inside, not by names."""
     try:
         taken = any(there == name for there, _ in box.names())
     except NotThere:  # a box that is not there yet is empty: the first delivery makes it
         taken = False
-    if not taken or _holds(election, box, name, party):
-        return name
-    mark = hashlib.sha256(kept.sealed).hexdigest() if election.encrypted else kept.opened.digest
-    return f"{name}.{mark[:8]}"
+    return f"{name}.{mark[:8]}" if taken and not _holds(election, box, name, party) else name
 
 
 def _parse(text: str) -> Any:

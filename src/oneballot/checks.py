@@ -24,13 +24,15 @@ PARTY_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 def check_people(election: Election) -> None:
-    """Who may vote, with which keys, how many must have, and who reads ballots."""
-    roster, quorum = election.roster, election.quorum
+    """Who may vote, with which keys, how many must have, until when, and who reads ballots."""
+    roster, quorum, deadline = election.roster, election.quorum, election.deadline
     for party in roster:
         check_party_name(party)
     check_keys(roster, election.revoked, election.server_key)
     if quorum < 1:
         raise ElectionError(f"quorum must be at least 1, not {quorum}")
+    if deadline is not None and deadline.tzinfo is None:
+        raise ElectionError(f"the deadline {deadline} needs a time zone, as in 2027-03-01T12:00:00Z")
     if roster and quorum > len(roster):
         raise ElectionError(f"quorum {quorum} can never be met: the roster lists {len(roster)} parties")
 

@@ -151,7 +151,8 @@ format = {FORMAT}
 name = {_value(name)}
 classes = {_value(list(classes))}
 seed = 0
-quorum = {quorum}                      # how many ballots must count; quorum and roster may change while ballots come in
+quorum = {quorum}                      # how many ballots must count; like roster and deadline it may change at any time
+# deadline = 2027-03-01T12:00:00Z  # until then a tally waits for all of the roster; later ballots make the next one
 
 {reader}
 # max_ballot_mb = 64             # a larger ballot is not even read

@@ -1,8 +1,8 @@
 """The agreement that all parties share: task, schema, classes, public set, method, learners, privacy, roster.
 
 An election is checked whole before anybody trains. Its digest names it: two elections with the same digest ask for the
-same ballots, from whom only the same server reads them. Who may vote, with which keys, and how many must have (roster,
-revoked, quorum) are not in the digest, so that they may change while ballots come in.
+same ballots, from whom only the same server reads them. Who may vote, with which keys, how many must have and until
+when (roster, revoked, quorum, deadline) are not in the digest, so that they may change while ballots come in.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from __future__ import annotations
 import hashlib
 import json
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,6 +50,7 @@ class Election:
     name: str = "election"
     seed: int = 0
     quorum: int = 1
+    deadline: datetime | None = None
     roster: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
     """Who may vote, with the public key of each, or several: kept as tuples."""
     revoked: Mapping[str, str] = field(default_factory=dict)
@@ -139,6 +141,10 @@ class Election:
     def parties(self) -> int | None:
         """How many there are, as far as the election says."""
         return len(self.roster) or (self.quorum if self.quorum > 1 else None)
+
+    def awaited(self, voted: Collection[str]) -> tuple[str, ...]:
+        """Who of the roster has not voted."""
+        return tuple(party for party in sorted(self.roster) if party not in voted)
 
     @property
     def roles(self) -> frozenset[str]:

@@ -9,7 +9,7 @@ OneBallotError
 │   └── AlreadyCast     a ballot of this party exists and would be replaced
 ├── BoxError            the place where ballots are put cannot be read or written
 │   └── NotThere        the box, or a ballot in it, is not there or cannot be had; the box as such may be in order
-├── QuorumError         fewer ballots than the election asks for
+├── QuorumError         fewer ballots than the election asks for, or a tally that should wait for the others
 ├── KeyFileError        a signing key that is missing, unreadable or not what it should be
 └── MissingExtra        an optional library is not installed
 

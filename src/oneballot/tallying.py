@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -52,9 +53,12 @@ def tally(
 
 def tally_box(
     election: Election, box: Box, *, without: Iterable[str] = (), previous: Outcome | None = None,
-    book: Path | None = None, over_budget: bool = False, key: X25519PrivateKey | None = None,
+    book: Path | None = None, over_budget: bool = False, key: X25519PrivateKey | None = None, early: bool = True,
 ) -> Outcome:  # fmt: skip
-    """The outcome of the ballots in a box, one in memory at a time."""
+    """The outcome of the ballots in a box, one in memory at a time.
+
+    Unless it may be early, there is none before the deadline while somebody is awaited; nothing is drawn then.
+    """
 
     sizes = dict(box.names())
 
@@ -62,7 +66,7 @@ def tally_box(
         with box.open(name) as file:
             return file.read(sizes[name] + 1)  # one more than there should be: it may have grown
 
-    return _tally(election, sizes, read, without, previous, _book(election, previous, book), over_budget, key)
+    return _tally(election, sizes, read, without, previous, _book(election, previous, book), over_budget, key, early)
 
 
 def _book(election: Election, previous: Outcome | None, path: Path | None) -> Book:
@@ -73,6 +77,7 @@ def _book(election: Election, previous: Outcome | None, path: Path | None) -> Bo
 def _tally(
     election: Election, sizes: Mapping[str, int], read: Callable[[str], bytes],
     without: Iterable[str], previous: Outcome | None, book: Book, over_budget: bool, key: X25519PrivateKey | None,
+    early: bool = True,
 ) -> Outcome:  # fmt: skip
     check_opener(election, key)
     left_out = tuple(sorted(set(without)))
@@ -90,8 +95,10 @@ def _tally(
             hint = f"; there is one of {close[0]}" if close else ""
             desk.note(f"{party} was to be left out, and there is no ballot of that name{hint}")
         if not counting.take_out_the_rest():
-            return _tally(election, sizes, read, left_out, None, book, over_budget, key)
+            return _tally(election, sizes, read, left_out, None, book, over_budget, key, early)
         counting.check_quorum()
+        if not early:
+            counting.check_deadline()
         election.warn_if_hopeless(counting.votes())
         model = election.method.close(counting.count, desk)
     learner, seed = election.learner_of("final"), desk.shared_seed("final")
@@ -230,6 +237,15 @@ class _Counting:
             raise QuorumError(
                 f"{votes} ballots count, and the quorum is {self.election.quorum}: "
                 f"wait for more, or lower the quorum in the election.{spoiled}"
+            )
+
+    def check_deadline(self) -> None:
+        deadline, now = self.election.deadline, datetime.now(UTC)
+        awaited = ", ".join(self.election.awaited(self.seen))
+        if deadline is not None and now < deadline and (awaited or not self.election.roster):
+            raise QuorumError(
+                f"{len(self.seen)} have voted, {awaited or 'anybody'} may until {deadline}, and the clock here says "
+                f"{now:%Y-%m-%d %H:%M:%S}Z: tally then, or when all have voted, or at once with --early"
             )
 
     def _had(self, party: str, digest: str) -> bool:

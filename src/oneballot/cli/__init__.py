@@ -16,6 +16,7 @@ from . import (
     demo,
     epsilon,
     evaluate,
+    flower,
     inspect,
     keys,
     new,
@@ -41,6 +42,7 @@ for module in (
     app.command(epilog=module.EXAMPLE)(module.command)
     app.registered_commands[-1].name = module.__name__.rpartition(".")[2]
 app.add_typer(keys.app, name="keys")
+app.add_typer(flower.app, name="flower")
 
 
 def _version(asked: bool) -> None:

@@ -10,7 +10,6 @@ from ._terminal import AsJson, ElectionFile, Workers, print_json, print_table, s
 if TYPE_CHECKING:
     from ..election import Election
     from ..outcome import Outcome
-    from ..privacy.book import Book
     from ..protocols import Box
 
 EXAMPLE = "Example: oneballot tally election.toml --from box/ --out outcome/ [--without clinic-b]"
@@ -38,6 +37,9 @@ def command(
     over_budget: Annotated[
         bool, typer.Option("--over-budget", help="At L1: tally oftener than the budget is for; costs add up.")
     ] = False,
+    early: Annotated[
+        bool, typer.Option("--early", help="Tally before the election's deadline although not all have voted.")
+    ] = False,
     data_dependent: Annotated[
         bool, typer.Option("--data-dependent", help="At L1: also what these very votes cost; not to be published.")
     ] = False,
@@ -47,42 +49,25 @@ def command(
     """Count the ballots in a box and train the final model.
 
     Run it again when a late ballot has come: only what is new is counted. A bad ballot is reported with its reason, and
-    the others count. At L1 a tally draws noise, and another one costs again: an outcome stays as it is without --again.
+    the others count. If the election has a deadline, a tally before it waits for all of the roster (--early does not);
+    a ballot after it is late, not lost: it counts at the next tally. At L1 a tally draws noise, and another one costs
+    again: an outcome stays as it is without --again.
     """
     with session(as_json, workers):
         from ..boxes import box_at
         from ..election import Election
         from ..envelope import find_server_key
-        from ..errors import ElectionError
-        from ..outcome import exists
-        from ..privacy.book import Book
-        from ..tallying import tally_box
+        from ..office import tally_files
 
         agreed = Election.read(election)
         opener = find_server_key(agreed, key, election.parent)
         opened = box_at(box)
         _check_folders(out, opened, publish)
         _check_level(agreed, publish, again=again or over_budget, data_dependent=data_dependent)
-        previous = _previous(out, agreed.digest) if exists(out) else None
-        book = Book(agreed.digest, election.parent / "tallies.json") if agreed.level == "L1" else None
-        if book is not None and book.draws and not again:
-            if previous is None or without or over_budget or data_dependent:
-                raise ElectionError(
-                    f"{book.path} says that this election was tallied before, and a new tally at L1 draws new noise "
-                    f"and costs again: say so with --again{_beyond(agreed, book)}. The outcome that there is stays."
-                )
-            typer.echo(
-                f"note: {out} has an outcome, and is left as it is: a tally at L1 draws new noise and costs again. "
-                f"Late ballots count, and those of revoked keys do not, after a tally --again{_beyond(agreed, book)}.",
-                err=True,
-            )
-            _show(agreed, previous.drawn(book.draws), out, publish, as_json, {})
-            return
-        outcome = tally_box(
-            agreed, opened, without=without or (), previous=previous,
-            book=None if book is None else book.path, over_budget=over_budget, key=opener,
+        outcome = tally_files(
+            agreed, opened, out, beside=election.parent, without=without or (), again=again,
+            over_budget=over_budget, data_dependent=data_dependent, early=early, key=opener,
         )  # fmt: skip
-        outcome.save(out)
         _show(agreed, outcome, out, publish, as_json, _seen(agreed, outcome) if data_dependent else {})
 
 
@@ -108,12 +93,6 @@ def _show(
     elif election.level == "L1":
         print(f"{out} holds raw votes: keep it to yourself, and give others what --publish FOLDER writes.")
     print(f"The final model is in {out}. Use it with: oneballot predict {out} --data new.csv")
-
-
-def _beyond(election: Election, book: Book) -> str:
-    """What else has to be said where the budget's tallies have been made."""
-    spent = election.privacy.epsilon is not None and book.draws >= election.privacy.tallies
-    return " and --over-budget" if spent else ""
 
 
 def _check_level(election: Election, publish: Path | None, *, again: bool, data_dependent: bool) -> None:
@@ -153,24 +132,3 @@ def _seen(election: Election, outcome: Outcome) -> dict[str, str]:
     if not outcome.noised:
         return {"do_not_publish": "no noise was drawn now, so there is nothing that depends on these votes"}
     return {"do_not_publish": seen_in_words(election.promise, outcome.noised)}
-
-
-def _previous(out: Path, election: str) -> Outcome | None:
-    """The outcome to go on from. One that is damaged is not: everything is counted again."""
-    from ..errors import ElectionError, OneBallotError
-    from ..outcome import Outcome
-
-    try:
-        previous = Outcome.load(out)
-    except OneBallotError as error:
-        typer.echo(
-            f"note: the earlier outcome cannot be gone on from, and all ballots are counted again: {error}", err=True
-        )
-        return None
-    if previous.election != election:
-        raise ElectionError(f"{out} holds the outcome of another election; choose another folder with --out")
-    if previous.ledger.level == "L1" and not previous.voted:
-        raise ElectionError(
-            f"{out} was written by --publish, for others, and a tally would put raw votes there: choose another --out"
-        )
-    return previous

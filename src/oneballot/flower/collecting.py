@@ -1,0 +1,202 @@
+"""Asks each node for its ballot as it appears, and puts what comes back into the box, until it is time to tally.
+
+A node that is offline when a message is sent to it never gets it, so nodes are looked for again and again. One that was
+away and is back is asked again, and so is, after a while, one that could not vote. After the deadline nobody is waited
+for.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from flwr.serverapp import Grid
+
+from ..booth import deliver
+from ..checks import check_party_name
+from ..core import Ballot
+from ..election import Election
+from ..errors import BallotError, BoxError, ElectionError, Spoiled, printable
+from ..protocols import Box
+from ..seal import unseal
+from .wire import Reply, answered, ask
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+log = logging.getLogger("flwr.oneballot")
+
+MALFORMED = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""What Flower raises where a stranger's message is none."""
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How often things are done, in seconds."""
+
+    poll: float = 2.0
+    ask_again: float = 60.0  # after a refusal; doubled each time, to an hour at most
+    settle: float = 15.0  # where no deadline says how long: no new node, and no reply that is due, for so long
+    remind: float = 60.0
+
+
+@dataclass
+class _Asked:
+    """A node, since when it has been there without a break, and what became of its question."""
+
+    session: str
+    message: str | None
+    failed: float | None = None
+    wait: float = 0.0
+
+
+@dataclass
+class Collecting:
+    grid: Grid
+    current: Callable[[], Election]  # its roster, quorum and deadline may change while ballots come in
+    box: Box
+    key: X25519PrivateKey | None = None  # opens ballots that are encrypted to the server
+    simulated: frozenset[str] = frozenset()
+    pace: Pace = field(default_factory=Pace)
+    voted: dict[str, bool] = field(default_factory=dict)  # and whether it counts: an abstention does not
+    looked_at: set[str] = field(default_factory=set)  # names in the box
+    nodes: dict[int, _Asked] = field(default_factory=dict)
+    online: frozenset[int] = frozenset()
+    changed: float = field(default_factory=time.monotonic)
+    begun: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+    @property
+    def election(self) -> Election:
+        return self.current()
+
+    @property
+    def expected(self) -> frozenset[str]:
+        """Whose ballots are all that can come; empty if nobody knows."""
+        return self.simulated or frozenset(self.election.roster)
+
+    def run(self) -> None:
+        """Return when it is time to tally."""
+        self.look_into_box()
+        self._tell()
+        reminded = time.monotonic()
+        while not self.is_over():
+            self.ask_nodes()
+            if self.fetch() + self.look_into_box() or time.monotonic() - reminded > self.pace.remind:
+                self._tell()
+                reminded = time.monotonic()
+            time.sleep(self.pace.poll)
+
+    def is_over(self) -> bool:
+        """Whether all have voted, or the deadline has come, or, if there is none ahead, all who can have answered.
+
+        A run that starts after the deadline is for late ballots: it takes those of all nodes that are there.
+        """
+        if self.expected and self.expected <= self.voted.keys():
+            return True
+        if (deadline := self._deadline) is not None:
+            return datetime.now(UTC) >= deadline
+        enough = bool(self.simulated) or sum(self.voted.values()) >= self.election.quorum  # no other nodes will come
+        return enough and not self._training() and time.monotonic() - self.changed > self.pace.settle
+
+    @property
+    def _deadline(self) -> datetime | None:
+        """The one that was ahead when the run began, or is now."""
+        deadline = self.election.deadline
+        return deadline if deadline is not None and deadline > self.begun else None
+
+    def ask_nodes(self) -> None:
+        """Ask those that have just come, or are back, or whose time it is to be asked again."""
+        now = time.monotonic()
+        sessions = {node.node_id: str(node.last_activated_at) for node in self.grid.get_nodes()}
+        for node in sorted(self.online - sessions.keys()):
+            log.warning("node %s has gone; it is asked again when it is back", node)
+        self.online = frozenset(sessions)
+        for node, session in sessions.items():
+            known = self.nodes.get(node)
+            again = known is not None and known.failed is not None and now - known.failed > known.wait
+            if known is not None and known.session == session and not again:
+                continue
+            message = next(iter(self.grid.push_messages([ask(self.election.digest, node)])), None)
+            if not message:  # it has gone this very moment
+                continue
+            self.nodes[node] = _Asked(session, message, wait=0.0 if known is None else known.wait)
+            self.changed = now
+            log.info("node %s is asked for its ballot%s", node, " again" if known else "")
+
+    def fetch(self) -> int:
+        """Take the replies that have come, one in memory at a time; how many brought a ballot."""
+        ballots = 0
+        for node, known in self.nodes.items():
+            if known.message is None:
+                continue
+            try:
+                replies = [answered(reply) for reply in self.grid.pull_messages([known.message])]
+            except MALFORMED as error:
+                replies = [Reply(reason=printable(f"its reply cannot be read: {error!r}", 500))]
+            for reply in replies:
+                known.message, self.changed = None, time.monotonic()
+                if reason := reply.reason or self._put(reply):
+                    self._failed(node, known, reason)
+                else:
+                    ballots += 1
+        return ballots
+
+    def _put(self, reply: Reply) -> str:
+        """Put a ballot into the box; the reason if it is none that could count."""
+        sealed = reply.sealed
+        try:
+            ballot = self._read(sealed)
+            name = reply.name if self.election.encrypted else ballot.party
+            check_party_name(name)  # a stranger's, and it names a file
+            deliver(self.election, self.box, name, ballot.party, ballot.digest, sealed)
+        except (BallotError, ElectionError) as error:
+            return f"its ballot was refused: {error}"
+        log.info("%s has voted: %s bytes, %s", ballot.party, f"{len(sealed):,}", ballot.digest)
+        self.voted[ballot.party] = ballot.abstained is None
+        return ""
+
+    def look_into_box(self) -> int:
+        """How many have voted whose ballots are from an earlier run, or were brought as files."""
+        before = len(self.voted)
+        for name, size in self.box.names():
+            if name in self.looked_at:
+                continue
+            self.looked_at.add(name)
+            try:
+                with self.box.open(name) as file:
+                    ballot = self._read(file.read(min(size, self._limit) + 1))
+                self.voted.setdefault(ballot.party, ballot.abstained is None)
+            except (BallotError, BoxError) as error:
+                log.warning("%s in the box would be spoiled: %s", printable(name), error)
+        return len(self.voted) - before
+
+    @property
+    def _limit(self) -> int:
+        return self.election.max_ballot_mb * 2**20
+
+    def _read(self, sealed: bytes) -> Ballot:
+        """The ballot in these bytes, which is all that the server looks at before it tallies: whose it is."""
+        if len(sealed) > self._limit:
+            raise Spoiled(f"it has {len(sealed):,} bytes, and the election allows {self._limit:,}")
+        return unseal(sealed, self.election, self.key)
+
+    def _failed(self, node: int, known: _Asked, reason: str) -> None:
+        known.failed, known.wait = time.monotonic(), min(3600.0, known.wait * 2 or self.pace.ask_again)
+        when = f"in {known.wait:.0f} s" if node in self.online else "when it is back"
+        log.error("node %s sends no ballot: %s. It is asked again %s.", node, reason, when)
+
+    def _training(self) -> list[int]:
+        return [node for node, known in self.nodes.items() if node in self.online and known.message is not None]
+
+    def _tell(self) -> None:
+        """Who has voted and who is awaited."""
+        awaited = sorted(self.expected - self.voted.keys())
+        of = f" of {len(self.expected)}" if self.expected else ""
+        who = ", ".join(awaited) or ("nobody" if self.expected else "whoever comes")
+        until = f" until {self._deadline}" if self._deadline else ""
+        log.info("%d%s have voted: %s. Awaited%s: %s. At work now: %d nodes.", len(self.voted), of,
+                 ", ".join(sorted(self.voted)) or "nobody", until, who, len(self._training()))  # fmt: skip
