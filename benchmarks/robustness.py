@@ -37,6 +37,9 @@ METHODS = {
     "FedKT, open vote, hard": ob.FedKT(open_vote="hard"),
     "FedKT, open vote, weighted": ob.FedKT(open_vote="weighted"),
     "FedKT, open vote, odds": ob.FedKT(open_vote="odds"),
+    "FedKT, open vote, hard, equal influence": ob.FedKT(open_vote="hard", influence="equal"),
+    "FedKT, open vote, weighted, equal influence": ob.FedKT(open_vote="weighted", influence="equal"),
+    "FedKT, open vote, odds, equal influence": ob.FedKT(open_vote="odds", influence="equal"),
 }
 LIES = ("shift", "one", "random", "poison")
 TRICKS = {"poison": 0.0, "reverse": 1.0, "reverse x5": 5.0}

@@ -147,8 +147,9 @@ def test_a_peer_that_needs_a_public_set_says_so(digits: Any) -> None:
     class Wanting(Known):
         needs: ClassVar[dict[str, frozenset[str]]] = {"public": frozenset()}
 
+    learner = ob.Torch("mlp", settings={"shape": [64]})
     with pytest.raises(ElectionError, match="known needs a public set"):
-        check_peer(Wanting(), ob.Election(range(10), method=ob.Analytic(), public=None))
+        check_peer(Wanting(), ob.Election(range(10), method=ob.Ensemble(), learner=learner))
 
 
 def test_every_peer_and_its_own_settings_are_documented() -> None:

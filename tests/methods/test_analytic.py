@@ -218,9 +218,8 @@ class TestEncoder:
         agreed = ob.Election(classes=range(10), public=images[:60], method=ob.Analytic(
             features="encoder", encoder=network.dump().data))  # fmt: skip
         assert ob.cast(agreed, images[60:120], Y[60:120], party="a").abstained is None
-        wrong = ob.Election(classes=range(10), public=PUBLIC, method=agreed.method)
         with pytest.raises(ob.OneBallotError, match="rows of shape"):
-            cast(wrong)
+            ob.Election(classes=range(10), public=PUBLIC, method=agreed.method)
 
     def test_a_frozen_network_stands_for_the_rows_and_travels_with_the_model(self, tmp_path: Path) -> None:
         pytest.importorskip("torch")

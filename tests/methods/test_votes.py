@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from oneballot.core import Count
 from oneballot.errors import Spoiled
-from oneballot.methods._votes import LEAST, Labels, Levels, Weighted, odds, pack, unpack
+from oneballot.methods._votes import EVEN, LEAST, Labels, Levels, Weighted, evened, odds, pack, unpack
 
 
 @given(st.integers(1, 17), st.data())
@@ -112,3 +112,28 @@ def test_sums_are_exact_in_any_order_and_a_party_can_be_taken_out(
         shuffled -= Count({"votes": points[0]})
         assert np.array_equal(forward.sums["votes"], shuffled.sums["votes"])
         assert forward.sums["votes"].dtype == np.int64
+
+
+class TestEqualInfluence:
+    @given(st.integers(1, 60), st.integers(2, 6), st.integers(0, 1000))
+    def test_every_ballot_adds_a_vote_a_row(self, rows: int, classes: int, seed: int) -> None:
+        points = np.random.default_rng(seed).integers(0, 2**15, size=(rows, classes))
+        points[0, 0] = 1  # it says something
+        assert abs(evened(points).sum() - rows * EVEN) <= points.size / 2
+        assert np.allclose(evened(points) / EVEN, points / points.sum() * rows, atol=1e-6)
+
+    def test_a_ballot_without_a_vote_adds_nothing(self) -> None:
+        assert not evened(np.zeros((5, 3), dtype=np.int64)).any()
+
+    def test_who_claims_every_row_as_surely_as_can_be_is_outvoted_by_who_claims_its_own(self) -> None:
+        notation, lot = Levels(3, 1, odds=True), np.random.default_rng(0)
+        truth = lot.integers(0, 3, 300)
+        honest = []
+        for part in np.array_split(np.arange(300), 6):  # each party knows a sixth of the rows
+            said = np.zeros((1, 300, 4))
+            said[0, :, 3] = 1
+            said[0, part] = np.eye(4)[truth[part]] * 0.7 + 0.3 * np.eye(4)[3]
+            honest.append(notation.points(notation.write(said), 300))
+        lie = notation.points(notation.write(np.eye(4)[(truth + 1) % 3][None]), 300)
+        assert np.mean((sum(honest) + lie).argmax(axis=1) == truth) < 0.01
+        assert np.mean((sum(map(evened, honest)) + evened(lie)).argmax(axis=1) == truth) > 0.99

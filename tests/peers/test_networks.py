@@ -159,10 +159,10 @@ def test_fedmd_of_one_party_agrees_with_itself(make, whole):
 
 
 def test_fedmd_brings_parties_together(make, parties, test):
-    found = compare(FedMD(rounds=4, digest_epochs=10), make(), parties, test)
+    found = compare(FedMD(rounds=8, digest_epochs=10), make(), parties, test)
     alone = compare(Solo(), make(), parties, test).last.accuracy
     assert found.last.accuracy > alone + 0.1
-    assert found.last.up == found.last.down == 4 * 4 * 300 * 10 * 5
+    assert found.last.up == found.last.down == 8 * 4 * 300 * 10 * 5
 
 
 def test_fedmd_uses_labels_of_the_public_set_where_there_are_any(make, parties, test, digits):
@@ -240,6 +240,6 @@ def test_pairings_that_cannot_be_are_refused(peer, learner, why, make, parties, 
 
 @pytest.mark.parametrize("peer", [FedDF(), FedMD()])
 def test_without_public_rows_they_are_refused(peer, parties, test):
-    election = ob.Election(classes=range(10), method=ob.Ensemble(), learner=QUICK)
+    election = ob.Election(classes=range(10), method=ob.Ensemble(), learner=replace(QUICK, settings={"shape": [64]}))
     with pytest.raises(ElectionError, match=f"{peer.name} needs a public set"):
         compare(peer, election, parties, test)

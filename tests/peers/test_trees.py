@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import oneballot as ob
+from oneballot.columns import Number
 from oneballot.comparing import compare
 from oneballot.core import Data
 from oneballot.desk import TallyDesk
@@ -135,9 +136,11 @@ def test_pate_has_as_many_teachers_as_parties_if_nothing_is_said(election, parti
 
 
 def test_pate_without_public_rows_is_refused(digits, test):
-    schema = ob.Election(classes=range(10), method=ob.Ensemble(), learner=QUICK)
+    columns = tuple(Number(name=f"pixel {i}", range=(0, 1)) for i in range(64))
+    schema = ob.Schema(label="y", columns=columns)
+    election = ob.Election(classes=range(10), method=ob.Ensemble(), learner=QUICK, schema=schema)
     with pytest.raises(ElectionError, match="pate needs a public set"):
-        compare(PATE(), schema, {"one": test}, test)
+        compare(PATE(), election, {"one": test}, test)
 
 
 def test_solo_of_one_party_is_central(election, digits, test):

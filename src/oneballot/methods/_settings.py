@@ -29,6 +29,8 @@ class Settings:
     open_vote: "off", "hard" (the class, or none below the odds `claim`), "weighted" (and 4 bits of odds), "odds".
     weights: of a vote for class c: "uniform" 1, "class-counts" the party's rows of c over everyone's (FedKD's ω), at L1
     over `most_rows` and at most 1; "prior": class frequencies are divided out of probabilities before the vote.
+    influence: of a ballot on the whole count: what its votes claim, or "equal": the votes of every ballot are scaled to
+    the same sum, so that who claims every row says little about each (docs/results/robustness.md).
     queries: how many public rows are labelled, as a fraction up to 1 or as a number above. At L1 by the server, at L2
     by the teachers of each party, whose student then labels all. ballot: send "votes", or the "models" behind them.
     final_weights: "lead" lets the final model weigh each row by the lead of its label (not at L1: labels are all).
@@ -40,6 +42,7 @@ class Settings:
     voting: Literal["consistent", "majority", "soft"] = "majority"
     open_vote: Literal["off", "hard", "weighted", "odds"] | None = None
     weights: Literal["uniform", "class-counts", "prior"] = "uniform"
+    influence: Literal["claimed", "equal"] = "claimed"
     queries: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
     claim: Annotated[float, Field(gt=0)] = 0.5
     most_rows: PositiveInt = 1000
@@ -61,6 +64,8 @@ class Settings:
             raise ElectionError(f'open_vote = "{self.open_vote}" adds up opinions: it needs voting = "majority"')
         if self.open_vote == "hard" and self.voting == "soft":
             raise ElectionError('voting = "soft" and open_vote = "hard" exclude each other; use open_vote = "odds"')
+        if self.influence == "equal" and self.weights == "class-counts":
+            raise ElectionError('influence = "equal" and weights = "class-counts" exclude each other; choose one')
         check_queries(self.queries)
         check_teachers(self.subsets or 1, self.partitions)
 
@@ -83,6 +88,8 @@ class Settings:
         )
         if level == "L1" and self.final_weights != "uniform":
             raise ElectionError('final_weights = "lead" cannot be had at L1: labels are all that is released')
+        if level == "L1" and self.influence != "claimed":
+            raise ElectionError('influence = "equal" cannot be had at L1: a vote that is scaled up is more than a vote')
         unbounded = chosen.open_vote in ("weighted", "odds")
         if level == "L1" and unbounded:
             raise ElectionError(
@@ -119,6 +126,7 @@ class Settings:
 
     def exposed(self, level: str) -> Self:
         plain: dict[str, Any] = {"students": False, "ballot": "votes", "queries": 1.0, "most_rows": 1}
+        plain["influence"] = "claimed"
         if self.open_vote != "off":
             plain["open_vote"] = "hard"
         if level == "L1":

@@ -18,6 +18,8 @@ from ..errors import Spoiled
 
 LEAST = 1e-4
 """Probabilities below it are noise of the learner; it bounds the odds."""
+EVEN = 1 << 20
+"""Into how many parts a vote is divided where votes are scaled."""
 
 
 class Notation(Protocol):
@@ -116,6 +118,16 @@ class Levels:
 
 _WEIGHTS = 2 ** np.arange(16, dtype=np.uint32)
 _POWERS = np.rint(2.0 ** (np.arange(256) / 8 + 8)).astype(np.int64)
+
+
+def evened(points: Array) -> Array:
+    """The points of a ballot, scaled to a vote a row on average, in whole parts: all ballots then weigh the same.
+
+    An honest party claims the rows that are like its own, and weighs much there; a liar who claims all of them spreads
+    what it has over all of them.
+    """
+    total = int(points.sum(dtype=np.int64))
+    return np.rint(points * (len(points) * EVEN / max(total, 1))).astype(np.int64)
 
 
 def odds(opinion: Array) -> Array:

@@ -23,7 +23,7 @@ from ..settings import settings
 from ._queries import choose_queries
 from ._settings import PARTS, Settings
 from ._teachers import Teachers, halves, join_halves, without_prior
-from ._votes import Labels, Levels, Notation, Weighted, odds
+from ._votes import Labels, Levels, Notation, Weighted, evened, odds
 
 
 @settings
@@ -88,6 +88,8 @@ class FedKT(Settings):
         points = notation.points(written, rows)
         if desk.level == "L1" and self.voting == "soft":
             points = _at_most_one_vote(points, self.partitions)
+        if self.influence == "equal":
+            points = evened(points)
         if self.weights != "class-counts":
             return Count({"votes": points})
         seen = _counts(ballot, len(desk.classes))
