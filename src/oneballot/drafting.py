@@ -29,6 +29,7 @@ partitions = 1                  # s in the paper, which has partitions = 2, subs
 # open_vote = "weighted"        # "off", "hard", "weighted" (the class and 4 bits of odds), "odds" (a byte a class)
 # subsets = 1                   # t in the paper; at L2 25, the teachers whose votes are noised
 # students = false
+# influence = "equal"           # no ballot weighs more than another: for parties that might lie (not at L1)
 queries = 1.0                   # how many public rows are labelled: a fraction up to 1, or a number
 ballot = "votes"                # or "models": the models behind the votes, for a market
 
