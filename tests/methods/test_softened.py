@@ -30,7 +30,8 @@ PUBLIC, TEST = X[:60], slice(60, 300)
 def election(privacy: Any, **settings: Any) -> ob.Election:
     return ob.Election(
         classes=range(3), public=PUBLIC, learner=LINEAR, privacy=privacy,
-        method=ob.FedKD(**{"temperature": 0.0, **settings}), server_key="none" if getattr(privacy, "level", "") == "L1" else None,
+        method=ob.FedKD(**{"temperature": 0.0, **settings}),
+        server_key="none" if getattr(privacy, "level", "") == "L1" else None,
     )  # fmt: skip
 
 
