@@ -83,10 +83,11 @@ class Job:
                 wave.runners, self.kept = {}, wave
         try:
             yield from wave.train()
+            found = list(zip(numbers, wave.values(), wave.answers(), strict=True))
         except torch.OutOfMemoryError:
             self.forget()
             raise
-        for i, values, logits in zip(numbers, wave.values(), wave.answers(), strict=True):
+        for i, values, logits in found:
             self._keep(i, values, logits)
 
     def _keeps(self, numbers: Sequence[int]) -> bool:
