@@ -110,7 +110,7 @@ def test_a_killed_run_is_taken_up_where_it_was(tmp_path):
     assert [line.values for line in done.lines["digits"]] == [line.values for line in fresh.lines["digits"]]
 
 
-MLP = Vote(DIGITS, ob.FedKT(open_vote="odds"), ob.Torch("mlp", settings={"hidden": [16]}, epochs=2))
+MLP = Vote(DIGITS, ob.FedKT(open_vote="odds"), ob.Torch("mlp", settings={"hidden": [16]}, epochs=8))
 
 
 def test_cells_in_step_are_the_same_as_one_by_one():

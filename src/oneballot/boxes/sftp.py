@@ -85,6 +85,8 @@ class Sftp(Remote):
             raise FileExistsError
         self._send(sealed, part, told)
         if self._size(part) != len(sealed):
+            if self._size(file) is not None:  # who was first has cleared this part away
+                raise FileExistsError
             raise BoxError(f"{self} has not kept what was sent; is its disk full?")
         try:
             ftp.rename(self._at(part), self._at(file))
