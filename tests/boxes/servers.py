@@ -14,6 +14,9 @@ from pathlib import Path
 
 USER, PASSWORD = "clinic", "s3cret/word"
 
+BROKEN = {"no-token": b"<![<![", "no-number": b'<a href="&#' + b"9" * 5_000 + b';">x</a>'}
+"""Index pages that Python's parser of HTML gives up."""
+
 
 def s3(folder: Path) -> int:
     import boto3
@@ -107,6 +110,12 @@ class Web(http.server.SimpleHTTPRequestHandler):
                     self.wfile.write(b"%x\r\n%s\r\n" % (len(link), link))
             except OSError:
                 self.close_connection = True
+        elif path.name in BROKEN:
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html")
+            self.send_header("Content-Length", str(len(BROKEN[path.name])))
+            self.end_headers()
+            self.wfile.write(BROKEN[path.name])
         elif path.name == "dripping.ballot":
             self.send_response(200)
             self.send_header("Content-Length", "1000")

@@ -69,6 +69,12 @@ def test_a_box_that_goes_away_ends_a_tally_and_spoils_nobody(place_of, wire, ele
     assert set(tally_box(election, box).voted) == set(parties)
 
 
+@pytest.mark.parametrize("page", ["no-token", "no-number"])
+def test_an_index_page_that_cannot_be_parsed_is_refused(page: str, place_of) -> None:
+    with pytest.raises(BoxError, match=f"hostile/{page} shows an index page that cannot be read: [eE]x"):
+        list(box_at(place_of("http").address(f"hostile/{page}")).names())
+
+
 def test_listings_without_end_are_refused(place_of, monkeypatch) -> None:
     monkeypatch.setattr(http, "MOST_INDEX", 2**20)
     with pytest.raises(BoxError, match="without end"):

@@ -22,6 +22,8 @@ pytest.importorskip("flwr", reason="flwr is not installed")
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Error, Message, RecordDict
 from flwr.serverapp import Grid
+from flwr.supercore.inflatable.inflatable_object import UnexpectedObjectContentError, add_header_to_object_body
+from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
 from flwr.supercore.task_identity import TaskIdentity
 
 import oneballot as ob
@@ -31,7 +33,7 @@ from oneballot.envelope import is_envelope
 from oneballot.errors import ElectionError, KeyFileError, QuorumError
 from oneballot.flower import party, server, wire
 from oneballot.flower.collecting import Pace
-from oneballot.keys import new_server_key
+from oneballot.keys import new_key, new_server_key
 from oneballot.tallying import tally_box
 
 PARTIES = ("clinic-a", "clinic-b", "clinic-c")
@@ -324,6 +326,52 @@ def test_a_ballot_may_be_brought_as_a_file_while_a_run_waits_for_it(clinics: Pat
     assert sorted(server.hold(grid, settings(clinics)).voted) == list(PARTIES)
 
 
+def test_a_ballot_that_came_before_its_party_was_listed_counts_once_it_is(clinics: Path, caplog) -> None:
+    put_deadline(clinics, in_seconds(3600))
+    path, home = clinics / "server" / "election.toml", clinics / "clinic-c"
+    whole = path.read_text()
+    (line,) = [line for line in whole.splitlines() if line.startswith("clinic-c = ")]
+    path.write_text(whole.replace(line, ""))
+    agreed, filed = ob.Election.read(home / "election.toml"), Folder(clinics / "server" / "box")
+    cast_file(agreed, "clinic-c", home / "rows.csv", keep=home / "ballots", beside=home, box=filed)
+    grid = Loop(*(config(clinics, name) for name in PARTIES[:2]))
+    grid.nodes[1].busy = True
+    grid.then |= {5: lambda: path.write_text(whole), 10: lambda: setattr(grid.nodes[1], "busy", False)}
+    grid.then[200] = lambda: edit(path, "deadline = ", f"deadline = {in_seconds(0.1):%Y-%m-%dT%H:%M:%S.%f}Z  # ")
+    assert sorted(server.hold(grid, settings(clinics)).voted) == list(PARTIES)
+    assert grid.polls < 200
+    assert "clinic-c in the box would be spoiled" in caplog.text
+
+
+@pytest.mark.parametrize("by", ["node", "file"])
+def test_a_ballot_whose_key_was_revoked_meanwhile_is_awaited_again(by: str, clinics: Path, caplog) -> None:
+    put_deadline(clinics, in_seconds(3600))
+    path, home = clinics / "server" / "election.toml", clinics / "clinic-c"
+    grid = loop(clinics)
+    grid.nodes[1].busy = True
+
+    def revoke() -> None:
+        """And the party has a new key, which it has not used yet."""
+        (home / "clinic-c.key").rename(home / "stolen.key")
+        new = new_key(home / "clinic-c.key")
+        (old,) = ob.Election.read(path).roster["clinic-c"]
+        for place in (path, home / "election.toml"):
+            edit(place, f'clinic-c = "{old}"', f'clinic-c = "{new}"\n\n[revoked]\n"{old}" = "laptop stolen"\n')
+
+    def resign() -> None:
+        assert grid.nodes[1].asked
+        assert not (clinics / "server" / "outcome").exists()
+        agreed, filed = ob.Election.read(home / "election.toml"), Folder(clinics / "server" / "box")
+        box = filed if by == "file" else None
+        cast_file(agreed, "clinic-c", home / "rows.csv", keep=home / "ballots", beside=home, box=box, resign=True)
+
+    grid.then |= {5: revoke, 10: lambda: setattr(grid.nodes[1], "busy", False), 20: resign}
+    outcome = server.hold(grid, settings(clinics))
+    assert sorted(outcome.voted) == list(PARTIES)
+    assert grid.polls >= 20
+    assert "that of clinic-c does not count any more. It is asked again" in caplog.text
+
+
 def test_ballots_that_are_encrypted_to_the_server_are_named_and_counted_as_by_files(clinics: Path) -> None:
     public = new_server_key(clinics / "server" / "server.key")
     for place in ("server", *PARTIES):
@@ -358,8 +406,17 @@ def raw(data: bytes, stype: str = wire.STYPE) -> ArrayRecord:
 NAMED = ConfigRecord({"name": "x"})
 
 
-def broken(question: Message) -> Message:
-    raise ValueError("no such object")
+def raises(error: Exception) -> Callable[[Message], Message]:
+    def say(question: Message) -> Message:
+        raise error
+
+    return say
+
+
+def cut(question: Message) -> Message:
+    """Flower's own way with a record whose bytes are none."""
+    inflated: Any = inflate_object_from_contents("0", {"0": add_header_to_object_body(b"\xff\xff", NAMED)})
+    return Message(RecordDict({wire.NAME: inflated}), reply_to=question)
 
 
 @pytest.mark.parametrize(
@@ -373,9 +430,14 @@ def broken(question: Message) -> Message:
         (reply_with(ballot=raw(bytes(3 << 20)), name=NAMED), "3,145,728 bytes, and the election allows 1,048,576"),
         (reply_with(refused=ConfigRecord({})), "it does not say why"),
         (reply_with(refused=ConfigRecord({"reason": "\x1b[2Jcleared"})), "sends no ballot:  [2Jcleared"),
-        (broken, "its reply cannot be read: ValueError"),
+        (raises(ValueError("no such object")), "its reply cannot be read: ValueError"),
+        (
+            raises(UnexpectedObjectContentError("0", "no head")),
+            "its reply cannot be read: UnexpectedObjectContentError",
+        ),
+        (cut, "its reply cannot be read: DecodeError"),
     ],
-    ids=["nothing", "no array", "numpy", "no name", "no zip", "large", "mute", "escape", "malformed"],
+    ids=["nothing", "no array", "numpy", "no name", "no zip", "large", "mute", "escape", "malformed", "no head", "cut"],
 )
 def test_a_strangers_reply_is_refused_and_the_others_count(says, words, clinics: Path, caplog) -> None:
     edit(clinics / "server" / "election.toml", "# max_ballot_mb = 64", "max_ballot_mb = 1")
@@ -386,6 +448,17 @@ def test_a_strangers_reply_is_refused_and_the_others_count(says, words, clinics:
     assert sorted(outcome.voted) == ["clinic-a", "clinic-b"]
     assert words in caplog.text
     assert sorted(box(clinics)) == ["clinic-a", "clinic-b"]
+
+
+def test_what_is_no_message_takes_no_reply_with_it_that_came_in_the_same_call(clinics: Path, caplog) -> None:
+    class Crowded(Loop):
+        def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Any]:
+            return [ConfigRecord(), *super().pull_messages(message_ids)]
+
+    put_deadline(clinics, in_seconds(5))
+    outcome = server.hold(Crowded(*(config(clinics, name) for name in PARTIES)), settings(clinics))
+    assert sorted(outcome.voted) == list(PARTIES)
+    assert caplog.text.count("its reply cannot be read: AttributeError") == 3
 
 
 def test_a_node_cannot_vote_for_another_party(clinics: Path, caplog) -> None:

@@ -11,7 +11,7 @@ import oneballot as ob
 from oneballot.comparing import compare
 from oneballot.core import Data, Task
 from oneballot.desk import TallyDesk
-from oneballot.errors import ElectionError
+from oneballot.errors import DataError, ElectionError, OneBallotWarning
 from oneballot.peers.fedavg import FedAvg
 from oneballot.peers.feddf import FedDF
 from oneballot.peers.fedgen import FedGEN
@@ -128,6 +128,17 @@ def test_fedgen_sends_its_generator_down_and_learns(make, parties, test):
     generator = 4 * ((10 + 32) * 256 + 256 + 256 * 16 + 16)
     assert found.last.down == 2 * 5 * SIZE + 1 * 5 * (generator + 40)
     assert found.last.accuracy > 0.7
+
+
+def test_fedgens_weights_that_grow_without_bound_end_it_with_a_word(make, parties):
+    """In the first round there is no generator yet that could make them."""
+    with pytest.raises(DataError, match="in the first round; choose a lower learning_rate"):
+        turns(FedGEN(rounds=2, optimizer="sgd", learning_rate=1e30), make(), parties)
+    plain = turns(FedAvg(rounds=1), make(SGD), parties)[0]
+    for rate, words in ((1e10, "grew without bound in round 2, and no more"), (1e30, "drew no numbers for round 2")):
+        with pytest.warns(OneBallotWarning, match=words):
+            (first,) = turns(FedGEN(rounds=3, generator_rate=rate, generator_steps=1), make(SGD), parties)
+        assert_equal(weights(first.models[0]), weights(plain.models[0]))
 
 
 def test_draws_of_almost_no_weight_teach_almost_nothing(make, parties, test):

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from typing import Any, ClassVar
 
-from ..errors import BoxError
+from ..errors import BoxError, printable
 from . import _web
 from ._patience import passes
 from ._remote import MOST_FILES, Remote
@@ -76,7 +76,10 @@ class Http(Remote):
                 page += chunk
                 if len(page) > MOST_INDEX:
                     raise BoxError(f"{self} shows an index page without end")
-        links.feed(page.decode("utf-8", "replace"))
+        try:
+            links.feed(page.decode("utf-8", "replace"))
+        except (AssertionError, ValueError) as error:  # Python's parser forgives most of a stranger's page, not all
+            raise BoxError(f"{self} shows an index page that cannot be read: {printable(error, 200)}") from None
         files = dict.fromkeys(name for link in links.found if (name := _web.file_of(box, link)))
         if len(files) > MOST_FILES:
             return [(file, 0) for file in files]  # refused for its length, by whoever asked

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from flwr.app import Message
 from flwr.serverapp import Grid
 
 from ..booth import deliver
@@ -29,9 +30,6 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 log = logging.getLogger("flwr.oneballot")
-
-MALFORMED = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
-"""What Flower raises where a stranger's message is none."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +48,7 @@ class _Asked:
 
     session: str
     message: str | None
+    party: str = ""  # whose ballot it has sent
     failed: float | None = None
     wait: float = 0.0
 
@@ -57,21 +56,20 @@ class _Asked:
 @dataclass
 class Collecting:
     grid: Grid
-    current: Callable[[], Election]  # its roster, quorum and deadline may change while ballots come in
+    current: Callable[[], Election]  # another one where roster, revocations, quorum or deadline were changed
     box: Box
     key: X25519PrivateKey | None = None  # opens ballots that are encrypted to the server
     simulated: frozenset[str] = frozenset()
     pace: Pace = field(default_factory=Pace)
     voted: dict[str, bool] = field(default_factory=dict)  # and whether it counts: an abstention does not
-    looked_at: set[str] = field(default_factory=set)  # names in the box
+    looked_at: set[tuple[str, int]] = field(default_factory=set)  # names in the box, with their sizes
     nodes: dict[int, _Asked] = field(default_factory=dict)
     online: frozenset[int] = frozenset()
     changed: float = field(default_factory=time.monotonic)
     begun: datetime = field(default_factory=lambda: datetime.now(UTC))
 
-    @property
-    def election(self) -> Election:
-        return self.current()
+    def __post_init__(self) -> None:
+        self.election = self.current()  # the one that `voted` goes by: both change together, in `look_into_box`
 
     @property
     def expected(self) -> frozenset[str]:
@@ -133,19 +131,27 @@ class Collecting:
         for node, known in self.nodes.items():
             if known.message is None:
                 continue
-            try:
-                replies = [answered(reply) for reply in self.grid.pull_messages([known.message])]
-            except MALFORMED as error:
-                replies = [Reply(reason=printable(f"its reply cannot be read: {error!r}", 500))]
-            for reply in replies:
+            for reply in self._replies(known.message):
                 known.message, self.changed = None, time.monotonic()
-                if reason := reply.reason or self._put(reply):
+                if reason := reply.reason or self._put(known, reply):
                     self._failed(node, known, reason)
                 else:
                     ballots += 1
         return ballots
 
-    def _put(self, reply: Reply) -> str:
+    def _replies(self, message: str) -> Iterator[Reply]:
+        """To one message: none yet, or what a stranger sent, and it may be that Flower cannot make a message of it.
+
+        What Flower, protobuf and whatever else raise then has no common name. It is that node's affair alone; a
+        SuperLink that cannot be reached is noticed when nodes are looked for.
+        """
+        try:
+            for reply in self.grid.pull_messages([message]):
+                yield _answered(reply)
+        except Exception as error:
+            yield _unreadable(error)
+
+    def _put(self, known: _Asked, reply: Reply) -> str:
         """Put a ballot into the box; the reason if it is none that could count."""
         sealed = reply.sealed
         try:
@@ -156,23 +162,35 @@ class Collecting:
         except (BallotError, ElectionError) as error:
             return f"its ballot was refused: {error}"
         log.info("%s has voted: %s bytes, %s", ballot.party, f"{len(sealed):,}", ballot.digest)
-        self.voted[ballot.party] = ballot.abstained is None
+        self.voted[ballot.party], known.party = ballot.abstained is None, ballot.party
         return ""
 
     def look_into_box(self) -> int:
-        """How many have voted whose ballots are from an earlier run, or were brought as files."""
-        before = len(self.voted)
+        """How many have voted whose ballots are from an earlier run, or were brought as files.
+
+        Where the election has changed all is looked at again, as other keys may count now, and so many as do not count
+        any more are among the number.
+        """
+        before = set(self.voted)
+        if (current := self.current()) is not self.election:
+            self.election = current
+            self.voted.clear()
+            self.looked_at.clear()
         for name, size in self.box.names():
-            if name in self.looked_at:
+            if (name, size) in self.looked_at:
                 continue
-            self.looked_at.add(name)
+            self.looked_at.add((name, size))
             try:
                 with self.box.open(name) as file:
                     ballot = self._read(file.read(min(size, self._limit) + 1))
                 self.voted.setdefault(ballot.party, ballot.abstained is None)
             except (BallotError, BoxError) as error:
                 log.warning("%s in the box would be spoiled: %s", printable(name), error)
-        return len(self.voted) - before
+        for node, known in self.nodes.items():
+            if known.party and known.party not in self.voted:
+                self._failed(node, known, f"that of {known.party} does not count any more")
+                known.party = ""
+        return len(self.voted.keys() ^ before)
 
     @property
     def _limit(self) -> int:
@@ -200,3 +218,15 @@ class Collecting:
         until = f" until {self._deadline}" if self._deadline else ""
         log.info("%d%s have voted: %s. Awaited%s: %s. At work now: %d nodes.", len(self.voted), of,
                  ", ".join(sorted(self.voted)) or "nobody", until, who, len(self._training()))  # fmt: skip
+
+
+def _answered(message: Message) -> Reply:
+    """By itself, so that a reply that cannot be read takes no other with it."""
+    try:
+        return answered(message)
+    except Exception as error:
+        return _unreadable(error)
+
+
+def _unreadable(error: Exception) -> Reply:
+    return Reply(reason=printable(f"its reply cannot be read: {error!r}", 500))

@@ -25,6 +25,16 @@ Share = Annotated[float, Field(gt=0, le=1)]
 Rate = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
+def grew_without_bound(values: Values, turn: int, desk: TallyDesk) -> bool:
+    """Whether this round is the end, with a note, and those before it stand; an error where there are none."""
+    if finite(values):
+        return False
+    if turn == 1:
+        raise DataError("weights grew without bound in the first round; choose a lower learning_rate")
+    desk.note(f"weights grew without bound in round {turn}, and no more are run; lower the learning_rate")
+    return True
+
+
 class Server:
     """Between two rounds. This one takes the mean of the parties' networks, by rows."""
 
@@ -73,10 +83,7 @@ class Averaging:
             who = assembly.drawn(turn, self.participation)
             trained = assembly.train(who, turn, values, server.offsets(who))
             values = server.step(values, who, trained)
-            if not finite(values):
-                if turn == 1:
-                    raise DataError("weights grew without bound in the first round; choose a lower learning_rate")
-                desk.note(f"weights grew without bound in round {turn}, and no more are run; lower the learning_rate")
+            if grew_without_bound(values, turn, desk):
                 return
             sent += len(who) * server.copies * assembly.size
             yield Round([assembly.model(values)], up=sent, down=sent)

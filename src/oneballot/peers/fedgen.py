@@ -14,12 +14,15 @@ import numpy as np
 from pydantic import PositiveInt
 
 from ..core import Array
-from ..errors import DataError, ElectionError
+from ..errors import ElectionError
 from ..protocols import Round, TallyDesk
 from ..settings import settings
 from ..training import workers
-from ._assembly import Assembly, Values, finite
-from ._averaging import Averaging, Rate
+from ._assembly import Assembly, Values
+from ._averaging import Averaging, Rate, grew_without_bound
+
+Draws = tuple[Array, Array]
+"""Labels, and a z for each."""
 
 COUNT_BYTES = 4
 """Of how many rows of a class a party has."""
@@ -60,11 +63,15 @@ class FedGEN(Averaging):
         for turn in range(1, self.rounds + 1):
             who = assembly.drawn(turn, self.participation)
             down += len(who) * (assembly.size + federation.size)
-            trained = federation.train(who, turn, values)
+            draws = federation.draw(who, turn)
+            if not all(np.isfinite(z).all() for _, z in draws):
+                desk.note(f"the generator drew no numbers for round {turn}, and no more are run; lower generator_rate")
+                return
+            trained = federation.train(who, turn, values, draws)
             up += len(who) * (assembly.size + COUNT_BYTES * assembly.classes)
             values = assembly.mean(who, trained)
-            if not finite(values):
-                raise DataError(f"weights grew without bound in round {turn}; choose a lower learning_rate")
+            if grew_without_bound(values, turn, desk):
+                return
             federation.teach(who, turn, trained)
             yield Round([assembly.model(values)], up, down)
 
@@ -90,9 +97,18 @@ class Federation:
         """Bytes of what a party gets beside the network: the generator, once there is one, and class frequencies."""
         return self.generator.size + COUNT_BYTES * self.assembly.classes if self.taught else 0
 
-    def train(self, who: Sequence[int], turn: int, start: Values) -> Sequence[Values]:
-        """Each party's network after training on its own rows and on as many draws."""
-        if not self.taught:
+    def draw(self, who: Sequence[int], turn: int) -> list[Draws]:
+        """As many for each party as it has rows; none at all before there is a generator."""
+        found = []
+        for i in who if self.taught else ():
+            seed = self.assembly.desk.shared_seed("draws", turn, i)
+            labels = self._labels(len(self.assembly.tasks[i].rows), seed)
+            found.append((labels, self.generator.draw(labels, seed)))
+        return found
+
+    def train(self, who: Sequence[int], turn: int, start: Values, draws: Sequence[Draws]) -> Sequence[Values]:
+        """Each party's network after training on its own rows and on what was drawn for it."""
+        if not draws:
             return self.assembly.train(who, turn, start)
         from ..fleet.engine import Training
         from ._generator import marked
@@ -100,10 +116,9 @@ class Federation:
         desk, weight = self.assembly.desk, self.settings.generator_weight
         rows, tasks = [self.rows], []
         begin = len(self.rows)
-        for i in who:
-            old, seed = self.assembly.tasks[i], desk.shared_seed("draws", turn, i)
-            labels = self._labels(len(old.rows), seed)
-            rows.append(marked(self.generator.draw(labels, seed), self.rows.shape[1]))
+        for i, (labels, z) in zip(who, draws, strict=True):
+            old = self.assembly.tasks[i]
+            rows.append(marked(z, self.rows.shape[1]))
             tasks.append(replace(
                 old, start={f"network.{key}": value for key, value in start.items()},
                 seed=desk.shared_seed("round", turn, old.label),
