@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 import pytest
@@ -178,7 +179,8 @@ def test_somebody_elses_file_under_a_partys_name_does_not_keep_it_out(election, 
     done = cast(election, clinic, box=ob.Folder(clinic / "box"))
     cast(election, clinic, box=ob.Folder(clinic / "box"))
     names = sorted(p.name for p in (clinic / "box").iterdir())
-    assert names == [f"a.{done['digest'][:8]}.ballot", "a.ballot"]
+    mark = hashlib.sha256(Path(done["ballot"]).read_bytes()).hexdigest()[:8]
+    assert names == sorted([f"a.{mark}.ballot", "a.ballot"])
     from oneballot.tallying import tally_box
 
     outcome = tally_box(election, ob.Folder(clinic / "box"))
@@ -195,3 +197,11 @@ def test_an_unsigned_ballot_is_not_sent_after_a_roster_was_added(election, clini
     with pytest.raises(AlreadyCast, match=r"not signed.*--recast"):
         cast(agreed, clinic, box=ob.Folder(clinic / "box"), beside=clinic)
     assert cast(agreed, clinic, box=ob.Folder(clinic / "box"), beside=clinic, recast=True)["trained"]
+
+
+def test_another_partys_kept_ballot_is_not_delivered_as_ones_own(election, clinic: Path) -> None:
+    done = cast(election, clinic)
+    kept = Path(done["ballot"])
+    kept.with_name("a.1.ballot").write_bytes(kept.read_bytes())  # as an earlier copy might be called
+    with pytest.raises(AlreadyCast, match=r"is a ballot of a, not of a\.1"):
+        cast_file(election, "a.1", clinic / "a.csv", keep=clinic / "kept")

@@ -135,3 +135,12 @@ def test_a_model_that_nobody_could_open_is_not_written(tmp_path, election, parti
     with pytest.raises(Spoiled, match="expected float64"):
         replace(outcome, model=odd).save(tmp_path)
     assert not exists(tmp_path)
+
+
+def test_what_ballots_held_is_the_servers_own_and_what_is_published_is_everybodys(outcome, tmp_path: Path) -> None:
+    outcome.save(tmp_path / "server")
+    outcome.published().save(tmp_path / "public")
+    (count,) = (tmp_path / "server").glob("count-*.zip")
+    for path in (count, tmp_path / "server" / "outcome.json"):
+        assert path.stat().st_mode & 0o077 == 0
+    assert all(path.stat().st_mode & 0o044 for path in (tmp_path / "public").iterdir())

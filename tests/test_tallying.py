@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +13,9 @@ from hypothesis import strategies as st
 
 import oneballot as ob
 from oneballot.casting import cast_together
+from oneballot.container import unzip, zip_up
 from oneballot.core import Blob, Count
-from oneballot.errors import QuorumError
+from oneballot.errors import BoxError, QuorumError
 from oneballot.keys import new_key, read_key
 from oneballot.tallying import tally_box
 
@@ -213,3 +216,52 @@ def test_a_ballot_that_cannot_be_read_is_spoiled_and_the_others_count(election, 
     outcome = tally_box(election, box)
     assert outcome.spoiled == {"party-1": "it cannot be read: the disk is gone"}
     assert len(outcome.voted) == 4
+
+
+def test_a_box_that_goes_away_spoils_nobody(election, ballots, tmp_path: Path) -> None:
+    class Unplugged(ob.Folder):
+        def open(self, name: str):
+            if name == "party-2":
+                self.path.rename(tmp_path / "elsewhere")
+            return super().open(name)
+
+    box = Unplugged(tmp_path / "box")
+    for b in ballots:
+        box.deliver(b.party, b.sealed)
+    with pytest.raises(BoxError, match="the box has gone while ballots were counted"):
+        tally_box(election, box)
+
+
+def test_a_pipe_in_the_box_is_not_waited_for(election, ballots, tmp_path: Path) -> None:
+    box = ob.Folder(tmp_path)
+    for b in ballots[1:]:
+        box.deliver(b.party, b.sealed)
+    os.mkfifo(tmp_path / f"{ballots[0].party}.ballot")
+    assert len(tally_box(election, box).voted) == 4
+    with pytest.raises(BoxError, match="no file"):
+        box.open(ballots[0].party)
+
+
+@pytest.mark.parametrize("epsilon", [5e-324, 1e-320, 1.7e308])
+def test_whatever_a_strangers_ledger_says_only_its_ballot_is_spoiled(election, ballots, epsilon: float) -> None:
+    files = unzip(ballots[0].sealed)
+    manifest = json.loads(files["manifest.json"])
+    manifest["privacy"] = {"level": "L2", "unit": "row", "adjacency": "replace", "epsilon": epsilon, "delta": 0.1,
+                           "accountant": "tight"}  # fmt: skip
+    forged = zip_up(files | {"manifest.json": json.dumps(manifest).encode()})
+    outcome = ob.tally(election, [forged, *ballots[1:]])
+    assert len(outcome.voted) == 4
+    assert len(outcome.spoiled) == 1
+
+
+@pytest.mark.parametrize("moved_away", [True, False])
+def test_a_party_on_the_roll_of_an_earlier_tally_may_have_another_ballot(election, parties, moved_away: bool) -> None:
+    agreed = ob.Election(election.classes, election.public, method=ob.Ensemble(), learner=ob.Sklearn("GaussianNB"))
+    ballots = cast_together(agreed, parties)
+    data = parties["party-1"]
+    other = ob.cast(agreed, data.X[::2], data.y[::2], party="party-1")
+    now = [other, *(ballots[1:] if moved_away else ballots)]
+    again, scratch = ob.tally(agreed, now, previous=ob.tally(agreed, ballots)), ob.tally(agreed, now)
+    assert again.voted.keys() == scratch.voted.keys()
+    assert ("party-1" in again.voted) == moved_away
+    assert again.count.roll.keys() == scratch.count.roll.keys()

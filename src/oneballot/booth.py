@@ -220,7 +220,7 @@ def _holds(election: Election, box: Box, name: str, party: str) -> bool:
 
 def deliver(election: Election, box: Box, name: str, party: str, digest: str, sealed: bytes) -> str:
     """Put a party's ballot into a box and return its name there: this one, if no stranger's file is in its place."""
-    free = _free_name(election, box, name, party, hashlib.sha256(sealed).hexdigest() if election.encrypted else digest)
+    free = _free_name(election, box, name, party, hashlib.sha256(sealed).hexdigest())
     box.deliver(free, sealed)
     return free
 

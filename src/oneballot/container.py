@@ -69,6 +69,8 @@ def _check_directory(data: bytes, most: int) -> None:
     at = data.rfind(b"PK\x05\x06", max(0, len(data) - 66_000))
     if at < 0 or len(data) - at < 22:
         raise Spoiled("it is not a whole ballot: the end of the zip is missing")
+    if len(data) < 2**32 and data[max(0, at - 20) : at].startswith(b"PK\x06\x07"):
+        raise Spoiled("its zip has a second directory, for sizes beyond 4 GiB, which it does not need")
     entries, size = struct.unpack_from("<HI", data, at + 10)
     if entries > min(most, 0xFFFE) or size > most * 300:
         raise Spoiled(f"its directory is of {entries} files and {size} bytes; at most {most} files are allowed")

@@ -50,6 +50,7 @@ def read_kept(election: Election, path: Path) -> Kept | None:
         raise AlreadyCast(f"{path} is damaged: {reason}. Move it away, and cast again with --recast.") from None
     if theirs != {election.digest}:
         raise AlreadyCast(f"{path} is a ballot of another election; keep this one elsewhere with --keep FOLDER")
+    _check_owner(path, clear or sealed)
     if not election.encrypted:
         assert sealed is not None
         return Kept(sealed, sealed)
@@ -62,6 +63,14 @@ def read_kept(election: Election, path: Path) -> Kept | None:
         raise AlreadyCast(f"{own} is not what was encrypted as {path}. Move both away, and cast again with --recast.")
     # Without the encrypted one nothing was delivered yet: the last cast was cut off.
     return Kept(encrypt(clear, election) if sealed is None else sealed, clear)
+
+
+def _check_owner(path: Path, kept: bytes | None) -> None:
+    if kept is None or is_envelope(kept):
+        return  # only the server could tell
+    party, named = take_apart(kept).manifest.party, path.name.removesuffix(".ballot")
+    if party != named:
+        raise AlreadyCast(f"{path} is a ballot of {party}, not of {named}; keep yours elsewhere with --keep FOLDER")
 
 
 def check_kept(election: Election, path: Path, kept: Kept) -> None:

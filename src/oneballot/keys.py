@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     SecretKey = Ed25519PrivateKey | X25519PrivateKey
 
 SIGNING, READING = "ed25519:", "x25519:"
+PRIME = 2**255 - 19
+_EIGHTH = 0x05FC536D880238B13933C6D305ACDFD5F098EFF289F4C345B027B2C28F95E826
+SMALL_ORDER = {0, 1, PRIME - 1, _EIGHTH, PRIME - _EIGHTH}
+"""Heights of the eight points of Ed25519 whose owner anybody could be: one signature would do for every message."""
 """How public keys begin: those that check a party's signature, and the one that ballots are encrypted to."""
 
 
@@ -123,7 +127,10 @@ def public_key(text: str, party: str) -> Ed25519PublicKey:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
     try:
-        return Ed25519PublicKey.from_public_bytes(_raw(text, SIGNING))
+        raw = _raw(text, SIGNING)
+        if (int.from_bytes(raw, "little") & (2**255 - 1)) % PRIME in SMALL_ORDER:
+            raise ValueError
+        return Ed25519PublicKey.from_public_bytes(raw)
     except ValueError:
         raise KeyFileError(
             f"roster: the key of {party} is {text!r}, expected what `oneballot keys new` prints: {SIGNING}…"
@@ -144,9 +151,11 @@ def server_public_key(text: str) -> X25519PublicKey:
 
 
 def _raw(text: str, prefix: str) -> bytes:
-    if not text.startswith(prefix):
+    """Spelled in the one way in which keys are printed, so that equal keys are equal texts."""
+    raw = base64.b64decode(text.removeprefix(prefix), validate=True)
+    if len(raw) != 32 or text != prefix + base64.b64encode(raw).decode():
         raise ValueError
-    return base64.b64decode(text.removeprefix(prefix), validate=True)
+    return raw
 
 
 def check_keys(roster: Mapping[str, Sequence[str]], revoked: Mapping[str, str], server_key: str | None) -> None:

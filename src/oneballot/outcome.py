@@ -123,7 +123,7 @@ class Outcome:
         catalog.find("formats", blob.format).check(
             blob.data, classes=len(self.classes), features=math.prod(self.model.features_)
         )  # nothing is written that nobody could open
-        secret = self.ledger.level == "L1" and bool(self.voted)  # raw votes and names: the server's own
+        secret = bool(self.voted)  # what ballots hold, and names: the server's own
         model = _put(folder, f"model.{blob.format}", blob.data)
         count = _put(folder, "count.zip", pack(_flat(self.count)), secret=secret)
         learner: Any = self.model.learner

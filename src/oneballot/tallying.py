@@ -15,7 +15,7 @@ from .core import Array, Ballot, Count
 from .desk import TallyDesk
 from .election import Election
 from .envelope import check_opener
-from .errors import BoxError, NotThere, QuorumError, Spoiled, printable
+from .errors import BoxError, NotThere, OneBallotError, QuorumError, Spoiled, printable
 from .model import FinalModel
 from .outcome import Outcome, Vote
 from .privacy.book import Book
@@ -63,10 +63,22 @@ def tally_box(
     sizes = dict(box.names())
 
     def read(name: str) -> bytes:
-        with box.open(name) as file:
-            return file.read(sizes[name] + 1)  # one more than there should be: it may have grown
+        try:
+            with box.open(name) as file:
+                return file.read(sizes[name] + 1)  # one more than there should be: it may have grown
+        except (NotThere, OSError):
+            _check_there(box)
+            raise
 
     return _tally(election, sizes, read, without, previous, _book(election, previous, book), over_budget, key, early)
+
+
+def _check_there(box: Box) -> None:
+    """Raise BoxError if it is the whole box that has gone, and not one ballot."""
+    try:
+        next(iter(box.names()), None)
+    except NotThere as error:
+        raise BoxError(f"the box has gone while ballots were counted: {error}") from None
 
 
 def _book(election: Election, previous: Outcome | None, path: Path | None) -> Book:
@@ -130,14 +142,18 @@ class _Counting:
     seen: set[str] = field(default_factory=set)
     tray: dict[str, Array] = field(default_factory=dict)
     height: int = 0
+    stale: bool = False
+    """Whether the previous outcome is of no use: a party that it has on its roll now has another ballot."""
 
     def __post_init__(self) -> None:
         if self.previous is not None:
             self.count += self.previous.count
 
     def add(self, name: str) -> None:
+        if self.stale:
+            return
         try:
-            ballot = unseal(self._read(name), self.election, self.key)
+            ballot = self._open(name)
             self.seen.add(ballot.party)
             if ballot.party in self.left_out:
                 return
@@ -157,6 +173,15 @@ class _Counting:
         except Spoiled as reason:
             self.spoiled[printable(name)] = str(reason)
 
+    def _open(self, name: str) -> Ballot:
+        data = self._read(name)
+        try:
+            return unseal(data, self.election, self.key)
+        except OneBallotError:
+            raise
+        except Exception as error:  # whatever a stranger's bytes have led to: the others count
+            raise Spoiled(f"it cannot be opened: {type(error).__name__}: {error}") from None
+
     def _read(self, name: str) -> bytes:
         size, limit = self.sizes[name], self.election.max_ballot_mb * 2**20
         if size > limit:
@@ -174,6 +199,9 @@ class _Counting:
 
     def _lay(self, one: Count) -> None:
         """Add a ballot. Small numbers are first added in their own width, which is several times faster."""
+        if one.roll.keys() & self.count.roll.keys():
+            self.stale = True
+            return
         if one.roll or any(v.dtype.kind not in "bu" or v.dtype.itemsize > 4 for v in one.sums.values()):
             self.count += one
             return
@@ -195,7 +223,9 @@ class _Counting:
         self.tray, self.height = {}, 0
 
     def take_out_the_rest(self) -> bool:
-        """Subtract the ballots of the previous outcome that are not here now; False if one cannot be read any more."""
+        """Subtract the ballots of the previous outcome that are not here now; False if that cannot be done."""
+        if self.stale:
+            return False
         for party, vote in self.previous.voted.items() if self.previous is not None else ():
             if (party in self.voted and self.voted[party].digest == vote.digest) or vote.abstained is not None:
                 continue

@@ -76,6 +76,12 @@ def flood(ballot: bytes) -> bytes:
     return bytes(5_000_000) + struct.pack("<4s4H2IH", b"PK\x05\x06", 0, 0, 65_000, 65_000, 5_000_000, 0, 0)
 
 
+def second_directory(ballot: bytes) -> bytes:
+    """An end that says one entry, after a locator of the kind for huge zips, which would be believed instead."""
+    locator = struct.pack("<4sIQI", b"PK\x06\x07", 0, 0, 1)
+    return bytes(100) + locator + struct.pack("<4s4H2IH", b"PK\x05\x06", 0, 0, 1, 1, 50, 0, 0)
+
+
 def with_array_named(name: str):
     from safetensors.numpy import save
 
@@ -110,6 +116,7 @@ CORPUS = {
     "sizes that lie": lying_about_sizes,
     "an offset beyond any file": with_zip64_offset,
     "a flood of entries": flood,
+    "a second directory": second_directory,
     "an array with an escape in its name": with_array_named("\x1b[2Jvotes"),
     "arrays with a huge header": lambda b: reseal(b, {ARRAYS: struct.pack("<Q", 2**40) + b"{}"}),
     "ten thousand files": lambda b: zipped(*((f"f{i}.skops", b"") for i in range(10_000))),
@@ -258,3 +265,8 @@ def test_whatever_the_method_does_not_ask_for_spoils_a_ballot(name: str) -> None
     assert list(outcome.voted) == ["a"]
     assert "it carries besides, and expected is " in outcome.spoiled["ballot 2"]
     assert "it carries votes, and expected is nothing alone" in outcome.spoiled["ballot 3"]
+
+
+def test_a_second_directory_is_refused_before_it_is_read() -> None:
+    with pytest.raises(Spoiled, match="a second directory"):
+        unzip(second_directory(b""))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import BinaryIO, ClassVar
 from ..errors import AlreadyCast, BoxError, NotThere
 
 SUFFIX = ".ballot"
+_READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
 
 class Folder:
@@ -55,10 +57,15 @@ class Folder:
         yield from sorted(found)
 
     def open(self, name: str) -> BinaryIO:
+        said = f"cannot read {name}{SUFFIX} in {self.path}"
         try:
-            return open(os.path.join(self.path, name + SUFFIX), "rb")
+            handle = os.open(os.path.join(self.path, name + SUFFIX), _READ)
         except OSError as error:
-            raise NotThere(f"cannot read {name}{SUFFIX} in {self.path}: {error.strerror}") from None
+            raise NotThere(f"{said}: {error.strerror}") from None
+        if not stat.S_ISREG(os.fstat(handle).st_mode):  # a pipe would be waited for without end
+            os.close(handle)
+            raise NotThere(f"{said}: it is no file")
+        return os.fdopen(handle, "rb")
 
 
 def _place(part: str, target: Path, sealed: bytes) -> None:

@@ -180,6 +180,8 @@ def in_words(epsilon: float) -> str:
     if not 0 < epsilon < math.inf:
         return f"{epsilon:g}"
     step = 10.0 ** (math.floor(math.log10(epsilon)) - 3)
+    if not step:  # a stranger's ledger may say the smallest number there is
+        return f"{epsilon:g}"
     return f"{math.ceil(epsilon / step - 1e-6) * step:.4g}"
 
 
