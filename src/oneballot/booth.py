@@ -79,7 +79,7 @@ def cast_file(
     opened, name = kept.opened, _box_name(election, party, signer, kept.sealed)
     if box is not None:
         try:
-            name = deliver(election, box, name, party, opened.digest, kept.sealed)
+            name = deliver(election, box, name, party, kept.sealed)
         except BoxError as error:
             raise BoxError(f"{error}\nThe ballot is kept in {path}, and the same command delivers it again.") from None
     return {
@@ -218,7 +218,7 @@ def _holds(election: Election, box: Box, name: str, party: str) -> bool:
         return False
 
 
-def deliver(election: Election, box: Box, name: str, party: str, digest: str, sealed: bytes) -> str:
+def deliver(election: Election, box: Box, name: str, party: str, sealed: bytes) -> str:
     """Put a party's ballot into a box and return its name there: this one, if no stranger's file is in its place."""
     free = _free_name(election, box, name, party, hashlib.sha256(sealed).hexdigest())
     box.deliver(free, sealed)

@@ -158,7 +158,7 @@ class Collecting:
             ballot = self._read(sealed)
             name = reply.name if self.election.encrypted else ballot.party
             check_party_name(name)  # a stranger's, and it names a file
-            deliver(self.election, self.box, name, ballot.party, ballot.digest, sealed)
+            deliver(self.election, self.box, name, ballot.party, sealed)
         except (BallotError, ElectionError) as error:
             return f"its ballot was refused: {error}"
         log.info("%s has voted: %s bytes, %s", ballot.party, f"{len(sealed):,}", ballot.digest)
