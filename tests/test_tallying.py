@@ -265,3 +265,24 @@ def test_a_party_on_the_roll_of_an_earlier_tally_may_have_another_ballot(electio
     assert again.voted.keys() == scratch.voted.keys()
     assert ("party-1" in again.voted) == moved_away
     assert again.count.roll.keys() == scratch.count.roll.keys()
+
+
+def test_who_takes_a_counted_ballot_away_and_leaves_another_spoils_its_own_alone(
+    election, parties, tmp_path: Path
+) -> None:
+    class Vanishing(ob.Folder):
+        def open(self, name: str):
+            found = super().open(name)
+            if name == "party-1":
+                (self.path / "party-1.ballot").unlink()
+            return found
+
+    ballots, data = cast_together(election, parties), parties["party-1"]
+    other = ob.cast(election, data.X[::2], data.y[::2], party="party-1")
+    box = Vanishing(tmp_path)
+    for name, ballot in [*((b.party, b) for b in ballots), ("party-1b", other)]:
+        box.deliver(name, ballot.sealed)
+    outcome = tally_box(election, box)
+    assert outcome.voted.keys() == parties.keys() - {"party-1"}
+    assert "neither counts" in outcome.spoiled["party-1b"]
+    assert same(outcome, ob.tally(election, ballots[1:]))

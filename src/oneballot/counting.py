@@ -12,7 +12,7 @@ import numpy as np
 from .core import Array, Ballot, Count
 from .desk import TallyDesk
 from .election import Election
-from .errors import BoxError, NotThere, OneBallotError, QuorumError, Spoiled, printable
+from .errors import NotThere, OneBallotError, QuorumError, Spoiled, printable
 from .outcome import Outcome, Vote
 from .seal import decrypt, take_apart, unseal
 
@@ -38,8 +38,11 @@ class Counting:
     seen: set[str] = field(default_factory=set)
     tray: dict[str, Array] = field(default_factory=dict)
     height: int = 0
+    shunned: set[str] = field(default_factory=set)
+    """Who has cast two ballots, of which one could not be taken out of the count again."""
     stale: bool = False
-    """Whether the previous outcome is of no use: a party that it has on its roll now has another ballot."""
+    """Whether counting must begin anew, from nothing: somebody is shunned, or a party that the previous outcome has on
+    its roll now has another ballot."""
 
     def __post_init__(self) -> None:
         if self.previous is not None:
@@ -53,6 +56,8 @@ class Counting:
             self.seen.add(ballot.party)
             if ballot.party in self.left_out:
                 return
+            if ballot.party in self.shunned:
+                raise Spoiled(f"{ballot.party} has cast two different ballots, of which one changed; neither counts")
             first = self.voted.get(ballot.party)
             if first is not None and first.digest == ballot.digest:
                 return
@@ -184,10 +189,10 @@ class Counting:
             if not self._had(party, first.digest) and first.abstained is None:
                 try:
                     taken_out = self._recount(first)
-                except Spoiled as reason:
-                    raise BoxError(
-                        f"{printable(first.name)} changed while it was counted ({reason}); tally again"
-                    ) from None
+                except Spoiled:
+                    self.shunned.add(party)
+                    self.stale = True
+                    return
                 self.pour()
                 self.count -= taken_out
             del self.voted[party]

@@ -85,7 +85,7 @@ def _book(election: Election, previous: Outcome | None, path: Path | None) -> Bo
 def _tally(
     election: Election, sizes: Mapping[str, int], read: Callable[[str], bytes],
     without: Iterable[str], previous: Outcome | None, book: Book, over_budget: bool, key: X25519PrivateKey | None,
-    early: bool = True,
+    early: bool = True, shunned: Iterable[str] = (),
 ) -> Outcome:  # fmt: skip
     check_opener(election, key)
     left_out = tuple(sorted(set(without)))
@@ -94,7 +94,7 @@ def _tally(
     budget = election.privacy.epsilon is not None and not over_budget
     planned = election.privacy.tallies if budget else None
     with TallyDesk(election, lambda: book.charge(planned)) as desk:
-        counting = Counting(election, desk, sizes, read, left_out, previous, key)
+        counting = Counting(election, desk, sizes, read, left_out, previous, key, shunned=set(shunned))
         for name in steps("counting ballots", sizes, len(sizes)):
             counting.add(name)
         counting.pour()
@@ -103,7 +103,7 @@ def _tally(
             hint = f"; there is one of {close[0]}" if close else ""
             desk.note(f"{party} was to be left out, and there is no ballot of that name{hint}")
         if not counting.take_out_the_rest():
-            return _tally(election, sizes, read, left_out, None, book, over_budget, key, early)
+            return _tally(election, sizes, read, left_out, None, book, over_budget, key, early, counting.shunned)
         counting.check_quorum()
         if not early:
             counting.check_deadline()
