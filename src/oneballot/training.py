@@ -127,6 +127,8 @@ def _one_thread() -> Iterator[None]:
 
     OpenBLAS has one limit for the process, OpenMP one for each thread.
     """
+    import scipy.linalg  # noqa: F401  what is loaded after a limit is set is not limited by it
+    import sklearn.ensemble  # noqa: F401
     from threadpoolctl import threadpool_limits
 
     with _held:
