@@ -5,7 +5,6 @@ The result does not depend on the number of workers: a task carries its own seed
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -89,6 +88,7 @@ def _train_all(
     """Start in this process, and call others in when the first tasks show that there is much to do."""
     from threadpoolctl import threadpool_limits
 
+    _load()
     here, begin, done = workers(), time.monotonic(), 0
     count = breadth(here)
     with threadpool_limits(1):
@@ -117,33 +117,25 @@ def _train_batch_apart(learner: Single, X: Array, tasks: Sequence[Task], classes
         return _train_batch(learner, X, tasks, classes, keep)
 
 
-_held = threading.Lock()
-_inside: list[Any] = []
+def _load() -> None:
+    """Libraries that are loaded after a limit was set are not limited by it."""
+    import scipy.linalg  # noqa: F401
+    import sklearn.ensemble  # noqa: F401
 
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Limit libraries to one thread until the last one is out: a worker of Dask may train in several threads at once.
+    """Limit libraries to one thread, in a process that trains for others: a worker of Dask may do so in several.
 
-    OpenBLAS has one limit for the process, OpenMP one for each thread.
+    OpenMP has a limit for each thread. OpenBLAS has one for the process, and keeps this one: whoever gave it back would
+    take it from the other threads.
     """
-    import scipy.linalg  # noqa: F401  what is loaded after a limit is set is not limited by it
-    import sklearn.ensemble  # noqa: F401
     from threadpoolctl import threadpool_limits
 
-    with _held:
-        _inside.append(threadpool_limits(1, "blas"))
-    try:
-        with threadpool_limits(1, "openmp"):
-            yield
-    finally:
-        with _held:
-            first, *others = _inside
-            if others:
-                _inside.pop()
-            else:
-                _inside.clear()
-                first.restore_original_limits()
+    _load()
+    threadpool_limits(1, "blas")
+    with threadpool_limits(1, "openmp"):
+        yield
 
 
 def _train_one(learner: Single, X: Array, task: Task, classes: int, keep: bool) -> Result:
