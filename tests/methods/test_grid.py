@@ -21,7 +21,7 @@ def equation_3(z: float, z_max: float, S: int) -> float:
     """q_s for z in (q_{s−1}, q_s], with q_s = 2(s−1)z_max/(S−1) − z_max for s = 1, …, S."""
     for s in range(1, S + 1):
         q = 2 * (s - 1) * z_max / (S - 1) - z_max
-        if z <= q + 1e-9:
+        if z <= q + 1e-9 * z_max:
             return q
     raise AssertionError("z is beyond z_max")
 
