@@ -154,7 +154,7 @@ DELIVER = "import sys; from oneballot.boxes import box_at; box_at(sys.argv[1]).d
 def test_a_writer_killed_in_the_middle_is_never_seen_and_does_not_stand_in_the_way(place, wire) -> None:
     size = HUGE if place.kind == "s3" else BIG
     box, data = box_at(place.address("killed")), noise(size)
-    line, slow = wire(place, "killed", rate=size / 2)
+    line, slow = wire(place, "killed", rate=size / 4)
     writer = subprocess.Popen([sys.executable, "-c", DELIVER, slow], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
     threading.Thread(target=lambda: (writer.stdin.write(data), writer.stdin.close()), daemon=True).start()
     looks = 0
@@ -168,7 +168,7 @@ def test_a_writer_killed_in_the_middle_is_never_seen_and_does_not_stand_in_the_w
     finally:
         os.kill(writer.pid, signal.SIGKILL)
     assert writer.wait() == -signal.SIGKILL
-    assert looks > 2
+    assert looks, "somebody looked while it was under way"
     time.sleep(0.3)
     assert "a.ballot" not in place.files("killed")
     box_at(place.address("killed")).deliver("a", data)

@@ -24,6 +24,12 @@ Backend = Annotated[
     typer.Option(help="Train on a cluster: dask://HOST:PORT, ray://HOST:PORT; dask or ray start one on this machine."),
 ]
 ElectionFile = Annotated[Path, typer.Argument(metavar="ELECTION", help="The election.toml that all parties share.")]
+AllRows = Annotated[Path, typer.Option(help="All rows, with labels; they are divided among the parties.")]
+Parties = Annotated[int | None, typer.Option(min=1, help="How many parties; 10, or one a value with column:NAME.")]
+Split = Annotated[str, typer.Option(help="dirichlet:BETA[:balanced], shards:N, homogeneous or column:NAME.")]
+TestRows = Annotated[Path | None, typer.Option(help="Labelled rows to test with.")]
+Holdout = Annotated[float, typer.Option(min=0.01, max=0.9, help="Without --test: the share of rows kept for it.")]
+SplitSeed = Annotated[int, typer.Option(min=0, help="Of the split.")]
 OutcomeFolder = Annotated[Path, typer.Argument(metavar="OUTCOME", help="The folder that a tally wrote.")]
 
 SHOWN_NOTES = 6

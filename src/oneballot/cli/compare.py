@@ -5,7 +5,22 @@ from typing import Annotated
 
 import typer
 
-from ._terminal import AsJson, ElectionFile, Workers, percent, print_json, print_table, session, size
+from ._terminal import (
+    AllRows,
+    AsJson,
+    ElectionFile,
+    Holdout,
+    Parties,
+    Split,
+    SplitSeed,
+    TestRows,
+    Workers,
+    percent,
+    print_json,
+    print_table,
+    session,
+    size,
+)
 
 EXAMPLE = (
     "Example: oneballot compare election.toml --data all.csv --parties 10 --split dirichlet:0.5 "
@@ -15,21 +30,15 @@ EXAMPLE = (
 
 def command(
     election: ElectionFile,
-    data: Annotated[Path, typer.Option(help="All rows, with labels; they are divided among the parties.")],
+    data: AllRows,
     peer: Annotated[
         list[str], typer.Option(help="What to compare with, NAME or NAME:SETTING=VALUE,…; several times. docs/peers.md")
     ],
-    parties: Annotated[
-        int | None, typer.Option(min=1, help="How many parties; 10, or one a value with column:NAME.")
-    ] = None,
-    split: Annotated[
-        str, typer.Option(help="dirichlet:BETA[:balanced], shards:N, homogeneous or column:NAME.")
-    ] = "dirichlet:0.5",
-    test: Annotated[Path | None, typer.Option(help="Labelled rows to test with.")] = None,
-    holdout: Annotated[
-        float, typer.Option(min=0.01, max=0.9, help="Without --test: the share of rows kept for it.")
-    ] = 0.2,
-    seed: Annotated[int, typer.Option(min=0, help="Of the split.")] = 0,
+    parties: Parties = None,
+    split: Split = "dirichlet:0.5",
+    test: TestRows = None,
+    holdout: Holdout = 0.2,
+    seed: SplitSeed = 0,
     out: Annotated[
         Path | None, typer.Option(help="Write comparison.json, .csv and .png into this folder, after every peer.")
     ] = None,

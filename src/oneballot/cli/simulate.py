@@ -5,7 +5,23 @@ from typing import Annotated
 
 import typer
 
-from ._terminal import AsJson, Backend, ElectionFile, Workers, percent, print_json, print_table, session, size
+from ._terminal import (
+    AllRows,
+    AsJson,
+    Backend,
+    ElectionFile,
+    Holdout,
+    Parties,
+    Split,
+    SplitSeed,
+    TestRows,
+    Workers,
+    percent,
+    print_json,
+    print_table,
+    session,
+    size,
+)
 
 EXAMPLE = (
     "Example: oneballot simulate election.toml --data all.parquet --parties 50 --split dirichlet:0.5 --test test.csv"
@@ -14,18 +30,12 @@ EXAMPLE = (
 
 def command(
     election: ElectionFile,
-    data: Annotated[Path, typer.Option(help="All rows, with labels; they are divided among the parties.")],
-    parties: Annotated[
-        int | None, typer.Option(min=1, help="How many parties; 10, or one a value with column:NAME.")
-    ] = None,
-    split: Annotated[
-        str, typer.Option(help="dirichlet:BETA[:balanced], shards:N, homogeneous or column:NAME.")
-    ] = "dirichlet:0.5",
-    test: Annotated[Path | None, typer.Option(help="Labelled rows to test with.")] = None,
-    holdout: Annotated[
-        float, typer.Option(min=0.01, max=0.9, help="Without --test: the share of rows kept for it.")
-    ] = 0.2,
-    seed: Annotated[int, typer.Option(min=0, help="Of the split.")] = 0,
+    data: AllRows,
+    parties: Parties = None,
+    split: Split = "dirichlet:0.5",
+    test: TestRows = None,
+    holdout: Holdout = 0.2,
+    seed: SplitSeed = 0,
     compare: Annotated[bool, typer.Option(help="Also train each party alone, and all data together.")] = True,
     out: Annotated[Path | None, typer.Option(help="Save outcome/ and box/ with the ballots in this folder.")] = None,
     workers: Workers = None,
