@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -134,8 +135,17 @@ class TestPrivate:
         with pytest.warns(ob.OneBallotWarning, match="never predicted: never"):
             simulation = ob.simulate(easy, X[ROWS], labels[ROWS], parties=2, split="homogeneous")
         assert (simulation.outcome.model.predict(X[TEST]) == labels[TEST]).mean() > 0.75
-        with pytest.raises(ElectionError, match="nothing to learn from"):
-            ob.simulate(election(privacy=ob.L2(0.01)), X[ROWS], Y[ROWS], parties=2)
+
+    def test_noise_alone_is_no_class(self) -> None:
+        agreed = election(privacy=ob.L2(0.01))
+        desk = TallyDesk(agreed)
+        count = agreed.method.count(cast(agreed), desk)
+        lots = 4 * desk.noise
+        for share, words in ((0.99, "nothing to learn from"), (1.01, None)):
+            count.sums["sums"][-1] = 0
+            count.sums["sums"][-1, 3] = share * lots
+            with pytest.raises(ElectionError, match=words) if words else nullcontext():
+                agreed.method.close(count, desk)
 
     def test_an_empty_silo_casts_a_ballot_like_any_other(self) -> None:
         agreed = election(privacy=ob.L2(1.0))
