@@ -96,7 +96,7 @@ class TestSignatures:
     def test_a_manifest_changed_after_signing_is_spoiled(self, signed) -> None:
         election, keys = signed
         files = unzip(seal({}, election, "a", key=keys["a"], reason="-").sealed)
-        changed = json.loads(files[MANIFEST]) | {"abstained": "another reason"}
+        changed = json.loads(bytes(files[MANIFEST])) | {"abstained": "another reason"}
         with pytest.raises(Spoiled, match="signature is not theirs"):
             unseal(zip_up(files | {MANIFEST: json.dumps(changed).encode()}), election)
 
@@ -166,7 +166,7 @@ def test_a_strangers_words_cannot_move_the_terminals_cursor(election: ob.Electio
         "versions": {"\x07": "1"},
         "abstained ": "x" * 501,
     }.items():
-        changed = json.loads(files[MANIFEST]) | {key.strip(): value}
+        changed = json.loads(bytes(files[MANIFEST])) | {key.strip(): value}
         with pytest.raises(Spoiled, match="malformed") as reason:
             unseal(zip_up(files | {MANIFEST: json.dumps(changed).encode()}), election)
         assert str(reason.value).isprintable()
