@@ -73,7 +73,8 @@ def _tally(
         previous = None
     budget = election.privacy.epsilon is not None and not over_budget
     planned = election.privacy.tallies if budget else None
-    with TallyDesk(election, lambda: book.charge(planned)) as desk:
+    drawn = book.draws
+    with TallyDesk(election, lambda: book.charge(planned, after=drawn)) as desk:
         counting = Counting(election, desk, source, left_out, previous, key, shunned=set(shunned))
         for name in steps("counting ballots", source.in_turn(election.max_ballot_mb * 2**20), len(source.sizes)):
             counting.add(name)
