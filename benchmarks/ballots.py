@@ -1,6 +1,6 @@
 """Vote ballots: their size, and what counting ten thousand of them costs in time and memory.
 
-python benchmarks/ballots.py [--quick] [--only sizes speed memory large] [--megabytes 2048]
+python benchmarks/ballots.py [--quick] [--only sizes speed memory large] [--megabytes 256]
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ import oneballot as ob
 from oneballot.casting import cast_together
 from oneballot.errors import BoxError, NotThere
 from oneballot.protocols import Box, DistantBox
-from oneballot.reading import AT_ONCE, LARGEST, Reading
+from oneballot.reading import AT_ONCE, ENOUGH, LARGEST, Reading
 from oneballot.seal import seal
 from oneballot.tallying import tally_box
 
@@ -128,12 +128,20 @@ def test_what_reading_ahead_does_not_bring_is_read_as_usual(failure: BaseExcepti
 
 
 def test_a_server_that_does_not_manage_so_many_is_asked_for_fewer() -> None:
-    box = far_of(60, failures=(BoxError("busy"),) * 40)
+    box = far_of(60, failures=(BoxError("busy"),) * (ENOUGH - 1))
     with Reading(box) as source:
         widths = [(source.read(name), source._at_once)[1] for name in source.in_turn(10**9)]
     assert widths[0] == AT_ONCE // 2
-    assert set(widths[3:40]) == {1}, "then one by one"
+    assert set(widths[3 : ENOUGH - 1]) == {1}, "then one by one"
     assert widths[-1] == AT_ONCE, "and more again, once it works"
+
+
+def test_a_server_that_does_not_allow_it_at_all_is_not_asked_for_ever() -> None:
+    box = far_of(60, failures=(BoxError("no more sessions"),) * 60)
+    with Reading(box) as source:
+        assert read_all(source) == list(box.ballots.values())
+    assert len(box.ahead) == ENOUGH
+    assert box.opened == list(box.ballots)
 
 
 def test_a_ballot_that_has_gone_is_told_as_usual_and_a_box_that_has_gone_ends_it() -> None:

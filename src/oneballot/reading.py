@@ -26,6 +26,10 @@ LARGEST = 8 * 2**20
 than the journey, is worth going on with after a cut, and tells how far it is."""
 
 
+ENOUGH = 2 * AT_ONCE
+"""Failures in a row after which nothing more is read ahead: more than one cut of the line can bring about."""
+
+
 class Source(Protocol):
     """Where a count finds its ballots."""
 
@@ -57,7 +61,7 @@ class Reading(AbstractContextManager["Reading"]):
         self._ahead: dict[str, Future[bytes]] = {}
         self._asked: SimpleQueue[tuple[str, Future[bytes]] | None] = SimpleQueue()
         self._threads: list[Thread] = []
-        self._at_once = AT_ONCE
+        self._at_once, self._failures = AT_ONCE, 0
 
     def in_turn(self, most: int) -> Iterator[str]:
         self._ahead.clear()
@@ -87,9 +91,10 @@ class Reading(AbstractContextManager["Reading"]):
         except NotThere:
             raise
         except Exception:  # of whatever kind: it will come again, or it will not
-            self._at_once = max(1, self._at_once // 2)
+            self._failures += 1
+            self._at_once = max(1, self._at_once // 2) if self._failures < ENOUGH else 0
             return None
-        self._at_once = min(AT_ONCE, self._at_once + 1)
+        self._at_once, self._failures = min(AT_ONCE, self._at_once + 1), 0
         return data
 
     def _take(self, name: str, file: BinaryIO) -> bytes:

@@ -7,6 +7,7 @@ takes any host for the one that was meant; here a host must be in known_hosts. S
 
 from __future__ import annotations
 
+import logging
 import stat
 import threading
 from collections.abc import Callable, Iterator
@@ -21,6 +22,8 @@ from ._remote import Remote, left_by
 
 WAIT = 30.0
 """Seconds for a connection to come about; twice that without a byte and it is given up."""
+
+logging.getLogger("paramiko").addHandler(logging.NullHandler())  # else it prints what we tell, or need not tell
 
 SETTINGS = ("port", "username", "password", "key_filename", "passphrase", "allow_agent", "look_for_keys")
 """What fsspec's configuration may say of `sftp`."""
