@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -42,10 +42,12 @@ def alone_with_kept(path: Path) -> Iterator[None]:
 
     In a folder that cannot be written to nothing is kept, so that nothing is to be guarded there.
     """
-    party = path.name.removesuffix(".ballot")
+    party, folder = path.name.removesuffix(".ballot"), path.parent
     with ExitStack() as held:
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            if not folder.exists():
+                folder.mkdir(parents=True, exist_ok=True)
+                held.callback(_remove_if_empty, folder)  # a cast that was refused leaves nothing behind
             held.enter_context(alone_with(path.with_name(f".{party}.casting")))
         except BlockingIOError as error:
             raise AlreadyCast(
@@ -56,6 +58,11 @@ def alone_with_kept(path: Path) -> Iterator[None]:
             if error.errno not in (errno.EROFS, errno.EACCES, errno.EPERM):
                 raise
         yield
+
+
+def _remove_if_empty(folder: Path) -> None:
+    with suppress(OSError):
+        folder.rmdir()
 
 
 def own_copy(path: Path) -> Path:
