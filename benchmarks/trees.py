@@ -105,10 +105,8 @@ def measure_paper(seeds: int) -> None:
 
 
 def run_balanced(election: ob.Election, cut: Cut, seed: int) -> float:
-    """Balancing depends on which class is dealt first; the paper's code numbers +1, the rarer, as class 0."""
-    parties = divide(Data(cut.X, 1 - cut.y), 50, "dirichlet:0.5:balanced", seed)
-    simulation = simulate_parties(election, {p: election.data(d.X, 1 - d.y) for p, d in parties.items()})
-    return simulation.accuracy(election.data(cut.X_test, cut.y_test))
+    parties = divide(election.data(cut.X, cut.y), 50, "dirichlet:0.5:balanced", seed)
+    return simulate_parties(election, parties).accuracy(election.data(cut.X_test, cut.y_test))
 
 
 def measure_best(seeds: int) -> None:

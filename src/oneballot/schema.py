@@ -149,7 +149,11 @@ def number_labels(values: Any, classes: Sequence[Class], where: Where) -> Array:
     if values.ndim != 1:
         raise DataError(f"{where}: labels must be one a row, not of shape {values.shape}")
     number = {as_label(c): i for i, c in enumerate(classes)}
-    codes = np.array([number.get(as_label(v), -1) for v in values], dtype=np.int64)
+    if values.dtype.kind in "biuf":  # numbers are few, rows are many
+        distinct, which = np.unique(values, return_inverse=True)
+    else:
+        distinct, which = values, np.arange(len(values))
+    codes = np.array([number.get(as_label(v), -1) for v in distinct], dtype=np.int64)[which]
     some = ", ".join(map(str, classes[:10])) + (", …" if len(classes) > 10 else "")
     where.refuse(codes < 0, values, "is not a class of the election", f"use one of {some}")
     return codes

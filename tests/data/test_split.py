@@ -45,6 +45,23 @@ def test_a_party_with_its_share_of_rows_gets_no_later_class(seed):
     assert (counts[before >= len(TEN) / 10] == 0).all()
 
 
+def test_a_balanced_split_deals_the_rarest_class_first_whatever_its_name():
+    rare_last = np.repeat([0, 1], [300, 60])
+    for seed in range(20):
+        pieces = split(rare_last, 6, "dirichlet:0.5:balanced", seed)
+        for piece, again in zip(pieces, split(1 - rare_last, 6, "dirichlet:0.5:balanced", seed), strict=True):
+            np.testing.assert_array_equal(piece, again)
+        rare = np.array([rare_last[rows].sum() for rows in pieces])
+        assert all(len(rows) == n for rows, n in zip(pieces, rare, strict=True) if n >= 60), "who is full gets no more"
+    assert len(rare_last) / 6 == 60
+
+
+def test_rows_of_adult_can_be_balanced_among_20_parties_at_a_beta_of_a_tenth():
+    """FedKT's table on beta: of its draws one in about 1,200 leaves every party ten rows."""
+    adult = np.repeat([0, 1], [18_541, 5_880])
+    assert all(min(map(len, split(adult, 20, "dirichlet:0.1:balanced", seed))) >= 10 for seed in range(3))
+
+
 def test_seeds_differ():
     for how in ("homogeneous", "shards:2", "dirichlet:0.5"):
         assert any(

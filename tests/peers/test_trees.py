@@ -81,11 +81,12 @@ def test_trees_of_a_round_add_up_to_the_mean_of_what_parties_would_add(election,
     held, seen = list(parties.values()), np.bincount(digits.y)
     with TallyDesk(election) as desk:
         forest = desk.do(Begin(seen, 64))
-        whole = desk.do(Boost(forest, held, [1.0] * 5, [0] * 5, rounds=1))
+        scores = [forest.scores(data.X) for data in held]
+        whole = desk.do(Boost(held, scores, [1.0] * 5, [0] * 5, rounds=1, classes=10))
     (together,) = models_of(Bagging(rounds=1), election, parties)[0]
     rows = xgboost.DMatrix(digits.X_test)
     begin = forest.booster.predict(rows, output_margin=True)
-    steps = [added.booster.predict(rows, output_margin=True) - begin for added in whole]
+    steps = [forest.with_trees([added]).booster.predict(rows, output_margin=True) - begin for added in whole]
     ours = together.booster.predict(rows, output_margin=True)
     np.testing.assert_allclose(ours, begin + np.mean(steps, axis=0), atol=1e-5)
     assert np.abs(ours - begin).max() > 0.1

@@ -6,8 +6,10 @@ import json
 import math
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -140,6 +142,35 @@ def test_tables_are_chosen_by_name_by_paper_and_by_data():
         choose(["fedkt/tabel1"], [])
     with pytest.raises(OneBallotError, match=r"no table is about moon; there are .*adult"):
         choose([], ["moon"])
+    with pytest.raises(OneBallotError, match=r"no table is about adlut; .*Did you mean 'adult'\?"):
+        choose(["fedkt"], ["adlut"])
+    with pytest.raises(OneBallotError, match=r"fedkt/table2 has no row on mnist; there are adult, cod-rna"):
+        choose(["fedkt/table2"], ["mnist"])
+
+
+def test_a_run_that_measures_nothing_ends_with_an_error_that_says_why(tmp_path):
+    hidden = {**os.environ, "ONEBALLOT_DATA": str(tmp_path / "none"), "XDG_CACHE_HOME": str(tmp_path / "empty")}
+    command = [sys.executable, "-m", "oneballot", "reproduce", "fedkt-long/table14", "--group", "chest-xray", "--quick",
+               "--out", str(tmp_path / "out"), "--workers", "1"]  # fmt: skip
+    result = subprocess.run(command, capture_output=True, text=True, check=False, env=hidden)
+    assert result.returncode == 1
+    assert "nothing could be measured" in result.stderr
+    assert "Put chest-xray.npz into a folder chest-xray/" in result.stdout
+
+
+@pytest.mark.skipif("ONEBALLOT_DATA" not in os.environ, reason="needs the data sets in ONEBALLOT_DATA")
+def test_an_interrupted_run_says_how_to_go_on(tmp_path):
+    command = [sys.executable, "-m", "oneballot", "reproduce", "fedkt/table3", "--group", "adult", "--quick",
+               "--out", str(tmp_path), "--workers", "1"]  # fmt: skip
+    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as running:
+        assert running.stderr is not None
+        while not list(tmp_path.glob("cells/*.json")):
+            assert running.poll() is None, running.stderr.read()
+            time.sleep(0.05)
+        running.send_signal(signal.SIGINT)
+        said = running.stderr.read()
+    assert running.returncode == 130
+    assert f"stopped; finished cells are kept in {tmp_path / 'cells'}: the same command goes on from there" in said
 
 
 def test_a_table_is_written_with_the_difference_and_what_could_not_be_had(tmp_path):

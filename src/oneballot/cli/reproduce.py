@@ -45,7 +45,7 @@ def command(
 
     Finished cells are kept below --out: a run that was interrupted goes on, and tables share what they have in common.
     """
-    with session(as_json), _told_line_by_line():
+    with session(as_json), _told_line_by_line(), _stopped(out):
         from ..reproduce.listing import choose
 
         chosen = choose(tables or [], group or [])
@@ -68,16 +68,20 @@ def command(
         done = reproduce(
             chosen, out, seeds=seeds, quick=quick, device=device, workers=workers or workers_for(device), command=told
         )
-        failed = 0
+        failed = measured = 0
         with spread(backend):
             for table in done:
                 failed += table.failed
+                measured += table.measured
                 if as_json:
                     print_json({"table": table.table.name, "files": list(table.files), "failed": table.failed})
                 else:
                     _print(table)
     if failed:
         typer.echo(f"error: {failed} cells failed; they say why, and are tried again by the next run", err=True)
+        raise typer.Exit(1)
+    if not measured:
+        typer.echo("error: nothing could be measured; the cells say what is missing, and where to put it", err=True)
         raise typer.Exit(1)
 
 
@@ -100,6 +104,18 @@ def _print(done: Reproduced) -> None:
     for note in done.table.notes:
         print(f"- {note}")
     print(f"Written: {', '.join(map(str, done.files))}{f'. {done.note}' if done.note else ''}\n")
+
+
+@contextmanager
+def _stopped(out: Path) -> Iterator[None]:
+    """Ctrl-C is an ordinary way to end a long run."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        typer.echo(
+            f"stopped; finished cells are kept in {out / 'cells'}: the same command goes on from there", err=True
+        )
+        raise typer.Exit(130) from None
 
 
 @contextmanager

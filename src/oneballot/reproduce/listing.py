@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import pkgutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 
 from ..errors import OneBallotError
@@ -37,12 +37,20 @@ def choose(names: Sequence[str], groups: Sequence[str]) -> list[Table]:
     for name in names or list(known):
         some = {n: t for n, t in known.items() if name in (n, t.paper)}
         if not some:
-            close = difflib.get_close_matches(name, [*known, *{t.paper for t in known.values()}], n=1)
-            hint = f" Did you mean {close[0]!r}?" if close else ""
+            hint = _did_you_mean(name, [*known, *{t.paper for t in known.values()}])
             raise OneBallotError(f"there is no table {name!r}.{hint} `oneballot reproduce --list` names them all")
         chosen |= some
     there = {row.group for table in known.values() for row in table.rows}
     if unknown := sorted(set(groups) - there):
-        raise OneBallotError(f"no table is about {', '.join(unknown)}; there are {', '.join(sorted(there))}")
-    found = [table.of_groups(groups) for table in chosen.values()]
-    return [table for table in found if table.rows]
+        hint = _did_you_mean(unknown[0], there)
+        raise OneBallotError(f"no table is about {', '.join(unknown)}; there are {', '.join(sorted(there))}.{hint}")
+    found = [table for table in (table.of_groups(groups) for table in chosen.values()) if table.rows]
+    if not found:
+        about = sorted({row.group for table in chosen.values() for row in table.rows})
+        raise OneBallotError(f"{', '.join(names)} has no row on {', '.join(groups)}; there are {', '.join(about)}")
+    return found
+
+
+def _did_you_mean(name: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f" Did you mean {close[0]!r}?" if close else ""

@@ -31,6 +31,11 @@ class Reproduced:
         """Cells that ended with an error; what cannot be had is none."""
         return sum(line.failed is not None and line.failed.kind == "error" for ls in self.lines.values() for line in ls)
 
+    @property
+    def measured(self) -> int:
+        """Cells that have a figure of ours."""
+        return sum(bool(line.values) for lines in self.lines.values() for line in lines)
+
 
 def reproduce(
     tables: Sequence[Table], out: Path, *, seeds: int | None = None, quick: bool = False, device: str = "auto",
