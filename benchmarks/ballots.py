@@ -1,6 +1,6 @@
 """Vote ballots: their size, and what counting ten thousand of them costs in time and memory.
 
-python benchmarks/ballots.py [--quick] [--only sizes speed memory]
+python benchmarks/ballots.py [--quick] [--only sizes speed memory large] [--megabytes 256]
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from pathlib import Path
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 import oneballot as ob
 from figures import begin, end, seconds, show
@@ -157,18 +158,66 @@ def measure_memory(many: int) -> None:
 
 def tally_and_tell_peak(folder: str, parties: int) -> None:
     tally_box(election(HARD, ROWS, CLASSES, parties), Folder(folder))
-    # getrusage would tell the peak of the parent, if that was higher.
-    print(re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())[1])
+    print(peak())
+
+
+LARGE = {"as it is": 1.1, "encrypted": 2.2}
+"""How many times its size one large ballot may take: once as it came, and once decrypted."""
+
+
+def election_of_large(kind: str, megabytes: int) -> tuple[ob.Election, X25519PrivateKey | None]:
+    key = X25519PrivateKey.from_private_bytes(bytes(range(32))) if kind == "encrypted" else None
+    agreed = replace(election(HARD, 100, CLASSES, 0, signed=False), max_ballot_mb=2 * megabytes)
+    return replace(agreed, server_key=public_text(key)) if key else agreed, key
+
+
+def measure_large(megabytes: int) -> None:
+    """What one large ballot takes, in a process that does nothing but tally a box.
+
+    Its votes are too many for the election: it is read, decrypted, hashed and refused, and a small one counts.
+    """
+    for kind, most in LARGE.items():
+        agreed, _ = election_of_large(kind, megabytes)
+        with tempfile.TemporaryDirectory() as folder:
+            command = [sys.executable, __file__, "--tally-large", folder, kind, str(megabytes)]
+            peaks = []
+            for name, contents in [
+                ("small", votes(agreed, 0)),
+                ("large", {"votes": np.zeros(megabytes << 20, np.uint8)}),
+            ]:
+                Path(folder, f"{name}.ballot").write_bytes(seal(contents, agreed, name).sealed)
+                peaks.append(int(subprocess.run(command, check=True, capture_output=True, text=True).stdout) / 1024)
+        grown = peaks[1] - peaks[0]
+        what = f"a ballot of {megabytes:,} MiB, {kind}: what the peak memory of a tally grows by"
+        times = grown / megabytes
+        show(what, f"{grown:,.0f} MiB, {times:.2f} × the ballot", f"≤ {most} ×", times <= most)
+
+
+def tally_large_and_tell_peak(folder: str, kind: str, megabytes: int) -> None:
+    agreed, key = election_of_large(kind, megabytes)
+    assert set(tally_box(agreed, Folder(folder), key=key).voted) == {"small"}
+    print(peak())
+
+
+def peak() -> str:
+    """In kB; getrusage would tell the peak of the parent, if that was higher."""
+    return re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())[1]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="a tenth of the ballots, each time once")
-    parser.add_argument("--only", nargs="+", choices=["sizes", "speed", "memory"], default=["sizes", "speed", "memory"])
+    kinds = ["sizes", "speed", "memory", "large"]
+    parser.add_argument("--only", nargs="+", choices=kinds, default=kinds)
+    parser.add_argument("--megabytes", type=int, default=256, help="of the large ballot")
     parser.add_argument("--tally", nargs=2, metavar=("BOX", "PARTIES"), help=argparse.SUPPRESS)
+    parser.add_argument("--tally-large", nargs=3, metavar=("BOX", "KIND", "MEGABYTES"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.tally:
         tally_and_tell_peak(options.tally[0], int(options.tally[1]))
+        return 0
+    if options.tally_large:
+        tally_large_and_tell_peak(*options.tally_large[:2], int(options.tally_large[2]))
         return 0
     parties = 1_000 if options.quick else 10_000
     begin()
@@ -178,6 +227,8 @@ def main() -> int:
         measure_speed(parties, 1 if options.quick else 3)
     if "memory" in options.only:
         measure_memory(parties)
+    if "large" in options.only:
+        measure_large(options.megabytes)
     return end()
 
 

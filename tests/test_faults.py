@@ -129,6 +129,16 @@ def test_a_read_only_box_can_be_tallied_and_says_what_is_wrong_with_a_delivery(d
     assert list(tally_box(election, box).voted) == ["a", "b"]
 
 
+def test_a_ballot_that_was_kept_on_a_read_only_disk_is_delivered_from_there(disk, clinic: Path) -> None:
+    election = election_of(clinic)
+    cast_file(election, "a", clinic / "a.csv", keep=disk)
+    subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+    assert not cast_file(election, "a", clinic / "a.csv", keep=disk, box=ob.Folder(clinic / "box"))["trained"]
+    assert (clinic / "box" / "a.ballot").read_bytes() == (disk / "a.ballot").read_bytes()
+    with pytest.raises(OSError, match="Read-only file system"):
+        cast_file(election, "b", clinic / "b.csv", keep=disk)
+
+
 @pytest.mark.parametrize("date", [10 * YEAR, 68 * YEAR, 130 * YEAR], ids=["1980", "2038", "2100"])
 def test_a_wrong_clock_changes_nothing(date: int, clinic: Path, monkeypatch) -> None:
     """Neither at a party nor at the server nor on the machine of the box."""

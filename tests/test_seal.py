@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -15,7 +17,7 @@ import oneballot as ob
 from oneballot.container import pack, unpack, unzip, zip_up
 from oneballot.core import Blob
 from oneballot.errors import BallotError, ElectionError, KeyFileError, Spoiled
-from oneballot.keys import new_key, read_key
+from oneballot.keys import new_key, public_text, read_key
 from oneballot.seal import MANIFEST, SIGNATURE, seal, take_apart, unseal
 
 ARRAYS = hnp.arrays(
@@ -96,7 +98,7 @@ class TestSignatures:
     def test_a_manifest_changed_after_signing_is_spoiled(self, signed) -> None:
         election, keys = signed
         files = unzip(seal({}, election, "a", key=keys["a"], reason="-").sealed)
-        changed = json.loads(files[MANIFEST]) | {"abstained": "another reason"}
+        changed = json.loads(bytes(files[MANIFEST])) | {"abstained": "another reason"}
         with pytest.raises(Spoiled, match="signature is not theirs"):
             unseal(zip_up(files | {MANIFEST: json.dumps(changed).encode()}), election)
 
@@ -166,7 +168,7 @@ def test_a_strangers_words_cannot_move_the_terminals_cursor(election: ob.Electio
         "versions": {"\x07": "1"},
         "abstained ": "x" * 501,
     }.items():
-        changed = json.loads(files[MANIFEST]) | {key.strip(): value}
+        changed = json.loads(bytes(files[MANIFEST])) | {key.strip(): value}
         with pytest.raises(Spoiled, match="malformed") as reason:
             unseal(zip_up(files | {MANIFEST: json.dumps(changed).encode()}), election)
         assert str(reason.value).isprintable()
@@ -177,3 +179,19 @@ def test_a_ballot_that_would_be_too_large_is_refused_at_the_party(make_election)
         seal({"x": np.zeros(2**21, np.uint8)}, make_election(max_ballot_mb=1), "a")
     with pytest.raises(BallotError, match="4000 files"):
         seal({f"model.{i}": Blob("skops", b"") for i in range(4001)}, make_election(), "a")
+
+
+@pytest.mark.parametrize("encrypted", [False, True])
+def test_a_large_ballot_is_opened_where_it_lies(encrypted: bool, make_election) -> None:
+    """In memory it is there as it came and, if it was encrypted, once more in the clear; measured by the allocator."""
+    key = X25519PrivateKey.generate()
+    election = make_election(server_key=public_text(key) if encrypted else "none")
+    sealed = seal({"votes": np.arange(2**25, dtype=np.uint8)}, election, "a").sealed
+    tracemalloc.start()
+    try:
+        ballot = unseal(sealed, election, key if encrypted else None)
+        taken = tracemalloc.get_traced_memory()[1] / len(sealed)
+    finally:
+        tracemalloc.stop()
+    assert ballot.contents["votes"][257] == 1
+    assert taken < (1.2 if encrypted else 0.1)

@@ -245,7 +245,7 @@ def test_a_pipe_in_the_box_is_not_waited_for(election, ballots, tmp_path: Path) 
 @pytest.mark.parametrize("epsilon", [5e-324, 1e-320, 1.7e308])
 def test_whatever_a_strangers_ledger_says_only_its_ballot_is_spoiled(election, ballots, epsilon: float) -> None:
     files = unzip(ballots[0].sealed)
-    manifest = json.loads(files["manifest.json"])
+    manifest = json.loads(bytes(files["manifest.json"]))
     manifest["privacy"] = {"level": "L2", "unit": "row", "adjacency": "replace", "epsilon": epsilon, "delta": 0.1,
                            "accountant": "tight"}  # fmt: skip
     forged = zip_up(files | {"manifest.json": json.dumps(manifest).encode()})

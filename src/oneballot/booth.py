@@ -20,7 +20,7 @@ from .disk import check_writable
 from .election import Election
 from .envelope import check_readers, look
 from .errors import AlreadyCast, BoxError, ElectionError, NotThere, OneBallotWarning, Spoiled
-from .keeping import Kept, check_kept, read_kept, signed_again
+from .keeping import Kept, alone_with_kept, check_kept, find_kept, read_kept
 from .keeping import keep as keep_copy
 from .keys import fingerprint, public_text, read_key
 from .privacy.book import Book
@@ -45,43 +45,22 @@ def cast_file(
     check_readers(election)
     signer = find_key(election, party, key, beside)
     path = keep / f"{party}.ballot"
-    book = _book(election, party, beside)
-    kept = None if recast else read_kept(election, path)
-    if resign:
-        kept = _resigned(election, path, kept, signer)
-    if kept is not None:
-        check_kept(election, path, kept)
-        if (told := kept.opened.manifest.privacy.drawn) < book.draws:
-            raise AlreadyCast(
-                f"{path} is the ballot of cast number {told}, and {book.path} says that there were {book.draws}: it "
-                "tells less than was spent. Deliver the latest one (--keep FOLDER), or cast again with --recast."
-            )
-    if trained := kept is None:
-        if box is not None and _holds(election, box, _box_name(election, party, signer), party):
-            raise AlreadyCast(
-                f"the box already holds a ballot of {party}, and a ballot is never replaced. "
-                f"If it is to be replaced, ask the operator to move it away first; then cast again with --recast."
-            )
-        if book.draws and not recast:
-            raise AlreadyCast(
-                f"{book.path} says that {party} has cast in this election, and {path} is not there. Deliver the ballot "
-                "that you have kept (--keep FOLDER), or draw new noise on the same rows with --recast: its cost adds."
-            )
-        learners = dict(choose_learner(election, text) for text in choices)
-        rows = election.read_data(data)
-        check_writable(keep)
-        keep.mkdir(parents=True, exist_ok=True)
-        charge = (lambda: book.charge(MOST_CASTS)) if election.level == "L2" else (lambda: 1)
-        ballot = cast_data(election, rows, party=party, key=signer, learners=learners, charge=charge, desks=desks)
-        kept = Kept(ballot.sealed, ballot.clear or ballot.sealed)
-    assert kept is not None
-    keep_copy(election, path, kept)
-    opened, name = kept.opened, _box_name(election, party, signer, kept.sealed)
-    if box is not None:
-        try:
-            name = deliver(election, box, name, party, kept.sealed)
-        except BoxError as error:
-            raise BoxError(f"{error}\nThe ballot is kept in {path}, and the same command delivers it again.") from None
+    with alone_with_kept(path):
+        book = _book(election, party, beside)
+        kept = None if recast else find_kept(election, path, book, signer, resign=resign)
+        if trained := kept is None:
+            _check_free(election, party, path, book, box, signer, recast=recast)
+            kept = _cast(election, party, data, keep, book, signer, choices, desks)
+        assert kept is not None
+        keep_copy(election, path, kept)
+        opened, name = kept.opened, _box_name(election, party, signer, kept.sealed)
+        if box is not None:
+            try:
+                name = deliver(election, box, name, party, kept.sealed)
+            except BoxError as error:
+                raise BoxError(
+                    f"{error}\nThe ballot is kept in {path}, and the same command delivers it again."
+                ) from None
     return {
         "party": party, "ballot": str(path), "bytes": len(kept.sealed), "digest": opened.digest, "trained": trained,
         "abstained": opened.manifest.abstained, "delivered": box is not None, "name": name,
@@ -89,6 +68,36 @@ def cast_file(
         "privacy_spent": opened.manifest.privacy.words(),
         **({"do_not_publish": _seen(election, desks.get(party))} if data_dependent else {}),
     }  # fmt: skip
+
+
+def _check_free(
+    election: Election, party: str, path: Path, book: Book, box: Box | None, signer: Ed25519PrivateKey | None,
+    *, recast: bool,
+) -> None:  # fmt: skip
+    """Raise AlreadyCast, before anybody trains, if another ballot of this party stands in the way of a new one."""
+    if box is not None and _holds(election, box, _box_name(election, party, signer), party):
+        raise AlreadyCast(
+            f"the box already holds a ballot of {party}, and a ballot is never replaced. "
+            f"If it is to be replaced, ask the operator to move it away first; then cast again with --recast."
+        )
+    if book.draws and not recast:
+        raise AlreadyCast(
+            f"{book.path} says that {party} has cast in this election, and {path} is not there. Deliver the ballot "
+            "that you have kept (--keep FOLDER), or draw new noise on the same rows with --recast: its cost adds."
+        )
+
+
+def _cast(
+    election: Election, party: str, data: Path, keep: Path, book: Book, signer: Ed25519PrivateKey | None,
+    choices: Iterable[str], desks: dict[str, PartyDesk],
+) -> Kept:  # fmt: skip
+    learners, drawn = dict(choose_learner(election, text) for text in choices), book.draws
+    rows = election.read_data(data)
+    check_writable(keep)
+    keep.mkdir(parents=True, exist_ok=True)
+    charge = (lambda: book.charge(MOST_CASTS, after=drawn)) if election.level == "L2" else (lambda: 1)
+    ballot = cast_data(election, rows, party=party, key=signer, learners=learners, charge=charge, desks=desks)
+    return Kept(ballot.sealed, ballot.clear or ballot.sealed)
 
 
 def _warn_if_late(election: Election) -> None:
@@ -103,12 +112,6 @@ def _warn_if_late(election: Election) -> None:
 
 def encrypted_to(election: Election) -> str | None:
     return f"the server's key, fingerprint {fingerprint(str(election.server_key))}" if election.encrypted else None
-
-
-def _resigned(election: Election, path: Path, kept: Kept | None, signer: Ed25519PrivateKey | None) -> Kept:
-    if kept is None or signer is None:
-        raise AlreadyCast(f"there is nothing to sign again: --resign is for the kept ballot ({path}) and a new key")
-    return signed_again(election, kept, signer)
 
 
 def _book(election: Election, party: str, beside: Path) -> Book:

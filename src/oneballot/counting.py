@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ from .desk import TallyDesk
 from .election import Election
 from .errors import NotThere, OneBallotError, QuorumError, Spoiled, printable
 from .outcome import Outcome, Vote
+from .reading import Source
 from .seal import decrypt, take_apart, unseal
 
 if TYPE_CHECKING:
@@ -26,8 +26,7 @@ class Counting:
 
     election: Election
     desk: TallyDesk
-    sizes: Mapping[str, int]
-    read: Callable[[str], bytes]
+    source: Source
     left_out: tuple[str, ...]
     previous: Outcome | None
     key: X25519PrivateKey | None
@@ -49,8 +48,6 @@ class Counting:
             self.count += self.previous.count
 
     def add(self, name: str) -> None:
-        if self.stale:
-            return
         try:
             ballot = self._open(name)
             self.seen.add(ballot.party)
@@ -84,14 +81,14 @@ class Counting:
             raise Spoiled(f"it cannot be opened: {type(error).__name__}: {error}") from None
 
     def _read(self, name: str) -> bytes:
-        size, limit = self.sizes[name], self.election.max_ballot_mb * 2**20
+        size, limit = self.source.sizes[name], self.election.max_ballot_mb * 2**20
         if size > limit:
             raise Spoiled(
                 f"it has {size:,} bytes, and the election allows {limit:,}; if it is meant to be so large, raise "
                 "max_ballot_mb in the election, and tally again"
             )
         try:
-            data = self.read(name)
+            data = self.source.read(name)
         except (NotThere, OSError) as error:  # a box that does not answer spoils nothing: the tally ends there
             raise Spoiled(f"it cannot be read: {error}") from None
         if len(data) > size:

@@ -53,6 +53,47 @@ def alone_in(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
+@contextmanager
+def alone_with(file: Path) -> Iterator[None]:
+    """Hold a file that nobody else holds, where the system has locks. One who is killed holds nothing any more.
+
+    Raises BlockingIOError, with the words of who holds it, if somebody does: whoever holds it says so in the file, and
+    removes it in the end.
+    """
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        yield
+        return
+    while True:
+        handle = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is(file, handle):  # and not removed by its last holder since it was opened
+                break
+        except BlockingIOError as error:
+            holder = os.pread(handle, 200, 0).decode(errors="replace") or "another process"
+            os.close(handle)
+            raise BlockingIOError(error.errno, holder, str(file)) from None
+        os.close(handle)
+    try:
+        with suppress(OSError):  # the lock holds without these words, on a full disk
+            os.truncate(handle, 0)
+            os.pwrite(handle, f"process {os.getpid()} on {os.uname().nodename}".encode(), 0)
+        yield
+    finally:
+        with suppress(OSError):
+            os.unlink(file)
+        os.close(handle)
+
+
+def _is(file: Path, handle: int) -> bool:
+    try:
+        return os.path.samestat(os.stat(file), os.fstat(handle))
+    except FileNotFoundError:
+        return False
+
+
 def check_writable(folder: Path) -> None:
     """Raise OSError, naming the folder, if no file can be written there; before anything is spent for it."""
     there = next(place for place in (folder.resolve(), *folder.resolve().parents) if place.exists())

@@ -6,14 +6,18 @@ delivered, PARTY.ballot.open is the same ballot before it was encrypted, for the
 
 from __future__ import annotations
 
+import errno
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .disk import write_whole
+from .disk import alone_with, write_whole
 from .election import Election
 from .envelope import is_envelope, look
 from .errors import AlreadyCast, Spoiled
+from .privacy.book import Book
 from .seal import Opened, check_ballot, encrypt, sign_again, take_apart
 
 if TYPE_CHECKING:
@@ -30,6 +34,35 @@ class Kept:
     @property
     def opened(self) -> Opened:
         return take_apart(self.clear)
+
+
+@contextmanager
+def alone_with_kept(path: Path) -> Iterator[None]:
+    """Of two casts of one party at once the second is refused: each would train, draw noise, and keep another ballot.
+
+    In a folder that cannot be written to nothing is kept, so that nothing is to be guarded there.
+    """
+    party, folder = path.name.removesuffix(".ballot"), path.parent
+    with ExitStack() as held:
+        try:
+            if not folder.exists():
+                folder.mkdir(parents=True, exist_ok=True)
+                held.callback(_remove_if_empty, folder)  # a cast that was refused leaves nothing behind
+            held.enter_context(alone_with(path.with_name(f".{party}.casting")))
+        except BlockingIOError as error:
+            raise AlreadyCast(
+                f"{error.strerror} is casting the ballot of {party} ({error.filename}); when it has ended, the same "
+                "command delivers the same ballot"
+            ) from None
+        except OSError as error:
+            if error.errno not in (errno.EROFS, errno.EACCES, errno.EPERM):
+                raise
+        yield
+
+
+def _remove_if_empty(folder: Path) -> None:
+    with suppress(OSError):
+        folder.rmdir()
 
 
 def own_copy(path: Path) -> Path:
@@ -84,8 +117,28 @@ def check_kept(election: Election, path: Path, kept: Kept) -> None:
         ) from None
 
 
-def signed_again(election: Election, kept: Kept, key: Ed25519PrivateKey) -> Kept:
+def find_kept(
+    election: Election, path: Path, book: Book, signer: Ed25519PrivateKey | None, *, resign: bool
+) -> Kept | None:
+    """The ballot that was cast, if it may be delivered again; signed again if that is asked for."""
+    kept = read_kept(election, path)
+    if resign:
+        kept = _signed_again(election, path, kept, signer)
+    if kept is None:
+        return None
+    check_kept(election, path, kept)
+    if (told := kept.opened.manifest.privacy.drawn) < book.draws:
+        raise AlreadyCast(
+            f"{path} is the ballot of cast number {told}, and {book.path} says that there were {book.draws}: it "
+            "tells less than was spent. Deliver the latest one (--keep FOLDER), or cast again with --recast."
+        )
+    return kept
+
+
+def _signed_again(election: Election, path: Path, kept: Kept | None, key: Ed25519PrivateKey | None) -> Kept:
     """The same ballot, by its digest, with the signature of another key."""
+    if kept is None or key is None:
+        raise AlreadyCast(f"there is nothing to sign again: --resign is for the kept ballot ({path}) and a new key")
     clear = sign_again(kept.clear, key)
     return kept if clear == kept.clear else Kept(encrypt(clear, election), clear)
 

@@ -256,6 +256,17 @@ class Box(Protocol):
         """Raises NotThere if there is no such ballot; it, or reading, raises BoxError if the box cannot be reached."""
 
 
+@runtime_checkable
+class DistantBox(Protocol):
+    """What a box has besides if a ballot's journey is long, and several may be on their way at once."""
+
+    def open_once(self, name: str) -> BinaryIO:
+        """As `open`, for threads that read ahead: called by several at once, and given up at the first failure.
+
+        Whatever fails here, but for NotThere, is then opened as usual, and its own failure is what people see.
+        """
+
+
 @dataclass(frozen=True)
 class Round:
     """Where a peer stands after an exchange of messages.

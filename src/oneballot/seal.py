@@ -64,7 +64,7 @@ class Opened:
 
     manifest: Manifest
     digest: str
-    files: Mapping[str, bytes]
+    files: Mapping[str, memoryview]
     signed: bytes
     signature: bytes | None
 
@@ -175,10 +175,10 @@ def _ledger(election: Election, casts: int) -> Ledger:
 def take_apart(data: bytes) -> Opened:
     """Open a ballot whatever election it is of, trusting nothing in it."""
     files = unzip(data)
-    signed = files.pop(MANIFEST, None)
-    signature = files.pop(SIGNATURE, None)
-    if signed is None or len(signed) > MOST_MANIFEST:
+    if MANIFEST not in files or len(files[MANIFEST]) > MOST_MANIFEST:
         raise Spoiled("it has no manifest, or one that is too long")
+    signed = bytes(files.pop(MANIFEST))
+    signature = bytes(files.pop(SIGNATURE)) if SIGNATURE in files else None
     try:
         manifest = Manifest.model_validate_json(signed)
     except ValidationError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,12 +12,12 @@ from .counting import Counting
 from .desk import TallyDesk
 from .election import Election
 from .envelope import check_opener
-from .errors import BoxError, NotThere
 from .model import FinalModel
 from .outcome import Outcome
 from .privacy.book import Book
 from .progress import steps
 from .protocols import Box
+from .reading import Held, Reading, Source
 from .room import seat
 
 if TYPE_CHECKING:
@@ -43,38 +43,19 @@ def tally(
     """
     sealed = {f"ballot {i}": b if isinstance(b, bytes) else b.sealed for i, b in enumerate(ballots, start=1)}
     kept = _book(election, previous, None if book is None else Path(book))
-    sizes = {name: len(data) for name, data in sealed.items()}
-    return _tally(election, sizes, sealed.__getitem__, without, previous, kept, over_budget, key)
+    return _tally(election, Held(sealed), without, previous, kept, over_budget, key)
 
 
 def tally_box(
     election: Election, box: Box, *, without: Iterable[str] = (), previous: Outcome | None = None,
     book: Path | None = None, over_budget: bool = False, key: X25519PrivateKey | None = None, early: bool = True,
 ) -> Outcome:  # fmt: skip
-    """The outcome of the ballots in a box, one in memory at a time.
+    """The outcome of the ballots in a box, one in memory at a time, and a few small ones that are on their way.
 
     Unless it may be early, there is none before the deadline while somebody is awaited; nothing is drawn then.
     """
-
-    sizes = dict(box.names())
-
-    def read(name: str) -> bytes:
-        try:
-            with box.open(name) as file:
-                return file.read(sizes[name] + 1)  # one more than there should be: it may have grown
-        except (NotThere, OSError):
-            _check_there(box)
-            raise
-
-    return _tally(election, sizes, read, without, previous, _book(election, previous, book), over_budget, key, early)
-
-
-def _check_there(box: Box) -> None:
-    """Raise BoxError if it is the whole box that has gone, and not one ballot."""
-    try:
-        next(iter(box.names()), None)
-    except NotThere as error:
-        raise BoxError(f"the box has gone while ballots were counted: {error}") from None
+    with Reading(box) as source:
+        return _tally(election, source, without, previous, _book(election, previous, book), over_budget, key, early)
 
 
 def _book(election: Election, previous: Outcome | None, path: Path | None) -> Book:
@@ -83,9 +64,8 @@ def _book(election: Election, previous: Outcome | None, path: Path | None) -> Bo
 
 
 def _tally(
-    election: Election, sizes: Mapping[str, int], read: Callable[[str], bytes],
-    without: Iterable[str], previous: Outcome | None, book: Book, over_budget: bool, key: X25519PrivateKey | None,
-    early: bool = True, shunned: Iterable[str] = (),
+    election: Election, source: Source, without: Iterable[str], previous: Outcome | None, book: Book, over_budget: bool,
+    key: X25519PrivateKey | None, early: bool = True, shunned: Iterable[str] = (),
 ) -> Outcome:  # fmt: skip
     check_opener(election, key)
     left_out = tuple(sorted(set(without)))
@@ -93,17 +73,20 @@ def _tally(
         previous = None
     budget = election.privacy.epsilon is not None and not over_budget
     planned = election.privacy.tallies if budget else None
-    with TallyDesk(election, lambda: book.charge(planned)) as desk:
-        counting = Counting(election, desk, sizes, read, left_out, previous, key, shunned=set(shunned))
-        for name in steps("counting ballots", sizes, len(sizes)):
+    drawn = book.draws
+    with TallyDesk(election, lambda: book.charge(planned, after=drawn)) as desk:
+        counting = Counting(election, desk, source, left_out, previous, key, shunned=set(shunned))
+        for name in steps("counting ballots", source.in_turn(election.max_ballot_mb * 2**20), len(source.sizes)):
             counting.add(name)
+            if counting.stale:
+                break
         counting.pour()
         for party in sorted(set(left_out) - counting.seen):
             close = difflib.get_close_matches(party, counting.seen, n=1)
             hint = f"; there is one of {close[0]}" if close else ""
             desk.note(f"{party} was to be left out, and there is no ballot of that name{hint}")
         if not counting.take_out_the_rest():
-            return _tally(election, sizes, read, left_out, None, book, over_budget, key, early, counting.shunned)
+            return _tally(election, source, left_out, None, book, over_budget, key, early, counting.shunned)
         counting.check_quorum()
         if not early:
             counting.check_deadline()

@@ -7,9 +7,11 @@ import time
 import pytest
 
 import oneballot as ob
-from oneballot.boxes import _patience, _remote, box_at, http
+from oneballot import reading
+from oneballot.boxes import _download, _patience, _remote, box_at, http
 from oneballot.casting import cast_together
 from oneballot.errors import AlreadyCast, BoxError, NotThere, OneBallotWarning
+from oneballot.progress import watched_by
 from oneballot.tallying import tally_box
 
 from .conftest import PASSWORD, USER
@@ -47,24 +49,28 @@ def test_absurd_sizes_are_spoiled_before_a_byte_is_read(place_of, election, part
     assert outcome.spoiled["absurd"].startswith("it has 1,000,000,000,000,000 bytes, and the election allows")
 
 
-def test_a_box_that_goes_away_ends_a_tally_and_spoils_nobody(place_of, wire, election, parties) -> None:
+def test_a_box_that_goes_away_ends_a_tally_and_spoils_nobody(place_of, wire, election, parties, monkeypatch) -> None:
+    monkeypatch.setattr(reading, "AT_ONCE", 1)  # else they are all here before the box goes
     place, ballots = place_of("http"), cast_together(election, parties)
     for ballot in ballots:
         place.put("going", f"{ballot.party}.ballot", ballot.sealed)
     line, address = wire(place, "going")
     box = box_at(address)
-    open_, opened = box.open, []
+    counted = 0
 
-    def goes_away(name: str):
-        opened.append(name)
-        if len(opened) == 3:
+    def goes_away(what: str, done: int, total: int) -> None:
+        nonlocal counted
+        counted = done
+        if done == 2:
             line.cut_down, line.cuts = 0, 10**9
-        return open_(name)
 
-    box.open = goes_away
-    with pytest.warns(OneBallotWarning, match="trying again"), pytest.raises(BoxError, match="Tried 6 times"):
+    with (
+        watched_by(goes_away),
+        pytest.warns(OneBallotWarning, match="trying again"),
+        pytest.raises(BoxError, match="Tried 6 times"),
+    ):
         tally_box(election, box)
-    assert len(opened) == 3
+    assert counted == 2
     line.cuts = 0
     assert set(tally_box(election, box).voted) == set(parties)
 
@@ -89,7 +95,7 @@ def test_listings_without_end_are_refused(place_of, monkeypatch) -> None:
 
 
 def test_a_host_that_drips_is_given_up(place_of, monkeypatch) -> None:
-    monkeypatch.setattr(_remote, "GRACE", 0.5)
+    monkeypatch.setattr(_download, "GRACE", 0.5)
     began = time.monotonic()
     with (
         box_at(place_of("http").address("hostile")).open("dripping") as file,

@@ -161,7 +161,7 @@ def test_a_renamed_party_in_a_manifest_is_refused(place: Place) -> None:
 
     place.cast("a")
     files = unzip(only("box").read_bytes())
-    files["manifest.json"] = files["manifest.json"].replace(b'"party":"a"', b'"party":"b"')
+    files["manifest.json"] = bytes(files["manifest.json"]).replace(b'"party":"a"', b'"party":"b"')
     Path("box/b.ballot").write_bytes(zip_up(files))
     done = place.tally()
     assert done["counted"] == ["a"]

@@ -1,11 +1,17 @@
 """Array models are inert and strictly checked."""
 
+import json
+import struct
+
 import numpy as np
 import pytest
-from safetensors.numpy import save
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays_of
+from safetensors.numpy import load, save
 
 from oneballot.errors import Spoiled
-from oneballot.formats.safetensors import ConstantModel, Safetensors
+from oneballot.formats.safetensors import NUMBERS, ConstantModel, Safetensors, read_arrays
 
 
 def test_a_constant_model_survives_the_journey():
@@ -42,3 +48,78 @@ def test_unknown_kinds_and_arrays_are_refused():
     ):
         with pytest.raises(Spoiled):
             Safetensors.check(data, classes=2, features=1)
+
+
+def the_same(ours, theirs) -> None:
+    assert ours.keys() == theirs.keys()
+    for name, array in theirs.items():
+        assert (ours[name].dtype, ours[name].shape) == (array.dtype, array.shape)
+        assert ours[name].tobytes() == array.tobytes()
+
+
+KINDS = st.sampled_from(sorted(NUMBERS.values())).map(np.dtype)
+SHAPES = arrays_of.array_shapes(min_dims=0, min_side=0)
+
+
+@given(st.dictionaries(st.text(max_size=5), arrays_of.arrays(KINDS, SHAPES), max_size=4), st.integers(0, 8))
+def test_arrays_are_read_as_safetensors_own_reader_reads_them(arrays, place: int) -> None:
+    """Wherever they lie, and never across the machine's words."""
+    file = save({name: np.ascontiguousarray(a).reshape(a.shape) for name, a in arrays.items()}, metadata={"a": "b"})
+    metadata, found = read_arrays(memoryview(bytes(place) + file)[place:])
+    assert metadata == {"a": "b"}
+    the_same(found, load(file))
+    assert all(array.flags.aligned for array in found.values())
+
+
+FILE = save({"x": np.eye(3, dtype=np.float32), "b": np.array([True]), "e": np.zeros((0, 5)), "s": np.array(3.5)})
+HEAD = 8 + struct.unpack("<Q", FILE[:8])[0]
+
+
+@given(st.lists(st.tuples(st.integers(0, HEAD - 1), st.sampled_from(b'0123456789[]{},":FIUx \0\xff')), max_size=3))
+def test_what_safetensors_own_reader_refuses_is_refused_and_nothing_else(changes) -> None:
+    data = bytearray(FILE)
+    for at, byte in changes:
+        data[at] = byte
+    try:
+        theirs = load(bytes(data))
+    except Exception:
+        theirs = None
+    try:
+        _, ours = read_arrays(bytes(data))
+    except Spoiled:
+        ours = None
+    assert (ours is None) == (theirs is None)
+    if theirs is not None:
+        the_same(ours, theirs)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"shape": [2**62, 4]}, {"shape": [-1, -8]}, {"shape": [8.0]}, {"shape": [True, 8]}, {"shape": [1] * 33 + [8]},
+        {"shape": ["8"]}, {"shape": [10**4000] * 30}, {"dtype": "BF16"}, {"dtype": []}, {"data_offsets": [1, 9]},
+        {"data_offsets": [0, 2**64]}, {"data_offsets": [0]}, {"data_offsets": None}, {"data_offsets": [0, 7]},
+        {"data_offsets": [0, 7], "shape": [7]},
+    ],
+    ids=lambda entry: str(entry)[:40],
+)  # fmt: skip
+def test_impossible_headers_are_refused(entry) -> None:
+    header = json.dumps({"x": {"dtype": "U8", "shape": [8], "data_offsets": [0, 8]} | entry}).encode()
+    with pytest.raises(Spoiled, match="not a safetensors file"):
+        read_arrays(struct.pack("<Q", len(header)) + header + bytes(8))
+
+
+@pytest.mark.parametrize(
+    "header", ["[" * 10**5, "[]", "null", '{"__metadata__": {"kind": []}}', '{"x": 1}', '{"x": {}}']
+)
+def test_headers_that_are_none_are_refused(header: str) -> None:
+    with pytest.raises(Spoiled, match="not a safetensors file"):
+        read_arrays(struct.pack("<Q", len(header)) + header.encode())
+
+
+def test_large_arrays_are_not_copied() -> None:
+    file = save({"votes": np.zeros(10**6, np.uint8)})
+    _, arrays = read_arrays(file)
+    assert np.shares_memory(arrays["votes"], np.frombuffer(file, np.uint8))
+    with pytest.raises(ValueError, match="read-only"):
+        arrays["votes"][0] = 1

@@ -35,7 +35,7 @@ def honest(digits) -> tuple[ob.Election, list[bytes]]:
 
 def manifest_with(ballot: bytes, **changes: object) -> bytes:
     files = unzip(ballot)
-    return zip_up(files | {MANIFEST: json.dumps(json.loads(files[MANIFEST]) | changes).encode()})
+    return zip_up(files | {MANIFEST: json.dumps(json.loads(bytes(files[MANIFEST])) | changes).encode()})
 
 
 def flip_last_bit(data: bytes) -> bytes:
@@ -90,7 +90,7 @@ def with_array_named(name: str):
 
 def reseal(ballot: bytes, files: dict[str, bytes]) -> bytes:
     """Other contents with hashes that are right."""
-    manifest = json.loads(unzip(ballot)[MANIFEST])
+    manifest = json.loads(bytes(unzip(ballot)[MANIFEST]))
     manifest["files"] = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
     return zip_up({MANIFEST: json.dumps(manifest).encode(), **files})
 
@@ -100,7 +100,7 @@ CORPUS = {
     "random bytes": lambda b: bytes(range(256)) * 10,
     "truncated in the middle": lambda b: b[: len(b) // 2],
     "the last byte missing": lambda b: b[:-1],
-    "a bit altered in the votes": lambda b: zip_up(unzip(b) | {ARRAYS: flip_last_bit(unzip(b)[ARRAYS])}),
+    "a bit altered in the votes": lambda b: zip_up(unzip(b) | {ARRAYS: flip_last_bit(bytes(unzip(b)[ARRAYS]))}),
     "no manifest": lambda b: zip_up({k: v for k, v in unzip(b).items() if k != MANIFEST}),
     "a manifest that is no JSON": lambda b: zip_up(unzip(b) | {MANIFEST: b"{"}),
     "a manifest that is deeply nested": lambda b: zip_up(unzip(b) | {MANIFEST: b"[" * 100_000}),

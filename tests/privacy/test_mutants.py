@@ -158,7 +158,7 @@ def forged_ledgers(audit: Any) -> None:
     assert seal.unseal(ballot.sealed, case.election).digest == ballot.digest
     for name, forge in FORGERIES.items():
         files = seal.unzip(ballot.sealed)
-        manifest = json.loads(files["manifest.json"])
+        manifest = json.loads(bytes(files["manifest.json"]))
         forge(manifest["privacy"])
         try:
             seal.unseal(seal.zip_up(files | {"manifest.json": json.dumps(manifest).encode()}), case.election)

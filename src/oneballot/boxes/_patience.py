@@ -8,7 +8,7 @@ import random
 import socket
 import ssl
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0)
 """Seconds between tries; a quarter more or less, so that parties which were cut off together do not come back so."""
@@ -23,9 +23,12 @@ _OF_THE_NETWORK = {
 
 
 class Patience:
-    def __init__(self) -> None:
+    """For one piece of work. Without any pauses a first failure is the last."""
+
+    def __init__(self, pauses: Sequence[float] | None = None) -> None:
         self.tries = 1
-        self._pauses = iter(PAUSES)
+        self._all = PAUSES if pauses is None else pauses
+        self._pauses = iter(self._all)
         self._moved = 0
 
     def wait(self) -> bool:
@@ -40,7 +43,7 @@ class Patience:
     def moved(self, count: int) -> None:
         self._moved += count
         if self._moved >= ENOUGH:
-            self._pauses, self._moved = iter(PAUSES), 0
+            self._pauses, self._moved = iter(self._all), 0
 
 
 def passes(error: BaseException, kinds: tuple[type[Exception], ...] = ()) -> bool:

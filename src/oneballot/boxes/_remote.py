@@ -1,4 +1,4 @@
-"""What boxes on other machines share: patience, downloads that go on where they were cut, nothing replaced.
+"""What boxes on other machines share: patience, nothing replaced, several ballots on their way at once.
 
 A kind of place says how a file is listed, read from some byte on, and put in its place whole or not at all. The host
 of the box is a stranger: what it lists is bounded and looked at before it is used, and nothing becomes a file here.
@@ -9,43 +9,26 @@ from __future__ import annotations
 import io
 import re
 import secrets
-import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from itertools import islice
-from typing import Any, BinaryIO, ClassVar, Protocol, TypeVar, cast
+from typing import Any, BinaryIO, ClassVar, TypeVar, cast
 
 from ..disk import PART
 from ..errors import AlreadyCast, BoxError, MissingExtra, NotThere, OneBallotWarning, printable
-from ..progress import teller
 from ._address import Address
+from ._download import Download, Stream, is_ballot, transfer
 from ._patience import Patience, passes
 from .folder import SUFFIX
 
 T = TypeVar("T")
 
-PIECE = 8 * 2**20
-"""What is sent in one piece where a protocol has pieces; smaller transfers show no progress."""
-
 MOST_FILES = 200_000
 """A box that lists more is refused."""
 
-SLOWEST, GRACE = 1_000, 120
-"""A download slower than so many bytes a second, after so many seconds, is given up: a host must not stop a tally."""
-
 DOUBTED = 2**20
 """Up to this size a delivery is made twice where "do not replace" is a wish that some servers ignore."""
-
-
-class Stream(Protocol):
-    """A file under way."""
-
-    version: str  # changes if the file does
-    size: int  # all of it, as the host says; 0 where it does not say
-
-    def read(self, size: int) -> bytes: ...
-    def close(self) -> None: ...
 
 
 class Remote:
@@ -72,6 +55,7 @@ class Remote:
         raise NotImplementedError
 
     def _read(self, file: str, start: int) -> Stream:
+        """A file, from some byte on. Several threads may ask at once, each for its own; none of them disconnects."""
         raise NotImplementedError
 
     def _place(self, file: str, sealed: bytes, part: str, told: Callable[[int], None]) -> None:
@@ -103,7 +87,7 @@ class Remote:
     def deliver(self, name: str, sealed: bytes) -> None:
         """Put a ballot in, whole or not at all. The same bytes again are welcome; others are refused."""
         file, part = name + SUFFIX, f"{PART}{name}.{secrets.token_hex(8)}"
-        told, there = _teller(f"sending {file} (MiB)", len(sealed)), False
+        told, there = transfer(f"sending {file} (MiB)", len(sealed)), False
         try:
             self.attempt(f"cannot put a ballot into {self}", lambda: self._place(file, sealed, part, told))
         except FileExistsError:
@@ -118,10 +102,16 @@ class Remote:
         found = self.attempt(f"cannot list {self}", lambda: list(islice(self._list(), MOST_FILES + 1)))
         if len(found) > MOST_FILES:
             raise BoxError(f"{self} lists more than {MOST_FILES:,} files: that is no box of ballots")
-        yield from sorted((file.removesuffix(SUFFIX), size) for file, size in found if _is_ballot(file))
+        yield from sorted((file.removesuffix(SUFFIX), size) for file, size in found if is_ballot(file))
 
     def open(self, name: str) -> BinaryIO:
-        return cast(BinaryIO, io.BufferedReader(_Download(self, name + SUFFIX), 2**18))
+        return self._open(name, Patience())
+
+    def open_once(self, name: str) -> BinaryIO:
+        return self._open(name, Patience(()))
+
+    def _open(self, name: str, patience: Patience) -> BinaryIO:
+        return cast(BinaryIO, io.BufferedReader(Download(self, name + SUFFIX, patience), 2**18))
 
     def attempt(self, doing: str, work: Callable[[], T], patience: Patience | None = None) -> T:
         """Do it, again and again while failures are of the kind that passes."""
@@ -180,77 +170,10 @@ class Remote:
         )  # fmt: skip
 
 
-class _Download(io.RawIOBase):
-    """A file in a box. Cut off, it goes on where it was, unless it has become another file."""
-
-    def __init__(self, box: Remote, file: str) -> None:
-        self._box, self._file, self._doing = box, file, f"cannot read {file} in {box}"
-        self._at, self._began, self._patience = 0, time.monotonic(), Patience()
-        if not _is_ballot(file):
-            raise NotThere(f"{self._doing}: that is no name of a ballot")
-        self._stream: Stream | None = box.attempt(self._doing, lambda: box._read(file, 0), self._patience)
-        self._version, self._size = self._stream.version, self._stream.size
-        self._told = _teller(f"receiving {file} (MiB)", self._size)
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        data = self._box.attempt(self._doing, lambda: self._next(len(buffer)), self._patience)
-        buffer[: len(data)] = data
-        self._at += len(data)
-        self._patience.moved(len(data))
-        self._told(self._at)
-        if time.monotonic() - self._began > GRACE + self._at / SLOWEST:
-            raise NotThere(
-                f"{self._doing}: {self._at:,} bytes came in {GRACE} s and more; that is too slow to wait for"
-            )
-        return len(data)
-
-    def _next(self, most: int) -> bytes:
-        if self._stream is None and self._at >= self._size > 0:
-            return b""
-        if self._stream is None:
-            self._stream = self._box._read(self._file, self._at)
-            if self._stream.version != self._version:
-                raise NotThere(f"{self._doing}: it has changed while it was read; do it again")
-        try:
-            return self._stream.read(most)
-        except BaseException:
-            self._drop()
-            raise
-
-    def _drop(self) -> None:
-        stream, self._stream = self._stream, None
-        if stream is not None:
-            with suppress(*self._box.failures):
-                stream.close()
-
-    def close(self) -> None:
-        if not self.closed:
-            self._drop()
-        super().close()
-
-
-def _is_ballot(file: str) -> bool:
-    """A name of a listing that may be asked for: a plain one, in the box itself."""
-    return (
-        file.endswith(SUFFIX) and len(file) <= 255 and not file.startswith(".")
-        and file.isprintable() and not set(file) & set("/\\")
-    )  # fmt: skip
-
-
 def left_by(part: str, files: Iterable[str]) -> list[str]:
     """The parts among these files that deliveries under the same name have left."""
     kin = re.compile(re.escape(part.rpartition(".")[0]) + r"\.[0-9a-f]{16}")
     return [file for file in files if kin.fullmatch(file)]
-
-
-def _teller(what: str, total: int) -> Callable[[int], None]:
-    if total < PIECE:
-        return lambda done: None
-    tell = teller(what, -(-total // 2**20))
-    return lambda done: tell(-(-done // 2**20))
 
 
 def _words(error: Exception) -> str:

@@ -143,7 +143,7 @@ class _Body:
         return data
 
     def close(self) -> None:
-        self._reply.close()
+        self._box._web.loop.call_soon_threadsafe(self._reply.close)  # connections belong to the loop's own thread
 
 
 offers = Http

@@ -13,8 +13,9 @@ from functools import partial
 from typing import Any, ClassVar
 
 from ..errors import BoxError
+from ._download import PIECE
 from ._patience import passes
-from ._remote import PIECE, Remote
+from ._remote import Remote
 
 _MORE = {"SlowDown", "InternalError", "ServiceUnavailable", "RequestTimeout", "ConditionalRequestConflict", "409"}
 _MORE |= {"500", "502", "503", "504", "429"}
@@ -137,7 +138,7 @@ class _Object:
         return data
 
     def close(self) -> None:
-        self._body.close()
+        self._s3.loop.call_soon_threadsafe(self._body.close)  # connections belong to the loop's own thread
 
 
 def _code(error: BaseException | None) -> str:

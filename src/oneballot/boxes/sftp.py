@@ -7,18 +7,23 @@ takes any host for the one that was meant; here a host must be in known_hosts. S
 
 from __future__ import annotations
 
+import logging
 import stat
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
 from ..errors import BoxError
+from ._download import PIECE
 from ._patience import passes
-from ._remote import PIECE, Remote, left_by
+from ._remote import Remote, left_by
 
 WAIT = 30.0
 """Seconds for a connection to come about; twice that without a byte and it is given up."""
+
+logging.getLogger("paramiko").addHandler(logging.NullHandler())  # else it prints what we tell, or need not tell
 
 SETTINGS = ("port", "username", "password", "key_filename", "passphrase", "allow_agent", "look_for_keys")
 """What fsspec's configuration may say of `sftp`."""
@@ -36,22 +41,31 @@ class Sftp(Remote):
         folder = self.address.folder
         self._folder = folder.removeprefix("/~/") if folder.startswith("/~/") else folder or "/"
         self._client: Any = None
-        self._files: Any = None
+        self._connecting = threading.Lock()
+        self._own = threading.local()
 
     def _ftp(self) -> Any:
-        if self._files is None:
-            client = self._known.SSHClient()
-            try:
-                client.load_system_host_keys()  # and whoever is not among them is refused
-                client.connect(**self._settings())
-                client.get_transport().set_keepalive(int(WAIT))
-                files = client.open_sftp()
-                files.get_channel().settimeout(2 * WAIT)
-            except BaseException:
-                client.close()
-                raise
-            self._client, self._files = client, files
-        return self._files
+        """A channel of this thread's own, on the one connection: a reply that another thread reads is lost to it."""
+        with self._connecting:
+            if self._client is None:
+                self._client = self._connect()
+            client = self._client
+        if getattr(self._own, "client", None) is not client or self._own.files.get_channel().closed:
+            files = client.open_sftp()
+            files.get_channel().settimeout(2 * WAIT)
+            self._own.client, self._own.files = client, files
+        return self._own.files
+
+    def _connect(self) -> Any:
+        client = self._known.SSHClient()
+        try:
+            client.load_system_host_keys()  # and whoever is not among them is refused
+            client.connect(**self._settings())
+            client.get_transport().set_keepalive(int(WAIT))
+        except BaseException:
+            client.close()
+            raise
+        return client
 
     def _settings(self) -> dict[str, Any]:
         """The address first, then fsspec's configuration, then ~/.ssh/config."""
@@ -64,7 +78,7 @@ class Sftp(Remote):
         return {**waits, **written, **told, **{key: value for key, value in said.items() if value is not None}}
 
     def _disconnect(self) -> None:
-        client, self._client, self._files = self._client, None, None
+        client, self._client = self._client, None
         if client is not None:
             client.close()
 

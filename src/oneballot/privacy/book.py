@@ -34,21 +34,28 @@ class Book:
         """How many there were."""
         return max(self._earlier, self._read().get(self.election, 0))
 
-    def charge(self, most: int | None) -> int:
-        """Write down one more; returns which one it is. Raises PrivacyError if there may not be so many."""
+    def charge(self, most: int | None, *, after: int | None = None) -> int:
+        """Write down one more; returns which one it is. Raises PrivacyError if there may not be so many, or if there
+        were others since somebody looked, and saw so many as are given with `after`.
+        """
         if self.path is None:
-            return self._charge(most)
+            return self._charge(most, after)
         try:
             with alone_in(self.path.parent):
-                return self._charge(most)
+                return self._charge(most, after)
         except OSError as error:
             raise PrivacyError(
                 f"{self.path} cannot be written ({error.strerror}), and a {self.what} that is not written down must "
                 "not be made; put the election into a folder that can be written to"
             ) from None
 
-    def _charge(self, most: int | None) -> int:
+    def _charge(self, most: int | None, after: int | None) -> int:
         number = self.draws + 1
+        if after is not None and number != after + 1:
+            raise PrivacyError(
+                f"{self.path} says that another {self.what} of this election has drawn noise since this one began. "
+                f"Nothing was drawn here, since costs would add: go on with what that {self.what} has made"
+            )
         if most is not None and number > most:
             where = f" ({self.path})" if self.path else ""
             why = TOO_MANY[self.what].format(number=number)

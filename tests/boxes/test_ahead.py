@@ -1,0 +1,117 @@
+"""Ballots on real servers that are read ahead: the same outcome, through cuts and losses as well."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import oneballot as ob
+from oneballot import reading
+from oneballot.boxes import box_at
+from oneballot.errors import OneBallotWarning
+from oneballot.progress import watched_by
+from oneballot.reading import Reading
+from oneballot.seal import seal
+from oneballot.tallying import tally_box
+
+COUNT = 40
+
+
+@pytest.fixture(scope="module")
+def sealed() -> tuple[ob.Election, dict[str, bytes]]:
+    """Forty ballots of one party's opinions under different names."""
+    public = np.random.default_rng(0).normal(size=(400, 4))
+    tree = ob.Sklearn("DecisionTreeClassifier", {"max_depth": 2})
+    election = ob.Election(classes=range(10), public=public, learner=tree, method=ob.FedKT(open_vote="hard"))
+    cast = ob.cast(election, np.random.default_rng(1).normal(size=(60, 4)), np.arange(60) % 10, party="one")
+    return election, {f"p{i:02d}": seal(cast.contents, election, f"p{i:02d}").sealed for i in range(COUNT)}
+
+
+class Near:
+    def __init__(self, far) -> None:
+        self.deliver, self.names, self.open = far.deliver, far.names, far.open
+
+
+def filled(place, box: str, ballots: dict[str, bytes]) -> None:
+    for name, data in ballots.items():
+        place.put(box, f"{name}.ballot", data)
+
+
+def told(outcome: ob.Outcome) -> tuple[object, ...]:
+    return outcome.summary(), outcome.model.dump(), outcome.count.sums["votes"].tobytes()
+
+
+def test_the_outcome_is_that_of_reading_one_by_one(place, sealed) -> None:
+    election, ballots = sealed
+    bad = {"p07": ballots["p07"][:-9], "p20": b"", "p31": ballots["p31"][:99] + b"!" + ballots["p31"][100:]}
+    filled(place, "ahead", ballots | bad)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", ".*trying again", OneBallotWarning)
+        outcome = tally_box(election, box_at(place.address("ahead")))
+    assert told(outcome) == told(tally_box(election, Near(box_at(place.address("ahead")))))
+    assert set(outcome.spoiled) == set(bad)
+    assert len(outcome.voted) == COUNT - 3
+
+
+def test_a_ballot_that_vanishes_while_ballots_are_counted_is_spoiled_alone(place, sealed) -> None:
+    election, ballots = sealed
+    filled(place, "vanishing", ballots)
+
+    def vanish(what: str, done: int, total: int) -> None:
+        if done == 0:
+            if place.kind == "s3":
+                from .conftest import client
+
+                client(place.port).delete_object(Bucket="bucket", Key="vanishing/p30.ballot")
+            else:
+                (place.inside("vanishing") / "p30.ballot").unlink(missing_ok=True)
+
+    with watched_by(vanish):
+        outcome = tally_box(election, box_at(place.address("vanishing")))
+    assert list(outcome.spoiled) == ["p30"]
+    assert "it cannot be read: cannot read p30.ballot in" in outcome.spoiled["p30"]
+    assert len(outcome.voted) == COUNT - 1
+
+
+def test_cuts_in_the_middle_lose_and_spoil_nothing(place, wire: Callable, sealed) -> None:
+    election, ballots = sealed
+    filled(place, "cut ahead", ballots)
+    total = sum(map(len, ballots.values()))
+    line, address = wire(place, "cut ahead", cut_down=total / 3, cuts=2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", OneBallotWarning)  # whether one is met by the thread that counts is luck
+        outcome = tally_box(election, box_at(address))
+    assert line.done == 2
+    assert not outcome.spoiled
+    assert len(outcome.voted) == COUNT
+    assert told(outcome) == told(tally_box(election, Near(box_at(place.address("cut ahead")))))
+
+
+def test_a_large_ballot_tells_how_far_it_is_and_goes_on_after_a_cut(place, wire, monkeypatch) -> None:
+    monkeypatch.setattr(reading, "LARGEST", 2**20)
+    large = np.random.default_rng(0).bytes(9 * 2**20)
+    filled(place, "large ahead", {"a": b"1", "b": large, "c": b"3"})
+    line, address = wire(place, "large ahead", cut_down=4 * 2**20, cuts=1)
+    steps = []
+    with (
+        pytest.warns(OneBallotWarning, match=r"cannot read b\.ballot .* trying again"),
+        watched_by(lambda *step: steps.append(step)),
+        Reading(box_at(address)) as source,
+    ):
+        assert [source.read(name) for name in source.in_turn(10**9)] == [b"1", large, b"3"]
+    assert len({done for what, done, _ in steps if what == "receiving b.ballot (MiB)"}) > 1
+    assert line.down < 1.5 * len(large), "it went on where it was"
+
+
+def test_ballots_of_one_sftp_connection_have_a_channel_each(place_of, sealed) -> None:
+    place = place_of("sftp")
+    filled(place, "channels", sealed[1])
+    box = box_at(place.address("channels"))
+    with Reading(box) as source:
+        for name in source.in_turn(10**9):
+            assert source.read(name) == sealed[1][name]
+        channels = box._client.get_transport()._channels.values()
+        assert 2 <= len(channels) <= 1 + reading.AT_ONCE
