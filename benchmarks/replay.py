@@ -1,4 +1,4 @@
-"""FedKT on Adult once more, without any of our code: rows cut as the authors' code cuts them, Algorithm 1 as a plain loop.
+"""FedKT on Adult without our code: rows cut as the authors' code cuts them, Algorithm 1 as a plain loop.
 
 python benchmarks/replay.py [--parties 50] [--beta 0.5] [--seeds 5] [--later 1]
 
