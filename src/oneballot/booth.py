@@ -228,10 +228,10 @@ def deliver(election: Election, box: Box, name: str, party: str, sealed: bytes) 
 def _free_name(election: Election, box: Box, name: str, party: str, mark: str) -> str:
     """The name, unless a stranger's file is in its place: the tally goes by what is inside, not by names."""
     try:
-        taken = any(there == name for there, _ in box.names())
-    except NotThere:  # a box that is not there yet is empty: the first delivery makes it
-        taken = False
-    return f"{name}.{mark[:8]}" if taken and not _holds(election, box, name, party) else name
+        box.open(name).close()
+    except NotThere:  # or not for our eyes: then the box decides
+        return name
+    return name if _holds(election, box, name, party) else f"{name}.{mark[:8]}"
 
 
 def _parse(text: str) -> Any:
