@@ -59,8 +59,9 @@ def cast_file(
     if trained := kept is None:
         if box is not None and _holds(election, box, _box_name(election, party, signer), party):
             raise AlreadyCast(
-                f"the box already holds a ballot of {party}, and a ballot is never replaced. "
-                f"If it is to be replaced, ask the operator to move it away first; then cast again with --recast."
+                f"the box already holds a ballot of {party}, and a ballot is never replaced. Your own copy is not in "
+                f"{keep} (--keep FOLDER names another): if it was you who cast, there is nothing to do. If it is to be "
+                "replaced, ask the operator to move it away first; then cast again with --recast."
             )
         if book.draws and not recast:
             raise AlreadyCast(

@@ -89,6 +89,8 @@ class Sftp(Remote):
         if self._size(part) != len(sealed):
             if self._size(file) is not None:  # who was first has cleared this part away
                 raise FileExistsError
+            with suppress(OSError):
+                ftp.remove(self._at(part))  # on a full disk it would stand in its own way
             raise BoxError(f"{self} has not kept what was sent; is its disk full?")
         try:
             ftp.rename(self._at(part), self._at(file))
