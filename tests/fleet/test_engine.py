@@ -26,6 +26,7 @@ from oneballot.fleet.network import built_in, own  # noqa: E402
 from oneballot.fleet.probe import why_not_stacked  # noqa: E402
 from oneballot.fleet.recipe import Recipe  # noqa: E402
 from oneballot.fleet.wave import Wave  # noqa: E402
+from oneballot.fleet.waves import most_at_once  # noqa: E402
 from oneballot.progress import watched_by  # noqa: E402
 
 torch.set_num_threads(1)
@@ -141,6 +142,16 @@ def test_a_wave_that_does_not_fit_is_halved_until_it_does(monkeypatch: pytest.Mo
         assert sum(job._on_gpu()) == 16
     assert sizes == [8, 4, 2, 2, 4, 2, 2]
     assert all(job.values)
+
+
+def test_models_of_which_not_even_two_fit_are_trained_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    def trial() -> None:
+        raise torch.OutOfMemoryError("out of memory")
+
+    for name in ("synchronize", "reset_peak_memory_stats"):
+        monkeypatch.setattr(torch.cuda, name, lambda device: None)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 0)
+    assert most_at_once(torch.device("cuda"), 2, trial) == 1
 
 
 class Recurrent(nn.Module):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -279,3 +281,19 @@ def test_each_party_alone_and_all_together_stand_beside_the_outcome(election, di
     without = compare(election, parties, test)
     assert set(without.alone) == set(parties)
     assert without.alone_mean < without.together
+
+
+@pytest.mark.parametrize("open_vote", ["hard", "weighted", "odds"])
+def test_a_public_set_of_another_kind_is_told_of(open_vote: str) -> None:
+    rng = np.random.default_rng(0)
+    learner = ob.Sklearn("GaussianNB")
+    rows, labels = rng.normal(size=(300, 4)) + 3 * (np.arange(300)[:, None] % 2), np.arange(300) % 2
+    for public, told in ((rng.normal(size=(100, 4)) + rng.integers(2, size=(100, 1)) * 3, False),
+                         (rng.normal(size=(100, 4)) + 40, True)):  # fmt: skip
+        method = ob.FedKT(open_vote=open_vote)
+        election = ob.Election(classes=[0, 1], public=public, method=method, learner=learner)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            with suppress(ElectionError):  # under the hard vote there may be nothing to learn from
+                ob.simulate(election, rows, labels, parties=3)
+        assert any("like no party's own" in str(w.message) for w in caught) == told

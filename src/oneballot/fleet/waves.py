@@ -41,12 +41,15 @@ def in_halves(
 
 
 def most_at_once(device: torch.device, models: int, trial: Callable[[], object]) -> int:
-    """How many models fit, by what a trial with some of them needs."""
+    """How many models fit, by what a trial with some of them needs; 1 if these are too many already."""
     for _ in range(2):  # in the first, libraries set aside memory that they keep
         torch.cuda.synchronize(device)
         torch.cuda.reset_peak_memory_stats(device)
         before = torch.cuda.memory_allocated(device)
-        trial()
+        try:
+            trial()
+        except torch.OutOfMemoryError:
+            return 1
         each = (torch.cuda.max_memory_allocated(device) - before) / models
     torch.cuda.empty_cache()
     free, total = torch.cuda.mem_get_info(device)

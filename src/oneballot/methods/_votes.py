@@ -23,6 +23,10 @@ EVEN = 1 << 20
 
 
 class Notation(Protocol):
+    @property
+    def classes(self) -> int: ...
+    @property
+    def partitions(self) -> int: ...
     def write(self, opinion: Array) -> Array:
         """The opinion as bytes."""
 
@@ -128,6 +132,13 @@ def evened(points: Array) -> Array:
     """
     total = int(points.sum(dtype=np.int64))
     return np.rint(points * (len(points) * EVEN / max(total, 1))).astype(np.int64)
+
+
+def worth(notation: Notation, mine: float) -> int:
+    """The points that a row gets in all from a party to which it is its own, of the first class, so probably."""
+    opinion = np.zeros((notation.partitions, 1, notation.classes + 1))
+    opinion[..., 0], opinion[..., -1] = mine, 1 - mine
+    return int(notation.points(notation.write(opinion), 1).sum())
 
 
 def odds(opinion: Array) -> Array:

@@ -23,7 +23,7 @@ from ..settings import settings
 from ._queries import choose_queries
 from ._settings import PARTS, Settings
 from ._teachers import Teachers, halves, join_halves, without_prior
-from ._votes import Labels, Levels, Notation, Weighted, evened, odds
+from ._votes import Labels, Levels, Notation, Weighted, evened, odds, worth
 
 
 @settings
@@ -88,14 +88,17 @@ class FedKT(Settings):
         points = notation.points(written, rows)
         if desk.level == "L1" and self.voting == "soft":
             points = _at_most_one_vote(points, self.partitions)
+        sums: dict[str, Array] = {}
+        if self.open_vote != "off" and desk.level != "L1":
+            sums["claims"] = points.sum(axis=1, dtype=np.int64) - worth(notation, 0)
         if self.influence == "equal":
             points = evened(points)
         if self.weights != "class-counts":
-            return Count({"votes": points})
+            return Count({"votes": points, **sums})
         seen = _counts(ballot, len(desk.classes))
         if desk.level == "L1":  # by its own ballot alone: what others have must not change what this party weighs
             return Count({"votes": points * np.minimum(seen, self.most_rows)})
-        return Count({"votes": points * seen, "seen": seen})
+        return Count({"votes": points * seen, "seen": seen, **sums})
 
     def close(self, count: Count, desk: TallyDesk) -> Model:
         votes, rows, weight = count.sums["votes"], self._voted(desk), None
@@ -109,6 +112,8 @@ class FedKT(Settings):
         else:
             if self.weights == "class-counts":
                 votes = votes / np.maximum(count.sums["seen"], 1)
+            if self.open_vote != "off":
+                self._tell_if_foreign(count.sums["claims"], desk)
             voted = votes.sum(axis=1) > 0
             if not voted.all():
                 desk.note(f"{(~voted).sum()} of {len(voted)} public rows got no vote and are left out")
@@ -197,6 +202,15 @@ class FedKT(Settings):
         if self.weights == "prior":
             joined = without_prior(joined, _counts(ballot, len(desk.classes)))
         return self._notation(desk).write(self._opinion(joined, desk))
+
+    def _tell_if_foreign(self, claims: Array, desk: Desk) -> None:
+        """Where the public set is like the parties' rows, odds add up to their rows by its own, on average."""
+        foreign = (claims * 4 < worth(self._notation(desk), 0.5)).mean()
+        if foreign > 0.5:
+            desk.note(
+                f"{foreign:.0%} of the public rows are like no party's own: either the public set is of another kind, "
+                'where open_vote = "off" is the safer choice, or all parties together have few rows beside it'
+            )
 
     def _tell_what_is_thin(self, seen: Array, tasks: Sequence[Task], desk: Desk) -> None:
         assert self.subsets is not None
