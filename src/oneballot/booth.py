@@ -77,8 +77,9 @@ def _check_free(
     """Raise AlreadyCast, before anybody trains, if another ballot of this party stands in the way of a new one."""
     if box is not None and _holds(election, box, _box_name(election, party, signer), party):
         raise AlreadyCast(
-            f"the box already holds a ballot of {party}, and a ballot is never replaced. "
-            f"If it is to be replaced, ask the operator to move it away first; then cast again with --recast."
+            f"the box already holds a ballot of {party}, and a ballot is never replaced. Your own copy is not in "
+            f"{path.parent} (--keep FOLDER names another): if it was you who cast, there is nothing to do. If it is to "
+            "be replaced, ask the operator to move it away first; then cast again with --recast."
         )
     if book.draws and not recast:
         raise AlreadyCast(
@@ -231,10 +232,10 @@ def deliver(election: Election, box: Box, name: str, party: str, sealed: bytes) 
 def _free_name(election: Election, box: Box, name: str, party: str, mark: str) -> str:
     """The name, unless a stranger's file is in its place: the tally goes by what is inside, not by names."""
     try:
-        taken = any(there == name for there, _ in box.names())
-    except NotThere:  # a box that is not there yet is empty: the first delivery makes it
-        taken = False
-    return f"{name}.{mark[:8]}" if taken and not _holds(election, box, name, party) else name
+        box.open(name).close()
+    except NotThere:  # or not for our eyes: then the box decides
+        return name
+    return name if _holds(election, box, name, party) else f"{name}.{mark[:8]}"
 
 
 def _parse(text: str) -> Any:

@@ -162,9 +162,12 @@ class Counting:
         if votes < self.election.quorum:
             spoiled = "".join(f"\n  spoiled: {name}: {reason}" for name, reason in self.spoiled.items())
             spoiled += "".join(f"\n  {party} abstains: {v.abstained}" for party, v in self.voted.items() if v.abstained)
+            spoiled += "".join(f"\n  {party} was left out, as asked" for party in self.left_out)
+            awaited = ", ".join(self.election.awaited(self.seen))
             raise QuorumError(
-                f"{votes} ballots count, and the quorum is {self.election.quorum}: "
-                f"wait for more, or lower the quorum in the election.{spoiled}"
+                f"{'1 ballot counts' if votes == 1 else f'{votes} ballots count'}, and the quorum is "
+                f"{self.election.quorum}: "
+                f"wait for {awaited or 'more'}, or lower the quorum in the election.{spoiled}"
             )
 
     def check_deadline(self) -> None:

@@ -26,6 +26,13 @@ def test_what_is_no_address_is_a_folder(address: str, path: str) -> None:
     assert str(box) == path
 
 
+@pytest.mark.parametrize("address", ["sftp:/host/box", "webdav+https:host", "ann@host:box", "ann:s3cret@host/box"])
+def test_a_misspelt_address_does_not_become_a_folder_in_which_a_ballot_is_lost(address: str) -> None:
+    with pytest.raises(BoxError, match="KIND://HOST/FOLDER") as told:
+        box_at(address)
+    assert "s3cret" not in str(told.value)
+
+
 @pytest.mark.parametrize(
     ("address", "name", "shown"),
     [

@@ -114,6 +114,28 @@ def test_a_server_that_replaces_although_it_was_told_not_to_is_told_of(place_of)
     assert place.files("forgetful") == {"a.ballot": b"first"}
 
 
+def test_where_nobody_may_look_such_a_server_is_refused(place_of) -> None:
+    """A second ballot would replace the first, and nobody would know: so not even the first is sent."""
+    place = place_of("http")
+    with pytest.raises(BoxError, match="none was sent"):
+        box_at(place.address("forgetful/dropbox")).deliver("a", b"ballot")
+    assert place.files("forgetful/dropbox") == {}
+
+
+def test_large_ballots_are_asked_for_as_well(place_of) -> None:
+    with pytest.warns(OneBallotWarning, match="does not know If-None-Match"):
+        box_at(place_of("http").address("forgetful/large")).deliver("a", bytes(2**21))
+
+
+def test_of_two_that_a_server_has_taken_at_once_the_one_that_was_replaced_is_told(place_of) -> None:
+    place = place_of("webdav")
+    box = box_at(place.address("both"))
+    tidy = box._tidy
+    box._tidy = lambda *args: (place.put("both", "a.ballot", b"theirs"), tidy(*args))
+    with pytest.raises(AlreadyCast, match="at the same moment"):
+        box.deliver("a", b"mine")
+
+
 def test_a_half_that_a_careless_server_has_kept_is_recognised(place_of) -> None:
     place = place_of("http")
     place.put("careless", "a.ballot", b"half of")

@@ -21,6 +21,7 @@ def box_at(address: str) -> Box:
     """
     scheme, found, _ = address.partition("://")
     if not found:
+        _check_folder(address)
         return Folder(address)
     word = scheme.lower().partition("+")[0]
     name = SPELLINGS.get(word, word)
@@ -32,3 +33,13 @@ def box_at(address: str) -> Box:
         raise BoxError(str(error)) from None
     box: Box = kind(address)
     return box
+
+
+def _check_folder(name: str) -> None:
+    """`sftp:/host/box` and scp's `host:box` would be folders here, and a ballot in them lost. (`C:/box` is one.)"""
+    before, colon, _ = name.partition("/")[0].partition(":")
+    if colon and len(before) > 1:  # not repeated: there may be a password in it
+        raise BoxError(
+            "the box looks like an address, and is none: write KIND://HOST/FOLDER, with two slashes, as in "
+            "sftp://HOST/FOLDER and not HOST:FOLDER. A folder with a colon in its name is ./NAME"
+        )

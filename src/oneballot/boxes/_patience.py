@@ -10,12 +10,15 @@ import ssl
 import time
 from collections.abc import Iterator, Sequence
 
+from ..progress import steps
+
 PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0)
 """Seconds between tries; a quarter more or less, so that parties which were cut off together do not come back so."""
 
 ENOUGH = 2**20
 """A try that has moved so many bytes starts the pauses anew: a bad link may be cut any number of times."""
 
+_NO_TLS = {"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL"}
 _CUT = (ConnectionError, TimeoutError, EOFError, http.client.IncompleteRead)
 _OF_THE_NETWORK = {
     errno.ENETDOWN, errno.ENETUNREACH, errno.ENETRESET, errno.EHOSTDOWN, errno.EHOSTUNREACH, socket.EAI_AGAIN,
@@ -31,12 +34,13 @@ class Patience:
         self._pauses = iter(self._all)
         self._moved = 0
 
-    def wait(self) -> bool:
-        """Wait before another try; False if there have been enough."""
+    def wait(self, why: str) -> bool:
+        """Wait before another try, and tell whoever watches why; False if there have been enough."""
         pause = next(self._pauses, None)
         if pause is None:
             return False
-        time.sleep(pause * random.uniform(0.75, 1.25))
+        for _ in steps(why, [pause], 1):
+            time.sleep(pause * random.uniform(0.75, 1.25))
         self.tries += 1
         return True
 
@@ -49,7 +53,8 @@ class Patience:
 def passes(error: BaseException, kinds: tuple[type[Exception], ...] = ()) -> bool:
     """Whether a failure may be gone in a moment: one of the network, or of these kinds of a library's own.
 
-    A name that nobody knows and a certificate that is not the host's stay as they are, whatever they are wrapped in.
+    A name that nobody knows, a certificate that is not the host's and a port without TLS stay as they are, whatever
+    they are wrapped in.
     """
     chain = list(_chain(error))
     if any(_stays(e) for e in chain):
@@ -59,7 +64,23 @@ def passes(error: BaseException, kinds: tuple[type[Exception], ...] = ()) -> boo
 
 def _stays(error: BaseException) -> bool:
     unknown = isinstance(error, socket.gaierror) and error.errno != socket.EAI_AGAIN
-    return unknown or isinstance(error, ssl.SSLCertVerificationError)
+    return unknown or isinstance(error, ssl.SSLCertVerificationError) or _speaks_no_tls(error)
+
+
+def _speaks_no_tls(error: BaseException) -> bool:
+    return isinstance(error, ssl.SSLError) and getattr(error, "reason", None) in _NO_TLS
+
+
+def advice(error: BaseException) -> str:
+    """What to do about a failure that stays; empty where nothing is known."""
+    for one in _chain(error):
+        if isinstance(one, ssl.SSLCertVerificationError):
+            return "where a server's certificate is of your own authority, name its file in SSL_CERT_FILE"
+        if _speaks_no_tls(one):
+            return "nobody speaks TLS there: is it another port, or http instead of https?"
+        if isinstance(one, socket.gaierror):
+            return "is the host spelled rightly?"
+    return ""
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:

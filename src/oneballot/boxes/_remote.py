@@ -19,7 +19,7 @@ from ..disk import PART
 from ..errors import AlreadyCast, BoxError, MissingExtra, NotThere, OneBallotWarning, printable
 from ._address import Address
 from ._download import Download, Stream, is_ballot, transfer
-from ._patience import Patience, passes
+from ._patience import Patience, advice, passes
 from .folder import SUFFIX
 
 T = TypeVar("T")
@@ -27,8 +27,13 @@ T = TypeVar("T")
 MOST_FILES = 200_000
 """A box that lists more is refused."""
 
-DOUBTED = 2**20
-"""Up to this size a delivery is made twice where "do not replace" is a wish that some servers ignore."""
+ASKED = f"{PART}asked"
+"""A file of no worth that a server is asked to keep, before a ballot is trusted to it. It stays, for whoever asks next:
+of two who would clear it away after themselves each could mislead the other.
+"""
+
+LOOKED_AT = 2**20
+"""So many bytes of a ballot are read again where a server may have taken two at once: in these no two are the same."""
 
 
 class Remote:
@@ -36,6 +41,8 @@ class Remote:
     extra: ClassVar[str]
     failures: tuple[type[Exception], ...] = (OSError, EOFError)
     """What its libraries raise; anything else is a fault of ours and not hidden."""
+    looks_back: ClassVar[bool] = False
+    """Whether a ballot is looked at again after it was put in, because servers look first and then take the name."""
 
     def __init__(self, address: str) -> None:
         self.address = Address.read(address)
@@ -73,6 +80,9 @@ class Remote:
     def _passes(self, error: Exception) -> bool:
         return passes(error)
 
+    def _advice(self, error: Exception) -> str:
+        return advice(error)
+
     def _unseen(self, error: Exception) -> bool:
         """Whether a file is not there, or not for our eyes: some boxes may be written to and not read."""
         return isinstance(error, (FileNotFoundError, PermissionError))
@@ -97,6 +107,8 @@ class Remote:
             self._tidy(file, part)
         if there:
             self._compare(name, sealed)
+        elif self.looks_back:
+            self._look_back(name, sealed)
 
     def names(self) -> Iterator[tuple[str, int]]:
         found = self.attempt(f"cannot list {self}", lambda: list(islice(self._list(), MOST_FILES + 1)))
@@ -124,8 +136,9 @@ class Remote:
             except self.failures as error:
                 reason = printable(self.address.hush(_words(error)), 500)
                 if not self._passes(error):
-                    raise (NotThere if self._unseen(error) else BoxError)(f"{doing}: {reason}") from None
-                if not patience.wait():
+                    told = f": {words}" if (words := self._advice(error)) else ""
+                    raise (NotThere if self._unseen(error) else BoxError)(f"{doing}: {reason}{told}") from None
+                if not patience.wait(f"{doing}: {reason}; trying again"):
                     raise BoxError(
                         f"{doing}: {reason}. Tried {patience.tries} times; check the connection, and run it again."
                     ) from None
@@ -155,18 +168,34 @@ class Remote:
             "If it should not count, ask the operator to move it away, then deliver again."
         )
 
-    def doubt(self, sealed: bytes, again: Callable[[], Any]) -> None:
-        """Send the same bytes a second time. A server that takes them would have taken others, too."""
-        if len(sealed) > DOUBTED:
-            return
+    def _look_back(self, name: str, sealed: bytes) -> None:
+        """Of two deliveries at the same moment the server may have taken both: who was replaced is told."""
+        with suppress(NotThere), self.open(name) as file:  # some boxes may be written to and not read
+            if file.read(LOOKED_AT) != sealed[:LOOKED_AT]:
+                raise AlreadyCast(
+                    f"another ballot of {name} came to {self} at the same moment, and is there instead of this one. "
+                    "If it should not count, ask the operator to move it away, then deliver again."
+                )
+
+    def ask(self, looked: bool, put: Callable[[str], Any]) -> None:
+        """Before a ballot is sent: is "do not replace" heeded, a wish that some servers ignore?
+
+        Of a file of no worth that is put twice the second must be refused. If it is not, one must have looked.
+        """
         try:
-            again()
-        except self.failures:  # FileExistsError, as it should be; or the connection is cut, and nothing is known
+            put(ASKED)
+            put(ASKED)
+        except (FileExistsError, PermissionError):  # kept, as it should be; or only ballots may be put here
             return
+        heedless = f"{self} does not know If-None-Match, and replaces what is there although it is told not to"
+        if not looked:
+            raise BoxError(
+                f"{heedless}; nor may you look whether a ballot of yours is there, so none was sent. Ask the operator "
+                "to let you read your ballot, or for another kind of box"
+            )
         warnings.warn(
-            f"{self} was told not to replace what is there, and did: this server does not know If-None-Match. Your "
-            "ballot is delivered. Whoever may write into this box can replace it.",
-            OneBallotWarning, stacklevel=2,
+            f"{heedless}: whoever may write into this box can replace a ballot, and of two that are sent at the same "
+            "moment one is lost", OneBallotWarning, stacklevel=2,
         )  # fmt: skip
 
 

@@ -45,6 +45,10 @@ def check(status: int, reason: str | None) -> None:
         words += ": it wants another name and password, from the address or from ~/.netrc"
     if status in (405, 501):
         words += ": it does not take files in this way"
+    if status == 409:
+        words += ": its folder is not there; have it made (webdav+https:// makes it by itself)"
+    if status == 413:
+        words += ": it takes no file of this size; ask its operator (nginx: client_max_body_size)"
     if status == 507:
         words += ": its disk is full"
     raise Answered(status, words)
@@ -96,18 +100,15 @@ def url(address: Address, file: str = "") -> str:
 
 
 def file_of(box: str, link: str) -> str | None:
-    """The name of a file in the box, if the link leads to one."""
+    """The name of a file in the box, if the link leads to one. Servers differ in which signs they write as %2B."""
     try:
         base, parts = urlsplit(box), urlsplit(urljoin(box, link))
     except ValueError:
         return None
-    if (
-        (parts.scheme, parts.netloc) != (base.scheme, base.netloc)
-        or parts.query
-        or not parts.path.startswith(base.path)
-    ):
+    folder, path = unquote(base.path), unquote(parts.path)
+    if (parts.scheme, parts.netloc) != (base.scheme, base.netloc) or parts.query or not path.startswith(folder):
         return None
-    name = unquote(parts.path.removeprefix(base.path))
+    name = path.removeprefix(folder)
     return name if name and "/" not in name else None
 
 

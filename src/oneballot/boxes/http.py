@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import suppress
 from typing import Any, ClassVar
 
 from ..errors import BoxError, printable
@@ -24,6 +23,7 @@ AT_ONCE = 16
 class Http(Remote):
     name: ClassVar[str] = "http"
     extra: ClassVar[str] = "http"
+    looks_back: ClassVar[bool] = True
 
     def _prepare(self) -> None:
         import aiohttp
@@ -109,14 +109,19 @@ class Http(Remote):
         return _Body(self, reply)
 
     def _place(self, file: str, sealed: bytes, part: str, told: Callable[[int], None]) -> None:
-        with suppress(FileNotFoundError, PermissionError, _web.Answered):  # nor must one be allowed to look
-            self._wait_for(self._look, file)
-            raise FileExistsError
+        looked = self._wait_for(self._look, file)
+        self.ask(looked, lambda name: self._wait_for(self._put, name, b"oneballot\n", lambda done: None))
         self._wait_for(self._put, file, sealed, told)
-        self.doubt(sealed, lambda: self._wait_for(self._put, file, sealed, told))
 
-    async def _look(self, file: str) -> None:
-        (await self._ask("HEAD", file)).close()
+    async def _look(self, file: str) -> bool:
+        """Raise FileExistsError if it is there; False if one may not look."""
+        try:
+            (await self._ask("HEAD", file)).close()
+        except FileNotFoundError:
+            return True
+        except (PermissionError, _web.Answered):
+            return False
+        raise FileExistsError
 
     async def _put(self, file: str, sealed: bytes, told: Callable[[int], None]) -> None:
         async def body() -> AsyncIterator[bytes]:

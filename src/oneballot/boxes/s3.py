@@ -72,15 +72,23 @@ class S3(Remote):
         return _Object(self._s3, self._call("get_object", file, **({"Range": f"bytes={start}-"} if start else {})))
 
     def _place(self, file: str, sealed: bytes, part: str, told: Callable[[int], None]) -> None:
-        with suppress(FileNotFoundError, PermissionError):  # a key that may only put is not told what there is
-            self._call("head_object", file)
-            raise FileExistsError
+        looked = self._look(file)
         self._check_library()
+        self.ask(looked, lambda name: self._call("put_object", name, Body=b"oneballot\n", IfNoneMatch="*"))
         if len(sealed) > PIECE:
             self._place_in_pieces(file, sealed, told)
         else:
             self._call("put_object", file, Body=sealed, IfNoneMatch="*")
-            self.doubt(sealed, lambda: self._call("put_object", file, Body=sealed, IfNoneMatch="*"))
+
+    def _look(self, file: str) -> bool:
+        """Raise FileExistsError if it is there; False if one may not look."""
+        try:
+            self._call("head_object", file)
+        except FileNotFoundError:
+            return True
+        except PermissionError:
+            return False
+        raise FileExistsError
 
     def _place_in_pieces(self, file: str, sealed: bytes, told: Callable[[int], None]) -> None:
         """Each piece has its own tries: after a cut only the piece that was under way is sent again."""

@@ -37,6 +37,7 @@ class Sftp(Remote):
         import paramiko
 
         self._known: Any = paramiko
+        logging.getLogger("paramiko").addHandler(logging.NullHandler())  # else it prints tracebacks of what we tell
         self.failures = (OSError, EOFError, paramiko.SSHException)
         folder = self.address.folder
         self._folder = folder.removeprefix("/~/") if folder.startswith("/~/") else folder or "/"
@@ -101,6 +102,8 @@ class Sftp(Remote):
         if self._size(part) != len(sealed):
             if self._size(file) is not None:  # who was first has cleared this part away
                 raise FileExistsError
+            with suppress(OSError):
+                ftp.remove(self._at(part))  # on a full disk it would stand in its own way
             raise BoxError(f"{self} has not kept what was sent; is its disk full?")
         try:
             ftp.rename(self._at(part), self._at(file))
@@ -148,13 +151,28 @@ class Sftp(Remote):
                 self._ftp().remove(self._at(left))
 
     def _passes(self, error: Exception) -> bool:
+        if self._advice(error):
+            return False
         known = self._known
-        if isinstance(error, (known.AuthenticationException, known.BadHostKeyException)):
-            return False
-        if "known_hosts" in str(error):
-            return False
         closed = isinstance(error, OSError) and "closed" in str(error)  # paramiko's "Socket is closed" has no number
         return closed or passes(error, (known.SSHException, known.ssh_exception.NoValidConnectionsError))
+
+    def _advice(self, error: Exception) -> str:
+        """paramiko has one class for most of what goes wrong, so that its words have to do."""
+        known, words = self._known.ssh_exception, str(error)
+        if isinstance(error, known.BadHostKeyException):
+            return "this is not the host that known_hosts knows: ask its operator, and do not go on before"
+        if "known_hosts" in words:
+            return "connect once with ssh, and compare its fingerprint"
+        if isinstance(error, known.PasswordRequiredException):
+            return "load it into the SSH agent with ssh-add"
+        if isinstance(error, known.AuthenticationException) or "authentication methods" in words:
+            return "it takes a key of ~/.ssh or the SSH agent, or a password (docs/boxes.md)"
+        if "private key file" in words:
+            return "look at the keys in ~/.ssh"
+        if isinstance(error, PermissionError) and self._folder.startswith("/"):
+            return "the folder is one from the root of the server; /~/FOLDER is below your home"
+        return super()._advice(error)
 
 
 class _File:

@@ -22,6 +22,7 @@ ENTRIES = "<propfind xmlns='DAV:'><prop><resourcetype/><getcontentlength/></prop
 class WebDav(Remote):
     name: ClassVar[str] = "webdav"
     extra: ClassVar[str] = "webdav"
+    looks_back: ClassVar[bool] = True
 
     def _prepare(self) -> None:
         import httpx
@@ -33,10 +34,14 @@ class WebDav(Remote):
                 f"write webdav+https:// (or webdav+http://, which hides nothing) instead of {self.address.scheme}://"
             )
         told = conf.get("webdav", {}).get("auth")
-        files = WebdavFileSystem(
-            _web.url(self.address), auth=_web.name_and_password(self.address) or (tuple(told) if told else None),
-            timeout=httpx.Timeout(_web.SILENCE, connect=_web.CONNECT), skip_instance_cache=True,
-        )  # fmt: skip
+        who = _web.name_and_password(self.address) or (tuple(told) if told else None)
+        waits = httpx.Timeout(_web.SILENCE, connect=_web.CONNECT)
+        try:
+            files = WebdavFileSystem(_web.url(self.address), auth=who, timeout=waits, skip_instance_cache=True)
+        except OSError as error:  # nothing was connected to yet
+            raise BoxError(
+                f"the certificates that SSL_CERT_FILE or SSL_CERT_DIR names cannot be read: {error}"
+            ) from None
         self._web: Any = files.client.http
         self.failures = (OSError, httpx.HTTPError, httpx.StreamError)
         self._cuts = (httpx.TransportError,)
@@ -88,9 +93,7 @@ class WebDav(Remote):
         return _Body(self._ask("GET", file, **({"Range": f"bytes={start}-"} if start else {})), start)
 
     def _place(self, file: str, sealed: bytes, part: str, told: Callable[[int], None]) -> None:
-        with suppress(FileNotFoundError, PermissionError, _web.Answered):  # nor must one be allowed to look
-            self._do("HEAD", file)
-            raise FileExistsError
+        self._check_free(file)
         try:
             self._put(part, sealed, told)
         except (FileNotFoundError, _web.Answered) as error:
@@ -100,7 +103,16 @@ class WebDav(Remote):
                 raise
             self._make_folder()
             self._put(part, sealed, told)
-        self._do("MOVE", part, Destination=_web.url(self.address, file), Overwrite="F")
+        try:
+            self._do("MOVE", part, Destination=_web.url(self.address, file), Overwrite="F")
+        except FileNotFoundError:
+            self._check_free(file)  # who was first has cleared this part away
+            raise
+
+    def _check_free(self, file: str) -> None:
+        with suppress(FileNotFoundError, PermissionError, _web.Answered):  # nor must one be allowed to look
+            self._do("HEAD", file)
+            raise FileExistsError
 
     def _put(self, part: str, sealed: bytes, told: Callable[[int], None]) -> None:
         def body() -> Iterator[bytes]:

@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import warnings
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -110,7 +111,8 @@ def _progress() -> Iterator[None]:
 def _show_notes(caught: Sequence[warnings.WarningMessage]) -> None:
     for warning in dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, WillNotWork)):
         typer.echo(f"WARNING: {warning}", err=True)
-    notes = [str(w.message) for w in caught if not issubclass(w.category, WillNotWork)]
+    counts = Counter(str(w.message) for w in caught if not issubclass(w.category, WillNotWork))
+    notes = [note if times == 1 else f"{note} ({times} times)" for note, times in counts.items()]
     for note in notes[:SHOWN_NOTES]:
         typer.echo(f"note: {note}", err=True)
     if len(notes) > SHOWN_NOTES:

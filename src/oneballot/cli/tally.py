@@ -84,6 +84,8 @@ def _show(
             for party, v in outcome.voted.items()]  # fmt: skip
     rows += [[name, f"SPOILED: {reason}", ""] for name, reason in outcome.spoiled.items()]
     rows += [[party, "left out as asked", ""] for party in outcome.without]
+    awaited = election.awaited({*outcome.voted, *outcome.without})
+    rows += [[party, "no ballot that counts, so far", ""] for party in awaited]
     print_table(f"{election.name}: {len(outcome.voted)} ballots, {size(outcome.bytes)}", ["ballot", "", "sent"], rows)
     print("Privacy", "\n  ".join(outcome.ledger.words(whole=True)))
     for line in seen.values():
