@@ -118,7 +118,7 @@ def test_a_file_that_does_not_end_is_read_no_further_than_its_size_and_one_byte(
         assert [len(data) for data in read_all(source)] == [100, 101, 100]
 
 
-@pytest.mark.parametrize("failure", [BoxError("busy"), OSError("cut"), RuntimeError("whatever")])
+@pytest.mark.parametrize("failure", [BoxError("busy"), OSError("cut"), RuntimeError("whatever"), NotThere("403")])
 def test_what_reading_ahead_does_not_bring_is_read_as_usual(failure: BaseException) -> None:
     box = far_of(30, failures=(failure,) * 12)
     with Reading(box) as source:
@@ -155,7 +155,8 @@ def test_a_ballot_that_has_gone_is_told_as_usual_and_a_box_that_has_gone_ends_it
             except NotThere as error:
                 gone.append(str(error))
         assert gone == ["there is no 004"]
-        assert box.opened == [], "nor is it asked for twice"
+        assert box.opened == ["004"], "it is the thread that counts to whom it is not there"
+        assert source._at_once == AT_ONCE, "nor is the server taken for a slow one"
 
     class Gone(Far):
         def names(self):

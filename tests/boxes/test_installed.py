@@ -86,6 +86,7 @@ http {{
     dav_methods PUT DELETE MKCOL MOVE;
     create_full_put_path on;
     location /dropbox/ {{ limit_except PUT {{ deny all; }} dav_methods PUT; create_full_put_path on; }}
+    location ~ ^/dropbox/\\. {{ deny all; }}
   }}
 }}
 """

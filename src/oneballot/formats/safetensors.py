@@ -97,16 +97,23 @@ def read_arrays(data: bytes | memoryview) -> tuple[Mapping[str, str], Arrays]:
         raise Spoiled("not a safetensors file: the length of its header is impossible")
     try:
         header = json.loads(str(view[8 : 8 + size], "utf-8"))
-        metadata = header.pop("__metadata__", None) or {}
-        if not all(isinstance(text, str) for text in metadata.values()):
+        json.dumps(header, ensure_ascii=False, allow_nan=False).encode()  # Python reads NaN, and halves of a sign
+        if type(header) is not dict:
+            raise ValueError("its header is no table")
+        metadata = header.pop("__metadata__", None)
+        metadata = {} if metadata is None else metadata
+        if type(metadata) is not dict or not all(isinstance(text, str) for text in metadata.values()):
             raise ValueError("what its header says of the file is no text")
         return metadata, _arrays(header, view[8 + size :])
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise Spoiled(f"not a safetensors file: {error}") from None
 
 
-def _arrays(header: Mapping[str, Mapping[str, Any]], body: memoryview) -> Arrays:
+def _arrays(header: Mapping[str, Any], body: memoryview) -> Arrays:
     """One after the other, without gaps, to the last byte."""
+    for name, entry in header.items():
+        if type(entry) is not dict or any(type(entry.get(key)) is not list for key in ("shape", "data_offsets")):
+            raise ValueError(f"its header does not say where {name[:80]!r} lies, and in which shape")
     arrays, at = {}, 0
     for name, entry in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
         (start, stop), shape = entry["data_offsets"], tuple(entry["shape"])
