@@ -127,6 +127,32 @@ def test_what_reading_ahead_does_not_bring_is_read_as_usual(failure: BaseExcepti
     assert len(box.opened) == 12, "each failure costs one more reading"
 
 
+def test_a_server_that_refuses_several_at_once_spoils_nothing() -> None:
+    """In words that mean "not there", as a limit of requests does with 403."""
+
+    class Limited(Far):
+        def _bring(self, name: str):
+            with self.lock:
+                self.under_way += 1
+                alone = self.under_way == 1
+            try:
+                time.sleep(self.journey)
+                if not alone:
+                    raise NotThere("403 Forbidden")
+                return super()._bring(name)
+            finally:
+                with self.lock:
+                    self.under_way -= 1
+
+        def open_once(self, name: str):
+            return self._bring(name)
+
+    box = Limited({f"{i:03d}": b"%d" % i * 100 for i in range(40)}, journey=0.002)
+    with Reading(box) as source:
+        assert read_all(source) == list(box.ballots.values())
+    assert box.opened, "some were refused"
+
+
 def test_a_server_that_does_not_manage_so_many_is_asked_for_fewer() -> None:
     box = far_of(60, failures=(BoxError("busy"),) * (ENOUGH - 1))
     with Reading(box) as source:

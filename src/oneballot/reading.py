@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager
 from queue import SimpleQueue
 from threading import Thread
@@ -86,17 +86,18 @@ class Reading(AbstractContextManager["Reading"]):
         """What was read ahead, if it was. After a failure fewer are asked for at once, then slowly more again.
 
         Nor is it believed that a ballot is not there: of eight requests at once a server may refuse some in such words.
+        So what has failed is left to whoever asks again, with nothing else on its way.
         """
         coming = self._ahead.pop(name, None)
         if coming is None:
             return None
         try:
             data = coming.result()
-        except NotThere:
-            return None
-        except Exception:  # of whatever kind: it will come again, or it will not
-            self._failures += 1
-            self._at_once = max(1, self._at_once // 2) if self._failures < ENOUGH else 0
+        except Exception as failure:  # of whatever kind: it will come again, or it will not
+            wait(self._ahead.values())
+            if not isinstance(failure, NotThere):
+                self._failures += 1
+                self._at_once = max(1, self._at_once // 2) if self._failures < ENOUGH else 0
             return None
         self._at_once, self._failures = min(AT_ONCE, self._at_once + 1), 0
         return data
