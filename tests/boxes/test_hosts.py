@@ -11,6 +11,7 @@ from oneballot import reading
 from oneballot.boxes import _download, _patience, _remote, box_at, http
 from oneballot.boxes._remote import PROBE
 from oneballot.casting import cast_together
+from oneballot.disk import PART
 from oneballot.errors import AlreadyCast, BoxError, NotThere, OneBallotWarning
 from oneballot.progress import watched_by
 from oneballot.tallying import tally_box
@@ -128,9 +129,20 @@ def test_where_nobody_may_look_such_a_server_is_refused(place_of) -> None:
 
 def test_a_server_that_denies_dot_files_is_asked_all_the_same(place_of) -> None:
     place = place_of("http")
-    with pytest.raises(BoxError, match="none was sent"):
+    with pytest.raises(BoxError, match=r"does not know If-None-Match.*none was sent"):
         box_at(place.address("forgetful/dropbox/dotless")).deliver("a", b"ballot")
     assert place.files("forgetful/dropbox/dotless") == {}
+
+
+@pytest.mark.parametrize("kind", ["s3", "http"])
+def test_what_a_server_was_asked_with_is_no_ballot_to_anybody(place_of, kind: str) -> None:
+    place = place_of(kind)
+    box_at(place.address("probed")).deliver("a", b"ballot")
+    assert set(place.all_files("probed")) == {"a.ballot", PROBE}
+    assert list(box_at(place.address("probed")).names()) == [("a", 6)]
+    assert _remote.left_by(f"{PART}probe.0123456789abcdef", [PROBE]) == []
+    if kind == "http":
+        assert list(ob.Folder(place.inside("probed")).names()) == [("a", 6)], "who tallies on the server itself"
 
 
 @pytest.mark.parametrize("status", [403, 404, 405])

@@ -97,7 +97,7 @@ def read_arrays(data: bytes | memoryview) -> tuple[Mapping[str, str], Arrays]:
         raise Spoiled("not a safetensors file: the length of its header is impossible")
     try:
         header = json.loads(str(view[8 : 8 + size], "utf-8"))
-        json.dumps(header, ensure_ascii=False, allow_nan=False).encode()  # Python reads NaN, and halves of a sign
+        json.dumps(header, allow_nan=False, ensure_ascii=False).encode()  # Python also reads NaN, and lone surrogates
         if type(header) is not dict:
             raise ValueError("its header is no table")
         metadata = header.pop("__metadata__", None)
