@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 import oneballot as ob
 from oneballot import drafting
+from oneballot.booth import cast_file, deliver
+from oneballot.boxes.folder import Folder
 from oneballot.casting import cast_together
 from oneballot.disk import alone_with
 from oneballot.errors import AlreadyCast, PrivacyError
@@ -115,15 +123,19 @@ def test_a_lock_does_not_survive_its_holder(agreed: Path) -> None:
 
 @pytest.mark.parametrize("agreed", [L2], indirect=True)
 def test_noise_is_drawn_once_also_where_two_casts_keep_their_ballots_apart(agreed: Path) -> None:
-    first = Casting(agreed, "--keep", "here")
-    first.wait_for(agreed / "here" / ".a.casting")
-    spent = draws(agreed)
-    code, said = Casting(agreed, "--keep", "there").end()
-    assert (code == 0) == (spent == 0), said
-    first.go_on()
-    assert first.end()[0] == (1 if spent == 0 else 0)
+    election = ob.Election.read(agreed / "election.toml")
+
+    def another_draws() -> Iterator[str]:
+        """While this one chooses its learners: after it has looked, and before it trains."""
+        Book(election.digest, agreed / "a.casts.json", what="cast").charge(None)
+        yield from ()
+
+    with pytest.raises(PrivacyError, match="another cast of this election has drawn noise since this one began"):
+        cast_file(election, "a", agreed / "a.csv", keep=agreed / "here", box=Folder(agreed / "box"),
+                  key=agreed / "a.key", beside=agreed, choices=another_draws())  # fmt: skip
     assert draws(agreed) == 1
-    assert len(delivered(agreed)) == 1
+    assert delivered(agreed) == []
+    assert not (agreed / "here").exists()
 
 
 def test_a_book_that_another_has_written_into_meanwhile_is_not_charged(tmp_path: Path) -> None:
@@ -197,4 +209,84 @@ def test_in_a_crowd_nobody_is_ever_inside_with_another(tmp_path: Path) -> None:
         assert int(held) > 0
     with alone_with(tmp_path / "lock"):
         assert (tmp_path / "lock").read_text() == f"process {os.getpid()} on {os.uname().nodename}"
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.fixture
+def open_to_all() -> Iterator[Path]:
+    """A folder that another user gets into as well, unlike pytest's own."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o777)
+        yield Path(folder)
+
+
+def as_nobody(work: Callable[[], None]) -> None:
+    """Do it as another user."""
+    if os.geteuid():
+        pytest.skip("only root can be somebody else")
+    if not (child := os.fork()):
+        try:
+            os.setuid(65534)
+            work()
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_a_lock_of_another_user_is_a_lock(open_to_all: Path) -> None:
+    def cast() -> None:
+        with pytest.raises(AlreadyCast, match="another user is casting the ballot of a"):
+            alone_with_kept(open_to_all / "a.ballot").__enter__()
+
+    with alone_with_kept(open_to_all / "a.ballot"):
+        as_nobody(cast)
+
+
+def test_a_file_that_may_not_be_read_keeps_nobody_out_of_a_folder(clinic: Path, open_to_all: Path) -> None:
+    (clinic / "election.toml").write_text(drafting.draft(clinic / "public.csv", "ill", beside=clinic / "election.toml"))
+    election, box = ob.Election.read(clinic / "election.toml"), Folder(open_to_all)
+    (open_to_all / "a.ballot").write_bytes(b"a stranger's")
+    (open_to_all / "a.ballot").chmod(0)
+    rows = election.read_data(clinic / "a.csv")
+    ballot = ob.cast(election, rows.X, [election.classes[i] for i in rows.y], party="a")
+
+    def put() -> None:
+        assert deliver(election, box, "a", "a", ballot.sealed).startswith("a.")
+        with pytest.raises(AlreadyCast, match="another ballot of a"):
+            box.deliver("a", b"of twelve by")
+
+    as_nobody(put)
+    assert len(list(box.names())) == 2
+
+
+def test_a_file_system_without_locks_holds_nobody_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(handle: int, how: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", none)
+    with alone_with(tmp_path / "lock"), alone_with(tmp_path / "lock"):
+        pass
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_lock_writes_through_no_link_and_removes_no_other_lock(tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("precious")
+    (tmp_path / "link").symlink_to(tmp_path / "precious")
+    with pytest.raises(OSError, match="symbolic"), alone_with(tmp_path / "link"):
+        pass
+    assert (tmp_path / "precious").read_text() == "precious"
+    first, second = alone_with(tmp_path / "lock"), alone_with(tmp_path / "lock")
+    with first:
+        (tmp_path / "lock").unlink()
+        second.__enter__()
+    assert (tmp_path / "lock").exists(), "it is the second's"
+    second.__exit__(None, None, None)
+    assert not (tmp_path / "lock").exists()
+
+
+def test_a_refused_cast_leaves_no_folder_behind(tmp_path: Path) -> None:
+    with suppress(ZeroDivisionError), alone_with_kept(tmp_path / "x" / "y" / "a.ballot"):
+        raise ZeroDivisionError
     assert os.listdir(tmp_path) == []

@@ -267,6 +267,16 @@ def test_a_party_on_the_roll_of_an_earlier_tally_may_have_another_ballot(electio
     assert again.count.roll.keys() == scratch.count.roll.keys()
 
 
+def test_who_was_left_out_is_known_also_where_the_count_begins_anew(election, parties, recwarn) -> None:
+    agreed = ob.Election(election.classes, election.public, method=ob.Ensemble(), learner=ob.Sklearn("GaussianNB"))
+    ballots = cast_together(agreed, parties)
+    data = parties["party-1"]
+    now = [ob.cast(agreed, data.X[::2], data.y[::2], party="party-1"), *ballots[1:]]
+    again = ob.tally(agreed, now, previous=ob.tally(agreed, ballots), without=["party-2"])
+    assert again.without == ("party-2",)
+    assert not [w for w in recwarn if "there is no ballot of that name" in str(w.message)]
+
+
 def test_who_takes_a_counted_ballot_away_and_leaves_another_spoils_its_own_alone(
     election, parties, tmp_path: Path
 ) -> None:

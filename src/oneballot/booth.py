@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -47,10 +47,11 @@ def cast_file(
     path = keep / f"{party}.ballot"
     with alone_with_kept(path):
         book = _book(election, party, beside)
+        charge = _charge(election, book)
         kept = None if recast else find_kept(election, path, book, signer, resign=resign)
         if trained := kept is None:
             _check_free(election, party, path, book, box, signer, recast=recast)
-            kept = _cast(election, party, data, keep, book, signer, choices, desks)
+            kept = _cast(election, party, data, keep, charge, signer, choices, desks)
         assert kept is not None
         keep_copy(election, path, kept)
         opened, name = kept.opened, _box_name(election, party, signer, kept.sealed)
@@ -88,15 +89,20 @@ def _check_free(
         )
 
 
+def _charge(election: Election, book: Book) -> Callable[[], int]:
+    """To be called before noise is drawn; refuses if anybody has drawn since now."""
+    drawn = book.draws
+    return (lambda: book.charge(MOST_CASTS, after=drawn)) if election.level == "L2" else (lambda: 1)
+
+
 def _cast(
-    election: Election, party: str, data: Path, keep: Path, book: Book, signer: Ed25519PrivateKey | None,
-    choices: Iterable[str], desks: dict[str, PartyDesk],
+    election: Election, party: str, data: Path, keep: Path, charge: Callable[[], int],
+    signer: Ed25519PrivateKey | None, choices: Iterable[str], desks: dict[str, PartyDesk],
 ) -> Kept:  # fmt: skip
-    learners, drawn = dict(choose_learner(election, text) for text in choices), book.draws
+    learners = dict(choose_learner(election, text) for text in choices)
     rows = election.read_data(data)
     check_writable(keep)
     keep.mkdir(parents=True, exist_ok=True)
-    charge = (lambda: book.charge(MOST_CASTS, after=drawn)) if election.level == "L2" else (lambda: 1)
     ballot = cast_data(election, rows, party=party, key=signer, learners=learners, charge=charge, desks=desks)
     return Kept(ballot.sealed, ballot.clear or ballot.sealed)
 
@@ -235,6 +241,8 @@ def _free_name(election: Election, box: Box, name: str, party: str, mark: str) -
         box.open(name).close()
     except NotThere:  # or not for our eyes: then the box decides
         return name
+    except Spoiled:
+        pass
     return name if _holds(election, box, name, party) else f"{name}.{mark[:8]}"
 
 

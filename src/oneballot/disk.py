@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from collections.abc import Iterator
@@ -10,6 +11,9 @@ from pathlib import Path
 
 PART = ".oneballot-part-"
 """How files begin that are not whole yet."""
+
+NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
+"""What some file systems, such as NFS without its lock service, say to whoever asks for a lock."""
 
 
 def write_whole(path: Path, data: bytes, mode: int = 0o644) -> None:
@@ -60,30 +64,47 @@ def alone_with(file: Path) -> Iterator[None]:
     Raises BlockingIOError, with the words of who holds it, if somebody does: whoever holds it says so in the file, and
     removes it in the end.
     """
+    handle = _hold(file)
+    try:
+        yield
+    finally:
+        if handle is not None:
+            with suppress(OSError):
+                if _is(file, handle):  # and no other's, where this one was removed by hand
+                    os.unlink(file)
+            os.close(handle)
+
+
+def _hold(file: Path) -> int | None:
+    """The file, locked; None where there are no locks."""
     try:
         import fcntl
     except ImportError:  # Windows
-        yield
-        return
+        return None
     while True:
-        handle = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            handle = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        except FileNotFoundError:  # who was here before has taken the empty folder along
+            continue
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if _is(file, handle):  # and not removed by its last holder since it was opened
-                break
+                with suppress(OSError):  # the lock holds without these words, on a full disk
+                    os.truncate(handle, 0)
+                    os.pwrite(handle, f"process {os.getpid()} on {os.uname().nodename}".encode(), 0)
+                return handle
         except BlockingIOError as error:
             holder = os.pread(handle, 200, 0).decode(errors="replace") or "another process"
             os.close(handle)
             raise BlockingIOError(error.errno, holder, str(file)) from None
-        os.close(handle)
-    try:
-        with suppress(OSError):  # the lock holds without these words, on a full disk
-            os.truncate(handle, 0)
-            os.pwrite(handle, f"process {os.getpid()} on {os.uname().nodename}".encode(), 0)
-        yield
-    finally:
-        with suppress(OSError):
-            os.unlink(file)
+        except OSError as error:
+            with suppress(OSError):
+                os.unlink(file)
+            os.close(handle)
+            if error.errno in NO_LOCKS:
+                return None
+            raise
         os.close(handle)
 
 

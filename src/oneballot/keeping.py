@@ -7,6 +7,7 @@ delivered, PARTY.ballot.open is the same ballot before it was encrypted, for the
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING
 from .disk import alone_with, write_whole
 from .election import Election
 from .envelope import is_envelope, look
-from .errors import AlreadyCast, Spoiled
+from .errors import AlreadyCast, Spoiled, printable
 from .privacy.book import Book
 from .seal import Opened, check_ballot, encrypt, sign_again, take_apart
 
@@ -43,19 +44,26 @@ def alone_with_kept(path: Path) -> Iterator[None]:
     In a folder that cannot be written to nothing is kept, so that nothing is to be guarded there.
     """
     party, folder = path.name.removesuffix(".ballot"), path.parent
+    lock = path.with_name(f".{party}.casting")
     with ExitStack() as held:
+        for place in (*reversed(folder.parents), folder):
+            if not os.path.exists(place):  # a cast that is refused leaves nothing behind
+                held.callback(_remove_if_empty, place)
         try:
-            if not folder.exists():
-                folder.mkdir(parents=True, exist_ok=True)
-                held.callback(_remove_if_empty, folder)  # a cast that was refused leaves nothing behind
-            held.enter_context(alone_with(path.with_name(f".{party}.casting")))
+            held.enter_context(alone_with(lock))
         except BlockingIOError as error:
             raise AlreadyCast(
-                f"{error.strerror} is casting the ballot of {party} ({error.filename}); when it has ended, the same "
-                "command delivers the same ballot"
+                f"{printable(error.strerror, 100)} is casting the ballot of {party} ({lock}); when it has ended, the "
+                "same command delivers the same ballot"
             ) from None
+        except PermissionError:
+            if os.path.exists(lock):
+                raise AlreadyCast(
+                    f"another user is casting the ballot of {party}, or was stopped: {lock} is theirs. When they have "
+                    "ended, remove it, or keep your ballot elsewhere (--keep FOLDER)"
+                ) from None
         except OSError as error:
-            if error.errno not in (errno.EROFS, errno.EACCES, errno.EPERM):
+            if error.errno != errno.EROFS:
                 raise
         yield
 

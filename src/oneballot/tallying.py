@@ -81,12 +81,12 @@ def _tally(
             if counting.stale:
                 break
         counting.pour()
+        if not counting.take_out_the_rest():
+            return _tally(election, source, left_out, None, book, over_budget, key, early, counting.shunned)
         for party in sorted(set(left_out) - counting.seen):
             close = difflib.get_close_matches(party, counting.seen, n=1)
             hint = f"; there is one of {close[0]}" if close else ""
             desk.note(f"{party} was to be left out, and there is no ballot of that name{hint}")
-        if not counting.take_out_the_rest():
-            return _tally(election, source, left_out, None, book, over_budget, key, early, counting.shunned)
         counting.check_quorum()
         if not early:
             counting.check_deadline()

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, ClassVar
 
-from ..errors import AlreadyCast, BoxError, NotThere
+from ..errors import AlreadyCast, BoxError, NotThere, Spoiled
 
 SUFFIX = ".ballot"
 _READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
@@ -40,7 +40,7 @@ class Folder:
                 finally:
                     os.unlink(part.name)
         except FileExistsError:
-            if target.stat().st_size != len(sealed) or target.read_bytes() != sealed:
+            if not _holds(target, sealed):
                 raise AlreadyCast(
                     f"{target} is another ballot of {name}, and a ballot in the box is never replaced. "
                     "If it should not count, ask the operator to move it away, then deliver again."
@@ -60,12 +60,21 @@ class Folder:
         said = f"cannot read {name}{SUFFIX} in {self.path}"
         try:
             handle = os.open(os.path.join(self.path, name + SUFFIX), _READ)
+        except PermissionError as error:  # it is there, and nobody's that we know
+            raise Spoiled(f"{said}: {error.strerror}") from None
         except OSError as error:
             raise NotThere(f"{said}: {error.strerror}") from None
         if not stat.S_ISREG(os.fstat(handle).st_mode):  # a pipe would be waited for without end
             os.close(handle)
             raise NotThere(f"{said}: it is no file")
         return os.fdopen(handle, "rb")
+
+
+def _holds(target: Path, sealed: bytes) -> bool:
+    try:
+        return target.stat().st_size == len(sealed) and target.read_bytes() == sealed
+    except OSError:  # what may not be read is not taken for ours
+        return False
 
 
 def _place(part: str, target: Path, sealed: bytes) -> None:

@@ -135,7 +135,7 @@ def evened(points: Array) -> Array:
 
 
 def worth(notation: Notation, mine: float) -> int:
-    """The points that a row gets in all from a party to which it is its own, of the first class, so probably."""
+    """The points, of all classes, that a ballot gives to a row which is the party's own with probability `mine`."""
     opinion = np.zeros((notation.partitions, 1, notation.classes + 1))
     opinion[..., 0], opinion[..., -1] = mine, 1 - mine
     return int(notation.points(notation.write(opinion), 1).sum())

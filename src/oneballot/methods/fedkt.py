@@ -25,6 +25,9 @@ from ._settings import PARTS, Settings
 from ._teachers import Teachers, halves, join_halves, without_prior
 from ._votes import Labels, Levels, Notation, Weighted, evened, odds, worth
 
+CLAIMED = 0.25
+"""A public row is like nobody's own if the odds of all parties together are lower."""
+
 
 @settings
 class FedKT(Settings):
@@ -88,17 +91,16 @@ class FedKT(Settings):
         points = notation.points(written, rows)
         if desk.level == "L1" and self.voting == "soft":
             points = _at_most_one_vote(points, self.partitions)
-        sums: dict[str, Array] = {}
-        if self.open_vote != "off" and desk.level != "L1":
-            sums["claims"] = points.sum(axis=1, dtype=np.int64) - worth(notation, 0)
         if self.influence == "equal":
             points = evened(points)
+        if self.open_vote != "off" and desk.level != "L1":
+            return Count({"votes": points, "ballots": np.ones(1, dtype=points.dtype)})
         if self.weights != "class-counts":
-            return Count({"votes": points, **sums})
+            return Count({"votes": points})
         seen = _counts(ballot, len(desk.classes))
         if desk.level == "L1":  # by its own ballot alone: what others have must not change what this party weighs
             return Count({"votes": points * np.minimum(seen, self.most_rows)})
-        return Count({"votes": points * seen, "seen": seen, **sums})
+        return Count({"votes": points * seen, "seen": seen})
 
     def close(self, count: Count, desk: TallyDesk) -> Model:
         votes, rows, weight = count.sums["votes"], self._voted(desk), None
@@ -112,8 +114,8 @@ class FedKT(Settings):
         else:
             if self.weights == "class-counts":
                 votes = votes / np.maximum(count.sums["seen"], 1)
-            if self.open_vote != "off":
-                self._tell_if_foreign(count.sums["claims"], desk)
+            if self.open_vote != "off" and self.influence == "claimed":
+                self._tell_if_foreign(votes, int(count.sums["ballots"][0]), desk)
             voted = votes.sum(axis=1) > 0
             if not voted.all():
                 desk.note(f"{(~voted).sum()} of {len(voted)} public rows got no vote and are left out")
@@ -203,9 +205,11 @@ class FedKT(Settings):
             joined = without_prior(joined, _counts(ballot, len(desk.classes)))
         return self._notation(desk).write(self._opinion(joined, desk))
 
-    def _tell_if_foreign(self, claims: Array, desk: Desk) -> None:
-        """Where the public set is like the parties' rows, odds add up to their rows by its own, on average."""
-        foreign = (claims * 4 < worth(self._notation(desk), 0.5)).mean()
+    def _tell_if_foreign(self, votes: Array, ballots: int, desk: Desk) -> None:
+        """Of a public set like the parties' rows, odds add up to about their rows by its own; of another to nothing."""
+        notation = self._notation(desk)
+        claims = votes.sum(axis=1) - ballots * worth(notation, 0)
+        foreign = (claims < CLAIMED * worth(notation, 0.5)).mean()
         if foreign > 0.5:
             desk.note(
                 f"{foreign:.0%} of the public rows are like no party's own: either the public set is of another kind, "
