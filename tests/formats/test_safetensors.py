@@ -80,17 +80,40 @@ def test_what_safetensors_own_reader_refuses_is_refused_and_nothing_else(changes
     data = bytearray(FILE)
     for at, byte in changes:
         data[at] = byte
+    agree(bytes(data))
+
+
+def agree(file: bytes) -> None:
     try:
-        theirs = load(bytes(data))
+        theirs = load(file)
     except Exception:
         theirs = None
     try:
-        _, ours = read_arrays(bytes(data))
+        _, ours = read_arrays(file)
     except Spoiled:
         ours = None
     assert (ours is None) == (theirs is None)
     if theirs is not None:
         the_same(ours, theirs)
+
+
+PIECES = [
+    "null", "[]", "{}", '""', "0", "-0", "1.0", "1e0", "true", '"\\ud800"', '"\\ud83d\\ude00"', "NaN", "1e999",
+    "[0]", "[1]", "[0,1]", "[0,1,2]", "[1,1]", "[[1]]", '["1"]', "[-0,1]", "[0,1.0]", '{"a":"b"}', '{"a":null}', '"U8"',
+    '"BOOL"', '"F4"', "18446744073709551616",
+]  # fmt: skip
+USUAL = {"dtype": '"U8"', "shape": "[1]", "data_offsets": "[0,1]"}
+
+
+@given(
+    st.dictionaries(st.sampled_from([*USUAL, "more"]), st.sampled_from(PIECES), max_size=2),
+    st.sampled_from(["x", "", "\\ud800", "\\u0000", "__metadata__"]),
+    st.sampled_from(["", *(f'"__metadata__":{piece},' for piece in PIECES)]),
+)
+def test_whatever_a_header_says_is_read_as_safetensors_own_reader_reads_it(changes, name: str, about: str) -> None:
+    entry = ",".join(f'"{key}":{piece}' for key, piece in (USUAL | changes).items())
+    header = f'{{{about}"{name}":{{{entry}}}}}'.encode()
+    agree(struct.pack("<Q", len(header)) + header + b"?")
 
 
 @pytest.mark.parametrize(

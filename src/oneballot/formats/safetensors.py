@@ -96,7 +96,7 @@ def read_arrays(data: bytes | memoryview) -> tuple[Mapping[str, str], Arrays]:
     if len(view) < 8 or not 2 <= (size := struct.unpack("<Q", view[:8])[0]) <= min(HEADER_BYTES, len(view) - 8):
         raise Spoiled("not a safetensors file: the length of its header is impossible")
     try:
-        header = json.loads(str(view[8 : 8 + size], "utf-8"))
+        header = json.loads(str(view[8 : 8 + size], "utf-8"), parse_int=_whole)
         json.dumps(header, allow_nan=False, ensure_ascii=False).encode()  # Python also reads NaN, and lone surrogates
         if type(header) is not dict:
             raise ValueError("its header is no table")
@@ -107,6 +107,11 @@ def read_arrays(data: bytes | memoryview) -> tuple[Mapping[str, str], Arrays]:
         return metadata, _arrays(header, view[8 + size :])
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise Spoiled(f"not a safetensors file: {error}") from None
+
+
+def _whole(digits: str) -> int | float:
+    """A number without a fraction; -0 has a sign that no whole number has."""
+    return -0.0 if digits == "-0" else int(digits)
 
 
 def _arrays(header: Mapping[str, Any], body: memoryview) -> Arrays:
