@@ -118,13 +118,39 @@ def test_a_file_that_does_not_end_is_read_no_further_than_its_size_and_one_byte(
         assert [len(data) for data in read_all(source)] == [100, 101, 100]
 
 
-@pytest.mark.parametrize("failure", [BoxError("busy"), OSError("cut"), RuntimeError("whatever")])
+@pytest.mark.parametrize("failure", [BoxError("busy"), OSError("cut"), RuntimeError("whatever"), NotThere("403")])
 def test_what_reading_ahead_does_not_bring_is_read_as_usual(failure: BaseException) -> None:
     box = far_of(30, failures=(failure,) * 12)
     with Reading(box) as source:
         assert read_all(source) == list(box.ballots.values())
     assert sorted(box.opened) == list(box.ballots)[: len(box.opened)]
     assert len(box.opened) == 12, "each failure costs one more reading"
+
+
+def test_a_server_that_refuses_several_at_once_spoils_nothing() -> None:
+    """In words that mean "not there", as a limit of requests does with 403."""
+
+    class Limited(Far):
+        def _bring(self, name: str):
+            with self.lock:
+                self.under_way += 1
+                alone = self.under_way == 1
+            try:
+                time.sleep(self.journey)
+                if not alone:
+                    raise NotThere("403 Forbidden")
+                return super()._bring(name)
+            finally:
+                with self.lock:
+                    self.under_way -= 1
+
+        def open_once(self, name: str):
+            return self._bring(name)
+
+    box = Limited({f"{i:03d}": b"%d" % i * 100 for i in range(40)}, journey=0.002)
+    with Reading(box) as source:
+        assert read_all(source) == list(box.ballots.values())
+    assert box.opened, "some were refused"
 
 
 def test_a_server_that_does_not_manage_so_many_is_asked_for_fewer() -> None:
@@ -155,7 +181,8 @@ def test_a_ballot_that_has_gone_is_told_as_usual_and_a_box_that_has_gone_ends_it
             except NotThere as error:
                 gone.append(str(error))
         assert gone == ["there is no 004"]
-        assert box.opened == [], "nor is it asked for twice"
+        assert box.opened == ["004"], "it is the thread that counts to whom it is not there"
+        assert source._at_once == AT_ONCE, "nor is the server taken for a slow one"
 
     class Gone(Far):
         def names(self):

@@ -263,7 +263,7 @@ class DistantBox(Protocol):
     def open_once(self, name: str) -> BinaryIO:
         """As `open`, for threads that read ahead: called by several at once, and given up at the first failure.
 
-        Whatever fails here, but for NotThere, is then opened as usual, and its own failure is what people see.
+        Whatever fails here, with NotThere as well, is then opened as usual, and that failure is what people see.
         """
 
 

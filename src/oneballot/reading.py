@@ -1,14 +1,15 @@
 """The ballots of a box, read for a count in their order; from a box elsewhere several are on their way at once.
 
-Reading ahead is a guess that saves waiting and decides nothing. What it does not bring is read as if there were no
-reading ahead, by the thread that counts: second tries, downloads that go on after a cut, notes and errors are there.
+Reading ahead is a guess that saves waiting and decides nothing. What it does not bring, for whatever reason, is read as
+if there were no reading ahead, by the thread that counts: second tries, downloads that go on after a cut, notes and
+errors are there.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager
 from queue import SimpleQueue
 from threading import Thread
@@ -59,7 +60,7 @@ class Reading(AbstractContextManager["Reading"]):
     def __init__(self, box: Box) -> None:
         self.box, self.sizes = box, dict(box.names())
         self._ahead: dict[str, Future[bytes]] = {}
-        self._asked: SimpleQueue[tuple[str, Future[bytes]] | None] = SimpleQueue()
+        self._wanted: SimpleQueue[tuple[str, Future[bytes]] | None] = SimpleQueue()
         self._threads: list[Thread] = []
         self._at_once, self._failures = AT_ONCE, 0
 
@@ -69,7 +70,7 @@ class Reading(AbstractContextManager["Reading"]):
         coming = deque(name for name, size in self.sizes.items() if distant and size <= min(most, LARGEST))
         for name in self.sizes:
             while coming and len(self._ahead) < self._at_once:
-                self._ask_for(coming.popleft())
+                self._send_for(coming.popleft())
             yield name
             self._ahead.pop(name, None)
 
@@ -82,17 +83,21 @@ class Reading(AbstractContextManager["Reading"]):
             raise
 
     def _guess(self, name: str) -> bytes | None:
-        """What was read ahead, if it was. After a failure fewer are asked for at once, then slowly more again."""
+        """What was read ahead, if it was. After a failure fewer are asked for at once, then slowly more again.
+
+        Nor is it believed that a ballot is not there: of eight requests at once a server may refuse some in such words.
+        So what has failed is left to whoever asks again, with nothing else on its way.
+        """
         coming = self._ahead.pop(name, None)
         if coming is None:
             return None
         try:
             data = coming.result()
-        except NotThere:
-            raise
-        except Exception:  # of whatever kind: it will come again, or it will not
-            self._failures += 1
-            self._at_once = max(1, self._at_once // 2) if self._failures < ENOUGH else 0
+        except Exception as failure:  # of whatever kind: it will come again, or it will not
+            wait(self._ahead.values())
+            if not isinstance(failure, NotThere):
+                self._failures += 1
+                self._at_once = max(1, self._at_once // 2) if self._failures < ENOUGH else 0
             return None
         self._at_once, self._failures = min(AT_ONCE, self._at_once + 1), 0
         return data
@@ -108,24 +113,24 @@ class Reading(AbstractContextManager["Reading"]):
         except NotThere as error:
             raise BoxError(f"the box has gone while ballots were counted: {error}") from None
 
-    def _ask_for(self, name: str) -> None:
+    def _send_for(self, name: str) -> None:
         self._ahead[name] = Future()
-        self._asked.put((name, self._ahead[name]))
+        self._wanted.put((name, self._ahead[name]))
         if len(self._threads) < AT_ONCE:
             self._threads.append(Thread(target=self._read_ahead, daemon=True))  # none is waited for at an exit
             self._threads[-1].start()
 
     def _read_ahead(self) -> None:
         assert isinstance(self.box, DistantBox)
-        while (asked := self._asked.get()) is not None:
-            name, answer = asked
+        while (wanted := self._wanted.get()) is not None:
+            name, answer = wanted
             try:
                 answer.set_result(self._take(name, self.box.open_once(name)))
             except BaseException as error:
                 answer.set_exception(error)
-            del asked, answer  # not to be held until the next one comes
+            del wanted, answer  # not to be held until the next one comes
 
     def __exit__(self, *reason: object) -> None:
         self._ahead.clear()
         for _ in self._threads:
-            self._asked.put(None)
+            self._wanted.put(None)

@@ -17,7 +17,7 @@ from urllib.parse import quote
 import pytest
 
 from oneballot.boxes import _patience
-from oneballot.boxes._remote import ASKED
+from oneballot.boxes._remote import PROBE
 
 USER, PASSWORD = "clinic", "s3cret/word"
 KINDS = ("s3", "sftp", "webdav", "http")
@@ -49,7 +49,7 @@ class Place:
 
     def files(self, box: str) -> dict[str, bytes]:
         """What is in the box, seen without our code, but for what every server is asked with."""
-        return {name: data for name, data in self.all_files(box).items() if name != ASKED}
+        return {name: data for name, data in self.all_files(box).items() if name != PROBE}
 
     def all_files(self, box: str) -> dict[str, bytes]:
         if self.kind == "s3":
@@ -136,7 +136,7 @@ def place(request, place_of) -> Place:
 
 @dataclass
 class Wire:
-    """A connection to a server through here: slow, or cut after every so many bytes of a way, so many times."""
+    """A connection to a server through here: slow, stopped, or cut after so many bytes of a way, so many times."""
 
     target: int
     rate: float = float("inf")  # bytes a second, upwards
@@ -147,8 +147,10 @@ class Wire:
     down: int = 0
     done: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
+    flows: threading.Event = field(default_factory=threading.Event)
 
     def __post_init__(self) -> None:
+        self.flows.set()
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
@@ -173,6 +175,7 @@ class Wire:
             while data := source.recv(2**14):
                 if way == "up" and self.rate < float("inf"):
                     time.sleep(len(data) / self.rate)
+                self.flows.wait()
                 with self.lock:
                     setattr(self, way, getattr(self, way) + len(data))
                     cut = getattr(self, way) > (self.done + 1) * getattr(self, f"cut_{way}") and self.done < self.cuts
@@ -189,6 +192,7 @@ class Wire:
                 continue
 
     def close(self) -> None:
+        self.flows.set()
         self.listener.shutdown(socket.SHUT_RDWR)
         self.listener.close()
 

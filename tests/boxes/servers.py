@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 USER, PASSWORD = "clinic", "s3cret/word"
+GREETED = "greeted"
 
 BROKEN = {"no-token": b"<![<![", "no-number": b'<a href="&#' + b"9" * 5_000 + b';">x</a>'}
 """Index pages that Python's parser of HTML gives up."""
@@ -54,8 +55,10 @@ class Web(http.server.SimpleHTTPRequestHandler):
         path = Path(self.translate_path(self.path))
         if "redirected" in path.parts:
             return self.answer(307, Location="http://127.0.0.1:1/elsewhere")
-        if self.refused() or "readonly" in path.parts:
+        if self.refused() or "readonly" in path.parts or ("dotless" in path.parts and path.name.startswith(".")):
             return self.answer(401 if "locked" in path.parts else 403)
+        if (only := re.search("/ballots only ([0-9]+)/", str(path))) and path.suffix != ".ballot":
+            return self.answer(int(only[1]))
         length = int(self.headers["Content-Length"])
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".put-") as part:
@@ -235,9 +238,18 @@ def sftp(folder: Path) -> int:
             os.mkdir(self._at(path))
             return paramiko.SFTP_OK
 
+    class Greeting(SFTPServer):
+        """To one user a shell says something first, as with an `echo` in .bashrc."""
+
+        def start_subsystem(self, name, transport, channel):
+            if transport.get_username() == GREETED:
+                channel.sendall(b"Welcome to this machine!\n")
+            super().start_subsystem(name, transport, channel)
+
     class Door(paramiko.ServerInterface):
         def check_auth_password(self, user, password):
-            return paramiko.AUTH_SUCCESSFUL if (user, password) == (USER, PASSWORD) else paramiko.AUTH_FAILED
+            known = user in (USER, GREETED) and password == PASSWORD
+            return paramiko.AUTH_SUCCESSFUL if known else paramiko.AUTH_FAILED
 
         def check_channel_request(self, kind, number):
             return paramiko.OPEN_SUCCEEDED
@@ -245,7 +257,7 @@ def sftp(folder: Path) -> int:
     def serve(connection: socket.socket) -> None:
         transport = paramiko.Transport(connection)
         transport.add_server_key(key)
-        transport.set_subsystem_handler("sftp", SFTPServer, Files)
+        transport.set_subsystem_handler("sftp", Greeting, Files)
         try:
             transport.start_server(server=Door())
         except (EOFError, paramiko.SSHException):

@@ -11,7 +11,7 @@ import oneballot as ob
 from oneballot import catalog
 from oneballot.boxes import box_at
 from oneballot.boxes._address import Address
-from oneballot.boxes._patience import passes
+from oneballot.boxes._patience import advice, passes
 from oneballot.errors import BoxError, MissingExtra
 
 
@@ -126,6 +126,8 @@ def test_which_failures_pass() -> None:
     assert passes(OSError(errno.ENETUNREACH, "no way"))
     assert passes(socket.gaierror(socket.EAI_AGAIN, "later"))
     assert not passes(socket.gaierror(socket.EAI_NONAME, "unknown"))
+    assert advice(socket.gaierror(socket.EAI_NONAME, "unknown"))
+    assert not advice(socket.gaierror(socket.EAI_AGAIN, "later")), "whoever passes needs none"
     assert not passes(wrapped, (OSError,))
     assert not passes(PermissionError())
     assert not passes(FileNotFoundError())

@@ -11,7 +11,7 @@ import pytest
 import oneballot as ob
 from oneballot import reading
 from oneballot.boxes import box_at
-from oneballot.errors import OneBallotWarning
+from oneballot.errors import BoxError, OneBallotWarning
 from oneballot.progress import watched_by
 from oneballot.reading import Reading
 from oneballot.seal import seal
@@ -104,6 +104,25 @@ def test_a_large_ballot_tells_how_far_it_is_and_goes_on_after_a_cut(place, wire,
         assert [source.read(name) for name in source.in_turn(10**9)] == [b"1", large, b"3"]
     assert len({done for what, done, _ in steps if what == "receiving b.ballot (MiB)"}) > 1
     assert line.down < 1.5 * len(large), "it went on where it was"
+
+
+def test_a_channel_that_has_not_answered_in_time_is_not_used_again(place_of, wire) -> None:
+    """Half of an answer is lost with the time that was given up; the other half would be taken for a new one."""
+    place, data = place_of("sftp"), np.random.default_rng(0).bytes(2**20)
+    filled(place, "late", {"a": data, "b": b"ballot"})
+    line, address = wire(place, "late")
+    box = box_at(address)
+    with box.open_once("a") as file:
+        file.read(2**16)
+        channel = box._own.files.get_channel()
+        channel.settimeout(0.2)
+        line.flows.clear()
+        with pytest.raises(BoxError, match="Tried 1 times"):
+            file.read()
+        assert channel.closed
+    line.flows.set()
+    with box.open_once("b") as file:
+        assert file.read() == b"ballot"
 
 
 def test_ballots_of_one_sftp_connection_have_a_channel_each(place_of, sealed) -> None:

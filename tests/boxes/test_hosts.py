@@ -9,12 +9,15 @@ import pytest
 import oneballot as ob
 from oneballot import reading
 from oneballot.boxes import _download, _patience, _remote, box_at, http
+from oneballot.boxes._remote import PROBE
 from oneballot.casting import cast_together
+from oneballot.disk import PART
 from oneballot.errors import AlreadyCast, BoxError, NotThere, OneBallotWarning
 from oneballot.progress import watched_by
 from oneballot.tallying import tally_box
 
 from .conftest import PASSWORD, USER
+from .servers import GREETED
 
 
 def test_names_of_a_hostile_host_lead_nowhere(place_of) -> None:
@@ -60,6 +63,8 @@ def test_a_box_that_goes_away_ends_a_tally_and_spoils_nobody(place_of, wire, ele
 
     def goes_away(what: str, done: int, total: int) -> None:
         nonlocal counted
+        if "trying again" in what:
+            return
         counted = done
         if done == 2:
             line.cut_down, line.cuts = 0, 10**9
@@ -122,6 +127,72 @@ def test_where_nobody_may_look_such_a_server_is_refused(place_of) -> None:
     assert place.files("forgetful/dropbox") == {}
 
 
+def test_a_server_that_denies_dot_files_is_asked_all_the_same(place_of) -> None:
+    place = place_of("http")
+    with pytest.raises(BoxError, match=r"does not know If-None-Match.*none was sent"):
+        box_at(place.address("forgetful/dropbox/dotless")).deliver("a", b"ballot")
+    assert place.files("forgetful/dropbox/dotless") == {}
+
+
+@pytest.mark.parametrize("kind", ["s3", "http"])
+def test_what_a_server_was_asked_with_is_no_ballot_to_anybody(place_of, kind: str) -> None:
+    place = place_of(kind)
+    box_at(place.address("probed")).deliver("a", b"ballot")
+    assert set(place.all_files("probed")) == {"a.ballot", PROBE}
+    assert list(box_at(place.address("probed")).names()) == [("a", 6)]
+    assert _remote.left_by(f"{PART}probe.0123456789abcdef", [PROBE]) == []
+    if kind == "http":
+        assert list(ob.Folder(place.inside("probed")).names()) == [("a", 6)], "who tallies on the server itself"
+
+
+@pytest.mark.parametrize("status", [403, 404, 405])
+def test_a_server_that_takes_ballots_alone_is_trusted_by_those_who_may_look(place_of, status: int) -> None:
+    place, box = place_of("http"), f"ballots only {status}"
+    box_at(place.address(box)).deliver("a", b"ballot")
+    assert place.all_files(box) == {"a.ballot": b"ballot"}
+    with pytest.raises(AlreadyCast):
+        box_at(place.address(box)).deliver("a", b"other")
+    words = f"takes no {PROBE}, .*answers {status} .*Ask the operator to let you put that file as well, or read"
+    with pytest.raises(BoxError, match=words):
+        box_at(place.address(f"dropbox/{box}")).deliver("a", b"ballot")
+    assert place.all_files(f"dropbox/{box}") == {}
+
+
+def test_least_rights_on_s3(place_of) -> None:
+    """With nothing but s3:PutObject: on ballots and the probe a ballot is delivered, on ballots alone it is refused."""
+    place = place_of("s3")
+    denied = {"head_object", "list_multipart_uploads"}
+
+    def delivering(box) -> None:
+        call = box._call
+
+        def with_few_rights(method: str, file: str | None = None, **words):
+            if method in denied or file in denied:
+                raise PermissionError("Access Denied")
+            return call(method, file, **words)
+
+        box._call = with_few_rights
+        box.deliver("a", b"ballot")
+
+    delivering(box_at(place.address("few rights")))
+    assert place.all_files("few rights") == {"a.ballot": b"ballot", PROBE: b"oneballot\n"}
+    denied.add(PROBE)
+    with pytest.raises(BoxError, match=rf"takes no {PROBE}, .*\(Access Denied\).*none was sent"):
+        delivering(box_at(place.address("fewer rights")))
+    assert place.all_files("fewer rights") == {}
+
+
+def test_a_server_that_is_busy_is_not_taken_for_one_where_nobody_may_look(place_of, monkeypatch) -> None:
+    place = place_of("http")
+    calm = place.folder / "calm"
+    calm.unlink(missing_ok=True)
+    monkeypatch.setattr(_patience.time, "sleep", lambda seconds: calm.touch())
+    with pytest.warns(OneBallotWarning) as told:
+        box_at(place.address("busy/forgetful")).deliver("a", b"ballot")
+    assert [text in str(one.message) for one, text in zip(told, ("503", "If-None-Match"), strict=True)] == [True, True]
+    assert place.files("busy/forgetful") == {"a.ballot": b"ballot"}
+
+
 def test_large_ballots_are_asked_for_as_well(place_of) -> None:
     with pytest.warns(OneBallotWarning, match="does not know If-None-Match"):
         box_at(place_of("http").address("forgetful/large")).deliver("a", bytes(2**21))
@@ -161,6 +232,7 @@ def test_statuses_that_stay_are_told_and_those_that_pass_are_waited_for(place_of
     with pytest.raises(BoxError, match="403"):
         box_at(place.address("readonly")).deliver("a", b"?")
     place.put("busy", "a.ballot", b"ballot")
+    (place.folder / "calm").unlink(missing_ok=True)
     monkeypatch.setattr(_patience.time, "sleep", lambda seconds: (place.folder / "calm").touch())
     with pytest.warns(OneBallotWarning, match="503"), box_at(place.address("busy")).open("a") as file:
         assert file.read() == b"ballot"
@@ -212,6 +284,12 @@ def test_a_host_that_is_not_in_known_hosts_is_refused_and_so_is_another_key(plac
     with pytest.raises(BoxError, match="does not match"):
         box_at(address).deliver("a", b"?")
     assert place.files("known") == {}
+
+
+def test_a_greeting_where_sftp_is_expected_is_told(place_of) -> None:
+    address = place_of("sftp").address("greeted").replace(f"{USER}:", f"{GREETED}:")
+    with pytest.raises(BoxError, match="speaks no SFTP; does a shell greet"):
+        box_at(address).deliver("a", b"?")
 
 
 def test_a_host_of_ssh_config_and_a_folder_below_home(place_of) -> None:

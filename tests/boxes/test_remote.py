@@ -14,6 +14,7 @@ from contextlib import suppress
 import pytest
 
 from oneballot.boxes import _patience, box_at
+from oneballot.boxes._remote import PROBE
 from oneballot.disk import PART
 from oneballot.errors import AlreadyCast, BoxError, NotThere, OneBallotWarning
 from oneballot.progress import watched_by
@@ -139,7 +140,7 @@ def test_a_box_that_is_not_there_and_a_ballot_that_is_not_there(place) -> None:
 
 
 def test_files_that_are_no_ballots_are_passed_over(place) -> None:
-    for name in (f"{PART}a.0123456789abcdef", "notes.txt", "a.ballot.part", ".a.ballot", "ok (1).ballot"):
+    for name in (f"{PART}a.0123456789abcdef", PROBE, "notes.txt", "a.ballot.part", ".a.ballot", "ok (1).ballot"):
         place.put("mixed", name, b"?")
     place.put("mixed/below", "b.ballot", b"?")
     assert list(box_at(place.address("mixed")).names()) == [("ok (1)", 1)]
@@ -259,6 +260,23 @@ def test_a_server_that_is_away_is_asked_a_few_times(place, monkeypatch) -> None:
     with pytest.warns(OneBallotWarning), pytest.raises(BoxError, match=r"Tried 3 times; check the connection") as told:
         box.deliver("a", b"ballot")
     assert "s3cret" not in str(told.value)
+
+
+def test_a_name_that_cannot_be_looked_up_just_now_is_tried_again(place_of, monkeypatch) -> None:
+    import socket
+
+    box, look_up = box_at(place_of("sftp").address("looked up")), socket.getaddrinfo
+    answers = iter([socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")])
+
+    def failing_once(*args, **words):
+        for failure in answers:
+            raise failure
+        return look_up(*args, **words)
+
+    monkeypatch.setattr(socket, "getaddrinfo", failing_once)
+    with pytest.warns(OneBallotWarning, match="Temporary failure in name resolution; trying again"):
+        box.deliver("a", b"ballot")
+    assert read(box, "a") == b"ballot"
 
 
 def test_a_wrong_password_is_told_at_once_and_not_repeated(place_of, monkeypatch) -> None:

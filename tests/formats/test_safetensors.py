@@ -80,17 +80,40 @@ def test_what_safetensors_own_reader_refuses_is_refused_and_nothing_else(changes
     data = bytearray(FILE)
     for at, byte in changes:
         data[at] = byte
+    agree(bytes(data))
+
+
+def agree(file: bytes) -> None:
     try:
-        theirs = load(bytes(data))
+        theirs = load(file)
     except Exception:
         theirs = None
     try:
-        _, ours = read_arrays(bytes(data))
+        _, ours = read_arrays(file)
     except Spoiled:
         ours = None
     assert (ours is None) == (theirs is None)
     if theirs is not None:
         the_same(ours, theirs)
+
+
+PIECES = [
+    "null", "[]", "{}", '""', "0", "-0", "1.0", "1e0", "true", '"\\ud800"', '"\\ud83d\\ude00"', "NaN", "1e999",
+    "[0]", "[1]", "[0,1]", "[0,1,2]", "[1,1]", "[[1]]", '["1"]', "[-0,1]", "[0,1.0]", '{"a":"b"}', '{"a":null}', '"U8"',
+    '"BOOL"', '"F4"', "18446744073709551616",
+]  # fmt: skip
+USUAL = {"dtype": '"U8"', "shape": "[1]", "data_offsets": "[0,1]"}
+
+
+@given(
+    st.dictionaries(st.sampled_from([*USUAL, "more"]), st.sampled_from(PIECES), max_size=2),
+    st.sampled_from(["x", "", "\\ud800", "\\u0000", "__metadata__"]),
+    st.sampled_from(["", *(f'"__metadata__":{piece},' for piece in PIECES)]),
+)
+def test_whatever_a_header_says_is_read_as_safetensors_own_reader_reads_it(changes, name: str, about: str) -> None:
+    entry = ",".join(f'"{key}":{piece}' for key, piece in (USUAL | changes).items())
+    header = f'{{{about}"{name}":{{{entry}}}}}'.encode()
+    agree(struct.pack("<Q", len(header)) + header + b"?")
 
 
 @pytest.mark.parametrize(
@@ -99,7 +122,7 @@ def test_what_safetensors_own_reader_refuses_is_refused_and_nothing_else(changes
         {"shape": [2**62, 4]}, {"shape": [-1, -8]}, {"shape": [8.0]}, {"shape": [True, 8]}, {"shape": [1] * 33 + [8]},
         {"shape": ["8"]}, {"shape": [10**4000] * 30}, {"dtype": "BF16"}, {"dtype": []}, {"data_offsets": [1, 9]},
         {"data_offsets": [0, 2**64]}, {"data_offsets": [0]}, {"data_offsets": None}, {"data_offsets": [0, 7]},
-        {"data_offsets": [0, 7], "shape": [7]},
+        {"data_offsets": [0, 7], "shape": [7]}, {"more": float("nan")}, {"more": "\ud800"},
     ],
     ids=lambda entry: str(entry)[:40],
 )  # fmt: skip
@@ -109,12 +132,31 @@ def test_impossible_headers_are_refused(entry) -> None:
         read_arrays(struct.pack("<Q", len(header)) + header + bytes(8))
 
 
+ONE = '{"dtype": "U8", "shape": [], "data_offsets": [0, 1]}'
+LISTLESS = (ONE.replace("[]", "{}"), ONE.replace("[]", '""'), ONE.replace("[0, 1]", '{"0": 1, "1": 1}'))
+
+
 @pytest.mark.parametrize(
-    "header", ["[" * 10**5, "[]", "null", '{"__metadata__": {"kind": []}}', '{"x": 1}', '{"x": {}}']
-)
-def test_headers_that_are_none_are_refused(header: str) -> None:
-    with pytest.raises(Spoiled, match="not a safetensors file"):
-        read_arrays(struct.pack("<Q", len(header)) + header.encode())
+    ("header", "words"),
+    [
+        ("[" * 10**5, "recursion"), ("[]", "no table"), ("null", "no table"), ('"x"', "no table"),
+        *((f'{{"__metadata__": {said}}}', "no text") for said in ('{"kind": []}', "[]", '""', "0", "false")),
+        *((f'{{"x": {entry}}}', "where 'x' lies") for entry in ("1", "{}", "null", '["U8", [], [0, 1]]', *LISTLESS)),
+        (f'{{"\\ud800": {ONE}}}', "surrogates"), (f'{{"x": {ONE}, "__metadata__": {{"\\udfff": ""}}}}', "surrogates"),
+    ],
+)  # fmt: skip
+def test_headers_that_are_none_are_refused(header: str, words: str) -> None:
+    with pytest.raises(Spoiled, match=f"not a safetensors file: .*({words})"):
+        read_arrays(struct.pack("<Q", len(header)) + header.encode() + b"?")
+
+
+@pytest.mark.parametrize("said", ["null", "{}"])
+def test_a_file_of_which_its_header_says_nothing_is_read(said: str) -> None:
+    header = f'{{"__metadata__": {said}, "x": {ONE}}}'
+    file = struct.pack("<Q", len(header)) + header.encode() + b"?"
+    metadata, arrays = read_arrays(file)
+    assert metadata == {}
+    the_same(arrays, load(file))
 
 
 def test_large_arrays_are_not_copied() -> None:

@@ -54,6 +54,30 @@ def test_bagging_of_one_party_is_plain_boosting_tree_by_tree(digits, classes):
     np.testing.assert_array_equal(bagged.predict_proba(digits.X_test), plain.predict_proba(digits.X_test))
 
 
+@pytest.mark.parametrize("classes", [2, 10])
+@pytest.mark.parametrize("local_rounds", [1, 2])
+def test_scores_that_parties_keep_give_the_trees_of_asking_the_whole_forest(digits, classes, local_rounds):
+    """The reference lets XGBoost go on from the forest, which it asks about all rows in every round, as Flower does."""
+    y = digits.y if classes == 10 else digits.y % 2
+    election = ob.Election(classes=range(classes), public=digits.public, method=ob.FedKT(), learner=QUICK)
+    parties = list(divide(election.data(digits.X, y), 3, "dirichlet:1", seed=2).values())
+    with TallyDesk(election) as desk:
+        forest = desk.do(Begin(np.bincount(y), 64))
+        peer = Bagging(rounds=4, local_rounds=local_rounds, shrink="rows")
+        for number, turn in enumerate(peer.run(parties, desk)):
+            grown = []
+            for i, data in enumerate(parties):
+                params = QUICK.parameters(classes, desk.shared_seed("bagging", number, i))
+                params["learning_rate"] *= len(data) / len(y)
+                rows = xgboost.DMatrix(data.X, data.y, nthread=1)
+                more = xgboost.train(params, rows, local_rounds, xgb_model=forest.booster)
+                grown.append(Forest.of(more[more.num_boosted_rounds() - local_rounds :], classes))
+            forest = forest.with_trees(grown)
+            (model,) = turn.models
+            assert model.booster.get_dump() == forest.booster.get_dump()
+    assert len(forest.trees["trees"]) == 4 * 3 * local_rounds * (classes if classes > 2 else 1)
+
+
 def test_two_trees_a_round_are_the_same_as_two_rounds_for_one_party(election, digits):
     alone = {"one": election.data(digits.X, digits.y)}
     (two,), (four,) = (

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import io
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..errors import NotThere
-from ..progress import teller
 from ._patience import Patience
+from ._transfer import transfer
 from .folder import SUFFIX
 
 if TYPE_CHECKING:
     from ._remote import Remote
-
-PIECE = 8 * 2**20
-"""What is sent in one piece where a protocol has pieces; smaller transfers show no progress."""
 
 SLOWEST, GRACE = 1_000, 120
 """A download slower than so many bytes a second, after so many seconds, is given up: a host must not stop a tally."""
@@ -91,11 +87,3 @@ def is_ballot(file: str) -> bool:
         file.endswith(SUFFIX) and len(file) <= 255 and not file.startswith(".")
         and file.isprintable() and not set(file) & set("/\\")
     )  # fmt: skip
-
-
-def transfer(what: str, total: int) -> Callable[[int], None]:
-    """To be told how many bytes have been moved by now."""
-    if total < PIECE:
-        return lambda done: None
-    tell = teller(what, -(-total // 2**20))
-    return lambda done: tell(-(-done // 2**20))

@@ -10,7 +10,7 @@ import ssl
 import time
 from collections.abc import Iterator, Sequence
 
-from ..progress import steps
+from ..progress import teller
 
 PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0)
 """Seconds between tries; a quarter more or less, so that parties which were cut off together do not come back so."""
@@ -39,8 +39,10 @@ class Patience:
         pause = next(self._pauses, None)
         if pause is None:
             return False
-        for _ in steps(why, [pause], 1):
-            time.sleep(pause * random.uniform(0.75, 1.25))
+        told = teller(why, 1)
+        told(0)
+        time.sleep(pause * random.uniform(0.75, 1.25))
+        told(1)
         self.tries += 1
         return True
 
@@ -63,8 +65,11 @@ def passes(error: BaseException, kinds: tuple[type[Exception], ...] = ()) -> boo
 
 
 def _stays(error: BaseException) -> bool:
-    unknown = isinstance(error, socket.gaierror) and error.errno != socket.EAI_AGAIN
-    return unknown or isinstance(error, ssl.SSLCertVerificationError) or _speaks_no_tls(error)
+    return _is_unknown(error) or isinstance(error, ssl.SSLCertVerificationError) or _speaks_no_tls(error)
+
+
+def _is_unknown(error: BaseException) -> bool:
+    return isinstance(error, socket.gaierror) and error.errno != socket.EAI_AGAIN
 
 
 def _speaks_no_tls(error: BaseException) -> bool:
@@ -78,7 +83,7 @@ def advice(error: BaseException) -> str:
             return "where a server's certificate is of your own authority, name its file in SSL_CERT_FILE"
         if _speaks_no_tls(one):
             return "nobody speaks TLS there: is it another port, or http instead of https?"
-        if isinstance(one, socket.gaierror):
+        if _is_unknown(one):
             return "is the host spelled rightly?"
     return ""
 

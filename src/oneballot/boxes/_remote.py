@@ -18,8 +18,9 @@ from typing import Any, BinaryIO, ClassVar, TypeVar, cast
 from ..disk import PART
 from ..errors import AlreadyCast, BoxError, MissingExtra, NotThere, OneBallotWarning, printable
 from ._address import Address
-from ._download import Download, Stream, is_ballot, transfer
+from ._download import Download, Stream, is_ballot
 from ._patience import Patience, advice, passes
+from ._transfer import transfer
 from .folder import SUFFIX
 
 T = TypeVar("T")
@@ -27,9 +28,10 @@ T = TypeVar("T")
 MOST_FILES = 200_000
 """A box that lists more is refused."""
 
-ASKED = f"{PART}asked"
-"""A file of no worth that a server is asked to keep, before a ballot is trusted to it. It stays, for whoever asks next:
-of two who would clear it away after themselves each could mislead the other.
+PROBE = "oneballot-probe"
+"""A file of no worth that a server is asked to keep, before a ballot is trusted to it. Readers pass over it, for it is
+no ballot; many web servers deny what has a dot in front. It stays, for whoever asks next: of two who would clear it
+away after themselves each could mislead the other.
 """
 
 LOOKED_AT = 2**20
@@ -134,7 +136,7 @@ class Remote:
             except FileExistsError:
                 raise
             except self.failures as error:
-                reason = printable(self.address.hush(_words(error)), 500)
+                reason = self._reason(error)
                 if not self._passes(error):
                     told = f": {words}" if (words := self._advice(error)) else ""
                     raise (NotThere if self._unseen(error) else BoxError)(f"{doing}: {reason}{told}") from None
@@ -145,6 +147,9 @@ class Remote:
                 warnings.warn(f"{doing}: {reason}; trying again", OneBallotWarning, stacklevel=3)
                 with suppress(*self.failures):
                     self._disconnect()
+
+    def _reason(self, error: Exception) -> str:
+        return printable(self.address.hush(_words(error)), 500)
 
     def _compare(self, name: str, sealed: bytes) -> None:
         where = f"{self}/{name}{SUFFIX}"
@@ -177,16 +182,27 @@ class Remote:
                     "If it should not count, ask the operator to move it away, then deliver again."
                 )
 
-    def ask(self, looked: bool, put: Callable[[str], Any]) -> None:
+    def check_heeds(self, looked: bool, put: Callable[[str], Any]) -> None:
         """Before a ballot is sent: is "do not replace" heeded, a wish that some servers ignore?
 
-        Of a file of no worth that is put twice the second must be refused. If it is not, one must have looked.
+        Of a file of no worth that is put twice the second must be refused. If it is not, or if the server takes ballots
+        alone so that nobody knows, one must have looked.
         """
         try:
-            put(ASKED)
-            put(ASKED)
-        except (FileExistsError, PermissionError):  # kept, as it should be; or only ballots may be put here
+            put(PROBE)
+            put(PROBE)
+        except FileExistsError:  # kept, as it should be
             return
+        except self.failures as error:
+            if self._passes(error):
+                raise
+            if looked:  # if nothing is taken here, the ballot will be told so
+                return
+            raise BoxError(
+                f"{self} takes no {PROBE}, by which one sees whether it would replace a ballot "
+                f"({self._reason(error)}); nor may you look whether a ballot of yours is there, so none was sent. Ask "
+                "the operator to let you put that file as well, or read your ballot"
+            ) from None
         heedless = f"{self} does not know If-None-Match, and replaces what is there although it is told not to"
         if not looked:
             raise BoxError(

@@ -110,7 +110,7 @@ class Http(Remote):
 
     def _place(self, file: str, sealed: bytes, part: str, told: Callable[[int], None]) -> None:
         looked = self._wait_for(self._look, file)
-        self.ask(looked, lambda name: self._wait_for(self._put, name, b"oneballot\n", lambda done: None))
+        self.check_heeds(looked, lambda name: self._wait_for(self._put, name, b"oneballot\n", lambda done: None))
         self._wait_for(self._put, file, sealed, told)
 
     async def _look(self, file: str) -> bool:
@@ -119,7 +119,9 @@ class Http(Remote):
             (await self._ask("HEAD", file)).close()
         except FileNotFoundError:
             return True
-        except (PermissionError, _web.Answered):
+        except (PermissionError, _web.Answered) as error:
+            if _web.passes(error):
+                raise
             return False
         raise FileExistsError
 

@@ -13,9 +13,9 @@ from functools import partial
 from typing import Any, ClassVar
 
 from ..errors import BoxError
-from ._download import PIECE
 from ._patience import passes
 from ._remote import Remote
+from ._transfer import PIECE
 
 _MORE = {"SlowDown", "InternalError", "ServiceUnavailable", "RequestTimeout", "ConditionalRequestConflict", "409"}
 _MORE |= {"500", "502", "503", "504", "429"}
@@ -74,7 +74,7 @@ class S3(Remote):
     def _place(self, file: str, sealed: bytes, part: str, told: Callable[[int], None]) -> None:
         looked = self._look(file)
         self._check_library()
-        self.ask(looked, lambda name: self._call("put_object", name, Body=b"oneballot\n", IfNoneMatch="*"))
+        self.check_heeds(looked, lambda name: self._call("put_object", name, Body=b"oneballot\n", IfNoneMatch="*"))
         if len(sealed) > PIECE:
             self._place_in_pieces(file, sealed, told)
         else:

@@ -11,14 +11,14 @@ import logging
 import stat
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
 from ..errors import BoxError
-from ._download import PIECE
 from ._patience import passes
 from ._remote import Remote, left_by
+from ._transfer import PIECE
 
 WAIT = 30.0
 """Seconds for a connection to come about; twice that without a byte and it is given up."""
@@ -37,8 +37,7 @@ class Sftp(Remote):
         import paramiko
 
         self._known: Any = paramiko
-        logging.getLogger("paramiko").addHandler(logging.NullHandler())  # else it prints tracebacks of what we tell
-        self.failures = (OSError, EOFError, paramiko.SSHException)
+        self.failures = (OSError, EOFError, paramiko.SSHException, paramiko.SFTPError)
         folder = self.address.folder
         self._folder = folder.removeprefix("/~/") if folder.startswith("/~/") else folder or "/"
         self._client: Any = None
@@ -92,7 +91,9 @@ class Sftp(Remote):
                 yield entry.filename, entry.st_size or 0
 
     def _read(self, file: str, start: int) -> _File:
-        return _File(self._ftp().open(self._at(file), "rb"), start)
+        ftp = self._ftp()
+        with _in_step(ftp):
+            return _File(ftp, ftp.open(self._at(file), "rb"), start)
 
     def _place(self, file: str, sealed: bytes, part: str, told: Callable[[int], None]) -> None:
         ftp = self._ftp()
@@ -168,6 +169,8 @@ class Sftp(Remote):
             return "load it into the SSH agent with ssh-add"
         if isinstance(error, known.AuthenticationException) or "authentication methods" in words:
             return "it takes a key of ~/.ssh or the SSH agent, or a password (docs/boxes.md)"
+        if isinstance(error, self._known.SFTPError):
+            return "what answers there speaks no SFTP; does a shell greet whoever comes in?"
         if "private key file" in words:
             return "look at the keys in ~/.ssh"
         if isinstance(error, PermissionError) and self._folder.startswith("/"):
@@ -178,21 +181,34 @@ class Sftp(Remote):
 class _File:
     """A file on its way. Its size bounds what is asked for at once, and a piece bounds that."""
 
-    def __init__(self, file: Any, start: int) -> None:
+    def __init__(self, ftp: Any, file: Any, start: int) -> None:
         found = file.stat()
-        self._file, self._at = file, start
+        self._ftp, self._file, self._at = ftp, file, start
         self.size, self.version = int(found.st_size or 0), f"{found.st_size} {found.st_mtime}"
 
     def read(self, size: int) -> bytes:
         want = min(size, PIECE, self.size - self._at)
         if want <= 0:
             return b""
-        (data,) = self._file.readv([(self._at, want)])
+        with _in_step(self._ftp):
+            (data,) = self._file.readv([(self._at, want)])
         self._at += len(data)
         return bytes(data)
 
     def close(self) -> None:
         self._file.close()
+
+
+@contextmanager
+def _in_step(ftp: Any) -> Iterator[None]:
+    """Where no whole answer has come the channel is closed: the rest of it would be taken for the next answer."""
+    try:
+        yield
+    except (FileNotFoundError, PermissionError):
+        raise
+    except BaseException:
+        ftp.close()
+        raise
 
 
 def _ssh_config(known: Any, host: str) -> dict[str, Any]:

@@ -96,17 +96,29 @@ def read_arrays(data: bytes | memoryview) -> tuple[Mapping[str, str], Arrays]:
     if len(view) < 8 or not 2 <= (size := struct.unpack("<Q", view[:8])[0]) <= min(HEADER_BYTES, len(view) - 8):
         raise Spoiled("not a safetensors file: the length of its header is impossible")
     try:
-        header = json.loads(str(view[8 : 8 + size], "utf-8"))
-        metadata = header.pop("__metadata__", None) or {}
-        if not all(isinstance(text, str) for text in metadata.values()):
+        header = json.loads(str(view[8 : 8 + size], "utf-8"), parse_int=_whole)
+        json.dumps(header, allow_nan=False, ensure_ascii=False).encode()  # Python also reads NaN, and lone surrogates
+        if type(header) is not dict:
+            raise ValueError("its header is no table")
+        metadata = header.pop("__metadata__", None)
+        metadata = {} if metadata is None else metadata
+        if type(metadata) is not dict or not all(isinstance(text, str) for text in metadata.values()):
             raise ValueError("what its header says of the file is no text")
         return metadata, _arrays(header, view[8 + size :])
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise Spoiled(f"not a safetensors file: {error}") from None
 
 
-def _arrays(header: Mapping[str, Mapping[str, Any]], body: memoryview) -> Arrays:
+def _whole(digits: str) -> int | float:
+    """A number without a fraction; -0 has a sign that no whole number has."""
+    return -0.0 if digits == "-0" else int(digits)
+
+
+def _arrays(header: Mapping[str, Any], body: memoryview) -> Arrays:
     """One after the other, without gaps, to the last byte."""
+    for name, entry in header.items():
+        if type(entry) is not dict or any(type(entry.get(key)) is not list for key in ("shape", "data_offsets")):
+            raise ValueError(f"its header does not say where {name[:80]!r} lies, and in which shape")
     arrays, at = {}, 0
     for name, entry in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
         (start, stop), shape = entry["data_offsets"], tuple(entry["shape"])
