@@ -9,30 +9,21 @@ labels, are the public set, as in section 4 of the paper. Prints Markdown tables
 from __future__ import annotations
 
 import argparse
-import csv
-import os
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
 import oneballot as ob
-from oneballot.columns import Category, Number
 from oneballot.core import Array, Data
-from oneballot.data.split import split as split_rows
 from oneballot.errors import OneBallotWarning
 from oneballot.protocols import Learner
 from oneballot.ranking import mean_auc
+from oneballot.reproduce.silos import Silos
 from oneballot.simulation import auc_at_parties, divide, local_auc_at_parties, simulate_parties
-
-NUMBERS = {"age": (17, 90), "fnlwgt": (12285, 1490400), "education-num": (1, 16), "capital-gain": (0, 99999),
-           "capital-loss": (0, 4356), "hours-per-week": (1, 99)}  # fmt: skip
-COLUMNS = ["age", "workclass", "fnlwgt", "education", "education-num", "marital-status", "occupation", "relationship",
-           "race", "sex", "capital-gain", "capital-loss", "hours-per-week", "native-country", "income"]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -43,39 +34,6 @@ class Federation:
     test: Mapping[str, Data]
     public: Array
     classes: int
-
-
-def deal(X: Array, y: Array, parties: list[Array], classes: int, seed: int) -> Federation:
-    rng = np.random.default_rng(seed)
-    train, test, public = {}, {}, []
-    for i, rows in enumerate(parties):
-        rows = rng.permutation(rows)
-        first, second, third = np.split(rows, [len(rows) // 2, len(rows) - len(rows) // 10])
-        name = f"party-{i:04d}"
-        train[name], test[name] = Data(X[first], y[first]), Data(X[second], y[second])
-        public.append(third)
-    return Federation(train, test, X[np.concatenate(public)], classes)
-
-
-def adult(by: str, seed: int, every: int = 1) -> Federation:
-    """The UCI files, both together, or some of their rows: numbers scaled by their range, categories as 0 and 1."""
-    folder = Path(os.environ["ONEBALLOT_DATA"]) / "adult"
-    rows = []
-    for file in ("adult.data", "adult.test"):
-        with (folder / file).open(newline="") as text:
-            rows += [row for row in csv.reader(text, skipinitialspace=True) if len(row) == len(COLUMNS)]
-    table = {name: np.array([row[i] for row in rows[::every]], dtype=object) for i, name in enumerate(COLUMNS)}
-    y = np.array([value.startswith(">50K") for value in table.pop("income")]).astype(int)
-    silo = table.pop(by)
-    columns = [Number(name=n, range=NUMBERS[n]) if n in NUMBERS else
-               Category(name=n, categories=tuple(sorted(set(values)))) for n, values in table.items()]  # fmt: skip
-    X = ob.Schema(label="income", columns=tuple(columns)).encode(table, "adult")
-    return deal(X, y, split_rows(y, None, "column", 0, silo), 2, seed)
-
-
-def mnist(how: str, seed: int, parties: int = 1000) -> Federation:
-    data = ob.load("mnist")
-    return deal(data.X, data.y, split_rows(data.y, parties, how, seed), 10, seed)
 
 
 def outcome_of(method: ob.Ensemble, learner: Learner, held: Federation, seed: int) -> tuple[ob.Outcome, float]:
@@ -143,11 +101,10 @@ def show(title: str, lines: Mapping[str, list[Line]]) -> None:
         )
 
 
-def measure(title: str, make: Callable[[int], Federation], learner: Learner, methods: Mapping[str, ob.Ensemble],
-            seeds: int) -> None:  # fmt: skip
+def measure(title: str, silos: Silos, learner: Learner, methods: Mapping[str, ob.Ensemble], seeds: int) -> None:
     lines: dict[str, list[Line]] = {}
     for seed in range(seeds):
-        for line in compare(make(seed), learner, methods, seed):
+        for line in compare(Federation(*silos.deal(seed)), learner, methods, seed):
             lines.setdefault(line.what, []).append(line)
     show(title, lines)
 
@@ -199,7 +156,7 @@ def measure_speed(parties: int) -> None:
     """Thousands of parties in one run: cast, tally, ask; and a support vector machine each, one after the other."""
     from sklearn.svm import SVC
 
-    held = mnist("homogeneous", 0, parties)
+    held = Federation(*Silos("mnist", "homogeneous", parties).deal(0))
     rows = held.public[:1000]
     print("\n| | wall | CPU |\n|---|---|---|")
     for name, method in {"ensemble": ob.Ensemble(), "distilled": ob.Ensemble(distil=True)}.items():
@@ -233,17 +190,17 @@ def main() -> None:
         measure_finals(options.seeds)
     if "svm" in options.only:
         for learner in (ob.Sklearn("SVC"), ob.Kernel()):
-            measure(f"Adult by occupation, every fourth row, {learner.name}", lambda seed: adult("occupation", seed, 4),
+            measure(f"Adult by occupation, every fourth row, {learner.name}", Silos("adult", "occupation", every=4),
                     learner, {"all": ob.Ensemble(min_rows=30)}, options.seeds)  # fmt: skip
     if "occupation" in options.only:
-        measure("Adult by occupation, 15 parties", lambda seed: adult("occupation", seed), ob.Kernel(landmarks=1000),
+        measure("Adult by occupation, 15 parties", Silos("adult", "occupation"), ob.Kernel(landmarks=1000),
                 methods(5, 30, 2), options.seeds)  # fmt: skip
     if "country" in options.only:
-        measure("Adult by native country, 42 parties", lambda seed: adult("native-country", seed),
-                ob.Kernel(landmarks=1000), methods(10, 30, 2), options.seeds)  # fmt: skip
+        measure("Adult by native country, 42 parties", Silos("adult", "native-country"), ob.Kernel(landmarks=1000),
+                methods(10, 30, 2), options.seeds)  # fmt: skip
     for name, how in {"iid": "homogeneous", "dirichlet": "dirichlet:0.5"}.items():
         if f"mnist-{name}" in options.only:
-            measure(f"MNIST, 1,000 parties, {how}", lambda seed, how=how: mnist(how, seed), ob.Kernel(),
+            measure(f"MNIST, 1,000 parties, {how}", Silos("mnist", how), ob.Kernel(),
                     methods(100, 20, 1 if name == "iid" else 3), options.seeds)  # fmt: skip
     if "speed" in options.only:
         measure_speed(4000)
