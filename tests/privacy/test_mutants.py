@@ -354,7 +354,7 @@ MUTANTS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], Check, str]] = {
     "less noise than the budget asks for": (
         put(settling, "round_up", lambda scale: round_up(0.9 * scale)), whole(ob.L2(2.0, 1e-3, stable_ids=True)),
         "the ledger exceeds the budget"),
-    "a second tally for nothing": (put(Book, "charge", lambda self, planned: 1), second_tally, TELLS),
+    "a second tally for nothing": (put(Book, "charge", lambda self, planned, after: 1), second_tally, TELLS),
     "a second tally off the ledger": (
         put(TallyDesk, "ledger", lambda self, casts: self.election.promise.ledger()), second_tally, TELLS),
     "a second cast for nothing": (
