@@ -103,7 +103,8 @@ def test_a_large_ballot_tells_how_far_it_is_and_goes_on_after_a_cut(place, wire,
     ):
         assert [source.read(name) for name in source.in_turn(10**9)] == [b"1", large, b"3"]
     assert len({done for what, done, _ in steps if what == "receiving b.ballot (MiB)"}) > 1
-    assert line.down < 1.5 * len(large), "it went on where it was"
+    most = 3.5 if place.kind == "sftp" else 1.5  # a piece of 8 MiB comes anew there, and paramiko may ask for it twice
+    assert line.down < most * len(large), "it went on where it was"
 
 
 def test_a_channel_that_has_not_answered_in_time_is_not_used_again(place_of, wire) -> None:
