@@ -184,6 +184,7 @@ class _File:
     def __init__(self, ftp: Any, file: Any, start: int) -> None:
         found = file.stat()
         self._ftp, self._file, self._at = ftp, file, start
+        file._prefetch_thread = _hushed(file._prefetch_thread)
         self.size, self.version = int(found.st_size or 0), f"{found.st_size} {found.st_mtime}"
 
     def read(self, size: int) -> bytes:
@@ -209,6 +210,16 @@ def _in_step(ftp: Any) -> Iterator[None]:
     except BaseException:
         ftp.close()
         raise
+
+
+def _hushed(work: Callable[..., None]) -> Callable[..., None]:
+    """For paramiko's thread that asks ahead: it would print a traceback of a cut, which whoever reads is told of."""
+
+    def run(*given: Any) -> None:
+        with suppress(Exception):
+            work(*given)
+
+    return run
 
 
 def _ssh_config(known: Any, host: str) -> dict[str, Any]:
