@@ -79,6 +79,7 @@ class Task:
     output: Literal["softmax", "sigmoid"] = "softmax"  # how scores become probabilities; always sigmoid of multi-labels
     start: Mapping[str, Array] | None = None  # of a network: the numbers that it begins with, instead of the seed's own
     offset: Mapping[str, Array] | None = None  # of a network: added to the direction of each of its steps
+    pull: float = 0.0  # of a network: how strongly it is drawn to where it began, μ of μ/2·|w − start|² in its loss
     required: bool = False  # fail, where the learner cannot learn from the rows, instead of answering with frequencies
     label: str = "a model"
 

@@ -79,6 +79,9 @@ class NetworkLearner(Learner, Protocol):
         """How it trains them."""
 
     def network(self, row: tuple[int, ...], classes: int) -> Any: ...
+    def training(self, network: Any, X: Array, recipe: Any, classes: int, what: str) -> Any:
+        """To train such networks on rows of X round by round: a `fleet.engine.Training`, or what runs like one."""
+
     def weights_of(self, blob: Blob, row: tuple[int, ...], classes: int) -> Mapping[str, Array]:
         """Of a network that travelled. Raises ElectionError if it is not one that this learner trains."""
 

@@ -193,7 +193,7 @@ def test_what_is_recorded_is_what_is_replayed(name: str) -> None:
 
 
 def leaning(tasks: list[Task], network: Network, seed: int = 0) -> list[Task]:
-    """The tasks with other first numbers than their seeds', and an offset each."""
+    """The tasks with other first numbers than their seeds', an offset each, and but for the first a pull."""
     rng = np.random.default_rng(seed)
     learned = dict(network.bare.named_parameters())
     return [
@@ -201,6 +201,7 @@ def leaning(tasks: list[Task], network: Network, seed: int = 0) -> list[Task]:
             task,
             seed=task.seed + 10 * seed,
             start=network.start(100 + seed + i),
+            pull=0.7 * i,
             offset={key: 0.1 * rng.normal(size=tuple(w.shape)).astype(np.float32) for key, w in learned.items()},
         )
         for i, task in enumerate(tasks)
@@ -211,17 +212,15 @@ def leaning(tasks: list[Task], network: Network, seed: int = 0) -> list[Task]:
 @pytest.mark.parametrize("optimizer", ["adam", "sgd"])
 @pytest.mark.parametrize("name", ["mlp", "cnn", "resnet8", "textcnn"])
 def test_a_pull_to_the_start_and_an_offset_are_added_to_every_step(name: str, optimizer: str, device: str) -> None:
-    recipe = Recipe(
-        epochs=2, batch=4, optimizer=optimizer, learning_rate=0.02, weight_decay=1e-3, pull=0.7, precision="float64"
-    )
+    recipe = Recipe(epochs=2, batch=4, optimizer=optimizer, learning_rate=0.02, weight_decay=1e-3, precision="float64")
     tasks, chain = leaning(make_tasks(), network_of(name)), name in CHAINS
     leant = assert_same(name, recipe, tasks, device, chain=chain)
-    for other, changed in (
-        (replace(recipe, pull=0.0), tasks),
-        (recipe, [replace(task, offset=None) for task in tasks]),
-        (recipe, [replace(task, start=None) for task in tasks]),
+    for changed in (
+        [replace(task, pull=0.0) for task in tasks],
+        [replace(task, offset=None) for task in tasks],
+        [replace(task, start=None) for task in tasks],
     ):
-        values = assert_same(name, other, changed, device, chain=chain)
+        values = assert_same(name, recipe, changed, device, chain=chain)
         assert any(np.abs(values[1][key] - leant[1][key]).max() > 1e-3 for key in leant[1])
 
 
@@ -240,7 +239,7 @@ def test_graphs_are_replayed_with_other_numbers(name: str, optimizer: str) -> No
 
 
 def assert_begins_again(name: str, optimizer: str, device: str) -> None:
-    recipe = Recipe(epochs=2, batch=4, optimizer=optimizer, learning_rate=0.02, pull=0.3, precision="float64")
+    recipe = Recipe(epochs=2, batch=4, optimizer=optimizer, learning_rate=0.02, precision="float64")
     network, X, tasks = network_of(name), as_tensor(make_rows(name), device), make_tasks()
     rounds = [leaning(tasks, network, seed) for seed in range(3)]
     kept = Wave(network, X, rounds[0], recipe, CLASSES, chain=name in CHAINS)

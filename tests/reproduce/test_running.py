@@ -16,9 +16,8 @@ import pytest
 
 import oneballot as ob
 from oneballot.errors import DataError
-from oneballot.reproduce import in_step
 from oneballot.reproduce.cells import Failed, Found, describe, name_of
-from oneballot.reproduce.experiments import Peered, Vote
+from oneballot.reproduce.experiments import Vote
 from oneballot.reproduce.federations import Federation
 from oneballot.reproduce.keeping import Kept
 from oneballot.reproduce.reproducing import reproduce
@@ -108,25 +107,3 @@ def test_a_killed_run_is_taken_up_where_it_was(tmp_path):
     assert kept.items() <= after.items()
     (fresh,) = reproduce([slow_table()], tmp_path / "fresh")
     assert [line.values for line in done.lines["digits"]] == [line.values for line in fresh.lines["digits"]]
-
-
-MLP = Vote(DIGITS, ob.FedKT(open_vote="odds"), ob.Torch("mlp", settings={"hidden": [16]}, epochs=8))
-
-
-def test_cells_in_step_are_the_same_as_one_by_one():
-    pytest.importorskip("torch")
-    solo = Peered(DIGITS, "solo", MLP.learner)
-    runs = [(MLP, 0), (MLP, 1), (replace(MLP, method=ob.FedKT.paper(subsets=2)), 0), (solo, 0)]
-    alone = [without_seconds(run_one(*run, "cpu")) for run in runs]
-    together = in_step.together([lambda run=run: run[0].run(run[1], "cpu") for run in runs])
-    assert [without_seconds(found) for found in together] == alone
-
-
-def test_a_cell_that_fails_keeps_no_other_waiting():
-    pytest.importorskip("torch")
-
-    def fail() -> Found:
-        raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        in_step.together([lambda: MLP.run(0, "cpu"), fail])

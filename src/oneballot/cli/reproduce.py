@@ -120,17 +120,20 @@ def _stopped(out: Path) -> Iterator[None]:
 
 @contextmanager
 def _told_line_by_line() -> Iterator[None]:
-    """Where no bar can be drawn: how many cells are left, and about how long they take, twice a minute."""
+    """Where no bar can be drawn: how many cells or rounds are left, and about how long they take, twice a minute."""
     if sys.stderr.isatty():
         yield
         return
-    begin = last = time.monotonic()
+    last, begun = time.monotonic(), dict[str, float]()
 
     def watch(what: str, done: int, total: int) -> None:
         nonlocal last
         now = time.monotonic()
-        if what.startswith("cells") and (done in (0, total) or now - last > 30):
-            last = now
+        if done == 0:
+            begun[what] = now
+        ends = what.startswith("cells") and done in (0, total)
+        if ends or (what.startswith(("cells", "rounds")) and now - last > 30):
+            last, begin = now, begun.get(what, now)
             left = f", about {(now - begin) / done * (total - done) / 60:.0f} min left" if 0 < done < total else ""
             typer.echo(f"{what}: {done} of {total}{left}", err=True)
 

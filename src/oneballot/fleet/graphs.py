@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -35,7 +35,9 @@ class Recorded(Steps):
         self.stream = _stream(wave.device)
         self.stream.wait_stream(torch.cuda.current_stream(wave.device))
         self.graphs: dict[int, tuple[torch.cuda.CUDAGraph, list[Tensor | None]]] = {}
-        self.pool = torch.cuda.graph_pool_handle()  # only one of the two graphs runs at a time: they share memory
+        others = [runner for runner in (wave.runners or {}).values() if isinstance(runner, Recorded)]
+        self.pool: Any = others[0].pool if others else torch.cuda.graph_pool_handle()
+        """Memory that all graphs of a wave share, for only one runs at a time and none leaves anything there."""
         self.block = 0
         self.loaded: torch.cuda.Event | None = None
         with self.here():

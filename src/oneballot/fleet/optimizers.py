@@ -17,15 +17,16 @@ PIECES = 36
 
 
 class Lean:
-    """What a step has besides the slopes of the rows: a pull to where each model began, which is added to the slopes
-    (FedProx: Li et al. 2020), and an offset of each model's own, added to the direction that the optimizer makes of
-    them (SCAFFOLD: Karimireddy et al. 2020). For plain SGD a slope is a direction.
+    """What a step has besides the slopes of the rows: a pull to where each model began, of a strength of its own
+    `(models, 1)`, which is added to the slopes (FedProx: Li et al. 2020), and an offset of each model's own, added to
+    the direction that the optimizer makes of them (SCAFFOLD: Karimireddy et al. 2020). For plain SGD a slope is a
+    direction.
     """
 
-    def __init__(self, recipe: Recipe, weights: Tensor, offset: Tensor | None) -> None:
-        self.pull, self.rate, self.offset = recipe.pull, recipe.learning_rate, offset
-        self.origin = weights.clone() if recipe.pull else None
-        self.way = torch.empty_like(weights) if recipe.pull else None
+    def __init__(self, recipe: Recipe, weights: Tensor, pull: Tensor | None, offset: Tensor | None) -> None:
+        self.pull, self.rate, self.offset = pull, recipe.learning_rate, offset
+        self.origin = None if pull is None else weights.clone()
+        self.way = None if pull is None else torch.empty_like(weights)
 
     def again(self, weights: Tensor, offset: Tensor | None) -> None:
         if self.origin is not None:
@@ -35,9 +36,9 @@ class Lean:
 
     def before(self, weights: Tensor, slopes: Tensor) -> None:
         """A step of the first models, whose weights and slopes these are."""
-        if self.origin is not None and self.way is not None:
+        if self.pull is not None and self.origin is not None and self.way is not None:
             torch.sub(weights, self.origin[: len(weights)], out=self.way[: len(weights)])
-            slopes.add_(self.way[: len(weights)], alpha=self.pull)
+            slopes.addcmul_(self.way[: len(weights)], self.pull[: len(weights)])
 
     def after(self, weights: Tensor, rates: Tensor | None) -> None:
         if self.offset is not None and rates is None:

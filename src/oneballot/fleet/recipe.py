@@ -25,7 +25,6 @@ class Recipe:
     """epochs, batch: an epoch sees every row once, the last batch may be smaller. steps: so many full batches a model
     instead, whatever it has, going through its rows again and again (at L2 nothing may tell how many there are).
     optimizer: "adam", or "sgd" with momentum and a learning rate that falls to `last_rate` along a cosine, by epochs.
-    pull: how strongly weights are drawn to where they began: μ of μ/2·|w − start|², added to the loss (FedProx).
     precision: "float32", "tf32", "bfloat16"; "float64" is for tests.
     """
 
@@ -36,7 +35,6 @@ class Recipe:
     last_rate: float = 0.0
     momentum: float = 0.9
     weight_decay: float = 0.0
-    pull: float = 0.0
     augment: tuple[str, ...] = ()
     precision: str = "float32"
     steps: int | None = None

@@ -26,7 +26,7 @@ def epochs_of_one(module: nn.Module, X: Tensor, task: Task, recipe: Recipe, clas
     """The same, epoch by epoch."""
     named = {name: p for name, p in module.named_parameters() if p.requires_grad}
     weights = list(named.values())
-    origin = [weight.detach().clone() for weight in weights] if recipe.pull else []
+    origin = [weight.detach().clone() for weight in weights] if task.pull else []
     offset = {name: torch.tensor(value).to(named[name]) for name, value in (task.offset or {}).items()}
     optimizer: torch.optim.Optimizer
     if recipe.optimizer == "adam":
@@ -62,7 +62,7 @@ def epochs_of_one(module: nn.Module, X: Tensor, task: Task, recipe: Recipe, clas
         loss(task.kind, logits.to(kind), aim, weight[here].to(kind)).backward()  # type: ignore[no-untyped-call]
         for p, begun in zip(weights, origin, strict=False):
             if p.grad is not None:
-                p.grad.add_(p.detach() - begun, alpha=recipe.pull)
+                p.grad.add_(p.detach() - begun, alpha=task.pull)
         optimizer.step()
         for name, more in offset.items():
             named[name].data.sub_(more, alpha=float(rates[step % block]))

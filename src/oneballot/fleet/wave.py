@@ -68,13 +68,18 @@ class Wave:
         self.whole = {
             key: torch.from_numpy(np.stack([start[key] for start in starts])).to(self.device) for key in sorted(whole)
         }
-        offsets = self._offsets()
-        self.lean = Lean(self.recipe, self.weights, offsets) if self.recipe.pull or offsets is not None else None
+        pulls, offsets = self._pulls(), self._offsets()
+        leans = pulls is not None or offsets is not None
+        self.lean = Lean(self.recipe, self.weights, pulls, offsets) if leans else None
         self.slopes = torch.zeros_like(self.weights)
         self.memory = torch.zeros(MEMORIES[self.recipe.optimizer], *self.weights.shape).to(self.weights)
         apart = self.device.type == "cuda"  # there a model that is done is trained on for a while
         held = [self.weights, self.buffers, *self.whole.values()]
         self.final = [part.clone() for part in held] if apart else held
+
+    def _pulls(self) -> Tensor | None:
+        pulls = [[task.pull] for task in self.tasks]
+        return torch.tensor(pulls, device=self.device, dtype=self.dtype) if any(map(any, pulls)) else None
 
     def _offsets(self) -> Tensor | None:
         if all(task.offset is None for task in self.tasks):

@@ -202,6 +202,12 @@ class Torch:
             steps=self.steps,
         )  # fmt: skip
 
+    def training(self, network: Network, X: Array, recipe: Recipe, classes: int, what: str) -> Any:
+        """To train such networks on rows of X round by round."""
+        from ..fleet.engine import Training
+
+        return Training(network, X, recipe, classes, device=self.device, workers=workers(), what=what)
+
     def weights_of(self, blob: Blob, row: tuple[int, ...], classes: int) -> Mapping[str, Array]:
         """Of a network that travelled. Raises ElectionError if it is not one that this learner trains."""
         if blob.format != TorchSafetensors.name:

@@ -11,9 +11,9 @@ import numpy as np
 from ..core import Array, Data, Task
 from ..errors import ElectionError
 from ..protocols import Model, NetworkLearner, TallyDesk
-from ..training import workers
 
 if TYPE_CHECKING:
+    from ..fleet.engine import Training
     from ..fleet.recipe import Recipe
 
 Values = Mapping[str, Array]
@@ -22,28 +22,32 @@ Values = Mapping[str, Array]
 
 @dataclass(frozen=True)
 class Assemble:
-    """Asks a desk for the assembly of these parties. recipe: how a round trains them, from how the learner trains."""
+    """Asks a desk for the assembly of these parties. recipe: how a round trains them, from how the learner trains;
+    pull: as in Task.
+    """
 
     parties: Sequence[Data]
     desk: TallyDesk
     recipe: Callable[[Any], Any]
     from_outcome: bool = False
+    pull: float = 0.0
     role: ClassVar[str] = "final"
 
     @staticmethod
     def together(learner: NetworkLearner, works: Sequence[Assemble]) -> list[Assembly]:
-        return [Assembly(learner, work.parties, work.desk, work.recipe(learner.recipe()), work.from_outcome)
-                for work in works]  # fmt: skip
+        return [
+            Assembly(learner, work.parties, work.desk, work.recipe(learner.recipe()), work.from_outcome, work.pull)
+            for work in works
+        ]
 
 
 class Assembly:
     """Parties are known by their place among those that have rows."""
 
     def __init__(
-        self, learner: NetworkLearner, parties: Sequence[Data], desk: TallyDesk, recipe: Recipe, from_outcome: bool
-    ) -> None:
-        from ..fleet.engine import Training
-
+        self, learner: NetworkLearner, parties: Sequence[Data], desk: TallyDesk, recipe: Recipe, from_outcome: bool,
+        pull: float = 0.0,
+    ) -> None:  # fmt: skip
         held = [(i, data) for i, data in enumerate(parties) if len(data)]
         X = np.concatenate([data.X for _, data in held])
         begins = np.cumsum([0] + [len(data) for _, data in held])
@@ -52,12 +56,13 @@ class Assembly:
         """How many each party has."""
         self.network = learner.network(X.shape[1:], self.classes)
         self.tasks = [
-            Task(np.arange(a, b), data.y, "multilabel" if desk.multilabel else "labels", label=f"party {i + 1}")
+            Task(
+                np.arange(a, b), data.y, "multilabel" if desk.multilabel else "labels", pull=pull,
+                label=f"party {i + 1}",
+            )
             for (i, data), a, b in zip(held, begins, begins[1:], strict=False)
-        ]
-        self.training = Training(
-            self.network, X, recipe, self.classes, device=learner.device, workers=workers(), what="parties' networks"
-        )
+        ]  # fmt: skip
+        self.training: Training = learner.training(self.network, X, recipe, self.classes, "parties' networks")
         own: Values = self.network.start(desk.shared_seed("first weights"))
         begun = self._outcome() if from_outcome else own
         self.first: Values = {key: begun[key] for key in own}

@@ -71,7 +71,7 @@ class Averaging:
     init: Literal["random", "outcome"] = "random"
 
     def run(self, parties: Sequence[Data], desk: TallyDesk) -> Iterator[Round]:
-        assembly: Assembly = desk.do(Assemble(parties, desk, self.recipe, self.init == "outcome"))
+        assembly: Assembly = desk.do(Assemble(parties, desk, self.recipe, self.init == "outcome", self.pull))
         try:
             yield from self._rounds(assembly, desk)
         finally:
@@ -87,6 +87,11 @@ class Averaging:
                 return
             sent += len(who) * server.copies * assembly.size
             yield Round([assembly.model(values)], up=sent, down=sent)
+
+    @property
+    def pull(self) -> float:
+        """How strongly a party's weights are drawn to the round's first ones."""
+        return 0.0
 
     def server(self, assembly: Assembly) -> Server:
         return Server(assembly)

@@ -16,11 +16,11 @@ from pydantic import PositiveInt
 from ..core import Task
 from ..errors import ElectionError
 from ..settings import settings
-from ..training import workers
 from ._assembly import Assembly, Values
 from ._averaging import Averaging, Rate, Server
 
 if TYPE_CHECKING:
+    from ..fleet.engine import Training
     from ..fleet.recipe import Recipe
 
 
@@ -43,7 +43,7 @@ class FedDF(Averaging):
 
     def server(self, assembly: Assembly) -> Server:
         taught = replace(
-            assembly.recipe, epochs=self.distillation_epochs, steps=None, pull=0.0, momentum=0.0,
+            assembly.recipe, epochs=self.distillation_epochs, steps=None, momentum=0.0,
             optimizer=self.distillation_optimizer, learning_rate=self.distillation_rate, last_rate=0.0,
         )  # fmt: skip
         return Distiller(assembly, taught)
@@ -51,16 +51,13 @@ class FedDF(Averaging):
 
 class Distiller(Server):
     def __init__(self, assembly: Assembly, recipe: Recipe) -> None:
-        from ..fleet.engine import Training
-
         super().__init__(assembly)
         assert assembly.desk.public is not None, "checked before: feddf needs a public set"
         self.public, self.rounds = assembly.desk.public, 0
         self.rows = np.arange(len(self.public))
-        self.training = Training(
-            assembly.network, self.public, recipe, assembly.classes, device=assembly.learner.device,
-            workers=workers(), what="students",
-        )  # fmt: skip
+        self.training: Training = assembly.learner.training(
+            assembly.network, self.public, recipe, assembly.classes, "students"
+        )
 
     def step(self, before: Values, who: Sequence[int], trained: Sequence[Values]) -> Values:
         """The mean of the weights, taught the softmax of the mean of the scores (AVGLOGITS)."""

@@ -17,7 +17,6 @@ from ..core import Array, Data, Task
 from ..errors import ElectionError
 from ..protocols import Round, TallyDesk
 from ..settings import settings
-from ..training import workers
 from ._assembly import Assemble, Assembly, Values
 
 if TYPE_CHECKING:
@@ -72,16 +71,15 @@ class Federation:
         self.assembly, self.settings, self.public = assembly, settings, assembly.desk.public
         whole = assembly.recipe
         once = replace(whole, steps=None)
-        self.transfer = self._training(self.public, whole)
-        self.own = self._training(X, replace(once, epochs=settings.epochs))
-        self.digestion = self._training(self.public, replace(once, epochs=settings.digest_epochs))
+        self.transfer = self._training(self.public, whole, "parties' networks on public rows")
+        self.own = self._training(X, replace(once, epochs=settings.epochs), "parties' networks")
+        digest = replace(once, epochs=settings.digest_epochs)
+        self.digestion = self._training(self.public, digest, "parties' networks on what all say")
 
-    def _training(self, X: Array, recipe: Recipe) -> Training:
-        from ..fleet.engine import Training
-
+    def _training(self, X: Array, recipe: Recipe, what: str) -> Training:
         assembly = self.assembly
-        return Training(assembly.network, X, recipe, assembly.classes, device=assembly.learner.device,
-                        workers=workers(), what="parties' networks")  # fmt: skip
+        training: Training = assembly.learner.training(assembly.network, X, recipe, assembly.classes, what)
+        return training
 
     def forget(self) -> None:
         for training in (self.assembly.training, self.transfer, self.own, self.digestion):

@@ -5,16 +5,12 @@ With `init = "outcome"` after a FedKT election it is FedKT-Prox (FedKT, section 
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
 from ..settings import settings
 from ._averaging import Averaging
-
-if TYPE_CHECKING:
-    from ..fleet.recipe import Recipe
 
 
 @settings
@@ -25,8 +21,9 @@ class FedProx(Averaging):
 
     mu: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.1
 
-    def recipe(self, learners: Recipe) -> Recipe:
-        return replace(super().recipe(learners), pull=self.mu)
+    @property
+    def pull(self) -> float:
+        return self.mu
 
 
 offers = FedProx

@@ -39,8 +39,8 @@ class Failed:
 class Experiment(Protocol):
     """A frozen dataclass whose fields are plain values, or such dataclasses, so that they can be written down.
 
-    One that trains networks by few, large trainings says `in_step`: those that say the same gain by running together
-    on a device.
+    One that trains networks says `in_step`, as a property: what those that gain by running together on a device have in
+    common, and how many of them at the most.
     """
 
     def run(self, seed: int, device: str) -> Found:

@@ -21,6 +21,14 @@ from .in_step import joining
 from .words import with_words
 
 ONCE = ("solo", "central", "pate")
+AVERAGING = ("fedavg", "fedavgm", "fedprox", "scaffold")
+"""A round of one of these is one training, so that they keep step with each other."""
+DISTILLING = ("feddf", "fedmd")
+"""Rounds of several trainings: each of these keeps step with its like alone."""
+AT_MOST = 12
+"""Cells in step: as many as are lost when a run is interrupted."""
+ROUNDS_AT_MOST = 40
+"""Of iterative methods: their fleets are small, and those that have ended are kept."""
 QUICK_ROUNDS = 3
 """Of an iterative method in a reduced version."""
 
@@ -51,8 +59,9 @@ class Vote:
         return simulate_parties(election, parties), election.data(cut.X_test, cut.y_test)
 
     @property
-    def in_step(self) -> str | None:
-        return _network(self.learner) if self.method.name != "dosfl" else None
+    def in_step(self) -> tuple[str, int] | None:
+        network = _network(self.learner)
+        return (network, AT_MOST) if network and self.method.name != "dosfl" else None
 
     def quick(self) -> Vote:
         heavy = self.method.name == "dosfl"
@@ -89,9 +98,16 @@ class Peered:
         return Found({"accuracy": right[-1], "bytes": sent[-1]}, {"accuracy": right, "bytes": sent})
 
     @property
-    def in_step(self) -> str | None:
-        """Those that train once; iterative ones keep their data on the device themselves."""
-        return _network(self.learner) if self.peer in ONCE else None
+    def in_step(self) -> tuple[str, int] | None:
+        """Those that train once, with elections; iterative ones with each other, if all their trainings are rounds that
+        can be shared."""
+        network = _network(self.learner)
+        if network is None or self.peer not in ONCE + AVERAGING + DISTILLING:
+            return None
+        if self.peer in ONCE:
+            return network, AT_MOST
+        which = "" if self.peer in AVERAGING else f" of {self.peer}"
+        return f"{network}, {self.federation.data}, rounds{which}", ROUNDS_AT_MOST
 
     def quick(self) -> Peered:
         settings = dict(self.settings)

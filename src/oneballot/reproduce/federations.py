@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -20,6 +21,8 @@ TABLES = ("adult", "cod-rna")
 SHUFFLED = "shuffled columns"
 """Stands in for foreign tables: each column of the public rows shuffled by itself, so that what columns say together
 is lost. There is no other table with the same columns."""
+
+_loading = threading.RLock()
 
 
 @dataclass(frozen=True)
@@ -140,9 +143,15 @@ def _scaled(cut: Cut) -> Cut:
     return replace(cut, X=X, X_test=test, public=public)
 
 
-@cache
 def _load(name: str, words: Words | None = None, tokens: int = 0, of: str | None = None) -> DataSet:
-    """Once a process: its cells share it. Texts are read with the words `of` a data set, its own if none is named."""
+    """Once a process: its cells share it, those that begin in step too."""
+    with _loading:
+        return _load_once(name, words, tokens, of)
+
+
+@cache
+def _load_once(name: str, words: Words | None, tokens: int, of: str | None) -> DataSet:
+    """Texts are read with the words `of` a data set, its own if none is named."""
     if name == "digits":
         return _digits()
     data = registry.load(name)

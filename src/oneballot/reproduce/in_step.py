@@ -1,20 +1,18 @@
 """Several cells in step on one device: what their networks need trained at the same time is one fleet.
 
 A fleet of a hundred small networks takes hardly longer than one of ten. Each cell runs in a thread of its own until it
-asks for a training; when all of them wait, what they ask of like learners is trained at once. A model's numbers do not
-depend on what is trained beside it, but for the last bits on a GPU.
+asks for a training, or for the next round of one; when all of them wait, what they ask of like learners is trained at
+once. A model's numbers do not depend on what is trained beside it, but for the last bits on a GPU.
 """
 
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import Context, ContextVar
+from collections.abc import Sequence
 from dataclasses import dataclass as plain
 from dataclasses import fields
-from typing import Any, TypeVar
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,80 +21,98 @@ from ..learners.torch import Torch
 from ..protocols import Models
 from ..settings import settings
 from .cells import describe
+from .meeting import Seat, seat
 
-T = TypeVar("T")
-AT_MOST = 12
-"""Cells in step: as many as are lost when a run is interrupted."""
+if TYPE_CHECKING:
+    from ..fleet.engine import Trained, Training
+    from ..fleet.joint import Joint
+    from ..fleet.network import Network
+    from ..fleet.recipe import Recipe
 
 
-@plain
-class Asked:
-    """A training that a cell waits for."""
+@plain(frozen=True)
+class Fit:
+    """Models, trained once."""
 
     learner: Torch
     X: Array
     tasks: Sequence[Task]
     classes: int
     keep: bool
-    reply: Models | None = None
-    error: BaseException | None = None
 
     @property
     def kind(self) -> str:
         shape = [*self.X.shape[1:], str(self.X.dtype), self.classes, self.keep]
         return json.dumps([describe(self.learner), shape], sort_keys=True)
 
-
-class Meeting:
-    """Where cells wait for each other. The last to come trains for all."""
-
-    def __init__(self, cells: int) -> None:
-        self.cells, self.waiting, self.over = cells, list[Asked](), False
-        self.changed = threading.Condition()
-
-    def train(self, asked: Asked) -> Models:
-        with self.changed:
-            if self.over:
-                raise InterruptedError("the run was interrupted")
-            self.waiting.append(asked)
-            self._answer_if_all_wait()
-            while asked.reply is None and asked.error is None:
-                self.changed.wait()
-        if asked.error is not None:
-            raise asked.error
-        assert asked.reply is not None
-        return asked.reply
-
-    def give_up(self) -> None:
-        """Whoever waits, or comes later, goes home: somebody has interrupted the run."""
-        with self.changed:
-            self.over = True
-            for asked in self.waiting:
-                asked.error = InterruptedError("the run was interrupted")
-            self.changed.notify_all()
-
-    def leave(self) -> None:
-        with self.changed:
-            self.cells -= 1
-            self._answer_if_all_wait()
-
-    def _answer_if_all_wait(self) -> None:
-        if not self.waiting or len(self.waiting) < self.cells:
-            return
-        kinds: dict[str, list[Asked]] = {}
-        for asked in self.waiting:
-            kinds.setdefault(asked.kind, []).append(asked)
-        self.waiting = []
-        for alike in kinds.values():
-            try:
-                _train_together(alike)
-            except BaseException as error:
-                for asked in alike:
-                    asked.error = error
-        self.changed.notify_all()
+    def train(self, alike: Sequence[Fit], kept: dict[str, Joint[Turns]]) -> list[Models]:
+        tasks, parts, begin = [], dict[int, Array](), dict[int, int]()
+        for asked in alike:
+            if id(asked.X) not in parts:
+                begin[id(asked.X)] = sum(map(len, parts.values()))
+                parts[id(asked.X)] = asked.X
+            where = begin[id(asked.X)] + np.arange(len(asked.X))
+            tasks += [task.moved(where, task.label) for task in asked.tasks]
+        X = self.X if len(parts) == 1 else np.concatenate(list(parts.values()))
+        models = Torch.fit_many(self.learner, X, tasks, self.classes, keep=self.keep)
+        ends = np.cumsum([0, *(len(asked.tasks) for asked in alike)])
+        return [models[a:b] for a, b in pairwise(ends)]
 
 
-_meeting: ContextVar[Meeting | None] = ContextVar("meeting", default=None)
+@plain(frozen=True)
+class Turn:
+    """A round of a training that goes on."""
+
+    turns: Turns
+    tasks: Sequence[Task]
+
+    @property
+    def kind(self) -> str:
+        return self.turns.kind
+
+    def train(self, alike: Sequence[Turn], kept: dict[str, Joint[Turns]]) -> list[Trained]:
+        """Rows come to the device when a cell takes its first turn. Those of cells that have ended stay."""
+        from ..fleet.joint import Joint
+
+        if self.kind not in kept or any(asked.turns not in kept[self.kind].begins for asked in alike):
+            if self.kind in kept:
+                kept.pop(self.kind).forget()
+            kept[self.kind] = Joint({asked.turns: asked.turns.X for asked in alike}, self.turns.alone)
+        found = kept[self.kind].run({asked.turns: asked.tasks for asked in alike})
+        return [found[asked.turns] for asked in alike]
+
+
+@plain(frozen=True, eq=False)
+class Turns:
+    """A cell's part in a training whose rounds are those of like cells too; to the cell, a training of its own."""
+
+    seat: Seat
+    learner: Torch
+    network: Network
+    X: Array
+    recipe: Recipe
+    classes: int
+    what: str
+
+    @property
+    def kind(self) -> str:
+        shape = [*self.X.shape[1:], str(self.X.dtype), self.classes, self.what]
+        return json.dumps([describe(self.learner), describe(self.recipe), shape], sort_keys=True)
+
+    def alone(self, X: Array) -> Training:
+        """The training itself."""
+        training: Training = Torch.training(self.learner, self.network, X, self.recipe, self.classes, self.what)
+        return training
+
+    def run(self, tasks: Sequence[Task]) -> Trained:
+        trained: Trained = self.seat.ask(Turn(self, tasks))
+        return trained
+
+    def forget(self) -> None:
+        """What is kept is for the same tasks of all cells, and these will not come again."""
+        with self.seat.meeting.changed:
+            if self.kind in self.seat.meeting.kept:
+                self.seat.meeting.kept[self.kind].forget()
 
 
 @settings
@@ -104,50 +120,19 @@ class InStep(Torch):
     """Networks that are trained together with those of other cells."""
 
     def fit_many(self, X: Array, tasks: Sequence[Task], classes: int, *, keep: bool = True) -> Models:
-        meeting = _meeting.get()
-        if meeting is None:
+        if (place := seat.get()) is None:
             return super().fit_many(X, tasks, classes, keep=keep)
-        return meeting.train(Asked(self, X, tasks, classes, keep))
+        models: Models = place.ask(Fit(self, X, tasks, classes, keep))
+        return models
+
+    def training(self, network: Network, X: Array, recipe: Recipe, classes: int, what: str) -> Any:
+        if (place := seat.get()) is None:
+            return super().training(network, X, recipe, classes, what)
+        return Turns(place, self, network, X, recipe, classes, what)
 
 
 def joining(learner: Any) -> Any:
     """The same learner, in step with other cells where there are any."""
-    if _meeting.get() is None or type(learner) is not Torch:
+    if seat.get() is None or type(learner) is not Torch:
         return learner
     return InStep(**{f.name: getattr(learner, f.name) for f in fields(learner)})
-
-
-def together(jobs: Sequence[Callable[[], T]]) -> list[T]:
-    """What each job gives, all of them in step."""
-    meeting = Meeting(len(jobs))
-
-    def attend(job: Callable[[], T]) -> T:
-        _meeting.set(meeting)
-        try:
-            return job()
-        finally:
-            meeting.leave()
-
-    with ThreadPoolExecutor(len(jobs)) as threads:
-        running = [threads.submit(Context().run, attend, job) for job in jobs]
-        try:
-            return [one.result() for one in running]
-        except BaseException:
-            meeting.give_up()
-            raise
-
-
-def _train_together(alike: Sequence[Asked]) -> None:
-    tasks, parts, begin = [], dict[int, Array](), dict[int, int]()
-    for asked in alike:
-        if id(asked.X) not in parts:
-            begin[id(asked.X)] = sum(map(len, parts.values()))
-            parts[id(asked.X)] = asked.X
-        where = begin[id(asked.X)] + np.arange(len(asked.X))
-        tasks += [task.moved(where, task.label) for task in asked.tasks]
-    X = alike[0].X if len(parts) == 1 else np.concatenate(list(parts.values()))
-    models = Torch.fit_many(alike[0].learner, X, tasks, alike[0].classes, keep=alike[0].keep)
-    start = 0
-    for asked in alike:
-        asked.reply = models[start : start + len(asked.tasks)]
-        start += len(asked.tasks)

@@ -16,8 +16,8 @@ from ..backends import chosen, run
 from ..errors import DataError, MissingExtra, OneBallotError, OneBallotWarning
 from ..progress import steps
 from .cells import Experiment, Failed, Found, name_of
-from .in_step import AT_MOST, together
 from .keeping import Kept
+from .meeting import together
 
 Job = tuple[Experiment, int]
 
@@ -76,24 +76,27 @@ def _spread(jobs: Mapping[int, Job], workers: int, device: str) -> Iterator[tupl
 
 
 def _in_step(jobs: Sequence[Job]) -> Iterator[list[int]]:
-    """Places of jobs that run together: those with one network, up to so many; the others each alone."""
-    kinds: dict[str, list[int]] = {}
+    """Places of jobs that run together: those that say so, up to so many; the others each alone."""
+    kinds: dict[tuple[str, int], list[int]] = {}
     for place, (experiment, _) in enumerate(jobs):
-        kinds.setdefault(getattr(experiment, "in_step", None) or f"alone {place}", []).append(place)
-    for places in kinds.values():
-        for i in range(0, len(places), AT_MOST):
-            yield places[i : i + AT_MOST]
+        kinds.setdefault(getattr(experiment, "in_step", None) or (f"alone {place}", 1), []).append(place)
+    for (_, most), places in kinds.items():
+        for i in range(0, len(places), most):
+            yield places[i : i + most]
 
 
 def _run_together(places: Sequence[int], jobs: Sequence[Job], device: str) -> Iterator[tuple[int, Found | Failed]]:
+    """As they end."""
     if len(places) == 1:
         yield places[0], run_one(*jobs[places[0]], device)
         return
-    begin = time.perf_counter()
+    before, share = time.perf_counter(), 0.0
     with _quiet():
         found = together([partial(_attempt, *jobs[place], device) for place in places])
-    each = (time.perf_counter() - begin) / len(places)
-    yield from ((place, _timed(one, each)) for place, one in zip(places, found, strict=True))
+        for left, (number, one) in zip(range(len(places), 0, -1), found, strict=True):
+            now = time.perf_counter()
+            before, share = now, share + (now - before) / left  # those that still run share the time
+            yield places[number], _timed(one, share)
 
 
 def _run_apart(place: int, experiment: Experiment, seed: int, device: str) -> tuple[int, Found | Failed]:

@@ -1,0 +1,140 @@
+"""Where cells that run in step wait for each other.
+
+Each runs in a thread of its own until it asks for a training. When all of them wait, whoever called them together
+trains for all: graphs are then recorded and replayed in one thread, and nothing else is asked of the device meanwhile.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import Context, ContextVar
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+from ..progress import teller, watched_by
+
+T = TypeVar("T")
+
+
+class Asked(Protocol):
+    """A training that a cell waits for. What is of one kind is trained as one."""
+
+    @property
+    def kind(self) -> str: ...
+    def train(self, alike: Sequence[Any], kept: dict[str, Any]) -> Sequence[Any]:
+        """The reply to each of those alike, of which it is the first. kept: by kind, what is kept for the next ones."""
+
+
+class Meeting:
+    def __init__(self, cells: int) -> None:
+        self.cells, self.over = cells, False
+        self.waiting: dict[int, tuple[Asked, Future[Any]]] = {}
+        self.changed = threading.Condition()
+        self.kept: dict[str, Any] = {}
+        self.rounds: dict[int, tuple[int, int]] = {}
+        """Of each cell that runs an iterative method: how many are done, of how many."""
+
+    def attend(self, cell: int, job: Callable[[], T]) -> T:
+        seat.set(Seat(self, cell))
+        with watched_by(partial(self._watch, cell)):
+            return job()
+
+    def _watch(self, cell: int, what: str, done: int, total: int) -> None:
+        if what.startswith("rounds of "):
+            with self.changed:
+                self.rounds[cell] = done, total
+
+    def tell(self) -> None:
+        """How far all of them are, to whoever watches the run."""
+        with self.changed:
+            done, total = (sum(each[i] for each in self.rounds.values()) for i in (0, 1))
+        if total:
+            teller(f"rounds of {self.cells} cells", total)(total if self.over else done)
+
+    def wait(self, running: Collection[Future[T]]) -> list[Future[T]]:
+        """Until some have ended, which are returned, or all wait."""
+        with self.changed:
+            self.changed.wait_for(lambda: len(self.waiting) == len(running) or any(map(Future.done, running)))
+            return list(filter(Future.done, running))
+
+    def wake(self, _: Any) -> None:
+        with self.changed:
+            self.changed.notify_all()
+
+    def train(self) -> None:
+        """What everybody waits for. Replies are given when all is trained, so that nobody goes on before."""
+        kinds: dict[str, list[int]] = {}
+        for cell, (asked, _) in sorted(self.waiting.items()):
+            kinds.setdefault(asked.kind, []).append(cell)
+        replies: dict[int, Any] = {}
+        for cells in kinds.values():
+            replies |= dict(zip(cells, self._train([self.waiting[cell][0] for cell in cells]), strict=True))
+        with self.changed:
+            waited, self.waiting = self.waiting, {}
+        for cell, (_, future) in waited.items():
+            if isinstance(replies[cell], Exception):
+                future.set_exception(replies[cell])
+            else:
+                future.set_result(replies[cell])
+
+    def _train(self, alike: Sequence[Asked]) -> Sequence[Any]:
+        """A reply for each, or its error. What fails together is tried one by one: an error is its own cell's alone."""
+        try:
+            return alike[0].train(alike, self.kept)
+        except Exception as error:
+            return [error] if len(alike) == 1 else [self._train([one])[0] for one in alike]
+
+    def close(self) -> None:
+        """All have ended, or somebody has interrupted the run: whoever waits, or comes later, goes home."""
+        with self.changed:
+            self.over = True
+            for _, future in self.waiting.values():
+                future.set_exception(InterruptedError("the run was interrupted"))
+            self.waiting = {}
+            for kept in self.kept.values():
+                kept.forget()
+
+
+@dataclass(frozen=True, eq=False)
+class Seat:
+    """Of a cell at a meeting."""
+
+    meeting: Meeting
+    cell: int
+
+    def ask(self, asked: Asked) -> Any:
+        future: Future[Any] = Future()
+        with self.meeting.changed:
+            if self.meeting.over:
+                raise InterruptedError("the run was interrupted")
+            self.meeting.waiting[self.cell] = asked, future
+            self.meeting.changed.notify_all()
+        return future.result()
+
+
+seat: ContextVar[Seat | None] = ContextVar("seat", default=None)
+
+
+def together(jobs: Sequence[Callable[[], T]]) -> Iterator[tuple[int, T]]:
+    """What each job gives, with its place, as they end; all of them in step."""
+    meeting = Meeting(len(jobs))
+    with ThreadPoolExecutor(len(jobs)) as threads:
+        running = {}
+        for place, job in enumerate(jobs):
+            future = threads.submit(Context().run, meeting.attend, place, job)
+            future.add_done_callback(meeting.wake)
+            running[future] = place
+        try:
+            while running:
+                ended = meeting.wait(running)
+                meeting.tell()
+                for one in ended:
+                    yield running.pop(one), one.result()
+                if not ended:
+                    meeting.train()
+        finally:
+            meeting.close()
+            meeting.tell()

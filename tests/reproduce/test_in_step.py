@@ -1,0 +1,190 @@
+"""Cells in step: the same figures as alone, from few and large trainings, and what goes wrong in one is its own."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+import time
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import oneballot as ob
+from oneballot.core import Task
+from oneballot.progress import watched_by
+from oneballot.reproduce.cells import Failed, Found
+from oneballot.reproduce.experiments import Peered, Vote
+from oneballot.reproduce.in_step import joining
+from oneballot.reproduce.meeting import seat, together
+from oneballot.reproduce.running import _in_step, _run_together, run_one
+
+sys.path.insert(0, str(Path(__file__).parent))
+from tiny import DIGITS, TREE
+
+pytest.importorskip("torch")
+
+LEARNER = ob.Torch("mlp", settings={"hidden": [16]}, epochs=2)
+MLP = Vote(DIGITS, ob.FedKT(open_vote="odds"), replace(LEARNER, epochs=8))
+
+
+def peered(peer: str, rounds: int, **settings: Any) -> Peered:
+    return Peered(DIGITS, peer, LEARNER, {"rounds": rounds, **settings})
+
+
+PROX = replace(peered("fedprox", 2, init="outcome"), start=replace(MLP, learner=LEARNER))
+"""An election first, and then rounds from its outcome: FedKT-Prox."""
+
+
+def run_in_step(cells: list[Any]) -> list[Found | Failed]:
+    found = dict(_run_together(range(len(cells)), [(cell, 0) for cell in cells], "cpu"))
+    return [found[place] for place in range(len(cells))]
+
+
+def figures(found: Found | Failed) -> Any:
+    assert isinstance(found, Found), found
+    return {k: v for k, v in found.values.items() if k != "seconds"}, found.curves
+
+
+def assert_as_alone(*cells: Any) -> None:
+    for cell, ours in zip(cells, run_in_step(list(cells)), strict=True):
+        assert figures(ours) == figures(run_one(cell, 0, "cpu")), cell
+
+
+def trainings(told: list[tuple[str, int, int]]) -> list[str]:
+    """What was trained at once, in turn."""
+    return [what for what, done, _ in told if done == 0 and what.startswith("training")]
+
+
+def test_elections_and_what_is_trained_once_are_the_same_in_step():
+    assert_as_alone(MLP, replace(MLP, method=ob.FedKT.paper(subsets=2)), Peered(DIGITS, "solo", MLP.learner))
+
+
+def test_rounds_are_the_same_in_step_whoever_ends_first_or_begins_late():
+    """With a pull, with offsets, with some of the parties, and after an election."""
+    assert_as_alone(
+        peered("fedavg", 3), peered("fedprox", 3, mu=0.5), peered("scaffold", 2), peered("fedavgm", 1),
+        peered("fedavg", 3, participation=0.5), peered("fedavg", 2, epochs=1, optimizer="sgd", learning_rate=0.1), PROX,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("peer", ["feddf", "fedmd"])
+def test_rounds_of_several_trainings_are_the_same_in_step(peer: str):
+    assert_as_alone(peered(peer, 2), replace(peered(peer, 2), federation=replace(DIGITS, split="dirichlet:5")))
+
+
+def test_like_rounds_are_one_training_and_told_as_such():
+    cells = [peered("fedavg", 3), peered("fedprox", 2), peered("scaffold", 3)]
+    told: list[tuple[str, int, int]] = []
+    with watched_by(lambda *news: told.append(news)):
+        run_in_step(cells)
+    assert trainings(told) == [f"training {n} parties' networks, epochs" for n in (15, 15, 10)]
+    rounds = [(done, total) for what, done, total in told if what == "rounds of 3 cells"]
+    assert [done for done, _ in rounds] == sorted(done for done, _ in rounds)
+    assert rounds[-1] == (8, 8)
+    assert {3, 6} <= {done for done, _ in rounds}
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """A cell by hand: rounds of one network, of which one may be of another network's numbers."""
+
+    rounds: int
+    bad: int | None = None
+
+    def run(self, seed: int, device: str) -> Found:
+        place, learner = seat.get(), joining(replace(LEARNER, device=device))
+        rng, network = np.random.default_rng(seed), learner.network((6,), 2)
+        training = learner.training(network, rng.normal(size=(20, 6)), learner.recipe(), 2, "networks")
+        task, jobs = Task(np.arange(20), rng.integers(0, 2, 20), label=f"of {self.rounds} rounds"), []
+        for turn in range(self.rounds):
+            start = learner.network((7 if turn == self.bad else 6,), 2).start(turn)
+            values = training.run([replace(task, start=start, seed=turn)]).values[0]
+            assert place is not None
+            (joint,) = place.meeting.kept.values()
+            jobs.append(joint.training.job)
+        last = sum(float(value.sum()) for value in values.values())
+        return Found({"last": last, "jobs": len(set(map(id, jobs))), "parts": len(joint.begins)})
+
+
+def test_a_training_is_kept_from_round_to_round_as_long_as_the_same_cells_come():
+    found = run_in_step([Rounds(6), Rounds(6), Rounds(2)])
+    assert [figures(one)[0]["jobs"] for one in found] == [2, 2, 1]
+    assert figures(found[0])[0]["parts"] == 3  # brought to the device once
+
+
+def test_an_error_in_a_round_reaches_its_own_cell_alone():
+    good, bad, other = run_in_step([Rounds(4), Rounds(4, bad=2), Rounds(4)])
+    assert isinstance(bad, Failed)
+    assert "of 4 rounds: its start is not one of this network" in bad.reason
+    assert figures(good)[0]["last"] == figures(run_in_step([Rounds(4), Rounds(4)])[0])[0]["last"]
+    assert isinstance(other, Found)
+
+
+def test_a_peer_that_grows_without_bound_stops_alone():
+    wild = peered("fedavg", 3, optimizer="sgd", learning_rate=1e30)
+    tame = peered("fedavg", 3, optimizer="sgd", learning_rate=0.1)
+    failed, found = run_in_step([wild, tame])
+    assert isinstance(failed, Failed)
+    assert "grew without bound" in failed.reason
+    assert figures(found) == figures(run_one(tame, 0, "cpu"))
+
+
+def test_a_cell_that_fails_keeps_no_other_waiting():
+    def fail() -> Found:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        list(together([lambda: MLP.run(0, "cpu"), fail]))
+
+
+def test_an_interrupted_run_ends_at_once_and_cells_go_home():
+    """As by Ctrl-C in the middle of a round."""
+    ended: list[BaseException] = []
+
+    def cell(peer: str) -> Found:
+        try:
+            return peered(peer, 10_000).run(0, "cpu")
+        except BaseException as error:
+            ended.append(error)
+            raise
+
+    def interrupt(what: str, done: int, total: int) -> None:
+        if what.startswith("training") and rounds.append(done) is None and len(rounds) == 40:
+            signal.raise_signal(signal.SIGINT)
+
+    rounds: list[int] = []
+    before = threading.active_count()
+    with pytest.raises(KeyboardInterrupt), watched_by(interrupt):
+        list(together([partial(cell, "fedavg"), partial(cell, "scaffold")]))
+    assert [type(error) for error in ended] == [InterruptedError] * 2
+    assert threading.active_count() == before
+
+
+def test_cells_are_given_as_they_end_and_share_the_time_that_passes():
+    begin = time.perf_counter()
+    running = _run_together(range(3), [(Rounds(n), 0) for n in (200, 1, 200)], "cpu")
+    place, first = next(running)
+    early = time.perf_counter() - begin
+    rest = [found.values["seconds"] for _, found in running]
+    passed = time.perf_counter() - begin
+    assert place == 1
+    assert early < passed / 2
+    assert first.values["seconds"] < min(rest)
+    assert 0.9 * passed < first.values["seconds"] + sum(rest) <= passed
+
+
+def test_rounds_meet_rounds_and_each_experiment_says_with_whom():
+    cnn = replace(LEARNER, module="cnn")
+    cells = [
+        MLP, peered("fedavg", 2), peered("scaffold", 5), peered("feddf", 2), peered("solo", 1), peered("fedgen", 2),
+        peered("feddf", 5), replace(peered("fedprox", 2), learner=cnn), Peered(DIGITS, "fedavg", TREE), PROX,
+    ]  # fmt: skip
+    met = list(_in_step([(cell, 0) for cell in cells]))
+    assert met == [[0, 4], [1, 2, 9], [3, 6], [5], [7], [8]]
+    assert list(map(len, _in_step([(MLP, seed) for seed in range(30)]))) == [12, 12, 6]
+    assert list(map(len, _in_step([(PROX, seed) for seed in range(50)]))) == [40, 10]
