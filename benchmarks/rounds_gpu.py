@@ -1,10 +1,14 @@
 """Rounds of FedAvg on MNIST on a GPU: what a round takes, with graphs that are kept and with a new training each.
 
 python benchmarks/rounds_gpu.py --data mnist.npz [--only mlp cnn resnet8] [--rounds 50] [--epochs 10] [--device cuda]
+python benchmarks/rounds_gpu.py --data mnist.npz --only cnn --federations 18 --rounds 6
 
 10 parties (Dirichlet, β = 0.5), batches of 32, Adam at 0.001; with a pull (FedProx, μ = 0.1) and an offset of 0
 (SCAFFOLD before its first round) as well, to see what they cost. It needs torch, numpy and oneballot.fleet alone; the
 file is that of fleet_gpu.py. By how much the weights of the two ways differ after three rounds is told as well.
+
+With --federations: so many of them, of 5 to 20 parties at β = 0.1 to 10, with FedAvg, FedProx and SCAFFOLD in turn,
+their rounds one after the other and as one fleet, as `oneballot reproduce` runs cells in step.
 """
 
 from __future__ import annotations
@@ -24,6 +28,7 @@ if __name__ == "__main__":
 from fleet_gpu import CLASSES, deal
 from oneballot.core import Array, Task
 from oneballot.fleet.engine import Training
+from oneballot.fleet.joint import Joint
 from oneballot.fleet.network import Network, built_in
 from oneballot.fleet.recipe import Recipe
 from oneballot.fleet.reference import answer_one
@@ -61,6 +66,62 @@ def fedavg(
     return values, seconds
 
 
+def federations(network: Network, y: Array, count: int) -> list[list[Task]]:
+    """The parties of each: FedKT's tables 1, 7 and 9, again and again."""
+    found = []
+    for number in range(count):
+        parties, beta = [(10, 0.5), (10, 0.1), (10, 10.0), (5, 0.5), (15, 0.5), (20, 0.5)][number // 3 % 6]
+        hands = [rows for rows in deal(y, beta, np.random.default_rng(number), parties) if len(rows)]
+        pull = 0.1 if number % 3 == 1 else 0.0
+        offset = {key: np.zeros(tuple(weight.shape)) for key, weight in network.bare.named_parameters()}
+        found.append([
+            Task(rows, y[rows], pull=pull, offset=offset if number % 3 == 2 else None, label=f"party {i}")
+            for i, rows in enumerate(hands)
+        ])  # fmt: skip
+    return found
+
+
+def in_step(network: Network, X: Array, y: Array, recipe: Recipe, told: argparse.Namespace) -> None:
+    """Rounds of several federations, one after the other and together."""
+    each = federations(network, y, told.federations)
+
+    def make(rows: Array) -> Training:
+        return Training(network, rows, recipe, CLASSES, device=told.device)
+
+    def of_round(number: int, turn: int, values: Values) -> list[Task]:
+        return [replace(task, start=values, seed=100 * turn + i) for i, task in enumerate(each[number])]
+
+    def averaged(number: int, networks: list[Values]) -> Values:
+        return mean(networks, [len(task.rows) for task in each[number]])
+
+    apart, alone = np.zeros((told.federations, told.rounds)), []
+    for number in range(told.federations):
+        training, values = make(X), dict(network.start(0))
+        for turn in range(told.rounds):
+            begin = time.perf_counter()
+            values = averaged(number, training.run(of_round(number, turn, values)).values)
+            apart[number, turn] = time.perf_counter() - begin
+        training.forget()
+        alone.append(values)
+    joint = Joint(dict.fromkeys(range(told.federations), X), make)
+    now, seconds = [dict(network.start(0)) for _ in each], []
+    for turn in range(told.rounds):
+        begin = time.perf_counter()
+        found = joint.run({number: of_round(number, turn, now[number]) for number in range(told.federations)})
+        now = [averaged(number, found[number].values) for number in range(told.federations)]
+        seconds.append(time.perf_counter() - begin)
+    wave = joint.training.job and joint.training.job.kept
+    graphs = 0 if wave is None or wave.runners is None else len(wave.runners)
+    far = max(float(np.abs(a[key] - b[key]).max()) for a, b in zip(alone, now, strict=True) for key in a)
+    first, later, together = apart[:, 0].sum(), np.median(apart[:, 1:].sum(0)), np.median(seconds[1:])
+    print(f"{told.federations} federations, {sum(map(len, each))} networks, a round of {told.epochs} epochs: "
+          f"one after the other {later:.2f} s (the first {first:.2f} s), in step {together:.2f} s "
+          f"(the first {seconds[0]:.2f} s): {later / together:.1f} times as fast", flush=True)  # fmt: skip
+    print(f"  {graphs} parts of the round are recorded; they differ by {far:g} after {told.rounds} rounds", flush=True)
+    if told.device == "cuda":
+        print(f"  at most {torch.cuda.max_memory_allocated() / 2**30:.1f} GiB", flush=True)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True)
@@ -69,6 +130,7 @@ def main() -> int:
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--rows", type=int, default=60_000)
     parser.add_argument("--device", default="cuda")
+    parser.add_argument("--federations", type=int, default=0)
     told = parser.parse_args()
     data, missed = np.load(told.data), 0
     X, y = data["X"][: told.rows], data["y"][: told.rows].astype(np.int64)
@@ -77,6 +139,10 @@ def main() -> int:
     recipe = Recipe(epochs=told.epochs)
     for name in told.only:
         network = built_in(name, {}, SHAPES[name], CLASSES)
+        if told.federations:
+            print(name, end=": ")
+            in_step(network, X, y, recipe, told)
+            continue
         values, seconds = fedavg(network, X, tasks, recipe, told.rounds, told.device, kept=True)
         again, anew = fedavg(network, X, tasks, recipe, 3, told.device, kept=False)
         short, _ = fedavg(network, X, tasks, recipe, 3, told.device, kept=True)
@@ -91,10 +157,11 @@ def main() -> int:
         print(f"  first round {seconds[0]:.2f} s, later {np.median(seconds[1:]):.2f} s; new each time "
               f"{np.median(anew):.2f} s; they differ by {apart:g} after 3 rounds", flush=True)  # fmt: skip
         leaning = [replace(t, offset={k: np.zeros_like(v) for k, v in again.items()}) for t in tasks]
-        for what, some, how in (("pull", tasks, replace(recipe, pull=0.1)), ("offset", leaning, recipe)):
+        pulled = [replace(task, pull=0.1) for task in tasks]
+        for what, some in (("pull", pulled), ("offset", leaning)):
             if what == "offset" and name == "resnet8":
                 continue  # its buffers have none
-            _, more = fedavg(network, X, some, how, 4, told.device, kept=True)
+            _, more = fedavg(network, X, some, recipe, 4, told.device, kept=True)
             print(f"  with the {what}: later rounds {np.median(more[1:]):.2f} s", flush=True)
     return missed
 

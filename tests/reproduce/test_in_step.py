@@ -178,6 +178,26 @@ def test_cells_are_given_as_they_end_and_share_the_time_that_passes():
     assert 0.9 * passed < first.values["seconds"] + sum(rest) <= passed
 
 
+def test_where_no_bar_can_be_drawn_rounds_are_told_twice_a_minute(monkeypatch: Any, capsys: Any):
+    from oneballot.cli import reproduce as command
+    from oneballot.progress import steps
+
+    clock = iter(np.arange(0.0, 1000.0, 8.0))
+    monkeypatch.setattr(command.time, "monotonic", lambda: next(clock))
+    with command._told_line_by_line():
+        for _ in steps("cells (0 were kept)", range(1), 1):
+            list(steps("training 200 networks, epochs", range(2), 2))
+            list(steps("rounds of 19 cells", range(10), 10))
+    monkeypatch.undo()
+    assert capsys.readouterr().err.splitlines() == [
+        "cells (0 were kept): 0 of 1",
+        "rounds of 19 cells: 0 of 10",
+        "rounds of 19 cells: 4 of 10, about 1 min left",
+        "rounds of 19 cells: 8 of 10, about 0 min left",
+        "cells (0 were kept): 1 of 1",
+    ]
+
+
 def test_rounds_meet_rounds_and_each_experiment_says_with_whom():
     cnn = replace(LEARNER, module="cnn")
     cells = [

@@ -136,11 +136,13 @@ class Wave:
                         self._set_aside(b)
                 yield sum(self._epochs(i, last) - self._epochs(i, step) for i in range(count))
                 step = last
-            runner.wait()
             if self.runners is None:
+                runner.wait()
                 runner.forget()
-            else:
+            else:  # a device that is busy with these steps has the schedule of the next when it is done
                 self.runners[begun] = runner
+                if step == self.ends[0]:
+                    runner.wait()
             del runner  # and with it what it holds on the device
 
     def trial(self) -> None:
