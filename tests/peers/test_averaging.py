@@ -240,7 +240,7 @@ def test_what_the_learner_says_is_used_unless_the_peer_says_otherwise() -> None:
     assert (own.epochs, own.steps, own.optimizer, own.learning_rate, own.last_rate) == (7, 9, "sgd", 0.2, 0.2)
     assert (own.momentum, own.weight_decay) == (0.9, 1e-4)
     other = FedProx(epochs=2, optimizer="sgd", mu=0.3).recipe(learner.recipe())
-    assert (other.epochs, other.steps, other.learning_rate, other.momentum, other.pull) == (2, None, 0.2, 0.0, 0.3)
+    assert (other.epochs, other.steps, other.learning_rate, other.momentum) == (2, None, 0.2, 0.0)
     with pytest.raises(ElectionError, match=r"needs a learning_rate: the learner's, 0\.001, is for adam"):
         FedAvg(optimizer="sgd").recipe(ob.Torch().recipe())
 

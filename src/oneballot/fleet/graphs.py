@@ -37,7 +37,7 @@ class Recorded(Steps):
         self.graphs: dict[int, tuple[torch.cuda.CUDAGraph, list[Tensor | None]]] = {}
         others = [runner for runner in (wave.runners or {}).values() if isinstance(runner, Recorded)]
         self.pool: Any = others[0].pool if others else torch.cuda.graph_pool_handle()
-        """Memory that all graphs of a wave share, for only one runs at a time and none leaves anything there."""
+        """Memory that all graphs of a wave share, for only one runs at a time, and begins with what it is given."""
         self.block = 0
         self.loaded: torch.cuda.Event | None = None
         with self.here():
