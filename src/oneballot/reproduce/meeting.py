@@ -29,6 +29,8 @@ class Asked(Protocol):
 
 
 class Meeting:
+    """Who waits for what, and how far all are."""
+
     def __init__(self, cells: int) -> None:
         self.cells, self.over = cells, False
         self.waiting: dict[int, tuple[Asked, Future[Any]]] = {}
@@ -73,12 +75,12 @@ class Meeting:
         for cells in kinds.values():
             replies |= dict(zip(cells, self._train([self.waiting[cell][0] for cell in cells]), strict=True))
         with self.changed:
-            waited, self.waiting = self.waiting, {}
-        for cell, (_, future) in waited.items():
-            if isinstance(replies[cell], Exception):
-                future.set_exception(replies[cell])
-            else:
-                future.set_result(replies[cell])
+            for cell, (_, future) in self.waiting.items():
+                if isinstance(replies[cell], Exception):
+                    future.set_exception(replies[cell])
+                else:
+                    future.set_result(replies[cell])
+            self.waiting = {}
 
     def _train(self, alike: Sequence[Asked]) -> Sequence[Any]:
         """A reply for each, or its error. What fails together is tried one by one: an error is its own cell's alone."""
@@ -92,7 +94,8 @@ class Meeting:
         with self.changed:
             self.over = True
             for _, future in self.waiting.values():
-                future.set_exception(InterruptedError("the run was interrupted"))
+                if not future.done():
+                    future.set_exception(InterruptedError("the run was interrupted"))
             self.waiting = {}
             for kept in self.kept.values():
                 kept.forget()
@@ -123,11 +126,11 @@ def together(jobs: Sequence[Callable[[], T]]) -> Iterator[tuple[int, T]]:
     meeting = Meeting(len(jobs))
     with ThreadPoolExecutor(len(jobs)) as threads:
         running = {}
-        for place, job in enumerate(jobs):
-            future = threads.submit(Context().run, meeting.attend, place, job)
-            future.add_done_callback(meeting.wake)
-            running[future] = place
         try:
+            for place, job in enumerate(jobs):
+                future = threads.submit(Context().run, meeting.attend, place, job)
+                future.add_done_callback(meeting.wake)
+                running[future] = place
             while running:
                 ended = meeting.wait(running)
                 meeting.tell()
