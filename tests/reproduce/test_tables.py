@@ -79,7 +79,45 @@ def test_every_promised_table_is_listed():
     assert set(all_tables()) == promised
     result = CliRunner().invoke(app, ["reproduce", "--list", "--json"])
     assert result.exit_code == 0, result.output
-    assert set(json.loads(result.stdout)) == promised
+    assert set(json.loads(result.stdout)["tables"]) == promised
+
+
+def test_the_list_counts_cells_once_a_table_and_says_how_many_are_shared():
+    listed = ["reproduce", "--list", "--group", "adult"]
+    told = json.loads(CliRunner().invoke(app, [*listed, "--json"]).stdout)
+
+    def once(jobs: list[object]) -> list[object]:
+        return [job for i, job in enumerate(jobs) if job not in jobs[:i]]
+
+    every = []
+    for table in choose([], ["adult"]):
+        cells = once(list(table.jobs()))
+        assert told["tables"][table.name] == {"title": table.title, "groups": ["adult"], "cells": len(cells)}
+        every += cells
+    distinct = len(once(every))
+    assert (told["cells"], told["distinct"]) == (len(every), distinct)
+    text = CliRunner().invoke(app, listed).stdout
+    assert f"{len(every)} cells in all" in text
+    assert f"tables share cells: {distinct} are distinct" in text
+
+
+def test_the_list_is_of_what_was_asked_for():
+    listed = ["reproduce", "fedkt/table2", "dosfl/table3", "--list"]
+    text = CliRunner().invoke(app, listed).stdout
+    assert re.findall(r"^ (\S+/\S+) .*? (\d+) ", text, re.M) == [("fedkt/table2", "48"), ("dosfl/table3", "5")]
+    assert "53 cells in all" in text
+    assert "share" not in text
+    assert "16 cells in all" in CliRunner().invoke(app, [*listed[:2], "--list", "--quick"]).stdout
+    assert "32 cells in all" in CliRunner().invoke(app, [*listed[:2], "--list", "--seeds", "2"]).stdout
+
+
+def test_the_list_waits_for_no_library_that_trains():
+    code = (
+        "import sys; from oneballot.cli import app; app(['reproduce', '--list'], standalone_mode=False); "
+        "print([m for m in ('sklearn', 'scipy.optimize', 'scipy.stats', 'torch', 'joblib') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
 
 
 @pytest.mark.parametrize(("table", "row", "cell", "value", "deviation"), PRINTED)

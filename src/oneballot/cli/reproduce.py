@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -14,6 +14,7 @@ from ._terminal import AsJson, Backend, print_json, print_table, session
 
 if TYPE_CHECKING:
     from ..reproduce.reproducing import Reproduced
+    from ..reproduce.table import Table
 
 EXAMPLE = "Example: oneballot reproduce fedkt/table1 --group adult --quick"
 
@@ -23,14 +24,18 @@ def command(
         list[str] | None,
         typer.Argument(metavar="[TABLE]...", help="Such as fedkt/table1, or fedkt for all of a paper."),
     ] = None,
-    all_of_them: Annotated[bool, typer.Option("--list", help="Name all tables, and run none.")] = False,
+    listed: Annotated[
+        bool, typer.Option("--list", help="Only show which tables there are, or those named, and how many cells.")
+    ] = False,
     group: Annotated[
         list[str] | None, typer.Option(help="Only rows on this data set, such as adult or mnist; may be repeated.")
     ] = None,
     quick: Annotated[
         bool, typer.Option(help="A reduced version for a laptop: few rows, short trainings, 1 seed.")
     ] = False,
-    seeds: Annotated[int | None, typer.Option(min=1, help="Runs of each cell; the table says, if not given.")] = None,
+    seeds: Annotated[
+        int | None, typer.Option(min=1, help="Runs of each experiment; if not given, what the table says.")
+    ] = None,
     device: Annotated[Literal["auto", "cpu", "cuda"], typer.Option(help="Where networks are trained.")] = "auto",
     workers: Annotated[
         int | None, typer.Option(min=1, help="Cells at a time; as many as cores, or 1 on a GPU, if not given.")
@@ -49,12 +54,8 @@ def command(
         from ..reproduce.listing import choose
 
         chosen = choose(tables or [], group or [])
-        if all_of_them or not (tables or group):
-            if as_json:
-                print_json({t.name: {"title": t.title, "groups": sorted({r.group for r in t.rows})} for t in chosen})
-                return
-            rows = [[t.name, ", ".join(dict.fromkeys(row.group for row in t.rows)), t.title] for t in chosen]
-            print_table("Tables that can be run", ["table", "groups", "what it shows"], rows)
+        if listed or not (tables or group):
+            _list([table.as_asked(seeds=seeds, quick=quick) for table in chosen], as_json)
             return
         from ..backends import spread
         from ..reproduce.reproducing import reproduce
@@ -83,6 +84,20 @@ def command(
     if not measured:
         typer.echo("error: nothing could be measured; the cells say what is missing, and where to put it", err=True)
         raise typer.Exit(1)
+
+
+def _list(tables: Sequence[Table], as_json: bool) -> None:
+    cells = {table.name: table.names() for table in tables}
+    every, distinct = sum(map(len, cells.values())), len(frozenset().union(*cells.values()))
+    groups = {table.name: list(dict.fromkeys(row.group for row in table.rows)) for table in tables}
+    if as_json:
+        told = {t.name: {"title": t.title, "groups": groups[t.name], "cells": len(cells[t.name])} for t in tables}
+        print_json({"tables": told, "cells": every, "distinct": distinct})
+        return
+    rows = [[t.name, ", ".join(groups[t.name]), f"{len(cells[t.name]):,}", t.title] for t in tables]
+    print_table("Tables that can be run", ["table", "groups", "cells", "what it shows"], rows)
+    shared = f"; tables share cells: {distinct:,} are distinct, and each is run once" if distinct < every else ""
+    print(f"{every:,} cells in all, one for each experiment and seed{shared}")
 
 
 def _print(done: Reproduced) -> None:
