@@ -298,10 +298,65 @@ def test_a_tables_quick_version_runs_from_the_command_line(tmp_path):
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
     assert "61706.00" in result.stdout
-    assert "cells (0 were kept): 5 of 5" in result.stderr
+    folder = tmp_path / "cells"
+    assert result.stderr.splitlines() == [
+        f"dosfl/table3: 5 cells to run; finished ones are kept in {folder}", "cells (0 were kept): 5 of 5"
+    ]  # fmt: skip
     again = CliRunner().invoke(app, command[3:])
     assert again.stdout == result.stdout
-    assert len(list(tmp_path.glob("cells/*"))) == 5
+    kept = sorted(folder.iterdir())
+    assert len(kept) == 5
+    assert again.stderr == f"dosfl/table3: 5 cells, all kept in {folder}: none to run; delete it to measure anew\n"
+    for path in kept[:2]:
+        path.unlink()
+    rest = CliRunner().invoke(app, command[3:])
+    assert rest.stdout == result.stdout
+    assert rest.stderr.splitlines() == [
+        f"dosfl/table3: 5 cells, of which 3 are kept in {folder}: 2 to run", "cells (3 were kept): 2 of 2"
+    ]  # fmt: skip
+
+
+def on_screen(raw: str) -> list[str]:
+    """The lines that a terminal shows in the end, of what rich sends to one: lines erased and written over."""
+    lines, at, column = [""], 0, 0
+    for piece in re.findall(r"\x1b\[\??[\d;]*[A-Za-z]|[\r\n]|[^\x1b\r\n]+", raw):
+        if piece == "\n":
+            lines, at = [*lines, ""], at + 1
+        elif piece == "\r":
+            column = 0
+        elif piece == "\x1b[2K":
+            lines[at] = ""
+        elif piece == "\x1b[1A":
+            at -= 1
+        elif not piece.startswith("\x1b"):
+            lines[at] = lines[at][:column].ljust(column) + piece + lines[at][column + len(piece) :]
+            column += len(piece)
+    return [line.rstrip() for line in lines]
+
+
+def test_on_a_terminal_a_table_is_printed_where_no_bar_is(tmp_path):
+    pty = pytest.importorskip("pty")
+    command = [sys.executable, "-m", "oneballot", "reproduce", "dosfl/table3", "--quick", "--workers", "1",
+               "--out", str(tmp_path)]  # fmt: skip
+    screen, terminal = pty.openpty()
+    env = {**os.environ, "TERM": "xterm", "COLUMNS": "200"}
+    with subprocess.Popen(command, stdin=terminal, stdout=terminal, stderr=terminal, env=env) as running:
+        os.close(terminal)
+        sent = b""
+        with open(screen, "rb", buffering=0) as reading:
+            while True:
+                try:
+                    sent += reading.read(65536)
+                except OSError:  # nobody is left who could write
+                    break
+    assert running.returncode == 0
+    raw = sent.decode()
+    assert "so far" in raw, "there was a bar, with a clock"
+    told, title, *rest = [line for line in on_screen(raw) if line]
+    assert told == f"dosfl/table3: 5 cells to run; finished ones are kept in {tmp_path / 'cells'}"
+    assert title.startswith("dosfl/table3: REDUCED: After how many rounds")
+    assert rest[-1].startswith("Written: ")
+    assert not any("cells (" in line for line in rest)
 
 
 @pytest.mark.skipif("ONEBALLOT_DATA" not in os.environ, reason="needs the data sets in ONEBALLOT_DATA")
