@@ -190,10 +190,9 @@ def test_where_no_bar_can_be_drawn_rounds_are_told_twice_a_minute(monkeypatch: A
             list(steps("rounds of 19 cells", range(10), 10))
     monkeypatch.undo()
     assert capsys.readouterr().err.splitlines() == [
-        "cells (0 were kept): 0 of 1",
-        "rounds of 19 cells: 0 of 10",
-        "rounds of 19 cells: 4 of 10, about 1 min left",
-        "rounds of 19 cells: 8 of 10, about 0 min left",
+        "rounds of 19 cells: 1 of 10, 1 min left",
+        "rounds of 19 cells: 5 of 10, less than a minute left",
+        "rounds of 19 cells: 9 of 10, less than a minute left",
         "cells (0 were kept): 1 of 1",
     ]
 
