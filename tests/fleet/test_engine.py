@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
 
@@ -25,7 +27,7 @@ from oneballot.fleet.job import Job  # noqa: E402
 from oneballot.fleet.network import built_in, own  # noqa: E402
 from oneballot.fleet.probe import why_not_stacked  # noqa: E402
 from oneballot.fleet.recipe import Recipe  # noqa: E402
-from oneballot.fleet.wave import Wave  # noqa: E402
+from oneballot.fleet.wave import WORTH, Wave  # noqa: E402
 from oneballot.fleet.waves import most_at_once  # noqa: E402
 from oneballot.progress import watched_by  # noqa: E402
 
@@ -95,6 +97,36 @@ def test_waves_have_similar_sizes_and_about_the_same_number() -> None:
     assert [[RECIPE.steps_of(len(tasks[i].rows)) for i in wave] for wave in waves] == [[6, 4, 4], [4, 2], [2, 2]]
     assert len(job._cut(100)) == 1
     assert len(job._cut(1)) == 7
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.integers(1, 90), min_size=1, max_size=12), st.integers(1, 9), st.integers(1, 3), st.booleans())
+def test_schedules_are_each_models_own_places_whatever_is_cut(
+    sizes: list[int], length: int, epochs: int, on_gpu: bool
+) -> None:
+    recipe = Recipe(epochs=epochs, batch=8)
+    rng = np.random.default_rng(len(sizes))
+    tasks = [Task(rng.permutation(90)[:size], rng.integers(0, CLASSES, size), seed=i) for i, size in enumerate(sizes)]
+    made = Wave(built_in("mlp", {}, (6,), CLASSES), torch.zeros(90, 6), tasks, recipe, CLASSES, chain=True)
+    if on_gpu:
+        made._left = lambda count: int(count * WORTH)  # type: ignore[method-assign]
+    made._schedule_length = lambda count, step: length  # type: ignore[method-assign]
+    step, seen = 0, [list[Array]() for _ in tasks]
+    for count, begun, until in made._stages():
+        assert begun == step
+        assert count == sum(end > begun for end in made.ends)
+        for first, last in made._cuts(count, begun, until):
+            assert (first, last) == (step, min(step + length, until))
+            places, _, _ = made.schedule(count, first, last)
+            for i in range(count):
+                seen[i] += list(places[:, i])
+            step = last
+    assert step == made.ends[0]
+    for task, begin, end, found in zip(made.tasks, made.begins[:-1], made.ends, seen, strict=True):
+        places = recipe.places(task.seed, len(task.rows), 0, end)
+        wanted = np.where(places < 0, made.nobody, places + begin)
+        np.testing.assert_array_equal(found[:end], wanted)
+        assert all((rest == made.nobody).all() for rest in found[end:])
 
 
 def test_by_steps_neither_waves_nor_schedules_tell_how_many_rows_there_are() -> None:
