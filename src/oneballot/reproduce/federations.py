@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -140,9 +141,18 @@ def _scaled(cut: Cut) -> Cut:
     return replace(cut, X=X, X_test=test, public=public)
 
 
-@cache
+_loading = threading.RLock()
+"""Cells may be threads: one loads, and the others wait for it. A cache alone would let each of them load."""
+
+
 def _load(name: str, words: Words | None = None, tokens: int = 0, of: str | None = None) -> DataSet:
     """Once a process: its cells share it. Texts are read with the words `of` a data set, its own if none is named."""
+    with _loading:
+        return _load_anew(name, words, tokens, of)
+
+
+@cache
+def _load_anew(name: str, words: Words | None, tokens: int, of: str | None) -> DataSet:
     if name == "digits":
         return _digits()
     data = registry.load(name)
