@@ -23,7 +23,7 @@ from oneballot.fleet import apart as processes  # noqa: E402
 from oneballot.fleet import engine  # noqa: E402
 from oneballot.fleet.chain import is_chain  # noqa: E402
 from oneballot.fleet.engine import train  # noqa: E402
-from oneballot.fleet.job import Job  # noqa: E402
+from oneballot.fleet.job import How, Job  # noqa: E402
 from oneballot.fleet.network import built_in, own  # noqa: E402
 from oneballot.fleet.probe import why_not_stacked  # noqa: E402
 from oneballot.fleet.recipe import Recipe  # noqa: E402
@@ -63,6 +63,30 @@ def test_a_model_is_the_same_bit_by_bit_alone_in_a_fleet_and_with_any_number_of_
         assert same(alone.values, [together.values[i]])
         np.testing.assert_array_equal(alone.logits[0], together.logits[i])
         assert alone.logits[0].shape == (i + 1, CLASSES)
+
+
+@pytest.mark.parametrize("odd", [np.nan, -np.inf])
+@pytest.mark.parametrize(
+    ("name", "how", "key"),
+    [("mlp", "chain", "bias"), ("mlp", "loop", "bias"), ("resnet8", "stacked", "running_mean")],
+    ids=str,
+)
+def test_models_that_are_not_kept_answer_the_same_and_tell_what_is_not_finite(
+    name: str, how: How, key: str, odd: float
+) -> None:
+    X = make_rows(3, 16, 16)
+    network, tasks = built_in(name, {}, X.shape[1:], CLASSES), make_tasks(9, 4, 17, 12)
+    start = {part: value.copy() for part, value in network.start(1).items()}
+    next(value for part, value in start.items() if part.endswith(key)).flat[0] = odd
+    tasks[1] = replace(tasks[1], start=start)
+    kept, forgotten = (
+        train(network, X, tasks, RECIPE, CLASSES, device="cpu", how=how, keep=keep) for keep in (True, False)
+    )
+    assert not any(forgotten.values)
+    assert [all(np.isfinite(value).all() for value in values.values()) for values in kept.values] == kept.finite
+    assert kept.finite == forgotten.finite == [True, False, True, True]
+    for a, b in zip(kept.logits, forgotten.logits, strict=True):
+        np.testing.assert_array_equal(a, b)
 
 
 def test_tasks_of_several_kinds_are_trained_together() -> None:

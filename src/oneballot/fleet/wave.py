@@ -249,6 +249,15 @@ class Wave:
             out[i] |= {key: np.array(part[row]) for key, part in zip(self.whole, whole, strict=True)}
         return out
 
+    def finite(self) -> list[bool]:
+        """Whether all numbers of each model are, in the order of the tasks."""
+        parts = [part for part in self.final[:2] if part.shape[1]]
+        ends = torch.stack([end for part in parts for end in part.aminmax(dim=1)])  # NaN if any number is
+        fine, out = ends.isfinite().all(0).tolist(), [True] * len(self.tasks)
+        for row, i in enumerate(self.number):
+            out[i] = fine[row]
+        return out
+
     def answers(self) -> list[Array]:
         """Logits of what each task asks `(asked, classes)`, in the order of the tasks."""
         asked = [np.empty(0, dtype=np.int64) if task.ask is None else task.ask for task in self.tasks]
