@@ -148,9 +148,8 @@ class Torch:
                 if finite and np.isfinite(logits).all():
                     if keep:
                         models[i] = self.model_of(network, values, classes, output_of(tasks[i]))
-                    replies[i] = logits.astype(np.float64)
-                    if tasks[i].answer == "probabilities":
-                        replies[i] = probabilities(logits, output_of(tasks[i]))
+                    asked = tasks[i].answer == "probabilities"
+                    replies[i] = probabilities(logits, output_of(tasks[i])) if asked else logits.astype(np.float64)
                 else:
                     models[i] = failed(tasks[i], classes)
                     replies[i] = reply(models[i], X, tasks[i], classes)
