@@ -115,7 +115,7 @@ def test_a_chain_can_be_stacked_as_well(name: str) -> None:
 @pytest.mark.parametrize("name", ["cnn", "lenet", "vgg9"])
 def test_convolutions_as_products_of_windows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     made = Chain.__init__
-    monkeypatch.setattr(Chain, "__init__", lambda *a, **k: made(*a, **{**k, "windows": True}))
+    monkeypatch.setattr(Chain, "__init__", lambda *a, **k: made(*a, **{**k, "way": "windows"}))
     assert_same(name, Recipe(epochs=1, batch=4, precision="float64"), make_tasks(), "cpu", chain=True)
 
 

@@ -6,7 +6,7 @@ remembered: on a CPU this is twice as quick as vmap.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from . import draws
-from .convolutions import WIDEST, Apart, Windows
+from .convolutions import WIDEST, Apart, Way, Windows, best_way
 
 aten = torch.ops.aten
 
@@ -33,10 +33,9 @@ class Chain:
 
     def __init__(
         self, module: nn.Sequential, weights: Mapping[str, Tensor], slopes: Mapping[str, Tensor] | None = None,
-        keys: Tensor | None = None, tick: Tensor | None = None, *, windows: bool | None = None,
+        keys: Tensor | None = None, tick: Tensor | None = None, *, way: Way | None = None,
     ) -> None:  # fmt: skip
-        some = next(iter(weights.values()))
-        windows, drops = some.is_cuda if windows is None else windows, 0
+        way, drops = way or best_way(next(iter(weights.values())).device), 0
         self.layers: list[Layer] = []
         for name, part in module.named_children():
             if isinstance(part, nn.Linear | nn.Conv2d):
@@ -44,19 +43,21 @@ class Chain:
                 if slopes is not None:
                     own += [slopes[f"{name}.weight"], slopes[f"{name}.bias"]]
             if isinstance(part, nn.Conv2d):
-                self.layers.append((Windows if windows else Apart)(part.padding[0], *own))  # type: ignore[arg-type]
+                self.layers.append((Apart if way == "apart" else Windows)(part.padding[0], *own))  # type: ignore[arg-type]
             elif isinstance(part, nn.Linear):
                 self.layers.append(_Linear(*own))
             elif isinstance(part, nn.ReLU):
                 self.layers.append(_ReLU())
             elif isinstance(part, nn.MaxPool2d):
-                self.layers.append(_Pool() if windows else _PoolOnCPU())
+                self.layers.append(_PoolOnCPU() if way == "apart" else _Pool())
             elif isinstance(part, nn.Flatten):
                 self.layers.append(_Flat())
             elif isinstance(part, nn.Dropout):
                 if slopes is not None and keys is not None and tick is not None and part.p > 0:
                     self.layers.append(_Dropout(part.p, drops, keys, tick))
                 drops += 1
+        if way == "kernels":
+            self.layers = list(_joined(self.layers))
         self.first = next(i for i, layer in enumerate(self.layers) if isinstance(layer, _Linear | Apart))
 
     def forward(self, x: Tensor, present: Tensor | None = None) -> Tensor:
@@ -67,6 +68,21 @@ class Chain:
     def backward(self, d: Tensor) -> None:
         for i in range(len(self.layers) - 1, self.first - 1, -1):
             d = self.layers[i].backward(d, i > self.first)
+
+
+def _joined(layers: Sequence[Layer]) -> Iterator[Layer]:
+    """A convolution with the pooling and the ReLU behind it, in either order, as one layer where a kernel has room."""
+    from .kernels import Pooled
+
+    place = 0
+    while place < len(layers):
+        layer, behind = layers[place], {type(other) for other in layers[place + 1 : place + 3]}
+        if isinstance(layer, Windows) and behind == {_Pool, _ReLU} and Pooled.has_room(layer.weight):
+            yield Pooled.instead_of(layer)
+            place += 3
+        else:
+            yield layer
+            place += 1
 
 
 def is_chain(module: nn.Module, *, on_gpu: bool = False) -> bool:

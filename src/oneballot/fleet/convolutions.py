@@ -2,13 +2,37 @@
 
 from __future__ import annotations
 
+import warnings
+from functools import cache
+from typing import Literal
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ..errors import OneBallotWarning
+
+Way = Literal["apart", "windows", "kernels"]
 aten = torch.ops.aten
 WIDEST = 256
 """Inputs of a unit above which a GPU does better with its library's grouped convolutions, under vmap."""
+
+
+@cache
+def best_way(device: torch.device) -> Way:
+    """On a CPU each model by itself; on a GPU kernels of our own where Triton works, else products of windows."""
+    if device.type == "cpu":
+        return "apart"
+    try:
+        from .kernels import try_out
+
+        try_out(device)
+    except Exception as error:  # whatever it is: a package, a driver, a compiler that it needs
+        reason = str(error).strip().splitlines()[:1] or [type(error).__name__]
+        text = f"small convolutional networks take about twice as long, because Triton does not work here: {reason[0]}"
+        warnings.warn(text, OneBallotWarning, stacklevel=2)
+        return "windows"
+    return "kernels"
 
 
 class Apart:

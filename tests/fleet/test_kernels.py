@@ -1,0 +1,90 @@
+"""Kernels give what torch gives. Without a GPU, Triton's own interpreter runs them, where it is installed."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+torch = pytest.importorskip("torch")
+if not torch.cuda.is_available():
+    os.environ["TRITON_INTERPRET"] = "1"  # before Triton is imported
+pytest.importorskip("triton")
+
+import torch.nn.functional as F  # noqa: E402
+from torch import Tensor, nn  # noqa: E402
+
+from oneballot.fleet.chain import Chain  # noqa: E402
+from oneballot.fleet.kernels import Pooled, try_out  # noqa: E402
+
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+CASES = {
+    "one depth": (2, 3, 1, 12, 12, 6, 5, 0),
+    "an odd pixel, which no pool has": (2, 2, 3, 11, 12, 4, 3, 1),
+    "padding": (2, 3, 2, 12, 13, 5, 5, 2),
+    "more rows than a tile": (1, 9, 2, 14, 14, 2, 3, 0),
+    "sixteen channels": (1, 2, 6, 12, 12, 16, 5, 0),
+}
+
+
+def expected(x: Tensor, weight: Tensor, bias: Tensor, padding: int, d: Tensor) -> list[Tensor]:
+    """The result and all slopes, by torch's own layers and autograd, model by model."""
+    given = [part.clone().requires_grad_() for part in (x, weight, bias)]
+    y = torch.stack([F.relu(F.max_pool2d(F.conv2d(*one, padding=padding), 2)) for one in zip(*given, strict=True)])
+    y.backward(d)
+    return [y.detach(), *(part.grad for part in given)]
+
+
+def numbers(case: str, *, whole: bool = False) -> tuple[Tensor, Tensor, Tensor, int, Tensor]:
+    """Images, weights and biases of models, which lie behind one another as in a wave; padding; slopes."""
+    models, rows, depth, height, width, channels, side, padding = CASES[case]
+    drawn = torch.Generator().manual_seed(0)
+
+    def draw(*shape: int) -> Tensor:
+        if whole:
+            return torch.randint(-1, 2, shape, generator=drawn).double().to(DEVICE)
+        return torch.randn(*shape, generator=drawn, dtype=torch.float64).to(DEVICE)
+
+    count = channels * depth * side * side
+    all_of = draw(models, count + channels + 3)
+    weight, bias = all_of[:, :count].view(models, channels, depth, side, side), all_of[:, count : count + channels]
+    down, wide = ((edge + 2 * padding - side + 1) // 2 for edge in (height, width))
+    x, d = draw(models, rows, depth, height, width), draw(models, rows, channels, down, wide)
+    return x, weight, bias, padding, d
+
+
+@pytest.mark.parametrize("whole", [False, True], ids=["any numbers", "whole numbers, of which many are equal"])
+@pytest.mark.parametrize("case", CASES)
+def test_convolution_pooling_and_relu_in_one(case: str, whole: bool) -> None:
+    x, weight, bias, padding, d = numbers(case, whole=whole)
+    slopes = torch.full_like(weight, 7), torch.full_like(bias, 7)
+    layer = Pooled(padding, weight, bias, *slopes)
+    y = layer.forward(x)
+    found = [y, layer.backward(d, True), *slopes]
+    for ours, theirs in zip(found, expected(x, weight, bias, padding, d), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
+
+
+def test_what_is_not_a_number_stays_so() -> None:
+    x, weight, bias, padding, _ = numbers("one depth")
+    weight[1] = torch.nan
+    y = Pooled(padding, weight, bias).forward(x)
+    assert y[0].isfinite().all()
+    assert y[1].isnan().all()
+
+
+def test_a_chain_joins_what_fits() -> None:
+    module = nn.Sequential(
+        nn.Conv2d(1, 4, 3), nn.MaxPool2d(2), nn.ReLU(), nn.Conv2d(4, 4, 3), nn.ReLU(), nn.Conv2d(4, 40, 3), nn.ReLU(),
+        nn.MaxPool2d(2), nn.Flatten(), nn.Linear(40, 2),
+    ).to(DEVICE, torch.float64)  # fmt: skip
+    weights = {name: torch.stack([part.detach()] * 2) for name, part in module.named_parameters()}
+    chain = Chain(module, weights, way="kernels")
+    kinds = [type(layer).__name__ for layer in chain.layers]
+    assert kinds == ["Pooled", "Windows", "_ReLU", "Windows", "_ReLU", "_Pool", "_Flat", "_Linear"]
+    x = torch.rand(2, 5, 1, 14, 14, dtype=torch.float64, device=DEVICE)
+    torch.testing.assert_close(chain.forward(x), torch.stack([module(one) for one in x]))
+
+
+def test_trying_out() -> None:
+    try_out(DEVICE)
