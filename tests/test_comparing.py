@@ -21,7 +21,8 @@ from oneballot.comparing import Standing, Standings, check_peer, compare, read_p
 from oneballot.core import Data
 from oneballot.errors import DataError, ElectionError, OneBallotWarning
 from oneballot.peers.solo import Solo
-from oneballot.protocols import Round, TallyDesk
+from oneballot.protocols import TallyDesk
+from oneballot.rounds import Round
 from oneballot.simulation import accuracy, simulate_parties
 
 

@@ -11,7 +11,8 @@ import numpy as np
 from .errors import ElectionError, OneBallotWarning
 from .keys import check_keys
 from .privacy.mechanisms import UNITS
-from .protocols import Learner, Method, Peer, PrivateMethod
+from .protocols import Learner, Method, PrivateMethod
+from .rounds import Peer
 from .schema import as_label
 
 if TYPE_CHECKING:

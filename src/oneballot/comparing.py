@@ -24,8 +24,8 @@ from .errors import DataError, ElectionError
 from .outcome import Outcome
 from .privacy.terms import L0
 from .progress import steps
-from .protocols import ChoosyPeer, Peer
 from .report.pictures import draw_race
+from .rounds import ChoosyPeer, Peer
 from .simulation import Simulation, accuracy, simulate_parties
 
 

@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,10 +22,12 @@ from .container import pack, unpack
 from .core import Array, Blob, Contents, Count
 from .disk import alone_in, write_whole
 from .errors import DataError, OneBallotError, Spoiled
-from .model import FinalModel
 from .privacy.ledger import Ledger
 from .room import seat
 from .schema import Class, Schema, as_plain
+
+if TYPE_CHECKING:
+    from .model import FinalModel
 
 FORMAT = 1
 OURS = re.compile(r"(model|count)-[0-9a-f]{16}\.|\.oneballot-part-")
@@ -151,6 +153,8 @@ class Outcome:
 
     @classmethod
     def load(cls, folder: str | Path) -> Outcome:
+        from .model import FinalModel
+
         folder = Path(folder)
         described = _read_json(folder)
         try:

@@ -1,9 +1,8 @@
-"""What the parts of one-shot learning promise each other: models, learners, formats, desks, methods, boxes, peers."""
+"""What the parts of one-shot learning promise each other: models, learners, formats, desks, methods, boxes."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import Any, BinaryIO, ClassVar, Protocol, overload, runtime_checkable
 
 from .core import Array, Ballot, Blob, Contents, Count, Data, Fit, Plan, Spending, Task
@@ -265,42 +264,3 @@ class DistantBox(Protocol):
 
         Whatever fails here, with NotThere as well, is then opened as usual, and that failure is what people see.
         """
-
-
-@dataclass(frozen=True)
-class Round:
-    """Where a peer stands after an exchange of messages.
-
-    models: the one that all parties have then, or where each has its own (solo, FedMD) all of them: their accuracies
-    are averaged. up, down: bytes that all parties together have sent and received so far.
-    """
-
-    models: Sequence[Model]
-    up: int
-    down: int
-
-
-class Peer(Protocol):
-    """What a one-shot method is compared with, in simulation alone: a frozen dataclass of its settings.
-
-    One that says `init = "outcome"` begins with the model of the election's own outcome, which is `desk.start`.
-    """
-
-    name: ClassVar[str]
-    rounds: int
-    """How many `run` yields at the most; 1 if it exchanges messages once, or never."""
-
-    @property
-    def needs(self) -> Mapping[str, frozenset[str]]:
-        """For each role what its learner must give, as of a method."""
-
-    def run(self, parties: Sequence[Data], desk: TallyDesk) -> Iterator[Round]:
-        """Train. Some parties may have no rows, or lack classes; at least one has rows."""
-
-
-@runtime_checkable
-class ChoosyPeer(Protocol):
-    """What a peer has besides if not every learner suits it that gives what it needs."""
-
-    def check(self, learner: Any, *, multilabel: bool) -> None:
-        """Raise ElectionError if it cannot be run with this final learner; called before any training."""

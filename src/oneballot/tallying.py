@@ -12,7 +12,6 @@ from .counting import Counting
 from .desk import TallyDesk
 from .election import Election
 from .envelope import check_opener
-from .model import FinalModel
 from .outcome import Outcome
 from .privacy.book import Book
 from .progress import steps
@@ -67,6 +66,8 @@ def _tally(
     election: Election, source: Source, without: Iterable[str], previous: Outcome | None, book: Book, over_budget: bool,
     key: X25519PrivateKey | None, early: bool = True, shunned: Iterable[str] = (),
 ) -> Outcome:  # fmt: skip
+    from .model import FinalModel
+
     check_opener(election, key)
     left_out = tuple(sorted(set(without)))
     if previous is not None and previous.election != election.digest:

@@ -23,7 +23,7 @@ from oneballot.peers.fedavg import FedAvg  # noqa: E402
 from oneballot.peers.fedavgm import FedAvgM  # noqa: E402
 from oneballot.peers.fedprox import FedProx  # noqa: E402
 from oneballot.peers.scaffold import SCAFFOLD, Variates  # noqa: E402
-from oneballot.protocols import Peer  # noqa: E402
+from oneballot.rounds import Peer  # noqa: E402
 from oneballot.simulation import divide, simulate_parties  # noqa: E402
 
 torch.set_num_threads(1)

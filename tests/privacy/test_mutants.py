@@ -349,7 +349,7 @@ MUTANTS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], Check, str]] = {
         put(Teachers, "seen", of_the_silo),
         whole(IDS, weights="prior", leads=(-6, 4), learner=TWO_NEAREST), FAR),
     "more than a vote in shares": (
-        put(fedkt, "_at_most_one_vote", lambda points, partitions: points), lambda a: loud_ballot(a, **SOFT), FAR),
+        put(fedkt, "at_most_one_vote", lambda points, partitions: points), lambda a: loud_ballot(a, **SOFT), FAR),
     "weights without a bound": (unbounded_weights, lambda a: loud_ballot(a, **WEIGHED), FAR),
     "less noise than the budget asks for": (
         put(settling, "round_up", lambda scale: round_up(0.9 * scale)), whole(ob.L2(2.0, 1e-3, stable_ids=True)),

@@ -79,7 +79,45 @@ def test_every_promised_table_is_listed():
     assert set(all_tables()) == promised
     result = CliRunner().invoke(app, ["reproduce", "--list", "--json"])
     assert result.exit_code == 0, result.output
-    assert set(json.loads(result.stdout)) == promised
+    assert set(json.loads(result.stdout)["tables"]) == promised
+
+
+def test_the_list_counts_cells_once_a_table_and_says_how_many_are_shared():
+    listed = ["reproduce", "--list", "--group", "adult"]
+    told = json.loads(CliRunner().invoke(app, [*listed, "--json"]).stdout)
+
+    def once(jobs: list[object]) -> list[object]:
+        return [job for i, job in enumerate(jobs) if job not in jobs[:i]]
+
+    every = []
+    for table in choose([], ["adult"]):
+        cells = once(list(table.jobs()))
+        assert told["tables"][table.name] == {"title": table.title, "groups": ["adult"], "cells": len(cells)}
+        every += cells
+    distinct = len(once(every))
+    assert (told["cells"], told["distinct"]) == (len(every), distinct)
+    text = CliRunner().invoke(app, listed).stdout
+    assert f"{len(every)} cells in all" in text
+    assert f"tables share cells: {distinct} are distinct" in text
+
+
+def test_the_list_is_of_what_was_asked_for():
+    listed = ["reproduce", "fedkt/table2", "dosfl/table3", "--list"]
+    text = CliRunner().invoke(app, listed).stdout
+    assert re.findall(r"^ (\S+/\S+) .*? (\d+) ", text, re.M) == [("fedkt/table2", "48"), ("dosfl/table3", "5")]
+    assert "53 cells in all" in text
+    assert "share" not in text
+    assert "16 cells in all" in CliRunner().invoke(app, [*listed[:2], "--list", "--quick"]).stdout
+    assert "32 cells in all" in CliRunner().invoke(app, [*listed[:2], "--list", "--seeds", "2"]).stdout
+
+
+def test_the_list_waits_for_no_library_that_trains():
+    code = (
+        "import sys; from oneballot.cli import app; app(['reproduce', '--list'], standalone_mode=False); "
+        "print([m for m in ('sklearn', 'scipy.optimize', 'scipy.stats', 'torch', 'joblib') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
 
 
 @pytest.mark.parametrize(("table", "row", "cell", "value", "deviation"), PRINTED)
@@ -260,10 +298,65 @@ def test_a_tables_quick_version_runs_from_the_command_line(tmp_path):
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
     assert "61706.00" in result.stdout
-    assert "cells (0 were kept): 5 of 5" in result.stderr
+    folder = tmp_path / "cells"
+    assert result.stderr.splitlines() == [
+        f"dosfl/table3: 5 cells to run; finished ones are kept in {folder}", "cells (0 were kept): 5 of 5"
+    ]  # fmt: skip
     again = CliRunner().invoke(app, command[3:])
     assert again.stdout == result.stdout
-    assert len(list(tmp_path.glob("cells/*"))) == 5
+    kept = sorted(folder.iterdir())
+    assert len(kept) == 5
+    assert again.stderr == f"dosfl/table3: 5 cells, all kept in {folder}: none to run; delete it to measure anew\n"
+    for path in kept[:2]:
+        path.unlink()
+    rest = CliRunner().invoke(app, command[3:])
+    assert rest.stdout == result.stdout
+    assert rest.stderr.splitlines() == [
+        f"dosfl/table3: 5 cells, of which 3 are kept in {folder}: 2 to run", "cells (3 were kept): 2 of 2"
+    ]  # fmt: skip
+
+
+def on_screen(raw: str) -> list[str]:
+    """The lines that a terminal shows in the end, of what rich sends to one: lines erased and written over."""
+    lines, at, column = [""], 0, 0
+    for piece in re.findall(r"\x1b\[\??[\d;]*[A-Za-z]|[\r\n]|[^\x1b\r\n]+", raw):
+        if piece == "\n":
+            lines, at = [*lines, ""], at + 1
+        elif piece == "\r":
+            column = 0
+        elif piece == "\x1b[2K":
+            lines[at] = ""
+        elif piece == "\x1b[1A":
+            at -= 1
+        elif not piece.startswith("\x1b"):
+            lines[at] = lines[at][:column].ljust(column) + piece + lines[at][column + len(piece) :]
+            column += len(piece)
+    return [line.rstrip() for line in lines]
+
+
+def test_on_a_terminal_a_table_is_printed_where_no_bar_is(tmp_path):
+    pty = pytest.importorskip("pty")
+    command = [sys.executable, "-m", "oneballot", "reproduce", "dosfl/table3", "--quick", "--workers", "1",
+               "--out", str(tmp_path)]  # fmt: skip
+    screen, terminal = pty.openpty()
+    env = {**os.environ, "TERM": "xterm", "COLUMNS": "200"}
+    with subprocess.Popen(command, stdin=terminal, stdout=terminal, stderr=terminal, env=env) as running:
+        os.close(terminal)
+        sent = b""
+        with open(screen, "rb", buffering=0) as reading:
+            while True:
+                try:
+                    sent += reading.read(65536)
+                except OSError:  # nobody is left who could write
+                    break
+    assert running.returncode == 0
+    raw = sent.decode()
+    assert "so far" in raw, "there was a bar, with a clock"
+    told, title, *rest = [line for line in on_screen(raw) if line]
+    assert told == f"dosfl/table3: 5 cells to run; finished ones are kept in {tmp_path / 'cells'}"
+    assert title.startswith("dosfl/table3: REDUCED: After how many rounds")
+    assert rest[-1].startswith("Written: ")
+    assert not any("cells (" in line for line in rest)
 
 
 @pytest.mark.skipif("ONEBALLOT_DATA" not in os.environ, reason="needs the data sets in ONEBALLOT_DATA")

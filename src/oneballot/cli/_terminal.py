@@ -8,8 +8,10 @@ import os
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from datetime import timedelta
+from math import inf
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -33,6 +35,9 @@ Holdout = Annotated[float, typer.Option(min=0.01, max=0.9, help="Without --test:
 SplitSeed = Annotated[int, typer.Option(min=0, help="Of the split.")]
 OutcomeFolder = Annotated[Path, typer.Argument(metavar="OUTCOME", help="The folder that a tally wrote.")]
 
+Aside = Callable[[], AbstractContextManager[None]]
+"""For results that come while work goes on: meanwhile no bar is on the screen."""
+
 SHOWN_NOTES = 6
 AGAIN = "and run the command again; nothing was left half-written."
 WHAT_TO_DO = {
@@ -44,7 +49,7 @@ WHAT_TO_DO = {
 
 
 @contextmanager
-def session(as_json: bool, workers: int | None = None) -> Iterator[None]:
+def session(as_json: bool, workers: int | None = None) -> Iterator[Aside]:
     """Run a command: show how far it is, then its notes; turn errors into a sentence and exit status 1."""
     if workers is not None:
         os.environ["ONEBALLOT_WORKERS"] = str(workers)
@@ -52,8 +57,8 @@ def session(as_json: bool, workers: int | None = None) -> Iterator[None]:
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", OneBallotWarning)
         try:
-            with _progress():
-                yield
+            with _progress() as aside:
+                yield aside
         except OneBallotError as error:
             _show_notes(caught)
             if as_json:
@@ -77,33 +82,53 @@ def session(as_json: bool, workers: int | None = None) -> Iterator[None]:
 
 
 @contextmanager
-def _progress() -> Iterator[None]:
+def _progress() -> Iterator[Aside]:
     if not sys.stderr.isatty():
-        yield
+        yield nullcontext
         return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TaskID, TextColumn
+    from rich.text import Text
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    class Clock(ProgressColumn):
+        """The time that is left or, while nobody can tell, that has passed: it goes on where nothing else does."""
+
+        def render(self, task: Task) -> Text:
+            left = task.fields["end"] - bars.get_time()
+            seconds, word = (left, "left") if 0 < left < inf else (task.elapsed or 0, "so far")
+            return Text(f"{timedelta(seconds=int(seconds))} {word}", style="cyan")
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), Clock())
     bars = Progress(
         *columns, console=Console(stderr=True), transient=True, redirect_stdout=False, redirect_stderr=False
     )
-    running: dict[str, Any] = {}
+    running: dict[str, tuple[TaskID, float]] = {}
 
     def watch(what: str, done: int, total: int) -> None:
         """Bars are on the screen only while something is under way, so that results never come between them."""
+        now = bars.get_time()
         if what not in running:
             bars.start()
-            running[what] = bars.add_task(what, total=total)
-        bars.update(running[what], completed=done, total=total)
+            running[what] = bars.add_task(what, total=total, end=inf), now
+        task, begin = running[what]
+        bars.update(task, completed=done, total=total, end=begin + (now - begin) * total / done if done else inf)
         if done >= total:
-            bars.remove_task(running.pop(what))
+            bars.remove_task(running.pop(what)[0])
             if not running:
                 bars.stop()
 
+    @contextmanager
+    def aside() -> Iterator[None]:
+        bars.stop()
+        try:
+            yield
+        finally:
+            if running:
+                bars.start()
+
     try:
         with watched_by(watch):
-            yield
+            yield aside
     finally:
         bars.stop()
 
@@ -132,7 +157,7 @@ def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for i, name in enumerate(header):
-        numbers = i > 0 and all(row[i][:1].isdigit() or row[i] in ("", "–") for row in rows)
+        numbers = i > 0 and all(row[i].lstrip("+-")[:1].isdigit() or row[i] in ("", "–") for row in rows)
         table.add_column(name, justify="right" if numbers else "left", overflow="fold")
     for row in rows:
         table.add_row(*map(Text, row))

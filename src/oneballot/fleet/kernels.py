@@ -1,11 +1,13 @@
+# ruff: noqa: RUF005  (Triton knows tuples, and no stars in them)
 """A convolution, the 2x2 pooling and the ReLU behind it as one kernel of a GPU, for all models at once (Triton).
 
 Windows are never written down, and of what a convolution gives only the largest of every four pixels is kept, with
 its place among them: 0 to 3 in reading order, of equal ones the first, or 4 where ReLU made it 0. Only there slopes go
 back. Sums are taken in the same order every time.
 
-A program has one model and a tile: channels down, pixels of all its rows across, so that a pixel is read once for all
-channels. Images are `(models, rows, channels, height, width)`.
+A program has one model and some pixels of its rows, a thread each, and what it reads of them serves all channels. In
+sums over pixels a thread has a number for every weight, and threads are added up at the end. Images are `(models, rows,
+channels, height, width)`.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from torch import Tensor
 
 from .convolutions import Apart
 
-TALLEST = 32
+TALLEST = 16
 ACROSS = 256
 """Channels and pixels of a tile. How large each kernel's is was measured on an H200."""
 
@@ -67,63 +69,84 @@ def _pixel(image, i, j, here, HEIGHT: tl.constexpr, WIDTH: tl.constexpr, PAD: tl
 
 @triton.jit
 def _slopes(
-    x, d, kept, weight_slopes, bias_slopes, weights, biases, ROWS: tl.constexpr,
+    x, d, kept, weight_slopes, bias_slopes, spread, weights, biases, SPREAD: tl.constexpr, ROWS: tl.constexpr,
     DEPTH: tl.constexpr, HEIGHT: tl.constexpr, WIDTH: tl.constexpr, CHANNELS: tl.constexpr, SIDE: tl.constexpr,
-    PAD: tl.constexpr, DOWN: tl.constexpr, WIDE: tl.constexpr, TALL: tl.constexpr, ACROSS: tl.constexpr,
-    LINE: tl.constexpr,
+    PAD: tl.constexpr, DOWN: tl.constexpr, WIDE: tl.constexpr, ACROSS: tl.constexpr,
 ):  # fmt: skip
-    """By the weights of one line of all channels' windows, at one depth. A tile has the line's weights as well."""
+    """By the biases, and by the weights of one line of all channels' windows, at one depth.
+
+    One program of a model also spreads slopes over the pixels as they were before the pooling, if SPREAD.
+    """
     model = tl.program_id(0).to(tl.int64)
     depth, i = tl.program_id(1), tl.program_id(2)
-    j, channel = tl.arange(0, LINE)[:, None, None], tl.arange(0, TALL)[None, :, None]
-    lane = tl.arange(0, ACROSS)[None, None, :]
-    total = tl.zeros((LINE, TALL, ACROSS), x.dtype.element_ty)
-    alone = tl.zeros((1, TALL, ACROSS), x.dtype.element_ty)
+    lane = tl.arange(0, ACROSS)
+    totals = ()
+    for _ in tl.static_range(CHANNELS * (SIDE + 1)):
+        totals = totals + (tl.zeros((ACROSS,), x.dtype.element_ty),)
     for begin in range(0, ROWS * DOWN * WIDE, ACROSS):
         row, place = (begin + lane) // (DOWN * WIDE), (begin + lane) % (DOWN * WIDE)
-        at = ((model * ROWS + row) * CHANNELS + channel) * DOWN * WIDE + place
-        which = tl.load(kept + at, (row < ROWS) & (channel < CHANNELS), 4).to(tl.int32)
-        slope = tl.load(d + at, which < 4, 0.0)
+        here, at = row < ROWS, (model * ROWS + row) * CHANNELS * DOWN * WIDE + place
         image = x + ((model * ROWS + row) * DEPTH + depth) * HEIGHT * WIDTH
-        top, left = 2 * (place // WIDE) - PAD + i, 2 * (place % WIDE) - PAD + j
-        for part in tl.static_range(4):
-            seen = _pixel(image, top + part // 2, left + part % 2, (row < ROWS) & (j < SIDE), HEIGHT, WIDTH, PAD)
-            total += seen * tl.where(which == part, slope, 0.0)
-        alone += slope
-    j, channel = tl.arange(0, LINE)[:, None], tl.arange(0, TALL)[None, :]
-    to = weight_slopes + model * weights + ((channel * DEPTH + depth) * SIDE + i) * SIDE + j
-    tl.store(to, tl.sum(total, 2), (j < SIDE) & (channel < CHANNELS))
-    if depth + i == 0:
-        tl.store(bias_slopes + model * biases + channel, tl.sum(alone, 2), channel < CHANNELS)
+        top, left = 2 * (place // WIDE) - PAD + i, 2 * (place % WIDE) - PAD
+        upper, lower, sums = (), (), ()
+        for j in tl.static_range(SIDE + 1):
+            upper = upper + (_pixel(image, top, left + j, here, HEIGHT, WIDTH, PAD),)
+            lower = lower + (_pixel(image, top + 1, left + j, here, HEIGHT, WIDTH, PAD),)
+        for channel in tl.static_range(CHANNELS):
+            which = tl.load(kept + at + channel * DOWN * WIDE, here, 4).to(tl.int32)
+            slope = tl.load(d + at + channel * DOWN * WIDE, here, 0.0)
+            a, b = tl.where(which == 0, slope, 0.0), tl.where(which == 1, slope, 0.0)
+            c, e = tl.where(which == 2, slope, 0.0), tl.where(which == 3, slope, 0.0)
+            for j in tl.static_range(SIDE):
+                total = totals[channel * (SIDE + 1) + j]
+                total = total + a * upper[j] + b * upper[j + 1] + c * lower[j] + e * lower[j + 1]
+                sums = sums + (total,)
+            sums = sums + (totals[channel * (SIDE + 1) + SIDE] + tl.where(which < 4, slope, 0.0),)
+            if SPREAD:
+                to = (model * ROWS + row) * CHANNELS * DOWN * WIDE + channel * DOWN * WIDE
+                to = spread + 4 * to + 4 * (place // WIDE) * WIDE + 2 * (place % WIDE)
+                first = here & (depth + i == 0)
+                tl.store(to, a, first)
+                tl.store(to + 1, b, first)
+                tl.store(to + 2 * WIDE, c, first)
+                tl.store(to + 2 * WIDE + 1, e, first)
+        totals = sums
+    for channel in tl.static_range(CHANNELS):
+        to = weight_slopes + model * weights + ((channel * DEPTH + depth) * SIDE + i) * SIDE
+        for j in tl.static_range(SIDE):
+            tl.store(to + j, tl.sum(totals[channel * (SIDE + 1) + j], 0))
+        if depth + i == 0:
+            tl.store(bias_slopes + model * biases + channel, tl.sum(totals[channel * (SIDE + 1) + SIDE], 0))
 
 
 @triton.jit
 def _back(
-    weight, d, kept, out, rows, weights,
+    weight, spread, out, rows, weights,
     DEPTH: tl.constexpr, HEIGHT: tl.constexpr, WIDTH: tl.constexpr, CHANNELS: tl.constexpr, SIDE: tl.constexpr,
-    PAD: tl.constexpr, DOWN: tl.constexpr, WIDE: tl.constexpr, TALL: tl.constexpr, ACROSS: tl.constexpr,
+    PAD: tl.constexpr, DOWN: tl.constexpr, WIDE: tl.constexpr, ACROSS: tl.constexpr,
 ):  # fmt: skip
-    """By the images: depths are down the tile, and their pixels across."""
+    """By the images, from slopes that are spread."""
     model = tl.program_id(0).to(tl.int64)
     pixel = tl.program_id(1) * ACROSS + tl.arange(0, ACROSS)
     row, place = pixel // (HEIGHT * WIDTH), pixel % (HEIGHT * WIDTH)
-    depth = tl.arange(0, TALL)
-    own = weight + model * weights + depth * SIDE * SIDE
-    each = (model * rows + row) * CHANNELS * DOWN * WIDE
-    total = tl.zeros((TALL, ACROSS), d.dtype.element_ty)
+    own, each = weight + model * weights, spread + (model * rows + row) * CHANNELS * 4 * DOWN * WIDE
+    totals = ()
+    for _ in tl.static_range(DEPTH):
+        totals = totals + (tl.zeros((ACROSS,), spread.dtype.element_ty),)
     for i in range(SIDE):
         for j in range(SIDE):
             down, right = place // WIDTH + PAD - i, place % WIDTH + PAD - j
             there = (row < rows) & (down >= 0) & (down < 2 * DOWN) & (right >= 0) & (right < 2 * WIDE)
-            which, at = down % 2 * 2 + right % 2, each + down // 2 * WIDE + right // 2
-            factors, slopes, places = own + i * SIDE + j, d + at, kept + at
             for channel in tl.static_range(CHANNELS):
-                taken = tl.load(places + channel * DOWN * WIDE, there, 4).to(tl.int32) == which
-                slope = tl.load(slopes + channel * DOWN * WIDE, taken, 0.0)
-                factor = tl.load(factors + channel * DEPTH * SIDE * SIDE, depth < DEPTH, 0.0)
-                total += factor[:, None] * slope[None, :]
-    to = out + (model * rows + row)[None, :] * DEPTH * HEIGHT * WIDTH + depth[:, None] * HEIGHT * WIDTH + place[None, :]
-    tl.store(to, total, (row < rows)[None, :] & (depth < DEPTH)[:, None])
+                slope = tl.load(each + (channel * 2 * DOWN + down) * 2 * WIDE + right, there, 0.0)
+                sums = ()
+                for depth in tl.static_range(DEPTH):
+                    factor = tl.load(own + ((channel * DEPTH + depth) * SIDE + i) * SIDE + j)
+                    sums = sums + (totals[depth] + factor * slope,)
+                totals = sums
+    for depth in tl.static_range(DEPTH):
+        to = out + ((model * rows + row) * DEPTH + depth) * HEIGHT * WIDTH + place
+        tl.store(to, totals[depth], row < rows)
 
 
 class Pooled(Apart):
@@ -155,19 +178,19 @@ class Pooled(Apart):
 
     def backward(self, d: Tensor, needed: bool) -> Tensor:
         models, rows, depth, height, width = self.x.shape
-        channels, side = self.sizes[3:5]
-        d, tall = d.contiguous(), _tall(channels)
+        channels, side, _, down, wide = self.sizes[3:]
+        d, warps = d.contiguous(), 4 if rows * down * wide > 2048 else 1
+        spread = d.new_empty(models, rows, channels, 2 * down, 2 * wide) if needed else d
         _slopes[models, depth, side](
-            self.x, d, self.kept, *self.slopes, self.slopes[0].stride(0), self.slopes[1].stride(0), rows,
-            *self.sizes, tall, max(16, 512 // tall), _tall(side), num_warps=max(1, 32 // tall),
+            self.x, d, self.kept, *self.slopes, spread, self.slopes[0].stride(0), self.slopes[1].stride(0), needed,
+            rows, *self.sizes, 32 * warps, num_warps=warps,
         )  # fmt: skip
         if not needed:
             return d
         out = torch.empty_like(self.x)
-        _back[models, triton.cdiv(rows * height * width, 2 * ACROSS)](
-            self.weight, d, self.kept, out, rows, self.weight.stride(0), *self.sizes, _tall(depth), 2 * ACROSS,
-            num_warps=4,
-        )  # fmt: skip
+        _back[models, triton.cdiv(rows * height * width, ACROSS)](
+            self.weight, spread, out, rows, self.weight.stride(0), *self.sizes, ACROSS, num_warps=2
+        )
         return out
 
 

@@ -12,9 +12,7 @@ from ..core import Numbers, Spending, Votes
 from ..errors import ElectionError
 from ..settings import settings
 from ._queries import check_queries, check_teachers, count_queries
-
-PARTS = 255
-"""Of a soft vote: what a byte holds."""
+from ._votes import PARTS
 
 CLASS_COUNTS = Numbers("class counts", comes_or_goes=1, replaced=2)
 """A row that comes or goes changes one count by 1, a row that is replaced changes two."""

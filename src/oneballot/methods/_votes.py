@@ -18,6 +18,8 @@ from ..errors import Spoiled
 
 LEAST = 1e-4
 """Probabilities below it are noise of the learner; it bounds the odds."""
+PARTS = 255
+"""Of a soft vote: what a byte holds."""
 EVEN = 1 << 20
 """Into how many parts a vote is divided where votes are scaled."""
 
@@ -109,7 +111,7 @@ class Levels:
     odds: bool
 
     def write(self, opinion: Array) -> Array:
-        logs = np.clip(np.log2(odds(opinion)) * 8, -128, 127) + 128 if self.odds else opinion * 255
+        logs = np.clip(np.log2(odds(opinion)) * 8, -128, 127) + 128 if self.odds else opinion * PARTS
         return np.asarray(np.rint(logs), dtype=np.uint8).ravel()
 
     def shape(self, queries: int) -> tuple[int]:
@@ -132,6 +134,20 @@ def evened(points: Array) -> Array:
     """
     total = int(points.sum(dtype=np.int64))
     return np.rint(points * (len(points) * EVEN / max(total, 1))).astype(np.int64)
+
+
+def at_most_one_vote(points: Array, partitions: int) -> Array:
+    """Shares of votes, scaled down where rounding, or a party, has them add up to more than a vote a partition."""
+    total = points.sum(axis=-1, keepdims=True)
+    most = PARTS * partitions
+    return np.asarray(np.where(total > most, points * most // np.maximum(total, 1), points))
+
+
+def lead(votes: Array) -> Array:
+    """By how much the most votes are ahead of the second most, 1 on average."""
+    second, first = np.sort(votes, axis=1)[:, -2:].T
+    ahead = (first - second).astype(float)
+    return np.asarray(ahead / ahead.mean()) if ahead.any() else np.ones(len(votes))
 
 
 def worth(notation: Notation, mine: float) -> int:

@@ -21,9 +21,9 @@ from ..errors import ElectionError, Spoiled
 from ..protocols import Agreed, Casting, Desk, Learner, Model, TallyDesk
 from ..settings import settings
 from ._queries import choose_queries
-from ._settings import PARTS, Settings
+from ._settings import Settings
 from ._teachers import Teachers, halves, join_halves, without_prior
-from ._votes import Labels, Levels, Notation, Weighted, evened, odds, worth
+from ._votes import PARTS, Labels, Levels, Notation, Weighted, at_most_one_vote, evened, lead, odds, worth
 
 CLAIMED = 0.25
 """A public row is like nobody's own if the odds of all parties together are lower."""
@@ -90,7 +90,7 @@ class FedKT(Settings):
         )
         points = notation.points(written, rows)
         if desk.level == "L1" and self.voting == "soft":
-            points = _at_most_one_vote(points, self.partitions)
+            points = at_most_one_vote(points, self.partitions)
         if self.influence == "equal":
             points = evened(points)
         if self.open_vote != "off" and desk.level != "L1":
@@ -122,7 +122,7 @@ class FedKT(Settings):
             rows, votes = rows[voted], votes[voted]
             labels = desk.decide(votes, cell="tally")
             if self.final_weights == "lead":
-                weight = _lead(votes)
+                weight = lead(votes)
         if not len(rows):
             raise ElectionError("no public row got a single vote, so there is nothing to train the final model on")
         seed = desk.shared_seed("final")
@@ -168,7 +168,7 @@ class FedKT(Settings):
         """What the teachers of each partition decide by vote: class numbers `(queries,)`, the last one *not mine*."""
         if desk.level == "L2" and self.voting == "soft":
             shares = np.floor(np.clip(answers, 0, 1) * PARTS).astype(np.int64)
-            votes = _at_most_one_vote(shares, 1).sum(axis=1)
+            votes = at_most_one_vote(shares, 1).sum(axis=1)
             return [desk.decide(v, cell=f"partition {j}", unit=PARTS) for j, v in enumerate(votes)]
         labels = answers.argmax(axis=3)
         if self.open_vote != "off":
@@ -237,20 +237,6 @@ def _counts(ballot: Ballot, classes: int) -> Array:
     if not ((seen >= 0) & (seen < 2**31)).all():
         raise Spoiled(f"class counts must be whole numbers from 0 to 2³¹, not {seen}")
     return seen
-
-
-def _lead(votes: Array) -> Array:
-    """By how much the most votes are ahead of the second most, 1 on average."""
-    second, first = np.sort(votes, axis=1)[:, -2:].T
-    lead = (first - second).astype(float)
-    return np.asarray(lead / lead.mean()) if lead.any() else np.ones(len(votes))
-
-
-def _at_most_one_vote(points: Array, partitions: int) -> Array:
-    """Shares of votes, scaled down where rounding, or a party, has them add up to more than a vote a partition."""
-    total = points.sum(axis=-1, keepdims=True)
-    most = PARTS * partitions
-    return np.asarray(np.where(total > most, points * most // np.maximum(total, 1), points))
 
 
 offers = FedKT

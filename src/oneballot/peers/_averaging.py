@@ -14,7 +14,8 @@ from pydantic import Field, PositiveInt
 
 from ..core import Data
 from ..errors import DataError, ElectionError
-from ..protocols import Round, TallyDesk
+from ..protocols import TallyDesk
+from ..rounds import Round
 from ..settings import settings
 from ._assembly import Assemble, Assembly, Values, finite
 

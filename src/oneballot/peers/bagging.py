@@ -21,7 +21,8 @@ from pydantic import PositiveInt
 
 from ..core import Array, Data
 from ..errors import ElectionError
-from ..protocols import Round, TallyDesk
+from ..protocols import TallyDesk
+from ..rounds import Round
 from ..settings import settings
 
 if TYPE_CHECKING:

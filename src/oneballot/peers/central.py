@@ -8,7 +8,8 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from ..core import Data, Task
-from ..protocols import Round, TallyDesk
+from ..protocols import TallyDesk
+from ..rounds import Round
 from ..settings import settings
 
 

@@ -15,7 +15,8 @@ from pydantic import PositiveInt
 
 from ..core import Array, Data, Task
 from ..errors import ElectionError
-from ..protocols import Round, TallyDesk
+from ..protocols import TallyDesk
+from ..rounds import Round
 from ..settings import settings
 from ..training import workers
 from ._assembly import Assemble, Assembly, Values

@@ -13,7 +13,8 @@ import numpy as np
 from pydantic import PositiveInt
 
 from ..core import Data, Task
-from ..protocols import Round, TallyDesk
+from ..protocols import TallyDesk
+from ..rounds import Round
 from ..settings import settings
 
 

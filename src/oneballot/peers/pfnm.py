@@ -15,7 +15,8 @@ from pydantic import Field, NonNegativeInt, PositiveInt
 
 from ..core import Data
 from ..errors import ElectionError
-from ..protocols import Model, Round, TallyDesk
+from ..protocols import Model, TallyDesk
+from ..rounds import Round
 from ..settings import settings
 from ._assembly import Assemble, Assembly, Values
 from ._matching import Beliefs, Dense, match_networks, part_of

@@ -16,7 +16,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 import numpy as np
-from scipy.optimize import brentq
 from scipy.special import bdtrc, log_ndtr
 
 from ..core import Array
@@ -155,6 +154,8 @@ def _advanced(tally: Tally, delta: float) -> float:
 
 def _least_epsilon(delta_at: Callable[[float], float], delta: float, most: float = math.inf) -> float:
     """The ε at which a falling δ(ε) reaches δ, no more than `most`, and rather a hair above than below."""
+    from scipy.optimize import brentq
+
     if delta_at(0.0) <= delta:
         return 0.0
     low, high = 0.0, min(1.0, most)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from scipy.optimize import brentq
-
 from ..errors import ElectionError
 from .accounting import Accountant, check_delta, together
 from .mechanisms import Release
@@ -23,6 +21,8 @@ def scale_within(
     adaptive: bool = False,
 ) -> float:
     """The least scale of the noise at which the releases stay within the budget."""
+    from scipy.optimize import brentq
+
     _check(budget, delta)
 
     def over(log_scale: float) -> float:

@@ -9,7 +9,6 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 
 from ..core import Array
 from .mechanisms import NoisyArgmax, NoisyNumbers, Release
@@ -39,6 +38,7 @@ def epsilon_from(curve: Callable[[float], float], delta: float) -> float:
     The conversion is that of Canonne, Kamath, Steinke 2020; the moments' orders l = α − 1 of the papers are looked at
     one by one, so that this is never above what the papers make of the same curve.
     """
+    from scipy.optimize import minimize_scalar
 
     def at(log_order: float) -> float:
         order = 1 + math.exp(log_order)

@@ -52,6 +52,8 @@ class Experiment(Protocol):
 
 def describe(thing: Any) -> Any:
     """Settings as plain JSON values; of a dataclass with the name of its class."""
+    if thing is None or isinstance(thing, bool | int | str):
+        return thing
     if is_dataclass(thing) and not isinstance(thing, type):
         return {"is": type(thing).__name__} | {f.name: describe(getattr(thing, f.name)) for f in fields(thing)}
     if isinstance(thing, Mapping):
@@ -60,10 +62,8 @@ def describe(thing: Any) -> Any:
         return [describe(value) for value in thing]
     if isinstance(thing, np.generic):
         return describe(thing.item())
-    if isinstance(thing, float) and not math.isfinite(thing):
-        return str(thing)
-    if thing is None or isinstance(thing, bool | int | float | str):
-        return thing
+    if isinstance(thing, float):
+        return thing if math.isfinite(thing) else str(thing)
     raise TypeError(f"{type(thing).__name__} is not plain: a cell could not be found again by it")
 
 

@@ -32,6 +32,10 @@ class Kept:
                 f"{path} is not a cell that was kept here ({error}); delete it to measure it again"
             ) from None
 
+    def names(self) -> set[str]:
+        """Of the cells that are there."""
+        return {path.stem for path in self.folder.glob("*.json")}
+
     def put(self, experiment: Experiment, seed: int, found: Found) -> None:
         """Settings are written beside the figures, so that a person can tell what a file is about."""
         told = {

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ..disk import check_writable, write_whole
 from ..errors import MissingExtra
-from .cells import Failed, Found, name_of
+from .cells import Failed, Found
 from .drawing import draw
 from .keeping import Kept
 from .running import run_cells
@@ -45,8 +45,8 @@ def reproduce(
     or of other tables, finds them. Quick: every experiment reduced, and one seed if nobody says otherwise.
     """
     check_writable(out)
-    chosen = [table.reduced().run_with(seeds or 1) if quick else table.run_with(seeds) for table in tables]
-    waiting = {table.name: {name_of(*job) for job in table.jobs()} for table in chosen}
+    chosen = [table.as_asked(seeds=seeds, quick=quick) for table in tables]
+    waiting = {table.name: table.names() for table in chosen}
     jobs = [job for table in chosen for job in table.jobs()]
     results: dict[str, Found | Failed] = {}
     todo = list(chosen)

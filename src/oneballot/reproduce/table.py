@@ -135,6 +135,10 @@ class Table:
         rows = (replace(row, cells=tuple(replace(cell, seeds=None) for cell in row.cells)) for row in self.rows)
         return replace(self, rows=tuple(rows), seeds=seeds)
 
+    def as_asked(self, *, seeds: int | None = None, quick: bool = False) -> Table:
+        """As it is run: with so many seeds, or reduced, and then with one seed if nobody says otherwise."""
+        return self.reduced().run_with(seeds or 1) if quick else self.run_with(seeds)
+
     def jobs(self) -> Iterator[tuple[Experiment, int]]:
         """Seed by seed, so that a run that is cut short has whole columns."""
         for seed in range(self.seeds):
@@ -143,6 +147,10 @@ class Table:
                     if seed < cell.runs(self.seeds):
                         for experiment in cell.experiments:
                             yield experiment, seed
+
+    def names(self) -> frozenset[str]:
+        """Of its cells, as they are kept: what several lines need is one cell."""
+        return frozenset(name_of(*job) for job in self.jobs())
 
 
 @dataclass(frozen=True)
