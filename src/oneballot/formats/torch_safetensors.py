@@ -110,7 +110,7 @@ def probabilities(logits: Array, output: str) -> Array:
     out = logits.astype(np.float64)
     if output == "sigmoid":
         return np.asarray(0.5 * (1 + np.tanh(out / 2)))
-    out -= np.ascontiguousarray(logits.T).max(axis=0)[:, None]  # along long columns: a fraction of the time of short rows
+    out -= np.ascontiguousarray(logits.T).max(axis=0)[:, None]  # long columns: faster than short rows
     np.exp(out, out=out)
     out /= out.sum(axis=1, keepdims=True)
     return np.asarray(out)
