@@ -201,7 +201,8 @@ def _our_version() -> str:
 
 def _versions(contents: Contents) -> dict[str, str]:
     """Of what wrote the ballot; of the libraries those that its formats name."""
-    kinds = {c.format for c in contents.values() if isinstance(c, Blob)} & set(catalog.names("formats"))
+    formats = {c.format for c in contents.values() if isinstance(c, Blob)}
+    kinds = [kind for kind in formats if kind in catalog.names("formats")]  # votes need not look for any
     used = sorted({"numpy"}.union(*(getattr(catalog.find("formats", kind), "libraries", ()) for kind in kinds)))
     found = {name: str(getattr(sys.modules.get(name), "__version__", "unknown")) for name in used}
     return {"python": platform.python_version(), "oneballot": _our_version(), **found}

@@ -175,7 +175,7 @@ def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def make(self: Wave, *given: Any, **more: Any) -> None:
         made(self, *given, **more)
-        self.block, self.final = 3, [part.clone() for part in self.final]
+        self.block, self.final, self.looks_ahead = 3, [part.clone() for part in self.final], True
 
     monkeypatch.setattr(graphs.Recorded, "_record", record)
     monkeypatch.setattr(Wave, "__init__", make)

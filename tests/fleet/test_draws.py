@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -26,6 +28,30 @@ RAW = [14235748561938599882, 10715015893532904190]
 ORDER = [3, 1, 6, 2, 5, 4, 0, 7]
 UNIFORM = [-0.5671815872192383, 0.10358262062072754, 0.4198113679885864]
 KEY = 4446851464712053497
+
+
+def _plainly(seed: int, what: int, number: int, count: int) -> np.ndarray:
+    """A stream of its own generator."""
+    counter, key = (np.array(words, dtype=np.uint64) for words in ([0, 0, number, 0], [seed, what]))
+    return np.random.Philox(counter=counter, key=key).random_raw(count)
+
+
+@given(st.lists(st.tuples(st.integers(0, 2**64 - 1), st.integers(0, 2**40), st.integers(1, 300)), min_size=1))
+def test_a_stream_does_not_depend_on_what_was_drawn_before(streams: list[tuple[int, int, int]]) -> None:
+    for seed, number, count in streams:
+        np.testing.assert_array_equal(
+            draws.raw(seed, draws.MOVES, number, count), _plainly(seed, draws.MOVES, number, count)
+        )
+        np.testing.assert_array_equal(
+            draws.order(seed, number, count), _plainly(seed, draws.ORDER, number, count).argsort()
+        )
+
+
+def test_orders_of_many_rows_are_those_of_all_64_bits_in_every_thread() -> None:
+    """70,000 rows share their first 16 bits with others, for certain."""
+    with ThreadPoolExecutor(4) as threads:
+        for seed, found in enumerate(threads.map(lambda seed: draws.order(seed, 5, 70_000), range(12))):
+            np.testing.assert_array_equal(found, _plainly(seed, draws.ORDER, 5, 70_000).argsort())
 
 
 def test_first_weights_have_the_law_they_should() -> None:

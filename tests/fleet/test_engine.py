@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
 
@@ -21,11 +23,11 @@ from oneballot.fleet import apart as processes  # noqa: E402
 from oneballot.fleet import engine  # noqa: E402
 from oneballot.fleet.chain import is_chain  # noqa: E402
 from oneballot.fleet.engine import train  # noqa: E402
-from oneballot.fleet.job import Job  # noqa: E402
+from oneballot.fleet.job import How, Job  # noqa: E402
 from oneballot.fleet.network import built_in, own  # noqa: E402
 from oneballot.fleet.probe import why_not_stacked  # noqa: E402
 from oneballot.fleet.recipe import Recipe  # noqa: E402
-from oneballot.fleet.wave import Wave  # noqa: E402
+from oneballot.fleet.wave import WORTH, Wave  # noqa: E402
 from oneballot.fleet.waves import most_at_once  # noqa: E402
 from oneballot.progress import watched_by  # noqa: E402
 
@@ -63,6 +65,30 @@ def test_a_model_is_the_same_bit_by_bit_alone_in_a_fleet_and_with_any_number_of_
         assert alone.logits[0].shape == (i + 1, CLASSES)
 
 
+@pytest.mark.parametrize("odd", [np.nan, -np.inf])
+@pytest.mark.parametrize(
+    ("name", "how", "key"),
+    [("mlp", "chain", "bias"), ("mlp", "loop", "bias"), ("resnet8", "stacked", "running_mean")],
+    ids=str,
+)
+def test_models_that_are_not_kept_answer_the_same_and_tell_what_is_not_finite(
+    name: str, how: How, key: str, odd: float
+) -> None:
+    X = make_rows(3, 16, 16)
+    network, tasks = built_in(name, {}, X.shape[1:], CLASSES), make_tasks(9, 4, 17, 12)
+    start = {part: value.copy() for part, value in network.start(1).items()}
+    next(value for part, value in start.items() if part.endswith(key)).flat[0] = odd
+    tasks[1] = replace(tasks[1], start=start)
+    kept, forgotten = (
+        train(network, X, tasks, RECIPE, CLASSES, device="cpu", how=how, keep=keep) for keep in (True, False)
+    )
+    assert not any(forgotten.values)
+    assert [all(np.isfinite(value).all() for value in values.values()) for values in kept.values] == kept.finite
+    assert kept.finite == forgotten.finite == [True, False, True, True]
+    for a, b in zip(kept.logits, forgotten.logits, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
 def test_tasks_of_several_kinds_are_trained_together() -> None:
     X = make_rows(6)
     soft = Task(np.arange(8), np.random.default_rng(2).dirichlet(np.ones(CLASSES), 8), "soft", seed=9)
@@ -95,6 +121,36 @@ def test_waves_have_similar_sizes_and_about_the_same_number() -> None:
     assert [[RECIPE.steps_of(len(tasks[i].rows)) for i in wave] for wave in waves] == [[6, 4, 4], [4, 2], [2, 2]]
     assert len(job._cut(100)) == 1
     assert len(job._cut(1)) == 7
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.integers(1, 90), min_size=1, max_size=12), st.integers(1, 9), st.integers(1, 3), st.booleans())
+def test_schedules_are_each_models_own_places_whatever_is_cut(
+    sizes: list[int], length: int, epochs: int, on_gpu: bool
+) -> None:
+    recipe = Recipe(epochs=epochs, batch=8)
+    rng = np.random.default_rng(len(sizes))
+    tasks = [Task(rng.permutation(90)[:size], rng.integers(0, CLASSES, size), seed=i) for i, size in enumerate(sizes)]
+    made = Wave(built_in("mlp", {}, (6,), CLASSES), torch.zeros(90, 6), tasks, recipe, CLASSES, chain=True)
+    if on_gpu:
+        made._left = lambda count: int(count * WORTH)  # type: ignore[method-assign]
+    made._schedule_length = lambda count, step: length  # type: ignore[method-assign]
+    step, seen = 0, [list[Array]() for _ in tasks]
+    for count, begun, until in made._stages():
+        assert begun == step
+        assert count == sum(end > begun for end in made.ends)
+        for first, last in made._cuts(count, begun, until):
+            assert (first, last) == (step, min(step + length, until))
+            places, _, _ = made.schedule(count, first, last)
+            for i in range(count):
+                seen[i] += list(places[:, i])
+            step = last
+    assert step == made.ends[0]
+    for task, begin, end, found in zip(made.tasks, made.begins[:-1], made.ends, seen, strict=True):
+        places = recipe.places(task.seed, len(task.rows), 0, end)
+        wanted = np.where(places < 0, made.nobody, places + begin)
+        np.testing.assert_array_equal(found[:end], wanted)
+        assert all((rest == made.nobody).all() for rest in found[end:])
 
 
 def test_by_steps_neither_waves_nor_schedules_tell_how_many_rows_there_are() -> None:

@@ -18,7 +18,7 @@ from oneballot.core import Array, Blob, Task  # noqa: E402
 from oneballot.errors import DataError, Spoiled  # noqa: E402
 from oneballot.fleet.architectures import ARCHITECTURES, check_settings  # noqa: E402
 from oneballot.fleet.network import built_in  # noqa: E402
-from oneballot.formats.torch_safetensors import Description, TorchModel, TorchSafetensors  # noqa: E402
+from oneballot.formats.torch_safetensors import Description, TorchModel, TorchSafetensors, probabilities  # noqa: E402
 from oneballot.learners.torch import Torch  # noqa: E402
 from oneballot.room import Room  # noqa: E402
 
@@ -176,3 +176,14 @@ def test_an_altered_byte_is_refused_or_only_changes_numbers(place: int, change: 
     answer = TorchSafetensors.load(bytes(data), classes=3).predict_proba(np.zeros((2, 64), dtype=np.uint8))
     assert answer.shape == (2, 3)
     assert load(bytes(data)).keys() == arrays().keys()
+
+
+@given(st.integers(0, 40), st.integers(1, 30), st.sampled_from([np.float32, np.float64]), st.integers(0, 99))
+def test_probabilities_are_the_softmax_bit_by_bit(rows: int, classes: int, kind: type, seed: int) -> None:
+    """Votes follow from them, and a ballot has the same bytes wherever and whenever it is cast."""
+    logits = (np.random.default_rng(seed).normal(size=(rows, classes)) * 20).astype(kind)
+    before = logits.copy()
+    wide = logits.astype(np.float64)
+    powers = np.exp(wide - wide.max(axis=1, keepdims=True))
+    np.testing.assert_array_equal(probabilities(logits, "softmax"), powers / powers.sum(axis=1, keepdims=True))
+    np.testing.assert_array_equal(logits, before)

@@ -8,6 +8,7 @@ device: it is hashed there from a key of the same origin, in whole numbers, whic
 from __future__ import annotations
 
 import math
+import threading
 
 import numpy as np
 import torch
@@ -18,16 +19,36 @@ from ..core import Array
 ORDER, MOVES, DROPOUT, WEIGHTS, OWN, DISTIL = 1, 2, 3, 4, 5, 6
 
 
+class _Generator(threading.local):
+    """One a thread, set anew for every stream: to make another takes longer than a thousand draws."""
+
+    def __init__(self) -> None:
+        self.philox = np.random.Philox()
+        self.fresh = self.philox.state | {"buffer": np.zeros(4, dtype=np.uint64), "buffer_pos": 4}
+
+    def begin(self, counter: Array, key: Array) -> np.random.Philox:
+        self.philox.state = self.fresh | {"state": {"counter": counter, "key": key}}
+        return self.philox
+
+
+_generator = _Generator()
+
+
 def raw(seed: int, what: int, number: int, count: int) -> Array:
     """So many numbers of 64 random bits."""
     key = np.array([seed % 2**64, what], dtype=np.uint64)
     counter = np.array([0, 0, number, 0], dtype=np.uint64)
-    return np.random.Philox(counter=counter, key=key).random_raw(count)
+    return _generator.begin(counter, key).random_raw(count)
 
 
 def order(seed: int, epoch: int, rows: int) -> Array:
-    """The rows in the order of an epoch."""
-    return raw(seed, ORDER, epoch, rows).argsort()
+    """The rows in the order of an epoch, which is that of what they have drawn.
+
+    First by 16 bits, for which NumPy has a sort that takes a fraction of the time, and then, almost sorted, by all.
+    """
+    drawn = raw(seed, ORDER, epoch, rows)
+    about = (drawn >> np.uint64(48)).astype(np.uint16).argsort(kind="stable")
+    return about[drawn[about].argsort(kind="stable")]
 
 
 def uniform(seed: int, number: int, count: int) -> Array:

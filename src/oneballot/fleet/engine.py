@@ -29,18 +29,25 @@ from .recipe import Recipe
 
 @dataclass(frozen=True)
 class Trained:
-    """For each task the numbers of its model, and the logits of what it asks `(asked, classes)`."""
+    """For each task the numbers of its model, if they are kept, the logits of what it asks `(asked, classes)`, and
+    whether all its numbers are finite."""
 
     values: list[dict[str, Array]]
     logits: list[Array]
+    finite: list[bool]
 
 
 def train(
     network: Network, X: Array, tasks: Sequence[Task], recipe: Recipe, classes: int, *,
-    device: str = "auto", workers: int = 1, what: str = "networks", how: How | None = None,
+    device: str = "auto", workers: int = 1, what: str = "networks", how: How | None = None, keep: bool = True,
 ) -> Trained:  # fmt: skip
-    """Train every task, each on at least one row of X. The result is that of `fit_one`, up to rounding."""
-    training = Training(network, X, recipe, classes, device=device, workers=workers, what=what, how=how, once=True)
+    """Train every task, each on at least one row of X. The result is that of `fit_one`, up to rounding.
+
+    keep: whether the numbers of the models are wanted, and not their answers alone.
+    """
+    training = Training(
+        network, X, recipe, classes, device=device, workers=workers, what=what, how=how, once=True, keep=keep
+    )
     return training.run(tasks)
 
 
@@ -54,13 +61,14 @@ class Training:
     def __init__(
         self, network: Network, X: Array, recipe: Recipe, classes: int, *,
         device: str = "auto", workers: int = 1, what: str = "networks", how: How | None = None, once: bool = False,
+        keep: bool = True,
     ) -> None:  # fmt: skip
         if network.tokens:
             check_tokens(X, network.tokens)
         if recipe.augment:
             recipe.check_images(network.shape)
         self.network, self.recipe, self.classes = network, recipe, classes
-        self.workers, self.what, self.how, self.once = workers, what, how, once
+        self.workers, self.what, self.how, self.once, self.keep = workers, what, how, once, keep
         self.device = find_device(device)
         self.job: Job | None = None
         with precision(recipe, self.device):
@@ -81,13 +89,14 @@ class Training:
                 self.how = self.how or _choose(self.network, self.X, tasks, self.classes)
                 self.forget()
                 self.job = Job(
-                    self.network, self.X, tasks, self.recipe, self.classes, self.how, self.workers, once=self.once
-                )
+                    self.network, self.X, tasks, self.recipe, self.classes, self.how, self.workers, once=self.once,
+                    keep=self.keep,
+                )  # fmt: skip
             unit = "epochs" if self.recipe.steps is None else f"parts of {self.recipe.steps} steps"
             told = f"training {len(tasks)} {self.what}, {unit}"
             for _ in steps(told, self.job.run(), len(tasks) * self.recipe.epochs):
                 pass
-        return Trained(self.job.values, self.job.logits)
+        return Trained(self.job.values, self.job.logits, self.job.finite)
 
     def forget(self) -> None:
         """What is kept on the device for another round of the same tasks."""

@@ -33,10 +33,10 @@ class Job:
 
     def __init__(
         self, network: Network, X: Tensor, tasks: Sequence[Task], recipe: Recipe, classes: int, how: How, workers: int,
-        *, once: bool = True,
+        *, once: bool = True, keep: bool = True,
     ) -> None:  # fmt: skip
         self.network, self.X, self.recipe, self.classes = network, X, recipe, classes
-        self.how, self.workers, self.once = how, workers, once
+        self.how, self.workers, self.once, self.keep = how, workers, once, keep
         self.waves: list[list[int]] = []
         self.kept: Wave | None = None
         self.again(tasks)
@@ -45,6 +45,7 @@ class Job:
         self.tasks = tasks
         self.values: list[dict[str, Array]] = [{} for _ in tasks]
         self.logits = [np.empty((0, self.classes), dtype=np.float32) for _ in tasks]
+        self.finite = [True for _ in tasks]
 
     def forget(self) -> None:
         """The wave that is kept. It and its runners hold each other, and memory of the device."""
@@ -83,19 +84,21 @@ class Job:
                 wave.runners, self.kept = {}, wave
         try:
             yield from wave.train()
-            found = list(zip(numbers, wave.values(), wave.answers(), strict=True))
+            kept: list[dict[str, Array]] = wave.values() if self.keep else [{} for _ in tasks]
+            found = list(zip(numbers, kept, wave.answers(), wave.finite(), strict=True))
         except torch.OutOfMemoryError:
             self.forget()
             raise
-        for i, values, logits in found:
-            self._keep(i, values, logits)
+        for i, values, logits, finite in found:
+            self.values[i], self.logits[i], self.finite[i] = values, logits, finite
 
     def _keeps(self, numbers: Sequence[int]) -> bool:
         """For the next round, with its graphs, a wave that is all there is. On a CPU a new one costs little."""
         return not self.once and self.X.device.type == "cuda" and len(numbers) == len(self.tasks)
 
     def _keep(self, number: int, values: dict[str, Array], logits: Array) -> None:
-        self.values[number], self.logits[number] = values, logits
+        self.values[number], self.logits[number] = values if self.keep else {}, logits
+        self.finite[number] = all(np.isfinite(numbers).all() for numbers in values.values())
 
     def _cut(self, size: int) -> list[list[int]]:
         """Tasks of one kind and width, those with the most steps first, in waves of about the same size."""

@@ -34,7 +34,7 @@ class Joint(Generic[Part]):
         ends = np.cumsum([0, *(len(tasks[part]) for part in here)])
         found = self.training.run([self._placed(task, part, before) for part in here for task in tasks[part]])
         return {
-            part: Trained(found.values[a:b], found.logits[a:b])
+            part: Trained(found.values[a:b], found.logits[a:b], found.finite[a:b])
             for part, a, b in zip(here, ends, ends[1:], strict=False)
         }
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from itertools import pairwise
 
 import numpy as np
@@ -17,6 +18,7 @@ from torch import Tensor, nn
 
 from ..core import Array, Task
 from . import draws
+from .ahead import ahead
 from .chain import Chain
 from .inputs import move, scaled
 from .layout import Layout
@@ -28,7 +30,8 @@ from .stacked import Stacked
 from .steps import Steps
 
 DTYPES = {"float64": torch.float64}
-SCHEDULE_BYTES = 16 << 20
+SCHEDULE_BYTES = 32 << 20
+"""An epoch that goes on in the next schedule is drawn for both, so they should not be short."""
 BLOCK_BYTES = 64 << 20
 WORTH = 0.85
 """New graphs are recorded when no more than this part of the models is left."""
@@ -53,6 +56,7 @@ class Wave:
         self.tick = torch.zeros((), dtype=torch.int64, device=self.device)
         self.keys = torch.tensor([draws.dropout_key(task.seed) for task in self.tasks], device=self.device)
         self.block = self._steps_at_once()
+        self.looks_ahead = self.device.type == "cuda"  # on a CPU the other cores have waves of their own
         self.runners: dict[int, Steps] | None = None
         """Those of a wave that is trained again and again, by the step that each begins with."""
 
@@ -72,7 +76,7 @@ class Wave:
         leans = pulls is not None or offsets is not None
         self.lean = Lean(self.recipe, self.weights, pulls, offsets) if leans else None
         self.slopes = torch.zeros_like(self.weights)
-        self.memory = torch.zeros(MEMORIES[self.recipe.optimizer], *self.weights.shape).to(self.weights)
+        self.memory = self.weights.new_zeros(MEMORIES[self.recipe.optimizer], *self.weights.shape)
         apart = self.device.type == "cuda"  # there a model that is done is trained on for a while
         held = [self.weights, self.buffers, *self.whole.values()]
         self.final = [part.clone() for part in held] if apart else held
@@ -122,28 +126,26 @@ class Wave:
 
     def train(self) -> Iterator[int]:
         """Yields now and then how many epochs of models were trained since."""
-        step = 0
-        while step < self.ends[0]:
-            count = sum(end > step for end in self.ends)
-            begun, runner = step, self._runner(count, step)
-            until = self._until(count, step)
-            while step < until:
-                last = min(until, step + self._schedule_length(count, step))
-                runner.load(*self.schedule(count, step, last))
-                for a, b in self._pieces(step, last):
-                    with runner.here():
-                        runner.go(a - step, b - step)
-                        self._set_aside(b)
-                yield sum(self._epochs(i, last) - self._epochs(i, step) for i in range(count))
-                step = last
-            if self.runners is None:
-                runner.wait()
-                runner.forget()
-            else:  # a device that is busy with these steps has the schedule of the next when it is done
-                self.runners[begun] = runner
-                if step == self.ends[0]:
+        stages = list(self._stages())
+        parts = (self.schedule(count, a, b) for count, *steps in stages for a, b in self._cuts(count, *steps))
+        with closing(ahead(parts) if self.looks_ahead else parts) as schedules:
+            for count, begun, until in stages:
+                runner = self._runner(count, begun)
+                for first, last in self._cuts(count, begun, until):
+                    runner.load(*next(schedules))
+                    for a, b in self._pieces(first, last):
+                        with runner.here():
+                            runner.go(a - first, b - first)
+                            self._set_aside(b)
+                    yield sum(self._epochs(i, last) - self._epochs(i, first) for i in range(count))
+                if self.runners is None:
                     runner.wait()
-            del runner  # and with it what it holds on the device
+                    runner.forget()
+                else:  # a device that is busy with these steps has the schedule of the next when it is done
+                    self.runners[begun] = runner
+                    if until == self.ends[0]:
+                        runner.wait()
+                del runner  # and with it what it holds on the device
 
     def trial(self) -> None:
         """One step of all models, as it is: to see what it needs."""
@@ -166,9 +168,21 @@ class Wave:
             return Recorded(self, count, step)
         return Steps(self, count, step)
 
-    def _until(self, count: int, step: int) -> int:
-        ends, left = self.ends[:count], self._left(count)
-        return min(end for end in ends if sum(other > end for other in ends) <= left)
+    def _stages(self) -> Iterator[tuple[int, int, int]]:
+        """How many models are trained together, from which step, and until which."""
+        step = 0
+        while step < self.ends[0]:
+            count = sum(end > step for end in self.ends)
+            until = self.ends[self._left(count)]
+            yield count, step, until
+            step = until
+
+    def _cuts(self, count: int, first: int, until: int) -> Iterator[tuple[int, int]]:
+        """The steps of a stage by what is scheduled together."""
+        while first < until:
+            last = min(until, first + self._schedule_length(count, first))
+            yield first, last
+            first = last
 
     def _left(self, count: int) -> int:
         """When so few models are left, the others are left behind."""
@@ -240,6 +254,15 @@ class Wave:
         for row, i in enumerate(self.number):
             out[i] = self.layout.unpack(weights[row]) | self.side.unpack(buffers[row])
             out[i] |= {key: np.array(part[row]) for key, part in zip(self.whole, whole, strict=True)}
+        return out
+
+    def finite(self) -> list[bool]:
+        """Whether all numbers of each model are, in the order of the tasks."""
+        parts = [part for part in self.final[:2] if part.shape[1]]
+        ends = torch.stack([end for part in parts for end in part.aminmax(dim=1)])  # NaN if any number is
+        fine, out = ends.isfinite().all(0).tolist(), [True] * len(self.tasks)
+        for row, i in enumerate(self.number):
+            out[i] = fine[row]
         return out
 
     def answers(self) -> list[Array]:

@@ -107,11 +107,13 @@ class TorchModel:
 
 
 def probabilities(logits: Array, output: str) -> Array:
-    logits = logits.astype(np.float64)
+    out = logits.astype(np.float64)
     if output == "sigmoid":
-        return np.asarray(0.5 * (1 + np.tanh(logits / 2)))
-    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return np.asarray(powers / powers.sum(axis=1, keepdims=True))
+        return np.asarray(0.5 * (1 + np.tanh(out / 2)))
+    out -= np.ascontiguousarray(logits.T).max(axis=0)[:, None]  # long columns: faster than short rows
+    np.exp(out, out=out)
+    out /= out.sum(axis=1, keepdims=True)
+    return np.asarray(out)
 
 
 class TorchSafetensors:

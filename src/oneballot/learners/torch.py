@@ -141,13 +141,15 @@ class Torch:
         if busy := [i for i, model in enumerate(models) if model is None]:
             some, network = [tasks[i] for i in busy], self.network(X.shape[1:], classes)
             what = f"{self.module.rpartition('.')[2]} networks"
-            trained = train(network, X, some, self.recipe(), classes, device=self.device, workers=workers(), what=what)
-            for i, values, logits in zip(busy, trained.values, trained.logits, strict=True):
-                if all(np.isfinite(numbers).all() for numbers in [logits, *values.values()]):
-                    models[i] = self.model_of(network, values, classes, output_of(tasks[i]))
-                    replies[i] = logits.astype(np.float64)
-                    if tasks[i].answer == "probabilities":
-                        replies[i] = probabilities(logits, output_of(tasks[i]))
+            trained = train(
+                network, X, some, self.recipe(), classes, device=self.device, workers=workers(), what=what, keep=keep
+            )
+            for i, values, logits, finite in zip(busy, trained.values, trained.logits, trained.finite, strict=True):
+                if finite and np.isfinite(logits).all():
+                    if keep:
+                        models[i] = self.model_of(network, values, classes, output_of(tasks[i]))
+                    asked = tasks[i].answer == "probabilities"
+                    replies[i] = probabilities(logits, output_of(tasks[i])) if asked else logits.astype(np.float64)
                 else:
                     models[i] = failed(tasks[i], classes)
                     replies[i] = reply(models[i], X, tasks[i], classes)

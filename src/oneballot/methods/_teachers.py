@@ -35,30 +35,32 @@ class Teachers:
     def tasks(self, desk: Desk) -> tuple[Stack, list[Task]]:
         """By partition, subset and half, on the party's rows with the public set below them."""
         below, tasks = len(self.data), []
+        asked = self.queries + below
         for j, k, rows in self._busy():
             if not self.open:
                 seed = desk.seed("teacher", j, k)
-                tasks.append(Task(rows, self.data.y[rows], seed=seed, ask=self.queries + below))
+                tasks.append(Task(rows, self.data.y[rows], seed=seed, ask=asked))
                 continue
             half_of = halves(desk)
             for half in (0, 1):
                 background = np.flatnonzero(half_of != half) + below
                 targets = np.append(self.data.y[rows], np.full(len(background), self.classes))
-                asked = self.queries[half_of[self.queries] == half] + below
                 seed = desk.seed("teacher", j, k, half)
-                tasks.append(Task(np.append(rows, background), targets, seed=seed, ask=asked))
+                own = asked[half_of[self.queries] == half]
+                tasks.append(Task(np.append(rows, background), targets, seed=seed, ask=own))
         assert desk.public is not None
         return Stack((self.data.X, desk.public)), tasks
 
     def answers(self, replies: Sequence[Array], desk: Desk) -> Array:
         """What they say about the queries, `(partitions, subsets, queries, classes)`, halves put together."""
-        joined = join_halves(replies, self.queries, desk) if self.open else np.asarray(replies)
+        joined = join_halves(replies, self.queries, desk) if self.open else replies
         width = self.classes + self.open
         fixed = np.eye(width)[self._fixed(desk)]
         out = np.empty((len(self.deals), len(self.deals[0]), len(self.queries), width))
         out[:] = fixed
         for (j, k, _), reply in zip(self._busy(), joined, strict=True):
-            out[j, k] = np.where(np.isfinite(reply).all(axis=1, keepdims=True), reply, fixed)
+            fine = np.isfinite(reply)
+            out[j, k] = reply if fine.all() else np.where(fine.all(axis=1, keepdims=True), reply, fixed)
         return out
 
     def seen(self) -> Array:

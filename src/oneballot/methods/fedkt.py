@@ -220,7 +220,7 @@ class FedKT(Settings):
         assert self.subsets is not None
         if absent := [str(c) for c, n in zip(desk.classes, seen, strict=True) if not n]:
             desk.note(f"it has no rows of class {', '.join(absent)}")
-        if constant := sum(len(np.unique(task.targets)) == 1 for task in tasks):
+        if constant := sum(np.ptp(task.targets) == 0 for task in tasks):
             desk.note(f"{constant} of its {len(tasks)} teachers see a single class, and always vote for it")
         if (rows := int(seen.sum())) < self.subsets * self.partitions:
             teachers = f"{self.partitions} partitions of {self.subsets} subsets"
