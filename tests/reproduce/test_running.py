@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import signal
 import subprocess
 import sys
 import time
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 
 import numpy as np
@@ -57,14 +59,22 @@ def test_cells_are_the_same_one_by_one_and_in_parallel_and_a_bad_one_costs_no_ot
 
 def test_what_is_kept_is_not_run_again_and_a_damaged_file_is_named(tmp_path):
     kept = Kept(tmp_path)
-    kept.put(OURS, 0, Found({"accuracy": 0.123}, {"accuracy": [0.1, 0.2]}, ("a note",)))
+    put = Found({"accuracy": 0.123}, {"accuracy": [0.1, 0.2]}, ("a note",), "1 May 1990, a laptop")
+    kept.put(OURS, 0, put)
     ((_, found),) = run_cells([(OURS, 0)], kept)
-    assert found == Found({"accuracy": 0.123}, {"accuracy": [0.1, 0.2]}, ("a note",))
+    assert found == put
     (file,) = tmp_path.iterdir()
     assert json.loads(file.read_text())["experiment"]["federation"]["data"] == "digits"
     file.write_text("{}")
     with pytest.raises(DataError, match="delete it to measure it again"):
         kept.get(OURS, 0)
+
+
+def test_a_cell_says_when_and_where_it_was_measured():
+    found = run_one(OURS, 0, "cpu")
+    assert isinstance(found, Found)
+    assert found.measured.startswith(f"{date.today()}, {os.cpu_count()} cores (")
+    assert f"Python {platform.python_version()}" in found.measured
 
 
 def test_an_error_of_any_kind_is_told_with_its_place():

@@ -21,11 +21,13 @@ class Found:
 
     values: "accuracy" as a share, "bytes" that one party sends, "epsilon" and whatever else is a number.
     curves: of figures that change along the way, such as the accuracy after each round.
+    measured: when, on which machine and with which versions.
     """
 
     values: Mapping[str, float]
     curves: Mapping[str, Sequence[float]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    measured: str = ""
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,7 @@ def _finish(axes: Any, row: Row, picture: Picture) -> None:
     axes.set_ylabel(picture.up)
     if picture.log:
         axes.set_xscale("log")
+        axes.xaxis.set_major_formatter("{x:g}")
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(alpha=0.3)
     if axes.get_legend_handles_labels()[1]:
@@ -78,8 +79,9 @@ def _curves(axes: Any, row: Row, lines: Sequence[Line], results: Results, seeds:
         drawn.add(name)
         found = [results[name_of(cell.experiments[0], seed)] for seed in range(cell.runs(seeds))]
         curves = [list(one.curves["accuracy"]) for one in found if isinstance(one, Found) and "accuracy" in one.curves]
-        length = min(map(len, curves), default=0)
+        length, color = min(map(len, curves), default=0), f"C{len(drawn) - 1}"
         if length > 1:
-            axes.plot(range(1, length + 1), 100 * np.mean([c[:length] for c in curves], axis=0), label=name)
+            mean = 100 * np.mean([c[:length] for c in curves], axis=0)
+            axes.plot(range(1, length + 1), mean, color=color, alpha=0.8, label=name)
         else:
-            axes.axhline(line.mean, linestyle="--", color=f"C{len(drawn)}", label=f"{name} (one message)")
+            axes.axhline(line.mean, linestyle="--", color=color, label=f"{name} (one message)")

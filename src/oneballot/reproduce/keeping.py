@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import platform
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from ..disk import write_whole
@@ -26,7 +24,8 @@ class Kept:
         try:
             kept = json.loads(path.read_bytes())
             found = kept["found"]
-            return Found(dict(found["values"]), dict(found["curves"]), tuple(found["notes"]))
+            notes, measured = tuple(found["notes"]), str(kept["measured"])
+            return Found(dict(found["values"]), dict(found["curves"]), notes, measured)
         except (ValueError, KeyError, TypeError) as error:
             raise DataError(
                 f"{path} is not a cell that was kept here ({error}); delete it to measure it again"
@@ -42,7 +41,7 @@ class Kept:
             "experiment": describe(experiment), "seed": seed,
             "found": {"values": dict(found.values), "curves": {k: list(v) for k, v in found.curves.items()},
                       "notes": list(found.notes)},
-            "by": {"oneballot": package_version(), "python": platform.python_version(), "on": platform.machine()},
+            "measured": found.measured,
         }  # fmt: skip
         self.folder.mkdir(parents=True, exist_ok=True)
         text = json.dumps(told, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
@@ -50,11 +49,3 @@ class Kept:
 
     def _path(self, experiment: Experiment, seed: int) -> Path:
         return self.folder / f"{name_of(experiment, seed)}.json"
-
-
-def package_version() -> str:
-    """Of this package; where it was not installed, it runs from its source."""
-    try:
-        return version("oneballot")
-    except PackageNotFoundError:
-        return "from source"

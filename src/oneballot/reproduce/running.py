@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import time
 import traceback
 import warnings
@@ -10,7 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
+from datetime import date
+from functools import cache, partial
+from importlib.metadata import PackageNotFoundError, version
 
 from ..backends import chosen, run
 from ..errors import DataError, MissingExtra, OneBallotError, OneBallotWarning
@@ -96,7 +99,7 @@ def _run_together(places: Sequence[int], jobs: Sequence[Job], device: str) -> It
         for left, (number, one) in zip(range(len(places), 0, -1), found, strict=True):
             now = time.perf_counter()
             before, share = now, share + (now - before) / left  # those that still run share the time
-            yield places[number], _timed(one, share)
+            yield places[number], _measured(one, share, device)
 
 
 def _run_apart(place: int, experiment: Experiment, seed: int, device: str) -> tuple[int, Found | Failed]:
@@ -112,7 +115,7 @@ def run_one(experiment: Experiment, seed: int, device: str) -> Found | Failed:
     begin = time.perf_counter()
     with _quiet():
         found = _attempt(experiment, seed, device)
-    return _timed(found, time.perf_counter() - begin)
+    return _measured(found, time.perf_counter() - begin, device)
 
 
 def _attempt(experiment: Experiment, seed: int, device: str) -> Found | Failed:
@@ -128,8 +131,32 @@ def _attempt(experiment: Experiment, seed: int, device: str) -> Found | Failed:
         return Failed("error", f"{type(error).__name__}: {error} ({where})")
 
 
-def _timed(found: Found | Failed, seconds: float) -> Found | Failed:
-    return found if isinstance(found, Failed) else replace(found, values={**found.values, "seconds": seconds})
+def _measured(found: Found | Failed, seconds: float, device: str) -> Found | Failed:
+    if isinstance(found, Failed):
+        return found
+    return replace(found, values={**found.values, "seconds": seconds}, measured=f"{date.today()}, {_here(device)}")
+
+
+@cache
+def _here(device: str) -> str:
+    """This machine, and the versions that are used."""
+    parts = [
+        f"{os.cpu_count()} cores ({platform.system()} {platform.machine()})",
+        f"Python {platform.python_version()}",
+    ]
+    if on_gpu(device):
+        import torch
+
+        parts = [torch.cuda.get_device_name(), *parts, f"torch {torch.__version__}"]
+    return ", ".join([*parts, f"oneballot {_own_version()}"])
+
+
+def _own_version() -> str:
+    """Of this package; where it was not installed, it runs from its source."""
+    try:
+        return version("oneballot")
+    except PackageNotFoundError:
+        return "from source"
 
 
 @contextmanager

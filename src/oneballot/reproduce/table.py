@@ -163,6 +163,7 @@ class Line:
     seconds: float = 0.0
     beside: Mapping[str, float] | None = None
     failed: Failed | None = None
+    measured: frozenset[str] = frozenset()
 
     @property
     def mean(self) -> float:
@@ -190,7 +191,7 @@ class Line:
 
 def line_of(cell: Cell, results: Results, seeds: int) -> Line:
     """One failed seed does not hide the others; where all have failed, the first reason is told."""
-    values, sent, seconds, failed, beside = [], [], 0.0, None, []
+    values, sent, seconds, failed, beside, measured = [], [], 0.0, None, [], set[str]()
     for seed in range(cell.runs(seeds) if cell.experiments else 0):
         found = [results[name_of(experiment, seed)] for experiment in cell.experiments]
         good = [one for one in found if isinstance(one, Found)]
@@ -201,6 +202,8 @@ def line_of(cell: Cell, results: Results, seeds: int) -> Line:
         values.append(taken.value)
         sent += [] if taken.bytes is None else [taken.bytes]
         seconds += good[0].values.get("seconds", 0.0)
+        measured |= {one.measured for one in good}
         beside.append([good[0].values[name] for name in cell.beside])
     means = dict(zip(cell.beside, np.mean(beside, axis=0).tolist(), strict=True)) if values and cell.beside else None
-    return Line(cell, tuple(values), float(np.mean(sent)) if sent else None, seconds, means, failed)
+    sent_by_each = float(np.mean(sent)) if sent else None
+    return Line(cell, tuple(values), sent_by_each, seconds, means, failed, frozenset(measured))

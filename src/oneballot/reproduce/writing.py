@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import math
-import platform
 from collections.abc import Mapping, Sequence
-from datetime import date
 from typing import Any
 
-from .keeping import package_version
 from .table import Line, Results, Table, line_of
 
 Lines = Mapping[str, Sequence[Line]]
@@ -57,22 +54,21 @@ def size(count: float) -> str:
 
 
 def markdown(table: Table, lines: Lines, command: str) -> str:
-    out = [f"# {table.name}", "", f"{table.title}. In {table.unit}.", "", f"    {command}", "", _where(table.seeds), ""]
+    out = [f"# {table.name}", "", f"{table.title}. In {table.unit}.", "", f"    {command}", "", _runs(table.seeds), ""]
     for row in table.rows:
         out += [f"## {row.name}", ""]
         out += [f"Stands in: {row.stands_in}.", ""] if row.stands_in else []
         out += ["| " + " | ".join(HEAD) + " |", "|---" * len(HEAD) + "|"]
         out += ["| " + " | ".join(text.replace("|", "\\|") for text in texts(table, line)) + " |"
                 for line in lines[row.name]]  # fmt: skip
-        out.append("")
+        where = sorted(set[str]().union(*(line.measured for line in lines[row.name])))
+        out += ["", f"Measured {'; '.join(where)}.", ""] if where else [""]
     out += [f"- {note}" for note in table.notes] + ([""] if table.notes else [])
     return "\n".join(out)
 
 
-def _where(seeds: int) -> str:
-    runs = f"{seeds} seed{'s' * (seeds != 1)}; ours are means ± the sample's deviation" if seeds > 1 else "1 seed"
-    machine = f"{platform.system()} {platform.machine()}, Python {platform.python_version()}"
-    return f"{date.today().isoformat()}, {machine}, oneballot {package_version()}; {runs}."
+def _runs(seeds: int) -> str:
+    return f"{seeds} seeds; ours are means ± the sample's deviation." if seeds > 1 else "1 seed."
 
 
 def as_json(table: Table, lines: Lines, command: str) -> dict[str, Any]:
@@ -97,6 +93,7 @@ def _cell(line: Line) -> dict[str, Any]:
         "ours": None if not line.values else {
             "mean": _or_null(line.mean), "deviation": _or_null(line.deviation), "values": _all(line.values),
             "statistic": line.cell.statistic, "chosen": _or_null(line.chosen),
+            "measured": sorted(line.measured),
         },
         "difference": line.difference, "bytes": line.bytes, "seconds": line.seconds, "beside": line.beside,
         "words": line.cell.words, "stands_in": line.cell.stands_in,
