@@ -4,6 +4,7 @@ OneBallotError
 ├── ElectionError       the election itself: a setting, a pairing that cannot work, a digest that does not match
 ├── PrivacyError        more would be released than was promised; nothing was
 ├── DataError           a party's or a public file: columns, values, labels, sizes
+│   └── NotAtHand       a public data set, or word vectors, that have to be brought first
 ├── BallotError
 │   ├── Spoiled         a ballot that is refused; the tally names it with the reason and counts the others
 │   └── AlreadyCast     a ballot of this party exists and would be replaced
@@ -36,6 +37,9 @@ class PrivacyError(OneBallotError): ...
 
 
 class DataError(OneBallotError): ...
+
+
+class NotAtHand(DataError): ...
 
 
 class BallotError(OneBallotError): ...

@@ -70,6 +70,27 @@ def assert_equal(a, b):
     assert_close(a, b, rtol=0, atol=0)
 
 
+@pytest.mark.parametrize("peer", [FedAvg(rounds=2), FedDF(rounds=2, distillation_epochs=1), FedMD(rounds=2)])
+def test_a_frozen_table_of_words_stays_as_it_is_and_does_not_travel(peer):
+    """Token 2 or 3 is the class, so that the words' fixed vectors tell it."""
+    rng = np.random.default_rng(0)
+    X = rng.integers(4, 30, (90, 6)).astype(np.int32)
+    y = rng.integers(0, 2, 90)
+    X[:, 0] = 2 + y
+    settings = {"vocabulary": 30, "dimension": 8, "filters": 4, "embedding": "frozen", "shape": [6]}
+    learner = ob.Torch("textcnn", settings=settings, epochs=2, batch=8, device="cpu")
+    election = ob.Election(range(2), X[60:], method=ob.FedKT(), learner=learner)
+    parties = divide(election.data(X[:60], y[:60]), 3, "homogeneous", seed=0)
+    rounds = turns(peer, election, parties)
+    assert len(rounds) == 2
+    tables = [weights(model)["embedding.weight"] for turn in rounds for model in turn.models]
+    for table in tables[1:]:
+        np.testing.assert_array_equal(table, tables[0])
+    if isinstance(peer, FedAvg):
+        rest = sum(value.nbytes for key, value in weights(rounds[0].models[0]).items() if key != "embedding.weight")
+        assert rounds[0].up == 3 * rest
+
+
 def test_feddf_of_one_party_teaches_it_what_it_says_already(make, whole):
     """The only teacher is the student itself, so the slope is 0, and what is left is FedAvg of one party."""
     election, alone = make(SGD), {"one": whole}

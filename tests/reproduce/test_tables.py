@@ -23,6 +23,7 @@ from oneballot.cli import app
 from oneballot.comparing import check_peer
 from oneballot.errors import OneBallotError
 from oneballot.privacy.calculator import Question
+from oneballot.reproduce import federations
 from oneballot.reproduce.budgets import Budget, Budgets
 from oneballot.reproduce.cells import Found, name_of
 from oneballot.reproduce.distilled import BreakEven
@@ -30,6 +31,7 @@ from oneballot.reproduce.experiments import Peered, Vote, elect
 from oneballot.reproduce.federations import SHUFFLED, TABLES, Cut, Federation
 from oneballot.reproduce.listing import all_tables, choose
 from oneballot.reproduce.reproducing import reproduce
+from oneballot.reproduce.running import run_one
 from oneballot.reproduce.table import Cell, Figure, Picture, Row, Table
 from oneballot.reproduce.tables.dosfl_costs import ratio, reduction
 from oneballot.reproduce.tables.fedkt_rounds import passes
@@ -230,6 +232,24 @@ def test_a_table_is_written_with_the_difference_and_what_could_not_be_had(tmp_pa
     assert "FAILED: there is no peer 'no-such-peer'" in text
     assert "    oneballot reproduce tiny/table1" in text
     assert done.failed == 2
+
+
+def test_data_that_are_not_whole_are_told_once_a_row_in_every_form(tmp_path, monkeypatch):
+    whole = federations._digits
+    monkeypatch.setattr(federations, "_digits", lambda: replace(whole(), note="every second row"))
+    federations._load_once.cache_clear()
+    (done,) = reproduce([replace(TABLE, seeds=1)], tmp_path)
+    federations._load_once.cache_clear()
+    text, told = (done.files[i].read_text() for i in (0, 1))
+    assert text.count("The data at hand differ from the original: digits: every second row.") == 1
+    assert json.loads(told)["rows"][0]["cells"][0]["notes"] == ["digits: every second row"]
+
+
+def test_data_that_are_wrong_are_an_error_and_not_missing():
+    narrow = Federation("digits", 2, public="imagenet32")
+    assert run_one(Vote(narrow, ob.FedKT(), TREE), 0, "cpu").kind == "missing"
+    bare = Federation("digits", 2, rows=0)
+    assert run_one(Vote(bare, ob.FedKT(), TREE), 0, "cpu").kind == "error"
 
 
 def test_pictures_of_all_kinds_are_drawn(tmp_path):

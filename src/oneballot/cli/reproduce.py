@@ -134,7 +134,7 @@ def _say_what_is_to_run(tables: Sequence[Table], folder: Path) -> None:
 
 def _print(done: Reproduced) -> None:
     """Remarks come below each table: beside it there is no room."""
-    from ..reproduce.writing import HEAD, texts
+    from ..reproduce.writing import HEAD, at_hand, texts
 
     runs = f"{done.table.seeds} seed{'s' * (done.table.seeds != 1)}"
     print(f"{done.table.name}: {done.table.title}; {done.table.unit}, {runs}\n")
@@ -147,6 +147,8 @@ def _print(done: Reproduced) -> None:
         print_table(f"{row.name}{f' (stands in: {row.stands_in})' if row.stands_in else ''}", HEAD, rows)
         for remark, mark in remarks.items():
             print(f"{mark} {remark}")
+        if told := at_hand(done.lines[row.name]):
+            print(told)
         print()
     for note in done.table.notes:
         print(f"- {note}")

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..core import Array
-from ..errors import DataError
+from ..errors import DataError, NotAtHand
 from . import parsers
 from .fetch import fetch, unpack
 from .files import DAMAGE
@@ -60,10 +60,10 @@ def load(name: str) -> DataSet:
         try:
             _download(name, entry)
         except (DataError, OSError) as error:
-            raise DataError(f"{_not_found(name, entry, searched)} It could not be had otherwise: {error}.") from error
+            raise NotAtHand(f"{_not_found(name, entry, searched)} It could not be had otherwise: {error}.") from error
         if data := _read_from(_cache(), name, entry):
             return data
-    raise DataError(f"{_not_found(name, entry, searched)} It is not downloaded, as no checksum of it is certain.")
+    raise NotAtHand(f"{_not_found(name, entry, searched)} It is not downloaded, as no checksum of it is certain.")
 
 
 def _entry(name: str) -> Entry:

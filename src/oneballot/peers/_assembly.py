@@ -86,6 +86,7 @@ class Assembly:
         self, who: Sequence[int], turn: int, start: Values, offsets: Sequence[Values] | None = None
     ) -> list[dict[str, Array]]:
         """Each party's network after training on its own rows, from the start; `offset` as in Task."""
+        start = self.travelling(start)
         tasks = [
             replace(
                 self.tasks[i], start=start, seed=self.desk.shared_seed("round", turn, self.tasks[i].label),
@@ -95,11 +96,15 @@ class Assembly:
         ]  # fmt: skip
         return self.training.run(tasks).values
 
+    def travelling(self, values: Values) -> Values:
+        """Without what never changes and all have: a frozen table of word vectors."""
+        return {key: values[key] for key in self.first}
+
     def mean(self, who: Sequence[int], networks: Sequence[Values]) -> dict[str, Array]:
         """Their mean, each counted by its party's rows; whole numbers (counters) are rounded."""
         shares = self.rows[list(who)] / self.rows[list(who)].sum()
         out = {}
-        for key, one in networks[0].items():
+        for key, one in self.travelling(networks[0]).items():
             total = np.zeros(one.shape)
             for share, network in zip(shares, networks, strict=True):
                 total += share * network[key]

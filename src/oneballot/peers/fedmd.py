@@ -114,11 +114,14 @@ class Federation:
         return self._go_on(self.own, self.assembly.tasks, networks, f"revisit {turn}")
 
     def _go_on(self, training: Training, tasks: Sequence[Task], networks: Sequence[Values], what: str) -> list[Values]:
-        desk = self.assembly.desk
+        desk, names = self.assembly.desk, [task.label for task in self.assembly.tasks]
         given = [
-            replace(task, start=values, seed=desk.shared_seed(what, i), label=f"{self.assembly.tasks[i].label}, {what}")
+            replace(
+                task, start=self.assembly.travelling(values), seed=desk.shared_seed(what, i),
+                label=f"{names[i]}, {what}",
+            )
             for i, (task, values) in enumerate(zip(tasks, networks, strict=True))
-        ]
+        ]  # fmt: skip
         return list(training.run(given).values)
 
 

@@ -72,7 +72,7 @@ class Budgets:
             assert election.promise is not None
             ledger = election.promise.ledger()
             values |= {f"{budget.name} {name}": figure for name, figure in epsilons(ledger, budget.terms, seen)}
-        return Found(values)
+        return Found(values, notes=self.federation.notes)
 
     def quick(self) -> Budgets:
         return replace(

@@ -21,6 +21,7 @@ class Found:
 
     values: "accuracy" as a share, "bytes" that one party sends, "epsilon" and whatever else is a number.
     curves: of figures that change along the way, such as the accuracy after each round.
+    notes: in what the data at hand differ from the whole, original ones.
     measured: when, on which machine and with which versions.
     """
 
@@ -46,7 +47,7 @@ class Experiment(Protocol):
     """
 
     def run(self, seed: int, device: str) -> Found:
-        """Raises DataError or MissingExtra where something cannot be had."""
+        """Raises NotAtHand or MissingExtra where something cannot be had."""
 
     def quick(self) -> Experiment:
         """A reduced one, for a laptop."""

@@ -13,7 +13,7 @@ from ..election import Election
 from ..methods.dosfl import DOSFL
 from ..simulation import accuracy, simulate_parties
 from .cells import Found
-from .experiments import elect, smaller_method
+from .experiments import elect, smaller_distillation
 from .federations import Federation
 
 SEEDS = 5
@@ -42,11 +42,12 @@ class Chain:
             outcome = simulate_parties(election, {party: data}).outcome
             right.append(accuracy(outcome.model.predict_proba(test.X), test.y))
             sent, election = sent + outcome.bytes, replace(election, start=outcome.model.dump())
-        curve = [float(sent / len(parties))] * len(right)
-        return Found({"accuracy": right[-1], "bytes": sent / len(parties)}, {"accuracy": right, "bytes": curve})
+        each = sent / len(parties)
+        curves = {"accuracy": right, "bytes": [each] * len(right)}
+        return Found({"accuracy": right[-1], "bytes": each}, curves, self.federation.notes)
 
     def quick(self) -> Chain:
-        return replace(self, federation=self.federation.smaller(heavy=True), method=smaller_method(self.method))
+        return replace(self, **smaller_distillation(self.federation, self.method, self.learner))
 
 
 @dataclass(frozen=True)
@@ -85,10 +86,10 @@ class Eavesdropped:
         epochs, seeds, *tested = asked
         near = at_distance(network, start, lessons, epochs, DISTANCES, seeds, *tested, device=device)
         values |= {f"at {distance:g}": float(found.mean()) for distance, found in zip(DISTANCES, near, strict=True)}
-        return Found(values)
+        return Found(values, notes=self.federation.notes)
 
     def quick(self) -> Eavesdropped:
-        return replace(self, federation=self.federation.smaller(heavy=True), method=smaller_method(self.method))
+        return replace(self, **smaller_distillation(self.federation, self.method, self.learner))
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from .. import catalog
 from ..comparing import compare
 from ..core import Data
 from ..election import Election
+from ..methods.dosfl import DOSFL
 from ..methods.ensemble import Ensemble
 from ..privacy.terms import L0, Terms
 from ..simulation import Simulation, simulate_parties
@@ -29,6 +30,7 @@ AT_MOST = 12
 """Cells in step: as many as are lost when a run is interrupted."""
 ROUNDS_AT_MOST = 40
 """Of iterative methods: their fleets are small, and those that have ended are kept."""
+TEXT = ("textcnn", "bilstm", "transformer")
 QUICK_ROUNDS = 3
 """Of an iterative method in a reduced version."""
 
@@ -49,7 +51,7 @@ class Vote:
         values = {"accuracy": simulation.accuracy(test), "bytes": outcome.bytes / len(simulation.ballots)}
         if outcome.ledger.epsilon is not None:
             values["epsilon"] = outcome.ledger.epsilon
-        return Found(values)
+        return Found(values, notes=self.federation.notes)
 
     def simulate(self, seed: int, device: str) -> tuple[Simulation, Data]:
         cut = self.federation.cut(seed)
@@ -64,10 +66,10 @@ class Vote:
         return (network, AT_MOST) if network and self.method.name != "dosfl" else None
 
     def quick(self) -> Vote:
-        heavy = self.method.name == "dosfl"
+        if self.method.name == "dosfl":
+            return replace(self, **smaller_distillation(self.federation, self.method, self.learner))
         return replace(
-            self, federation=self.federation.smaller(heavy=heavy), method=smaller_method(self.method),
-            learner=smaller_learner(self.learner),
+            self, federation=self.federation.smaller(), learner=smaller_learner(self.learner),
             learners={role: smaller_learner(learner) for role, learner in self.learners.items()},
         )  # fmt: skip
 
@@ -95,7 +97,8 @@ class Peered:
         rounds = compare(peer, election, parties, election.data(cut.X_test, cut.y_test), outcome=outcome).rounds
         sent = [standing.bytes / len(parties) for standing in rounds]
         right = [standing.accuracy for standing in rounds]
-        return Found({"accuracy": right[-1], "bytes": sent[-1]}, {"accuracy": right, "bytes": sent})
+        curves = {"accuracy": right, "bytes": sent}
+        return Found({name: along[-1] for name, along in curves.items()}, curves, self.federation.notes)
 
     @property
     def in_step(self) -> tuple[str, int] | None:
@@ -154,6 +157,9 @@ def _network(learner: Any) -> str | None:
 
 def smaller_learner(learner: Any) -> Any:
     """Fewer trees, rounds or epochs: enough to learn something, and soon done."""
+    if getattr(learner, "module", "") in TEXT:  # of few rows small batches make enough steps
+        lighter = {"hidden": 32, "layers": 1} if learner.module == "bilstm" else {}
+        return replace(learner, batch=min(learner.batch, 16), settings={**learner.settings, **lighter})
     if hasattr(learner, "epochs"):
         return replace(learner, epochs=max(5, learner.epochs // 10))
     if "n_estimators" in getattr(learner, "params", {}):
@@ -161,8 +167,10 @@ def smaller_learner(learner: Any) -> Any:
     return learner
 
 
-def smaller_method(method: Any) -> Any:
-    """Distillation by gradients through gradients is what takes long; the others depend on their learners."""
-    if method.name != "dosfl":
-        return method
-    return replace(method, steps=min(method.steps, 5), epochs=1, local_epochs=2, local_batch=128)
+def smaller_distillation(federation: Federation, method: DOSFL, learner: Any) -> dict[str, Any]:
+    """Of DOSFL's experiments. Gradients through gradients take long, of convolutions of images most: an MLP then."""
+    if learner.module == "lenet":
+        learner = replace(learner, module="mlp", settings={**learner.settings, "hidden": [32]})
+    lesson = (min(method.steps, 10), min(method.epochs, 3))
+    method = replace(method, steps=lesson[0], epochs=lesson[1], local_epochs=15, local_batch=128)
+    return {"federation": federation.smaller(heavy=True), "method": method, "learner": smaller_learner(learner)}

@@ -21,6 +21,8 @@ TABLES = ("adult", "cod-rna")
 SHUFFLED = "shuffled columns"
 """Stands in for foreign tables: each column of the public rows shuffled by itself, so that what columns say together
 is lost. There is no other table with the same columns."""
+OWN = ("test", "train", "none", SHUFFLED)
+"""Public rows that are of the same data set; any other name is that of another."""
 
 _loading = threading.RLock()
 
@@ -44,7 +46,8 @@ class Federation:
 
     public: where public rows come from: "test" the same distribution, as in the papers (half of the test set, or an
     eighth of the training file of a table), "train" a fifth of the training rows, the name of another data set with
-    rows of the same shape (its test set), "shuffled columns", or "none". share: of the public rows that are used.
+    rows of the same shape (its test set; as "cifar100/train" all its training rows, and then the whole test set tests),
+    "shuffled columns", or "none". share: of the public rows that are used.
     rows, public_rows, test_rows: at most so many.
     scaled: by the public rows' mean and deviation (the test rows' where there are none), all pixels of images alike.
     words, tokens: how texts become so many token numbers.
@@ -73,25 +76,33 @@ class Federation:
         if self.public == SHUFFLED:
             found = replace(found, public=np.stack([rng.permutation(c) for c in found.public.T], axis=1))
         elif self.public == "none":
-            everything = np.concatenate([found.X_test, found.public])
-            labels = np.concatenate([found.y_test, found.y_public])
-            found = replace(found, X_test=everything, y_test=labels, public=found.public[:0])
+            found = _all_tested(found)
         elif self.public == "train":
             found = _cut_training(_load(self.data, self.words, self.tokens), rng)
-        elif self.public != "test":
-            other = _load(self.public, self.words, self.tokens, self.data)
-            if other.X.shape[1:] != found.X.shape[1:]:
-                raise DataError(
-                    f"rows of {self.public} have shape {other.X.shape[1:]}, of {self.data} {found.X.shape[1:]}"
-                )
-            some = rng.permutation(len(other.X_test))[: len(found.public)]
-            found = replace(found, public=other.X_test[some])
+        elif self.public not in OWN:
+            found = self._with_foreign(found, rng)
         used = round(self.share * len(found.public))
         found = replace(
             found, X=found.X[: self.rows], y=found.y[: self.rows], X_test=found.X_test[: self.test_rows],
             y_test=found.y_test[: self.test_rows], public=found.public[:used][: self.public_rows],
         )  # fmt: skip
         return _scaled(found) if self.scaled else found
+
+    def _with_foreign(self, found: Cut, rng: np.random.Generator) -> Cut:
+        name, _, training = self.public.partition("/")
+        other = _load(name, self.words, self.tokens, self.data)
+        if other.X.shape[1:] != found.X.shape[1:]:
+            raise DataError(f"rows of {name} have shape {other.X.shape[1:]}, of {self.data} {found.X.shape[1:]}")
+        if training:
+            return replace(_all_tested(found), public=other.X[rng.permutation(len(other.X))])
+        some = rng.permutation(len(other.X_test))[: len(found.public)]
+        return replace(found, public=other.X_test[some])
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """In what the data sets that are at hand differ from the whole, original ones."""
+        names = [self.data] if self.public in OWN else [self.data, self.public.partition("/")[0]]
+        return tuple(f"{name}: {note}" for name in names if (note := _load(name).note))
 
     def deal(self, data: Data, seed: int) -> Mapping[str, Data]:
         return divide(data, self.parties, self.split, seed)
@@ -100,7 +111,7 @@ class Federation:
         """For a laptop: few parties, and rows of which there are enough to see what a method does; fewer if heavy."""
         rows, public = (600, 300) if heavy else (4_000, 1_000) if self.data in TABLES else (3_000, 1_000)
         return replace(
-            self, parties=min(self.parties, 3 if heavy else 10), rows=min(self.rows or rows, rows),
+            self, parties=min(self.parties, 3 if heavy else 5 if self.words else 10), rows=min(self.rows or rows, rows),
             public_rows=min(self.public_rows or public, public), test_rows=min(self.test_rows or public, public),
             tokens=min(self.tokens, 30),
         )  # fmt: skip
@@ -133,6 +144,12 @@ def _cut_training(data: DataSet, rng: np.random.Generator) -> Cut:
     return Cut(
         data.X[private], data.y[private], data.X_test, data.y_test, data.X[public], data.y[public], len(data.classes)
     )
+
+
+def _all_tested(cut: Cut) -> Cut:
+    """Without public rows: what would be public tests."""
+    everything, labels = np.concatenate([cut.X_test, cut.public]), np.concatenate([cut.y_test, cut.y_public])
+    return replace(cut, X_test=everything, y_test=labels, public=cut.public[:0])
 
 
 def _scaled(cut: Cut) -> Cut:

@@ -16,7 +16,7 @@ from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
 
 from ..backends import chosen, run
-from ..errors import DataError, MissingExtra, OneBallotError, OneBallotWarning
+from ..errors import MissingExtra, NotAtHand, OneBallotError, OneBallotWarning
 from ..progress import steps
 from .cells import Experiment, Failed, Found, name_of
 from .keeping import Kept
@@ -121,7 +121,7 @@ def run_one(experiment: Experiment, seed: int, device: str) -> Found | Failed:
 def _attempt(experiment: Experiment, seed: int, device: str) -> Found | Failed:
     try:
         return experiment.run(seed, device)
-    except (DataError, MissingExtra) as error:
+    except (NotAtHand, MissingExtra) as error:
         return Failed("missing", str(error))
     except OneBallotError as error:
         return Failed("error", str(error))

@@ -18,7 +18,7 @@ from ..core import Array, Data
 from ..data.registry import load, places
 from ..data.split import split as split_rows
 from ..election import Election
-from ..errors import DataError
+from ..errors import NotAtHand
 from ..methods.ensemble import Ensemble
 from ..schema import Schema
 from ..simulation import auc_at_parties, local_auc_at_parties, simulate_parties
@@ -121,7 +121,7 @@ def _adult(by: str, every: int) -> tuple[Array, Array, Array]:
     for file in ("adult.data", "adult.test"):
         path = next((place / "adult" / file for place in places() if (place / "adult" / file).is_file()), None)
         if path is None:
-            raise DataError(
+            raise NotAtHand(
                 f"adult/{file} is not in {' or '.join(map(str, places()))}: the census table with its columns, from "
                 "https://archive.ics.uci.edu/dataset/2/adult"
             )
@@ -141,7 +141,7 @@ def _by_device(name: str) -> tuple[Array, Array, Array]:
         if path.is_file():
             with np.load(path, allow_pickle=False) as arrays:
                 return arrays["X"], arrays["y"].astype(np.int64), arrays["device"]
-    raise DataError(
+    raise NotAtHand(
         f"{name}/{name}.npz is not in {' or '.join(map(str, places()))}; prepare it with the arrays X "
         "(rows, features), y (class numbers) and device (whose a row is)"
     )

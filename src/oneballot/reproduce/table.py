@@ -111,6 +111,8 @@ class Table:
     digits: int = 1
     notes: tuple[str, ...] = ()
     picture: Picture | None = None
+    smaller: str = ""
+    """What is to be said of its reduced version besides."""
 
     @property
     def paper(self) -> str:
@@ -126,7 +128,8 @@ class Table:
         for row in self.rows:
             cells = (replace(cell, experiments=tuple(e.quick() for e in cell.experiments)) for cell in row.cells)
             rows.append(replace(row, cells=tuple(cells)))
-        return replace(self, rows=tuple(rows), title=f"REDUCED: {self.title}", notes=(REDUCED, *self.notes))
+        told = (REDUCED, *([self.smaller] if self.smaller else []), *self.notes)
+        return replace(self, rows=tuple(rows), title=f"REDUCED: {self.title}", notes=told)
 
     def run_with(self, seeds: int | None) -> Table:
         """With so many runs of every cell; as the table says, if that is None."""
@@ -164,6 +167,7 @@ class Line:
     beside: Mapping[str, float] | None = None
     failed: Failed | None = None
     measured: frozenset[str] = frozenset()
+    notes: frozenset[str] = frozenset()
 
     @property
     def mean(self) -> float:
@@ -191,7 +195,8 @@ class Line:
 
 def line_of(cell: Cell, results: Results, seeds: int) -> Line:
     """One failed seed does not hide the others; where all have failed, the first reason is told."""
-    values, sent, seconds, failed, beside, measured = [], [], 0.0, None, [], set[str]()
+    values, sent, seconds, failed, beside = [], [], 0.0, None, []
+    measured, notes = set[str](), set[str]()
     for seed in range(cell.runs(seeds) if cell.experiments else 0):
         found = [results[name_of(experiment, seed)] for experiment in cell.experiments]
         good = [one for one in found if isinstance(one, Found)]
@@ -203,7 +208,8 @@ def line_of(cell: Cell, results: Results, seeds: int) -> Line:
         sent += [] if taken.bytes is None else [taken.bytes]
         seconds += good[0].values.get("seconds", 0.0)
         measured |= {one.measured for one in good}
+        notes |= {note for one in good for note in one.notes}
         beside.append([good[0].values[name] for name in cell.beside])
     means = dict(zip(cell.beside, np.mean(beside, axis=0).tolist(), strict=True)) if values and cell.beside else None
     sent_by_each = float(np.mean(sent)) if sent else None
-    return Line(cell, tuple(values), sent_by_each, seconds, means, failed, frozenset(measured))
+    return Line(cell, tuple(values), sent_by_each, seconds, means, failed, frozenset(measured), frozenset(notes))

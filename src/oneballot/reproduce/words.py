@@ -11,7 +11,7 @@ import numpy as np
 
 from ..core import Array
 from ..data.registry import DataSet, places
-from ..errors import DataError
+from ..errors import NotAtHand
 from ..fleet.vectors import FIRST, WORD, Vectors, read_vectors
 
 Words = Literal["glove", "own"]
@@ -20,11 +20,11 @@ FILE = Path("glove/glove.6B.100d.txt")
 
 
 def glove() -> Path:
-    """The file of the papers' word vectors. Raises DataError where it is not."""
+    """The file of the papers' word vectors. Raises NotAtHand where there is none."""
     for place in places():
         if (place / FILE).is_file():
             return place / FILE
-    raise DataError(
+    raise NotAtHand(
         f"the word vectors {FILE} are not in {' or '.join(map(str, places()))}. Get glove.6B.zip from "
         "https://nlp.stanford.edu/projects/glove/ and put the file there."
     )

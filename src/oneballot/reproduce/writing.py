@@ -37,6 +37,12 @@ def texts(table: Table, line: Line) -> list[str]:
     return [cell.name, paper, ours, difference, "" if line.bytes is None else size(line.bytes), "; ".join(notes)]
 
 
+def at_hand(lines: Sequence[Line]) -> str:
+    """In what the data of these lines differ from the whole, original ones; empty if in nothing."""
+    notes = sorted(set[str]().union(*(line.notes for line in lines)))
+    return f"The data at hand differ from the original: {'; '.join(notes)}." if notes else ""
+
+
 def _with(value: float, deviation: float | None, digits: int) -> str:
     return _number(value, digits) + ("" if deviation is None else f" ± {deviation:.{digits}f}")
 
@@ -63,6 +69,7 @@ def markdown(table: Table, lines: Lines, command: str) -> str:
                 for line in lines[row.name]]  # fmt: skip
         where = sorted(set[str]().union(*(line.measured for line in lines[row.name])))
         out += ["", f"Measured {'; '.join(where)}.", ""] if where else [""]
+        out += [told, ""] if (told := at_hand(lines[row.name])) else []
     out += [f"- {note}" for note in table.notes] + ([""] if table.notes else [])
     return "\n".join(out)
 
@@ -96,7 +103,7 @@ def _cell(line: Line) -> dict[str, Any]:
             "measured": sorted(line.measured),
         },
         "difference": line.difference, "bytes": line.bytes, "seconds": line.seconds, "beside": line.beside,
-        "words": line.cell.words, "stands_in": line.cell.stands_in,
+        "words": line.cell.words, "stands_in": line.cell.stands_in, "notes": sorted(line.notes),
         "failed": None if line.failed is None else {"kind": line.failed.kind, "reason": line.failed.reason},
     }  # fmt: skip
 
