@@ -146,6 +146,14 @@ def test_a_table_is_whole(table):
         name_of(*job)
 
 
+def test_a_reduced_table_says_what_stands_for_its_networks_and_is_made_of_that():
+    for name, said, module in (("dosfl/table1", "an MLP for LeNet", "mlp"), ("fedkd/table2", "a CNN", "cnn")):
+        small = all_tables()[name].reduced()
+        assert any(said in note for note in small.notes)
+        assert small.rows[0].cells[0].experiments[0].learner.module == module
+        assert not any(said in note for note in all_tables()[name].notes)
+
+
 SHAPES = {"adult": (123,), "cod-rna": (8,), "mnist": (1, 28, 28), "chest-xray": (1, 28, 28),
           "pneumoniamnist": (1, 28, 28)}  # fmt: skip
 CLASSES = {"mnist": 10, "svhn": 10, "cifar10": 10, "cifar100": 100}

@@ -113,6 +113,8 @@ class Table:
     picture: Picture | None = None
     smaller: str = ""
     """What is to be said of its reduced version besides."""
+    lighter: Callable[[Experiment], Experiment] = lambda experiment: experiment
+    """Makes a reduced experiment smaller still."""
 
     @property
     def paper(self) -> str:
@@ -126,8 +128,8 @@ class Table:
         """For a laptop: every experiment made smaller."""
         rows = []
         for row in self.rows:
-            cells = (replace(cell, experiments=tuple(e.quick() for e in cell.experiments)) for cell in row.cells)
-            rows.append(replace(row, cells=tuple(cells)))
+            light = ((cell, tuple(self.lighter(e.quick()) for e in cell.experiments)) for cell in row.cells)
+            rows.append(replace(row, cells=tuple(replace(cell, experiments=small) for cell, small in light)))
         told = (REDUCED, *([self.smaller] if self.smaller else []), *self.notes)
         return replace(self, rows=tuple(rows), title=f"REDUCED: {self.title}", notes=told)
 

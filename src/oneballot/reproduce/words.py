@@ -12,7 +12,8 @@ import numpy as np
 from ..core import Array
 from ..data.registry import DataSet, places
 from ..errors import NotAtHand
-from ..fleet.vectors import FIRST, WORD, Vectors, read_vectors
+from ..fleet.vectors import FIRST, WORD, Vectors
+from ..learners._words import vectors_of
 
 Words = Literal["glove", "own"]
 VOCABULARY = 20_000
@@ -33,7 +34,7 @@ def glove() -> Path:
 def as_tokens(data: DataSet, words: Words, length: int, texts: Array) -> DataSet:
     """The same with rows of so many token numbers; "own" words are the most frequent of these texts."""
     if words == "glove":
-        known = read_vectors(glove(), VOCABULARY)
+        known = vectors_of(str(glove()), FIRST + VOCABULARY)  # the learner reads the same, once a process
     else:
         seen = Counter(word.lower() for text in texts for word in WORD.findall(text))
         often = tuple(word for word, _ in seen.most_common(VOCABULARY))
