@@ -16,6 +16,10 @@ from ..table import Cell, Figure
 
 SPLITS = {"IID": "homogeneous", "non-IID": "shards:2"}
 SHORT = "MNIST: 12 passes over a party's rows instead of 30."
+MILDER = (
+    "Soft resets are in units of a layer's own variance, and soft labels not below 0: taken literally both fail "
+    "(docs/dosfl.md)."
+)
 BEST = "In brackets the best of the seeds, which the difference is of; the paper prints the best of five."
 SMALLER = (
     "DOSFL is reduced most: 3 parties, 600 rows, lessons of 10 steps at the most, and an MLP for LeNet; other methods "
