@@ -25,6 +25,9 @@ from .network import Network
 from .recipe import Recipe
 from .waves import in_halves, most_at_once
 
+AT_MOST = 400
+"""Lessons in a wave on a GPU: a large one is busy then, and twice as many would take twice as long."""
+
 
 def distil(
     network: Network, X: Array, parties: Sequence[Party], classes: int, *,
@@ -82,4 +85,4 @@ class _Job:
         """By what two parties need for a batch."""
         if len(numbers) < 3:
             return len(numbers)
-        return most_at_once(self.X.device, 2, lambda: next(self._wave(numbers[:2]).batches()))
+        return min(AT_MOST, most_at_once(self.X.device, 2, lambda: next(self._wave(numbers[:2]).batches())))
