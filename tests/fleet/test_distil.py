@@ -121,6 +121,7 @@ def test_waves_are_of_one_form_as_many_as_fit_and_no_more_than_keep_a_gpu_busy(
     others = [replace(one, plan=replace(one.plan, steps=2)) for one in VARIED[:3]]
     monkeypatch.setattr(fleet_distil, "most_at_once", lambda *trial: fit)
     monkeypatch.setattr(fleet_distil, "AT_MOST", most)
+    monkeypatch.setattr(fleet_distil, "FEW", 2)
     job = fleet_distil._Job(NET, torch.from_numpy(X), [*VARIED, *others], 3, DOUBLE)
     seen = []
     monkeypatch.setattr(job, "_run", lambda numbers, run=job._run: seen.append(len(numbers)) or run(numbers))
