@@ -136,7 +136,7 @@ def test_on_a_gpu_fleets_of_lessons_and_courses_are_as_on_a_cpu() -> None:
     others = [replace(one, plan=replace(one.plan, steps=2)) for one in VARIED[:2]]
     on_gpu, on_cpu = (distil(NET, X, [*VARIED, *others], 3, device=where, kind=DOUBLE) for where in ("cuda", "cpu"))
     for one, other in zip(on_gpu, on_cpu, strict=True):
-        assert_alike(one, other)
+        assert_alike(one, other, rtol=1e-3, atol=1e-4)
     courses = [Course(one.start, on_cpu[:k], 2, merging) for merging in ("interleaved", "averaged", "weights")
                for one, k in zip(VARIED, (1, 2, 2, 6, 6, 6), strict=True)]  # fmt: skip
     for mine, theirs in zip(*(replay(NET, courses, 1e9, device=where) for where in ("cuda", "cpu")), strict=True):

@@ -213,11 +213,13 @@ class Torch:
         return Training(network, X, recipe, classes, device=self.device, workers=workers(), what=what)
 
     def distil(self, network: Network, X: Array, parties: Sequence[Party], classes: int) -> list[Distilled]:
+        """The lessons of parties that hold rows of X."""
         from ..fleet.distil import distil
 
         return distil(network, X, parties, classes, device=self.device, workers=workers(), exactly=self.precision)
 
     def replay(self, network: Network, courses: Sequence[Course], heaviest: float) -> list[Learned]:
+        """What such networks become by lessons."""
         from ..fleet.replay import replay
 
         return replay(network, courses, heaviest, device=self.device)

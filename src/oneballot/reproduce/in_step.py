@@ -48,9 +48,10 @@ class Fit:
         return json.dumps([describe(self.learner), shape], sort_keys=True)
 
     def train(self, alike: Sequence[Fit], kept: dict[str, Joint[Turns]]) -> list[Models]:
-        X, begins = _joined([asked.X for asked in alike])
-        tasks = [task.moved(begin + np.arange(len(asked.X)), task.label)
-                 for asked, begin in zip(alike, begins, strict=True) for task in asked.tasks]  # fmt: skip
+        (X, begins), tasks = _joined([asked.X for asked in alike]), []
+        for asked, begin in zip(alike, begins, strict=True):
+            where = begin + np.arange(len(asked.X))
+            tasks += [task.moved(where, task.label) for task in asked.tasks]
         models = Torch.fit_many(self.learner, X, tasks, self.classes, keep=self.keep)
         return _parted(models, [asked.tasks for asked in alike])
 
