@@ -81,6 +81,12 @@ class NetworkLearner(Learner, Protocol):
     def training(self, network: Any, X: Array, recipe: Any, classes: int, what: str) -> Any:
         """To train such networks on rows of X round by round: a `fleet.engine.Training`, or what runs like one."""
 
+    def distil(self, network: Any, X: Array, parties: Sequence[Any], classes: int) -> list[Any]:
+        """The lessons of parties that hold rows of X: `fleet.distil`."""
+
+    def replay(self, network: Any, courses: Sequence[Any], heaviest: float) -> list[Any]:
+        """What networks learn from lessons: `fleet.replay`."""
+
     def weights_of(self, blob: Blob, row: tuple[int, ...], classes: int) -> Mapping[str, Array]:
         """Of a network that travelled. Raises ElectionError if it is not one that this learner trains."""
 

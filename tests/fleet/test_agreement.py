@@ -14,12 +14,13 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from oneballot.core import Array, Task  # noqa: E402
-from oneballot.fleet import graphs, wave  # noqa: E402
+from oneballot.fleet import graphs  # noqa: E402
 from oneballot.fleet.chain import Chain, is_chain  # noqa: E402
 from oneballot.fleet.inputs import as_tensor  # noqa: E402
 from oneballot.fleet.network import Network, built_in  # noqa: E402
 from oneballot.fleet.recipe import Recipe  # noqa: E402
 from oneballot.fleet.reference import answer_one, fit_one  # noqa: E402
+from oneballot.fleet.timetable import Timetable  # noqa: E402
 from oneballot.fleet.wave import Wave  # noqa: E402
 
 torch.set_num_threads(1)
@@ -176,12 +177,12 @@ def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     def make(self: Wave, *given: Any, **more: Any) -> None:
         made(self, *given, **more)
         self.block, self.final, self.looks_ahead = 3, [part.clone() for part in self.final], True
+        self.times.recorded = True
 
     monkeypatch.setattr(graphs.Recorded, "_record", record)
     monkeypatch.setattr(Wave, "__init__", make)
     monkeypatch.setattr(Wave, "runner", lambda self, count, step: graphs.Recorded(self, count, step))
-    monkeypatch.setattr(Wave, "_schedule_length", lambda self, count, step: 5)
-    monkeypatch.setattr(Wave, "_left", lambda self, count: int(count * wave.WORTH))
+    monkeypatch.setattr(Timetable, "length", lambda self, count, step: 5)
 
 
 @pytest.mark.usefixtures("as_on_a_gpu")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,16 +16,17 @@ from torch.func import functional_call  # noqa: E402
 
 from oneballot.core import Array  # noqa: E402
 from oneballot.errors import DataError, ElectionError  # noqa: E402
+from oneballot.fleet import distil as fleet_distil  # noqa: E402
 from oneballot.fleet import draws  # noqa: E402
 from oneballot.fleet.distil import distil  # noqa: E402
 from oneballot.fleet.distil_wave import Wave  # noqa: E402
-from oneballot.fleet.distillation import Distillation, Party, first_labels  # noqa: E402
+from oneballot.fleet.distillation import Distillation, Distilled, Party, first_labels  # noqa: E402
 from oneballot.fleet.eavesdrop import accuracies, at_distance, moved, with_other_weights  # noqa: E402
 from oneballot.fleet.initial import NAMES, RULES, initial  # noqa: E402
 from oneballot.fleet.lessons import step  # noqa: E402
 from oneballot.fleet.logits import Logits  # noqa: E402
 from oneballot.fleet.network import built_in  # noqa: E402
-from oneballot.fleet.replay import replay  # noqa: E402
+from oneballot.fleet.replay import Course, replay, take_courses  # noqa: E402
 
 DOUBLE = torch.float64
 NET = built_in("mlp", {"hidden": [6]}, (4,), 3)
@@ -36,6 +39,11 @@ START = initial(NET, "xavier-uniform", 1)
 
 def party(rows: Array, seed: int, plan: Distillation = PLAN) -> Party:
     return Party(rows, Y[rows], START, seed, plan)
+
+
+def replayed(lessons: Sequence[Distilled], merging: Any = "interleaved") -> tuple[Any, int | None]:
+    (learned,) = replay(NET, [Course(START, lessons, 2, merging)], 1e9, device="cpu")
+    return learned.values, learned.burst
 
 
 def by_the_book(one: Party) -> list[Array]:
@@ -82,18 +90,72 @@ def test_distillation_is_algorithm_1_of_the_paper(plan: Distillation) -> None:
     assert (ours.labels.min() < 0) == plan.negative_labels
 
 
+VARIANTS = [PLAN, replace(PLAN, soft_labels=True, negative_labels=True), replace(PLAN, soft_reset=0.1),
+            replace(PLAN, masking=0.4), replace(PLAN, first_rate=0.1, local_epochs=6),
+            replace(PLAN, learning_rate=0.02, decay=0.1, decay_period=1)]  # fmt: skip
+VARIED = [
+    Party(rows, Y[rows], initial(NET, "xavier-uniform", i % 2), i, plan)
+    for i, (plan, rows) in enumerate(zip(VARIANTS, np.split(np.arange(150), (20, 25, 90, 100, 140)), strict=True))
+]
+"""Uneven sizes, two starts, and all that may differ in one wave."""
+
+
+def assert_alike(found: Distilled, wanted: Distilled, rtol: float = 1e-5, atol: float = 1e-6) -> None:
+    for mine, theirs in zip(vars(found).values(), vars(wanted).values(), strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=rtol, atol=atol)
+
+
 def test_a_fleet_is_each_party_alone() -> None:
-    """Uneven sizes and all variants in one wave, in which parties leave when they are done."""
-    plans = [PLAN, replace(PLAN, soft_labels=True), replace(PLAN, soft_reset=0.1), replace(PLAN, masking=0.4)]
-    parties = [party(np.arange(a, b), a, plan) for a, b, plan in zip((0, 20, 25, 90), (20, 25, 90, 150), plans,
-                                                                     strict=True)]  # fmt: skip
-    net = Logits(NET, torch.device("cpu"), DOUBLE)
-    wave = Wave(net, torch.from_numpy(X), parties, 3)
-    assert len(list(wave.train())) == 4 * PLAN.local_epochs
-    for one, together in zip(parties, wave.results(), strict=True):
+    """In one wave, in which parties leave when they are done."""
+    wave = Wave(Logits(NET, torch.device("cpu"), DOUBLE), torch.from_numpy(X), VARIED, 3)
+    assert len(list(wave.train())) == sum(plan.local_epochs for plan in VARIANTS)
+    for one, together in zip(VARIED, wave.results(), strict=True):
         (alone,) = distil(NET, X, [one], 3, device="cpu", kind=DOUBLE)
-        for mine, theirs in zip(vars(together).values(), vars(alone).values(), strict=True):
-            np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-6)
+        assert_alike(together, alone)
+
+
+@pytest.mark.parametrize(("fit", "most", "sizes"), [(100, 400, [6, 3]), (100, 4, [3, 3, 3]), (2, 400, [2, 2, 2, 2, 1])])
+def test_waves_are_of_one_form_as_many_as_fit_and_no_more_than_keep_a_gpu_busy(
+    monkeypatch: Any, fit: int, most: int, sizes: list[int]
+) -> None:
+    others = [replace(one, plan=replace(one.plan, steps=2)) for one in VARIED[:3]]
+    monkeypatch.setattr(fleet_distil, "most_at_once", lambda *trial: fit)
+    monkeypatch.setattr(fleet_distil, "AT_MOST", most)
+    monkeypatch.setattr(fleet_distil, "FEW", 2)
+    job = fleet_distil._Job(NET, torch.from_numpy(X), [*VARIED, *others], 3, DOUBLE)
+    seen = []
+    monkeypatch.setattr(job, "_run", lambda numbers, run=job._run: seen.append(len(numbers)) or run(numbers))
+    assert sum(job.on_gpu()) == sum(one.plan.local_epochs for one in [*VARIED, *others])
+    assert seen == sizes
+    for i, alone in enumerate(distil(NET, X, [*VARIED, *others], 3, device="cpu", kind=DOUBLE)):
+        assert_alike(job.found[i], alone)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+def test_on_a_gpu_fleets_of_lessons_and_courses_are_as_on_a_cpu() -> None:
+    others = [replace(one, plan=replace(one.plan, steps=2)) for one in VARIED[:2]]
+    on_gpu, on_cpu = (distil(NET, X, [*VARIED, *others], 3, device=where, kind=DOUBLE) for where in ("cuda", "cpu"))
+    for one, other in zip(on_gpu, on_cpu, strict=True):
+        assert_alike(one, other, rtol=1e-3, atol=1e-4)
+    courses = [Course(one.start, on_cpu[:k], 2, merging) for merging in ("interleaved", "averaged", "weights")
+               for one, k in zip(VARIED, (1, 2, 2, 6, 6, 6), strict=True)]  # fmt: skip
+    for mine, theirs in zip(*(replay(NET, courses, 1e9, device=where) for where in ("cuda", "cpu")), strict=True):
+        for name, value in theirs.values.items():
+            np.testing.assert_allclose(mine.values[name], value, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("merging", ["interleaved", "averaged", "weights"])
+def test_courses_side_by_side_are_each_alone_and_who_bursts_is_alone_in_it(merging: Any) -> None:
+    lessons = distil(NET, X, VARIED[:4], 3, device="cpu")
+    wild = replace(lessons[3], rates=lessons[3].rates * np.float32(1e30))
+    courses = [Course(VARIED[i].start, own, 2, merging)
+               for i, own in enumerate((lessons[:2], [lessons[2], wild], lessons[2:]))]  # fmt: skip
+    together = take_courses(Logits(NET, torch.device("cpu")), courses, 1e9)
+    assert [one.burst for one in together] == [None, 1, None]
+    for course, mine in zip(courses[::2], together[::2], strict=True):
+        (alone,) = replay(NET, [course], 1e9, device="cpu")
+        for name, value in alone.values.items():
+            np.testing.assert_allclose(mine.values[name], value, rtol=1e-4, atol=1e-6)
 
 
 def test_on_a_cpu_who_else_is_there_changes_no_bit() -> None:
@@ -165,7 +227,7 @@ def test_what_cannot_be_distilled_is_refused() -> None:
 
 def test_replay_takes_a_step_of_each_in_turn_and_names_who_bursts() -> None:
     lessons = distil(NET, X, [party(np.arange(20), 1), party(np.arange(20, 60), 2)], 3, device="cpu")
-    values, burst = replay(NET, START, lessons, 2, 1e9, device="cpu")
+    values, burst = replayed(lessons)
     assert burst is None
     module = NET.make(START)
     for _ in range(2):
@@ -183,7 +245,7 @@ def test_replay_takes_a_step_of_each_in_turn_and_names_who_bursts() -> None:
     rates[1] = 1e30
     for merging in ("interleaved", "averaged", "weights"):
         bad = [lessons[0], replace(lessons[1], rates=rates)]
-        assert replay(NET, START, bad, 2, 1e9, merging=merging, device="cpu")[1] == 1
+        assert replayed(bad, merging)[1] == 1
 
 
 def test_averaged_lessons_take_the_mean_of_their_steps() -> None:
@@ -195,22 +257,20 @@ def test_averaged_lessons_take_the_mean_of_their_steps() -> None:
             parts = [[torch.from_numpy(part[j : j + 1]) for part in vars(lesson).values()] for lesson in lessons]
             own = [step(net, weights, *part) for part in parts]
             weights = [torch.stack(both).mean(0) for both in zip(*own, strict=True)]
-    values, burst = replay(NET, START, lessons, 2, 1e9, merging="averaged", device="cpu")
+    values, burst = replayed(lessons, "averaged")
     assert burst is None
     for name, weight in zip(net.names, weights, strict=True):
         np.testing.assert_allclose(values[name], weight[0].numpy(), rtol=1e-4, atol=1e-6)
-    (alone, _), (same, _) = (
-        replay(NET, START, lessons[:1], 2, 1e9, merging=m, device="cpu") for m in ("averaged", "interleaved")
-    )
+    (alone, _), (same, _) = (replayed(lessons[:1], merging) for merging in ("averaged", "interleaved"))
     for name in net.names:
         np.testing.assert_allclose(alone[name], same[name], rtol=1e-4, atol=1e-6)
 
 
 def test_merged_weights_are_the_mean_of_those_that_each_lesson_leads_to() -> None:
     lessons = distil(NET, X, [party(np.arange(20), 1), party(np.arange(20, 60), 2)], 3, device="cpu")
-    values, burst = replay(NET, START, lessons, 2, 1e9, merging="weights", device="cpu")
+    values, burst = replayed(lessons, "weights")
     assert burst is None
-    own = [replay(NET, START, [lesson], 2, 1e9, device="cpu")[0] for lesson in lessons]
+    own = [replayed([lesson])[0] for lesson in lessons]
     for name in Logits(NET, torch.device("cpu")).names:
         np.testing.assert_allclose(values[name], (own[0][name] + own[1][name]) / 2, rtol=1e-5, atol=1e-6)
 

@@ -27,7 +27,8 @@ from oneballot.fleet.job import How, Job  # noqa: E402
 from oneballot.fleet.network import built_in, own  # noqa: E402
 from oneballot.fleet.probe import why_not_stacked  # noqa: E402
 from oneballot.fleet.recipe import Recipe  # noqa: E402
-from oneballot.fleet.wave import WORTH, Wave  # noqa: E402
+from oneballot.fleet.timetable import Timetable  # noqa: E402
+from oneballot.fleet.wave import Wave  # noqa: E402
 from oneballot.fleet.waves import most_at_once  # noqa: E402
 from oneballot.progress import watched_by  # noqa: E402
 
@@ -131,15 +132,14 @@ def test_schedules_are_each_models_own_places_whatever_is_cut(
     recipe = Recipe(epochs=epochs, batch=8)
     rng = np.random.default_rng(len(sizes))
     tasks = [Task(rng.permutation(90)[:size], rng.integers(0, CLASSES, size), seed=i) for i, size in enumerate(sizes)]
-    made = Wave(built_in("mlp", {}, (6,), CLASSES), torch.zeros(90, 6), tasks, recipe, CLASSES, chain=True)
-    if on_gpu:
-        made._left = lambda count: int(count * WORTH)  # type: ignore[method-assign]
-    made._schedule_length = lambda count, step: length  # type: ignore[method-assign]
+    tasks.sort(key=lambda task: -recipe.steps_of(len(task.rows)))
+    made = Timetable(recipe, tasks, (90, 6), at_once=1, recorded=on_gpu)
+    made.length = lambda count, step: length  # type: ignore[method-assign]
     step, seen = 0, [list[Array]() for _ in tasks]
-    for count, begun, until in made._stages():
+    for count, begun, until in made.stages():
         assert begun == step
         assert count == sum(end > begun for end in made.ends)
-        for first, last in made._cuts(count, begun, until):
+        for first, last in made.cuts(count, begun, until):
             assert (first, last) == (step, min(step + length, until))
             places, _, _ = made.schedule(count, first, last)
             for i in range(count):
@@ -159,7 +159,7 @@ def test_by_steps_neither_waves_nor_schedules_tell_how_many_rows_there_are() -> 
     for sizes in ((3, 9, 1, 7), (30, 1, 2, 29)):
         job = Job(network, torch.zeros(30, 6), make_tasks(*sizes), recipe, CLASSES, "chain", 1)
         wave = Wave(network, job.X, job.tasks, recipe, CLASSES, chain=True)
-        seen.append((job._cut(3), wave.number, wave.ends, wave.schedule(4, 0, 3)[0].shape, wave.block))
+        seen.append((job._cut(3), wave.number, wave.times.ends, wave.times.schedule(4, 0, 3)[0].shape, wave.block))
     assert seen[0] == seen[1]
     assert seen[0][0] == [[0, 1], [2, 3]]
 

@@ -18,6 +18,7 @@ import oneballot as ob
 from oneballot.core import Task
 from oneballot.progress import watched_by
 from oneballot.reproduce.cells import Failed, Found
+from oneballot.reproduce.distilled import Chain, Eavesdropped
 from oneballot.reproduce.experiments import Peered, Vote
 from oneballot.reproduce.in_step import joining
 from oneballot.reproduce.meeting import seat, together
@@ -27,6 +28,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 from tiny import DIGITS, TREE
 
 pytest.importorskip("torch")
+from oneballot.fleet.distillation import Distillation, Party
+from oneballot.fleet.replay import Course
 
 LEARNER = ob.Torch("mlp", settings={"hidden": [16]}, epochs=2)
 MLP = Vote(DIGITS, ob.FedKT(open_vote="odds"), replace(LEARNER, epochs=8))
@@ -35,6 +38,12 @@ MLP = Vote(DIGITS, ob.FedKT(open_vote="odds"), replace(LEARNER, epochs=8))
 def peered(peer: str, rounds: int, **settings: Any) -> Peered:
     return Peered(DIGITS, peer, LEARNER, {"rounds": rounds, **settings})
 
+
+WHOLE = replace(DIGITS, public="none")
+DOSFL = ob.DOSFL(steps=3, epochs=2, batch=10, first_rate=0.1, local_epochs=2, local_batch=64)
+SHAPED = replace(LEARNER, settings={"hidden": [16], "shape": [64]})
+DISTILLED = Vote(WHOLE, DOSFL, SHAPED)
+CHAINED = Chain(replace(WHOLE, parties=3), DOSFL, SHAPED)
 
 PROX = replace(peered("fedprox", 2, init="outcome"), start=replace(MLP, learner=LEARNER))
 """An election first, and then rounds from its outcome: FedKT-Prox."""
@@ -75,6 +84,57 @@ def test_rounds_are_the_same_in_step_whoever_ends_first_or_begins_late():
 @pytest.mark.parametrize("peer", ["feddf", "fedmd"])
 def test_rounds_of_several_trainings_are_the_same_in_step(peer: str):
     assert_as_alone(peered(peer, 2), replace(peered(peer, 2), federation=replace(DIGITS, split="dirichlet:5")))
+
+
+def test_lessons_are_the_same_in_step_whatever_is_added_to_them():
+    """With resets and masks, other rates, epochs and steps, another number of parties, and eavesdroppers."""
+    added = [{"soft_labels": False}, {"soft_reset": 0.2, "masking": 0.3}, {"local_epochs": 1, "learning_rate": 0.1},
+             {"steps": 2, "merging": "averaged"}, {"first_lessons": "shared", "merging": "weights"}]  # fmt: skip
+    votes = [replace(DISTILLED, method=replace(DOSFL, **settings)) for settings in added]
+    fewer = replace(DISTILLED, federation=replace(WHOLE, parties=2, split="shards:2"))
+    assert_as_alone(*votes, fewer, Eavesdropped(replace(WHOLE, parties=2), DOSFL, SHAPED))
+
+
+def test_chains_are_the_same_in_step_whoever_ends_first():
+    assert_as_alone(CHAINED, replace(CHAINED, method=replace(DOSFL, masking=0.3)),
+                    replace(CHAINED, federation=replace(WHOLE, parties=2)))  # fmt: skip
+
+
+def test_lessons_of_several_cells_are_distilled_and_learned_from_at_once_and_told_as_such():
+    told: list[tuple[str, int, int]] = []
+    with watched_by(lambda *news: told.append(news)):
+        run_in_step([DISTILLED, replace(DISTILLED, method=replace(DOSFL, masking=0.3))])
+        run_in_step([CHAINED, CHAINED, replace(CHAINED, federation=replace(WHOLE, parties=2))])
+    assert [what for what, done, _ in told if done == 0 and what.startswith("distilling")] == [
+        f"distilling for {parties} parties, epochs" for parties in (10, 3, 3, 2)
+    ]
+    assert [(done, total) for what, done, total in told if what == "rounds of 3 cells"][-1] == (8, 8)
+
+
+@dataclass(frozen=True)
+class Distilling:
+    """A cell by hand: lessons of a party, and a course of them; one of the two may be of other things than it says."""
+
+    bad: str = ""
+
+    def run(self, seed: int, device: str) -> Found:
+        rng, learner = np.random.default_rng(seed), joining(replace(LEARNER, device=device))
+        network, rows = learner.network((6,), 2), np.arange(20)
+        X, y = rng.normal(size=(20, 6)).astype(np.float32), rng.integers(0, 2, 20 - (self.bad == "labels"))
+        plan = Distillation(steps=2, epochs=1, batch=2, local_epochs=2)
+        party = Party(rows, y, network.start(seed), 1, plan, label="of 20 rows")
+        (lesson,) = learner.distil(network, X, [party], 2)
+        start = learner.network((7 if self.bad == "start" else 6,), 2).start(seed)
+        (learned,) = learner.replay(network, [Course(start, [lesson], 1)], 1e9)
+        return Found({"last": sum(float(value.sum()) for value in learned.values.values())})
+
+
+def test_an_error_in_a_lesson_or_a_course_reaches_its_own_cell_alone():
+    good, labels, start, other = run_in_step([Distilling(), Distilling("labels"), Distilling("start"), Distilling()])
+    assert isinstance(labels, Failed)
+    assert "of 20 rows has 20 rows and 19 labels to distil" in labels.reason
+    assert isinstance(start, Failed)
+    assert figures(good) == figures(other) == figures(run_one(Distilling(), 0, "cpu"))
 
 
 def test_like_rounds_are_one_training_and_told_as_such():
@@ -207,3 +267,12 @@ def test_rounds_meet_rounds_and_each_experiment_says_with_whom():
     assert met == [[0, 4], [1, 2, 9], [3, 6], [5], [7], [8]]
     assert list(map(len, _in_step([(MLP, seed) for seed in range(30)]))) == [12, 12, 6]
     assert list(map(len, _in_step([(PROX, seed) for seed in range(50)]))) == [40, 10]
+
+
+def test_cells_that_distil_meet_on_one_data_set_and_chains_each_other():
+    spy = Eavesdropped(WHOLE, DOSFL, SHAPED)
+    many = replace(DISTILLED, federation=replace(WHOLE, parties=100))
+    elsewhere = replace(DISTILLED, federation=replace(WHOLE, data="mnist"))
+    cells = [MLP, DISTILLED, CHAINED, spy, elsewhere, many, replace(CHAINED, federation=WHOLE)]
+    assert list(_in_step([(cell, 0) for cell in cells])) == [[0], [1, 3, 5], [2, 6], [4]]
+    assert list(map(len, _in_step([(DISTILLED, seed) for seed in range(50)]))) == [20, 20, 10]

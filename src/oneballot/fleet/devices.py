@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -9,6 +10,8 @@ import torch
 
 from ..errors import ElectionError
 from .recipe import Recipe
+
+_precise = threading.RLock()
 
 
 def find_device(name: str) -> torch.device:
@@ -32,15 +35,19 @@ def one_thread() -> Iterator[None]:
 
 @contextmanager
 def precision(recipe: Recipe, device: torch.device) -> Iterator[None]:
-    """On a GPU: the same sums in the same order every time, and whether factors are rounded to 10 bits (TF32)."""
+    """On a GPU: the same sums in the same order every time, and whether factors are rounded to 10 bits (TF32).
+
+    It holds for the whole process, so that a thread waits until no other has set it.
+    """
     if device.type != "cuda":
         yield
         return
     product, convolution = torch.backends.cuda.matmul, torch.backends.cudnn
-    before = product.allow_tf32, convolution.allow_tf32, convolution.deterministic
-    product.allow_tf32 = convolution.allow_tf32 = recipe.precision in ("tf32", "bfloat16")
-    convolution.deterministic = True
-    try:
-        yield
-    finally:
-        product.allow_tf32, convolution.allow_tf32, convolution.deterministic = before
+    with _precise:
+        before = product.allow_tf32, convolution.allow_tf32, convolution.deterministic
+        product.allow_tf32 = convolution.allow_tf32 = recipe.precision in ("tf32", "bfloat16")
+        convolution.deterministic = True
+        try:
+            yield
+        finally:
+            product.allow_tf32, convolution.allow_tf32, convolution.deterministic = before

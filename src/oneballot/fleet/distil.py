@@ -25,6 +25,11 @@ from .network import Network
 from .recipe import Recipe
 from .waves import in_halves, most_at_once
 
+FEW = 20
+"""Lessons that go without a trial, which takes as long as some batches do, in each of a chain's elections."""
+AT_MOST = 400
+"""Lessons in a wave on a GPU: a large one is busy then, and twice as many would take twice as long."""
+
 
 def distil(
     network: Network, X: Array, parties: Sequence[Party], classes: int, *,
@@ -80,6 +85,6 @@ class _Job:
 
     def _most_at_once(self, numbers: Sequence[int]) -> int:
         """By what two parties need for a batch."""
-        if len(numbers) < 3:
+        if len(numbers) <= FEW:
             return len(numbers)
-        return most_at_once(self.X.device, 2, lambda: next(self._wave(numbers[:2]).batches()))
+        return min(AT_MOST, most_at_once(self.X.device, 2, lambda: next(self._wave(numbers[:2]).batches())))

@@ -54,10 +54,11 @@ class Wave:
 
     def __init__(self, net: Logits, X: Tensor, parties: Sequence[Party], classes: int, *, record: bool = True) -> None:
         """record: on a GPU what a batch launches is recorded once and replayed: a fifth of the time with 10 parties."""
-        self.net, self.X, self.classes, self.plan, self.record = net, X, classes, parties[0].plan.form, record
-        self.number = sorted(range(len(parties)), key=lambda i: -self.plan.recipe.steps_of(len(parties[i].rows)))
+        self.net, self.X, self.classes, self.record = net, X, classes, record
+        self.steps, self.epochs, self.batch, self.local_batch = parties[0].plan.form
+        self.number = sorted(range(len(parties)), key=lambda i: -parties[i].batches)
         self.parties = [parties[i] for i in self.number]
-        self.ends = [self.plan.recipe.steps_of(len(party.rows)) for party in self.parties]
+        self.ends = [party.batches for party in self.parties]
         self.starts = net.stack([party.start for party in self.parties])
         self.begins = np.cumsum([0] + [len(party.rows) for party in self.parties])[:-1]
         self.rows = self._whole(np.concatenate([party.rows for party in self.parties]))
@@ -78,12 +79,13 @@ class Wave:
         return torch.from_numpy(values.astype(np.int64)).to(self.net.device)
 
     def _first(self) -> list[Tensor]:
-        plan, shape = self.plan, (self.plan.steps, self.plan.batch, *self.net.shape)
+        shape = self.steps, self.batch, *self.net.shape
         seeds = [party.seed if party.first is None else party.first for party in self.parties]
         known = [party.y if party.first is None else np.arange(self.classes) for party in self.parties]
         inputs = np.stack([draws.normal(seed, 0, int(np.prod(shape))).reshape(shape) for seed in seeds])
-        labels = np.stack([first_labels(y, plan.steps, plan.batch, self.classes) for y in known])
-        rates = np.full((len(self.parties), plan.steps), np.log(np.expm1(plan.first_rate)))
+        labels = np.stack([first_labels(y, self.steps, self.batch, self.classes) for y in known])
+        raw = np.log(np.expm1([party.plan.first_rate for party in self.parties]))
+        rates = np.repeat(raw[:, None], self.steps, axis=1)
         return [torch.from_numpy(part).to(self.net.device, self.net.kind) for part in (inputs, labels, rates)]
 
     def train(self) -> Iterator[None]:
@@ -91,10 +93,8 @@ class Wave:
         for number, slope in enumerate(self.batches()):
             self._adam(number, slope)
             count = len(slope[0])
-            for i in range(count):
-                rows = len(self.parties[i].rows)
-                recipe = self.plan.recipe
-                yield from [None] * (recipe.epochs_done(rows, number + 1) - recipe.epochs_done(rows, number))
+            for party in self.parties[:count]:
+                yield from [None] * (party.epochs_done(number + 1) - party.epochs_done(number))
             left = sum(end > number + 1 for end in self.ends)
             if left < count:
                 self._leave(left)
@@ -123,7 +123,7 @@ class Wave:
         """Of each party's loss on its batch, by what is learned. What is not finite teaches nothing."""
         count = len(where)
         lesson, hidden = self._lesson(tick)
-        path = take(self.net, self._starts(tick, count), lesson, self.plan.epochs)
+        path = take(self.net, self._starts(tick, count), lesson, self.epochs)
         last = self._last_slopes(path[-1], where, share)
         by_inputs, by_labels, by_rates = slopes(self.net, path, lesson, last)
         by_inputs = by_inputs * ~hidden.view(count, -1, *[1] * (by_inputs.dim() - 2))
@@ -136,7 +136,7 @@ class Wave:
         """What is taken for this batch, and which of its steps `(models, steps)` are hidden behind noise."""
         inputs, labels, raw = self.learned
         keys = self.keys[: len(inputs)]
-        chance = draws.fractions(keys, tick, 0, (self.plan.steps,), self.net.device)
+        chance = draws.fractions(keys, tick, 0, (self.steps,), self.net.device)
         hidden = chance.to(self.net.kind) <= self.masked[: len(inputs), None]
         if any(party.plan.masking for party in self.parties[: len(inputs)]):
             noise = draws.normals(keys, tick, 1, tuple(inputs.shape[1:]), self.net.device).to(inputs)
@@ -171,21 +171,20 @@ class Wave:
 
     def _places(self, number: int, count: int) -> Array:
         """Which of its own rows each party sees in this batch, `(models, rows)`; some batches are looked up ahead."""
-        recipe, ahead = self.plan.recipe, number % AHEAD
+        ahead = number % AHEAD
         if ahead == 0:
-            self.ahead = np.full((len(self.parties), AHEAD, recipe.batch), ABSENT)
+            self.ahead = np.full((len(self.parties), AHEAD, self.local_batch), ABSENT)
             for own, party, end in zip(self.ahead, self.parties, self.ends, strict=True):
                 if (last := min(number + AHEAD, end)) > number:
-                    places = recipe.places(party.seed, len(party.rows), number, last)
+                    places = party.plan.recipe.places(party.seed, len(party.rows), number, last)
                     own[: last - number, : places.shape[1]] = places
-        widest = min(recipe.batch, max(len(party.rows) for party in self.parties[:count]))
+        widest = min(self.local_batch, max(len(party.rows) for party in self.parties[:count]))
         return self.ahead[:count, ahead, :widest]
 
     def _adam(self, number: int, found: Sequence[Tensor]) -> None:
         """Kingma and Ba 2015; each party has the learning rate of its own epoch."""
-        plan, one, two = self.plan, *BETAS
-        epochs = [plan.recipe.epochs_done(len(p.rows), number) for p in self.parties[: len(found[0])]]
-        rate = self._numbers([plan.learning_rate * plan.decay ** (epoch // plan.decay_period) for epoch in epochs])
+        one, two = BETAS
+        rate = self._numbers([p.plan.rate(p.epochs_done(number)) for p in self.parties[: len(found[0])]])
         for value, slope, mean, square in zip(self.learned, found, self.means, self.squares, strict=True):
             mean.mul_(one).add_(slope, alpha=1 - one)
             square.mul_(two).addcmul_(slope, slope, value=1 - two)

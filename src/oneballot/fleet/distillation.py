@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -46,13 +46,17 @@ class Distillation:
             raise ElectionError("first_rate must be above 0, soft_reset a variance, masking a probability")
 
     @property
-    def form(self) -> Distillation:
+    def form(self) -> tuple[int, int, int, int]:
         """What lessons that are learned side by side have in common."""
-        return replace(self, soft_labels=False, negative_labels=False, soft_reset=0.0, masking=0.0)
+        return self.steps, self.epochs, self.batch, self.local_batch
 
     @property
     def recipe(self) -> Recipe:
         return Recipe(epochs=self.local_epochs, batch=self.local_batch)
+
+    def rate(self, epoch: int) -> float:
+        """At which a lesson is learned in this epoch."""
+        return self.learning_rate * self.decay ** (epoch // self.decay_period)
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,14 @@ class Party:
     plan: Distillation
     label: str = "a party"
     first: int | None = None
+
+    @property
+    def batches(self) -> int:
+        """Of its rows, that its lesson is learned by."""
+        return self.plan.recipe.steps_of(len(self.rows))
+
+    def epochs_done(self, batches: int) -> int:
+        return self.plan.recipe.epochs_done(len(self.rows), batches)
 
 
 @dataclass(frozen=True)

@@ -26,13 +26,14 @@ ACROSS = 256
 
 @triton.jit
 def _forward(
-    x, weight, bias, y, kept, rows, weights, biases,
+    x, weight, bias, y, kept, parts, rows, weights, biases,
     DEPTH: tl.constexpr, HEIGHT: tl.constexpr, WIDTH: tl.constexpr, CHANNELS: tl.constexpr, SIDE: tl.constexpr,
     PAD: tl.constexpr, DOWN: tl.constexpr, WIDE: tl.constexpr, TALL: tl.constexpr, ACROSS: tl.constexpr,
 ):  # fmt: skip
-    """weights, biases: how far two models' are apart. DOWN, WIDE: pixels of a result. TALL: channels of a tile."""
-    model = tl.program_id(0).to(tl.int64)
-    pixel = tl.program_id(1) * ACROSS + tl.arange(0, ACROSS)
+    """parts: into how many a model's pixels are cut. weights, biases: how far two models' are apart. DOWN, WIDE: pixels
+    of a result. TALL: channels of a tile."""
+    model = (tl.program_id(0) // parts).to(tl.int64)
+    pixel = tl.program_id(0) % parts * ACROSS + tl.arange(0, ACROSS)
     row, place = pixel // (DOWN * WIDE), pixel % (DOWN * WIDE)
     here, channel = row < rows, tl.arange(0, TALL)
     top, left = 2 * (place // WIDE) - PAD, 2 * (place % WIDE) - PAD
@@ -121,13 +122,13 @@ def _slopes(
 
 @triton.jit
 def _back(
-    weight, spread, out, rows, weights,
+    weight, spread, out, parts, rows, weights,
     DEPTH: tl.constexpr, HEIGHT: tl.constexpr, WIDTH: tl.constexpr, CHANNELS: tl.constexpr, SIDE: tl.constexpr,
     PAD: tl.constexpr, DOWN: tl.constexpr, WIDE: tl.constexpr, ACROSS: tl.constexpr,
 ):  # fmt: skip
     """By the images, from slopes that are spread."""
-    model = tl.program_id(0).to(tl.int64)
-    pixel = tl.program_id(1) * ACROSS + tl.arange(0, ACROSS)
+    model = (tl.program_id(0) // parts).to(tl.int64)
+    pixel = tl.program_id(0) % parts * ACROSS + tl.arange(0, ACROSS)
     row, place = pixel // (HEIGHT * WIDTH), pixel % (HEIGHT * WIDTH)
     own, each = weight + model * weights, spread + (model * rows + row) * CHANNELS * 4 * DOWN * WIDE
     totals = ()
@@ -170,8 +171,9 @@ class Pooled(Apart):
         self.sizes = (depth, height, width, channels, side, self.padding, down, wide)
         y = x.new_empty(models, rows, channels, down, wide)
         self.kept = torch.empty_like(y, dtype=torch.int8)
-        _forward[models, triton.cdiv(rows * down * wide, ACROSS)](
-            self.x, self.weight, self.bias, y, self.kept, rows, self.weight.stride(0), self.bias.stride(0),
+        parts = triton.cdiv(rows * down * wide, ACROSS)
+        _forward[models * parts,](
+            self.x, self.weight, self.bias, y, self.kept, parts, rows, self.weight.stride(0), self.bias.stride(0),
             *self.sizes, _tall(channels), ACROSS, num_warps=4,
         )  # fmt: skip
         return y
@@ -187,9 +189,9 @@ class Pooled(Apart):
         )  # fmt: skip
         if not needed:
             return d
-        out = torch.empty_like(self.x)
-        _back[models, triton.cdiv(rows * height * width, ACROSS)](
-            self.weight, spread, out, rows, self.weight.stride(0), *self.sizes, ACROSS, num_warps=2
+        out, parts = torch.empty_like(self.x), triton.cdiv(rows * height * width, ACROSS)
+        _back[models * parts,](
+            self.weight, spread, out, parts, rows, self.weight.stride(0), *self.sizes, ACROSS, num_warps=2
         )
         return out
 

@@ -10,7 +10,6 @@ import copy
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
-from itertools import pairwise
 
 import numpy as np
 import torch
@@ -25,16 +24,13 @@ from .layout import Layout
 from .losses import aim, targets_of, weights_of
 from .network import Network
 from .optimizers import MEMORIES, Lean
-from .recipe import ABSENT, Recipe
+from .recipe import Recipe
 from .stacked import Stacked
 from .steps import Steps
+from .timetable import Timetable
 
 DTYPES = {"float64": torch.float64}
-SCHEDULE_BYTES = 32 << 20
-"""An epoch that goes on in the next schedule is drawn for both, so they should not be short."""
 BLOCK_BYTES = 64 << 20
-WORTH = 0.85
-"""New graphs are recorded when no more than this part of the models is left."""
 
 
 class Wave:
@@ -46,19 +42,23 @@ class Wave:
         self.X, self.recipe, self.classes, self.device, self.network = X, recipe, classes, X.device, network
         self.number = sorted(range(len(tasks)), key=lambda i: -recipe.steps_of(len(tasks[i].rows)))
         self.tasks = [tasks[i] for i in self.number]
-        self.ends = [recipe.steps_of(len(task.rows)) for task in self.tasks]
-        self.kind, self.width = tasks[0].kind, recipe.width(len(tasks[0].rows))
+        self.kind = tasks[0].kind
         self.dtype = DTYPES.get(recipe.precision, torch.float32)
         self.module: nn.Module = copy.deepcopy(network.bare).to(self.device, self.dtype)
         self.chain = chain and recipe.precision != "bfloat16"
+        self.block = self._steps_at_once()
+        self.looks_ahead = self.device.type == "cuda"  # on a CPU the other cores have waves of their own
+        self.times = self._timetable()
         self._lay_out()
         self._gather_targets()
         self.tick = torch.zeros((), dtype=torch.int64, device=self.device)
         self.keys = torch.tensor([draws.dropout_key(task.seed) for task in self.tasks], device=self.device)
-        self.block = self._steps_at_once()
-        self.looks_ahead = self.device.type == "cuda"  # on a CPU the other cores have waves of their own
         self.runners: dict[int, Steps] | None = None
         """Those of a wave that is trained again and again, by the step that each begins with."""
+
+    def _timetable(self) -> Timetable:
+        recorded = self.device.type == "cuda"
+        return Timetable(self.recipe, self.tasks, tuple(self.X.shape), at_once=self.block, recorded=recorded)
 
     def _lay_out(self) -> None:
         starts = [self.network.first(task) for task in self.tasks]
@@ -94,6 +94,7 @@ class Wave:
     def again(self, tasks: Sequence[Task]) -> None:
         """Back to the first step with other first numbers, seeds and offsets; the rest of each task is as it was."""
         self.tasks = [tasks[i] for i in self.number]
+        self.times.tasks = self.tasks
         starts = [self.network.first(task) for task in self.tasks]
         self.weights.copy_(self.layout.pack(starts, self.device, self.dtype))
         self.buffers.copy_(self.side.pack(starts, self.device, self.dtype))
@@ -107,8 +108,6 @@ class Wave:
 
     def _gather_targets(self) -> None:
         """Rows, targets and weights of all tasks behind one another; the last place is nobody's and weighs nothing."""
-        self.begins = np.cumsum([0] + [len(task.rows) for task in self.tasks])
-        self.nobody = int(self.begins[-1])
         parts = [targets_of(task, self.classes) for task in self.tasks]
         targets = np.concatenate([*parts, np.zeros_like(parts[0][:1])])
         weight = np.concatenate([*map(weights_of, self.tasks), np.zeros(1, dtype=np.float32)])
@@ -121,35 +120,35 @@ class Wave:
 
     def _steps_at_once(self) -> int:
         """How many steps' rows are gathered together, and on a GPU recorded as one graph."""
-        each = math.prod(self.X.shape[1:]) * 4 * len(self.tasks) * self.width
+        width = self.recipe.width(len(self.tasks[0].rows))
+        each = math.prod(self.X.shape[1:]) * 4 * len(self.tasks) * width
         return max(1, min(16, BLOCK_BYTES // each)) if self.device.type == "cuda" else 1
 
     def train(self) -> Iterator[int]:
         """Yields now and then how many epochs of models were trained since."""
-        stages = list(self._stages())
-        parts = (self.schedule(count, a, b) for count, *steps in stages for a, b in self._cuts(count, *steps))
-        with closing(ahead(parts) if self.looks_ahead else parts) as schedules:
-            for count, begun, until in stages:
+        times, drawn = self.times, self.times.schedules()
+        with closing(ahead(drawn) if self.looks_ahead else drawn) as schedules:
+            for count, begun, until in times.stages():
                 runner = self._runner(count, begun)
-                for first, last in self._cuts(count, begun, until):
+                for first, last in times.cuts(count, begun, until):
                     runner.load(*next(schedules))
-                    for a, b in self._pieces(first, last):
+                    for a, b in times.pieces(first, last):
                         with runner.here():
                             runner.go(a - first, b - first)
-                            self._set_aside(b)
-                    yield sum(self._epochs(i, last) - self._epochs(i, first) for i in range(count))
+                            self._set_aside(times.done_at(b))
+                    yield times.epochs(count, first, last)
                 if self.runners is None:
                     runner.wait()
                     runner.forget()
                 else:  # a device that is busy with these steps has the schedule of the next when it is done
                     self.runners[begun] = runner
-                    if until == self.ends[0]:
+                    if until == times.ends[0]:
                         runner.wait()
                 del runner  # and with it what it holds on the device
 
     def trial(self) -> None:
         """One step of all models, as it is: to see what it needs."""
-        places, moves, rates = self.schedule(len(self.tasks), 0, 1)
+        places, moves, rates = self.times.schedule(len(self.tasks), 0, 1)
         runner = Steps(self, len(self.tasks), 0)
         given = (None if part is None else torch.from_numpy(part).to(self.device) for part in (places, moves, rates))
         runner.steps(*given)
@@ -168,61 +167,11 @@ class Wave:
             return Recorded(self, count, step)
         return Steps(self, count, step)
 
-    def _stages(self) -> Iterator[tuple[int, int, int]]:
-        """How many models are trained together, from which step, and until which."""
-        step = 0
-        while step < self.ends[0]:
-            count = sum(end > step for end in self.ends)
-            until = self.ends[self._left(count)]
-            yield count, step, until
-            step = until
-
-    def _cuts(self, count: int, first: int, until: int) -> Iterator[tuple[int, int]]:
-        """The steps of a stage by what is scheduled together."""
-        while first < until:
-            last = min(until, first + self._schedule_length(count, first))
-            yield first, last
-            first = last
-
-    def _left(self, count: int) -> int:
-        """When so few models are left, the others are left behind."""
-        return count - 1 if self.device.type == "cpu" else int(count * WORTH)
-
-    def _schedule_length(self, count: int, step: int) -> int:
-        most = SCHEDULE_BYTES // (count * self.width * 4)
-        return max(self.block, min(most, 128 if step == 0 else 2048))
-
-    def _pieces(self, first: int, last: int) -> Iterator[tuple[int, int]]:
-        cuts = sorted({first, last, *(end for end in self.ends if first < end < last)})
-        yield from pairwise(cuts)
-
-    def _set_aside(self, step: int) -> None:
-        if self.final[0] is not self.weights:
-            done = [i for i, end in enumerate(self.ends) if end == step]
-            if done:
-                some = slice(done[0], done[-1] + 1)
-                for kept, part in zip(self.final, [self.weights, self.buffers, *self.whole.values()], strict=True):
-                    kept[some] = part[some]
-
-    def _epochs(self, model: int, step: int) -> int:
-        return self.recipe.epochs_done(len(self.tasks[model].rows), min(step, self.ends[model]))
-
-    def schedule(self, count: int, first: int, last: int) -> tuple[Array, Array | None, Array | None]:
-        """For steps of the first models: places `(steps, models, width)`, moves of images, and learning rates."""
-        places = np.full((last - first, count, self.width), self.nobody, dtype=np.int32)
-        moves = np.zeros((*places.shape, 3), dtype=np.int16) if self.recipe.augment else None
-        rates = np.zeros((last - first, count), dtype=np.float32) if self.recipe.optimizer == "sgd" else None
-        for i, task in enumerate(self.tasks[:count]):
-            upto, rows = min(last, self.ends[i]), len(task.rows)
-            if upto <= first:
-                continue
-            own = self.recipe.places(task.seed, rows, first, upto)
-            places[: upto - first, i] = np.where(own == ABSENT, self.nobody, own + self.begins[i])
-            if moves is not None:
-                moves[: upto - first, i] = self.recipe.moves(task.seed, rows, first, upto, tuple(self.X.shape))
-            if rates is not None:
-                rates[: upto - first, i] = self.recipe.rates(rows, first, upto)
-        return places, moves, rates
+    def _set_aside(self, some: slice) -> None:
+        """The numbers of these models, which are done."""
+        if self.final[0] is not self.weights and some.stop:
+            for kept, part in zip(self.final, [self.weights, self.buffers, *self.whole.values()], strict=True):
+                kept[some] = part[some]
 
     def net(self, weights: Tensor, buffers: Tensor, whole: Iterable[Tensor], slopes: Tensor | None) -> Chain | Stacked:
         """All models whose numbers these are, to be trained, or without slopes to be asked."""
@@ -238,7 +187,7 @@ class Wave:
 
     def batch(self, places: Tensor, moves: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Rows, who is present, gain and pull of the places `(…, models, batch)`."""
-        present = places < self.nobody
+        present = places < self.times.nobody
         factor = self.weight[places] / present.sum(-1, keepdim=True).clamp(min=1)
         gain, pull = aim(self.kind, self.targets[places], factor, self.classes)
         x = self.X[self.rows[places]]

@@ -22,8 +22,10 @@ from ._replies import constant, failed, output_of, reply
 from ._words import digest_of, vectors_of
 
 if TYPE_CHECKING:
+    from ..fleet.distillation import Distilled, Party
     from ..fleet.network import Network
     from ..fleet.recipe import Recipe
+    from ..fleet.replay import Course, Learned
     from ..fleet.vectors import Vectors
 
 Rate = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -209,6 +211,18 @@ class Torch:
         from ..fleet.engine import Training
 
         return Training(network, X, recipe, classes, device=self.device, workers=workers(), what=what)
+
+    def distil(self, network: Network, X: Array, parties: Sequence[Party], classes: int) -> list[Distilled]:
+        """The lessons of parties that hold rows of X."""
+        from ..fleet.distil import distil
+
+        return distil(network, X, parties, classes, device=self.device, workers=workers(), exactly=self.precision)
+
+    def replay(self, network: Network, courses: Sequence[Course], heaviest: float) -> list[Learned]:
+        """What such networks become by lessons."""
+        from ..fleet.replay import replay
+
+        return replay(network, courses, heaviest, device=self.device)
 
     def weights_of(self, blob: Blob, row: tuple[int, ...], classes: int) -> Mapping[str, Array]:
         """Of a network that travelled. Raises ElectionError if it is not one that this learner trains."""

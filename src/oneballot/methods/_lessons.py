@@ -87,8 +87,6 @@ class Distil:
 
     @staticmethod
     def together(learner: NetworkLearner, works: Sequence[Distil]) -> list[tuple[Distilled, bytes]]:
-        from ..backends import workers
-        from ..fleet.distil import distil
         from ..fleet.distillation import Distillation, Party
 
         origin = works[0].origin
@@ -101,10 +99,8 @@ class Distil:
             for begin, work in zip(begins, works, strict=False)
         ]  # fmt: skip
         X = works[0].X if len(works) == 1 else np.concatenate([work.X for work in works])
-        lessons = distil(network, X, parties, origin.classes, device=learner.device, workers=workers(),
-                         exactly=learner.precision)  # fmt: skip
         name = digest(start)
-        return [(lesson, name) for lesson in lessons]
+        return [(lesson, name) for lesson in learner.distil(network, X, parties, origin.classes)]
 
 
 @dataclass(frozen=True)
@@ -126,21 +122,19 @@ class Learn:
 
     def learned(self, learner: NetworkLearner) -> Model:
         from ..fleet.distillation import Distilled
-        from ..fleet.replay import replay
+        from ..fleet.replay import Course
 
         network = self.origin.network(learner)
         start = self.origin.weights(learner, network)
         lessons = [Distilled(*parts) for parts in zip(self.inputs, self.labels, self.rates, strict=True)]
-        values, burst = replay(
-            network, start, lessons, self.epochs, HEAVIEST, merging=self.merging, device=learner.device
-        )
-        if burst is not None:
-            party = self.parties[burst]
+        (learned,) = learner.replay(network, [Course(start, lessons, self.epochs, self.merging)], HEAVIEST)
+        if learned.burst is not None:
+            party = self.parties[learned.burst]
             raise ElectionError(
                 f"the final model's weights grew without bound at a step of {party}: tally `--without {party}`, or "
                 "let parties distil with a lower first_rate"
             )
-        return learner.model_of(network, values, self.origin.classes)
+        return learner.model_of(network, learned.values, self.origin.classes)
 
 
 def digest(weights: Mapping[str, Array]) -> bytes:

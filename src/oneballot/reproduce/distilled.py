@@ -11,9 +11,10 @@ import numpy as np
 from ..core import Data
 from ..election import Election
 from ..methods.dosfl import DOSFL
+from ..progress import steps
 from ..simulation import accuracy, simulate_parties
 from .cells import Found
-from .experiments import elect, smaller_distillation
+from .experiments import elect, smaller_distillation, with_lessons
 from .federations import Federation
 
 SEEDS = 5
@@ -38,13 +39,17 @@ class Chain:
     def run(self, seed: int, device: str) -> Found:
         election, parties, test = _begin(self, seed, device)
         right, sent = [], 0
-        for party, data in parties.items():
+        for party, data in steps("rounds of LP-DOSFL, a party each", parties.items(), len(parties)):
             outcome = simulate_parties(election, {party: data}).outcome
             right.append(accuracy(outcome.model.predict_proba(test.X), test.y))
             sent, election = sent + outcome.bytes, replace(election, start=outcome.model.dump())
         each = sent / len(parties)
         curves = {"accuracy": right, "bytes": [each] * len(right)}
         return Found({"accuracy": right[-1], "bytes": each}, curves, self.federation.notes)
+
+    @property
+    def in_step(self) -> tuple[str, int] | None:
+        return with_lessons(self, "chains")
 
     def quick(self) -> Chain:
         return replace(self, **smaller_distillation(self.federation, self.method, self.learner))
@@ -63,13 +68,13 @@ class Eavesdropped:
     learners: Mapping[str, Any] = field(default_factory=dict)
 
     def run(self, seed: int, device: str) -> Found:
-        from ..fleet.distil import distil
         from ..fleet.distillation import Distillation, Party
         from ..fleet.eavesdrop import accuracies, at_distance, with_other_weights
         from ..fleet.initial import initial
 
         election, parties, test = _begin(self, seed, device)
-        network = election.learner_of("final").network(test.X.shape[1:], len(election.classes))  # type: ignore[attr-defined]
+        learner: Any = election.learner_of("final")
+        network = learner.network(test.X.shape[1:], len(election.classes))
         start = initial(network, self.method.first_weights, seed)
         settings = {name: getattr(self.method, name) for name in Distillation.__dataclass_fields__}
         plan, X, own = Distillation(**settings), np.concatenate([data.X for data in parties.values()]), []
@@ -77,7 +82,7 @@ class Eavesdropped:
         for i, data in enumerate(parties.values()):
             own.append(Party(begin + np.arange(len(data)), data.y, start, 1000 * seed + i, plan))
             begin += len(data)
-        lessons = distil(network, X, own, len(election.classes), device=device, workers=1)
+        lessons = learner.distil(network, X, own, len(election.classes))
         asked = (plan.epochs, range(100, 100 + SEEDS), test.X, test.y)
         known = accuracies(network, [start], [lessons], plan.epochs, test.X, test.y, device=device)
         values = {"accuracy": float(known[0])}
@@ -87,6 +92,10 @@ class Eavesdropped:
         near = at_distance(network, start, lessons, epochs, DISTANCES, seeds, *tested, device=device)
         values |= {f"at {distance:g}": float(found.mean()) for distance, found in zip(DISTANCES, near, strict=True)}
         return Found(values, notes=self.federation.notes)
+
+    @property
+    def in_step(self) -> tuple[str, int] | None:
+        return with_lessons(self)
 
     def quick(self) -> Eavesdropped:
         return replace(self, **smaller_distillation(self.federation, self.method, self.learner))

@@ -30,6 +30,9 @@ AT_MOST = 12
 """Cells in step: as many as are lost when a run is interrupted."""
 ROUNDS_AT_MOST = 40
 """Of iterative methods: their fleets are small, and those that have ended are kept."""
+LESSONS_AT_MOST = 20
+"""Of cells that distil: 200 lessons of ten parties keep a large GPU busy, and what is learned from 20 times 100 lessons
+is one fleet too. Each holds its parties' rows."""
 TEXT = ("textcnn", "bilstm", "transformer")
 QUICK_ROUNDS = 3
 """Of an iterative method in a reduced version."""
@@ -62,8 +65,10 @@ class Vote:
 
     @property
     def in_step(self) -> tuple[str, int] | None:
+        if self.method.name == "dosfl":
+            return with_lessons(self)
         network = _network(self.learner)
-        return (network, AT_MOST) if network and self.method.name != "dosfl" else None
+        return (network, AT_MOST) if network else None
 
     def quick(self) -> Vote:
         if self.method.name == "dosfl":
@@ -148,6 +153,12 @@ def elect(told: Elects, cut: Cut, seed: int, device: str) -> Election:
         range(cut.classes), cut.public if len(cut.public) else None, learner=ready(told.learner), seed=seed,
         learners={role: ready(learner) for role, learner in told.learners.items()}, max_ballot_mb=1024, **given,
     )  # fmt: skip
+
+
+def with_lessons(told: Elects, which: str = "lessons") -> tuple[str, int] | None:
+    """Those that distil, with each other where rows are alike: what their parties need distilled is one fleet."""
+    network = _network(told.learner)
+    return (f"{network}, {told.federation.data}, {which}", LESSONS_AT_MOST) if network else None
 
 
 def _network(learner: Any) -> str | None:

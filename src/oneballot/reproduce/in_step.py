@@ -1,8 +1,8 @@
 """Several cells in step on one device: what their networks need trained at the same time is one fleet.
 
 A fleet of a hundred small networks takes hardly longer than one of ten. Each cell runs in a thread of its own until it
-asks for a training, or for the next round of one; when all of them wait, what they ask of like learners is trained at
-once. A model's numbers do not depend on what is trained beside it, but for the last bits on a GPU.
+asks for a training, for the next round of one, or for lessons; when all of them wait, what they ask of like learners is
+done at once. A model's numbers do not depend on what is trained beside it, but for the last bits on a GPU.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass as plain
-from dataclasses import fields
+from dataclasses import fields, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -24,10 +24,12 @@ from .cells import describe
 from .meeting import Seat, seat
 
 if TYPE_CHECKING:
+    from ..fleet.distillation import Distilled, Party
     from ..fleet.engine import Trained, Training
     from ..fleet.joint import Joint
     from ..fleet.network import Network
     from ..fleet.recipe import Recipe
+    from ..fleet.replay import Course, Learned
 
 
 @plain(frozen=True)
@@ -46,17 +48,55 @@ class Fit:
         return json.dumps([describe(self.learner), shape], sort_keys=True)
 
     def train(self, alike: Sequence[Fit], kept: dict[str, Joint[Turns]]) -> list[Models]:
-        tasks, parts, begin = [], dict[int, Array](), dict[int, int]()
-        for asked in alike:
-            if id(asked.X) not in parts:
-                begin[id(asked.X)] = sum(map(len, parts.values()))
-                parts[id(asked.X)] = asked.X
-            where = begin[id(asked.X)] + np.arange(len(asked.X))
+        (X, begins), tasks = _joined([asked.X for asked in alike]), []
+        for asked, begin in zip(alike, begins, strict=True):
+            where = begin + np.arange(len(asked.X))
             tasks += [task.moved(where, task.label) for task in asked.tasks]
-        X = self.X if len(parts) == 1 else np.concatenate(list(parts.values()))
         models = Torch.fit_many(self.learner, X, tasks, self.classes, keep=self.keep)
-        ends = np.cumsum([0, *(len(asked.tasks) for asked in alike)])
-        return [models[a:b] for a, b in pairwise(ends)]
+        return _parted(models, [asked.tasks for asked in alike])
+
+
+@plain(frozen=True)
+class Lessons:
+    """What parties hold, distilled."""
+
+    learner: Torch
+    network: Network
+    X: Array
+    parties: Sequence[Party]
+    classes: int
+
+    @property
+    def kind(self) -> str:
+        shape = [*self.X.shape[1:], str(self.X.dtype), self.classes, "lessons"]
+        return json.dumps([describe(self.learner), shape], sort_keys=True)
+
+    def train(self, alike: Sequence[Lessons], kept: dict[str, Joint[Turns]]) -> list[list[Distilled]]:
+        X, begins = _joined([asked.X for asked in alike])
+        parties = [replace(party, rows=begin + party.rows)
+                   for asked, begin in zip(alike, begins, strict=True) for party in asked.parties]  # fmt: skip
+        lessons = Torch.distil(self.learner, self.network, X, parties, self.classes)
+        return _parted(lessons, [asked.parties for asked in alike])
+
+
+@plain(frozen=True)
+class Courses:
+    """What networks learn from lessons."""
+
+    learner: Torch
+    network: Network
+    courses: Sequence[Course]
+    heaviest: float
+
+    @property
+    def kind(self) -> str:
+        sizes = {name: list(weight.shape) for name, weight in self.network.bare.named_parameters()}
+        return json.dumps([describe(self.learner), self.network.shape, sizes, self.heaviest, "courses"], sort_keys=True)
+
+    def train(self, alike: Sequence[Courses], kept: dict[str, Joint[Turns]]) -> list[list[Learned]]:
+        courses = [course for asked in alike for course in asked.courses]
+        learned = Torch.replay(self.learner, self.network, courses, self.heaviest)
+        return _parted(learned, [asked.courses for asked in alike])
 
 
 @plain(frozen=True)
@@ -130,9 +170,36 @@ class InStep(Torch):
             return super().training(network, X, recipe, classes, what)
         return Turns(place, self, network, X, recipe, classes, what)
 
+    def distil(self, network: Network, X: Array, parties: Sequence[Party], classes: int) -> list[Distilled]:
+        if (place := seat.get()) is None:
+            return super().distil(network, X, parties, classes)
+        lessons: list[Distilled] = place.ask(Lessons(self, network, X, parties, classes))
+        return lessons
+
+    def replay(self, network: Network, courses: Sequence[Course], heaviest: float) -> list[Learned]:
+        if (place := seat.get()) is None:
+            return super().replay(network, courses, heaviest)
+        learned: list[Learned] = place.ask(Courses(self, network, courses, heaviest))
+        return learned
+
 
 def joining(learner: Any) -> Any:
     """The same learner, in step with other cells where there are any."""
     if seat.get() is None or type(learner) is not Torch:
         return learner
     return InStep(**{f.name: getattr(learner, f.name) for f in fields(learner)})
+
+
+def _joined(stacks: Sequence[Array]) -> tuple[Array, list[int]]:
+    """All rows in one array, one that several cells share held once, and where in it the rows of each begin."""
+    parts, begins = dict[int, Array](), dict[int, int]()
+    for X in stacks:
+        begins.setdefault(id(X), sum(map(len, parts.values())))
+        parts[id(X)] = X
+    arrays = list(parts.values())
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays), [begins[id(X)] for X in stacks]
+
+
+def _parted(found: Any, asked: Sequence[Sequence[Any]]) -> list[Any]:
+    """To each cell as many as it has asked for."""
+    return [found[a:b] for a, b in pairwise(np.cumsum([0, *map(len, asked)]))]

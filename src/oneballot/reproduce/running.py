@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import date
 from functools import cache, partial
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 
 from ..backends import chosen, run
 from ..errors import MissingExtra, NotAtHand, OneBallotError, OneBallotWarning
@@ -148,15 +148,7 @@ def _here(device: str) -> str:
         import torch
 
         parts = [torch.cuda.get_device_name(), *parts, f"torch {torch.__version__}"]
-    return ", ".join([*parts, f"oneballot {_own_version()}"])
-
-
-def _own_version() -> str:
-    """Of this package; where it was not installed, it runs from its source."""
-    try:
-        return version("oneballot")
-    except PackageNotFoundError:
-        return "from source"
+    return ", ".join([*parts, f"oneballot {version('oneballot')}"])
 
 
 @contextmanager
