@@ -202,13 +202,22 @@ def test_a_cell_that_fails_keeps_no_other_waiting():
         list(together([lambda: MLP.run(0, "cpu"), fail]))
 
 
+@pytest.fixture
+def by_default():
+    """A process that was started in the background does not hear SIGINT."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("by_default")
 def test_an_interrupted_run_ends_at_once_and_cells_go_home():
     """As by Ctrl-C in the middle of a round."""
     ended: list[BaseException] = []
 
     def cell(peer: str) -> Found:
         try:
-            return peered(peer, 10_000).run(0, "cpu")
+            return peered(peer, 1_000).run(0, "cpu")
         except BaseException as error:
             ended.append(error)
             raise
