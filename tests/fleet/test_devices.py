@@ -1,4 +1,4 @@
-"""Settings of a whole process, which threads take turns with."""
+"""Settings of a whole process, which threads take turns with; and what a device is good for."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from oneballot.errors import OneBallotWarning  # noqa: E402
+from oneballot.fleet.convolutions import best_way  # noqa: E402
 from oneballot.fleet.devices import precision  # noqa: E402
 from oneballot.fleet.recipe import Recipe  # noqa: E402
 
@@ -38,3 +40,13 @@ def test_a_thread_computes_at_its_own_precision_whoever_else_does_and_leaves_non
         first, second = pool.submit(exactly), pool.submit(roughly)
     assert (first.result(), second.result()) == ((False, False, True), (True, True, True))
     assert settings() == before
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU, on which kernels may work")
+def test_where_kernels_do_not_work_it_is_said_and_done_without_them() -> None:
+    """For want of Triton, or of a GPU."""
+    best_way.cache_clear()
+    with pytest.warns(OneBallotWarning, match="because Triton does not work here: "):
+        assert best_way(torch.device("cuda")) == "windows"
+    best_way.cache_clear()
+    assert best_way(torch.device("cpu")) == "apart"

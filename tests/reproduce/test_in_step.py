@@ -185,6 +185,29 @@ def test_an_error_in_a_round_reaches_its_own_cell_alone():
     assert isinstance(other, Found)
 
 
+@dataclass(frozen=True)
+class Solitary:
+    """A training that can only be done by itself."""
+
+    kind = "solitary"
+
+    def train(self, alike: Any, kept: Any) -> list[int]:
+        if len(alike) > 1:
+            raise MemoryError("too much at once")
+        return [7]
+
+
+def test_what_fails_only_together_is_done_one_by_one_and_told():
+    def cell() -> Any:
+        place = seat.get()
+        assert place is not None
+        return place.ask(Solitary())
+
+    with pytest.warns(RuntimeWarning, match=r"2 cells could not be trained as one.*too much at once"):
+        found = dict(together([cell, cell]))
+    assert found == {0: 7, 1: 7}
+
+
 def test_a_peer_that_grows_without_bound_stops_alone():
     wild = peered("fedavg", 3, optimizer="sgd", learning_rate=1e30)
     tame = peered("fedavg", 3, optimizer="sgd", learning_rate=0.1)

@@ -29,7 +29,7 @@ def best_way(device: torch.device) -> Way:
         try_out(device)
     except Exception as error:  # whatever it is: a package, a driver, a compiler that it needs
         reason = str(error).strip().splitlines()[:1] or [type(error).__name__]
-        text = f"small convolutional networks take about twice as long, because Triton does not work here: {reason[0]}"
+        text = f"fleets of small convolutional networks take longer, because Triton does not work here: {reason[0]}"
         warnings.warn(text, OneBallotWarning, stacklevel=2)
         return "windows"
     return "kernels"

@@ -7,6 +7,7 @@ trains for all: graphs are then recorded and replayed in one thread, and nothing
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import Context, ContextVar
@@ -83,11 +84,20 @@ class Meeting:
             self.waiting = {}
 
     def _train(self, alike: Sequence[Asked]) -> Sequence[Any]:
-        """A reply for each, or its error. What fails together is tried one by one: an error is its own cell's alone."""
+        """A reply for each, or its error. What fails together is tried one by one: an error is its own cell's alone.
+
+        If it is nobody's own, that they run in step is at fault: figures are right, and somebody should mend it.
+        """
         try:
             return alike[0].train(alike, self.kept)
         except Exception as error:
-            return [error] if len(alike) == 1 else [self._train([one])[0] for one in alike]
+            if len(alike) == 1:
+                return [error]
+            replies = [self._train([one])[0] for one in alike]
+            if not any(isinstance(reply, Exception) for reply in replies):
+                text = f"{len(alike)} cells could not be trained as one, and took longer one by one: {error!r}"
+                warnings.warn(text, RuntimeWarning, stacklevel=2)
+            return replies
 
     def close(self) -> None:
         """All have ended, or somebody has interrupted the run: whoever waits, or comes later, goes home."""
