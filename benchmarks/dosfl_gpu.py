@@ -83,6 +83,7 @@ def main() -> int:
         "--reset", type=float, default=0.2, help="the variance of soft resets, in units of a layer's own"
     )
     parser.add_argument("--first-lessons", default="own", choices=["own", "shared"], help="noise that lessons begin as")
+    parser.add_argument("--times", nargs="+", type=int, default=[], help="also take the merged lessons so many times")
     parser.add_argument("--hidden", type=int, default=100, help="of the Bi-LSTM")
     parser.add_argument("--length", type=int, default=30, help="of a question, in words")
     parser.add_argument("--rows", type=int, default=60_000)
@@ -145,9 +146,9 @@ def run(told: Any, plan: Distillation, data: dict[str, np.ndarray]) -> int:
     lists = [lessons[i : i + told.parties] for i in range(0, len(lessons), told.parties)]
     own = [starts[seed] for _, _, seed in cells]
 
-    def test(lists: list[list[Distilled]], merging: Any = "interleaved") -> np.ndarray:
+    def test(lists: list[list[Distilled]], merging: Any = "interleaved", times: int = plan.epochs) -> np.ndarray:
         parts = [(own[i : i + 40], lists[i : i + 40]) for i in range(0, len(lists), 40)]
-        found = [accuracies(network, *part, plan.epochs, X_test, y_test, device=told.device, merging=merging)
+        found = [accuracies(network, *part, times, X_test, y_test, device=told.device, merging=merging)
                  for part in parts]  # fmt: skip
         return np.concatenate(found)
 
@@ -175,6 +176,13 @@ def run(told: Any, plan: Distillation, data: dict[str, np.ndarray]) -> int:
             row += f" {one.mean():.1f} | {of.mean():.1f} ± {of.std():.1f} | {of.max():.1f} | {theirs} |"
             row += "".join(f" {v.mean():.1f} ± {v.std():.1f} | {v.max():.1f} |" for v in (mean, ends))
         print(row)
+    for times in told.times:
+        more = test(lists, times=times) * 100
+        for variant, split in dict.fromkeys(cell[:2] for cell in cells):
+            of = more[[cell[:2] == (variant, split) for cell in cells]]
+            print(
+                f"Interleaved {times} times, {variant}, {split}: {of.mean():.1f} ± {of.std():.1f}, best {of.max():.1f}"
+            )
     print(f"\nPeak memory {memory():.1f} GiB.", flush=True)
     for numbers in ("float16", "uint8"):
         rounded = test([[round_off(lesson, numbers) for lesson in lessons] for lessons in lists])
