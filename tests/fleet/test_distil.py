@@ -53,7 +53,7 @@ def by_the_book(one: Party) -> list[Array]:
     x = torch.tensor(draws.normal(one.seed, 0, int(np.prod(shape))).reshape(shape), dtype=DOUBLE, requires_grad=True)
     y = torch.tensor(first_labels(one.y, plan.steps, plan.batch, 3), dtype=DOUBLE, requires_grad=plan.soft_labels)
     raw = torch.full((plan.steps,), float(np.log(np.expm1(plan.first_rate))), dtype=DOUBLE, requires_grad=True)
-    adam = torch.optim.Adam([x, raw, *([y] if plan.soft_labels else [])], plan.learning_rate)
+    adam = torch.optim.Adam([x, raw, *([y] if plan.soft_labels else [])], plan.learning_rate, betas=(0.5, 0.999))
     module = NET.make({}).double()
     batches = -(-len(one.rows) // plan.local_batch)
     for epoch in range(plan.local_epochs):
