@@ -2,9 +2,9 @@
 and 7. Tables 3 and 4 and figure 3 are in dosfl_costs.py.
 
 The paper prints the best of five runs. Soft resets are in units of each layer's own variance, and soft labels not below
-0: taken literally both fail (docs/dosfl.md). MNIST's rows are passed through 12 times instead of 30, after which a
-lesson is as good (docs/results/dosfl.md). Texts need GloVe's word vectors; where those are not to be had, a row with
-word vectors drawn by lot stands in.
+0: taken literally both fail (docs/dosfl.md). Up to 10 parties pass through MNIST's rows 12 times instead of 30, at
+twice the learning rate, which is halved every 4 (docs/results/dosfl.md). Texts need GloVe's word vectors; where those
+are not to be had, a row with word vectors drawn by lot stands in.
 """
 
 from __future__ import annotations
