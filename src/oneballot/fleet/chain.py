@@ -72,7 +72,7 @@ class Chain:
 
 def _joined(layers: Sequence[Layer]) -> Iterator[Layer]:
     """A convolution with the pooling and the ReLU behind it, in either order, as one layer where a kernel has room."""
-    from .kernels import Pooled
+    from .pool_kernels import Pooled
 
     place = 0
     while place < len(layers):

@@ -15,7 +15,7 @@ from ..errors import OneBallotWarning
 Way = Literal["apart", "windows", "kernels"]
 aten = torch.ops.aten
 WIDEST = 256
-"""Inputs of a unit above which a GPU does better with its library's grouped convolutions, under vmap."""
+"""Inputs of a unit above which a GPU does better with models that are stacked."""
 
 
 @cache
@@ -24,12 +24,12 @@ def best_way(device: torch.device) -> Way:
     if device.type == "cpu":
         return "apart"
     try:
-        from .kernels import try_out
+        from .pool_kernels import try_out
 
         try_out(device)
     except Exception as error:  # whatever it is: a package, a driver, a compiler that it needs
         reason = str(error).strip().splitlines()[:1] or [type(error).__name__]
-        text = f"fleets of small convolutional networks take longer, because Triton does not work here: {reason[0]}"
+        text = f"fleets of convolutional networks take longer, because Triton does not work here: {reason[0]}"
         warnings.warn(text, OneBallotWarning, stacklevel=2)
         return "windows"
     return "kernels"

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 from torch.overrides import TorchFunctionMode
 
-from . import draws
+from . import draws, vmapped
 
 
 class Stacked:
@@ -78,6 +78,8 @@ class Drawn(TorchFunctionMode):
                 return _batch_norm(present, *args, **kwargs)
         if func is F.embedding and self.present is not None:
             return _embedding(*args, **kwargs)
+        if func is F.conv2d and self.present is not None and vmapped.can_do(args[0]):
+            return vmapped.convolve(*args, **kwargs)
         return func(*args, **kwargs)
 
     def _dropout(self, x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
@@ -104,16 +106,13 @@ def _batch_norm(
     present: Tensor, x: Tensor, mean: Tensor | None, var: Tensor | None, weight: Tensor | None = None,
     bias: Tensor | None = None, training: bool = False, momentum: float = 0.1, eps: float = 1e-5,
 ) -> Tensor:  # fmt: skip
-    """F.batch_norm over the rows that are present: by their mean and variance, which the running ones follow.
-
-    Each row's own mean and variance are found in one sweep, those of all present rows from these.
-    """
+    """F.batch_norm over the rows that are present: by their mean and variance, which the running ones follow."""
     flat = (x.flatten(2) if x.dim() > 2 else x.unsqueeze(-1)).to(x.dtype if x.dtype == torch.float64 else torch.float32)
+    weight = torch.ones_like(flat[0, :, 0]) if weight is None else weight
+    bias = torch.zeros_like(weight) if bias is None else bias
     if training:
-        share = (present / present.sum().clamp(min=1)).to(flat.dtype).unsqueeze(-1)
-        own_spread, own_mean = torch.var_mean(flat, -1, correction=0)
-        here = (share * own_mean).sum(0)
-        spread = (share * (own_spread + (own_mean - here) ** 2)).sum(0)
+        normalize = vmapped.normalize if vmapped.can_do(flat) else _normalize
+        out, here, spread = normalize(flat, weight, bias, present, eps)
         if mean is not None and var is not None:
             number = present.sum() * flat.shape[-1]
             unbiased = spread.detach() * (number / (number - 1).clamp(min=1))
@@ -122,8 +121,19 @@ def _batch_norm(
     else:
         assert mean is not None
         assert var is not None
-        here, spread = mean, var
-    scale = torch.rsqrt(spread + eps) if weight is None else weight * torch.rsqrt(spread + eps)
-    bias = torch.zeros_like(scale) if bias is None else bias
-    out = torch.addcmul(bias.unsqueeze(-1), flat - here.unsqueeze(-1), scale.unsqueeze(-1))
+        out = _scaled(flat, weight, bias, mean, var, eps)
     return out.reshape(x.shape).to(x.dtype)
+
+
+def _normalize(x: Tensor, weight: Tensor, bias: Tensor, present: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Each row's own mean and variance are found in one sweep, those of all present rows from these."""
+    share = (present.to(x.dtype) / present.sum().clamp(min=1)).unsqueeze(-1)
+    own_spread, own_mean = torch.var_mean(x, -1, correction=0)
+    mean = (share * own_mean).sum(0)
+    var = (share * (own_spread + (own_mean - mean) ** 2)).sum(0)
+    return _scaled(x, weight, bias, mean, var, eps), mean, var
+
+
+def _scaled(x: Tensor, weight: Tensor, bias: Tensor, mean: Tensor, var: Tensor, eps: float) -> Tensor:
+    scale = weight * torch.rsqrt(var + eps)
+    return torch.addcmul(bias.unsqueeze(-1), x - mean.unsqueeze(-1), scale.unsqueeze(-1))

@@ -15,7 +15,7 @@ import torch.nn.functional as F  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 
 from oneballot.fleet.chain import Chain  # noqa: E402
-from oneballot.fleet.kernels import Pooled, try_out  # noqa: E402
+from oneballot.fleet.pool_kernels import Pooled, try_out  # noqa: E402
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 CASES = {
@@ -63,6 +63,17 @@ def test_convolution_pooling_and_relu_in_one(case: str, whole: bool) -> None:
     found = [y, layer.backward(d, True), *slopes]
     for ours, theirs in zip(found, expected(x, weight, bias, padding, d), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_single_precision_too(case: str) -> None:
+    """Whole numbers, of which sums are exact: Triton makes other programs of other types."""
+    x, weight, bias, padding, d = numbers(case, whole=True)
+    slopes = torch.empty_like(weight, dtype=torch.float32), torch.empty_like(bias, dtype=torch.float32)
+    layer = Pooled(padding, weight.float(), bias.float(), *slopes)
+    found = [layer.forward(x.float()), layer.backward(d.float(), True), *slopes]
+    for ours, theirs in zip(found, expected(x, weight, bias, padding, d), strict=True):
+        assert torch.equal(ours.double(), theirs)
 
 
 def test_what_is_not_a_number_stays_so() -> None:
