@@ -118,7 +118,6 @@ def _download(name: str, entry: Entry) -> None:
 def _not_found(name: str, entry: Entry, places: list[Path]) -> str:
     usual = entry.layouts[0]
     return (
-        f"the data set {name!r} is not in {' or '.join(map(str, places))}. "
-        f"Put {', '.join(usual.files)} into a folder {usual.folder}/ there, "
-        "and let the environment variable ONEBALLOT_DATA name the folder above it."
+        f"the data set {name!r} is not at hand. Put {', '.join(usual.files)} into a folder {usual.folder}/ in "
+        f"{' or '.join(map(str, places))}, or let the environment variable ONEBALLOT_DATA name the folder above it."
     )

@@ -5,6 +5,7 @@ width)`.
 A convolution is a product of the weights `(channels, window)` and of all windows `(window, pixels)`, which are read
 where they lie and never written down. Its slope by the weights is a product of the same windows and the slopes
 `(channels, pixels)`; that by the images is again a convolution. Sums are taken in the same order every time.
+What `nought` is for stands in pool_kernels.py.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def _pixels(image, down, right, here, fits, HEIGHT: tl.constexpr, WIDTH: tl.cons
 
 @triton.jit
 def _forward(
-    x, weight, y, parts, rows,
+    x, weight, y, parts, rows, nought,
     DEPTH: tl.constexpr, HEIGHT: tl.constexpr, WIDTH: tl.constexpr, CHANNELS: tl.constexpr, HIGH: tl.constexpr,
     WIDE: tl.constexpr, STRIDE: tl.constexpr, ABOVE: tl.constexpr, BESIDE: tl.constexpr, DOWN: tl.constexpr,
     ACROSS: tl.constexpr, TALL: tl.constexpr, DEEP: tl.constexpr, LONG: tl.constexpr, PRECISION: tl.constexpr,
@@ -37,7 +38,7 @@ def _forward(
     model = (tl.program_id(0) // parts).to(tl.int64)
     pixel = tl.program_id(0) % parts * LONG + tl.arange(0, LONG)
     channel = tl.program_id(1) * TALL + tl.arange(0, TALL)
-    row, place = pixel // (DOWN * ACROSS), pixel % (DOWN * ACROSS)
+    row, place = pixel // (DOWN * ACROSS), pixel % (DOWN * ACROSS) + nought
     here, exists = row < rows, channel < CHANNELS
     top, left = place // ACROSS * STRIDE - ABOVE, place % ACROSS * STRIDE - BESIDE
     total = tl.zeros((TALL, LONG), x.dtype.element_ty)
@@ -57,7 +58,7 @@ def _forward(
 
 @triton.jit
 def _slopes(
-    x, d, out, parts, share, rows,
+    x, d, out, parts, share, rows, nought,
     DEPTH: tl.constexpr, HEIGHT: tl.constexpr, WIDTH: tl.constexpr, CHANNELS: tl.constexpr, HIGH: tl.constexpr,
     WIDE: tl.constexpr, STRIDE: tl.constexpr, ABOVE: tl.constexpr, BESIDE: tl.constexpr, DOWN: tl.constexpr,
     ACROSS: tl.constexpr, TALL: tl.constexpr, DEEP: tl.constexpr, LONG: tl.constexpr, PRECISION: tl.constexpr,
@@ -73,7 +74,7 @@ def _slopes(
         totals = totals + (tl.zeros((TALL, DEEP), x.dtype.element_ty),)
     for first in range(part * share, (part + 1) * share, LONG):
         pixel = first + tl.arange(0, LONG)
-        row, place = pixel // (DOWN * ACROSS), pixel % (DOWN * ACROSS)
+        row, place = pixel // (DOWN * ACROSS), pixel % (DOWN * ACROSS) + nought
         here = row < rows
         top, left = place // ACROSS * STRIDE - ABOVE, place % ACROSS * STRIDE - BESIDE
         at = d + ((model * rows + row)[None, :] * CHANNELS + channel[:, None]) * (DOWN * ACROSS) + place[None, :]
@@ -98,7 +99,7 @@ def convolve(x: Tensor, weight: Tensor, stride: int, padding: tuple[int, int]) -
     tall, deep, long = _tile(channels), 16, 1024 // x.element_size()
     parts = triton.cdiv(rows * down * across, long)
     _forward[models * parts, triton.cdiv(channels, tall)](
-        x.contiguous(), weight.contiguous(), y, parts, rows, *sizes, tall, deep, long, _precision(), num_warps=4,
+        x.contiguous(), weight.contiguous(), y, parts, rows, 0, *sizes, tall, deep, long, _precision(), num_warps=4,
         num_stages=1,
     )  # fmt: skip
     return y
@@ -113,19 +114,9 @@ def slopes_by_weight(x: Tensor, weight: Tensor, d: Tensor, stride: int, padding:
     share = triton.cdiv(triton.cdiv(pixels, parts), long) * long
     out = x.new_empty(models, parts, *weight.shape[1:])
     _slopes[models * parts, *tiles](
-        x.contiguous(),
-        d.contiguous(),
-        out,
-        parts,
-        share,
-        x.shape[1],
-        *sizes,
-        tall,
-        deep,
-        long,
-        _precision(),
+        x.contiguous(), d.contiguous(), out, parts, share, x.shape[1], 0, *sizes, tall, deep, long, _precision(),
         num_warps=4,
-    )
+    )  # fmt: skip
     return out.sum(1)
 
 

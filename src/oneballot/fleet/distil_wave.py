@@ -11,6 +11,7 @@ from torch import Tensor
 from ..core import Array
 from . import draws
 from .distillation import Distilled, Party, first_labels
+from .graphs import nothing_thrown_away
 from .lessons import Lesson, slopes, take
 from .logits import Logits, Weights
 from .recipe import ABSENT
@@ -44,7 +45,7 @@ class Recorded:
             held.copy_(part)
         if self.graph is None:
             self.graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(self.graph):
+            with nothing_thrown_away(), torch.cuda.graph(self.graph):
                 self.found = self.slopes(*self.held)
         self.graph.replay()
         return self.found

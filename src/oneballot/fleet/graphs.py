@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -25,6 +26,18 @@ RECORDING = 0.05
 def _stream(device: torch.device) -> torch.cuda.Stream:
     """One for all: libraries keep workspaces for every stream that they have seen."""
     return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+
+
+@contextmanager
+def nothing_thrown_away() -> Iterator[None]:
+    """While a graph is recorded: another one that Python's collector happens to find and destroy would break it."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
 
 
 class Recorded(Steps):
@@ -96,14 +109,15 @@ class Recorded(Steps):
         static = [None if part is None else part.clone() for part in self._cut(0, size)]
         graph = torch.cuda.CUDAGraph()
         self.stream.synchronize()
-        graph.capture_begin(pool=self.pool)  # torch.cuda.graph would empty the cache first, which takes longer
-        try:
-            self.steps(*static)
-        except BaseException:
-            with suppress(RuntimeError):  # what went wrong is told, not that the record is broken
-                graph.capture_end()
-            raise
-        graph.capture_end()
+        with nothing_thrown_away():
+            graph.capture_begin(pool=self.pool)  # torch.cuda.graph would empty the cache first, which takes longer
+            try:
+                self.steps(*static)
+            except BaseException:
+                with suppress(RuntimeError):  # what went wrong is told, not that the record is broken
+                    graph.capture_end()
+                raise
+            graph.capture_end()
         self.graphs[size] = graph, static
         return graph, static
 

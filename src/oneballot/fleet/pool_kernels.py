@@ -8,6 +8,9 @@ back. Sums are taken in the same order every time.
 A program has one model and some pixels of its rows, a thread each, and what it reads of them serves all channels. In
 sums over pixels a thread has a number for every weight, and threads are added up at the end. Images are `(models, rows,
 channels, height, width)`.
+
+`nought` is 0, which the compiler does not know. Of numbers that it knows to be small it adds two at once, and if these
+are different constants, ptxas 12.8 leaves them out (`add.s16x2` with unequal halves).
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ ACROSS = 256
 
 @triton.jit
 def _forward(
-    x, weight, bias, y, kept, parts, rows, weights, biases,
+    x, weight, bias, y, kept, parts, rows, weights, biases, nought,
     DEPTH: tl.constexpr, HEIGHT: tl.constexpr, WIDTH: tl.constexpr, CHANNELS: tl.constexpr, SIDE: tl.constexpr,
     PAD: tl.constexpr, DOWN: tl.constexpr, WIDE: tl.constexpr, TALL: tl.constexpr, ACROSS: tl.constexpr,
 ):  # fmt: skip
@@ -34,7 +37,7 @@ def _forward(
     of a result. TALL: channels of a tile."""
     model = (tl.program_id(0) // parts).to(tl.int64)
     pixel = tl.program_id(0) % parts * ACROSS + tl.arange(0, ACROSS)
-    row, place = pixel // (DOWN * WIDE), pixel % (DOWN * WIDE)
+    row, place = pixel // (DOWN * WIDE), pixel % (DOWN * WIDE) + nought
     here, channel = row < rows, tl.arange(0, TALL)
     top, left = 2 * (place // WIDE) - PAD, 2 * (place % WIDE) - PAD
     image = x + model * rows * DEPTH * HEIGHT * WIDTH + row * DEPTH * HEIGHT * WIDTH
@@ -70,7 +73,7 @@ def _pixel(image, i, j, here, HEIGHT: tl.constexpr, WIDTH: tl.constexpr, PAD: tl
 
 @triton.jit
 def _slopes(
-    x, d, kept, weight_slopes, bias_slopes, spread, weights, biases, SPREAD: tl.constexpr, ROWS: tl.constexpr,
+    x, d, kept, weight_slopes, bias_slopes, spread, weights, biases, nought, SPREAD: tl.constexpr, ROWS: tl.constexpr,
     DEPTH: tl.constexpr, HEIGHT: tl.constexpr, WIDTH: tl.constexpr, CHANNELS: tl.constexpr, SIDE: tl.constexpr,
     PAD: tl.constexpr, DOWN: tl.constexpr, WIDE: tl.constexpr, ACROSS: tl.constexpr,
 ):  # fmt: skip
@@ -85,7 +88,7 @@ def _slopes(
     for _ in tl.static_range(CHANNELS * (SIDE + 1)):
         totals = totals + (tl.zeros((ACROSS,), x.dtype.element_ty),)
     for begin in range(0, ROWS * DOWN * WIDE, ACROSS):
-        row, place = (begin + lane) // (DOWN * WIDE), (begin + lane) % (DOWN * WIDE)
+        row, place = (begin + lane) // (DOWN * WIDE), (begin + lane) % (DOWN * WIDE) + nought
         here, at = row < ROWS, (model * ROWS + row) * CHANNELS * DOWN * WIDE + place
         image = x + ((model * ROWS + row) * DEPTH + depth) * HEIGHT * WIDTH
         top, left = 2 * (place // WIDE) - PAD + i, 2 * (place % WIDE) - PAD
@@ -122,14 +125,14 @@ def _slopes(
 
 @triton.jit
 def _back(
-    weight, spread, out, parts, rows, weights,
+    weight, spread, out, parts, rows, weights, nought,
     DEPTH: tl.constexpr, HEIGHT: tl.constexpr, WIDTH: tl.constexpr, CHANNELS: tl.constexpr, SIDE: tl.constexpr,
     PAD: tl.constexpr, DOWN: tl.constexpr, WIDE: tl.constexpr, ACROSS: tl.constexpr,
 ):  # fmt: skip
     """By the images, from slopes that are spread."""
     model = (tl.program_id(0) // parts).to(tl.int64)
     pixel = tl.program_id(0) % parts * ACROSS + tl.arange(0, ACROSS)
-    row, place = pixel // (HEIGHT * WIDTH), pixel % (HEIGHT * WIDTH)
+    row, place = pixel // (HEIGHT * WIDTH), pixel % (HEIGHT * WIDTH) + nought
     own, each = weight + model * weights, spread + (model * rows + row) * CHANNELS * 4 * DOWN * WIDE
     totals = ()
     for _ in tl.static_range(DEPTH):
@@ -174,7 +177,7 @@ class Pooled(Apart):
         parts = triton.cdiv(rows * down * wide, ACROSS)
         _forward[models * parts,](
             self.x, self.weight, self.bias, y, self.kept, parts, rows, self.weight.stride(0), self.bias.stride(0),
-            *self.sizes, _tall(channels), ACROSS, num_warps=4,
+            0, *self.sizes, _tall(channels), ACROSS, num_warps=4,
         )  # fmt: skip
         return y
 
@@ -184,16 +187,15 @@ class Pooled(Apart):
         d, warps = d.contiguous(), 4 if rows * down * wide > 2048 else 1
         spread = d.new_empty(models, rows, channels, 2 * down, 2 * wide) if needed else d
         _slopes[models, depth, side](
-            self.x, d, self.kept, *self.slopes, spread, self.slopes[0].stride(0), self.slopes[1].stride(0), needed,
+            self.x, d, self.kept, *self.slopes, spread, self.slopes[0].stride(0), self.slopes[1].stride(0), 0, needed,
             rows, *self.sizes, 32 * warps, num_warps=warps,
         )  # fmt: skip
         if not needed:
             return d
         out, parts = torch.empty_like(self.x), triton.cdiv(rows * height * width, ACROSS)
         _back[models * parts,](
-            self.weight, spread, out, parts, rows, self.weight.stride(0), *self.sizes, ACROSS,
-            num_warps=2 if out.dtype == torch.float32 else 4,  # with 2, Triton 3.6 gives wrong float64 on an H200
-        )  # fmt: skip
+            self.weight, spread, out, parts, rows, self.weight.stride(0), 0, *self.sizes, ACROSS, num_warps=2
+        )
         return out
 
 

@@ -122,8 +122,8 @@ def _adult(by: str, every: int) -> tuple[Array, Array, Array]:
         path = next((place / "adult" / file for place in places() if (place / "adult" / file).is_file()), None)
         if path is None:
             raise NotAtHand(
-                f"adult/{file} is not in {' or '.join(map(str, places()))}: the census table with its columns, from "
-                "https://archive.ics.uci.edu/dataset/2/adult"
+                f"adult/{file} is not at hand. Put the census table with its columns, from "
+                f"https://archive.ics.uci.edu/dataset/2/adult, into {' or '.join(map(str, places()))}."
             )
         with path.open(newline="") as text:
             rows += [row for row in csv.reader(text, skipinitialspace=True) if len(row) == len(COLUMNS)]
@@ -142,6 +142,6 @@ def _by_device(name: str) -> tuple[Array, Array, Array]:
             with np.load(path, allow_pickle=False) as arrays:
                 return arrays["X"], arrays["y"].astype(np.int64), arrays["device"]
     raise NotAtHand(
-        f"{name}/{name}.npz is not in {' or '.join(map(str, places()))}; prepare it with the arrays X "
-        "(rows, features), y (class numbers) and device (whose a row is)"
+        f"{name}/{name}.npz is not at hand. Put it into {' or '.join(map(str, places()))}, with the arrays X "
+        "(rows, features), y (class numbers) and device (whose a row is)."
     )

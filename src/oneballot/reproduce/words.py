@@ -26,8 +26,8 @@ def glove() -> Path:
         if (place / FILE).is_file():
             return place / FILE
     raise NotAtHand(
-        f"the word vectors {FILE} are not in {' or '.join(map(str, places()))}. Get glove.6B.zip from "
-        "https://nlp.stanford.edu/projects/glove/ and put the file there."
+        f"the word vectors {FILE} are not at hand. Get glove.6B.zip from https://nlp.stanford.edu/projects/glove/ "
+        f"and put the file into {' or '.join(map(str, places()))}."
     )
 
 

@@ -17,8 +17,8 @@ def lines_of(table: Table, results: Results) -> dict[str, list[Line]]:
     return {row.name: [line_of(cell, results, table.seeds) for cell in row.cells] for row in table.rows}
 
 
-def texts(table: Table, line: Line) -> list[str]:
-    """What stands in the columns of HEAD."""
+def texts(table: Table, line: Line, *, brief: bool = False) -> list[str]:
+    """What stands in the columns of HEAD. Brief: what is not at hand, without the folders where it was looked for."""
     cell, digits = line.cell, table.digits
     paper = "–" if cell.paper is None else _with(cell.paper.value, cell.paper.deviation, digits)
     if cell.paper is not None and cell.paper.words:
@@ -33,7 +33,9 @@ def texts(table: Table, line: Line) -> list[str]:
     if len(line.values) not in (0, table.seeds):
         notes.append(f"seeds: {len(line.values)}")
     if line.failed is not None:
-        notes.append(f"{'not to be had' if line.failed.kind == 'missing' else 'FAILED'}: {line.failed.reason}")
+        missing = line.failed.kind == "missing"
+        reason = line.failed.reason.split(". ")[0] if brief and missing else line.failed.reason
+        notes.append(f"{'not to be had' if missing else 'FAILED'}: {reason}")
     return [cell.name, paper, ours, difference, "" if line.bytes is None else size(line.bytes), "; ".join(notes)]
 
 
@@ -65,7 +67,7 @@ def markdown(table: Table, lines: Lines, command: str) -> str:
         out += [f"## {row.name}", ""]
         out += [f"Stands in: {row.stands_in}.", ""] if row.stands_in else []
         out += ["| " + " | ".join(HEAD) + " |", "|---" * len(HEAD) + "|"]
-        out += ["| " + " | ".join(text.replace("|", "\\|") for text in texts(table, line)) + " |"
+        out += ["| " + " | ".join(text.replace("|", "\\|") for text in texts(table, line, brief=True)) + " |"
                 for line in lines[row.name]]  # fmt: skip
         where = sorted(set[str]().union(*(line.measured for line in lines[row.name])))
         out += ["", f"Measured {'; '.join(where)}.", ""] if where else [""]
