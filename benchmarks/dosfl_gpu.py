@@ -71,6 +71,11 @@ def deal(y: np.ndarray, parties: int, split: str, rng: np.random.Generator) -> l
     return [np.concatenate([pieces[i] for i in hand]) for hand in rng.permutation(2 * parties).reshape(parties, 2)]
 
 
+def told_of(values: np.ndarray) -> str:
+    """Mean, the sample's deviation, and the best."""
+    return f"{values.mean():.1f} ± {values.std(ddof=1) if len(values) > 1 else 0:.1f} | {values.max():.1f}"
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", required=True, help="an .npz with X, y, X_test, y_test")
@@ -173,16 +178,14 @@ def run(told: Any, plan: Distillation, data: dict[str, np.ndarray]) -> int:
             which = [i for i, cell in enumerate(cells) if cell[:2] == (variant, split)]
             of, mean, ends, one = (values[which] * 100 for values in (found, averaged, weights, alone))
             theirs = f"{paper[variant][split != 'IID']:.1f}" if variant in paper else "–"
-            row += f" {one.mean():.1f} | {of.mean():.1f} ± {of.std():.1f} | {of.max():.1f} | {theirs} |"
-            row += "".join(f" {v.mean():.1f} ± {v.std():.1f} | {v.max():.1f} |" for v in (mean, ends))
+            row += f" {one.mean():.1f} | {told_of(of)} | {theirs} |"
+            row += "".join(f" {told_of(v)} |" for v in (mean, ends))
         print(row)
     for times in told.times:
         more = test(lists, times=times) * 100
         for variant, split in dict.fromkeys(cell[:2] for cell in cells):
             of = more[[cell[:2] == (variant, split) for cell in cells]]
-            print(
-                f"Interleaved {times} times, {variant}, {split}: {of.mean():.1f} ± {of.std():.1f}, best {of.max():.1f}"
-            )
+            print(f"Interleaved {times} times, {variant}, {split}: mean and best {told_of(of)}")
     print(f"\nPeak memory {memory():.1f} GiB.", flush=True)
     for numbers in ("float16", "uint8"):
         rounded = test([[round_off(lesson, numbers) for lesson in lessons] for lessons in lists])

@@ -225,7 +225,7 @@ def main() -> int:
     parser.add_argument("--pack", type=Path, help="write them there, from the data sets in ONEBALLOT_DATA")
     parser.add_argument("--only", nargs="+", default=["mnist-mlp"], choices=list(EXPERIMENTS))
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--first-seed", type=int, default=0, help="the first of them")
     parser.add_argument("--quick", action="store_true", help="10,000 private rows, 10 epochs, the final model 30 of 64")
     parser.add_argument("--minutes", type=float, default=7.0)
     parser.add_argument("--device", default="cpu", choices=["cuda", "cpu"])
@@ -237,9 +237,8 @@ def main() -> int:
     begin = time.perf_counter()
     for name in told.only:
         what, cells = EXPERIMENTS[name], {}
-        for seed in range(
-            told.first_seed, told.first_seed + told.seeds
-        ):  # all α of a seed first: a run that is cut short has whole rows
+        # All α of a seed first: a run that is cut short has whole rows.
+        for seed in range(told.first_seed, told.first_seed + told.seeds):
             for alpha in what.alphas:
                 if time.perf_counter() - begin > 60 * told.minutes:
                     print(f"<!-- left out: {name}, seed {seed}, α = {alpha:g} -->", flush=True)

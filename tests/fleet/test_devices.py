@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from oneballot.errors import OneBallotWarning  # noqa: E402
-from oneballot.fleet.convolutions import best_way  # noqa: E402
+from oneballot.fleet.convolutions import best_way, why_no_kernels  # noqa: E402
 from oneballot.fleet.devices import precision  # noqa: E402
 from oneballot.fleet.recipe import Recipe  # noqa: E402
 
@@ -46,6 +47,9 @@ def test_a_thread_computes_at_its_own_precision_whoever_else_does_and_leaves_non
 def test_where_kernels_do_not_work_it_is_said_and_done_without_them() -> None:
     """For want of Triton, or of a GPU."""
     best_way.cache_clear()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # as where a user's module is tried under vmap
+        assert why_no_kernels(torch.device("cuda"))
     with pytest.warns(OneBallotWarning, match="because Triton does not work here: "):
         assert best_way(torch.device("cuda")) == "windows"
     best_way.cache_clear()

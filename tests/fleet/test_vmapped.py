@@ -18,6 +18,8 @@ from torch import Tensor  # noqa: E402
 from torch.func import vmap  # noqa: E402
 
 from oneballot.fleet import conv_kernels, stacked, vmapped  # noqa: E402
+from oneballot.fleet.network import built_in  # noqa: E402
+from oneballot.fleet.stacked import Stacked  # noqa: E402
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 HOW: dict[str, dict[str, Any]] = {
@@ -32,6 +34,19 @@ SIZES = {
 }
 
 
+@pytest.fixture
+def kernels(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A line for each time that a kernel convolves, of many models at once."""
+    seen, own = [], vmapped._Convolution.forward
+
+    def forward(x: Tensor, *others: Any) -> Tensor:
+        seen.append(f"{len(x)} models")
+        return own(x, *others)
+
+    monkeypatch.setattr(vmapped._Convolution, "forward", staticmethod(forward))
+    return seen
+
+
 def draw(*shape: int) -> Tensor:
     return torch.randn(shape, dtype=torch.float64, device=DEVICE, requires_grad=True)
 
@@ -43,7 +58,7 @@ def with_slopes(y: Tensor, given: list[Tensor]) -> list[Tensor]:
 
 @pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize("size", SIZES)
-def test_convolutions(size: str, how: str) -> None:
+def test_convolutions(size: str, how: str, kernels: list[str]) -> None:
     models, rows, depth, height, width, channels, side = SIZES[size]
     torch.manual_seed(0)
     weight = draw(models, channels, depth // HOW[how].get("groups", 1), side, side)
@@ -53,6 +68,8 @@ def test_convolutions(size: str, how: str) -> None:
         y = vmap(lambda x, weight, bias, c=convolution: c(x, weight, bias, **HOW[how]))(*given)
         found.append(with_slopes(y, given))
     torch.testing.assert_close(*found)
+    simple = ("plain", "far") if side == 1 else ("plain", "padding", "strides", "far")
+    assert len(kernels) == (how in simple), "the others are torch's own"
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -77,6 +94,73 @@ def test_images_that_all_models_see() -> None:
     torch.testing.assert_close(ours, theirs)
 
 
+BAD = {
+    "other depths": ((3, 1, 5, 5), (4, 2, 3, 3), None),
+    "a window larger than the image": ((3, 2, 2, 2), (4, 2, 3, 3), None),
+    "other types": ((3, 2, 5, 5), (4, 2, 3, 3), None), "a bias of one": ((3, 2, 5, 5), (4, 2, 3, 3), (1,)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_what_torch_refuses_is_refused_as_it_does(case: str) -> None:
+    x, weight = (draw(*shape) for shape in BAD[case][:2])
+    bias = draw(*BAD[case][2]) if BAD[case][2] else None  # type: ignore[misc]
+    if case == "other types":
+        weight = weight.float()
+    with pytest.raises(RuntimeError) as theirs:
+        F.conv2d(x, weight, bias)
+    with pytest.raises(RuntimeError) as ours:
+        vmapped.convolve(x, weight, bias)
+    assert str(ours.value) == str(theirs.value)
+
+
+def test_no_rows(kernels: list[str]) -> None:
+    assert vmapped.convolve(torch.zeros(0, 2, 5, 5), torch.zeros(3, 2, 3, 3)).shape == (0, 3, 3, 3)
+    assert not kernels
+
+
+def test_slopes_of_slopes_are_refused() -> None:
+    x, weight = draw(2, 2, 5, 5), draw(3, 2, 3, 3)
+    (slope,) = torch.autograd.grad(vmapped.convolve(x, weight).square().sum(), weight, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        slope.sum().backward()
+
+
+def test_half_precision_is_the_library_s(kernels: list[str]) -> None:
+    with torch.autocast(DEVICE.type, torch.bfloat16):
+        y = vmapped.convolve(draw(2, 2, 5, 5).float(), draw(3, 2, 3, 3).float())
+    assert y.dtype == torch.bfloat16
+    assert not kernels
+
+
+@pytest.mark.parametrize("kind", [torch.float64, torch.float32], ids=str)
+def test_stacked_networks_use_them_and_come_to_the_same(
+    kind: torch.dtype, kernels: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Convolutions, normalisation and running means of ResNets; a row is absent."""
+    network = built_in("resnet8", {"width": 4}, (3, 8, 8), 3)
+    module, starts = network.bare.to(DEVICE, kind), [network.start(seed) for seed in range(2)]
+    values = {
+        key: torch.stack([torch.from_numpy(start[key]) for start in starts]).to(DEVICE, kind) for key in starts[0]
+    }
+    learned = dict(module.named_parameters())
+    torch.manual_seed(0)
+    x, d = torch.rand(2, 3, 3, 8, 8, device=DEVICE, dtype=kind), torch.randn(2, 3, 3, device=DEVICE, dtype=kind)
+    present = torch.tensor([[True, True, True], [True, True, False]], device=DEVICE)
+    found = []
+    for with_kernels in (True, False):
+        monkeypatch.setattr(vmapped, "has_kernels", lambda x, use=with_kernels: use)
+        weights, buffers = ({k: v.clone() for k, v in values.items() if (k in learned) == own} for own in (True, False))
+        slopes = {key: torch.zeros_like(value) for key, value in weights.items()}
+        stacked = Stacked(module, weights, slopes, buffers=buffers)
+        y = stacked.forward(x, present)
+        stacked.backward(d * present.unsqueeze(-1))
+        found.append([y * present.unsqueeze(-1), slopes, buffers])
+    near = {"rtol": 1e-9, "atol": 1e-9} if kind == torch.float64 else {"rtol": 1e-3, "atol": 1e-4}
+    torch.testing.assert_close(*found, **near)
+    assert kernels == ["2 models"] * 9
+
+
 def test_one_model_needs_no_vmap() -> None:
     x, weight = draw(5, 4, 9, 8), draw(6, 4, 3, 3)
     torch.testing.assert_close(vmapped.convolve(x, weight), F.conv2d(x, weight))
@@ -96,7 +180,7 @@ def test_normalisation_of_the_rows_that_are_present(shape: tuple[int, ...]) -> N
     torch.manual_seed(0)
     given = [draw(*shape), draw(shape[0], shape[2]), draw(shape[0], shape[2])]
     present = torch.rand(shape[:2], device=DEVICE) > 0.3
-    present[0] = shape[0] == 2  # or a model without any row
+    present[0] = shape[0] == 2  # all rows of the first model, or none
     found = []
     for normalize in (vmapped.normalize, stacked._normalize):
         y, *others = vmap(lambda x, weight, bias, there, n=normalize: n(x, weight, bias, there, 1e-5))(*given, present)

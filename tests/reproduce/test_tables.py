@@ -248,7 +248,8 @@ def test_a_table_is_written_with_the_difference_and_what_could_not_be_had(tmp_pa
     assert broken["ours"]["values"] == [100.0], "one seed failed, the other did not"
     text = (tmp_path / "tiny/table1.md").read_text()
     assert f"| FedKT | 50.0 ± 1.0 | {fedkt['ours']['mean']:.1f} ± " in text
-    assert "not to be had: the data set 'imagenet32' is not at hand" in text
+    assert "not to be had: the data set 'imagenet32' is not at hand |" in text
+    assert "ONEBALLOT_DATA" not in text, "where it was looked for is no one else's business"
     assert "FAILED: there is no peer 'no-such-peer'" in text
     assert "    oneballot reproduce tiny/table1" in text
     assert done.failed == 2

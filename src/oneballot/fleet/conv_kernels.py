@@ -30,29 +30,29 @@ def _pixels(image, down, right, here, fits, HEIGHT: tl.constexpr, WIDTH: tl.cons
 def _forward(
     x, weight, y, parts, rows, nought,
     DEPTH: tl.constexpr, HEIGHT: tl.constexpr, WIDTH: tl.constexpr, CHANNELS: tl.constexpr, HIGH: tl.constexpr,
-    WIDE: tl.constexpr, STRIDE: tl.constexpr, ABOVE: tl.constexpr, BESIDE: tl.constexpr, DOWN: tl.constexpr,
-    ACROSS: tl.constexpr, TALL: tl.constexpr, DEEP: tl.constexpr, LONG: tl.constexpr, PRECISION: tl.constexpr,
+    BROAD: tl.constexpr, STRIDE: tl.constexpr, ABOVE: tl.constexpr, BESIDE: tl.constexpr, DOWN: tl.constexpr,
+    WIDE: tl.constexpr, TALL: tl.constexpr, DEEP: tl.constexpr, LONG: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """A program has TALL channels and LONG pixels of one model, of the `parts` that its pixels are cut into, and takes
     DEEP depths at a time."""
     model = (tl.program_id(0) // parts).to(tl.int64)
     pixel = tl.program_id(0) % parts * LONG + tl.arange(0, LONG)
     channel = tl.program_id(1) * TALL + tl.arange(0, TALL)
-    row, place = pixel // (DOWN * ACROSS), pixel % (DOWN * ACROSS) + nought
+    row, place = pixel // (DOWN * WIDE), pixel % (DOWN * WIDE) + nought
     here, exists = row < rows, channel < CHANNELS
-    top, left = place // ACROSS * STRIDE - ABOVE, place % ACROSS * STRIDE - BESIDE
+    top, left = place // WIDE * STRIDE - ABOVE, place % WIDE * STRIDE - BESIDE
     total = tl.zeros((TALL, LONG), x.dtype.element_ty)
     for first in range(0, DEPTH, DEEP):
         depth = first + tl.arange(0, DEEP)
         fits = depth < DEPTH
         image = x + ((model * rows + row)[None, :] * DEPTH + depth[:, None]) * (HEIGHT * WIDTH)
-        own = weight + ((model * CHANNELS + channel)[:, None] * DEPTH + depth[None, :]) * (HIGH * WIDE)
+        own = weight + ((model * CHANNELS + channel)[:, None] * DEPTH + depth[None, :]) * (HIGH * BROAD)
         for i in range(HIGH):
-            for j in range(WIDE):
-                factor = tl.load(own + i * WIDE + j, exists[:, None] & fits[None, :], 0.0)
+            for j in range(BROAD):
+                factor = tl.load(own + i * BROAD + j, exists[:, None] & fits[None, :], 0.0)
                 window = _pixels(image, top + i, left + j, here, fits, HEIGHT, WIDTH)
                 total = tl.dot(factor, window, total, input_precision=PRECISION, out_dtype=x.dtype.element_ty)
-    to = y + ((model * rows + row)[None, :] * CHANNELS + channel[:, None]) * (DOWN * ACROSS) + place[None, :]
+    to = y + ((model * rows + row)[None, :] * CHANNELS + channel[:, None]) * (DOWN * WIDE) + place[None, :]
     tl.store(to, total, exists[:, None] & here[None, :])
 
 
@@ -60,8 +60,8 @@ def _forward(
 def _slopes(
     x, d, out, parts, share, rows, nought,
     DEPTH: tl.constexpr, HEIGHT: tl.constexpr, WIDTH: tl.constexpr, CHANNELS: tl.constexpr, HIGH: tl.constexpr,
-    WIDE: tl.constexpr, STRIDE: tl.constexpr, ABOVE: tl.constexpr, BESIDE: tl.constexpr, DOWN: tl.constexpr,
-    ACROSS: tl.constexpr, TALL: tl.constexpr, DEEP: tl.constexpr, LONG: tl.constexpr, PRECISION: tl.constexpr,
+    BROAD: tl.constexpr, STRIDE: tl.constexpr, ABOVE: tl.constexpr, BESIDE: tl.constexpr, DOWN: tl.constexpr,
+    WIDE: tl.constexpr, TALL: tl.constexpr, DEEP: tl.constexpr, LONG: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """A program sums up, for one line of the windows of TALL channels and DEEP depths, over one part of a model's
     pixels: `share` of them, LONG at a time."""
@@ -70,24 +70,24 @@ def _slopes(
     depth, i = tl.program_id(2) // HIGH * DEEP + tl.arange(0, DEEP), tl.program_id(2) % HIGH
     exists, fits = channel < CHANNELS, depth < DEPTH
     totals = ()
-    for _ in tl.static_range(WIDE):
+    for _ in tl.static_range(BROAD):
         totals = totals + (tl.zeros((TALL, DEEP), x.dtype.element_ty),)
     for first in range(part * share, (part + 1) * share, LONG):
         pixel = first + tl.arange(0, LONG)
-        row, place = pixel // (DOWN * ACROSS), pixel % (DOWN * ACROSS) + nought
+        row, place = pixel // (DOWN * WIDE), pixel % (DOWN * WIDE) + nought
         here = row < rows
-        top, left = place // ACROSS * STRIDE - ABOVE, place % ACROSS * STRIDE - BESIDE
-        at = d + ((model * rows + row)[None, :] * CHANNELS + channel[:, None]) * (DOWN * ACROSS) + place[None, :]
+        top, left = place // WIDE * STRIDE - ABOVE, place % WIDE * STRIDE - BESIDE
+        at = d + ((model * rows + row)[None, :] * CHANNELS + channel[:, None]) * (DOWN * WIDE) + place[None, :]
         slope = tl.load(at, exists[:, None] & here[None, :], 0.0)
         image = x + ((model * rows + row)[None, :] * DEPTH + depth[:, None]) * (HEIGHT * WIDTH)
         sums = ()
-        for j in tl.static_range(WIDE):
+        for j in tl.static_range(BROAD):
             window = tl.trans(_pixels(image, top + i, left + j, here, fits, HEIGHT, WIDTH))
             sums = sums + (tl.dot(slope, window, totals[j], input_precision=PRECISION, out_dtype=x.dtype.element_ty),)
         totals = sums
-    own = out + (tl.program_id(0).to(tl.int64) * CHANNELS + channel)[:, None] * (DEPTH * HIGH * WIDE)
-    to = own + (depth[None, :] * HIGH + i) * WIDE
-    for j in tl.static_range(WIDE):
+    own = out + (tl.program_id(0).to(tl.int64) * CHANNELS + channel)[:, None] * (DEPTH * HIGH * BROAD)
+    to = own + (depth[None, :] * HIGH + i) * BROAD
+    for j in tl.static_range(BROAD):
         tl.store(to + j, totals[j], exists[:, None] & fits[None, :])
 
 
@@ -115,7 +115,7 @@ def slopes_by_weight(x: Tensor, weight: Tensor, d: Tensor, stride: int, padding:
     out = x.new_empty(models, parts, *weight.shape[1:])
     _slopes[models * parts, *tiles](
         x.contiguous(), d.contiguous(), out, parts, share, x.shape[1], 0, *sizes, tall, deep, long, _precision(),
-        num_warps=4,
+        num_warps=4, num_stages=3 if max(weight.shape[-2:]) <= 3 and x.dtype == torch.float32 else 1,
     )  # fmt: skip
     return out.sum(1)
 

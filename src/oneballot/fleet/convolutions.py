@@ -20,19 +20,27 @@ WIDEST = 256
 
 @cache
 def best_way(device: torch.device) -> Way:
-    """On a CPU each model by itself; on a GPU kernels of our own where Triton works, else products of windows."""
+    """Of a chain's convolutions. On a CPU each model by itself; on a GPU kernels of our own where Triton works, else
+    products of windows. Where it does not, a warning says so."""
     if device.type == "cpu":
         return "apart"
+    if reason := why_no_kernels(device):
+        text = f"fleets of convolutional networks take longer, because Triton does not work here: {reason}"
+        warnings.warn(text, OneBallotWarning, stacklevel=2)
+        return "windows"
+    return "kernels"
+
+
+@cache
+def why_no_kernels(device: torch.device) -> str:
+    """Empty where kernels of our own can be made and run."""
     try:
         from .pool_kernels import try_out
 
         try_out(device)
     except Exception as error:  # whatever it is: a package, a driver, a compiler that it needs
-        reason = str(error).strip().splitlines()[:1] or [type(error).__name__]
-        text = f"fleets of convolutional networks take longer, because Triton does not work here: {reason[0]}"
-        warnings.warn(text, OneBallotWarning, stacklevel=2)
-        return "windows"
-    return "kernels"
+        return str(error).strip().split("\n")[0] or type(error).__name__
+    return ""
 
 
 class Apart:

@@ -17,6 +17,7 @@ from ..core import Array, Task
 from ..errors import DataError, OneBallotWarning
 from ..progress import steps
 from .chain import is_chain
+from .convolutions import best_way
 from .devices import find_device, one_thread, precision
 from .inputs import as_tensor, check_tokens
 from .job import How, Job
@@ -125,6 +126,7 @@ def _choose(network: Network, X: Tensor, tasks: Sequence[Task], classes: int) ->
         return "chain"
     if X.device.type == "cpu":
         return "loop"
+    best_way(X.device)  # so that it is told once, if something is amiss with kernels
     if network.built_in:
         return "stacked"
     if reason := why_not_stacked(network, X, tasks[0], classes):

@@ -9,8 +9,8 @@ A program has one model and some pixels of its rows, a thread each, and what it 
 sums over pixels a thread has a number for every weight, and threads are added up at the end. Images are `(models, rows,
 channels, height, width)`.
 
-`nought` is 0, which the compiler does not know. Of numbers that it knows to be small it adds two at once, and if these
-are different constants, ptxas 12.8 leaves them out (`add.s16x2` with unequal halves).
+`nought` is 0, which the compiler does not know. Of numbers that it knows to be small, LLVM packs two additions into one
+(`add.s16x2`), and ptxas 12.8 drops it where the two add different constants. With `nought` added nothing is known.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from torch import Tensor
 from .convolutions import Apart
 
 TALLEST = 16
-ACROSS = 256
+LONG = 256
 """Channels and pixels of a tile. How large each kernel's is was measured on an H200."""
 
 
@@ -31,19 +31,19 @@ ACROSS = 256
 def _forward(
     x, weight, bias, y, kept, parts, rows, weights, biases, nought,
     DEPTH: tl.constexpr, HEIGHT: tl.constexpr, WIDTH: tl.constexpr, CHANNELS: tl.constexpr, SIDE: tl.constexpr,
-    PAD: tl.constexpr, DOWN: tl.constexpr, WIDE: tl.constexpr, TALL: tl.constexpr, ACROSS: tl.constexpr,
+    PAD: tl.constexpr, DOWN: tl.constexpr, WIDE: tl.constexpr, TALL: tl.constexpr, LONG: tl.constexpr,
 ):  # fmt: skip
     """parts: into how many a model's pixels are cut. weights, biases: how far two models' are apart. DOWN, WIDE: pixels
     of a result. TALL: channels of a tile."""
     model = (tl.program_id(0) // parts).to(tl.int64)
-    pixel = tl.program_id(0) % parts * ACROSS + tl.arange(0, ACROSS)
+    pixel = tl.program_id(0) % parts * LONG + tl.arange(0, LONG)
     row, place = pixel // (DOWN * WIDE), pixel % (DOWN * WIDE) + nought
     here, channel = row < rows, tl.arange(0, TALL)
     top, left = 2 * (place // WIDE) - PAD, 2 * (place % WIDE) - PAD
     image = x + model * rows * DEPTH * HEIGHT * WIDTH + row * DEPTH * HEIGHT * WIDTH
     own = weight + model * weights + channel * DEPTH * SIDE * SIDE
     first = tl.load(bias + model * biases + channel, channel < CHANNELS, 0.0)[:, None]
-    a = first + tl.zeros((TALL, ACROSS), first.dtype)
+    a = first + tl.zeros((TALL, LONG), first.dtype)
     b, c, d = a, a, a
     for depth in range(DEPTH):
         for i in range(SIDE):
@@ -54,7 +54,7 @@ def _forward(
                 b += factor * _pixel(at, top + i, left + j + 1, here, HEIGHT, WIDTH, PAD)[None, :]
                 c += factor * _pixel(at, top + i + 1, left + j, here, HEIGHT, WIDTH, PAD)[None, :]
                 d += factor * _pixel(at, top + i + 1, left + j + 1, here, HEIGHT, WIDTH, PAD)[None, :]
-    best, which = a, tl.zeros((TALL, ACROSS), tl.int8)
+    best, which = a, tl.zeros((TALL, LONG), tl.int8)
     best, which = tl.where(b > best, b, best), tl.where(b > best, 1, which)
     best, which = tl.where(c > best, c, best), tl.where(c > best, 2, which)
     best, which = tl.where(d > best, d, best), tl.where(d > best, 3, which)
@@ -75,7 +75,7 @@ def _pixel(image, i, j, here, HEIGHT: tl.constexpr, WIDTH: tl.constexpr, PAD: tl
 def _slopes(
     x, d, kept, weight_slopes, bias_slopes, spread, weights, biases, nought, SPREAD: tl.constexpr, ROWS: tl.constexpr,
     DEPTH: tl.constexpr, HEIGHT: tl.constexpr, WIDTH: tl.constexpr, CHANNELS: tl.constexpr, SIDE: tl.constexpr,
-    PAD: tl.constexpr, DOWN: tl.constexpr, WIDE: tl.constexpr, ACROSS: tl.constexpr,
+    PAD: tl.constexpr, DOWN: tl.constexpr, WIDE: tl.constexpr, LONG: tl.constexpr,
 ):  # fmt: skip
     """By the biases, and by the weights of one line of all channels' windows, at one depth.
 
@@ -83,11 +83,11 @@ def _slopes(
     """
     model = tl.program_id(0).to(tl.int64)
     depth, i = tl.program_id(1), tl.program_id(2)
-    lane = tl.arange(0, ACROSS)
+    lane = tl.arange(0, LONG)
     totals = ()
     for _ in tl.static_range(CHANNELS * (SIDE + 1)):
-        totals = totals + (tl.zeros((ACROSS,), x.dtype.element_ty),)
-    for begin in range(0, ROWS * DOWN * WIDE, ACROSS):
+        totals = totals + (tl.zeros((LONG,), x.dtype.element_ty),)
+    for begin in range(0, ROWS * DOWN * WIDE, LONG):
         row, place = (begin + lane) // (DOWN * WIDE), (begin + lane) % (DOWN * WIDE) + nought
         here, at = row < ROWS, (model * ROWS + row) * CHANNELS * DOWN * WIDE + place
         image = x + ((model * ROWS + row) * DEPTH + depth) * HEIGHT * WIDTH
@@ -127,16 +127,16 @@ def _slopes(
 def _back(
     weight, spread, out, parts, rows, weights, nought,
     DEPTH: tl.constexpr, HEIGHT: tl.constexpr, WIDTH: tl.constexpr, CHANNELS: tl.constexpr, SIDE: tl.constexpr,
-    PAD: tl.constexpr, DOWN: tl.constexpr, WIDE: tl.constexpr, ACROSS: tl.constexpr,
+    PAD: tl.constexpr, DOWN: tl.constexpr, WIDE: tl.constexpr, LONG: tl.constexpr,
 ):  # fmt: skip
     """By the images, from slopes that are spread."""
     model = (tl.program_id(0) // parts).to(tl.int64)
-    pixel = tl.program_id(0) % parts * ACROSS + tl.arange(0, ACROSS)
+    pixel = tl.program_id(0) % parts * LONG + tl.arange(0, LONG)
     row, place = pixel // (HEIGHT * WIDTH), pixel % (HEIGHT * WIDTH) + nought
     own, each = weight + model * weights, spread + (model * rows + row) * CHANNELS * 4 * DOWN * WIDE
     totals = ()
     for _ in tl.static_range(DEPTH):
-        totals = totals + (tl.zeros((ACROSS,), spread.dtype.element_ty),)
+        totals = totals + (tl.zeros((LONG,), spread.dtype.element_ty),)
     for i in range(SIDE):
         for j in range(SIDE):
             down, right = place // WIDTH + PAD - i, place % WIDTH + PAD - j
@@ -174,10 +174,10 @@ class Pooled(Apart):
         self.sizes = (depth, height, width, channels, side, self.padding, down, wide)
         y = x.new_empty(models, rows, channels, down, wide)
         self.kept = torch.empty_like(y, dtype=torch.int8)
-        parts = triton.cdiv(rows * down * wide, ACROSS)
+        parts = triton.cdiv(rows * down * wide, LONG)
         _forward[models * parts,](
             self.x, self.weight, self.bias, y, self.kept, parts, rows, self.weight.stride(0), self.bias.stride(0),
-            0, *self.sizes, _tall(channels), ACROSS, num_warps=4,
+            0, *self.sizes, _tall(channels), LONG, num_warps=4,
         )  # fmt: skip
         return y
 
@@ -192,9 +192,9 @@ class Pooled(Apart):
         )  # fmt: skip
         if not needed:
             return d
-        out, parts = torch.empty_like(self.x), triton.cdiv(rows * height * width, ACROSS)
+        out, parts = torch.empty_like(self.x), triton.cdiv(rows * height * width, LONG)
         _back[models * parts,](
-            self.weight, spread, out, parts, rows, self.weight.stride(0), 0, *self.sizes, ACROSS, num_warps=2
+            self.weight, spread, out, parts, rows, self.weight.stride(0), 0, *self.sizes, LONG, num_warps=2
         )
         return out
 

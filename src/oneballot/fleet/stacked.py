@@ -78,7 +78,7 @@ class Drawn(TorchFunctionMode):
                 return _batch_norm(present, *args, **kwargs)
         if func is F.embedding and self.present is not None:
             return _embedding(*args, **kwargs)
-        if func is F.conv2d and self.present is not None and vmapped.can_do(args[0]):
+        if func is F.conv2d and self.present is not None and args and vmapped.has_kernels(args[0]):
             return vmapped.convolve(*args, **kwargs)
         return func(*args, **kwargs)
 
@@ -108,10 +108,10 @@ def _batch_norm(
 ) -> Tensor:  # fmt: skip
     """F.batch_norm over the rows that are present: by their mean and variance, which the running ones follow."""
     flat = (x.flatten(2) if x.dim() > 2 else x.unsqueeze(-1)).to(x.dtype if x.dtype == torch.float64 else torch.float32)
-    weight = torch.ones_like(flat[0, :, 0]) if weight is None else weight
+    weight = flat.new_ones(flat.shape[1]) if weight is None else weight
     bias = torch.zeros_like(weight) if bias is None else bias
     if training:
-        normalize = vmapped.normalize if vmapped.can_do(flat) else _normalize
+        normalize = vmapped.normalize if flat.numel() and vmapped.has_kernels(flat) else _normalize
         out, here, spread = normalize(flat, weight, bias, present, eps)
         if mean is not None and var is not None:
             number = present.sum() * flat.shape[-1]

@@ -1,7 +1,7 @@
 """Layers whose many models, under vmap, are worked on by kernels of our own.
 
 vmap itself makes one convolution of as many groups as there are models, for which a GPU's library has no good kernels.
-Each is a function of stacks of models; one model's is a stack of one, and vmap's models become the stack.
+A kernel takes stacks of models. One model goes in as a stack of one; where vmap has many, they are one stack.
 """
 
 from __future__ import annotations
@@ -11,27 +11,39 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
-from .convolutions import best_way
+from .convolutions import why_no_kernels
+
+WIDEST = 7
+"""Windows beyond it take long to compile, and more memory than some GPUs share among threads."""
 
 
-def can_do(x: Tensor) -> bool:
-    return x.is_cuda and x.dtype in (torch.float32, torch.float64) and best_way(x.device) == "kernels"
+def has_kernels(x: Tensor) -> bool:
+    return x.is_cuda and x.dtype in (torch.float32, torch.float64) and not why_no_kernels(x.device)
 
 
 def convolve(
     x: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
     groups: int = 1,
 ) -> Tensor:  # fmt: skip
-    """F.conv2d."""
-    steps, holes = (_pair(part) for part in (stride, dilation))
+    """F.conv2d; by a kernel if it is a simple one."""
     around = (-1, -1) if isinstance(padding, str) else _pair(padding)
-    room = all(0 <= pad < side for pad, side in zip(around, weight.shape[-2:], strict=True))
-    simple = x.dim() == 4 and steps[0] == steps[1] and holes == (1, 1) and groups == 1 and room
-    if not simple or torch.is_autocast_enabled(x.device.type):
+    simple = _pair(dilation) == (1, 1) and groups == 1 and len({*_pair(stride)}) == 1
+    if not (simple and _fits(x, weight, bias, around)) or torch.is_autocast_enabled(x.device.type):
         return F.conv2d(x, weight, bias, stride, padding, dilation, groups)
-    y: Tensor = _Convolution.apply(x.unsqueeze(0), weight.unsqueeze(0), steps[0], around)  # type: ignore[no-untyped-call]
+    y: Tensor = _Convolution.apply(x.unsqueeze(0), weight.unsqueeze(0), _pair(stride)[0], around)  # type: ignore[no-untyped-call]
     return y.squeeze(0) if bias is None else y.squeeze(0) + bias.view(-1, 1, 1)
+
+
+def _fits(x: Tensor, weight: Tensor, bias: Tensor | None, around: tuple[int, int]) -> bool:
+    """Whether a kernel can take them. If not, torch does it, or says what is wrong."""
+    if x.dim() != 4 or weight.dim() != 4 or not x.numel() or x.shape[1] != weight.shape[1] or x.dtype != weight.dtype:
+        return False
+    if bias is not None and bias.shape != weight.shape[:1]:
+        return False
+    sides = zip(x.shape[-2:], around, weight.shape[-2:], strict=True)
+    return all(0 <= pad < side <= min(WIDEST, edge + 2 * pad) for edge, pad, side in sides)
 
 
 def normalize(x: Tensor, weight: Tensor, bias: Tensor, present: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor]:
@@ -54,8 +66,8 @@ class _Stacks(torch.autograd.Function):
 
         found = cls.apply(*map(fold, given, dims))  # type: ignore[no-untyped-call]
         if isinstance(found, Tensor):
-            return found.reshape(info.batch_size, -1, *found.shape[1:]), 0
-        return tuple(part.reshape(info.batch_size, -1, *part.shape[1:]) for part in found), (0,) * len(found)
+            return found.view(info.batch_size, -1, *found.shape[1:]), 0
+        return tuple(part.view(info.batch_size, -1, *part.shape[1:]) for part in found), (0,) * len(found)
 
 
 class _Convolution(_Stacks):
@@ -71,6 +83,7 @@ class _Convolution(_Stacks):
         ctx.how = inputs[2:]
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, d: Tensor) -> tuple[Tensor | None, ...]:
         from . import conv_kernels as kernels
 
@@ -96,6 +109,7 @@ class _Normalization(_Stacks):
         ctx.save_for_backward(x, weight, present, *output[1:])
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, d: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
         from . import norm_kernels as kernels
 
@@ -104,4 +118,4 @@ class _Normalization(_Stacks):
 
 
 def _pair(part: Any) -> tuple[int, int]:
-    return (part, part) if isinstance(part, int) else (part[0], part[1])
+    return (part, part) if isinstance(part, int) else (part[0], part[-1])
