@@ -28,8 +28,8 @@ def passing(name: str, peer: Peered, trial: Trial, printed: float | None, *, our
     what = "ours at its best" if ours else "FedKT"
     paper = None if printed is None else Figure(printed)
     most = peer.settings["rounds"]
-    return Cell(f"rounds of {name} to pass {what}", (peer, once), paper, passes,
-                words=f"against the same seed's; – is not within {most} rounds", series=name, seeds=LONG_SEEDS)  # fmt: skip
+    return Cell(f"rounds of {name} to pass {what}", (peer, once), paper, passes, series=name, seeds=LONG_SEEDS,
+                words=f"against the same seed's; – is not within {most} rounds")  # fmt: skip
 
 
 def _figure2_row(trial: Trial, fedkt: float, printed: Mapping[str, float]) -> Row:
