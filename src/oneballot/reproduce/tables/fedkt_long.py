@@ -210,6 +210,7 @@ CHEST = Trial("chest X-rays, CNN", Federation("chest-xray", 5, public="rsna"), _
 PNEUMONIA = Trial(
     "PneumoniaMNIST, CNN", Federation("pneumoniamnist", 5, public="train"), _XRAY, replace(_XRAY, augment=("shift",)),
     best_learners={"teacher": replace(_XRAY, epochs=20, augment=("shift",))}, foreign="fashion-mnist",
+    best_words="open vote, odds; teachers and the final network on shifted images",
     stands_in="PneumoniaMNIST, the same X-rays at 28 × 28, for Kaggle's; a fifth of its training rows for RSNA's",
 )  # fmt: skip
 
