@@ -59,7 +59,8 @@ def test_a_misspelt_name_gets_a_hint():
 
 def test_a_set_that_has_to_be_brought_says_where_to_put_which_files(home):
     with pytest.raises(
-        DataError, match=r"(?s)not in .*data or .*cache/oneballot.*training\.1600000.*sent140/.*ONEBALLOT_DATA"
+        DataError,
+        match=r"(?s)not at hand. Put training\.1600000.*sent140/ in .*data or .*cache/oneballot.*ONEBALLOT_DATA",
     ):
         registry.load("sent140")
 
@@ -167,7 +168,7 @@ def test_a_server_that_is_not_there_is_named_with_where_it_looked_and_what_to_do
     download = Download("a9a", ("http://127.0.0.1:1/a9a",), "md5:" + "0" * 32)
     monkeypatch.setitem(ENTRIES, "adult", Entry("tiny", ENTRIES["adult"].layouts, (download,)))
     with pytest.raises(
-        DataError, match=r"(?s)not in .*data or .*cache.*Put a9a, a9a\.t into.*http://127\.0\.0\.1:1/a9a"
+        DataError, match=r"(?s)not at hand. Put a9a, a9a\.t into.*data or .*cache.*http://127\.0\.0\.1:1/a9a"
     ):
         registry.load("adult")
 
