@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..core import Array, Task
 from ..errors import DataError, OneBallotWarning
@@ -126,7 +126,8 @@ def _choose(network: Network, X: Tensor, tasks: Sequence[Task], classes: int) ->
         return "chain"
     if X.device.type == "cpu":
         return "loop"
-    best_way(X.device)  # so that it is told once, if something is amiss with kernels
+    if any(isinstance(part, nn.Conv2d) for part in network.bare.modules()):
+        best_way(X.device)  # so that it is told once, if something is amiss with kernels
     if network.built_in:
         return "stacked"
     if reason := why_not_stacked(network, X, tasks[0], classes):
