@@ -42,6 +42,7 @@ MEAN, SPREAD = 0.1307, 0.3081
 MNIST = Distillation()
 TREC = Distillation(steps=2, epochs=1, batch=1, first_rate=1.5, learning_rate=0.1, decay_period=30, local_epochs=50)
 VARIANTS = ("none", "soft labels", "soft resets", "random masking", "soft labels and resets", "soft labels, any sign")
+PAPER_RESET = 0.2
 PAPER = {
     ("mnist", 10): dict(zip(VARIANTS, [(94.02, 51.55), (95.64, 61.26), (93.05, 77.71), (93.68, 70.13), (90.87, 78.83),
                                        (95.64, 61.26)], strict=True)),
@@ -52,15 +53,22 @@ PAPER = {
 classes cannot do without soft labels."""
 
 
-def variants(plan: Distillation, reset: float) -> dict[str, Distillation]:
-    return {
-        "none": plan,
-        "soft labels": replace(plan, soft_labels=True),
-        "soft labels, any sign": replace(plan, soft_labels=True, negative_labels=True),
-        "soft resets": replace(plan, soft_reset=reset),
-        "random masking": replace(plan, masking=0.3),
-        "soft labels and resets": replace(plan, soft_labels=True, soft_reset=reset),
+def variants(plan: Distillation, wanted: list[str], resets: list[float]) -> dict[str, Distillation]:
+    """Those that are wanted, each with resets for every size of them."""
+    added: dict[str, dict[str, Any]] = {
+        "none": {},
+        "soft labels": {"soft_labels": True},
+        "soft labels, any sign": {"soft_labels": True, "negative_labels": True},
+        "soft resets": {},
+        "random masking": {"masking": 0.3},
+        "soft labels and resets": {"soft_labels": True},
     }
+    found = {}
+    for name in wanted:
+        for reset in resets if "resets" in name else [0.0]:
+            size = f", {reset:g}" if reset not in (0, PAPER_RESET) else ""
+            found[name + size] = replace(plan, soft_reset=reset, **added[name])
+    return found
 
 
 def deal(y: np.ndarray, parties: int, split: str, rng: np.random.Generator) -> list[np.ndarray]:
@@ -85,7 +93,7 @@ def main() -> int:
     parser.add_argument("--splits", nargs="+", default=["IID", "2 shards"], choices=["IID", "2 shards"])
     parser.add_argument("--rule", default="xavier-uniform", help="of the first weights")
     parser.add_argument(
-        "--reset", type=float, default=0.2, help="the variance of soft resets, in units of a layer's own"
+        "--reset", nargs="+", type=float, default=[PAPER_RESET], help="shares of the first weights that are drawn anew"
     )
     parser.add_argument("--first-lessons", default="own", choices=["own", "shared"], help="noise that lessons begin as")
     parser.add_argument("--times", nargs="+", type=int, default=[], help="also take the merged lessons so many times")
@@ -133,8 +141,8 @@ def run(told: Any, plan: Distillation, data: dict[str, np.ndarray]) -> int:
     if task == "mnist" and not told.bytes:
         X, X_test = (((part / 255 - MEAN) / SPREAD).astype(np.float32) for part in (X, X_test))
     paper = PAPER.get((task, told.parties), {})
-    kinds = variants(plan, told.reset)
-    cells = [(v, s, seed) for v in told.variants for s in told.splits for seed in range(told.seeds)]
+    kinds = variants(plan, told.variants, told.reset)
+    cells = [(v, s, seed) for v in kinds for s in told.splits for seed in range(told.seeds)]
     starts = [initial(network, told.rule, seed) for seed in range(told.seeds)]
     parties = []
     for variant, split, seed in cells:
@@ -172,7 +180,7 @@ def run(told: Any, plan: Distillation, data: dict[str, np.ndarray]) -> int:
     head += " | weights: mean | best"
     print("| additions | " + " | ".join(head.format(s) for s in told.splits) + " |")
     print("|---|" + "---|" * 8 * len(told.splits))
-    for variant in told.variants:
+    for variant in kinds:
         row = f"| {variant} |"
         for split in told.splits:
             which = [i for i, cell in enumerate(cells) if cell[:2] == (variant, split)]

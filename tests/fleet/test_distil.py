@@ -183,8 +183,10 @@ def test_soft_resets_move_the_start_by_their_variance_and_masks_hide_their_share
     )
     first, second = (wave._starts(torch.tensor(t), 2) for t in (0, 1))
     for true, one, other in zip(wave.starts, first, second, strict=True):
-        if true.any():  # in units of the layer's own spread
-            assert (one - true).std().item() == pytest.approx(0.5 * true.std().item(), rel=0.25)
+        if true.any():
+            drawn = one - 0.75**0.5 * true
+            assert drawn.std().item() == pytest.approx(0.5 * true.std().item(), rel=0.25)
+            assert one.std().item() == pytest.approx(true.std().item(), rel=0.25)
             assert not torch.equal(one, other)
         else:
             assert torch.equal(one, true)

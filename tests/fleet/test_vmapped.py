@@ -18,7 +18,9 @@ from torch import Tensor  # noqa: E402
 from torch.func import vmap  # noqa: E402
 
 from oneballot.fleet import conv_kernels, stacked, vmapped  # noqa: E402
+from oneballot.fleet.devices import precision  # noqa: E402
 from oneballot.fleet.network import built_in  # noqa: E402
+from oneballot.fleet.recipe import Recipe  # noqa: E402
 from oneballot.fleet.stacked import Stacked  # noqa: E402
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -153,8 +155,9 @@ def test_stacked_networks_use_them_and_come_to_the_same(
         weights, buffers = ({k: v.clone() for k, v in values.items() if (k in learned) == own} for own in (True, False))
         slopes = {key: torch.zeros_like(value) for key, value in weights.items()}
         stacked = Stacked(module, weights, slopes, buffers=buffers)
-        y = stacked.forward(x, present)
-        stacked.backward(d * present.unsqueeze(-1))
+        with precision(Recipe(), DEVICE):
+            y = stacked.forward(x, present)
+            stacked.backward(d * present.unsqueeze(-1))
         found.append([y * present.unsqueeze(-1), slopes, buffers])
     near = {"rtol": 1e-9, "atol": 1e-9} if kind == torch.float64 else {"rtol": 1e-3, "atol": 1e-4}
     torch.testing.assert_close(*found, **near)

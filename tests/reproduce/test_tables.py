@@ -154,16 +154,13 @@ def test_a_reduced_table_says_what_stands_for_its_networks_and_is_made_of_that()
         assert not any(said in note for note in all_tables()[name].notes)
 
 
-def test_parties_with_few_images_distil_them_as_long_as_in_the_paper():
-    """12 passes are 144 batches for a party with 6,000 rows, and 24 for one with 600: too few to learn anything."""
-    table = all_tables()["dosfl/table1"]
-    asked = {row.name: {cell.experiments[0].method for cell in row.cells if "ours" not in cell.name}
-             for row in table.rows}  # fmt: skip
-    patient, hasty = ({(m.local_epochs, m.learning_rate, m.decay_period) for m in asked[f"MNIST, {n} parties"]}
-                      for n in (100, 10))  # fmt: skip
-    assert patient == {(30, 0.01, 40)}
-    assert hasty == {(12, 0.02, 4)}
-    assert any("12 passes" in note for note in table.notes)
+def test_the_batch_of_distilled_images_is_that_of_the_paper_s_figures():
+    """40 images a step, which give its accuracies (table 1), and 10, which give its break-even round (table 3)."""
+    accuracy, sizes = (all_tables()[f"dosfl/{name}"] for name in ("table1", "table3"))
+    asked = [cell.experiments[0].method for row in accuracy.rows for cell in row.cells if "ours" not in cell.name]
+    assert {(m.batch, m.local_epochs, m.learning_rate, m.decay_period) for m in asked} == {(40, 30, 0.02, 10)}
+    assert any("40 inputs a step" in note for note in accuracy.notes)
+    assert sizes.rows[0].cells[0].experiments[0].method == ob.DOSFL.paper("mnist")
 
 
 SHAPES = {"adult": (123,), "cod-rna": (8,), "mnist": (1, 28, 28), "chest-xray": (1, 28, 28),

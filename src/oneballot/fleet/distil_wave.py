@@ -67,7 +67,7 @@ class Wave:
         self.y = self._whole(np.concatenate([party.y for party in self.parties]))
         self.lowest = self._numbers([-torch.inf if party.plan.negative_labels else 0 for party in self.parties])
         self.soft = self._numbers([party.plan.soft_labels for party in self.parties])
-        self.spread = self._numbers([party.plan.soft_reset**0.5 for party in self.parties])
+        self.drawn = self._numbers([party.plan.soft_reset for party in self.parties])
         self.masked = self._numbers([party.plan.masking for party in self.parties])
         self.keys = self._whole(np.array([draws.key_of(party.seed, draws.DISTIL) for party in self.parties]))
         self.learned = self._first()  # inputs, labels, and what the rates are learned by
@@ -146,14 +146,16 @@ class Wave:
         return Lesson(inputs, labels, torch.nn.functional.softplus(raw)), hidden
 
     def _starts(self, tick: Tensor, count: int) -> list[Tensor]:
+        """The first weights, of whose variance a share is drawn anew."""
         starts = [start[:count] for start in self.starts]
         if not any(party.plan.soft_reset for party in self.parties[:count]):
             return starts
         keys, out = self.keys[:count], []
         for i, start in enumerate(starts):
             noise = draws.normals(keys, tick, i + 2, tuple(start.shape[1:]), self.net.device).to(start)
-            spread = self.spread[:count] * start.flatten(1).std(1, correction=0)
-            out.append(start + noise * spread.view(-1, *[1] * (start.dim() - 1)))
+            kept, own = (1 - self.drawn[:count]).sqrt(), start.flatten(1).std(1, correction=0)
+            kept, spread = (part.view(-1, *[1] * (start.dim() - 1)) for part in (kept, own * self.drawn[:count].sqrt()))
+            out.append(kept * start + spread * noise)
         return out
 
     def _last_slopes(self, weights: Weights, where: Tensor, share: Tensor) -> list[Tensor]:

@@ -19,8 +19,8 @@ class Distillation:
     first_rate (η₀): of a step, before it is learned. learning_rate (α), multiplied by `decay` every `decay_period` (τ)
     of the `local_epochs` (E), with batches of `local_batch` of the party's rows.
     soft_labels: labels are learned too; below 0 only with negative_labels, for a label below 0 pushes its class away
-    for ever, however often its step is taken. soft_reset (σ²_sr): the variance of normal noise on the first weights,
-    drawn anew for each batch, in units of the variance of the layer's own weights. masking (p_rm): how likely the
+    for ever, however often its step is taken. soft_reset (σ²_sr): the share of the variance of each layer's first
+    weights that is drawn anew for each batch; with 1 they are other weights each time. masking (p_rm): how likely the
     inputs of a step are replaced by normal noise for one batch.
     """
 
@@ -42,8 +42,9 @@ class Distillation:
         whole = ("steps", "epochs", "batch", "decay_period", "local_epochs", "local_batch")
         if bad := [name for name in whole if getattr(self, name) < 1]:
             raise ElectionError(f"{', '.join(bad)} must be 1 or more")
-        if not (self.first_rate > 0 and self.learning_rate >= 0 and self.soft_reset >= 0 and 0 <= self.masking <= 1):
-            raise ElectionError("first_rate must be above 0, soft_reset a variance, masking a probability")
+        fine = self.first_rate > 0 and self.learning_rate >= 0
+        if not (fine and 0 <= self.soft_reset <= 1 and 0 <= self.masking <= 1):
+            raise ElectionError("first_rate must be above 0, soft_reset a share from 0 to 1, masking a probability")
 
     @property
     def form(self) -> tuple[int, int, int, int]:

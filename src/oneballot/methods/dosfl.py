@@ -46,8 +46,8 @@ class DOSFL:
 
     first_rate (η₀): of a step, before it is learned. learning_rate (α): of the lesson, multiplied by `decay` every
     `decay_period` (τ) of the `local_epochs` (E), in batches of `local_batch` of the party's rows. soft_labels: labels
-    are learned too, and with negative_labels also below 0. soft_reset (σ²_sr): the variance of noise on the first
-    weights while distilling, in units of a layer's own. masking (p_rm): how likely a step is noise, for one batch.
+    are learned too, and with negative_labels also below 0. soft_reset (σ²_sr): the share of the variance of each
+    layer's first weights that is drawn anew for each batch. masking (p_rm): how likely a step is noise, for one batch.
     merging: at the tally a step of each party in turn ("interleaved", the paper), the mean of their steps ("averaged"),
     or the mean of the weights that each lesson by itself leads to ("weights"). first_lessons: whether each party's
     lesson begins as noise of its "own", or all as the same ("shared"), so that they stay alike and can be averaged.
@@ -75,7 +75,7 @@ module = "mlp"
     local_batch: PositiveInt = 512
     soft_labels: bool = True
     negative_labels: bool = False
-    soft_reset: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    soft_reset: Share = 0.0
     masking: Share = 0.0
     merging: Literal["interleaved", "averaged", "weights"] = "interleaved"
     first_lessons: Literal["own", "shared"] = "own"
