@@ -13,7 +13,6 @@ y, X_test and y_test: images of bytes, or token numbers, which come with a table
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from dataclasses import replace
@@ -26,6 +25,7 @@ import torch
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
+from dosfl_tasks import VARIANTS, Task, arguments, deal, machine, read, told_of, variants
 from oneballot.fleet.devices import find_device, precision
 from oneballot.fleet.distil import distil
 from oneballot.fleet.distil_wave import Wave
@@ -33,16 +33,9 @@ from oneballot.fleet.distillation import Distillation, Distilled, Party
 from oneballot.fleet.eavesdrop import accuracies, at_distance, with_other_weights
 from oneballot.fleet.initial import initial
 from oneballot.fleet.logits import Logits
-from oneballot.fleet.network import built_in
 from oneballot.fleet.recipe import Recipe
 from oneballot.methods._lessons import read_inputs, write_inputs
 
-MEAN, SPREAD = 0.1307, 0.3081
-"""Of MNIST's pixels, as everybody knows them: lessons begin as normal noise, and rows should look alike."""
-MNIST = Distillation()
-TREC = Distillation(steps=2, epochs=1, batch=1, first_rate=1.5, learning_rate=0.1, decay_period=30, local_epochs=50)
-VARIANTS = ("none", "soft labels", "soft resets", "random masking", "soft labels and resets", "soft labels, any sign")
-PAPER_RESET = 0.2
 PAPER = {
     ("mnist", 10): dict(zip(VARIANTS, [(94.02, 51.55), (95.64, 61.26), (93.05, 77.71), (93.68, 70.13), (90.87, 78.83),
                                        (95.64, 61.26)], strict=True)),
@@ -53,94 +46,14 @@ PAPER = {
 classes cannot do without soft labels."""
 
 
-def variants(plan: Distillation, wanted: list[str], resets: list[float]) -> dict[str, Distillation]:
-    """Those that are wanted, each with resets for every size of them."""
-    added: dict[str, dict[str, Any]] = {
-        "none": {},
-        "soft labels": {"soft_labels": True},
-        "soft labels, any sign": {"soft_labels": True, "negative_labels": True},
-        "soft resets": {},
-        "random masking": {"masking": 0.3},
-        "soft labels and resets": {"soft_labels": True},
-    }
-    found = {}
-    for name in wanted:
-        for reset in resets if "resets" in name else [0.0]:
-            size = f", {reset:g}" if reset not in (0, PAPER_RESET) else ""
-            found[name + size] = replace(plan, soft_reset=reset, **added[name])
-    return found
-
-
-def deal(y: np.ndarray, parties: int, split: str, rng: np.random.Generator) -> list[np.ndarray]:
-    order = rng.permutation(len(y))
-    if split == "IID":
-        return np.array_split(order, parties)
-    pieces = np.array_split(order[np.argsort(y[order], kind="stable")], 2 * parties)
-    return [np.concatenate([pieces[i] for i in hand]) for hand in rng.permutation(2 * parties).reshape(parties, 2)]
-
-
-def told_of(values: np.ndarray) -> str:
-    """Mean, the sample's deviation, and the best."""
-    return f"{values.mean():.1f} ± {values.std(ddof=1) if len(values) > 1 else 0:.1f} | {values.max():.1f}"
-
-
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", required=True, help="an .npz with X, y, X_test, y_test")
-    parser.add_argument("--parties", type=int, default=10)
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--variants", nargs="+", default=list(VARIANTS[:4]), choices=VARIANTS)
-    parser.add_argument("--splits", nargs="+", default=["IID", "2 shards"], choices=["IID", "2 shards"])
-    parser.add_argument("--rule", default="xavier-uniform", help="of the first weights")
-    parser.add_argument(
-        "--reset", nargs="+", type=float, default=[PAPER_RESET], help="shares of the first weights that are drawn anew"
-    )
-    parser.add_argument("--first-lessons", default="own", choices=["own", "shared"], help="noise that lessons begin as")
-    parser.add_argument("--times", nargs="+", type=int, default=[], help="also take the merged lessons so many times")
-    parser.add_argument("--hidden", type=int, default=100, help="of the Bi-LSTM")
-    parser.add_argument("--length", type=int, default=30, help="of a question, in words")
-    parser.add_argument("--rows", type=int, default=60_000)
-    parser.add_argument("--device", default="auto", choices=["auto", "cuda", "cpu"])
-    parser.add_argument("--bytes", action="store_true", help="pixels from 0 to 1, instead of about 0 with deviation 1")
-    parser.add_argument("--probe", type=int, default=0, help="stop after so many batches, and tell time and memory")
-    parser.add_argument("--reduced", action="store_true", help="3 parties, 1,500 rows, short lessons: for a CPU")
-    parser.add_argument("--eavesdrop", action="store_true", help="also the eavesdroppers, of the first IID cell")
-    for name in (
-        "steps",
-        "epochs",
-        "batch",
-        "local_epochs",
-        "local_batch",
-        "first_rate",
-        "learning_rate",
-        "decay_period",
-    ):
-        usual = getattr(Distillation(), name)
-        parser.add_argument(f"--{name.replace('_', '-')}", type=type(usual), default=None, help=f"{usual} in the paper")
-    told = parser.parse_args()
-    file = np.load(told.data)
-    data = {key: file[key] for key in file.files}
-    plan = TREC if "table" in data else MNIST
-    if told.reduced:
-        plan = replace(plan, steps=15, epochs=2, first_rate=0.05, local_epochs=20, local_batch=128, learning_rate=0.02)
-        told.parties, told.rows, told.seeds = 3, min(told.rows, 1_500), min(told.seeds, 1)
-    given = {name: getattr(told, name) for name in vars(plan) if getattr(told, name, None) is not None}
-    return run(told, replace(plan, **given), data)
+    told = arguments(__doc__).parse_args()
+    return run(told, *read(told))
 
 
-def run(told: Any, plan: Distillation, data: dict[str, np.ndarray]) -> int:
-    X, y, X_test = data["X"][: told.rows], data["y"][: told.rows].astype(np.int64), data["X_test"]
-    y_test, classes, table = data["y_test"].astype(np.int64), int(data["y"].max()) + 1, data.get("table")
-    if table is None:
-        task, network = "mnist", built_in("lenet", {"shape": [1, 28, 28]}, X.shape[1:], classes)
-    else:
-        X, X_test = X[:, : told.length], X_test[:, : told.length]
-        words = {"vocabulary": len(table), "dimension": table.shape[1], "embedding": "frozen", "hidden": told.hidden}
-        task, network = "trec", built_in("bilstm", words, X.shape[1:], classes, table)
-    X, X_test = (part.reshape(len(part), *network.shape) for part in (X, X_test))
-    if task == "mnist" and not told.bytes:
-        X, X_test = (((part / 255 - MEAN) / SPREAD).astype(np.float32) for part in (X, X_test))
-    paper = PAPER.get((task, told.parties), {})
+def run(told: Any, task: Task, plan: Distillation) -> int:
+    network, X, y, X_test, y_test, classes = task.network, task.X, task.y, task.X_test, task.y_test, task.classes
+    paper = PAPER.get((task.name, told.parties), {})
     kinds = variants(plan, told.variants, told.reset)
     cells = [(v, s, seed) for v in kinds for s in told.splits for seed in range(told.seeds)]
     starts = [initial(network, told.rule, seed) for seed in range(told.seeds)]
@@ -170,7 +83,7 @@ def run(told: Any, plan: Distillation, data: dict[str, np.ndarray]) -> int:
     each = lists[0][0]
     sent = each.inputs.size + each.labels.size + each.rates.size
     print(
-        f"{task}, {told.parties} parties, {len(y):,} rows, {plan}, rule {told.rule}, soft resets {told.reset}, "
+        f"{task.name}, {told.parties} parties, {len(y):,} rows, {plan}, rule {told.rule}, soft resets {told.reset}, "
         f"{told.first_lessons} first lessons."
     )
     print(
@@ -261,10 +174,6 @@ def probe(network: Any, X: np.ndarray, parties: list[Party], classes: int, told:
 
 def memory() -> float:
     return torch.cuda.max_memory_allocated() / 2**30 if torch.cuda.is_available() else 0.0
-
-
-def machine(device: str) -> str:
-    return torch.cuda.get_device_name() if torch.cuda.is_available() and device != "cpu" else "a CPU"
 
 
 if __name__ == "__main__":
