@@ -113,7 +113,7 @@ def run(told: Any, task: Task, plan: Distillation) -> int:
         print(f"Inputs as {numbers}: accuracy {(rounded - found).mean() * 100:+.2f} points in the mean of all cells, "
               f"{(rounded - found).min() * 100:+.2f} to {(rounded - found).max() * 100:+.2f}.", flush=True)  # fmt: skip
     if told.eavesdrop:
-        i = next(i for i, cell in enumerate(cells) if cell[1] == "IID")
+        i = next((i for i, cell in enumerate(cells) if cell[1] == "IID"), 0)
         eavesdrop(network, own[i], lists[i], found[i], plan, X_test, y_test, told)
     return 0
 
@@ -127,7 +127,8 @@ def eavesdrop(
 ) -> None:
     """Section 5.2, five seeds or directions each."""
     print(
-        f"\nEavesdroppers on the first IID cell, whose own accuracy is {known:.1%}; mean of five (lowest to highest).\n"
+        f"\nEavesdroppers on the first cell (IID, if there is one), whose own accuracy is {known:.1%}; mean of five "
+        "(lowest to highest).\n"
     )
     seeds = range(100, 105)
     print("| first weights by | accuracy |\n|---|---|")

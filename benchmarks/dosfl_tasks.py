@@ -33,7 +33,7 @@ def variants(plan: Distillation, wanted: list[str], resets: list[float]) -> dict
     found = {}
     for name in wanted:
         for reset in resets if "resets" in name else [0.0]:
-            size = f", {reset:g}" if reset not in (0, PAPER_RESET) else ""
+            size = f", {reset:g}" if "resets" in name and reset != PAPER_RESET else ""
             found[name + size] = replace(plan, soft_reset=reset, **added[name])
     return found
 

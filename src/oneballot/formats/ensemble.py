@@ -98,6 +98,10 @@ class EnsembleModel:
 
     def best(self, X: Array, y: Array) -> int:
         """The cohort whose ensemble gives the labels of a new party's rows, as class numbers, the highest chance."""
+        if not (len(X) == len(y) and (np.isin(y, np.arange(self.classes))).all()):
+            raise DataError(
+                f"{len(X)} rows and {len(y)} labels: expected as many, and class numbers 0 to {self.classes - 1}"
+            )
         likely = [np.log(self.of(c).predict_proba(X)[np.arange(len(y)), y] + 1e-6).sum() for c in range(self.cohorts)]
         return int(np.argmax(likely))
 

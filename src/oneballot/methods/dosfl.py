@@ -62,6 +62,8 @@ name = "torch"
 module = "mlp"
 """
     levels: ClassVar[frozenset[str]] = frozenset({"L0"})
+    because: ClassVar[str] = "nothing bounds what a distilled input tells about a row"
+    instead: ClassVar[Mapping[str, str]] = {"gradients": "take a network: the learner torch"}
     continues: ClassVar[bool] = True
     needs: ClassVar[Mapping[str, frozenset[str]]] = {"final": frozenset({"gradients", "probabilities"})}
 
