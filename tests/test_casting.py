@@ -10,8 +10,8 @@ import pytest
 
 import oneballot as ob
 from oneballot.casting import cast_together
-from oneballot.core import Fit
-from oneballot.errors import DataError, ElectionError
+from oneballot.core import Fit, Plan
+from oneballot.errors import BallotError, DataError, ElectionError
 
 
 def test_parties_cast_together_as_they_would_alone(make_election, parties) -> None:
@@ -102,6 +102,9 @@ class Sums:
     levels: ClassVar[frozenset[str]] = frozenset({"L0"})
     needs: ClassVar[dict[str, frozenset[str]]] = {"final": frozenset({"probabilities"})}
 
+    def plan(self, data, desk):
+        return Plan(1, "two sums", 16)
+
     def cast(self, data, desk):
         first = yield Total(data.X)
         if len(data) % 2:
@@ -120,3 +123,12 @@ def test_other_work_of_all_parties_is_one_call_beside_their_fits(make_election, 
     for ballot, data in zip(cast_together(election, parties), parties.values(), strict=True):
         assert ballot.contents["sums"].tolist() == [data.X.sum(), data.X[:1].sum()]
     assert Total.calls == [("sklearn", 3), ("sklearn", 2), ("sklearn", 1)]  # b is a tier behind: it fits in between
+
+
+def test_a_ballot_that_would_be_too_large_is_refused_before_anything_is_trained() -> None:
+    """Gram matrices of 2,000 columns have 16 MB."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(20, 2000)).astype(np.float32), np.arange(20) % 2
+    election = ob.Election(classes=[0, 1], method=ob.Analytic(bound=1.0), public=X, max_ballot_mb=1)
+    with pytest.raises(BallotError, match=r"of big has 16,\d\d\d,\d\d\d bytes .*max_ballot_mb"):
+        ob.cast(election, X, y, party="big")

@@ -26,7 +26,7 @@ from .keys import fingerprint, public_text, read_key
 from .privacy.book import Book
 from .privacy.ledger import MOST_CASTS
 from .protocols import Box, Learner
-from .seal import unseal
+from .seal import check_size, unseal
 from .signing import check_signer
 
 if TYPE_CHECKING:
@@ -138,6 +138,7 @@ def preview(
     rows = election.read_data(data)
     counts = rows.seen(len(election.classes))
     plan = election.method.plan(rows, PartyDesk(election, party))
+    check_size(election, party, plan.bytes or 0)
     PartyDesk(election, party).check(rows)
     kept, drawn = keep / f"{party}.ballot", _book(election, party, beside).draws
     spent = [

@@ -13,7 +13,7 @@ from .desk import PartyDesk
 from .election import Election
 from .envelope import check_readers
 from .protocols import Casting, Learner, Models, Work
-from .seal import seal
+from .seal import check_size, seal
 from .signing import check_signer
 
 if TYPE_CHECKING:
@@ -63,6 +63,8 @@ def cast_together(
         check_signer(election, party, (keys or {}).get(party))
         try:
             desks[party] = PartyDesk(chosen, party, charge)
+            if len(data):
+                check_size(election, party, chosen.method.plan(data, desks[party]).bytes or 0)
             started = chosen.method.cast(data, desks[party])
         except Abstain as reason:
             ended[party] = reason

@@ -101,13 +101,18 @@ def seal(
     parts = {MANIFEST: signed} | ({SIGNATURE: key.sign(signed)} if key else {}) | files
     clear = zip_up(parts)
     sealed = encrypt(clear, election)
-    limit = election.max_ballot_mb * 2**20
-    if len(sealed) > limit or len(parts) > MOST_FILES:
-        raise BallotError(
-            f"the ballot of {party} has {len(sealed):,} bytes and {len(parts)} files, and would be refused: more than "
-            f"{limit:,} bytes (max_ballot_mb) or {MOST_FILES} files. Send votes, or smaller or fewer models."
-        )
+    check_size(election, party, len(sealed), len(parts))
     return Ballot(party, contents, hashlib.sha256(signed).hexdigest(), manifest.abstained, sealed, casts, clear)
+
+
+def check_size(election: Election, party: str, size: int, files: int = 1) -> None:
+    """Of a ballot, as it is or as it is planned: one that is too large would be trained for in vain."""
+    limit = election.max_ballot_mb * 2**20
+    if size > limit or files > MOST_FILES:
+        raise BallotError(
+            f"the ballot of {party} has {size:,} bytes and {files} files, and would be refused: more than {limit:,} "
+            f"bytes (max_ballot_mb) or {MOST_FILES} files. Send votes, or smaller or fewer models, or agree on more."
+        )
 
 
 def encrypt(clear: bytes, election: Election) -> bytes:
