@@ -1,0 +1,121 @@
+"""Every method in trouble, on scikit-learn's digits: parties that lack classes, are missing, or lie.
+
+python benchmarks/trouble.py [--seeds 5]
+
+Of ten parties that are alike the last is the trouble. It keeps the rows of two classes alone; it is missing; it sends
+numbers that cannot be ("malformed"); or its labels are all shifted by one ("poisoned"), which nothing in a ballot
+shows, until it is "taken out" again. In "shards" every party holds two shards of rows sorted by class, and lacks most
+classes. Each seed draws public rows, test rows and parties anew.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.datasets import load_digits
+
+import oneballot as ob
+from oneballot.casting import cast_together
+from oneballot.seal import seal
+from oneballot.simulation import accuracy, divide
+
+PARTIES, PUBLIC, TEST = 10, 400, 400
+LAST = f"party-{PARTIES}"
+FOREST = ob.Sklearn("ExtraTreesClassifier", {"n_estimators": 50})
+NETWORK = ob.Torch("mlp", settings={"shape": [64], "hidden": [64]}, epochs=50, learning_rate=0.01, device="cpu")
+LESSONS = ob.DOSFL(steps=4, epochs=2, first_rate=0.1, learning_rate=0.05, local_epochs=20, local_batch=128,
+                   negative_labels=True, merging="averaged")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Row:
+    """A method as it is run here, and which array of its ballot the forger fills."""
+
+    name: str
+    settings: Mapping[str, Any]
+    forged: str
+
+
+ROWS = (
+    Row("FedKT, open vote, forests", {"method": ob.FedKT(), "learner": FOREST}, "votes"),
+    Row("FedKD, networks", {"method": ob.FedKD(), "learner": NETWORK}, "levels"),
+    Row("ensemble, kernels", {"method": ob.Ensemble(), "learner": ob.Kernel()}, "seen"),
+    Row("DOSFL, networks", {"method": LESSONS, "learner": NETWORK}, "inputs"),
+    Row("analytic, LDA", {"method": ob.Analytic()}, "gram"),
+)
+COLUMNS = ("all honest", "one has 2 classes", "shards", "one missing", "malformed", "poisoned", "taken out")
+
+
+class Trial:
+    """One method, one seed: its accuracies by column, and what else is to be told."""
+
+    def __init__(self, row: Row, seed: int) -> None:
+        X, y = load_digits(return_X_y=True)
+        order = np.random.default_rng(seed).permutation(len(y))
+        public, test, held = np.split(order, [PUBLIC, PUBLIC + TEST])
+        X = (X / 16).astype(np.float32)
+        self.election = ob.Election(range(10), X[public], seed=seed, **row.settings)
+        self.test, rows = self.election.data(X[test], y[test]), self.election.data(X[held], y[held])
+        self.alike, self.shards = (divide(rows, PARTIES, split, seed) for split in ("homogeneous", "shards:2"))
+        outcomes = dict(zip(COLUMNS, self.outcomes(row.forged), strict=True))
+        self.right = {column: self.score(outcome) for column, outcome in outcomes.items()}
+        self.bytes = outcomes["all honest"].bytes / PARTIES
+        (self.words,) = outcomes["malformed"].spoiled.values()
+        nine = [outcomes[column].model.dump() for column in ("one missing", "malformed", "taken out")]
+        self.equal = nine[0] == nine[1] == nine[2]
+        assert not outcomes["poisoned"].spoiled, "a poisoned ballot is a ballot like any other"
+
+    def outcomes(self, forged: str) -> Iterator[ob.Outcome]:
+        """Of each column in turn."""
+        *nine, honest = cast_together(self.election, self.alike)
+        yield self.tally([*nine, honest])
+        X, y = self.alike[LAST].X, self.alike[LAST].y
+        yield self.tally([*nine, ob.cast(self.election, X[y < 2], y[y < 2], party=LAST)])
+        yield self.tally(cast_together(self.election, self.shards))
+        yield self.tally(nine)
+        yield self.tally([*nine, self.forge(honest, forged)])
+        poisoned = [*nine, ob.cast(self.election, X, (y + 1) % 10, party=LAST)]
+        yield (misled := self.tally(poisoned))
+        yield self.tally(poisoned, without=[LAST], previous=misled)
+
+    def forge(self, honest: ob.Ballot, name: str) -> ob.Ballot:
+        """The honest ballot, sealed again with one array that nobody writes: all NaN, -1 or 255."""
+        array = np.asarray(honest.contents[name])
+        worst = {"f": np.nan, "i": -1, "u": np.iinfo(np.uint8).max}[array.dtype.kind]
+        return seal({**honest.contents, name: np.full_like(array, worst)}, self.election, LAST)
+
+    def tally(self, ballots: list[ob.Ballot], **told: Any) -> ob.Outcome:
+        return ob.tally(self.election, ballots, **told)
+
+    def score(self, outcome: ob.Outcome) -> float:
+        return 100 * accuracy(outcome.model.predict_proba(self.test.X), self.test.y)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=5, help="at least 2: the deviation is that of the sample")
+    told = parser.parse_args()
+    warnings.simplefilter("ignore", ob.OneBallotWarning)  # of classes that a party lacks
+    started, words, equal = time.perf_counter(), {}, 0
+    print("| | " + " | ".join(COLUMNS) + " | a ballot |\n" + "|---" * (2 + len(COLUMNS)) + "|")
+    for row in ROWS:
+        trials = [Trial(row, seed) for seed in range(told.seeds)]
+        found = [[trial.right[column] for trial in trials] for column in COLUMNS]
+        cells = " | ".join(f"{np.mean(right):.1f} ± {np.std(right, ddof=1):.1f}" for right in found)
+        print(f"| {row.name} | {cells} | {np.mean([trial.bytes for trial in trials]) / 1000:,.1f} kB |", flush=True)
+        words[row.name] = trials[0].words
+        equal += sum(trial.equal for trial in trials)
+    print(f"\nThe same model, byte by byte, with a party missing, malformed or taken out: {equal} of", end=" ")
+    print(f"{len(ROWS) * told.seeds}.\n\nSpoiled with the words:\n")
+    print("\n".join(f"- {name}: {reason}" for name, reason in words.items()))
+    print(f"\n{time.perf_counter() - started:.0f} s")
+
+
+if __name__ == "__main__":
+    main()
