@@ -187,6 +187,7 @@ def test_soft_resets_move_the_start_by_their_variance_and_masks_hide_their_share
             drawn = one - 0.75**0.5 * true
             assert drawn.std().item() == pytest.approx(0.5 * true.std().item(), rel=0.25)
             assert one.std().item() == pytest.approx(true.std().item(), rel=0.25)
+            assert one.mean().item() == pytest.approx(true.mean().item(), abs=0.1 * true.std().item())
             assert not torch.equal(one, other)
         else:
             assert torch.equal(one, true)
@@ -197,6 +198,29 @@ def test_soft_resets_move_the_start_by_their_variance_and_masks_hide_their_share
     by_inputs, _, by_rates = next(wave.batches())
     assert not by_inputs[hidden].any()
     assert by_rates[hidden].any()
+
+
+def test_a_reset_draws_around_the_mean_and_leaves_what_is_constant() -> None:
+    """As the gains of a normalisation, which are all 1 at first."""
+    start = {name: np.full_like(value, 3) if name.endswith("bias") else value + 5 for name, value in START.items()}
+    plan = replace(PLAN, soft_reset=1.0)
+    parties = [replace(party(np.arange(9), seed, plan), start=start) for seed in (1, 2)]
+    wave = Wave(Logits(NET, torch.device("cpu")), torch.from_numpy(X), parties, 3)
+    for name, true, drawn in zip(wave.net.names, wave.starts, wave._starts(torch.tensor(0), 2), strict=True):
+        if name.endswith("bias"):
+            assert torch.equal(drawn, true)
+        else:
+            assert drawn.mean().item() == pytest.approx(5, abs=0.5)
+            assert np.corrcoef(drawn.flatten(), true.flatten())[0, 1] < 0.9
+
+
+def test_a_lesson_tells_which_share_of_its_batches_taught_nothing() -> None:
+    far = X.copy()
+    far[:20] = 1e30
+    fine, half, none = (party(rows, 1, replace(PLAN, local_batch=20)) for rows in (
+        np.arange(40, 80), np.arange(40), np.arange(20)))  # fmt: skip
+    found = [lesson.skipped for lesson in distil(NET, far, [fine, half, none], 3, device="cpu")]
+    assert found[0] == 0 < found[1] <= 1 == found[2]
 
 
 def test_slopes_that_are_not_finite_teach_nothing() -> None:
@@ -256,7 +280,10 @@ def test_averaged_lessons_take_the_mean_of_their_steps() -> None:
     weights = net.stack([START])
     for _ in range(2):
         for j in range(PLAN.steps):
-            parts = [[torch.from_numpy(part[j : j + 1]) for part in vars(lesson).values()] for lesson in lessons]
+            parts = [
+                [torch.from_numpy(part[j : j + 1]) for part in (lesson.inputs, lesson.labels, lesson.rates)]
+                for lesson in lessons
+            ]
             own = [step(net, weights, *part) for part in parts]
             weights = [torch.stack(both).mean(0) for both in zip(*own, strict=True)]
     values, burst = replayed(lessons, "averaged")
@@ -292,6 +319,7 @@ def test_rules_are_those_of_torch(rule: str) -> None:
     """By their spread, which is what a rule is; orthogonal weights by their products."""
     net = built_in("cnn", {}, (1, 16, 16), 10)
     ours = initial(net, rule, 5)
+    torch.manual_seed(0)
     makers = {"xavier": torch.nn.init.xavier_normal_, "xavier-uniform": torch.nn.init.xavier_uniform_,
               "orthogonal": torch.nn.init.orthogonal_,
               "kaiming": lambda w: torch.nn.init.kaiming_normal_(w, nonlinearity="relu"),

@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.ensemble import (
@@ -165,3 +166,14 @@ def test_equal_models_give_equal_bytes():
         dumps.append(model.dump())
         del ballast
     assert dumps[0] == dumps[1]
+
+
+def test_densities_too_small_for_float32_still_add_up_and_rows_do_not_depend_on_each_other() -> None:
+    digits, y = load_digits(return_X_y=True)
+    X, rows = digits[:120].astype(np.float32), digits[900:].astype(np.float32)
+    estimator = GaussianNB().fit(X, y[:120])
+    assert (np.abs(estimator.predict_proba(rows).sum(axis=1) - 1) > 1e-3).any()
+    found = SklearnModel(estimator, 10).predict_proba(rows)
+    np.testing.assert_allclose(found.sum(axis=1), 1, atol=1e-5)
+    one_by_one = np.concatenate([SklearnModel(estimator, 10).predict_proba(row[None]) for row in rows])
+    np.testing.assert_allclose(found, one_by_one, atol=1e-4)

@@ -158,13 +158,19 @@ def test_missing_arrays_and_wrong_ends_of_bytes_are_spoiled(make, three) -> None
             election.method.count(seal(altered(ballot, "ends", put(number)), election, "a"), desk)
 
 
+def test_a_party_whose_rows_teach_nothing_abstains_and_says_why(make, three) -> None:
+    election = make(ob.DOSFL(**QUICK))
+    ballot = ob.cast(election, three["party-1"].X * np.float32(1e30), three["party-1"].y, party="far")
+    assert "its rows teach nothing" in ballot.abstained
+
+
 def test_the_worst_ballot_that_is_allowed_does_not_end_in_silence(make, three) -> None:
     """Everything at its bound: the model stays finite, or the tally names the party."""
-    election = make(ob.DOSFL(**{**QUICK, "local_epochs": 1, "first_rate": 100.0, "steps": 4, "epochs": 5}))
+    election = make(ob.DOSFL(**{**QUICK, "local_epochs": 1, "first_rate": 1.0, "steps": 4, "epochs": 5}))
     ballot = ob.cast(election, three["party-1"].X, three["party-1"].y, party="honest")
     worst = {**ballot.contents, "inputs": np.sign(ballot.contents["inputs"]) * np.float16(LARGEST),
              "labels": (ballot.contents["labels"] < 0.5).astype(np.float32) * np.float32(LARGEST),
-             "rates": np.full_like(ballot.contents["rates"], 100 * LARGEST)}  # fmt: skip
+             "rates": np.full_like(ballot.contents["rates"], LARGEST)}  # fmt: skip
     with pytest.raises(ElectionError, match="grew without bound at a step of zed: tally `--without zed`"):
         ob.tally(election, [seal(worst, election, "zed")])
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import oneballot as ob
 from oneballot.casting import cast_together
-from oneballot.core import Blob, Data
+from oneballot.core import Blob, Count, Data
 from oneballot.desk import PartyDesk, TallyDesk
 from oneballot.errors import ElectionError, OneBallotWarning, QuorumError
 from oneballot.formats.ensemble import EnsembleModel
@@ -252,6 +252,15 @@ class TestCohorts:
         with pytest.warns(OneBallotWarning, match="2 cohorts where 4 were asked for"):
             outcome = simulate_parties(election, {"a": same, "b": same, "c": held["b-1"]}).outcome
         assert [outcome.model.model_.cohort_of(p) for p in "abc"] == [0, 0, 1]
+
+    def test_models_that_cannot_be_asked_are_told_in_a_sentence(self, make_election) -> None:
+        election = make_election(method=ob.Ensemble(cohorts=2), learner=KERNEL)
+        broken = {"seen": np.ones(10, dtype=np.int64), "model": Blob("skops", b"nothing")}
+        with (
+            TallyDesk(election) as desk, pytest.warns(OneBallotWarning, match="member 0 is left out"),
+            pytest.raises(ElectionError, match="no ballot's model could be asked"),
+        ):  # fmt: skip
+            election.method.close(Count(roll={"a": broken}), desk)
 
     def test_k_models_are_selected_in_each(self, make_election, held) -> None:
         election = make_election(method=ob.Ensemble(cohorts=2, select="size", k=1), learner=KERNEL)

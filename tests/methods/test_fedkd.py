@@ -259,6 +259,17 @@ class TestThinParties:
         assert 7 not in predicted
         assert (predicted == test_set.y)[test_set.y != 7].mean() > 0.8
 
+    @pytest.mark.parametrize(("temperature", "gamma"), [(0, math.inf), (3, math.inf), (math.inf, math.inf), (0, 1.0)])
+    def test_parties_of_one_class_each_teach_no_class_that_nobody_has(
+        self, make, digits, test_set, temperature, gamma
+    ) -> None:
+        """Their logits are the same for every row: what nobody has must lie below, and not be drawn by lot."""
+        election = make(temperature=temperature, gamma=gamma, learners={"final": NETWORK})
+        held = {f"only-{c}": election.data(digits.X[digits.y == c] / 16, digits.y[digits.y == c]) for c in (3, 8)}
+        with pytest.warns(OneBallotWarning, match="only-3: all its rows are of one class"):
+            outcome = simulate_parties(election, held).outcome
+        assert set(outcome.model.predict(test_set.X)) <= {3, 8}
+
     def test_more_rows_than_most_rows_weigh_no_more(self, make, held) -> None:
         election = make(most_rows=5)
         with pytest.warns(OneBallotWarning, match="weighs as if it had 5"):

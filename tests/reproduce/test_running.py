@@ -36,6 +36,8 @@ def without_seconds(found: Found | Failed) -> object:
 def test_a_cell_is_named_by_its_settings_and_its_seed():
     again = Vote(Federation("digits", 5, rows=400, public_rows=200, test_rows=200), ob.FedKT(open_vote="hard"), TREE)
     assert name_of(again, 3) == name_of(OURS, 3)
+    assert describe(ob.DOSFL())["revision"] == 2  # what soft_reset means was changed; FedKT's cells are as they were
+    assert "revision" not in describe(ob.FedKT())
     others = [
         (OURS, 4), (FEDKT, 3), (replace(OURS, federation=replace(DIGITS, share=0.5)), 3),
         (replace(OURS, learner=replace(TREE, params={"max_depth": 9})), 3),

@@ -72,6 +72,7 @@ class Wave:
         self.keys = self._whole(np.array([draws.key_of(party.seed, draws.DISTIL) for party in self.parties]))
         self.learned = self._first()  # inputs, labels, and what the rates are learned by
         self.means, self.squares = ([torch.zeros_like(part) for part in self.learned] for _ in range(2))
+        self.still = torch.zeros(len(parties), device=net.device)  # batches that taught nothing
         self.done: list[list[Array]] = [[] for _ in parties]
 
     def _numbers(self, values: Sequence[float]) -> Tensor:
@@ -122,7 +123,7 @@ class Wave:
         return torch.tensor(number, device=self.net.device), where, share
 
     def slopes(self, tick: Tensor, where: Tensor, share: Tensor) -> list[Tensor]:
-        """Of each party's loss on its batch, by what is learned. What is not finite teaches nothing."""
+        """Of each party's loss on its batch, by what is learned. What is not finite, or its square, teaches nothing."""
         count = len(where)
         lesson, hidden = self._lesson(tick)
         path = take(self.net, self._starts(tick, count), lesson, self.epochs)
@@ -131,7 +132,7 @@ class Wave:
         by_inputs = by_inputs * ~hidden.view(count, -1, *[1] * (by_inputs.dim() - 2))
         by_labels = by_labels * self.soft[:count].view(-1, 1, 1, 1)
         found = [by_inputs, by_labels, by_rates * self.learned[2].sigmoid()]
-        fine = torch.stack([part.flatten(1).sum(1) for part in found]).sum(0).isfinite()
+        fine = torch.stack([part.flatten(1).square().sum(1) for part in found]).sum(0).isfinite()
         return [torch.where(fine.view(-1, *[1] * (part.dim() - 1)), part, 0) for part in found]
 
     def _lesson(self, tick: Tensor) -> tuple[Lesson, Tensor]:
@@ -146,16 +147,17 @@ class Wave:
         return Lesson(inputs, labels, torch.nn.functional.softplus(raw)), hidden
 
     def _starts(self, tick: Tensor, count: int) -> list[Tensor]:
-        """The first weights, of whose variance a share is drawn anew."""
+        """The first weights; of the variance of each layer's a share is drawn anew. What is constant stays as it is."""
         starts = [start[:count] for start in self.starts]
         if not any(party.plan.soft_reset for party in self.parties[:count]):
             return starts
-        keys, out = self.keys[:count], []
+        keys, share, out = self.keys[:count], self.drawn[:count, None], []
         for i, start in enumerate(starts):
-            noise = draws.normals(keys, tick, i + 2, tuple(start.shape[1:]), self.net.device).to(start)
-            kept, own = (1 - self.drawn[:count]).sqrt(), start.flatten(1).std(1, correction=0)
-            kept, spread = (part.view(-1, *[1] * (start.dim() - 1)) for part in (kept, own * self.drawn[:count].sqrt()))
-            out.append(kept * start + spread * noise)
+            noise = draws.normals(keys, tick, i + 2, tuple(start.shape[1:]), self.net.device).to(start).flatten(1)
+            spread, mean = torch.std_mean(start.flatten(1), 1, correction=0, keepdim=True)
+            out.append(
+                (mean + (1 - share).sqrt() * (start.flatten(1) - mean) + share.sqrt() * spread * noise).view_as(start)
+            )
         return out
 
     def _last_slopes(self, weights: Weights, where: Tensor, share: Tensor) -> list[Tensor]:
@@ -187,6 +189,7 @@ class Wave:
 
     def _adam(self, number: int, found: Sequence[Tensor]) -> None:
         """Kingma and Ba 2015; each party has the learning rate of its own epoch."""
+        self.still[: len(found[0])] += torch.stack([~part.flatten(1).any(1) for part in found]).all(0)
         one, two = BETAS
         rate = self._numbers([p.plan.rate(p.epochs_done(number)) for p in self.parties[: len(found[0])]])
         for value, slope, mean, square in zip(self.learned, found, self.means, self.squares, strict=True):
@@ -209,4 +212,6 @@ class Wave:
 
     def results(self) -> list[Distilled]:
         """In the order in which the parties came."""
-        return [Distilled(*self.done[self.number.index(i)]) for i in range(len(self.parties))]
+        shares = (self.still.cpu().numpy() / self.ends).tolist()
+        found = [Distilled(x, y, rates, share) for (x, y, rates), share in zip(self.done, shares, strict=True)]
+        return [found[self.number.index(i)] for i in range(len(found))]

@@ -86,11 +86,15 @@ class Party:
 
 @dataclass(frozen=True)
 class Distilled:
-    """A lesson of one party: inputs `(steps, batch, …)`, labels `(steps, batch, classes)` and rates `(steps,)`."""
+    """A lesson of one party: inputs `(steps, batch, …)`, labels `(steps, batch, classes)` and rates `(steps,)`.
+
+    skipped: the share of its batches whose slopes were not finite, and taught nothing.
+    """
 
     inputs: Array
     labels: Array
     rates: Array
+    skipped: float = 0.0
 
 
 def first_labels(y: Array, steps: int, batch: int, classes: int) -> Array:

@@ -97,13 +97,21 @@ class SklearnModel:
         if type(self.estimator).__name__ in ("RandomForestClassifier", "ExtraTreesClassifier"):
             return spread(_mean_of_trees(self.estimator, X), self.seen, self.classes, 0.0)
         if hasattr(self.estimator, "predict_proba"):
-            return spread(self.estimator.predict_proba(X), self.seen, self.classes, 0.0)
+            return spread(self._probabilities(X), self.seen, self.classes, 0.0)
         margins = self._margins(X)
         if margins is not None:
             powers = np.exp(margins - margins.max(axis=1, keepdims=True))
             return spread(powers / powers.sum(axis=1, keepdims=True), self.seen, self.classes, 0.0)
         chosen = np.asarray(self.estimator.predict(X))
         return np.asarray(chosen[:, None] == np.arange(self.classes), dtype=np.float64)
+
+    def _probabilities(self, X: Array) -> Array:
+        """Densities may be too small for float32, and then do not add up: those rows are asked in float64."""
+        found = np.asarray(self.estimator.predict_proba(X), dtype=np.float64)
+        unsure = ~(np.abs(found.sum(axis=1) - 1) <= 1e-5)  # NaN is not
+        if unsure.any():
+            found[unsure] = self.estimator.predict_proba(X[unsure].astype(np.float64))
+        return found
 
     def scores(self, X: Array) -> Array:
         X = flat(X).astype(np.float32, copy=False)

@@ -89,11 +89,12 @@ def greatest(logits: Array, seen: Array) -> float:
 
 
 def ensemble(points: Array, weight: Array, step: float) -> Array:
-    """Equations 1 and 2 without the noise: Σ_k ω_k^c·z_k^c, from Σ_k N_k^c·points and Σ_k N_k^c `(classes,)`.
+    """Equations 1 and 2 without the noise: Σ_k ω_k^c·z_k^c, from Σ_k N_k^c·points and Σ_k N_k^c `(classes,)`."""
+    return np.asarray(points * step / np.maximum(weight, 1))
 
-    A class that nobody has is given the lowest logit that there is.
-    """
-    out = points * step / np.maximum(weight, 1)
-    if not (weight > 0).all():
-        out[:, weight == 0] = out[:, weight > 0].min(initial=LARGEST)
-    return np.asarray(out)
+
+def sink(logits: Array, weight: Array) -> None:
+    """A class that nobody has lies below the lowest logit of the others, so that no row is taken for it."""
+    known = weight > 0
+    if not known.all():
+        logits[:, ~known] = logits[:, known].min(initial=LARGEST) - 1

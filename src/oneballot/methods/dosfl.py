@@ -55,6 +55,7 @@ class DOSFL:
     """
 
     name: ClassVar[str] = "dosfl"
+    revision: ClassVar[int] = 2  # soft_reset was the variance of added noise
     draft: ClassVar[str] = """
 [learners.all]                  # a built-in architecture: docs/networks.md
 name = "torch"
@@ -113,6 +114,10 @@ module = "mlp"
             self._origin(desk), data.X, data.y, desk.seed("lesson"), tuple(settings.items()), label=_name(desk),
             first=desk.shared_seed("first lesson") if self.first_lessons == "shared" else None,
         )  # fmt: skip
+        if lesson.skipped == 1:
+            raise Abstain("its rows teach nothing: slopes are beyond float32. Scale its columns")
+        if lesson.skipped:
+            desk.note(f"slopes were not finite in {lesson.skipped:.0%} of the batches, which taught nothing")
         most = self.first_rate * LARGEST
         beyond = np.abs(lesson.inputs).max() > LARGEST or np.abs(lesson.labels).max() > LARGEST
         if beyond or lesson.rates.max() > most:

@@ -134,7 +134,8 @@ distil = true                   # one model instead of all of them
             weights = self._weights(rolls, self._select(rolls, np.arange(len(rolls)), desk))[None]
             return self._closed(whole, weights, {}, None, desk)
         opinions = dict(whole.opinions(_public(desk)[queries(len(_public(desk)), desk.shared_seed("cohorts"))]))
-        asked = sorted(opinions)
+        if not (asked := sorted(opinions)):
+            raise ElectionError("no ballot's model could be asked about the rows that cohorts are told apart by")
         stacked = np.stack([opinions[i] for i in asked])
         number = divide(stacked.reshape(len(asked), -1), self.cohorts, desk.shared_seed("k-means"))
         if (found := int(number.max()) + 1) < self.cohorts:

@@ -24,7 +24,7 @@ from ..core import Abstain, Array, Ballot, Contents, Count, Data, Fit, Plan, Spe
 from ..errors import ElectionError, Spoiled
 from ..protocols import Agreed, Casting, Desk, Learner, Model, TallyDesk
 from ..settings import settings
-from ._grid import LARGEST, UNIT, Grid, ensemble, greatest
+from ._grid import LARGEST, UNIT, Grid, ensemble, greatest, sink
 from ._passes import check_images, further
 from ._queries import check_queries, check_teachers, choose_queries
 from ._softened import Softened
@@ -179,10 +179,12 @@ temperature = 0.0               # labels; a final model of "torch" may learn log
         if lost := [str(c) for c, n in zip(desk.classes, count.sums["weight"], strict=True) if not n]:
             desk.note(f"nobody has rows of class {', '.join(lost)}: the final model will not know it")
         logits = ensemble(count.sums["logits"], count.sums["weight"], (self._half_step or 1) * UNIT)
-        if desk.multilabel:  # what nobody has, no row has
-            logits[:, count.sums["weight"] == 0] = -np.abs(logits).max(initial=1.0)
         if self.gamma < inf:
             logits += np.random.default_rng(desk.shared_seed("noise")).laplace(scale=1 / self.gamma, size=logits.shape)
+        if desk.multilabel:  # what nobody has, no row has
+            logits[:, count.sums["weight"] == 0] = -np.abs(logits).max(initial=1.0)
+        else:
+            sink(logits, count.sums["weight"])
         public = _public(desk)
         rows = public if self.passes == 1 else np.concatenate([public, self._further(desk)])
         return desk.fit("final", rows, [self._lesson(logits, count.sums["weight"], desk)], len(desk.classes))[0]
@@ -242,6 +244,8 @@ temperature = 0.0               # labels; a final model of "torch" may learn log
     def _tell_what_is_thin(self, seen: Array, desk: Desk) -> None:
         if absent := [str(c) for c, n in zip(desk.classes, seen, strict=True) if not n]:
             desk.note(f"it has no rows of class {', '.join(absent)}")
+        if not desk.multilabel and np.count_nonzero(seen) == 1:
+            desk.note("all its rows are of one class: its model cannot tell public rows apart")
         if self._weighs and seen.max() > self.most_rows:
             desk.note(f"it has {seen.max():,} rows of a class, and weighs as if it had {self.most_rows:,} (most_rows)")
 

@@ -12,7 +12,8 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 VERSION = 1
-"""Raise it when the same settings come to mean another experiment: what was kept is then measured again."""
+"""Raise it when the same settings come to mean another experiment: what was kept is then measured again. Where only
+those of one class do, its class variable `revision` will do."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,10 @@ def describe(thing: Any) -> Any:
     if thing is None or isinstance(thing, bool | int | str):
         return thing
     if is_dataclass(thing) and not isinstance(thing, type):
-        return {"is": type(thing).__name__} | {f.name: describe(getattr(thing, f.name)) for f in fields(thing)}
+        revised = {"revision": thing.revision} if hasattr(thing, "revision") else {}
+        return (
+            {"is": type(thing).__name__} | revised | {f.name: describe(getattr(thing, f.name)) for f in fields(thing)}
+        )
     if isinstance(thing, Mapping):
         return {str(key): describe(value) for key, value in sorted(thing.items())}
     if isinstance(thing, list | tuple):
