@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import oneballot as ob
 from oneballot.casting import cast_together
+from oneballot.cli import app
 from oneballot.core import Data
 from oneballot.desk import TallyDesk
 from oneballot.errors import ElectionError, OneBallotWarning, Spoiled
@@ -229,6 +232,8 @@ device = "cpu"
     assert read.digest == make(ob.DOSFL(), start=outcome).digest == make(ob.DOSFL(), start=tmp_path / "outcome").digest
     assert read.digest != make(ob.DOSFL()).digest
     assert read.start == outcome.model.dump()
+    told = CliRunner().invoke(app, ["check", str(tmp_path / "next.toml")]).output
+    assert f"starts from: the model of an outcome, sha256 {hashlib.sha256(read.start.data).hexdigest()[:16]}…" in told
     (tmp_path / "next.toml").write_text(text.replace("outcome/", "nowhere/"))
     with pytest.raises(ElectionError, match=r"next.toml: start: .*nowhere is not an outcome"):
         ob.Election.read(tmp_path / "next.toml")

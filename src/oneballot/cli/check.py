@@ -33,6 +33,7 @@ def command(
             "election": agreed.name, "digest": agreed.digest, "classes": list(agreed.classes),
             "public_rows": 0 if agreed.public is None else len(agreed.public),
             **{part: agreed.describe()[part] for part in ("method", "learners")},
+            "start": agreed.describe().get("start"),
             "roster": sorted(agreed.roster), "revoked": len(agreed.revoked), "server_key": agreed.server_key,
             "quorum": agreed.quorum, "deadline": agreed.deadline, "level": agreed.level,
             **_votes(agreed),
@@ -50,6 +51,9 @@ def command(
             "classes": ", ".join(map(str, told["classes"])),
             "public rows": f"{told['public_rows']:,}",
             **{name: _settings(value) for name, value in settings.items()},
+            "starts from": []
+            if told["start"] is None
+            else f"the model of an outcome, sha256 {told['start']['sha256'][:16]}…",
             "who may vote": ", ".join(told["roster"]) or "anybody: the roster is empty",
             "encrypted": _encrypted(agreed),
             "quorum": str(told["quorum"]),
