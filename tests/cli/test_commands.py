@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from oneballot.cli import app
+from oneballot.cli._terminal import session
+from oneballot.errors import OneBallotWarning
 
 
 def run(*words: object, status: int = 0):
@@ -447,3 +450,15 @@ def test_every_method_goes_from_a_draft_to_a_model(method: str, clinic: Path, mo
     answer("cast", "election.toml", "--party", "a", "--data", "a.csv", "--to", "box")
     assert answer("tally", "election.toml", "--from", "box", "--out", "outcome")["counted"] == ["a"]
     assert answer("evaluate", "outcome", "--data", "test.csv")["accuracy"] > 0.5
+
+
+def test_of_many_notes_one_of_every_kind_is_shown(capsys) -> None:
+    """A rare one behind a dozen that are alike would not be seen."""
+    with session(False):
+        for i in range(12):
+            warnings.warn(f"party-{i}: it has no rows of class {i % 3}", OneBallotWarning, stacklevel=1)
+        warnings.warn("member 3 is left out: it answers nonsense", OneBallotWarning, stacklevel=1)
+    told = capsys.readouterr().err.splitlines()
+    assert told[:3] == ["note: party-0: it has no rows of class 0", "note: member 3 is left out: it answers nonsense",
+                        "note: party-1: it has no rows of class 1"]  # fmt: skip
+    assert told[6:] == ["note: … and 7 more of these kinds"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import sys
 import warnings
 from collections import Counter
@@ -137,11 +138,16 @@ def _show_notes(caught: Sequence[warnings.WarningMessage]) -> None:
     for warning in dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, WillNotWork)):
         typer.echo(f"WARNING: {warning}", err=True)
     counts = Counter(str(w.message) for w in caught if not issubclass(w.category, WillNotWork))
-    notes = [note if times == 1 else f"{note} ({times} times)" for note, times in counts.items()]
-    for note in notes[:SHOWN_NOTES]:
+    alike: Counter[str] = Counter()
+    notes: list[tuple[int, str]] = []  # each with how many of its kind came before it: one of every kind is shown first
+    for note, times in counts.items():
+        kind = re.sub(r"\d+", "", note.partition(": ")[2] or note)  # whoever, or whichever column, it is about
+        notes.append((alike[kind], note if times == 1 else f"{note} ({times} times)"))
+        alike[kind] += 1
+    for _, note in sorted(notes, key=lambda ranked: ranked[0])[:SHOWN_NOTES]:
         typer.echo(f"note: {note}", err=True)
     if len(notes) > SHOWN_NOTES:
-        typer.echo(f"note: … and {len(notes) - SHOWN_NOTES} more of this kind", err=True)
+        typer.echo(f"note: … and {len(notes) - SHOWN_NOTES} more of these kinds", err=True)
 
 
 def print_json(value: Mapping[str, Any]) -> None:
