@@ -47,7 +47,12 @@ classes cannot do without soft labels."""
 
 
 def main() -> int:
-    told = arguments(__doc__).parse_args()
+    parser = arguments(__doc__)
+    parser.add_argument("--first-lessons", default="own", choices=["own", "shared"], help="noise that lessons begin as")
+    parser.add_argument("--times", nargs="+", type=int, default=[], help="also take the merged lessons so many times")
+    parser.add_argument("--probe", type=int, default=0, help="stop after so many batches, and tell time and memory")
+    parser.add_argument("--eavesdrop", action="store_true", help="also the eavesdroppers, of the first IID cell")
+    told = parser.parse_args()
     return run(told, *read(told))
 
 

@@ -78,16 +78,12 @@ def arguments(about: str | None) -> argparse.ArgumentParser:
     parser.add_argument(
         "--reset", nargs="+", type=float, default=[PAPER_RESET], help="shares of the first weights that are drawn anew"
     )
-    parser.add_argument("--first-lessons", default="own", choices=["own", "shared"], help="noise that lessons begin as")
-    parser.add_argument("--times", nargs="+", type=int, default=[], help="also take the merged lessons so many times")
     parser.add_argument("--hidden", type=int, default=100, help="of the Bi-LSTM")
     parser.add_argument("--length", type=int, default=30, help="of a question, in words")
     parser.add_argument("--rows", type=int, default=60_000)
     parser.add_argument("--device", default="auto", choices=["auto", "cuda", "cpu"])
     parser.add_argument("--bytes", action="store_true", help="pixels from 0 to 1, instead of about 0 with deviation 1")
-    parser.add_argument("--probe", type=int, default=0, help="stop after so many batches, and tell time and memory")
     parser.add_argument("--reduced", action="store_true", help="3 parties, 1,500 rows, short lessons: for a CPU")
-    parser.add_argument("--eavesdrop", action="store_true", help="also the eavesdroppers, of the first IID cell")
     for name in (
         "steps",
         "epochs",

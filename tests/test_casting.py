@@ -130,5 +130,5 @@ def test_a_ballot_that_would_be_too_large_is_refused_before_anything_is_trained(
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(20, 2000)).astype(np.float32), np.arange(20) % 2
     election = ob.Election(classes=[0, 1], method=ob.Analytic(bound=1.0), public=X, max_ballot_mb=1)
-    with pytest.raises(BallotError, match=r"of big has 16,\d\d\d,\d\d\d bytes .*max_ballot_mb"):
+    with pytest.raises(BallotError, match=r"of big has 16,\d\d\d,\d\d\d bytes, of 1,048,576 \(max_ballot_mb\)"):
         ob.cast(election, X, y, party="big")

@@ -108,10 +108,15 @@ def seal(
 def check_size(election: Election, party: str, size: int, files: int = 1) -> None:
     """Of a ballot, as it is or as it is planned: one that is too large would be trained for in vain."""
     limit = election.max_ballot_mb * 2**20
-    if size > limit or files > MOST_FILES:
+    if size > limit:
         raise BallotError(
-            f"the ballot of {party} has {size:,} bytes and {files} files, and would be refused: more than {limit:,} "
-            f"bytes (max_ballot_mb) or {MOST_FILES} files. Send votes, or smaller or fewer models, or agree on more."
+            f"the ballot of {party} has {size:,} bytes, of {limit:,} (max_ballot_mb), and would be refused. Send votes, or "
+            "smaller or fewer models, or agree on a larger max_ballot_mb."
+        )
+    if files > MOST_FILES:
+        raise BallotError(
+            f"the ballot of {party} has {files} files, and more than {MOST_FILES} files would be refused. Send votes, or "
+            "fewer models."
         )
 
 

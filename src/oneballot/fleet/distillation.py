@@ -88,7 +88,7 @@ class Party:
 class Distilled:
     """A lesson of one party: inputs `(steps, batch, …)`, labels `(steps, batch, classes)` and rates `(steps,)`.
 
-    skipped: the share of its batches whose slopes were not finite, and taught nothing.
+    skipped: the share of its batches that taught nothing: slopes were 0, or beyond what their kind of number holds.
     """
 
     inputs: Array

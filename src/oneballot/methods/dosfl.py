@@ -117,9 +117,9 @@ module = "mlp"
             first=desk.shared_seed("first lesson") if self.first_lessons == "shared" else None,
         )  # fmt: skip
         if lesson.skipped == 1:
-            raise Abstain("its rows teach nothing: slopes are beyond float32. Scale its columns")
+            raise Abstain("its rows teach nothing: all slopes are 0 or beyond float32. Scale its columns")
         if lesson.skipped:
-            desk.note(f"slopes were not finite in {lesson.skipped:.0%} of the batches, which taught nothing")
+            desk.note(f"slopes were 0 or beyond float32 in {lesson.skipped:.0%} of the batches, which taught nothing")
         most = self.first_rate * LARGEST
         beyond = np.abs(lesson.inputs).max() > LARGEST or np.abs(lesson.labels).max() > LARGEST
         if beyond or lesson.rates.max() > most:
