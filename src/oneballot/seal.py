@@ -110,8 +110,8 @@ def check_size(election: Election, party: str, size: int, files: int = 1) -> Non
     limit = election.max_ballot_mb * 2**20
     if size > limit:
         raise BallotError(
-            f"the ballot of {party} has {size:,} bytes, of {limit:,} (max_ballot_mb), and would be refused. Send votes, "
-            "or smaller or fewer models, or agree on a larger max_ballot_mb."
+            f"the ballot of {party} has {size:,} bytes, of {limit:,} (max_ballot_mb), and would be refused. Send "
+            "votes, or smaller or fewer models, or agree on a larger max_ballot_mb."
         )
     if files > MOST_FILES:
         raise BallotError(
