@@ -70,9 +70,9 @@ def section(method: str) -> str:
 def draft(
     public: Path, label: str, *, beside: Path, method: str = FEDKT,
     classes: Sequence[Class] = (), row_id: str | None = None, lenient: bool = False, privacy: str = L0,
-    server_key: str | None = None,
+    server_key: str | None = None, named: bool = True,
 ) -> str:  # fmt: skip
-    """An election over the columns of a public file; the file may or may not have labels."""
+    """An election over the columns of a public file, which may or may not have labels, and which it names if so told."""
     table = read(public)
     _check_columns(table, label, classes, row_id)
     known = tuple(classes) or tuple(sorted_labels(table.columns[label]))
@@ -83,7 +83,7 @@ def draft(
             warnings.warn(text, OneBallotWarning, stacklevel=2)
     schema = infer(table.columns, label, row_id)
     return write(beside, public, known, schema.lenient() if lenient else schema, name=beside.stem,
-                 method=method, privacy=privacy, server_key=server_key)  # fmt: skip
+                 method=method, privacy=privacy, server_key=server_key, named=named)  # fmt: skip
 
 
 def private(level: str, epsilon: float) -> str:
@@ -127,27 +127,19 @@ def write(
     quorum: int = 1,
     privacy: str = L0,
     server_key: str | None = None,
+    named: bool = True,
 ) -> str:
-    """The text of an election over this schema, to be saved at `path`."""
+    """The text of an election over this schema, to be saved at `path`; `named`: the public file is part of it."""
     reader = '# server_key = "x25519:…"        ' if server_key is None else f"server_key = {_value(server_key)}  "
     reader += '# ballots are encrypted to it (at L1 they must be, or say "none"): docs/keys.md'
     if len(classes) < 2:
         raise ElectionError(f"an election needs at least two classes, and {public} has {list(classes)}")
-    table = read(public)
-    digest = digest_of(schema.encode(table.columns, table.source))
-    try:
-        where = public.resolve().relative_to(path.parent.resolve())
-    except ValueError:
-        where = public.resolve()
-        text = (
-            f"the election names its public set by {where}, which other machines do not have; put it beside {path.name}"
-        )
-        warnings.warn(text, OneBallotWarning, stacklevel=2)
+    rows = _public(public, path, schema) if named else "# [public]                    # this method needs no public rows\n"
     columns = "\n".join(f"  {_inline(c.model_dump(mode='json'))}," for c in schema.columns)
     comment = '# id = "visit"               # a column with a stable ID of each row, not a feature'
     row_id = f"id = {_value(schema.id)}" if schema.id else comment
     return f"""\
-# An election of OneBallot: the agreement that all parties share. Everybody needs this file and the public set.
+# An election of OneBallot: the agreement that all parties share. Everybody needs this file{" and the public set" * named}.
 format = {FORMAT}
 name = {_value(name)}
 classes = {_value(list(classes))}
@@ -159,10 +151,7 @@ quorum = {quorum}                      # how many ballots must count; like roste
 # max_ballot_mb = 64             # a larger ballot is not even read
 # max_model_seconds = 60         # where ballots carry models: how long one may take to answer
 
-[public]                        # rows without secrets that all parties and the server have; labels are not used
-path = {_value(str(where))}
-digest = {_value(digest)}
-
+{rows}
 {method}
 {privacy}
 [roster]                        # who may vote, with the key that `oneballot keys new NAME` prints; empty: anybody
@@ -178,6 +167,24 @@ label = {_value(schema.label)}
 columns = [
 {columns}
 ]
+"""
+
+
+def _public(public: Path, path: Path, schema: Schema) -> str:
+    table = read(public)
+    digest = digest_of(schema.encode(table.columns, table.source))
+    try:
+        where = public.resolve().relative_to(path.parent.resolve())
+    except ValueError:
+        where = public.resolve()
+        text = (
+            f"the election names its public set by {where}, which other machines do not have; put it beside {path.name}"
+        )
+        warnings.warn(text, OneBallotWarning, stacklevel=3)
+    return f"""\
+[public]                        # rows without secrets that all parties and the server have; labels are not used
+path = {_value(str(where))}
+digest = {_value(digest)}
 """
 
 

@@ -452,6 +452,28 @@ def test_every_method_goes_from_a_draft_to_a_model(method: str, clinic: Path, mo
     assert answer("evaluate", "outcome", "--data", "test.csv")["accuracy"] > 0.5
 
 
+@pytest.mark.parametrize("method", ["analytic", "dosfl"])
+def test_where_no_public_rows_are_needed_an_example_of_the_columns_is_enough(method, clinic: Path, monkeypatch) -> None:
+    monkeypatch.chdir(clinic)
+    args = ("new", "election.toml", "--like", "public.csv", "--label", "ill", "--lenient", "--method")
+    answer(*args, method)
+    Path("public.csv").unlink()
+    assert answer("check", "election.toml")["public_rows"] == 0
+    answer("cast", "election.toml", "--party", "a", "--data", "a.csv", "--to", "box")
+    assert answer("tally", "election.toml", "--from", "box", "--out", "outcome")["counted"] == ["a"]
+    assert answer("evaluate", "outcome", "--data", "test.csv")["accuracy"] > 0.5
+
+
+def test_an_example_of_the_columns_is_not_enough_where_public_rows_are_needed(clinic: Path, monkeypatch) -> None:
+    monkeypatch.chdir(clinic)
+    args = ("new", "election.toml", "--label", "ill")
+    told = answer(*args, "--like", "public.csv", status=1)["error"]
+    assert told.startswith("election.toml: method fedkt needs a public set")
+    for both in ((), ("--like", "public.csv", "--public", "public.csv")):
+        assert "either --public FILE, or --like FILE" in answer(*args, *both, status=1)["error"]
+    assert not Path("election.toml").exists()
+
+
 def test_of_many_notes_one_of_every_kind_is_shown(capsys) -> None:
     """A rare one behind a dozen that are alike would not be seen."""
     with session(False):

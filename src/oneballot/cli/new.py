@@ -13,8 +13,17 @@ EXAMPLE = "Example: oneballot new election.toml --public public.csv --label inco
 
 def command(
     election: Annotated[Path, typer.Argument(help="The file to write.")],
-    public: Annotated[Path, typer.Option(help="Public rows: CSV, Parquet, NPZ or LIBSVM. Labels in it are not used.")],
     label: Annotated[str, typer.Option(help="The column that holds the label at the parties.")],
+    public: Annotated[
+        Path | None, typer.Option(help="Public rows: CSV, Parquet, NPZ or LIBSVM. Labels in it are not used.")
+    ] = None,
+    like: Annotated[
+        Path | None,
+        typer.Option(
+            help="Instead of --public, where the method needs no public rows (analytic, dosfl): a file with "
+            "the parties' columns. Its ranges and categories go into the election, its rows do not."
+        ),
+    ] = None,
     classes: Annotated[str | None, typer.Option(help="The classes, a,b,c, if the public file has no labels.")] = None,
     row_id: Annotated[str | None, typer.Option("--id", help="A column with a stable ID of each row.")] = None,
     lenient: Annotated[
@@ -37,20 +46,23 @@ def command(
 
         if election.exists():
             raise ElectionError(f"{election} exists and is not overwritten; move it away, or choose another name")
+        columns = public or like
+        if columns is None or (public and like):
+            raise ElectionError("either --public FILE, or --like FILE for a method that needs no public rows")
         if (level == "L0") != (epsilon is None):
             raise ElectionError("--level L1 or L2 goes with --epsilon, and L0 has none: --level L2 --epsilon 2")
         as_terms({"level": level, "epsilon": epsilon})
         terms = L0 if epsilon is None else private(level, epsilon)
         known = tuple(c.strip() for c in classes.split(",") if c.strip()) if classes else ()
-        text = draft(public, label, beside=election, method=section(method), classes=known, row_id=row_id,
-                     lenient=lenient, privacy=terms, server_key=server_key)  # fmt: skip
+        text = draft(columns, label, beside=election, method=section(method), classes=known, row_id=row_id,
+                     lenient=lenient, privacy=terms, server_key=server_key, named=like is None)  # fmt: skip
         part = election.with_name(f".{election.name}.part")
         part.write_text(text, "utf-8")
         try:
             made = Election.read(part)
-        except OneBallotError:
+        except OneBallotError as error:
             part.unlink()
-            raise
+            raise ElectionError(str(error).replace(str(part), str(election))) from error
         os.replace(part, election)
         if as_json:
             print_json({"election": str(election), "digest": made.digest, "classes": list(made.classes)})
@@ -61,4 +73,5 @@ def command(
             print(line)
         if made.level == "L1" and made.server_key is None:
             print("At L1 ballots hold raw votes: state a server_key before anybody casts (oneballot keys new --help).")
-        print("Read it, change what you like, then give it to every party together with the public file.")
+        beside = " together with the public file" if like is None else ""
+        print(f"Read it, change what you like, then give it to every party{beside}.")
