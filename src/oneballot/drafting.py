@@ -72,7 +72,7 @@ def draft(
     classes: Sequence[Class] = (), row_id: str | None = None, lenient: bool = False, privacy: str = L0,
     server_key: str | None = None, named: bool = True,
 ) -> str:  # fmt: skip
-    """An election over the columns of a public file, which may or may not have labels, and which it names if so told."""
+    """An election over the columns of a public file, with or without labels; `named`: the file is part of it."""
     table = read(public)
     _check_columns(table, label, classes, row_id)
     known = tuple(classes) or tuple(sorted_labels(table.columns[label]))
@@ -134,12 +134,13 @@ def write(
     reader += '# ballots are encrypted to it (at L1 they must be, or say "none"): docs/keys.md'
     if len(classes) < 2:
         raise ElectionError(f"an election needs at least two classes, and {public} has {list(classes)}")
-    rows = _public(public, path, schema) if named else "# [public]                    # this method needs no public rows\n"
+    rows = _public(public, path, schema) if named else "# [public]                      # not needed by this method\n"
+    needed = "this file and the public set" if named else "this file"
     columns = "\n".join(f"  {_inline(c.model_dump(mode='json'))}," for c in schema.columns)
     comment = '# id = "visit"               # a column with a stable ID of each row, not a feature'
     row_id = f"id = {_value(schema.id)}" if schema.id else comment
     return f"""\
-# An election of OneBallot: the agreement that all parties share. Everybody needs this file{" and the public set" * named}.
+# An election of OneBallot: the agreement that all parties share. Everybody needs {needed}.
 format = {FORMAT}
 name = {_value(name)}
 classes = {_value(list(classes))}

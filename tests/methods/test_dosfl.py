@@ -266,6 +266,8 @@ def test_pairings_that_cannot_work_are_refused_before_training(make) -> None:
         make(privacy=ob.L2(epsilon=1.0))
     with pytest.raises(ElectionError, match="the paper has no experiment 'cifar'"):
         ob.DOSFL.paper("cifar")
+    with pytest.raises(ElectionError, match="negative_labels needs soft_labels = true"):
+        ob.DOSFL(negative_labels=True, soft_labels=False)
     resnet = ob.Torch("resnet8", settings={"shape": [1, 8, 8], "width": 2}, device="cpu")
     with pytest.raises(ElectionError, match="batch normalisation"):
         make(learner=resnet)

@@ -133,7 +133,8 @@ class TestSelection:
         assert len(members(first)) == 3
 
     def test_k_above_the_number_of_parties_is_all(self, make_election, digits) -> None:
-        outcome, _ = self.outcome(make_election, digits, select="random", k=100)
+        with pytest.warns(ob.OneBallotWarning, match="k = 100, but there are 8 models to select from"):
+            outcome, _ = self.outcome(make_election, digits, select="random", k=100)
         assert len(members(outcome)) == 8
 
     def test_too_few_rows_or_too_low_a_score_abstain(self, make_election, digits) -> None:

@@ -87,6 +87,10 @@ module = "mlp"
     )
     numbers: Literal["float32", "float16", "uint8"] = "float16"
 
+    def __post_init__(self) -> None:
+        if self.negative_labels and not self.soft_labels:
+            raise ElectionError("negative_labels needs soft_labels = true: other labels are not learned")
+
     @classmethod
     def paper(cls, task: str = "mnist", **settings: Any) -> Self:
         """The settings of the paper's experiments on "mnist", "imdb", "trec6" or "sent140"."""

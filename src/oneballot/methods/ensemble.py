@@ -150,6 +150,8 @@ distil = true                   # one model instead of all of them
         """The members of an ensemble among these; of equals those whose lot is lower."""
         if self.select == "all":
             return among
+        if self.k is not None and self.k > len(among):
+            desk.note(f"k = {self.k}, but there are {len(among)} models to select from: all of them are taken")
         lot = np.random.default_rng(desk.shared_seed("select")).permutation(len(rolls))[among]
         key = np.zeros(len(among))
         if self.select == "cv":
