@@ -91,6 +91,15 @@ def test_a_teacher_learns_what_is_known_and_the_final_model_has_sigmoids() -> No
     np.testing.assert_allclose(model.predict_proba(X), 1 / (1 + np.exp(-model.model_.scores(X))), rtol=1e-6)
 
 
+def test_a_party_that_knows_no_label_abstains() -> None:
+    agreed, (X, y) = election(), rows(50, 3)
+    parties = {"a": agreed.data(X, y), "b": agreed.data(X, np.full_like(y, -1))}
+    outcome = simulate_parties(agreed, parties).outcome
+    assert {party: vote.abstained for party, vote in outcome.voted.items() if vote.abstained} == {
+        "b": "none of its labels is known"
+    }
+
+
 def test_what_cannot_be_is_refused_in_a_sentence_before_training() -> None:
     with pytest.raises(ElectionError, match="method fedkt cannot do several labels a row"):
         election(method=ob.FedKT())

@@ -128,6 +128,8 @@ temperature = 0.0               # labels; a final model of "torch" may learn log
             return (yield from self._softened.cast(data, desk))
         if not len(data):
             raise Abstain("it has no rows")
+        if desk.multilabel and not data.y.any():
+            raise Abstain("none of its labels is known")
         public, y, seen = _public(desk), data.y, data.seen(len(desk.classes))
         if self.join_public:
             assert desk.public_labels is not None, "the election was checked"
