@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -112,13 +113,17 @@ def test_one_step_of_a_linear_model_has_its_closed_form() -> None:
     np.testing.assert_allclose(by_labels.numpy().ravel(), -rate * (1 / 3 - np.eye(3)[1]) * x.sum(), rtol=1e-12)
 
 
-def test_windows_are_convolutions() -> None:
-    """What a GPU computes with, against torch's own layers; and the slopes behind them."""
-    ways = [Logits(network("lenet"), CPU, DOUBLE, windows=windows) for windows in (True, False)]
-    start = ways[0].stack([initial(network("lenet"), "kaiming", seed) for seed in (1, 2, 3)])
+@pytest.mark.parametrize("way", ["apart", "windows"])
+@pytest.mark.parametrize("name", ["mlp", "lenet"])
+def test_chains_without_autograd_give_what_autograd_gives(name: str, way: Any) -> None:
+    """And leave what they are given as it is."""
+    ways = [Logits(network(name), CPU, DOUBLE, way=each) for each in (way, "autograd")]
+    start = ways[0].stack([initial(network(name), "kaiming", seed) for seed in (1, 2, 3)])
     lesson = lesson_for(ways[0], 3)
+    before = lesson.inputs.clone()
     for one, other in zip(*(found_slopes(net, start, lesson, 2) for net in ways), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-12)
+    assert torch.equal(lesson.inputs, before)
 
 
 def test_a_step_is_torchs_own_sgd() -> None:

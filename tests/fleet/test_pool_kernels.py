@@ -13,7 +13,9 @@ pytest.importorskip("triton")
 
 import torch.nn.functional as F  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
+from torch.func import jvp, vjp  # noqa: E402
 
+from oneballot.fleet.along_kernels import PooledAlong  # noqa: E402
 from oneballot.fleet.chain import Chain  # noqa: E402
 from oneballot.fleet.pool_kernels import Pooled, try_out  # noqa: E402
 
@@ -76,6 +78,43 @@ def test_single_precision_too(case: str) -> None:
         assert torch.equal(ours.double(), theirs)
 
 
+def pooled(x: Tensor, weight: Tensor, bias: Tensor, padding: int) -> Tensor:
+    return F.relu(F.max_pool2d(F.conv2d(x, weight, bias, padding=padding), 2))
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")  # torch's own use of it
+@pytest.mark.parametrize("first", [True, False], ids=["the first layer", "images that change too"])
+@pytest.mark.parametrize("case", CASES)
+def test_changes_along_a_direction_are_those_of_forward_over_reverse(case: str, first: bool) -> None:
+    x, weight, bias, padding, d = numbers(case)
+    drawn = torch.Generator().manual_seed(1)
+    turned, other, moved, drift = (
+        torch.randn(part.shape, generator=drawn, dtype=part.dtype).to(DEVICE) for part in (weight, bias, x, d)
+    )
+    slopes, spare = ((torch.full_like(weight, 7), torch.full_like(bias, 7)) for _ in range(2))
+    layer = PooledAlong(
+        Pooled(padding, weight, bias, *slopes),
+        Pooled(padding, weight, 0 * bias, *spare),
+        Pooled(padding, turned, other),
+    )
+    y, change = layer.forward(x, None if first else moved)
+    back, by_images = layer.backward(d, drift)
+
+    def slopes_of(*given: Tensor) -> tuple[Tensor, ...]:
+        result, pull = vjp(lambda *own: pooled(*own, padding), *given[:3])
+        return result, *pull(given[3])
+
+    for i in range(len(x)):
+        along = torch.zeros_like(x[i]) if first else moved[i]
+        values, changes = jvp(slopes_of, (x[i], weight[i], bias[i], d[i]), (along, turned[i], other[i], drift[i]))
+        ours = [y[i], change[i], by_images[i], slopes[0][i], slopes[1][i]]
+        theirs = [values[0], changes[0], changes[1], changes[2], changes[3]]
+        if not first:
+            ours, theirs = [*ours, back[i]], [*theirs, values[1]]
+        for one, plain in zip(ours, theirs, strict=True):
+            torch.testing.assert_close(one, plain, rtol=1e-11, atol=1e-11)
+
+
 def test_what_is_not_a_number_stays_so() -> None:
     x, weight, bias, padding, _ = numbers("one depth")
     weight[1] = torch.nan
@@ -92,7 +131,7 @@ def test_a_chain_joins_what_fits() -> None:
     weights = {name: torch.stack([part.detach()] * 2) for name, part in module.named_parameters()}
     chain = Chain(module, weights, way="kernels")
     kinds = [type(layer).__name__ for layer in chain.layers]
-    assert kinds == ["Pooled", "Windows", "_ReLU", "Windows", "_ReLU", "_Pool", "_Flat", "_Linear"]
+    assert kinds == ["Pooled", "Windows", "_ReLU", "Windows", "_ReLU", "_Pool", "_Flat", "Linear"]
     x = torch.rand(2, 5, 1, 14, 14, dtype=torch.float64, device=DEVICE)
     torch.testing.assert_close(chain.forward(x), torch.stack([module(one) for one in x]))
 

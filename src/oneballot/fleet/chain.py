@@ -25,6 +25,13 @@ class Layer(Protocol):
         """The slope by the layer's input, where it is needed; the slopes by its weights are written down."""
 
 
+class Choice(Layer, Protocol):
+    """A layer without weights."""
+
+    def along(self, drift: Tensor) -> Tensor:
+        """What comes out of a change of what it was given."""
+
+
 class Chain:
     """Logits `(models, rows, classes)` of x `(models, rows, …)`, and the slopes of all weights from theirs.
 
@@ -45,7 +52,7 @@ class Chain:
             if isinstance(part, nn.Conv2d):
                 self.layers.append((Apart if way == "apart" else Windows)(part.padding[0], *own))  # type: ignore[arg-type]
             elif isinstance(part, nn.Linear):
-                self.layers.append(_Linear(*own))
+                self.layers.append(Linear(*own))
             elif isinstance(part, nn.ReLU):
                 self.layers.append(_ReLU())
             elif isinstance(part, nn.MaxPool2d):
@@ -58,7 +65,7 @@ class Chain:
                 drops += 1
         if way == "kernels":
             self.layers = list(_joined(self.layers))
-        self.first = next(i for i, layer in enumerate(self.layers) if isinstance(layer, _Linear | Apart))
+        self.first = next(i for i, layer in enumerate(self.layers) if isinstance(layer, Linear | Apart))
 
     def forward(self, x: Tensor, present: Tensor | None = None) -> Tensor:
         for layer in self.layers:
@@ -117,7 +124,7 @@ def _is_link(part: Any) -> bool:
     return kind is nn.ReLU or (kind is nn.Dropout and part.p < 1) or (kind is nn.Linear and part.bias is not None)
 
 
-class _Linear:
+class Linear:
     def __init__(self, weight: Tensor, bias: Tensor, *slopes: Tensor) -> None:
         self.weight, self.bias, self.slopes = weight, bias.unsqueeze(1), slopes
 
@@ -126,8 +133,9 @@ class _Linear:
         return torch.baddbmm(self.bias, x, self.weight.transpose(1, 2))
 
     def backward(self, d: Tensor, needed: bool) -> Tensor:
-        torch.bmm(d.transpose(1, 2), self.x, out=self.slopes[0])
-        torch.sum(d, 1, out=self.slopes[1])
+        if self.slopes:
+            torch.bmm(d.transpose(1, 2), self.x, out=self.slopes[0])
+            torch.sum(d, 1, out=self.slopes[1])
         return torch.bmm(d, self.weight) if needed else d
 
 
@@ -137,6 +145,9 @@ class _ReLU:
     def forward(self, x: Tensor) -> Tensor:
         self.y = x.relu_()
         return self.y
+
+    def along(self, drift: Tensor) -> Tensor:
+        return drift * (self.y > 0)
 
     def backward(self, d: Tensor, needed: bool) -> Tensor:
         return aten.threshold_backward(d, self.y, 0) if needed else d
@@ -164,6 +175,10 @@ class _Pool:
         self.shape = x.shape
         return y.view(*x.shape[:2], *y.shape[1:])
 
+    def along(self, drift: Tensor) -> Tensor:
+        chosen = drift.flatten(0, 1).flatten(2).gather(2, self.where.flatten(2))
+        return chosen.view(*self.shape[:2], *self.where.shape[1:])
+
     def backward(self, d: Tensor, needed: bool) -> Tensor:
         if not needed:
             return d
@@ -180,6 +195,12 @@ class _PoolOnCPU:
         x = x[..., : self.high, : self.wide]
         self.side = torch.maximum(x[..., 0::2], x[..., 1::2])
         return torch.maximum(self.side[..., 0::2, :], self.side[..., 1::2, :])
+
+    def along(self, drift: Tensor) -> Tensor:
+        x, drift = (part[..., : self.high, : self.wide] for part in (self.x, drift))
+        lines = torch.where(x[..., 0::2] >= x[..., 1::2], drift[..., 0::2], drift[..., 1::2])
+        upper = self.side[..., 0::2, :] >= self.side[..., 1::2, :]
+        return torch.where(upper, lines[..., 0::2, :], lines[..., 1::2, :])
 
     def backward(self, d: Tensor, needed: bool) -> Tensor:
         if not needed:
@@ -198,6 +219,9 @@ class _Flat:
     def forward(self, x: Tensor) -> Tensor:
         self.shape = x.shape
         return x.flatten(2)
+
+    def along(self, drift: Tensor) -> Tensor:
+        return drift.flatten(2)
 
     def backward(self, d: Tensor, needed: bool) -> Tensor:
         return d.view(self.shape)

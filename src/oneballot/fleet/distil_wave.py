@@ -163,16 +163,12 @@ class Wave:
     def _last_slopes(self, weights: Weights, where: Tensor, share: Tensor) -> list[Tensor]:
         """Of the mean loss over a batch of each party's rows, by the weights at the end of the lesson."""
         total = [torch.zeros_like(weight) for weight in weights]
-        at_once = ROWS_AT_ONCE if self.net.windows else where.shape[1]
+        at_once = ROWS_AT_ONCE if self.net.way == "windows" else where.shape[1]
         for piece in range(0, where.shape[1], at_once):
-            part = slice(piece, piece + at_once)
-            x, present = self.net.inputs(self.X[self.rows[where[:, part]]])
-            with torch.enable_grad():
-                held = [weight.detach().requires_grad_() for weight in weights]
-                logs = self.net(held, x, present).log_softmax(-1)
-                loss = -logs.gather(-1, self.y[where[:, part]].unsqueeze(-1)).squeeze(-1)
-                found = torch.autograd.grad((loss * share[:, part]).sum(), held)
-            torch._foreach_add_(total, list(found))
+            some, own = (part[:, piece : piece + at_once] for part in (where, share))
+            x, present = self.net.inputs(self.X[self.rows[some]])
+            labels = torch.nn.functional.one_hot(self.y[some], self.classes) * (own * own.shape[1]).unsqueeze(-1)
+            torch._foreach_add_(total, self.net.slopes(weights, x, labels, present))
         return total
 
     def _places(self, number: int, count: int) -> Array:

@@ -38,11 +38,6 @@ class Lesson:
         return self.rates.shape[1]
 
 
-def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
-    """The mean over a batch, of each model."""
-    return -(labels * logits.log_softmax(-1)).sum(-1).mean(-1)
-
-
 def take(net: Logits, start: Weights, lesson: Lesson, epochs: int) -> list[list[Tensor]]:
     """The weights before each step of each epoch, and last those that the lesson ends with."""
     path = [list(start)]
@@ -92,9 +87,7 @@ def average(lessons: Sequence[Lesson]) -> Lesson:
 
 
 def step(net: Logits, weights: Weights, x: Tensor, y: Tensor, rate: Tensor) -> list[Tensor]:
-    with torch.enable_grad():
-        held = [weight.detach().requires_grad_() for weight in weights]
-        found = torch.autograd.grad(cross_entropy(net(held, x), y).sum(), held)
+    found = net.slopes(weights, x, y)
     return [weight - _along(rate, slope) * slope for weight, slope in zip(weights, found, strict=True)]
 
 
@@ -105,18 +98,11 @@ def slopes(net: Logits, path: Sequence[Weights], lesson: Lesson, last: Weights) 
     for number in reversed(range(len(path) - 1)):
         j = number % lesson.steps
         rate = lesson.rates[:, j]
-        with torch.enable_grad():
-            held = [weight.detach().requires_grad_() for weight in path[number]]
-            x, y = (part[:, j].detach().requires_grad_() for part in (lesson.inputs, lesson.labels))
-            found = torch.autograd.grad(cross_entropy(net(held, x), y).sum(), held, create_graph=True)
-            along = torch.stack(
-                [(slope * back).flatten(1).sum(1) for slope, back in zip(found, down, strict=True)]
-            ).sum(0)
-            *more, by_x, by_y = torch.autograd.grad((-rate * along).sum(), [*held, x, y])
-        down = [back + extra for back, extra in zip(down, more, strict=True)]
-        by_inputs[:, j] += by_x
-        by_labels[:, j] += by_y
-        by_rates[:, j] -= along.detach()
+        change, by_weights, by_x, by_y = net.along(path[number], lesson.inputs[:, j], lesson.labels[:, j], down)
+        down = [back - _along(rate, extra) * extra for back, extra in zip(down, by_weights, strict=True)]
+        by_inputs[:, j] -= _along(rate, by_x) * by_x
+        by_labels[:, j] -= _along(rate, by_y) * by_y
+        by_rates[:, j] -= change
     return by_inputs, by_labels, by_rates
 
 

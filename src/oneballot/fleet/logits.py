@@ -1,7 +1,7 @@
-"""The logits of many models at once, differentiable as often as one likes: what distillation needs of a network.
+"""What distillation needs of a network, for many models at once: logits, slopes, and how slopes change.
 
-Dropout is off. Layers one after the other are, on a GPU, products of all models' windows, because the second slopes of
-grouped convolutions run group by group there; any other module goes by vmap.
+Dropout is off. Layers one after the other are asked for slopes as a `Chain`, and for their change as in along.py; any
+other module goes by vmap and autograd.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Literal
 
 import numpy as np
 import torch
@@ -18,7 +19,9 @@ from torch.func import functional_call, vmap
 
 from ..core import Array
 from ..errors import ElectionError
-from .chain import is_chain
+from .along import Along
+from .chain import Chain, is_chain
+from .convolutions import Way, best_way
 from .inputs import scaled
 from .network import Network
 from .text import Text
@@ -48,8 +51,9 @@ class Logits:
     """
 
     def __init__(
-        self, network: Network, device: torch.device, kind: torch.dtype = torch.float32, *, windows: bool | None = None
-    ) -> None:
+        self, network: Network, device: torch.device, kind: torch.dtype = torch.float32, *,
+        way: Way | Literal["autograd"] | None = None,
+    ) -> None:  # fmt: skip
         check_that_steps_teach(network)
         self.module = copy.deepcopy(network.bare).to(device, kind).eval()
         self.kind, self.device = kind, device
@@ -59,8 +63,7 @@ class Logits:
         if isinstance(self.module, Text):
             self.table = self.module.embedding.weight.detach()
             self.shape = (*network.shape, self.table.shape[1])
-        chain = is_chain(self.module)
-        self.windows = chain and (device.type == "cuda" if windows is None else windows)
+        self.way = way or (best_way(device) if is_chain(self.module) else "autograd")
         self.behind = _Behind(self.module) if isinstance(self.module, Text) else None
 
     def stack(self, starts: Sequence[Mapping[str, Array]]) -> list[Tensor]:
@@ -78,9 +81,7 @@ class Logits:
 
     def __call__(self, weights: Weights, x: Tensor, present: Tensor | None = None) -> Tensor:
         """`(models, rows, classes)` of inputs `(models, rows, …)`."""
-        named = dict(zip(self.names, weights, strict=True))
-        if self.windows:
-            return _chain(self.module, named, x)
+        named = self._named(weights)
         logits: Tensor
         if self.behind is None:
             logits = vmap(partial(functional_call, self.module))(named, x)
@@ -92,6 +93,60 @@ class Logits:
         )
         return logits
 
+    def slopes(self, weights: Weights, x: Tensor, labels: Tensor, present: Tensor | None = None) -> list[Tensor]:
+        """Of each model's mean cross entropy, by the weights."""
+        if self.way == "autograd":
+            with torch.enable_grad():
+                held = [weight.detach().requires_grad_() for weight in weights]
+                return list(torch.autograd.grad(cross_entropy(self(held, x, present), labels).sum(), held))
+        assert isinstance(self.module, nn.Sequential), "a chain is"
+        found = [torch.empty_like(weight) for weight in weights]
+        chain = Chain(self.module, self._named(weights), self._named(found), way=self.way)
+        logits = chain.forward(x.clone())  # which is changed in place
+        chain.backward(_by_logits(logits.softmax(-1), labels))
+        return found
+
+    def along(
+        self, weights: Weights, x: Tensor, labels: Tensor, direction: Weights
+    ) -> tuple[Tensor, list[Tensor], Tensor, Tensor]:
+        """By how much each model's mean cross entropy changes along a direction of its weights, and the slopes of that:
+        by weights, inputs and labels."""
+        if self.way == "autograd":
+            return self._along_by_autograd(weights, x, labels, direction)
+        assert isinstance(self.module, nn.Sequential), "a chain is"
+        found = [torch.empty_like(weight) for weight in weights]
+        chain = Along(self.module, self._named(weights), self._named(direction), self._named(found), way=self.way)
+        logits, drift = chain.forward(x.clone())
+        shares, rows = logits.softmax(-1), x.shape[1]
+        drift = drift - (shares * drift).sum(-1, keepdim=True)  # of the shares' logarithms
+        by_inputs = chain.backward(_by_logits(shares, labels), labels.sum(-1, keepdim=True) * shares * drift / rows)
+        return -(labels * drift).sum(-1).mean(-1), found, by_inputs.view_as(x), drift / -rows
+
+    def _along_by_autograd(
+        self, weights: Weights, x: Tensor, labels: Tensor, direction: Weights
+    ) -> tuple[Tensor, list[Tensor], Tensor, Tensor]:
+        with torch.enable_grad():
+            held = [weight.detach().requires_grad_() for weight in weights]
+            x, labels = (part.detach().requires_grad_() for part in (x, labels))
+            found = torch.autograd.grad(cross_entropy(self(held, x), labels).sum(), held, create_graph=True)
+            each = [(slope * own).flatten(1).sum(1) for slope, own in zip(found, direction, strict=True)]
+            change = torch.stack(each).sum(0)
+            *by_weights, by_inputs, by_labels = torch.autograd.grad(change.sum(), [*held, x, labels])
+        return change.detach(), by_weights, by_inputs, by_labels
+
+    def _named(self, weights: Weights) -> dict[str, Tensor]:
+        return dict(zip(self.names, weights, strict=True))
+
+
+def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
+    """The mean over a batch, of each model; labels need not be probabilities."""
+    return -(labels * logits.log_softmax(-1)).sum(-1).mean(-1)
+
+
+def _by_logits(shares: Tensor, labels: Tensor) -> Tensor:
+    """The slopes of the cross entropy; shares: the softmax of the logits."""
+    return (labels.sum(-1, keepdim=True) * shares - labels) / labels.shape[1]
+
 
 class _Behind(nn.Module):
     """A text network without its table."""
@@ -102,29 +157,3 @@ class _Behind(nn.Module):
 
     def forward(self, words: Tensor, present: Tensor) -> Tensor:
         return self.text.read(words, present)
-
-
-def _chain(module: nn.Module, weights: Mapping[str, Tensor], x: Tensor) -> Tensor:
-    for name, part in module.named_children():
-        if isinstance(part, nn.Conv2d):
-            x = _convolve(x, weights[f"{name}.weight"], weights[f"{name}.bias"], int(part.padding[0]))
-        elif isinstance(part, nn.Linear):
-            weight, bias = weights[f"{name}.weight"], weights[f"{name}.bias"]
-            x = torch.baddbmm(bias.unsqueeze(1), x, weight.transpose(1, 2))
-        elif isinstance(part, nn.MaxPool2d):
-            small = F.max_pool2d(x.flatten(0, 1), 2)
-            x = small.view(*x.shape[:2], *small.shape[1:])
-        elif isinstance(part, nn.Flatten):
-            x = x.flatten(2)
-        elif isinstance(part, nn.ReLU):
-            x = x.relu()
-    return x
-
-
-def _convolve(x: Tensor, weight: Tensor, bias: Tensor, padding: int) -> Tensor:
-    high, wide = weight.shape[-2:]
-    cut = F.pad(x, (padding,) * 4).unfold(3, high, 1).unfold(4, wide, 1)
-    models, rows, _, down, across = cut.shape[:5]
-    flat = cut.permute(0, 1, 3, 4, 2, 5, 6).reshape(models, rows * down * across, -1)
-    out = torch.baddbmm(bias.unsqueeze(1), flat, weight.flatten(2).transpose(1, 2))
-    return out.view(models, rows, down, across, -1).permute(0, 1, 4, 2, 3)

@@ -45,15 +45,9 @@ def _forward(
     first = tl.load(bias + model * biases + channel, channel < CHANNELS, 0.0)[:, None]
     a = first + tl.zeros((TALL, LONG), first.dtype)
     b, c, d = a, a, a
-    for depth in range(DEPTH):
-        for i in range(SIDE):
-            for j in tl.static_range(SIDE):
-                factor = tl.load(own + (depth * SIDE + i) * SIDE + j, channel < CHANNELS, 0.0)[:, None]
-                at = image + depth * HEIGHT * WIDTH
-                a += factor * _pixel(at, top + i, left + j, here, HEIGHT, WIDTH, PAD)[None, :]
-                b += factor * _pixel(at, top + i, left + j + 1, here, HEIGHT, WIDTH, PAD)[None, :]
-                c += factor * _pixel(at, top + i + 1, left + j, here, HEIGHT, WIDTH, PAD)[None, :]
-                d += factor * _pixel(at, top + i + 1, left + j + 1, here, HEIGHT, WIDTH, PAD)[None, :]
+    a, b, c, d = four_pixels(
+        a, b, c, d, image, own, channel < CHANNELS, top, left, here, DEPTH, HEIGHT, WIDTH, SIDE, PAD
+    )
     best, which = a, tl.zeros((TALL, LONG), tl.int8)
     best, which = tl.where(b > best, b, best), tl.where(b > best, 1, which)
     best, which = tl.where(c > best, c, best), tl.where(c > best, 2, which)
@@ -62,6 +56,24 @@ def _forward(
     there = here[None, :] & (channel < CHANNELS)[:, None]
     tl.store(y + to, tl.where(best <= 0, 0.0, best), there)  # NaN stays
     tl.store(kept + to, tl.where(best <= 0, 4, which).to(tl.int8), there)
+
+
+@triton.jit
+def four_pixels(
+    a, b, c, d, image, own, exists, top, left, here,
+    DEPTH: tl.constexpr, HEIGHT: tl.constexpr, WIDTH: tl.constexpr, SIDE: tl.constexpr, PAD: tl.constexpr,
+):  # fmt: skip
+    """Adds what the weights give at the four pixels of which a pooling keeps one, `(channels, pixels)` each."""
+    for depth in range(DEPTH):
+        for i in range(SIDE):
+            for j in tl.static_range(SIDE):
+                factor = tl.load(own + (depth * SIDE + i) * SIDE + j, exists, 0.0)[:, None]
+                at = image + depth * HEIGHT * WIDTH
+                a += factor * _pixel(at, top + i, left + j, here, HEIGHT, WIDTH, PAD)[None, :]
+                b += factor * _pixel(at, top + i, left + j + 1, here, HEIGHT, WIDTH, PAD)[None, :]
+                c += factor * _pixel(at, top + i + 1, left + j, here, HEIGHT, WIDTH, PAD)[None, :]
+                d += factor * _pixel(at, top + i + 1, left + j + 1, here, HEIGHT, WIDTH, PAD)[None, :]
+    return a, b, c, d
 
 
 @triton.jit
@@ -177,29 +189,40 @@ class Pooled(Apart):
         parts = triton.cdiv(rows * down * wide, LONG)
         _forward[models * parts,](
             self.x, self.weight, self.bias, y, self.kept, parts, rows, self.weight.stride(0), self.bias.stride(0),
-            0, *self.sizes, _tall(channels), LONG, num_warps=4,
+            0, *self.sizes, tall(channels), LONG, num_warps=4,
         )  # fmt: skip
         return y
 
     def backward(self, d: Tensor, needed: bool) -> Tensor:
-        models, rows, depth, height, width = self.x.shape
-        channels, side, _, down, wide = self.sizes[3:]
-        d, warps = d.contiguous(), 4 if rows * down * wide > 2048 else 1
-        spread = d.new_empty(models, rows, channels, 2 * down, 2 * wide) if needed else d
-        _slopes[models, depth, side](
+        spread = self.by_weights(d, needed)
+        return self.by_images(spread) if needed else d
+
+    def by_weights(self, d: Tensor, needed: bool) -> Tensor:
+        """Writes down the slopes by the weights, and gives, where they are needed, slopes spread over the pixels."""
+        down, wide = self.sizes[-2:]
+        d, rows = d.contiguous(), d.shape[1]
+        warps = 4 if rows * down * wide > 2048 else 1
+        spread = self.room_to_spread() if needed else d
+        _slopes[len(d), self.sizes[0], self.sizes[4]](
             self.x, d, self.kept, *self.slopes, spread, self.slopes[0].stride(0), self.slopes[1].stride(0), 0, needed,
             rows, *self.sizes, 32 * warps, num_warps=warps,
         )  # fmt: skip
-        if not needed:
-            return d
+        return spread
+
+    def by_images(self, spread: Tensor) -> Tensor:
+        rows, _, height, width = self.x.shape[1:]
         out, parts = torch.empty_like(self.x), triton.cdiv(rows * height * width, LONG)
-        _back[models * parts,](
+        _back[len(out) * parts,](
             self.weight, spread, out, parts, rows, self.weight.stride(0), 0, *self.sizes, LONG, num_warps=2
         )
         return out
 
+    def room_to_spread(self) -> Tensor:
+        channels, _, _, down, wide = self.sizes[3:]
+        return self.x.new_empty(*self.x.shape[:2], channels, 2 * down, 2 * wide)
 
-def _tall(count: int) -> int:
+
+def tall(count: int) -> int:
     """A tile has a power of two."""
     return 1 << (count - 1).bit_length()
 
