@@ -16,6 +16,7 @@ from __future__ import annotations
 import sys
 import time
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -147,7 +148,7 @@ def eavesdrop(
 
 
 def probe(network: Any, X: np.ndarray, parties: list[Party], classes: int, told: Any) -> int:
-    """A few batches: time and memory of each, and the slopes of three parties against a CPU's."""
+    """A few batches: time and memory of each way, and the slopes of three parties against a CPU's."""
     place = find_device(told.device)
     shared = torch.from_numpy(X).to(place)
     some = parties[:: max(1, len(parties) // 3)][:3]
@@ -158,10 +159,11 @@ def probe(network: Any, X: np.ndarray, parties: list[Party], classes: int, told:
         got.append([part.cpu().double() for part in next(wave.batches())])
     worst = max(float((a - b).norm() / (b.norm() + 1e-12)) for a, b in zip(*got, strict=True))
     print(f"slopes of three parties against a CPU's: {worst:.1e} apart, relatively", flush=True)
-    ways = [(count, record) for count in (len(parties) // 10, len(parties)) for record in (False, True)]
-    for count, record in ways:
+    counts = (max(1, len(parties) // 10), len(parties))
+    ways = [("autograd", False), (None, False)] + [(None, True)] * (place.type == "cuda")
+    for count, (way, record) in product(counts, ways):
         begin = time.perf_counter()
-        wave = Wave(Logits(network, place), shared, parties[:count], classes, record=record)
+        wave = Wave(Logits(network, place, way=way), shared, parties[:count], classes, record=record)
         batches, clock = wave.batches(), [time.perf_counter()]
         for _ in range(told.probe):
             found = next(batches)
@@ -169,11 +171,11 @@ def probe(network: Any, X: np.ndarray, parties: list[Party], classes: int, told:
                 torch.cuda.synchronize()
             clock.append(time.perf_counter())
         each = np.diff(clock)
-        sums = ", ".join(f"{float(part.double().abs().sum()):.6e}" for part in found)  # the same, recorded or not
+        sums = ", ".join(f"{float(part.double().abs().sum()):.6e}" for part in found)  # the same, up to rounding
         times = ", ".join(f"{t:.2f}" for t in each)
-        print(f"{count} lessons{', recorded' * record}: set up in {clock[0] - begin:.1f} s; batches {times} s; "
-              f"{wave.ends[0]} batches would take {each[-1] * wave.ends[0]:.0f} s; peak memory {memory():.1f} GiB; "
-              f"slopes {sums}", flush=True)  # fmt: skip
+        print(f"{count} lessons, by {wave.net.way}{', recorded' * record}: set up in {clock[0] - begin:.1f} s; batches "
+              f"{times} s; {wave.ends[0]} batches would take {each[-1] * wave.ends[0]:.0f} s; peak memory "
+              f"{memory():.1f} GiB; slopes {sums}", flush=True)  # fmt: skip
         del wave, batches, found
     return 0
 

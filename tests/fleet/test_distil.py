@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -142,6 +143,24 @@ def test_on_a_gpu_fleets_of_lessons_and_courses_are_as_on_a_cpu() -> None:
     for mine, theirs in zip(*(replay(NET, courses, 1e9, device=where) for where in ("cuda", "cpu")), strict=True):
         for name, value in theirs.values.items():
             np.testing.assert_allclose(mine.values[name], value, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+def test_on_a_gpu_convolutions_are_recorded_and_give_what_they_give_as_launched() -> None:
+    """Three batches: one as it is, one that is recorded, one replayed."""
+    lenet = built_in("lenet", {"channels": [2, 20], "hidden": [5]}, (1, 14, 14), 3)  # kernels, and products of windows
+    images = RNG.normal(size=(40, 1, 14, 14)).astype(np.float32)
+    plan = replace(PLAN, soft_labels=True, soft_reset=0.3, masking=0.2)
+    parties = [Party(np.arange(40), Y[:40], initial(lenet, "xavier-uniform", i), i, plan) for i in range(3)]
+    found = []
+    for where, record in (("cuda", True), ("cuda", False), ("cpu", False)):
+        place = torch.device(where)
+        wave = Wave(Logits(lenet, place, DOUBLE), torch.from_numpy(images).to(place), parties, 3, record=record)
+        found.append([[part.cpu().clone() for part in batch] for batch in islice(wave.batches(), 3)])
+    for others in found[1:]:
+        for mine, theirs in zip(found[0], others, strict=True):
+            for one, other in zip(mine, theirs, strict=True):
+                torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("merging", ["interleaved", "averaged", "weights"])

@@ -85,7 +85,7 @@ class Windows(Apart):
 
     def __init__(self, padding: int, weight: Tensor, bias: Tensor, *slopes: Tensor) -> None:
         super().__init__(padding, weight, bias, *slopes)
-        self.extra = torch.tensor([0.0, 1.0], dtype=weight.dtype, device=weight.device)
+        self.extra = torch.arange(2, dtype=weight.dtype, device=weight.device)  # made there: it may be recorded
         self.places: tuple[torch.Size, Tensor] | None = None
 
     def forward(self, x: Tensor) -> Tensor:
