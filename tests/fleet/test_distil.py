@@ -19,6 +19,7 @@ from oneballot.core import Array  # noqa: E402
 from oneballot.errors import DataError, ElectionError  # noqa: E402
 from oneballot.fleet import distil as fleet_distil  # noqa: E402
 from oneballot.fleet import draws  # noqa: E402
+from oneballot.fleet.devices import one_thread  # noqa: E402
 from oneballot.fleet.distil import distil  # noqa: E402
 from oneballot.fleet.distil_wave import Wave  # noqa: E402
 from oneballot.fleet.distillation import Distillation, Distilled, Party, first_labels  # noqa: E402
@@ -155,8 +156,9 @@ def test_on_a_gpu_convolutions_are_recorded_and_give_what_they_give_as_launched(
     found = []
     for where, record in (("cuda", True), ("cuda", False), ("cpu", False)):
         place = torch.device(where)
-        wave = Wave(Logits(lenet, place, DOUBLE), torch.from_numpy(images).to(place), parties, 3, record=record)
-        found.append([[part.cpu().clone() for part in batch] for batch in islice(wave.batches(), 3)])
+        with one_thread():
+            wave = Wave(Logits(lenet, place, DOUBLE), torch.from_numpy(images).to(place), parties, 3, record=record)
+            found.append([[part.cpu().clone() for part in batch] for batch in islice(wave.batches(), 3)])
     for others in found[1:]:
         for mine, theirs in zip(found[0], others, strict=True):
             for one, other in zip(mine, theirs, strict=True):
@@ -177,7 +179,9 @@ def test_courses_side_by_side_are_each_alone_and_who_bursts_is_alone_in_it(mergi
             np.testing.assert_allclose(mine.values[name], value, rtol=1e-4, atol=1e-6)
 
 
-def test_on_a_cpu_who_else_is_there_changes_no_bit() -> None:
+@pytest.mark.parametrize("enough", [10.0, 0.0], ids=["here", "in processes"])
+def test_on_a_cpu_who_else_is_there_and_where_changes_no_bit(enough: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("oneballot.fleet.distil.ENOUGH", enough)
     parties = [party(np.arange(30), 1), party(np.arange(30, 90), 2), party(np.arange(90, 93), 3)]
     together = distil(NET, X, parties, 3, device="cpu", workers=2)
     for one, found in zip(parties, together, strict=True):

@@ -40,13 +40,13 @@ def train_apart(
             keep(i, *_result(module, X, task, classes))
         left = (time.monotonic() - begin) / (i + 1) * (len(tasks) - i - 1)
         if elsewhere and X.device.type == "cpu" and left > ENOUGH:
-            if _travels(network, workers):
+            if travels(network, workers):
                 yield from _in_processes(network, X, tasks, i + 1, recipe, classes, workers, keep)
                 return
             elsewhere = False
 
 
-def _travels(network: Network, workers: int) -> bool:
+def travels(network: Network, workers: int) -> bool:
     """Whether other processes can be given the module: a user's own may come from where they cannot import."""
     if network.built_in:
         return True

@@ -6,16 +6,19 @@ given weights and takes the lesson has a small loss on the party's own rows.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from ..backends import breadth, run
 from ..core import Array
 from ..errors import DataError
 from ..progress import steps as watched
+from .apart import ENOUGH, travels
 from .devices import find_device, one_thread, precision
 from .distil_wave import Wave
 from .distillation import Distilled, Party
@@ -46,9 +49,9 @@ def distil(
     with precision(Recipe(precision=exactly), place), one_thread():
         rows = as_tensor(X.reshape(len(X), *network.shape), place)
         job = _Job(network, rows, parties, classes, kind)
-        run = job.on_cpu(workers) if place.type == "cpu" else job.on_gpu()
+        work = job.on_cpu(workers) if place.type == "cpu" else job.on_gpu()
         epochs = sum(party.plan.local_epochs for party in parties)
-        for _ in watched(f"distilling for {len(parties)} parties, epochs", run, epochs):
+        for _ in watched(f"distilling for {len(parties)} parties, epochs", work, epochs):
             pass
     return [job.found[i] for i in range(len(parties))]
 
@@ -70,9 +73,29 @@ class _Job:
         self.found |= dict(zip(numbers, wave.results(), strict=True))
 
     def on_cpu(self, workers: int) -> Iterator[int]:
-        with ThreadPoolExecutor(workers) as pool:
-            for epochs in pool.map(lambda i: list(self._run([i])), range(len(self.parties))):
-                yield from epochs
+        """One after the other; with much to do in processes. Threads would wait for one another at every small step."""
+        several = breadth(workers) > 1 and len(self.parties) > 1
+        if several and self._seconds() > ENOUGH and travels(self.network, workers):
+            yield from self._in_processes(workers)
+            return
+        for i in range(len(self.parties)):
+            yield from self._run([i])
+
+    def _seconds(self) -> float:
+        """Of all lessons, by what a batch of the first takes."""
+        begin = time.monotonic()
+        next(self._wave([0]).batches())
+        return (time.monotonic() - begin) * sum(party.batches for party in self.parties)
+
+    def _in_processes(self, workers: int) -> Iterator[int]:
+        X, calls = self.X.numpy(), []
+        for party in self.parties:
+            own = replace(party, rows=np.arange(len(party.rows)))
+            calls.append((self.network, X[party.rows], own, self.classes, self.kind))
+        found = run(_distil_one, calls, workers=workers, max_nbytes=100_000, mmap_mode="c")
+        for i, lesson in enumerate(found):
+            self.found[i] = lesson
+            yield from [1] * self.parties[i].plan.local_epochs
 
     def on_gpu(self) -> Iterator[int]:
         waves = []
@@ -88,3 +111,12 @@ class _Job:
         if len(numbers) <= FEW:
             return len(numbers)
         return min(AT_MOST, most_at_once(self.X.device, 2, lambda: next(self._wave(numbers[:2]).batches())))
+
+
+def _distil_one(network: Network, X: Array, party: Party, classes: int, kind: torch.dtype) -> Distilled:
+    torch.set_num_threads(1)
+    rows = torch.from_numpy(X if X.flags.writeable else X.copy())  # a cluster's arrays cannot be written to
+    job = _Job(network, rows, [party], classes, kind)
+    for _ in job.on_cpu(1):
+        pass
+    return job.found[0]
