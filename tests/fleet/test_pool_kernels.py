@@ -17,6 +17,9 @@ from torch.func import jvp, vjp  # noqa: E402
 
 from oneballot.fleet.along_kernels import PooledAlong  # noqa: E402
 from oneballot.fleet.chain import Chain  # noqa: E402
+from oneballot.fleet.initial import initial  # noqa: E402
+from oneballot.fleet.logits import Logits  # noqa: E402
+from oneballot.fleet.network import built_in  # noqa: E402
 from oneballot.fleet.pool_kernels import Pooled, try_out  # noqa: E402
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -134,6 +137,26 @@ def test_a_chain_joins_what_fits() -> None:
     assert kinds == ["Pooled", "Windows", "_ReLU", "Windows", "_ReLU", "_Pool", "_Flat", "Linear"]
     x = torch.rand(2, 5, 1, 14, 14, dtype=torch.float64, device=DEVICE)
     torch.testing.assert_close(chain.forward(x), torch.stack([module(one) for one in x]))
+
+
+def test_slopes_and_their_change_are_autograds_in_chains_that_join_what_fits() -> None:
+    """Of the second convolution the channels do not fit: products of windows."""
+    network = built_in("lenet", {"channels": [2, 20], "hidden": [5]}, (1, 14, 14), 3)
+    ours, plain = (Logits(network, DEVICE, torch.float64, way=way) for way in ("kernels", "autograd"))
+    assert ours.cuts
+    assert not Logits(built_in("lenet", {}, (1, 14, 14), 3), DEVICE, way="kernels").cuts
+    weights = ours.stack([initial(network, "kaiming", seed) for seed in (1, 2)])
+    drawn = torch.Generator().manual_seed(0)
+    x, labels, *direction = (
+        torch.rand(shape, generator=drawn, dtype=torch.float64).to(DEVICE)
+        for shape in [(2, 3, 1, 14, 14), (2, 3, 3), *(weight.shape for weight in weights)]
+    )
+    change, by_weights, *others = ours.along(weights, x, labels, direction)
+    expected_change, expected_by_weights, *expected_others = plain.along(weights, x, labels, direction)
+    found = [change, *by_weights, *others, *ours.slopes(weights, x, labels)]
+    wanted = [expected_change, *expected_by_weights, *expected_others, *plain.slopes(weights, x, labels)]
+    for one, other in zip(found, wanted, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)
 
 
 def test_trying_out() -> None:

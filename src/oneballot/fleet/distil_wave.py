@@ -17,7 +17,7 @@ from .logits import Logits, Weights
 from .recipe import ABSENT
 
 ROWS_AT_ONCE = 64
-"""Of a party's batch, whose products are in memory together where windows of images are, each 25 times its image."""
+"""Of a party's batch, whose products are in memory together where windows of images are."""
 AHEAD = 16
 """Batches whose rows are looked up together: each needs the order of a whole epoch."""
 BETAS, TINY = (0.5, 0.999), 1e-8
@@ -163,7 +163,7 @@ class Wave:
     def _last_slopes(self, weights: Weights, where: Tensor, share: Tensor) -> list[Tensor]:
         """Of the mean loss over a batch of each party's rows, by the weights at the end of the lesson."""
         total = [torch.zeros_like(weight) for weight in weights]
-        at_once = ROWS_AT_ONCE if self.net.way == "windows" else where.shape[1]
+        at_once = ROWS_AT_ONCE if self.net.cuts else where.shape[1]
         for piece in range(0, where.shape[1], at_once):
             some, own = (part[:, piece : piece + at_once] for part in (where, share))
             x, present = self.net.inputs(self.X[self.rows[some]])

@@ -88,7 +88,7 @@ def average(lessons: Sequence[Lesson]) -> Lesson:
 
 def step(net: Logits, weights: Weights, x: Tensor, y: Tensor, rate: Tensor) -> list[Tensor]:
     found = net.slopes(weights, x, y)
-    return [weight - _along(rate, slope) * slope for weight, slope in zip(weights, found, strict=True)]
+    return [weight - _times(rate, slope) for weight, slope in zip(weights, found, strict=True)]
 
 
 def slopes(net: Logits, path: Sequence[Weights], lesson: Lesson, last: Weights) -> tuple[Tensor, Tensor, Tensor]:
@@ -99,13 +99,13 @@ def slopes(net: Logits, path: Sequence[Weights], lesson: Lesson, last: Weights) 
         j = number % lesson.steps
         rate = lesson.rates[:, j]
         change, by_weights, by_x, by_y = net.along(path[number], lesson.inputs[:, j], lesson.labels[:, j], down)
-        down = [back - _along(rate, extra) * extra for back, extra in zip(down, by_weights, strict=True)]
-        by_inputs[:, j] -= _along(rate, by_x) * by_x
-        by_labels[:, j] -= _along(rate, by_y) * by_y
+        down = [back - _times(rate, extra) for back, extra in zip(down, by_weights, strict=True)]
+        by_inputs[:, j] -= _times(rate, by_x)
+        by_labels[:, j] -= _times(rate, by_y)
         by_rates[:, j] -= change
     return by_inputs, by_labels, by_rates
 
 
-def _along(rate: Tensor, like: Tensor) -> Tensor:
-    """A number a model, to be multiplied with what all models have."""
-    return rate.view(-1, *[1] * (like.dim() - 1))
+def _times(rate: Tensor, slope: Tensor) -> Tensor:
+    """Each model's rate times what it has."""
+    return rate.view(-1, *[1] * (slope.dim() - 1)) * slope

@@ -21,7 +21,7 @@ from ..core import Array
 from ..errors import ElectionError
 from .along import Along
 from .chain import Chain, is_chain
-from .convolutions import Way, best_way
+from .convolutions import Way, Windows, best_way
 from .inputs import scaled
 from .network import Network
 from .text import Text
@@ -47,7 +47,8 @@ def check_that_steps_teach(network: Network) -> None:
 class Logits:
     """A network as a function of its weights. shape: of an input, which for text is a sequence of word vectors.
 
-    names: of the weights that are learned. Whatever else the module holds is the same in all models.
+    names: of the weights that are learned. Whatever else the module holds is the same in all models. cuts: whether
+    windows of images are written down, each 25 times its image.
     """
 
     def __init__(
@@ -64,7 +65,15 @@ class Logits:
             self.table = self.module.embedding.weight.detach()
             self.shape = (*network.shape, self.table.shape[1])
         self.way = way or (best_way(device) if is_chain(self.module) else "autograd")
+        self.cuts = self._cuts()
         self.behind = _Behind(self.module) if isinstance(self.module, Text) else None
+
+    def _cuts(self) -> bool:
+        if self.way == "autograd" or self.way == "apart":
+            return False
+        assert isinstance(self.module, nn.Sequential), "a chain is"
+        one = {name: weight.detach().unsqueeze(0) for name, weight in self.module.named_parameters()}
+        return any(isinstance(layer, Windows) for layer in Chain(self.module, one, way=self.way).layers)
 
     def stack(self, starts: Sequence[Mapping[str, Array]]) -> list[Tensor]:
         """The weights of models that start here."""
