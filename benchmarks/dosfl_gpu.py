@@ -7,8 +7,8 @@ python benchmarks/dosfl_gpu.py --data mnist.npz --reduced            # on a CPU:
 python benchmarks/dosfl_gpu.py --data trec.npz --parties 2           # or 29; dosfl_words.py writes the file
 
 LeNet on MNIST: 10 parties, IID and 2 shards a party, S_d = 30, E_d = 3, B_d = 10, E = 30 of batches of 512. Bi-LSTM on
-TREC-6: S_d = 2, E_d = 1, B_d = 1, E = 50. It needs torch, numpy and oneballot.fleet alone. The file has the arrays X,
-y, X_test and y_test: images of bytes, or token numbers, which come with a table of word vectors.
+TREC-6: S_d = 2, E_d = 1, B_d = 1, E = 50. It needs torch, numpy and oneballot.fleet alone, on a CPU joblib too. The
+file has the arrays X, y, X_test and y_test: images of bytes, or token numbers, which come with a table of word vectors.
 """
 
 from __future__ import annotations

@@ -92,6 +92,12 @@ def test_a_public_file_with_nothing_but_labels_is_refused(tmp_path):
         draft(public, "y", beside=tmp_path / "election.toml")
 
 
+def test_an_infinite_number_is_told_with_its_column(tmp_path):
+    public = public_file(tmp_path, ["x", "y"], [["1e400", "a"], [2, "b"]])
+    with pytest.raises(DataError, match="column 'x' has an infinite number"):
+        draft(public, "y", beside=tmp_path / "election.toml")
+
+
 def test_a_missing_public_file_is_said_to_be_missing(tmp_path):
     with pytest.raises(DataError, match="there is no file"):
         draft(tmp_path / "public.csv", "y", beside=tmp_path / "election.toml")

@@ -265,7 +265,7 @@ def test_a_schema_is_inferred_from_arrays():
 def test_a_public_file_of_nothing_but_labels_or_with_an_empty_column_is_refused():
     with pytest.raises(DataError, match="no columns but y, id: there is nothing to learn from"):
         infer({"y": objects("a"), "id": objects("1")}, "y", "id")
-    with pytest.raises(DataError, match="column 'gone' of the public file is empty: take it out"):
+    with pytest.raises(DataError, match="column 'gone' is empty: take it out"):
         infer({"gone": objects("", "NA")}, "y")
 
 

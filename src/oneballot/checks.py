@@ -57,7 +57,10 @@ def check_method(election: Election) -> None:
         raise ElectionError("multilabel goes with a schema whose label lists a column for each class")
     _check_level(method, level)
     if "public" in method.needs and election.public is None:
-        raise ElectionError(f"method {method.name} needs a public set: rows that everybody may have")
+        raise ElectionError(
+            f"method {method.name} needs a public set, rows that everybody may have: `oneballot new --public FILE` "
+            "writes [public] into a file; in Python it is public = …"
+        )
     if "public labels" in method.needs and election.public_numbers is None:
         raise ElectionError(f"method {method.name} needs, as it is set, labels of the public set")
     if level != "L0" and election.privacy.stable_ids and election.schema is not None and election.schema.id is None:

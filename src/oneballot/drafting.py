@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import math
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -215,7 +216,7 @@ def sorted_labels(values: Array) -> list[Class]:
 def infer(columns: Columns, label: str, row_id: str | None = None) -> Schema:
     """A schema that fits a public table: numbers where all values are, else categories, else text."""
     if not columns.keys() - {label, row_id}:
-        raise DataError(f"the public file has no columns but {', '.join(columns)}: there is nothing to learn from")
+        raise DataError(f"the file has no columns but {', '.join(columns)}: there is nothing to learn from")
     described = tuple(_infer_column(name, values) for name, values in columns.items() if name not in (label, row_id))
     return Schema(label=label, id=row_id, columns=described)
 
@@ -235,5 +236,7 @@ def _infer_column(name: str, values: Array) -> Number | Category | Text | Tensor
             return Text(name=name)
         return Category(name=name, categories=categories, missing="" in text)
     if not numbers:
-        raise DataError(f"column {name!r} of the public file is empty: take it out")
+        raise DataError(f"column {name!r} is empty: take it out")
+    if not all(map(math.isfinite, numbers)):
+        raise DataError(f"column {name!r} has an infinite number: mend it, or leave the cell empty")
     return Number(name=name, range=(min(numbers), max(numbers)), missing=len(present) < len(text))

@@ -189,6 +189,15 @@ def test_on_a_cpu_who_else_is_there_and_where_changes_no_bit(enough: float, monk
         assert all(np.array_equal(a, b) for a, b in zip(vars(found).values(), vars(alone).values(), strict=True))
 
 
+@pytest.mark.parametrize("kind", [np.int32, np.int64, np.uint8, np.float64])
+def test_numbers_of_any_kind_are_distilled(kind: type) -> None:
+    whole = np.arange(60).reshape(15, 4).astype(kind)
+    one = party(np.arange(15), 1, replace(PLAN, local_epochs=1))
+    expected = whole / 255 if kind is np.uint8 else whole
+    (found,), (theirs,) = (distil(NET, x, [one], 3, device="cpu") for x in (whole, expected.astype(np.float32)))
+    np.testing.assert_allclose(found.inputs, theirs.inputs, rtol=1e-5, atol=1e-6)
+
+
 def test_lessons_teach() -> None:
     """After its lesson a network knows what the party knows; before, and after noise of the same form, it does not."""
     plan = replace(PLAN, local_epochs=30, soft_labels=True, negative_labels=True)

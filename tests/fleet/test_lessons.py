@@ -20,7 +20,7 @@ from oneballot.fleet.network import Network, built_in  # noqa: E402
 CPU, DOUBLE = torch.device("cpu"), torch.float64
 SHAPES = {
     "mlp": ({"hidden": [4]}, (3,)),
-    "lenet": ({"channels": [2, 3], "hidden": [5]}, (1, 14, 14)),
+    "lenet": ({"channels": [5, 3], "hidden": [5]}, (1, 14, 14)),  # images of few channels, and of more
     "textcnn": ({"vocabulary": 9, "dimension": 4, "embedding": "frozen", "filters": 3, "widths": [2, 3]}, (6,)),
     "bilstm": ({"vocabulary": 9, "dimension": 4, "embedding": "frozen", "hidden": 3, "layers": 2}, (5,)),
     "transformer": (
@@ -124,6 +124,7 @@ def test_chains_without_autograd_give_what_autograd_gives(name: str, way: Any) -
     for one, other in zip(*(found_slopes(net, start, lesson, 2) for net in ways), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-12)
     assert torch.equal(lesson.inputs, before)
+    assert ways[0].cuts == (name == "lenet" and way == "windows")
 
 
 def test_a_step_is_torchs_own_sgd() -> None:

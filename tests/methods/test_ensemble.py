@@ -133,7 +133,7 @@ class TestSelection:
         assert len(members(first)) == 3
 
     def test_k_above_the_number_of_parties_is_all(self, make_election, digits) -> None:
-        with pytest.warns(ob.OneBallotWarning, match="k = 100, but there are 8 models to select from"):
+        with pytest.warns(ob.OneBallotWarning, match=r"k = 100 is more than there are to select from \(8\)"):
             outcome, _ = self.outcome(make_election, digits, select="random", k=100)
         assert len(members(outcome)) == 8
 

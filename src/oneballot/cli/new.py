@@ -20,14 +20,14 @@ def command(
     like: Annotated[
         Path | None,
         typer.Option(
-            help="Instead of --public, where the method needs no public rows (analytic, dosfl): a file with "
-            "the parties' columns. Its ranges and categories go into the election, its rows do not."
+            help="Instead of --public, where the method needs no public rows (analytic, dosfl): a file with the "
+            "parties' columns. Made-up rows will do; not a private file: its ranges and categories are in the election."
         ),
     ] = None,
-    classes: Annotated[str | None, typer.Option(help="The classes, a,b,c, if the public file has no labels.")] = None,
+    classes: Annotated[str | None, typer.Option(help="The classes, a,b,c, if the file has no labels.")] = None,
     row_id: Annotated[str | None, typer.Option("--id", help="A column with a stable ID of each row.")] = None,
     lenient: Annotated[
-        bool, typer.Option("--lenient", help="Clip numbers outside the public range, leave unknown categories blank.")
+        bool, typer.Option("--lenient", help="Clip numbers outside the file's range, leave unknown categories blank.")
     ] = False,
     method: Annotated[str, typer.Option(help="fedkt, fedkd, ensemble, dosfl, analytic, or a plug-in's.")] = "fedkt",
     level: Annotated[Literal["L0", "L1", "L2"], typer.Option(help="Of privacy; L1 and L2 with --epsilon.")] = "L0",
@@ -46,6 +46,8 @@ def command(
 
         if election.exists():
             raise ElectionError(f"{election} exists and is not overwritten; move it away, or choose another name")
+        if not election.parent.is_dir():
+            raise ElectionError(f"there is no folder {election.parent}: make it first")
         columns = public or like
         if columns is None or (public and like):
             raise ElectionError("either --public FILE, or --like FILE for a method that needs no public rows")
@@ -62,7 +64,8 @@ def command(
             made = Election.read(part)
         except OneBallotError as error:
             part.unlink()
-            raise ElectionError(str(error).replace(str(part), str(election))) from error
+            error.args = tuple(str(told).replace(f"{part}: ", "") for told in error.args)  # nobody else has seen it
+            raise
         os.replace(part, election)
         if as_json:
             print_json({"election": str(election), "digest": made.digest, "classes": list(made.classes)})
@@ -73,5 +76,7 @@ def command(
             print(line)
         if made.level == "L1" and made.server_key is None:
             print("At L1 ballots hold raw votes: state a server_key before anybody casts (oneballot keys new --help).")
-        beside = " together with the public file" if like is None else ""
-        print(f"Read it, change what you like, then give it to every party{beside}.")
+        if like is None:
+            print("Read it, change what you like, then give it to every party together with the public file.")
+        else:
+            print(f"Read it: ranges and categories are those of {like}, which nobody else needs. Hand it out.")

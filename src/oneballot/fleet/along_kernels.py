@@ -14,12 +14,12 @@ from .pool_kernels import LONG, Pooled, four_pixels, tall
 
 @triton.jit
 def _drift(
-    x, drift, weight, turned, bias, kept, out, parts, rows, weights, ways, biases, nought, MOVED: tl.constexpr,
+    x, drift, weight, turned, bias, kept, out, parts, rows, weights, turns, biases, nought, MOVED: tl.constexpr,
     DEPTH: tl.constexpr, HEIGHT: tl.constexpr, WIDTH: tl.constexpr, CHANNELS: tl.constexpr, SIDE: tl.constexpr,
     PAD: tl.constexpr, DOWN: tl.constexpr, WIDE: tl.constexpr, TALL: tl.constexpr, LONG: tl.constexpr,
 ):  # fmt: skip
     """Of the pixels that were kept. turned, bias: how the weights change; drift: how the images do, if they have MOVED.
-    parts, rows and tiles as in the kernel of the layer itself; weights, ways, biases: how far two models' are apart."""
+    parts, rows, tiles: as in the kernel of the layer itself. weights, turns, biases: how far two models' are apart."""
     model = (tl.program_id(0) // parts).to(tl.int64)
     pixel = tl.program_id(0) % parts * LONG + tl.arange(0, LONG)
     row, place = pixel // (DOWN * WIDE), pixel % (DOWN * WIDE) + nought
@@ -32,7 +32,7 @@ def _drift(
     a = first + tl.zeros((TALL, LONG), first.dtype)
     b, c, d = a, a, a
     a, b, c, d = four_pixels(
-        a, b, c, d, x + image, turned + model * ways + own, exists, top, left, here, DEPTH, HEIGHT, WIDTH, SIDE, PAD
+        a, b, c, d, x + image, turned + model * turns + own, exists, top, left, here, DEPTH, HEIGHT, WIDTH, SIDE, PAD
     )
     if MOVED:
         a, b, c, d = four_pixels(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,6 +22,8 @@ from .wave import DTYPES
 
 ENOUGH = 10.0
 """Seconds of work left that make starting processes worth while: each imports torch."""
+SHARED: dict[str, Any] = {"max_nbytes": 100_000, "mmap_mode": "c"}
+"""Of `run`: larger arrays are in memory once. With other settings processes would be started anew."""
 
 Keep = Callable[[int, dict[str, Array], Array], None]
 """Is given the number of a task, the numbers of its model, and its answers."""
@@ -51,7 +54,7 @@ def travels(network: Network, workers: int) -> bool:
     if network.built_in:
         return True
     try:
-        list(run(id, [(network,)] * breadth(workers), workers=workers))
+        list(run(id, [(network,)] * breadth(workers), workers=workers, **SHARED))
     except Exception as error:
         text = f"your module is trained in this process alone, because others cannot be given it: {error}"
         warnings.warn(text, OneBallotWarning, stacklevel=2)
@@ -65,7 +68,7 @@ def _in_processes(
 ) -> Iterator[None]:  # fmt: skip
     rows = X.numpy()
     calls = [(network, rows, task, recipe, classes) for task in tasks[first:]]
-    rest = run(_train_one, calls, workers=workers, max_nbytes=100_000, mmap_mode="c")
+    rest = run(_train_one, calls, workers=workers, **SHARED)
     for i, result in enumerate(rest, start=first):
         keep(i, *result)
         yield from [None] * recipe.epochs

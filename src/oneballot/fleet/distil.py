@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 import numpy as np
 import torch
@@ -18,7 +17,7 @@ from ..backends import breadth, run
 from ..core import Array
 from ..errors import DataError
 from ..progress import steps as watched
-from .apart import ENOUGH, travels
+from .apart import ENOUGH, SHARED, travels
 from .devices import find_device, one_thread, precision
 from .distil_wave import Wave
 from .distillation import Distilled, Party
@@ -47,7 +46,7 @@ def distil(
         check_tokens(X, network.tokens)
     place = find_device(device)
     with precision(Recipe(precision=exactly), place), one_thread():
-        rows = as_tensor(X.reshape(len(X), *network.shape), place)
+        rows = as_tensor(X.reshape(len(X), *network.shape), place, network.takes)
         job = _Job(network, rows, parties, classes, kind)
         work = job.on_cpu(workers) if place.type == "cpu" else job.on_gpu()
         epochs = sum(party.plan.local_epochs for party in parties)
@@ -88,11 +87,9 @@ class _Job:
         return (time.monotonic() - begin) * sum(party.batches for party in self.parties)
 
     def _in_processes(self, workers: int) -> Iterator[int]:
-        X, calls = self.X.numpy(), []
-        for party in self.parties:
-            own = replace(party, rows=np.arange(len(party.rows)))
-            calls.append((self.network, X[party.rows], own, self.classes, self.kind))
-        found = run(_distil_one, calls, workers=workers, max_nbytes=100_000, mmap_mode="c")
+        X = self.X.numpy()  # one array, which processes share
+        calls = [(self.network, X, party, self.classes, self.kind) for party in self.parties]
+        found = run(_distil_one, calls, workers=workers, **SHARED)
         for i, lesson in enumerate(found):
             self.found[i] = lesson
             yield from [1] * self.parties[i].plan.local_epochs

@@ -41,7 +41,8 @@ def accuracies(
         net = Logits(network, place)
         parties = [stacked([own[k] for own in lessons], place) for k in range(len(lessons[0]))]
         weights = learn_from(net, net.stack(starts), parties, epochs, merging)
-        return _right(net, weights, as_tensor(X.reshape(len(X), *network.shape), place), torch.from_numpy(y).to(place))
+        rows = as_tensor(X.reshape(len(X), *network.shape), place, network.takes)
+        return _right(net, weights, rows, torch.from_numpy(y).to(place))
 
 
 def with_other_weights(

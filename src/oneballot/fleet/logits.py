@@ -48,7 +48,7 @@ class Logits:
     """A network as a function of its weights. shape: of an input, which for text is a sequence of word vectors.
 
     names: of the weights that are learned. Whatever else the module holds is the same in all models. cuts: whether
-    windows of images are written down, each 25 times its image.
+    windows of images are written down, as many of each pixel as a kernel has weights.
     """
 
     def __init__(

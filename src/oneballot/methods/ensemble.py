@@ -151,7 +151,7 @@ distil = true                   # one model instead of all of them
         if self.select == "all":
             return among
         if self.k is not None and self.k > len(among):
-            desk.note(f"k = {self.k}, but there are {len(among)} models to select from: all of them are taken")
+            desk.note(f"k = {self.k} is more than there are to select from ({len(among)}): all are taken")
         lot = np.random.default_rng(desk.shared_seed("select")).permutation(len(rolls))[among]
         key = np.zeros(len(among))
         if self.select == "cv":
