@@ -100,6 +100,19 @@ def test_chains_are_the_same_in_step_whoever_ends_first():
                     replace(CHAINED, federation=replace(WHOLE, parties=2)))  # fmt: skip
 
 
+def test_a_chain_passes_over_a_party_that_abstains_but_for_the_first(monkeypatch):
+    def deal(federation, data, seed):
+        none = replace(data, X=data.X[:0], y=data.y[:0])
+        return {"a": data, "b": none} if federation.parties == 3 else {"a": none, "b": data}
+
+    monkeypatch.setattr(type(WHOLE), "deal", deal)
+    first, second = run_one(CHAINED, 0, "cpu").curves["accuracy"]
+    assert first == second
+    failed = run_one(replace(CHAINED, federation=replace(WHOLE, parties=2)), 0, "cpu")
+    assert isinstance(failed, Failed)
+    assert "a abstains: it has no rows" in failed.reason
+
+
 def test_lessons_of_several_cells_are_distilled_and_learned_from_at_once_and_told_as_such():
     told: list[tuple[str, int, int]] = []
     with watched_by(lambda *news: told.append(news)):

@@ -288,6 +288,7 @@ def test_federations_are_cut_as_they_say():
     whole = Federation("digits", 5).cut(3)
     assert (len(whole.X), len(whole.public), len(whole.X_test)) == (897, 450, 450)
     assert len(Federation("digits", 5, share=0.2).cut(3).public) == 90
+    assert len(Federation("digits", 5, share=0.2, public_rows=100).cut(3).public) == 20
     none = Federation("digits", 5, public="none").cut(3)
     assert (len(none.public), len(none.X_test)) == (0, 900)
     train = Federation("digits", 5, public="train").cut(3)

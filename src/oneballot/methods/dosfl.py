@@ -121,7 +121,9 @@ module = "mlp"
             first=desk.shared_seed("first lesson") if self.first_lessons == "shared" else None,
         )  # fmt: skip
         if lesson.skipped == 1:
-            raise Abstain("its rows teach nothing: all slopes are 0 or beyond float32. Scale its columns")
+            raise Abstain(
+                "its rows teach nothing: all slopes are 0 or beyond float32. Scale its columns, or lower first_rate"
+            )
         if lesson.skipped:
             desk.note(f"slopes were 0 or beyond float32 in {lesson.skipped:.0%} of the batches, which taught nothing")
         most = self.first_rate * LARGEST

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..core import Data
 from ..election import Election
+from ..errors import QuorumError
 from ..methods.dosfl import DOSFL
 from ..progress import steps
 from ..simulation import accuracy, simulate_parties
@@ -28,7 +29,7 @@ PARTICIPATION = 0.1
 class Chain:
     """LP-DOSFL (section 4.3): an election a party, each going on from the outcome of the one before.
 
-    curves: the accuracy after each party.
+    curves: the accuracy after each party; one that abstains, but for the first, is passed over.
     """
 
     federation: Federation
@@ -40,7 +41,13 @@ class Chain:
         election, parties, test = _begin(self, seed, device)
         right, sent = [], 0
         for party, data in steps("rounds of LP-DOSFL, a party each", parties.items(), len(parties)):
-            outcome = simulate_parties(election, {party: data}).outcome
+            try:
+                outcome = simulate_parties(election, {party: data}).outcome
+            except QuorumError:  # it abstains, and the next goes on from where this one did
+                if not right:
+                    raise
+                right.append(right[-1])
+                continue
             right.append(accuracy(outcome.model.predict_proba(test.X), test.y))
             sent, election = sent + outcome.bytes, replace(election, start=outcome.model.dump())
         each = sent / len(parties)

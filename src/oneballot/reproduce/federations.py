@@ -47,8 +47,8 @@ class Federation:
     public: where public rows come from: "test" the same distribution, as in the papers (half of the test set, or an
     eighth of the training file of a table), "train" a fifth of the training rows, the name of another data set with
     rows of the same shape (its test set; as "cifar100/train" all its training rows, and then the whole test set tests),
-    "shuffled columns", or "none". share: of the public rows that are used.
-    rows, public_rows, test_rows: at most so many.
+    "shuffled columns", or "none". rows, public_rows, test_rows: at most so many. share: of these public rows, that are
+    used.
     scaled: by the public rows' mean and deviation (the test rows' where there are none), all pixels of images alike.
     words, tokens: how texts become so many token numbers.
     """
@@ -81,10 +81,10 @@ class Federation:
             found = _cut_training(_load(self.data, self.words, self.tokens), rng)
         elif self.public not in OWN:
             found = self._with_foreign(found, rng)
-        used = round(self.share * len(found.public))
+        public = found.public[: self.public_rows]
         found = replace(
             found, X=found.X[: self.rows], y=found.y[: self.rows], X_test=found.X_test[: self.test_rows],
-            y_test=found.y_test[: self.test_rows], public=found.public[:used][: self.public_rows],
+            y_test=found.y_test[: self.test_rows], public=public[: round(self.share * len(public))],
         )  # fmt: skip
         return _scaled(found) if self.scaled else found
 
