@@ -39,7 +39,8 @@ class Chain:
 
     def run(self, seed: int, device: str) -> Found:
         election, parties, test = _begin(self, seed, device)
-        right, sent = [], 0
+        right: list[float] = []
+        sent = 0
         for party, data in steps("rounds of LP-DOSFL, a party each", parties.items(), len(parties)):
             try:
                 outcome = simulate_parties(election, {party: data}).outcome
