@@ -78,9 +78,11 @@ def arguments(about: str | None) -> argparse.ArgumentParser:
     parser.add_argument(
         "--reset", nargs="+", type=float, default=[PAPER_RESET], help="shares of the first weights that are drawn anew"
     )
+    parser.add_argument("--network", default="bilstm", choices=["bilstm", "textcnn"], help="for texts")
     parser.add_argument("--hidden", type=int, default=100, help="of the Bi-LSTM")
-    parser.add_argument("--length", type=int, default=30, help="of a question, in words")
+    parser.add_argument("--length", type=int, default=30, help="of a text, in words")
     parser.add_argument("--rows", type=int, default=60_000)
+    parser.add_argument("--test-rows", type=int, default=60_000)
     parser.add_argument("--device", default="auto", choices=["auto", "cuda", "cpu"])
     parser.add_argument("--bytes", action="store_true", help="pixels from 0 to 1, instead of about 0 with deviation 1")
     parser.add_argument("--reduced", action="store_true", help="3 parties, 1,500 rows, short lessons: for a CPU")
@@ -112,14 +114,17 @@ def read(told: Any) -> tuple[Task, Distillation]:
 
 
 def task_of(told: Any, data: dict[str, np.ndarray]) -> Task:
-    X, y, X_test = data["X"][: told.rows], data["y"][: told.rows].astype(np.int64), data["X_test"]
-    y_test, classes, table = data["y_test"].astype(np.int64), int(data["y"].max()) + 1, data.get("table")
+    X, y, X_test = data["X"][: told.rows], data["y"][: told.rows].astype(np.int64), data["X_test"][: told.test_rows]
+    y_test, classes = data["y_test"][: told.test_rows].astype(np.int64), int(data["y"].max()) + 1
+    table = data.get("table")
     if table is None:
         task, network = "mnist", built_in("lenet", {"shape": [1, 28, 28]}, X.shape[1:], classes)
     else:
         X, X_test = X[:, : told.length], X_test[:, : told.length]
-        words = {"vocabulary": len(table), "dimension": table.shape[1], "embedding": "frozen", "hidden": told.hidden}
-        task, network = "trec", built_in("bilstm", words, X.shape[1:], classes, table)
+        words = {"vocabulary": len(table), "dimension": table.shape[1], "embedding": "frozen"}
+        own = {"hidden": told.hidden} if told.network == "bilstm" else {}
+        task = "trec" if classes == 6 else "texts"
+        network = built_in(told.network, {**words, **own}, X.shape[1:], classes, table)
     X, X_test = (part.reshape(len(part), *network.shape) for part in (X, X_test))
     if task == "mnist" and not told.bytes:
         X, X_test = (((part / 255 - MEAN) / SPREAD).astype(np.float32) for part in (X, X_test))
