@@ -6,6 +6,7 @@ given weights and takes the lesson has a small loss on the party's own rows.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator, Sequence
 
@@ -113,7 +114,8 @@ class _Job:
 def _distil_one(network: Network, X: Array, party: Party, classes: int, kind: torch.dtype) -> Distilled:
     torch.set_num_threads(1)
     rows = torch.from_numpy(X if X.flags.writeable else X.copy())  # a cluster's arrays cannot be written to
-    job = _Job(network, rows, [party], classes, kind)
+    job, asked_by = _Job(network, rows, [party], classes, kind), os.getppid()
     for _ in job.on_cpu(1):
-        pass
+        if os.getppid() != asked_by:  # it was killed: nobody waits for this lesson, which may take minutes
+            os._exit(1)
     return job.found[0]

@@ -1,0 +1,69 @@
+"""Who distils in processes, and is killed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+LONG = """
+import numpy as np
+import oneballot.fleet.distil as distilling
+from oneballot.fleet.distillation import Distillation, Party
+from oneballot.fleet.initial import initial
+from oneballot.fleet.network import built_in
+
+if __name__ == "__main__":
+    distilling.ENOUGH = 0.0
+    net, plan = built_in("mlp", {"hidden": [6]}, (4,), 3), Distillation(steps=3, batch=3, local_epochs=10**6)
+    start, y = initial(net, "xavier-uniform", 1), np.arange(30) % 3
+    parties = [Party(np.arange(30), y, start, seed, plan) for seed in range(2)]
+    distilling.distil(net, np.ones((30, 4), np.float32), parties, 3, device="cpu", workers=2)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="no /proc")
+def test_processes_end_when_whoever_asked_is_killed(tmp_path: Path) -> None:
+    """In the midst of a lesson: they would go on for minutes, for nobody."""
+    (tmp_path / "long.py").write_text(LONG)
+    asking = subprocess.Popen([sys.executable, tmp_path / "long.py"])
+
+    def wait_for(done: Callable[[], bool]) -> None:
+        end = time.monotonic() + 60
+        while not done():
+            assert time.monotonic() < end
+            time.sleep(0.1)
+
+    try:
+        wait_for(lambda: sum(seconds > 5 for seconds in working(asking.pid).values()) == 2)  # torch is imported by then
+        busy = [pid for pid, seconds in working(asking.pid).items() if seconds > 5]
+    finally:
+        asking.kill()
+        asking.wait()
+    wait_for(lambda: not any(map(runs, busy)))
+
+
+def working(parent: int) -> dict[int, float]:
+    """The processes that it started, and the seconds that they have computed."""
+    found = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            told = stat.read_text().rpartition(")")[2].split()
+            if int(told[1]) == parent:
+                found[int(stat.parent.name)] = (int(told[11]) + int(told[12])) / os.sysconf("SC_CLK_TCK")
+    return found
+
+
+def runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
