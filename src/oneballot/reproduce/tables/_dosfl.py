@@ -26,7 +26,7 @@ MILDER = (
 TEXT = (
     "MNIST has soft labels and soft resets, texts have soft labels, as the paper says of IMDB. Lessons for TextCNN "
     "begin with rates of 0.001 (paper: 0.01 on IMDB, 0.3 on Sent140) and are learned at 0.05 (0.01), halved every 17 "
-    "passes (10): with the paper's rates nothing is learned (docs/results/dosfl.md)."
+    "passes (10): with the paper's nothing was learned in trials, and with these little (docs/results/dosfl.md)."
 )
 BEST = "In brackets the best of the seeds, which the difference is of; the paper prints the best of five."
 SMALLER = (
