@@ -89,7 +89,7 @@ class _Job:
 
     def _in_processes(self, workers: int) -> Iterator[int]:
         X = self.X.numpy()  # one array, which processes share
-        calls = [(self.network, X, party, self.classes, self.kind) for party in self.parties]
+        calls = [(os.getpid(), self.network, X, party, self.classes, self.kind) for party in self.parties]
         found = run(_distil_one, calls, workers=workers, **SHARED)
         for i, lesson in enumerate(found):
             self.found[i] = lesson
@@ -111,11 +111,11 @@ class _Job:
         return min(AT_MOST, most_at_once(self.X.device, 2, lambda: next(self._wave(numbers[:2]).batches())))
 
 
-def _distil_one(network: Network, X: Array, party: Party, classes: int, kind: torch.dtype) -> Distilled:
+def _distil_one(asking: int, network: Network, X: Array, party: Party, classes: int, kind: torch.dtype) -> Distilled:
     torch.set_num_threads(1)
     rows = torch.from_numpy(X if X.flags.writeable else X.copy())  # a cluster's arrays cannot be written to
-    job, asked_by = _Job(network, rows, [party], classes, kind), os.getppid()
+    job, parent = _Job(network, rows, [party], classes, kind), os.getppid()
     for _ in job.on_cpu(1):
-        if os.getppid() != asked_by:  # it was killed: nobody waits for this lesson, which may take minutes
+        if os.getpid() != asking and os.getppid() != parent:  # killed: nobody waits for this lesson any more
             os._exit(1)
     return job.found[0]
