@@ -17,11 +17,11 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from figures import begin, end, show
-from oneballot.core import Array
 from oneballot.privacy.accounting import epsilon
-from oneballot.privacy.data_dependent import epsilon_seen, gnmax_seen, paper_seen
+from oneballot.privacy.data_dependent.account import epsilon_seen, gnmax_seen, paper_seen
+from oneballot.privacy.data_dependent.smooth import smooth_sensitivity
 from oneballot.privacy.mechanisms import Mechanism, NoisyArgmax
-from oneballot.privacy.smooth import smooth_sensitivity
+from oneballot.types import Array
 
 DELTA = 1e-5
 VOTERS, CLASSES = 250, 10

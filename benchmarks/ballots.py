@@ -25,13 +25,13 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 import oneballot as ob
 from figures import begin, end, seconds, show
+from oneballot.ballot.keys import public_text
+from oneballot.ballot.seal import seal, unseal
 from oneballot.boxes.folder import Folder
-from oneballot.core import Count
-from oneballot.desk import TallyDesk
-from oneballot.keys import public_text
-from oneballot.protocols import Model
-from oneballot.seal import seal, unseal
-from oneballot.tallying import tally, tally_box
+from oneballot.interfaces import Model
+from oneballot.server.context import TallyContext
+from oneballot.server.tally import tally, tally_box
+from oneballot.types import Count
 
 ROWS, CLASSES = 10_000, 10
 HARD = ob.FedKT(open_vote="hard")
@@ -57,7 +57,7 @@ def votes(agreed: ob.Election, seed: int) -> dict[str, np.ndarray]:
     """What a party would write that holds random opinions."""
     method, classes = agreed.method, len(agreed.classes) + (agreed.method.open_vote != "off")
     opinion = np.random.default_rng(seed).dirichlet(np.ones(classes), (method.partitions, len(agreed.public)))
-    return {"votes": method._notation(TallyDesk(agreed)).write(opinion)}
+    return {"votes": method._notation(TallyContext(agreed)).write(opinion)}
 
 
 def measure_sizes() -> None:
@@ -97,9 +97,9 @@ class Stopwatch:
         self.closing = 0.0
         close = ob.FedKT.close
 
-        def timed(method: ob.FedKT, count: Count, desk: TallyDesk) -> Model:
+        def timed(method: ob.FedKT, count: Count, ctx: TallyContext) -> Model:
             start = time.perf_counter()
-            model = close(method, count, desk)
+            model = close(method, count, ctx)
             self.closing = time.perf_counter() - start
             return model
 

@@ -20,8 +20,8 @@ from urllib.parse import quote
 import oneballot as ob
 from ballots import HARD, box, election
 from figures import begin, end, show
-from oneballot.protocols import Box
-from oneballot.tallying import tally_box
+from oneballot.interfaces import Box
+from oneballot.server.tally import tally_box
 
 SERVERS = Path(__file__).parents[1] / "tests" / "boxes" / "servers.py"
 USER, PASSWORD = "clinic", "s3cret/word"

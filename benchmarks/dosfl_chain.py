@@ -17,11 +17,11 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
 from dosfl_tasks import arguments, deal, machine, read, told_of, variants
-from oneballot.fleet.distil import distil
-from oneballot.fleet.distillation import Party
-from oneballot.fleet.eavesdrop import accuracies
-from oneballot.fleet.initial import initial
-from oneballot.fleet.replay import Course, replay
+from oneballot.methods.dosfl.distil import distil
+from oneballot.methods.dosfl.distillation import Party
+from oneballot.methods.dosfl.initial import initial
+from oneballot.methods.dosfl.replay import Course, replay
+from oneballot_lab.reproduce.eavesdrop import accuracies
 
 HEAVIEST = 1e9
 

@@ -27,15 +27,15 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
 from dosfl_tasks import VARIANTS, Task, arguments, deal, machine, read, told_of, variants
-from oneballot.fleet.devices import find_device, precision
-from oneballot.fleet.distil import distil
-from oneballot.fleet.distil_wave import Wave
-from oneballot.fleet.distillation import Distillation, Distilled, Party
-from oneballot.fleet.eavesdrop import accuracies, at_distance, with_other_weights
-from oneballot.fleet.initial import initial
-from oneballot.fleet.logits import Logits
-from oneballot.fleet.recipe import Recipe
-from oneballot.methods._lessons import read_inputs, write_inputs
+from oneballot.fleet.train.devices import find_device, precision
+from oneballot.fleet.train.recipe import Recipe
+from oneballot.methods.dosfl.distil import distil
+from oneballot.methods.dosfl.distil_wave import Wave
+from oneballot.methods.dosfl.distillation import Distillation, Distilled, Party
+from oneballot.methods.dosfl.initial import initial
+from oneballot.methods.dosfl.logits import Logits
+from oneballot.methods.dosfl.work import read_inputs, write_inputs
+from oneballot_lab.reproduce.eavesdrop import accuracies, at_distance, with_other_weights
 
 PAPER = {
     ("mnist", 10): dict(zip(VARIANTS, [(94.02, 51.55), (95.64, 61.26), (93.05, 77.71), (93.68, 70.13), (90.87, 78.83),

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from oneballot.fleet.distillation import Distillation
-from oneballot.fleet.network import Network, built_in
+from oneballot.fleet.models.network import Network, built_in
+from oneballot.methods.dosfl.distillation import Distillation
 
 MEAN, SPREAD = 0.1307, 0.3081
 """Of MNIST's pixels, as everybody knows them: lessons begin as normal noise, and rows should look alike."""

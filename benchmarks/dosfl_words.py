@@ -11,8 +11,8 @@ import argparse
 
 import numpy as np
 
-from oneballot.data.registry import load
-from oneballot.fleet.vectors import FIRST, read_vectors
+from oneballot.fleet.models.vectors import FIRST, read_vectors
+from oneballot_lab.data.registry import load
 
 
 def main() -> None:

@@ -18,12 +18,12 @@ from dataclasses import dataclass
 import numpy as np
 
 import oneballot as ob
-from oneballot.core import Array, Data
 from oneballot.errors import OneBallotWarning
-from oneballot.protocols import Learner
-from oneballot.ranking import mean_auc
-from oneballot.reproduce.silos import Silos
+from oneballot.interfaces import Learner
+from oneballot.metrics import mean_auc
 from oneballot.simulation import auc_at_parties, divide, local_auc_at_parties, simulate_parties
+from oneballot.types import Array, Data
+from oneballot_lab.reproduce.silos import Silos
 
 
 @dataclass(frozen=True)

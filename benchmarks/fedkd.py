@@ -24,12 +24,12 @@ import torch
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
-from oneballot.core import Array, Task
-from oneballot.fleet.engine import train
-from oneballot.fleet.network import built_in
-from oneballot.fleet.recipe import Recipe
-from oneballot.methods._grid import UNIT, Grid, ensemble, greatest
-from oneballot.methods._passes import further
+from oneballot.fleet.models.network import built_in
+from oneballot.fleet.train.engine import train
+from oneballot.fleet.train.recipe import Recipe
+from oneballot.methods.fedkd.grid import UNIT, Grid, ensemble, greatest
+from oneballot.methods.fedkd.passes import further
+from oneballot.types import Array, Task
 
 ROUNDS, SCALE, PASSES = 100, 200, 5
 TEACHER, FINAL = Recipe(epochs=20), Recipe(epochs=60)
@@ -187,7 +187,7 @@ def load(folder: Path, name: str) -> dict[str, Array]:
 
 def pack(folder: Path) -> None:
     """Images and labels as NPZ, in parts of at most 20,000 rows."""
-    from oneballot.data.registry import load as read
+    from oneballot_lab.data.registry import load as read
 
     folder.mkdir(parents=True, exist_ok=True)
     private = {e.data for e in EXPERIMENTS.values()}

@@ -24,8 +24,8 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
 import oneballot as ob
-from oneballot.core import Array, Data, Task
 from oneballot.simulation import divide, simulate_parties
+from oneballot.types import Array, Data, Task
 
 QUESTIONS = ("above 50K", "married", "male", "over 40 hours", "degree")
 KNOWN = ((0, 1, 2), (2, 3, 4))

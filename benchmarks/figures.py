@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from oneballot.core import Array
-from oneballot.data import registry
 from oneballot.errors import DataError, OneBallotWarning
+from oneballot.types import Array
+from oneballot_lab.data import registry
 
 missed: list[str] = []
 

@@ -18,10 +18,10 @@ import torch
 import torch.nn.functional as F
 
 from figures import begin, end, seconds, show
-from oneballot.core import Array, Task
-from oneballot.fleet.engine import train
-from oneballot.fleet.network import Network, built_in
-from oneballot.fleet.recipe import Recipe
+from oneballot.fleet.models.network import Network, built_in
+from oneballot.fleet.train.engine import train
+from oneballot.fleet.train.recipe import Recipe
+from oneballot.types import Array, Task
 
 CLASSES, BATCH = 10, 32
 CORES = joblib.cpu_count()

@@ -21,10 +21,10 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
 from fleet_gpu import CLASSES, deal
-from oneballot.core import Array, Task
-from oneballot.fleet.engine import train
-from oneballot.fleet.network import built_in
-from oneballot.fleet.recipe import Recipe
+from oneballot.fleet.models.network import built_in
+from oneballot.fleet.train.engine import train
+from oneballot.fleet.train.recipe import Recipe
+from oneballot.types import Array, Task
 
 LEAST = 1e-4
 

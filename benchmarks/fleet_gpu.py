@@ -26,11 +26,11 @@ import torch.nn.functional as F  # noqa: E402
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
-from oneballot.core import Task  # noqa: E402
-from oneballot.fleet import chain  # noqa: E402
-from oneballot.fleet.engine import train  # noqa: E402
-from oneballot.fleet.network import built_in  # noqa: E402
-from oneballot.fleet.recipe import Recipe  # noqa: E402
+from oneballot.fleet.models.network import built_in  # noqa: E402
+from oneballot.fleet.train import chain  # noqa: E402
+from oneballot.fleet.train.engine import train  # noqa: E402
+from oneballot.fleet.train.recipe import Recipe  # noqa: E402
+from oneballot.types import Task  # noqa: E402
 
 IMPORTED = time.perf_counter() - BEGIN
 PARTIES, PARTITIONS, SUBSETS, CLASSES = 10, 2, 5, 10

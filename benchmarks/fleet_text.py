@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 import oneballot as ob
+from oneballot_lab.data.registry import load
 
 LENGTH = 24
 NETWORKS: dict[str, dict[str, Any]] = {
@@ -25,7 +26,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--epochs", type=int, default=12)
     told = parser.parse_args()
-    data, vectors = ob.load("trec"), ob.read_vectors(told.vectors)
+    data, vectors = load("trec"), ob.read_vectors(told.vectors)
     X, X_test = (vectors.encode(list(texts), length=LENGTH) for texts in (data.X, data.X_test))
     rows, asked = np.arange(len(X)), len(X) + np.arange(len(X_test))
     tasks = [ob.Task(rows, data.y, seed=seed, ask=asked) for seed in range(told.seeds)]
@@ -39,7 +40,7 @@ def main() -> None:
             learner = ob.Torch(name, settings={"embedding": "frozen", **settings}, vectors=told.vectors,
                                epochs=told.epochs, precision=precision)  # fmt: skip
             models = learner.fit_many(np.concatenate([X, X_test]), tasks, len(data.classes), keep=False)
-            found = [100 * (answer.argmax(axis=1) == data.y_test).mean() for answer in models.answers()]
+            found = [100 * (answer.argmax(axis=1) == data.y_test).mean() for answer in models.predictions()]
             cells.append(f"{np.mean(found):.1f} ± {np.std(found):.1f} %")
         spent = (time.perf_counter() - started) / (2 * told.seeds)
         print(f"| {name} | {cells[0]} | {cells[1]} | {spent:.0f} |", flush=True)

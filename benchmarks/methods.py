@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 import oneballot as ob
+from oneballot_lab.data.registry import load
 
 LESSONS = ob.DOSFL(
     steps=10, epochs=3, batch=10, first_rate=0.2, learning_rate=0.02, local_epochs=3, decay_period=1, merging="averaged"
@@ -44,7 +45,7 @@ class Set:
     """One data set, split into public, test and private rows."""
 
     def __init__(self, name: str) -> None:
-        data = ob.load(name)
+        data = load(name)
         order, quarter = np.random.default_rng(0).permutation(len(data.y_test)), len(data.y_test) // 4
         tests, labels = data.X_test[order], data.y_test[order]
         known = tests[:quarter]

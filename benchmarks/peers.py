@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 
 import oneballot as ob
-from oneballot.comparing import Standing, Standings, compare, save, standing_of
+from oneballot.comparison import Standing, Standings, compare, save, standing_of
 from oneballot.simulation import divide, simulate_parties
+from oneballot_lab.data.registry import load
 
 PEERS = (
     "solo",
@@ -53,7 +54,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     told = parser.parse_args()
     warnings.simplefilter("ignore", ob.OneBallotWarning)
-    data = ob.load("mnist")
+    data = load("mnist")
     lot = np.random.default_rng(told.seed)
     order, half = lot.permutation(len(data.y_test)), len(data.y_test) // 2
     some = lot.permutation(len(data.y))[: told.rows]

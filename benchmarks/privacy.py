@@ -17,11 +17,12 @@ import numpy as np
 
 import oneballot as ob
 from figures import Cut, begin, cuts, end, show
-from oneballot.casting import cast_together
-from oneballot.core import Array, Count, Data
-from oneballot.desk import PartyDesk, TallyDesk
-from oneballot.election import Election
+from oneballot.election.election import Election
+from oneballot.party.cast import cast_together
+from oneballot.party.context import PartyContext
+from oneballot.server.context import TallyContext
 from oneballot.simulation import accuracy, divide, simulate_parties
+from oneballot.types import Array, Count, Data
 
 DELTA = 1e-5
 MAJORITY = {"adult": 75.9, "cod-rna": 66.7}
@@ -107,33 +108,33 @@ def accuracies(level: str, budgets: Iterable[float], cut: Cut, split: str, seed:
     test, found = first.data(cut.X_test, cut.y_test), {}
     counted = Count()
     if level == "L1":
-        with TallyDesk(first) as desk:
+        with TallyContext(first) as ctx:
             for ballot in cast_together(first, parties):
                 if ballot.abstained is None:
-                    counted += first.method.count(ballot, desk)
+                    counted += first.method.count(ballot, ctx)
     for budget in budgets:
         election = ours(level, budget, cut, seed)
-        assert election.promise is not None
-        assert election.promise.epsilon() <= budget
+        assert election.guarantee is not None
+        assert election.guarantee.epsilon() <= budget
         if level == "L2":
-            labels = [PartyDesk(election, party).decide(votes, cell="partition 0") for party, votes in raw.items()]
+            labels = [PartyContext(election, party).decide(votes, cell="partition 0") for party, votes in raw.items()]
             counted = Count({"votes": np.eye(2, dtype=np.int64)[labels].sum(axis=0)})
-        with TallyDesk(election) as desk:
-            model = election.method.close(counted, desk)
+        with TallyContext(election) as ctx:
+            model = election.method.close(counted, ctx)
         found[budget] = 100 * accuracy(model.predict_proba(test.X), test.y)
     return found
 
 
 def votes_of_teachers(election: Election, party: str, data: Data) -> Array:
     """Before the noise: what never leaves a party."""
-    desk = PartyDesk(election, party)
-    casting = election.method.cast(data, desk)
+    ctx = PartyContext(election, party)
+    casting = election.method.cast(data, ctx)
     fit = next(casting)
     rows = np.concatenate(fit.X.parts)
     try:
         casting.send(election.learner_of(fit.role).fit_many(rows, fit.tasks, fit.classes, keep=fit.keep))
     except StopIteration:
-        ((votes, _),) = desk.votes
+        ((votes, _),) = ctx.votes
     return votes
 
 

@@ -15,8 +15,8 @@ import numpy as np
 from sklearn.model_selection import train_test_split
 
 from figures import begin, end, show, show_accuracy
-from oneballot.core import Array, Data
-from oneballot.data import registry
+from oneballot.types import Array, Data
+from oneballot_lab.data import registry
 from trees import fedkt_in_a_loop
 
 FEWEST = 10

@@ -21,15 +21,16 @@ from typing import Any, ClassVar
 import numpy as np
 
 import oneballot as ob
-from oneballot.casting import cast_together
-from oneballot.comparing import compare
-from oneballot.core import Array, Data, Task
-from oneballot.peers._assembly import Assembly, Values
-from oneballot.peers._averaging import Server
-from oneballot.peers.fedavg import FedAvg
+from oneballot.comparison import compare
+from oneballot.learners._training import TrainedNetworks
+from oneballot.party.cast import cast_together
+from oneballot.server.tally import tally
 from oneballot.simulation import accuracy, divide
-from oneballot.tallying import tally
-from oneballot.training import Trained
+from oneballot.types import Array, Data, Task
+from oneballot_lab.data.registry import load
+from oneballot_lab.peers._assembly import Assembly, Values
+from oneballot_lab.peers._averaging import Server
+from oneballot_lab.peers.fedavg import FedAvg
 
 PARTIES = 20
 SHARES = (0.1, 0.2, 0.3)
@@ -56,19 +57,19 @@ class Liar:
     name: ClassVar[str] = "liar"
 
     @property
-    def gives(self) -> frozenset[str]:
-        return frozenset(self.honest.gives)
+    def provides(self) -> frozenset[str]:
+        return frozenset(self.honest.provides)
 
     def check(self) -> None:
         self.honest.check()
 
-    def fit_many(self, X: Array, tasks: Sequence[Task], classes: int, *, keep: bool = True) -> Trained:
+    def fit_many(self, X: Array, tasks: Sequence[Task], classes: int, *, keep: bool = True) -> TrainedNetworks:
         if self.lie == "shift":
-            answers = self.honest.fit_many(X, tasks, classes, keep=False).answers()
+            answers = self.honest.fit_many(X, tasks, classes, keep=False).predictions()
         else:
             answers = [np.zeros((0 if task.ask is None else len(task.ask), classes)) for task in tasks]
         lot = np.random.default_rng(tasks[0].seed)
-        return Trained([None] * len(tasks), [self._said(answer, lot) for answer in answers])
+        return TrainedNetworks([None] * len(tasks), [self._said(answer, lot) for answer in answers])
 
     def _said(self, answer: Array, lot: np.random.Generator) -> Array:
         """Certain of a class, and never *not mine*, which an open vote has as one more."""
@@ -107,7 +108,7 @@ class Trial:
     """One seed: a split, its elections and its FedAvg."""
 
     def __init__(self, told: Any, seed: int) -> None:
-        data, lot = ob.load("mnist"), np.random.default_rng(seed)
+        data, lot = load("mnist"), np.random.default_rng(seed)
         tests, rows = lot.permutation(len(data.y_test)), lot.permutation(len(data.y))[: told.rows]
         self.public = data.X_test[tests[: told.public]]
         self.learner, self.seed, self.rounds = ob.Torch("mlp", epochs=10, device="cpu"), seed, told.rounds
@@ -162,7 +163,7 @@ def _shifted(data: Data) -> Data:
 
 def cost(seeds: int) -> None:
     """FedKT at its best on tables, with the weight that ballots claim and with the same for all."""
-    from oneballot.reproduce.tables._fedkt import ADULT, COD_RNA
+    from oneballot_lab.reproduce.tables._fedkt import ADULT, COD_RNA
 
     for trial, beta in ((trial, beta) for trial in (ADULT, COD_RNA) for beta in (0.5, 0.1)):
         for influence in ("claimed", "equal"):

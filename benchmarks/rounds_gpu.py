@@ -26,12 +26,12 @@ if __name__ == "__main__":
     sys.path[:0] = [str(Path(__file__).parents[1] / "src"), str(Path(__file__).parent)]
 
 from fleet_gpu import CLASSES, deal
-from oneballot.core import Array, Task
-from oneballot.fleet.engine import Training
-from oneballot.fleet.joint import Joint
-from oneballot.fleet.network import Network, built_in
-from oneballot.fleet.recipe import Recipe
-from oneballot.fleet.reference import answer_one
+from oneballot.fleet.models.network import Network, built_in
+from oneballot.fleet.train.engine import Training
+from oneballot.fleet.train.recipe import Recipe
+from oneballot.fleet.train.reference import answer_one
+from oneballot.types import Array, Task
+from oneballot_lab.reproduce.joint import Joint
 
 SHAPES = {"mlp": (784,), "cnn": (1, 28, 28), "resnet8": (1, 28, 28)}
 SECONDS = 60.0
@@ -72,10 +72,10 @@ def federations(network: Network, y: Array, count: int) -> list[list[Task]]:
     for number in range(count):
         parties, beta = [(10, 0.5), (10, 0.1), (10, 10.0), (5, 0.5), (15, 0.5), (20, 0.5)][number // 3 % 6]
         hands = [rows for rows in deal(y, beta, np.random.default_rng(number), parties) if len(rows)]
-        pull = 0.1 if number % 3 == 1 else 0.0
+        proximal = 0.1 if number % 3 == 1 else 0.0
         offset = {key: np.zeros(tuple(weight.shape)) for key, weight in network.bare.named_parameters()}
         found.append([
-            Task(rows, y[rows], pull=pull, offset=offset if number % 3 == 2 else None, label=f"party {i}")
+            Task(rows, y[rows], proximal=proximal, offset=offset if number % 3 == 2 else None, label=f"party {i}")
             for i, rows in enumerate(hands)
         ])  # fmt: skip
     return found
@@ -157,8 +157,8 @@ def main() -> int:
         print(f"  first round {seconds[0]:.2f} s, later {np.median(seconds[1:]):.2f} s; new each time "
               f"{np.median(anew):.2f} s; they differ by {apart:g} after 3 rounds", flush=True)  # fmt: skip
         leaning = [replace(t, offset={k: np.zeros_like(v) for k, v in again.items()}) for t in tasks]
-        pulled = [replace(task, pull=0.1) for task in tasks]
-        for what, some in (("pull", pulled), ("offset", leaning)):
+        pulled = [replace(task, proximal=0.1) for task in tasks]
+        for what, some in (("proximal", pulled), ("offset", leaning)):
             if what == "offset" and name == "resnet8":
                 continue  # its buffers have none
             _, more = fedavg(network, X, some, recipe, 4, told.device, kept=True)

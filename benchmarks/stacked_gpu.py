@@ -19,9 +19,9 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
-from oneballot.fleet import vmapped
-from oneballot.fleet.network import built_in
-from oneballot.fleet.stacked import Stacked
+from oneballot.fleet.gpu import vmapped
+from oneballot.fleet.models.network import built_in
+from oneballot.fleet.train.stacked import Stacked
 
 SHAPE, CLASSES = (3, 32, 32), 10
 

@@ -14,8 +14,8 @@ from sklearn.tree import DecisionTreeClassifier
 
 import oneballot as ob
 from figures import Cut, begin, cuts, end, seconds, show, show_accuracy
-from oneballot.core import Array, Data
 from oneballot.simulation import Simulation, divide, simulate_parties
+from oneballot.types import Array, Data
 
 FOREST = {"n_estimators": 100, "max_depth": 6}
 TREE = {"max_depth": 6}

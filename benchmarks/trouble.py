@@ -21,8 +21,8 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 import oneballot as ob
-from oneballot.casting import cast_together
-from oneballot.seal import seal
+from oneballot.ballot.seal import seal
+from oneballot.party.cast import cast_together
 from oneballot.simulation import accuracy, divide
 
 PARTIES, PUBLIC, TEST = 10, 400, 400

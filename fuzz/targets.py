@@ -23,14 +23,14 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from sklearn.datasets import load_iris
 
 import oneballot as ob
-from oneballot import catalog
-from oneballot.container import ARRAYS, as_contents, as_files, unzip, zip_up
-from oneballot.core import Ballot, Blob, Task
-from oneballot.desk import TallyDesk
+from oneballot import plugins
+from oneballot.ballot.archive import ARRAYS, as_contents, as_files, unzip, zip_up
+from oneballot.ballot.keys import public_text
+from oneballot.ballot.seal import MANIFEST, seal, unseal
 from oneballot.errors import Spoiled
 from oneballot.formats.safetensors import ConstantModel
-from oneballot.keys import public_text
-from oneballot.seal import MANIFEST, seal, unseal
+from oneballot.server.context import TallyContext
+from oneballot.types import Ballot, Blob, Task
 
 X, Y = load_iris(return_X_y=True)
 X = X.astype(np.float32)
@@ -87,7 +87,7 @@ def target(name: str) -> Target:
 
 
 def names() -> list[str]:
-    checks = [f"check:{name}" for name in catalog.names("formats")]
+    checks = [f"check:{name}" for name in plugins.names("formats")]
     return ["unseal:clear", "unseal:encrypted", *checks, *(f"count:{name}" for name in METHODS)]
 
 
@@ -122,7 +122,7 @@ def _models() -> dict[str, list[bytes]]:
 
 
 def _check(name: str) -> Target:
-    form = catalog.find("formats", name)
+    form = plugins.find("formats", name)
 
     def call(data: bytes) -> None:
         form.check(data, classes=CLASSES, features=FEATURES)
@@ -137,12 +137,12 @@ def _count(name: str) -> Target:
     """The bytes are a ballot's files without manifest, so that mutations reach the contents past the hashes."""
     election = _election(name)
     contents = ob.cast(election, X, Y, party="clinic-a").contents
-    desk = TallyDesk(election)
+    ctx = TallyContext(election)
 
     def call(data: bytes) -> None:
         files = unzip(data) if any(isinstance(c, Blob) for c in contents.values()) else {ARRAYS: data}
         with np.errstate(all="ignore"):
-            election.method.count(Ballot("clinic-a", as_contents(files), "0" * 64, None, b""), desk)
+            election.method.count(Ballot("clinic-a", as_contents(files), "0" * 64, None, b""), ctx)
 
     files = as_files(contents)
     return Target((zip_up(files) if files.keys() != {ARRAYS} else files[ARRAYS],), call)

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import settings
 
 import oneballot as ob
-from oneballot.core import Array, Data
 from oneballot.simulation import divide
+from oneballot.types import Array, Data
 
 settings.register_profile("usual", deadline=None)  # machines are slow at times, which is no failure
 settings.register_profile("ci", deadline=None, derandomize=True)

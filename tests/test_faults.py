@@ -17,14 +17,14 @@ import pytest
 from typer.testing import CliRunner
 
 import oneballot as ob
-from oneballot import drafting
-from oneballot.booth import cast_file
-from oneballot.casting import cast_together
+from oneballot.ballot.inspect import describe_ballot
+from oneballot.ballot.seal import seal
 from oneballot.cli import app
+from oneballot.election import template
 from oneballot.errors import BallotError, BoxError, OneBallotError, PrivacyError
-from oneballot.inspection import describe_ballot
-from oneballot.seal import seal
-from oneballot.tallying import tally_box
+from oneballot.party.cast import cast_together
+from oneballot.party.submit import cast_file
+from oneballot.server.tally import tally_box
 
 TREE = 'name = "sklearn"\nestimator = "DecisionTreeClassifier"\n'
 SMALL = 256 * 1024
@@ -54,8 +54,8 @@ def fill(disk: Path) -> Path:
     return disk / "filler"
 
 
-def election_of(clinic: Path, privacy: str = drafting.L0) -> ob.Election:
-    text = drafting.draft(clinic / "public.csv", "ill", beside=clinic / "election.toml", privacy=privacy)
+def election_of(clinic: Path, privacy: str = template.L0) -> ob.Election:
+    text = template.draft(clinic / "public.csv", "ill", beside=clinic / "election.toml", privacy=privacy)
     i, j = text.index('name = "sklearn"'), text.index("[privacy]")
     (clinic / "election.toml").write_text(text[:i] + TREE + "\n" + text[j:])
     return ob.Election.read(clinic / "election.toml")

@@ -22,15 +22,15 @@ import pytest
 from click.testing import Result
 
 import oneballot as ob
-from oneballot import drafting
-from oneballot.booth import cast_file
-from oneballot.casting import cast_together
+from oneballot.ballot.keys import new_key, new_server_key, read_server_key
+from oneballot.ballot.seal import unseal
+from oneballot.election import template
 from oneballot.errors import AlreadyCast
-from oneballot.keys import new_key, new_server_key, read_server_key
-from oneballot.privacy.book import Book
-from oneballot.seal import unseal
+from oneballot.party.cast import cast_together
+from oneballot.party.submit import cast_file
+from oneballot.privacy.charges import Charges
+from oneballot.server.tally import tally_box
 from oneballot.simulation import divide
-from oneballot.tallying import tally_box
 
 STEPS = ("fsync", "link", "unlink", "replace", "chmod", "mkdir", "fdopen")
 READS = ("open", "scandir")
@@ -86,8 +86,8 @@ def _killed(run: Callable[[], None]) -> bool:
     return child.exitcode != 0
 
 
-def election_of(clinic: Path, privacy: str = drafting.L0) -> ob.Election:
-    text = drafting.draft(
+def election_of(clinic: Path, privacy: str = template.L0) -> ob.Election:
+    text = template.draft(
         clinic / "public.csv", "ill", beside=clinic / "election.toml", privacy=privacy, server_key="none"
     )
     i, j = text.index('name = "sklearn"'), text.index("[privacy]")
@@ -171,7 +171,7 @@ def test_a_cast_at_l2_killed_at_any_step_never_tells_less_than_was_spent(clinic:
     while not finished:
         folder = clinic / f"run {step}"
         folder.mkdir()
-        box, book = ob.Folder(folder / "box"), Book(election.digest, folder / "a.casts.json", what="cast")
+        box, book = ob.Folder(folder / "box"), Charges(election.digest, folder / "a.casts.json", what="cast")
 
         def work(recast: bool = False, box=box, folder=folder) -> None:
             cast_file(election, "a", clinic / "a.csv", keep=folder / "kept", box=box, beside=folder, recast=recast)
@@ -198,7 +198,7 @@ def test_a_tally_at_l1_killed_at_any_step_never_tells_less_than_was_spent(clinic
     election = election_of(clinic, '[privacy]\nlevel = "L1"\nepsilon = 8.0\ntallies = 3\n')
     for party in "ab":
         cast_file(election, party, clinic / f"{party}.csv", keep=clinic / "kept", box=ob.Folder(clinic / "box"))
-    book = Book(election.digest, clinic / "tallies.json")
+    book = Charges(election.digest, clinic / "tallies.json")
 
     def tally(out: Path, *more: str) -> Result:
         words = ["tally", clinic / "election.toml", "--from", clinic / "box", "--out", out, *more]

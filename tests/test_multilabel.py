@@ -12,12 +12,13 @@ import pytest
 from typer.testing import CliRunner
 
 import oneballot as ob
-from oneballot import drafting
 from oneballot.cli import app
-from oneballot.columns import Where
-from oneballot.desk import PartyDesk, TallyDesk
+from oneballot.election import template
+from oneballot.election.columns import Where
+from oneballot.election.schema import mark_labels
 from oneballot.errors import DataError, ElectionError
-from oneballot.schema import mark_labels
+from oneballot.party.context import PartyContext
+from oneballot.server.context import TallyContext
 from oneballot.simulation import accuracy, compare, divide, rarest, simulate_parties
 
 from .conftest import write_csv
@@ -82,7 +83,7 @@ def test_a_teacher_learns_what_is_known_and_the_final_model_has_sigmoids() -> No
     X, y = rows(50, 3)
     y[:10] = -1
     data = agreed.data(X, y)
-    (task,) = next(agreed.method.cast(data, PartyDesk(agreed, "a"))).tasks
+    (task,) = next(agreed.method.cast(data, PartyContext(agreed, "a"))).tasks
     assert task.kind == "multilabel"
     assert np.array_equal(task.targets[10:], 2 * y[10:] - 1)
     assert not task.targets[:10].any()
@@ -156,7 +157,7 @@ def files(tmp_path: Path) -> Path:
         label=CLASSES, columns=[{"name": n, "kind": "number", "range": (-4, 4), "outside": "clip"} for n in "xy"]
     )
     method = '[method]\nname = "fedkd"\n\n[learners.all]\nname = "torch"\nsettings = { hidden = [32] }\nepochs = 200\n'
-    text = drafting.write(tmp_path / "election.toml", public, CLASSES, schema, name="points", method=method)
+    text = template.write(tmp_path / "election.toml", public, CLASSES, schema, name="points", method=method)
     (tmp_path / "election.toml").write_text(text, "utf-8")
     return tmp_path
 
@@ -188,8 +189,8 @@ def test_the_public_files_labels_are_read_where_the_election_says_so(files: Path
     assert ob.Election.read(files / "election.toml").public_labels is None
     (files / "labelled.toml").write_text(text.replace("\npath = ", "\nlabels = true\npath = "), "utf-8")
     agreed = ob.Election.read(files / "labelled.toml")
-    with TallyDesk(agreed) as desk:
-        assert np.array_equal(desk.public_labels, 2 * rows(400, 1)[1] - 1)
+    with TallyContext(agreed) as ctx:
+        assert np.array_equal(ctx.public_labels, 2 * rows(400, 1)[1] - 1)
 
 
 def test_a_missing_label_column_is_named(files: Path) -> None:

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 import oneballot as ob
-from oneballot.casting import cast_together
-from oneballot.core import Count, Data
-from oneballot.desk import PartyDesk, TallyDesk
+from oneballot.ballot.seal import open_ballot, seal, unseal
 from oneballot.errors import DataError, ElectionError, PrivacyError, WillNotWork
-from oneballot.seal import seal, take_apart, unseal
+from oneballot.party.cast import cast_together
+from oneballot.party.context import PartyContext
+from oneballot.server.context import TallyContext
 from oneballot.simulation import divide, simulate_parties
+from oneballot.types import Count, Data
 
 NEAREST = ob.Sklearn("KNeighborsClassifier", {"n_neighbors": 1})
 MILD = {"scale": 0.25}
@@ -81,17 +82,17 @@ def test_with_little_noise_every_setting_learns(name: str, level) -> None:
 def test_with_much_noise_nothing_is_learned(level, mechanism: str) -> None:
     """Labels are drawn from a hat."""
     election = election_at(level(scale=5000.0, mechanism=mechanism))
-    promised = election.promise.query
+    promised = election.guarantee.query
     votes = np.stack([np.eye(promised.classes, dtype=np.int64)[TRUTH]] * 5).sum(axis=0)
-    desks = [TallyDesk(election) if level is ob.L1 else PartyDesk(election, "a") for _ in range(40)]
-    right = np.mean([(desk.decide(votes, cell="a") == TRUTH).mean() for desk in desks])
+    desks = [TallyContext(election) if level is ob.L1 else PartyContext(election, "a") for _ in range(40)]
+    right = np.mean([(ctx.decide(votes, cell="a") == TRUTH).mean() for ctx in desks])
     assert abs(right - 1 / promised.classes) < 0.06
 
 
 class TestLedgers:
     def test_a_ballot_at_l2_carries_its_ledger_and_the_outcome_the_same(self) -> None:
         simulation = run(election_at(ob.L2(4.0, stable_ids=False)))
-        manifest = take_apart(simulation.ballots[0].sealed).manifest
+        manifest = open_ballot(simulation.ballots[0].sealed).manifest
         assert manifest.privacy.epsilon == pytest.approx(4.0, rel=1e-3)
         assert (manifest.privacy.unit, manifest.privacy.adjacency, manifest.privacy.publishable) == (
             "row",
@@ -102,7 +103,7 @@ class TestLedgers:
 
     def test_a_ballot_at_l1_promises_nothing_to_the_server_and_the_outcome_does(self) -> None:
         simulation = run(election_at(ob.L1(4.0)))
-        ledger = take_apart(simulation.ballots[0].sealed).manifest.privacy
+        ledger = open_ballot(simulation.ballots[0].sealed).manifest.privacy
         assert ledger.epsilon is None
         assert "raw votes" in ledger.words()[0]
         assert simulation.outcome.ledger.epsilon == pytest.approx(4.0, rel=1e-3)
@@ -125,22 +126,22 @@ class TestLedgers:
 
     def test_noise_that_was_not_promised_is_not_drawn(self) -> None:
         election = election_at(ob.L2(4.0, mechanism="gumbel"), method=OPEN)
-        desk = PartyDesk(election, "a")
+        ctx = PartyContext(election, "a")
         votes = np.ones((60, 3), dtype=np.int64)
-        desk.decide(votes, cell="partition 0")
+        ctx.decide(votes, cell="partition 0")
         with pytest.raises(PrivacyError, match="120 × vote, where the election promises 60"):
-            desk.decide(votes, cell="partition 0")
+            ctx.decide(votes, cell="partition 0")
         with pytest.raises(PrivacyError, match="a vote among 2 classes, where 3 were promised"):
-            PartyDesk(election, "a").decide(votes[:, :2], cell="partition 0")
+            PartyContext(election, "a").decide(votes[:, :2], cell="partition 0")
         with pytest.raises(PrivacyError, match="parts of votes, where whole ones"):
-            PartyDesk(election, "a").decide(votes, cell="partition 0", unit=255)
+            PartyContext(election, "a").decide(votes, cell="partition 0", unit=255)
         with pytest.raises(PrivacyError, match="class counts, of which the method did not say"):
-            PartyDesk(election, "a").release(np.ones(2, dtype=np.int64), cell="class counts")
+            PartyContext(election, "a").release(np.ones(2, dtype=np.int64), cell="class counts")
 
     def test_noise_is_drawn_on_one_side_only(self) -> None:
         votes = np.zeros((60, 3), dtype=np.int64)
         votes[:, 1] = 1
-        tally, party = TallyDesk(election_at(ob.L2(0.5))), PartyDesk(election_at(ob.L1(0.5)), "a")
+        tally, party = TallyContext(election_at(ob.L2(0.5))), PartyContext(election_at(ob.L1(0.5)), "a")
         assert (tally.decide(votes, cell="tally") == 1).all()
         assert (party.decide(votes, cell="partition 0") == 1).all()
         assert not tally.drawn
@@ -253,7 +254,7 @@ class TestPublishing:
 
 class TestSubsets:
     def deals(self, election: ob.Election, data: Data, partition: int = 0) -> list[set]:
-        return [set(rows) for rows in PartyDesk(election, "a").deal(data, 7, "partition", partition)]
+        return [set(rows) for rows in PartyContext(election, "a").assign_subsets(data, 7, "partition", partition)]
 
     @pytest.mark.parametrize("ids", [True, False])
     def test_a_row_that_goes_moves_no_other(self, ids: bool) -> None:
@@ -271,7 +272,9 @@ class TestSubsets:
         replaced = Data(np.float32(X[50:100]), Y[50:100], names)
         assert self.deals(election, data) == self.deals(election, replaced)
         assert self.deals(election, data) != self.deals(election, data, partition=1)
-        assert self.deals(election, data) != [set(r) for r in PartyDesk(election, "b").deal(data, 7, "partition", 0)]
+        assert self.deals(election, data) != [
+            set(r) for r in PartyContext(election, "b").assign_subsets(data, 7, "partition", 0)
+        ]
 
     def test_subsets_are_of_about_one_size(self) -> None:
         election = election_at(ob.L2(2.0))
@@ -331,21 +334,21 @@ class TestSubsets:
             other.X[row], other.y[row] = rng.normal(2, 9, size=2), 1 - other.y[row]
             votes = []
             for held in (data, other):
-                desk = PartyDesk(election, "a")
-                _cast_at(desk, held)
-                votes.append([(v, unit) for v, unit in desk.votes])
+                ctx = PartyContext(election, "a")
+                _cast_at(ctx, held)
+                votes.append([(v, unit) for v, unit in ctx.votes])
             for (before, unit), (after, _) in zip(*votes, strict=True):
                 assert np.abs(before - after).sum(axis=1).max() <= 2 * unit
 
 
-def _cast_at(desk: PartyDesk, data: Data) -> None:
+def _cast_at(ctx: PartyContext, data: Data) -> None:
     """Cast with a desk that can be looked into afterwards."""
-    casting = desk.election.method.cast(data, desk)
+    casting = ctx.election.method.cast(data, ctx)
     try:
         fit = next(casting)
         while True:
             rows = np.concatenate(fit.X.parts) if hasattr(fit.X, "parts") else fit.X
-            models = desk.election.learner_of(fit.role).fit_many(rows, fit.tasks, fit.classes, keep=fit.keep)
+            models = ctx.election.learner_of(fit.role).fit_many(rows, fit.tasks, fit.classes, keep=fit.keep)
             fit = casting.send(models)
     except StopIteration:
         return
@@ -356,27 +359,27 @@ class TestAtL1:
         """Leaving a row out because nobody voted on it would tell something."""
         election = election_at(ob.L1(**MILD), method=ob.FedKT(open_vote="hard", claim=1e9))
         ballots = cast_together(election, divide(election.data(X, Y), 3, "homogeneous"))
-        with TallyDesk(election) as desk:
+        with TallyContext(election) as ctx:
             total = Count()
             for ballot in ballots:
-                total += election.method.count(ballot, desk)
+                total += election.method.count(ballot, ctx)
             assert total.sums["votes"].sum() == 0
-            election.method.close(total, desk)
-            assert desk.drawn == {"vote": len(PUBLIC)}
+            election.method.close(total, ctx)
+            assert ctx.drawn == {"vote": len(PUBLIC)}
 
     def test_soft_votes_of_a_party_add_up_to_one_at_most(self) -> None:
         election = election_at(ob.L1(2.0), method=ob.FedKT(voting="soft"))
         loud = seal({"votes": np.full(120, 255, dtype=np.uint8)}, election, "a")
-        with TallyDesk(election) as desk:
-            points = election.method.count(loud, desk).sums["votes"]
+        with TallyContext(election) as ctx:
+            points = election.method.count(loud, ctx).sums["votes"]
         assert points.sum(axis=1).max() <= 255
 
     def test_a_party_that_claims_many_rows_weighs_one_vote(self) -> None:
         election = election_at(ob.L1(2.0), method=ob.FedKT(weights="class-counts", most_rows=20))
         honest = ob.cast(election, X[:30], Y[:30], party="a")
         loud = seal({**honest.contents, "seen": np.array([10**6, 10**6])}, election, "b")
-        with TallyDesk(election) as desk:
-            points = election.method.count(loud, desk).sums["votes"]
+        with TallyContext(election) as ctx:
+            points = election.method.count(loud, ctx).sums["votes"]
         assert points.max() == 20
 
     def test_few_parties_are_warned_before_anybody_trains(self) -> None:
@@ -392,14 +395,14 @@ CONFIDENT = {"mechanism": "confident", "threshold": 15.0, "answers": 20, "sigma"
 class TestConfident:
     def test_only_what_passes_is_answered_and_never_more_than_the_budget(self) -> None:
         election = election_at(ob.L2(**CONFIDENT), method=OPEN)
-        desk = PartyDesk(election, "a")
+        ctx = PartyContext(election, "a")
         votes = np.zeros((60, 3), dtype=np.int64)
         votes[::2, 1], votes[1::2] = 25, [9, 8, 8]
-        labels = desk.decide(votes, cell="partition 0")
+        labels = ctx.decide(votes, cell="partition 0")
         assert (labels[1::2] == -1).all()
         assert (labels[::2][:20] == 1).all()
         assert (labels[::2][20:] == -1).all()
-        assert desk.drawn == {"test": 60, "vote": 20}
+        assert ctx.drawn == {"test": 60, "vote": 20}
 
     @pytest.mark.parametrize("students", [True, False])
     def test_it_learns_from_what_was_answered(self, students: bool) -> None:
@@ -431,14 +434,14 @@ def test_opendp_draws_the_same_votes() -> None:
 def test_the_final_model_may_weigh_rows_by_the_lead_of_their_label() -> None:
     leads = []
 
-    class Recorder(TallyDesk):
+    class Recorder(TallyContext):
         def fit(self, role, X, tasks, classes):
             leads.append(tasks[0].weight)
             return super().fit(role, X, tasks, classes)
 
     election = election_at(ob.L2(scale=0.25), method=ob.FedKT(final_weights="lead"))
-    with Recorder(election) as desk:
-        election.method.close(Count({"votes": np.tile([[7, 1], [2, 5]], (30, 1))}), desk)
+    with Recorder(election) as ctx:
+        election.method.close(Count({"votes": np.tile([[7, 1], [2, 5]], (30, 1))}), ctx)
     np.testing.assert_allclose(leads[0], np.tile([6, 3], 30) / 4.5)
     assert accuracy(run(election)) > 0.95
     with pytest.raises(ElectionError, match="cannot be had at L1"):

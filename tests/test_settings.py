@@ -7,10 +7,10 @@ import pytest
 
 import oneballot as ob
 from oneballot.errors import ElectionError
-from oneballot.privacy.terms import Terms
+from oneballot.privacy.settings import PrivacySettings
 
 KINDS = [ob.FedKT, ob.FedKD, ob.DOSFL, ob.Ensemble, ob.Analytic, ob.Kernel, ob.LightGBM, ob.Sklearn, ob.Torch,
-         ob.XGBoost, Terms]  # fmt: skip
+         ob.XGBoost, PrivacySettings]  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", KINDS)

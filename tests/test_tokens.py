@@ -13,7 +13,7 @@ pytest.importorskip("torch")
 
 import oneballot as ob
 from oneballot.cli import app
-from oneballot.core import Array
+from oneballot.types import Array
 
 WORDS, LENGTH = 30, 6
 LEARNER = """[learners.all]

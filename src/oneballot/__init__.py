@@ -6,64 +6,62 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .backends import spread
     from .boxes import box_at
     from .boxes.folder import Folder
-    from .casting import cast
-    from .comparing import compare
-    from .core import Abstain, Ballot, Blob, Data, Task
-    from .data.registry import load
-    from .election import Election
+    from .comparison import compare
+    from .election.election import Election
+    from .election.schema import Schema
     from .errors import OneBallotError, OneBallotWarning
-    from .fleet.vectors import read_vectors
+    from .fleet.models.vectors import read_vectors
     from .learners.kernel import Kernel
     from .learners.lightgbm import LightGBM
     from .learners.sklearn import Sklearn
     from .learners.torch import Torch
     from .learners.xgboost import XGBoost
-    from .methods.analytic import Analytic
-    from .methods.dosfl import DOSFL
-    from .methods.ensemble import Ensemble
-    from .methods.fedkd import FedKD
-    from .methods.fedkt import FedKT
-    from .outcome import Outcome
-    from .privacy.terms import L1, L2
-    from .schema import Schema
+    from .methods.analytic.method import Analytic
+    from .methods.dosfl.method import DOSFL
+    from .methods.ensemble.method import Ensemble
+    from .methods.fedkd.method import FedKD
+    from .methods.fedkt.method import FedKT
+    from .party.cast import cast
+    from .privacy.settings import L1, L2
+    from .runtime.executor import spread
+    from .server.outcome import Outcome
+    from .server.tally import tally
     from .simulation import simulate
-    from .tallying import tally
+    from .types import Abstain, Ballot, Blob, Data, Task
 
 _WHERE = {
-    "Abstain": "core",
-    "Analytic": "methods.analytic",
-    "Ballot": "core",
-    "Blob": "core",
-    "DOSFL": "methods.dosfl",
-    "Data": "core",
-    "Election": "election",
-    "FedKD": "methods.fedkd",
-    "Ensemble": "methods.ensemble",
-    "FedKT": "methods.fedkt",
+    "Abstain": "types",
+    "Analytic": "methods.analytic.method",
+    "Ballot": "types",
+    "Blob": "types",
+    "DOSFL": "methods.dosfl.method",
+    "Data": "types",
+    "Election": "election.election",
+    "FedKD": "methods.fedkd.method",
+    "Ensemble": "methods.ensemble.method",
+    "FedKT": "methods.fedkt.method",
     "Folder": "boxes.folder",
     "Kernel": "learners.kernel",
-    "L1": "privacy.terms",
-    "L2": "privacy.terms",
+    "L1": "privacy.settings",
+    "L2": "privacy.settings",
     "LightGBM": "learners.lightgbm",
     "OneBallotError": "errors",
     "OneBallotWarning": "errors",
-    "Outcome": "outcome",
-    "Schema": "schema",
+    "Outcome": "server.outcome",
+    "Schema": "election.schema",
     "Sklearn": "learners.sklearn",
-    "Task": "core",
+    "Task": "types",
     "Torch": "learners.torch",
     "XGBoost": "learners.xgboost",
     "box_at": "boxes",
-    "cast": "casting",
-    "compare": "comparing",
-    "load": "data.registry",
-    "read_vectors": "fleet.vectors",
+    "cast": "party.cast",
+    "compare": "comparison",
+    "read_vectors": "fleet.models.vectors",
     "simulate": "simulation",
-    "spread": "backends",
-    "tally": "tallying",
+    "spread": "runtime.executor",
+    "tally": "server.tally",
 }
 
 __all__ = [
@@ -93,7 +91,6 @@ __all__ = [
     "box_at",
     "cast",
     "compare",
-    "load",
     "read_vectors",
     "simulate",
     "spread",

@@ -10,18 +10,18 @@ from typing import Any
 
 import numpy as np
 
-from . import drafting
 from .boxes.folder import Folder
-from .casting import cast_together
-from .columns import Number
-from .core import Array
-from .election import Election
+from .election import template
+from .election.columns import Number
+from .election.election import Election
+from .election.schema import Schema
 from .errors import ElectionError
-from .methods.fedkt import FedKT
-from .report.pictures import draw_holdings
-from .schema import Schema
+from .methods.fedkt.method import FedKT
+from .party.cast import cast_together
+from .report.plots import draw_holdings
+from .server.tally import tally_box
 from .simulation import compare, divide, simulate_parties
-from .tallying import tally_box
+from .types import Array
 
 PIXELS = [f"pixel{i:02d}" for i in range(64)]
 
@@ -40,7 +40,7 @@ def run(out: Path, *, parties: int = 10, beta: float = 0.5, seed: int = 0) -> di
     _write_csv(out / "test.csv", X[test], y[test])
     _write_csv(out / "all.csv", X[private], y[private])
     schema = Schema(label="digit", columns=tuple(Number(name=p, range=(0, 16)) for p in PIXELS))
-    toml = drafting.write(out / "election.toml", out / "public.csv", range(10), schema, name="digits")
+    toml = template.write(out / "election.toml", out / "public.csv", range(10), schema, name="digits")
     (out / "election.toml").write_text(toml, "utf-8")
 
     election = Election.read(out / "election.toml")

@@ -52,7 +52,7 @@ def _of_settings(error: ValidationError, known: list[str]) -> Iterator[str]:
             yield _told(name, " or ".join([_message(first), *map(_message, others)]), first)
 
 
-def mistakes(error: ValidationError) -> list[str]:
+def describe_errors(error: ValidationError) -> list[str]:
     """What pydantic found in something larger, a sentence each: where, what is allowed, and what was given."""
     return [
         _told(

@@ -11,17 +11,17 @@ from typing import Any, Literal
 import numpy as np
 
 from .boxes.folder import Folder
-from .casting import cast_together
-from .core import Array, Ballot, Data, Task
 from .data.read import read
 from .data.split import split as split_rows
-from .election import Election
+from .election.election import Election
 from .errors import BoxError, OneBallotWarning
-from .outcome import Outcome
-from .privacy.terms import L0
-from .protocols import Learner
-from .ranking import mean_auc
-from .tallying import tally
+from .interfaces import Learner
+from .metrics import mean_auc
+from .party.cast import cast_together
+from .privacy.settings import L0
+from .server.outcome import Outcome
+from .server.tally import tally
+from .types import Array, Ballot, Data, Task
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Simulation:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Baselines:
     """What there is without a federation: each party alone, and what nobody may do, all data together."""
 
     alone: Mapping[str, float]
@@ -77,7 +77,7 @@ def divide(data: Data, parties: int | None, split: str, seed: int = 0, values: A
     return {f"party-{i:0{width}d}": _take(data, r) for i, r in enumerate(rows, start=1)}
 
 
-def rehearse(
+def simulate_file(
     election: Election, data: Path, parties: int | None, split: str, seed: int, test: Path | None, holdout: float
 ) -> tuple[Simulation, Data]:
     """Simulate with the rows of a file; return with it the rows to test, from another file or kept out of this one."""
@@ -119,7 +119,7 @@ def save(simulation: Simulation, folder: Path) -> None:
         box.deliver(ballot.party, ballot.sealed)
 
 
-def compare(election: Election, parties: Mapping[str, Data], test: Data) -> Comparison:
+def compare(election: Election, parties: Mapping[str, Data], test: Data) -> Baselines:
     """What the method's own kind of model is without a federation: on each party's rows, and on all rows together."""
     held = {party: data for party, data in parties.items() if len(data)}
     if not election.roles:
@@ -134,18 +134,18 @@ def compare(election: Election, parties: Mapping[str, Data], test: Data) -> Comp
     tasks = [Task(rows, y[rows], kind, ask=asked, label=name) for name, rows in zip(names, blocks, strict=True)]
     role = "final" if "final" in election.roles else min(election.roles)
     models = election.learner_of(role).fit_many(X, tasks, len(election.classes), keep=False)
-    *alone, together = (accuracy(answer, test.y) for answer in models.answers())
-    return Comparison(dict(zip(held, alone, strict=True)), together)
+    *alone, together = (accuracy(answer, test.y) for answer in models.predictions())
+    return Baselines(dict(zip(held, alone, strict=True)), together)
 
 
-def _compare_by_tallies(election: Election, held: Mapping[str, Data], test: Data) -> Comparison:
+def _compare_by_tallies(election: Election, held: Mapping[str, Data], test: Data) -> Baselines:
     """For a method that trains no learner: elections with one voter, without noise."""
     alone = replace(election, privacy=L0)
     whole = Data(np.concatenate([d.X for d in held.values()]), np.concatenate([d.y for d in held.values()]))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", OneBallotWarning)  # classes that one party lacks
         scores = [simulate_parties(alone, {"one": data}).accuracy(test) for data in (*held.values(), whole)]
-    return Comparison(dict(zip(held, scores[:-1], strict=True)), scores[-1])
+    return Baselines(dict(zip(held, scores[:-1], strict=True)), scores[-1])
 
 
 def rarest(y: Array) -> Array:
@@ -179,7 +179,7 @@ def local_auc_at_parties(
         if min_rows <= len(data) and len(np.unique(tests[party].y)) > 1:
             tasks.append(Task(rows, data.y, ask=ask, label=party))
             asked.append(party)
-    answers = dict(zip(asked, learner.fit_many(X, tasks, classes, keep=False).answers(), strict=True))
+    answers = dict(zip(asked, learner.fit_many(X, tasks, classes, keep=False).predictions(), strict=True))
     judged = [party for party in parties if len(np.unique(tests[party].y)) > 1]
     return {p: mean_auc(answers[p], tests[p].y) if p in answers else 0.5 for p in judged}
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import oneballot as ob
-from oneballot import catalog
+from oneballot import plugins
 from oneballot.boxes import box_at
 from oneballot.boxes._address import Address
 from oneballot.boxes._patience import advice, passes
@@ -48,13 +48,13 @@ def test_a_misspelt_address_does_not_become_a_folder_in_which_a_ballot_is_lost(a
 def test_an_address_leads_to_a_box_and_is_shown_without_its_password(address: str, name: str, shown: str) -> None:
     box = box_at(address)
     assert type(box).name == name
-    assert type(box).name in catalog.names("boxes")
+    assert type(box).name in plugins.names("boxes")
     assert str(box) == shown
     assert "pass" not in repr(box.address)
 
 
 def test_a_kind_of_box_that_is_not_there_is_answered_with_those_that_are() -> None:
-    with pytest.raises(BoxError, match=r"no box 'gopher'; there are folder, http, memory, s3, sftp, webdav"):
+    with pytest.raises(BoxError, match=r"unknown box 'gopher'; available: folder, http, memory, s3, sftp, webdav"):
         box_at("gopher://host/box")
 
 
@@ -107,12 +107,12 @@ def test_a_plug_in_is_a_box_too(tmp_path: Path, monkeypatch) -> None:
         "class Box:\n    name = 'acme'\n    def __init__(self, address):\n        self.address = address\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    catalog.names.cache_clear()
+    plugins.names.cache_clear()
     try:
         assert box_at("acme+tls://anywhere").address == "acme+tls://anywhere"
     finally:
-        catalog.names.cache_clear()
-        catalog.find.cache_clear()
+        plugins.names.cache_clear()
+        plugins.find.cache_clear()
 
 
 def test_which_failures_pass() -> None:

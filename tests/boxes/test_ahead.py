@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 import oneballot as ob
-from oneballot import reading
+from oneballot.ballot.seal import seal
 from oneballot.boxes import box_at
 from oneballot.errors import BoxError, OneBallotWarning
-from oneballot.progress import watched_by
-from oneballot.reading import Reading
-from oneballot.seal import seal
-from oneballot.tallying import tally_box
+from oneballot.runtime.progress import report_progress_to
+from oneballot.server import prefetch
+from oneballot.server.prefetch import Prefetcher
+from oneballot.server.tally import tally_box
 
 COUNT = 40
 
@@ -69,7 +69,7 @@ def test_a_ballot_that_vanishes_while_ballots_are_counted_is_spoiled_alone(place
             else:
                 (place.inside("vanishing") / "p30.ballot").unlink(missing_ok=True)
 
-    with watched_by(vanish):
+    with report_progress_to(vanish):
         outcome = tally_box(election, box_at(place.address("vanishing")))
     assert list(outcome.spoiled) == ["p30"]
     assert "it cannot be read: cannot read p30.ballot in" in outcome.spoiled["p30"]
@@ -91,15 +91,15 @@ def test_cuts_in_the_middle_lose_and_spoil_nothing(place, wire: Callable, sealed
 
 
 def test_a_large_ballot_tells_how_far_it_is_and_goes_on_after_a_cut(place, wire, monkeypatch) -> None:
-    monkeypatch.setattr(reading, "LARGEST", 2**20)
+    monkeypatch.setattr(prefetch, "LARGEST", 2**20)
     large = np.random.default_rng(0).bytes(9 * 2**20)
     filled(place, "large ahead", {"a": b"1", "b": large, "c": b"3"})
     line, address = wire(place, "large ahead", cut_down=4 * 2**20, cuts=1)
     steps = []
     with (
         pytest.warns(OneBallotWarning, match=r"cannot read b\.ballot .* trying again"),
-        watched_by(lambda *step: steps.append(step)),
-        Reading(box_at(address)) as source,
+        report_progress_to(lambda *step: steps.append(step)),
+        Prefetcher(box_at(address)) as source,
     ):
         assert [source.read(name) for name in source.in_turn(10**9)] == [b"1", large, b"3"]
     assert len({done for what, done, _ in steps if what == "receiving b.ballot (MiB)"}) > 1
@@ -130,8 +130,8 @@ def test_ballots_of_one_sftp_connection_have_a_channel_each(place_of, sealed) ->
     place = place_of("sftp")
     filled(place, "channels", sealed[1])
     box = box_at(place.address("channels"))
-    with Reading(box) as source:
+    with Prefetcher(box) as source:
         for name in source.in_turn(10**9):
             assert source.read(name) == sealed[1][name]
         channels = box._client.get_transport()._channels.values()
-        assert 2 <= len(channels) <= 1 + reading.AT_ONCE
+        assert 2 <= len(channels) <= 1 + prefetch.AT_ONCE

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from oneballot.cli import app
-from oneballot.outcome import Outcome
+from oneballot.server.outcome import Outcome
 
 
 def answer(*words: object, status: int = 0) -> dict:

@@ -7,14 +7,14 @@ import time
 import pytest
 
 import oneballot as ob
-from oneballot import reading
 from oneballot.boxes import _download, _patience, _remote, box_at, http
 from oneballot.boxes._remote import PROBE
-from oneballot.casting import cast_together
-from oneballot.disk import PART
-from oneballot.errors import AlreadyCast, BoxError, NotThere, OneBallotWarning
-from oneballot.progress import watched_by
-from oneballot.tallying import tally_box
+from oneballot.errors import AlreadyCast, BoxError, NotFound, OneBallotWarning
+from oneballot.party.cast import cast_together
+from oneballot.runtime.files import PART
+from oneballot.runtime.progress import report_progress_to
+from oneballot.server import prefetch
+from oneballot.server.tally import tally_box
 
 from .conftest import PASSWORD, USER
 from .servers import GREETED
@@ -38,7 +38,7 @@ def test_names_of_a_hostile_host_lead_nowhere(place_of) -> None:
         box = box_at(place.address("hostile"))
         assert list(box.names()) == [("good", 5)]
         for name in ("../evil", "..\\evil", "a\nb", ".hidden", "x" * 300):
-            with pytest.raises(NotThere, match="no name of a ballot"):
+            with pytest.raises(NotFound, match="no name of a ballot"):
                 box.open(name)
 
 
@@ -53,7 +53,7 @@ def test_absurd_sizes_are_spoiled_before_a_byte_is_read(place_of, election, part
 
 
 def test_a_box_that_goes_away_ends_a_tally_and_spoils_nobody(place_of, wire, election, parties, monkeypatch) -> None:
-    monkeypatch.setattr(reading, "AT_ONCE", 1)  # else they are all here before the box goes
+    monkeypatch.setattr(prefetch, "AT_ONCE", 1)  # else they are all here before the box goes
     place, ballots = place_of("http"), cast_together(election, parties)
     for ballot in ballots:
         place.put("going", f"{ballot.party}.ballot", ballot.sealed)
@@ -70,7 +70,7 @@ def test_a_box_that_goes_away_ends_a_tally_and_spoils_nobody(place_of, wire, ele
             line.cut_down, line.cuts = 0, 10**9
 
     with (
-        watched_by(goes_away),
+        report_progress_to(goes_away),
         pytest.warns(OneBallotWarning, match="trying again"),
         pytest.raises(BoxError, match="Tried 6 times"),
     ):
@@ -219,7 +219,7 @@ def test_a_box_that_may_be_written_to_and_not_read(place_of) -> None:
     box.deliver("a", b"ballot")
     assert place_of("http").files("dropbox") == {"a.ballot": b"ballot"}
     for look in (lambda: list(box.names()), lambda: box.open("a")):
-        with pytest.raises(NotThere, match="403"):
+        with pytest.raises(NotFound, match="403"):
             look()
     with pytest.raises(AlreadyCast, match="may not be read from here"):
         box.deliver("a", b"ballot")
@@ -308,5 +308,5 @@ def test_the_box_of_memory_is_one_for_all_of_this_process() -> None:
     assert list(box.names()) == [("a", 6)]
     with box.open("a") as file:
         assert file.read() == b"ballot"
-    with pytest.raises(NotThere):
+    with pytest.raises(NotFound):
         list(box_at("memory://elsewhere").names())

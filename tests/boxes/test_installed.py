@@ -24,7 +24,7 @@ from urllib.parse import quote
 import pytest
 
 from oneballot.boxes import _patience, box_at
-from oneballot.errors import AlreadyCast, BoxError, NotThere, OneBallotWarning
+from oneballot.errors import AlreadyCast, BoxError, NotFound, OneBallotWarning
 
 from .conftest import PASSWORD, USER, Place
 
@@ -342,5 +342,5 @@ def test_a_server_that_replaces_and_may_not_be_read_is_not_trusted_with_a_ballot
     with pytest.raises(BoxError, match=r"does not know If-None-Match.*none was sent"):
         box_at(installed.address("dropbox")).deliver("a", b"ballot")
     assert "a.ballot" not in installed.files("dropbox")
-    with pytest.raises(NotThere):
+    with pytest.raises(NotFound):
         box_at(installed.address("dropbox")).open("a")

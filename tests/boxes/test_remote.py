@@ -15,9 +15,9 @@ import pytest
 
 from oneballot.boxes import _patience, box_at
 from oneballot.boxes._remote import PROBE
-from oneballot.disk import PART
-from oneballot.errors import AlreadyCast, BoxError, NotThere, OneBallotWarning
-from oneballot.progress import watched_by
+from oneballot.errors import AlreadyCast, BoxError, NotFound, OneBallotWarning
+from oneballot.runtime.files import PART
+from oneballot.runtime.progress import report_progress_to
 
 BIG = 3 * 2**20
 HUGE = 20 * 2**20
@@ -95,7 +95,7 @@ def test_it_is_the_server_that_refuses_to_replace(place, size: int) -> None:
 def test_large_ballots_travel_whole_and_tell_how_far_they_are(place) -> None:
     data, told = noise(9 * 2**20), []
     box = box_at(place.address("large"))
-    with watched_by(lambda *step: told.append(step)):
+    with report_progress_to(lambda *step: told.append(step)):
         box.deliver("a", data)
         with pytest.raises(AlreadyCast):
             box.deliver("a", data[:-1] + bytes([data[-1] ^ 1]))
@@ -133,9 +133,9 @@ def test_a_box_that_is_not_there_and_a_ballot_that_is_not_there(place) -> None:
     if place.kind == "s3":  # a folder of a bucket is there as soon as it is named
         assert list(box.names()) == []
     else:
-        with pytest.raises(NotThere, match="cannot list"):
+        with pytest.raises(NotFound, match="cannot list"):
             list(box.names())
-    with pytest.raises(NotThere, match=r"cannot read a\.ballot"):
+    with pytest.raises(NotFound, match=r"cannot read a\.ballot"):
         box.open("a")
 
 
@@ -145,7 +145,7 @@ def test_files_that_are_no_ballots_are_passed_over(place) -> None:
     place.put("mixed/below", "b.ballot", b"?")
     assert list(box_at(place.address("mixed")).names()) == [("ok (1)", 1)]
     assert read(box_at(place.address("mixed")), "ok (1)") == b"?"
-    with pytest.raises(NotThere, match="no name of a ballot"):
+    with pytest.raises(NotFound, match="no name of a ballot"):
         box_at(place.address("mixed")).open("../mixed/ok (1)")
 
 
@@ -162,7 +162,7 @@ def test_a_writer_killed_in_the_middle_is_never_seen_and_does_not_stand_in_the_w
     try:
         while line.up < size / 2:
             assert writer.poll() is None
-            with suppress(NotThere):
+            with suppress(NotFound):
                 assert list(box.names()) == []
             looks += line.up > 2**16
             time.sleep(0.02)
@@ -290,7 +290,7 @@ def test_a_wrong_password_is_told_at_once_and_not_repeated(place_of, monkeypatch
         ):
             with pytest.raises(BoxError) as told:
                 work()
-            assert not isinstance(told.value, NotThere)
+            assert not isinstance(told.value, NotFound)
             assert "wr0ng" not in str(told.value)
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     with pytest.raises(BoxError, match="credentials"):
@@ -302,4 +302,4 @@ def test_a_bucket_that_is_not_there_is_told_at_once(place_of, monkeypatch) -> No
     place_of("s3")
     with pytest.raises(BoxError, match="bucket does not exist") as told:
         list(box_at("s3://nobucket/box").names())
-    assert not isinstance(told.value, NotThere)
+    assert not isinstance(told.value, NotFound)

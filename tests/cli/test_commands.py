@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from oneballot.cli import app
-from oneballot.cli._terminal import session
+from oneballot.cli.terminal import session
 from oneballot.errors import OneBallotWarning
 
 
@@ -99,9 +99,9 @@ def test_a_spoiled_ballot_and_a_party_left_out_are_told(agreed: Path, monkeypatc
 
 
 def test_markup_in_a_strangers_words_is_shown_as_it_is(agreed: Path, monkeypatch) -> None:
-    from oneballot.election import Election
-    from oneballot.keys import read_key
-    from oneballot.seal import seal
+    from oneballot.ballot.keys import read_key
+    from oneballot.ballot.seal import seal
+    from oneballot.election.election import Election
 
     cast(agreed, "a", monkeypatch, "--to", agreed / "box")
     monkeypatch.chdir(agreed / "server")

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from oneballot.cli import app
-from oneballot.outcome import Outcome
+from oneballot.server.outcome import Outcome
 
 
 def run(*words: object, status: int = 0):
@@ -157,7 +157,7 @@ class TestWhatTheTallyRefuses:
 
 def test_a_renamed_party_in_a_manifest_is_refused(place: Place) -> None:
     """In the clear a ballot can be taken apart and put together again; not with the signature."""
-    from oneballot.container import unzip, zip_up
+    from oneballot.ballot.archive import unzip, zip_up
 
     place.cast("a")
     files = unzip(only("box").read_bytes())

@@ -13,15 +13,15 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from oneballot.core import Array, Task  # noqa: E402
-from oneballot.fleet import graphs  # noqa: E402
-from oneballot.fleet.chain import Chain, is_chain  # noqa: E402
-from oneballot.fleet.inputs import as_tensor  # noqa: E402
-from oneballot.fleet.network import Network, built_in  # noqa: E402
-from oneballot.fleet.recipe import Recipe  # noqa: E402
-from oneballot.fleet.reference import answer_one, fit_one  # noqa: E402
-from oneballot.fleet.timetable import Timetable  # noqa: E402
-from oneballot.fleet.wave import Wave  # noqa: E402
+from oneballot.fleet.gpu import graphs  # noqa: E402
+from oneballot.fleet.models.inputs import as_tensor  # noqa: E402
+from oneballot.fleet.models.network import Network, built_in  # noqa: E402
+from oneballot.fleet.train.chain import Chain, is_chain  # noqa: E402
+from oneballot.fleet.train.recipe import Recipe  # noqa: E402
+from oneballot.fleet.train.reference import answer_one, fit_one  # noqa: E402
+from oneballot.fleet.train.timetable import Timetable  # noqa: E402
+from oneballot.fleet.train.wave import Wave  # noqa: E402
+from oneballot.types import Array, Task  # noqa: E402
 
 torch.set_num_threads(1)
 TEXT = {"vocabulary": 20, "dimension": 4}
@@ -202,7 +202,7 @@ def leaning(tasks: list[Task], network: Network, seed: int = 0) -> list[Task]:
             task,
             seed=task.seed + 10 * seed,
             start=network.start(100 + seed + i),
-            pull=0.7 * i,
+            proximal=0.7 * i,
             offset={key: 0.1 * rng.normal(size=tuple(w.shape)).astype(np.float32) for key, w in learned.items()},
         )
         for i, task in enumerate(tasks)
@@ -217,7 +217,7 @@ def test_a_pull_to_the_start_and_an_offset_are_added_to_every_step(name: str, op
     tasks, chain = leaning(make_tasks(), network_of(name)), name in CHAINS
     leant = assert_same(name, recipe, tasks, device, chain=chain)
     for changed in (
-        [replace(task, pull=0.0) for task in tasks],
+        [replace(task, proximal=0.0) for task in tasks],
         [replace(task, offset=None) for task in tasks],
         [replace(task, start=None) for task in tasks],
     ):
@@ -259,7 +259,7 @@ def assert_begins_again(name: str, optimizer: str, device: str) -> None:
 
 
 def test_dropout_differs_by_model_and_step_and_keeps_its_share() -> None:
-    from oneballot.fleet.draws import dropout_key, kept
+    from oneballot.fleet.train.draws import dropout_key, kept
 
     keys = torch.tensor([dropout_key(seed) for seed in range(3)])
     first, second = (kept(keys, torch.tensor(step), 0, (50, 40), 0.25, torch.device("cpu")) for step in (0, 1))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from oneballot.fleet.ahead import ahead
+from oneballot.fleet.train.ahead import ahead
 
 
 def test_the_next_is_made_while_one_is_used() -> None:

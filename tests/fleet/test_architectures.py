@@ -13,11 +13,11 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
 from oneballot.errors import DataError, ElectionError  # noqa: E402
-from oneballot.fleet.architectures import ARCHITECTURES, build, check_settings, expected, shape_of, widest  # noqa: E402
-from oneballot.fleet.inputs import as_tensor, check_tokens, move, scaled  # noqa: E402
-from oneballot.fleet.network import built_in  # noqa: E402
-from oneballot.fleet.text import Attention, BiLSTM  # noqa: E402
-from oneballot.fleet.weights import first_weights  # noqa: E402
+from oneballot.fleet.models.architectures import ARCHITECTURES, build, check_settings, expected, shape_of, widest  # noqa: E402
+from oneballot.fleet.models.inputs import as_tensor, check_tokens, move, scaled  # noqa: E402
+from oneballot.fleet.models.network import built_in  # noqa: E402
+from oneballot.fleet.models.text import Attention, BiLSTM  # noqa: E402
+from oneballot.fleet.models.weights import first_weights  # noqa: E402
 
 torch.set_num_threads(1)
 PAPERS = [  # (architecture, settings, shape, classes, parameters without the table of words)

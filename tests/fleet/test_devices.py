@@ -11,9 +11,9 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from oneballot.errors import OneBallotWarning  # noqa: E402
-from oneballot.fleet.convolutions import best_way, why_no_kernels  # noqa: E402
-from oneballot.fleet.devices import precision  # noqa: E402
-from oneballot.fleet.recipe import Recipe  # noqa: E402
+from oneballot.fleet.train.convolutions import best_way, why_no_kernels  # noqa: E402
+from oneballot.fleet.train.devices import precision  # noqa: E402
+from oneballot.fleet.train.recipe import Recipe  # noqa: E402
 
 
 def settings() -> tuple[bool, ...]:

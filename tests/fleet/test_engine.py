@@ -17,20 +17,20 @@ torch = pytest.importorskip("torch")
 
 from torch import Tensor, nn  # noqa: E402
 
-from oneballot.core import Array, Task  # noqa: E402
 from oneballot.errors import DataError, ElectionError, OneBallotWarning  # noqa: E402
-from oneballot.fleet import apart as processes  # noqa: E402
-from oneballot.fleet import engine  # noqa: E402
-from oneballot.fleet.chain import is_chain  # noqa: E402
-from oneballot.fleet.engine import train  # noqa: E402
-from oneballot.fleet.job import How, Job  # noqa: E402
-from oneballot.fleet.network import built_in, own  # noqa: E402
-from oneballot.fleet.probe import why_not_stacked  # noqa: E402
-from oneballot.fleet.recipe import Recipe  # noqa: E402
-from oneballot.fleet.timetable import Timetable  # noqa: E402
-from oneballot.fleet.wave import Wave  # noqa: E402
-from oneballot.fleet.waves import most_at_once  # noqa: E402
-from oneballot.progress import watched_by  # noqa: E402
+from oneballot.fleet.models.network import built_in, own  # noqa: E402
+from oneballot.fleet.train import apart as processes  # noqa: E402
+from oneballot.fleet.train import engine  # noqa: E402
+from oneballot.fleet.train.chain import is_chain  # noqa: E402
+from oneballot.fleet.train.engine import train  # noqa: E402
+from oneballot.fleet.train.job import How, Job  # noqa: E402
+from oneballot.fleet.train.probe import why_not_stacked  # noqa: E402
+from oneballot.fleet.train.recipe import Recipe  # noqa: E402
+from oneballot.fleet.train.timetable import Timetable  # noqa: E402
+from oneballot.fleet.train.wave import Wave  # noqa: E402
+from oneballot.fleet.train.waves import most_at_once  # noqa: E402
+from oneballot.runtime.progress import report_progress_to  # noqa: E402
+from oneballot.types import Array, Task  # noqa: E402
 
 torch.set_num_threads(1)
 CLASSES = 3
@@ -105,11 +105,11 @@ def test_the_watcher_is_told_of_every_epoch_of_every_model() -> None:
     threads = torch.get_num_threads()
     for how in ("chain", "stacked", "loop"):
         told.clear()
-        with watched_by(lambda *what: told.append(what)):
+        with report_progress_to(lambda *what: told.append(what)):
             train(built_in("mlp", {}, (6,), CLASSES), X, tasks, RECIPE, CLASSES, device="cpu", what="nets", how=how)
         assert told == [("training 3 nets, epochs", done, 6) for done in range(7)]
     assert torch.get_num_threads() == threads
-    with watched_by(lambda *what: told.append(what)):
+    with report_progress_to(lambda *what: told.append(what)):
         train(built_in("mlp", {}, (6,), CLASSES), X, tasks, Recipe(epochs=2, steps=7), CLASSES, device="cpu")
     assert told[-1] == ("training 3 networks, parts of 7 steps", 6, 6)
 
@@ -419,11 +419,11 @@ class Refuse:
         if name.partition(".")[0] in {"sklearn", "scipy", "pydantic", "joblib", "safetensors", "rich", "skops"}:
             raise ImportError(name)
 sys.meta_path.insert(0, Refuse())
-import oneballot.fleet.engine, oneballot.fleet.vectors
+import oneballot.fleet.train.engine, oneballot.fleet.models.vectors
 print(sorted(m for m in sys.modules if m.startswith("oneballot.") and m.count(".") == 1))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    ours = [f"oneballot.{name}" for name in ("backends", "core", "errors", "fleet", "progress")]
+    ours = [f"oneballot.{name}" for name in ("errors", "fleet", "runtime", "types")]
     assert done.stdout.strip() == str(ours)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from oneballot.fleet.graphs import nothing_thrown_away
+from oneballot.fleet.gpu.graphs import nothing_thrown_away
 
 
 class Graph:

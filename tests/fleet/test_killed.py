@@ -16,10 +16,10 @@ pytest.importorskip("torch")
 
 LONG = """
 import numpy as np
-import oneballot.fleet.distil as distilling
-from oneballot.fleet.distillation import Distillation, Party
-from oneballot.fleet.initial import initial
-from oneballot.fleet.network import built_in
+import oneballot.methods.dosfl.distil as distilling
+from oneballot.methods.dosfl.distillation import Distillation, Party
+from oneballot.methods.dosfl.initial import initial
+from oneballot.fleet.models.network import built_in
 
 if __name__ == "__main__":
     distilling.ENOUGH = 0.0
@@ -34,7 +34,7 @@ if __name__ == "__main__":
 def test_processes_end_when_whoever_asked_is_killed(tmp_path: Path) -> None:
     """In the midst of a lesson: they would go on for minutes, for nobody."""
     (tmp_path / "long.py").write_text(LONG)
-    asking = subprocess.Popen([sys.executable, tmp_path / "long.py"])
+    owner = subprocess.Popen([sys.executable, tmp_path / "long.py"])
 
     def wait_for(done: Callable[[], bool]) -> None:
         end = time.monotonic() + 60
@@ -43,11 +43,11 @@ def test_processes_end_when_whoever_asked_is_killed(tmp_path: Path) -> None:
             time.sleep(0.1)
 
     try:
-        wait_for(lambda: sum(seconds > 5 for seconds in working(asking.pid).values()) == 2)  # torch is imported by then
-        busy = [pid for pid, seconds in working(asking.pid).items() if seconds > 5]
+        wait_for(lambda: sum(seconds > 5 for seconds in working(owner.pid).values()) == 2)  # torch is imported by then
+        busy = [pid for pid, seconds in working(owner.pid).items() if seconds > 5]
     finally:
-        asking.kill()
-        asking.wait()
+        owner.kill()
+        owner.wait()
     wait_for(lambda: not any(map(runs, busy)))
 
 

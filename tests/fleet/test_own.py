@@ -12,14 +12,14 @@ torch = pytest.importorskip("torch")
 
 from torch import Tensor, nn  # noqa: E402
 
-from oneballot.core import Array, Task  # noqa: E402
 from oneballot.errors import ElectionError  # noqa: E402
-from oneballot.fleet.chain import is_chain  # noqa: E402
-from oneballot.fleet.engine import train  # noqa: E402
-from oneballot.fleet.network import own  # noqa: E402
-from oneballot.fleet.own import Generators  # noqa: E402
-from oneballot.fleet.probe import why_not_stacked  # noqa: E402
-from oneballot.fleet.recipe import Recipe  # noqa: E402
+from oneballot.fleet.models.network import own  # noqa: E402
+from oneballot.fleet.models.own import Generators  # noqa: E402
+from oneballot.fleet.train.chain import is_chain  # noqa: E402
+from oneballot.fleet.train.engine import train  # noqa: E402
+from oneballot.fleet.train.probe import why_not_stacked  # noqa: E402
+from oneballot.fleet.train.recipe import Recipe  # noqa: E402
+from oneballot.types import Array, Task  # noqa: E402
 
 torch.set_num_threads(1)
 CLASSES, RECIPE = 3, Recipe(epochs=2, batch=4)

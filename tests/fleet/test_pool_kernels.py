@@ -15,12 +15,12 @@ import torch.nn.functional as F  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 from torch.func import jvp, vjp  # noqa: E402
 
-from oneballot.fleet.along_kernels import PooledAlong  # noqa: E402
-from oneballot.fleet.chain import Chain  # noqa: E402
-from oneballot.fleet.initial import initial  # noqa: E402
-from oneballot.fleet.logits import Logits  # noqa: E402
-from oneballot.fleet.network import built_in  # noqa: E402
-from oneballot.fleet.pool_kernels import Pooled, try_out  # noqa: E402
+from oneballot.fleet.gpu.pool_kernels import Pooled, try_out  # noqa: E402
+from oneballot.fleet.models.network import built_in  # noqa: E402
+from oneballot.fleet.train.chain import Chain  # noqa: E402
+from oneballot.methods.dosfl.along_kernels import PooledAlong  # noqa: E402
+from oneballot.methods.dosfl.initial import initial  # noqa: E402
+from oneballot.methods.dosfl.logits import Logits  # noqa: E402
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 CASES = {
@@ -104,8 +104,8 @@ def test_changes_along_a_direction_are_those_of_forward_over_reverse(case: str, 
     back, by_images = layer.backward(d, drift)
 
     def slopes_of(*given: Tensor) -> tuple[Tensor, ...]:
-        result, pull = vjp(lambda *own: pooled(*own, padding), *given[:3])
-        return result, *pull(given[3])
+        result, proximal = vjp(lambda *own: pooled(*own, padding), *given[:3])
+        return result, *proximal(given[3])
 
     for i in range(len(x)):
         along = torch.zeros_like(x[i]) if first else moved[i]

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("torch")
 
 from oneballot.errors import DataError
-from oneballot.fleet.vectors import read_vectors
+from oneballot.fleet.models.vectors import read_vectors
 
 GLOVE = "the 0.5 -1.0\ncat 1.5 2\n. 4 -4\nthe 9 9\n"
 

@@ -17,11 +17,12 @@ import torch.nn.functional as F  # noqa: E402
 from torch import Tensor  # noqa: E402
 from torch.func import vmap  # noqa: E402
 
-from oneballot.fleet import conv_kernels, stacked, vmapped  # noqa: E402
-from oneballot.fleet.devices import precision  # noqa: E402
-from oneballot.fleet.network import built_in  # noqa: E402
-from oneballot.fleet.recipe import Recipe  # noqa: E402
-from oneballot.fleet.stacked import Stacked  # noqa: E402
+from oneballot.fleet.gpu import conv_kernels, vmapped  # noqa: E402
+from oneballot.fleet.models.network import built_in  # noqa: E402
+from oneballot.fleet.train import stacked  # noqa: E402
+from oneballot.fleet.train.devices import precision  # noqa: E402
+from oneballot.fleet.train.recipe import Recipe  # noqa: E402
+from oneballot.fleet.train.stacked import Stacked  # noqa: E402
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 HOW: dict[str, dict[str, Any]] = {

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from safetensors.numpy import load, save
 from sklearn.naive_bayes import GaussianNB
 
-from oneballot.core import Blob
 from oneballot.errors import DataError, OneBallotError, OneBallotWarning, Spoiled
-from oneballot.formats.ensemble import EnsembleFormat, EnsembleModel
 from oneballot.formats.safetensors import ConstantModel
 from oneballot.formats.skops import SklearnModel
+from oneballot.methods.ensemble.format import EnsembleFormat, EnsembleModel
+from oneballot.types import Blob
 
 X = np.random.default_rng(0).normal(size=(50, 3)).astype(np.float32)
 STRANGER = SklearnModel(GaussianNB().fit(X, X.argmax(axis=1)), 3)
@@ -67,7 +67,7 @@ def test_a_stranger_is_never_loaded_here_and_one_that_fails_is_left_out() -> Non
     def refuse(blob: Blob, X: np.ndarray, *, classes: int) -> np.ndarray:
         raise Spoiled("it crashed")
 
-    model.ask_through(refuse)
+    model.use_sandbox(refuse)
     with pytest.warns(OneBallotWarning, match="member 0 is left out: it crashed"):
         np.testing.assert_allclose(model.predict_proba(X[:1]), [[1, 0, 0]])
     alone = EnsembleModel([STRANGER.dump()], np.ones((1, 1, 3)), ask=refuse)

@@ -14,13 +14,13 @@ from safetensors.numpy import load, save
 
 torch = pytest.importorskip("torch")
 
-from oneballot.core import Array, Blob, Task  # noqa: E402
 from oneballot.errors import DataError, Spoiled  # noqa: E402
-from oneballot.fleet.architectures import ARCHITECTURES, check_settings  # noqa: E402
-from oneballot.fleet.network import built_in  # noqa: E402
+from oneballot.fleet.models.architectures import ARCHITECTURES, check_settings  # noqa: E402
+from oneballot.fleet.models.network import built_in  # noqa: E402
 from oneballot.formats.torch_safetensors import Description, TorchModel, TorchSafetensors, probabilities  # noqa: E402
 from oneballot.learners.torch import Torch  # noqa: E402
-from oneballot.room import Room  # noqa: E402
+from oneballot.server.sandbox import Sandbox  # noqa: E402
+from oneballot.types import Array, Blob, Task  # noqa: E402
 
 torch.set_num_threads(1)
 ABOUT: dict[str, Any] = {
@@ -78,7 +78,7 @@ def test_what_is_trained_can_be_opened_again(name: str, shape: Any) -> None:
     blob = models[0].dump()
     TorchSafetensors.check(blob.data, classes=2, features=256)
     loaded = TorchSafetensors.load(blob.data, classes=2)
-    np.testing.assert_allclose(loaded.predict_proba(X), models.answers()[0], atol=1e-5)
+    np.testing.assert_allclose(loaded.predict_proba(X), models.predictions()[0], atol=1e-5)
 
 
 def write_transformer(**settings: Any) -> tuple[Blob, Array]:
@@ -92,10 +92,10 @@ def write_transformer(**settings: Any) -> tuple[Blob, Array]:
 
 def test_a_small_file_that_is_much_work_is_asked_in_the_room() -> None:
     blob, X = write_transformer()
-    with Room(seconds=0.2) as room, pytest.raises(Spoiled, match=r"torch-safetensors model took longer than 0.2 s"):
+    with Sandbox(seconds=0.2) as room, pytest.raises(Spoiled, match=r"torch-safetensors model took longer than 0.2 s"):
         room.ask(blob, np.tile(X, (50, 1)), classes=2)
     blob, X = write_transformer(dimension=4, heads=1)
-    with Room() as room:
+    with Sandbox() as room:
         here = TorchSafetensors.load(blob.data, classes=2).predict_proba(X)
         np.testing.assert_allclose(room.ask(blob, X, classes=2), here, atol=1e-6)
         with pytest.raises(Spoiled, match="asked: DataError: text must be token numbers, whole ones"):

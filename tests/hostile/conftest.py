@@ -1,9 +1,9 @@
 import pytest
 
-from oneballot.room import Room
+from oneballot.server.sandbox import Sandbox
 
 
 @pytest.fixture(scope="session")
 def room():
-    with Room(memory_mb=512, seconds=3) as room:
+    with Sandbox(memory_mb=512, seconds=3) as room:
         yield room

@@ -14,11 +14,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import oneballot as ob
-from oneballot.casting import cast_together
-from oneballot.container import ARRAYS, unzip, zip_up
-from oneballot.core import Blob
+from oneballot.ballot.archive import ARRAYS, unzip, zip_up
+from oneballot.ballot.seal import MANIFEST, seal, unseal
 from oneballot.errors import QuorumError, Spoiled
-from oneballot.seal import MANIFEST, seal, unseal
+from oneballot.party.cast import cast_together
+from oneballot.types import Blob
 
 
 @pytest.fixture(scope="module")
@@ -208,7 +208,7 @@ def test_a_ballot_over_the_limit_is_not_even_read(honest, tmp_path) -> None:
         (tmp_path / f"p{i}.ballot").write_bytes(data)
     with (tmp_path / "huge.ballot").open("wb") as huge:
         huge.truncate(10 * 2**40)  # sparse: reading it would end the process
-    from oneballot.tallying import tally_box
+    from oneballot.server.tally import tally_box
 
     outcome = tally_box(election, ob.Folder(tmp_path))
     assert list(outcome.spoiled) == ["huge"]

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oneballot import catalog
-from oneballot.core import Blob
+from oneballot import plugins
 from oneballot.errors import Spoiled
 from oneballot.formats.lightgbm_text import LightGBMModel
 from oneballot.formats.safetensors import ConstantModel
 from oneballot.formats.ubjson import XGBoostModel
+from oneballot.types import Blob
 
 lightgbm = pytest.importorskip("lightgbm")
 xgboost = pytest.importorskip("xgboost")
@@ -140,7 +140,7 @@ def test_good_models_are_answered_after_all_of_that(room):
 @pytest.mark.parametrize("name", GOOD)
 def test_a_model_that_is_cut_off_is_spoiled(name):
     blob = GOOD[name]
-    form = catalog.find("formats", blob.format)
+    form = plugins.find("formats", blob.format)
     for end in range(0, len(blob.data), max(1, len(blob.data) // 200)):
         with pytest.raises(Spoiled):
             form.check(blob.data[:end], classes=CLASSES, features=FEATURES)

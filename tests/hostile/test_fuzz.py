@@ -39,11 +39,11 @@ NUMBERS = (b"0", b"-1", b"1e999", b"NaN", b"99999999999999999999", b"\xff" * 8, 
 
 
 def test_every_format_and_every_method_is_a_target(targets) -> None:
-    from oneballot import catalog
+    from oneballot import plugins
 
     assert sorted(targets.names()) == sorted(NAMES)
-    assert set(catalog.names("formats")) == set(CHECKS)
-    assert {name.split("-")[0] for name in COUNTS} == set(catalog.names("methods"))
+    assert set(plugins.names("formats")) == set(CHECKS)
+    assert {name.split("-")[0] for name in COUNTS} == set(plugins.names("methods"))
 
 
 @st.composite

@@ -17,11 +17,11 @@ from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 from threadpoolctl import threadpool_limits
 
-from oneballot import catalog
-from oneballot.core import Blob
+from oneballot import plugins
 from oneballot.errors import Spoiled
 from oneballot.formats.skops import ALLOWED, SklearnModel
-from oneballot.room.__main__ import contain
+from oneballot.server.sandbox.__main__ import contain
+from oneballot.types import Blob
 
 CLASSES, FEATURES = 3, 4
 X = np.random.default_rng(0).normal(size=(120, FEATURES))
@@ -210,7 +210,7 @@ def test_good_models_are_answered_after_all_of_that(room):
 @pytest.mark.parametrize("name", GOOD)
 def test_a_model_that_is_cut_off_is_spoiled(name):
     blob = GOOD[name]
-    form = catalog.find("formats", blob.format)
+    form = plugins.find("formats", blob.format)
     for end in range(0, len(blob.data), max(1, len(blob.data) // 200)):
         with pytest.raises(Spoiled):
             form.check(blob.data[:end], classes=CLASSES, features=FEATURES)

@@ -6,12 +6,12 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 
-from oneballot import catalog
-from oneballot.core import Task
+from oneballot import plugins
 from oneballot.errors import ElectionError
 from oneballot.formats.safetensors import ConstantModel
 from oneballot.learners.lightgbm import LightGBM
 from oneballot.learners.xgboost import XGBoost
+from oneballot.types import Task
 
 pytest.importorskip("xgboost")
 pytest.importorskip("lightgbm")
@@ -36,13 +36,13 @@ def test_a_booster_learns_the_classes_it_has_and_answers_the_same_after_the_jour
     X, y = rows(list(seen))
     everything = np.arange(len(y))
     models = learner.fit_many(X, [Task(everything, y, seed=1, ask=everything)], classes)
-    (answer,) = models.answers()
+    (answer,) = models.predictions()
     assert answer.shape == (len(y), classes)
     np.testing.assert_allclose(answer.sum(axis=1), 1, atol=1e-6)
     assert not answer[:, np.setdiff1d(np.arange(classes), list(seen))].any()
     assert (answer.argmax(axis=1) == y).mean() > 0.6
     blob = models[0].dump()
-    form = catalog.find("formats", blob.format)
+    form = plugins.find("formats", blob.format)
     form.check(blob.data, classes=classes, features=FEATURES)
     loaded = form.load(blob.data, classes=classes)
     np.testing.assert_array_equal(loaded.predict_proba(X), answer)
@@ -55,8 +55,8 @@ def test_scores_are_answered_where_they_are_asked_for(learner):
     X, y = rows([0, 1, 2])
     which = np.arange(len(y))
     models = learner.fit_many(X, [Task(which, y, ask=which, answer="scores")], 4)
-    np.testing.assert_array_equal(models.answers()[0], models[0].scores(X))
-    assert (models.answers()[0][:, 3] < -1e8).all()
+    np.testing.assert_array_equal(models.predictions()[0], models[0].scores(X))
+    assert (models.predictions()[0][:, 3] < -1e8).all()
 
 
 @every_booster
@@ -65,7 +65,7 @@ def test_thin_tasks_are_ordinary(learner):
     asked = np.arange(5)
     two = np.array([np.flatnonzero(y == 0)[0], np.flatnonzero(y == 2)[0]])
     tasks = [Task(which, y[which], ask=asked) for which in (np.flatnonzero(y == 2), two[:1], two[:0], two)]
-    single, one, none, pair = learner.fit_many(X, tasks, 3).answers()
+    single, one, none, pair = learner.fit_many(X, tasks, 3).predictions()
     np.testing.assert_array_equal(single, np.tile([0, 0, 1], (5, 1)))
     np.testing.assert_array_equal(one, np.tile([1, 0, 0], (5, 1)))
     np.testing.assert_array_equal(none, np.full((5, 3), 1 / 3))
@@ -79,7 +79,7 @@ def test_the_seed_decides_and_nothing_else(learner):
     which = np.arange(len(y))
     tasks = [Task(which, y, seed=seed, ask=which) for seed in (1, 1, 2)]
     models = type(learner)(rounds=5, params=drawn).fit_many(X, tasks, 3)
-    first, same, other = models.answers()
+    first, same, other = models.predictions()
     np.testing.assert_array_equal(first, same)
     assert not np.array_equal(first, other)
     assert models[0].dump() == models[1].dump()
@@ -95,7 +95,7 @@ def test_soft_labels_are_rows_once_a_class_with_weights(learner):
         Task(asked, targets, "soft", seed=3, ask=asked),
         Task(where, label, weight=targets[where, label], seed=3, ask=asked),
     ]
-    soft, hard = learner.fit_many(X, tasks, 3).answers()
+    soft, hard = learner.fit_many(X, tasks, 3).predictions()
     np.testing.assert_array_equal(soft, hard)
 
 
@@ -105,7 +105,7 @@ def test_images_and_bytes_give_the_answers_of_their_numbers(learner):
     X = np.clip(X * 20, 0, 255).astype(np.uint8)
     which = np.arange(len(y))
     flat, image = (
-        learner.fit_many(x, [Task(which, y, ask=which)], 3).answers()[0]
+        learner.fit_many(x, [Task(which, y, ask=which)], 3).predictions()[0]
         for x in (X.astype(np.float32), X.reshape(-1, 1, 2, 2))
     )
     np.testing.assert_array_equal(flat, image)
@@ -115,7 +115,7 @@ def test_images_and_bytes_give_the_answers_of_their_numbers(learner):
 def test_settings_survive_being_written_down(learner):
     learner.check()
     assert type(learner)(**json.loads(json.dumps(asdict(learner)))) == learner
-    assert "soft" in learner.gives
+    assert "soft" in learner.provides
 
 
 @pytest.mark.parametrize("kind", [XGBoost, LightGBM])

@@ -11,10 +11,10 @@ from sklearn.kernel_ridge import KernelRidge
 from sklearn.metrics.pairwise import rbf_kernel
 
 import oneballot as ob
-from oneballot.core import Task
 from oneballot.errors import DataError, ElectionError, OneBallotWarning
 from oneballot.formats.kernel import KernelFormat
 from oneballot.learners._ridge import RIDGES, solve, solve_with_landmarks
+from oneballot.types import Task
 
 
 def rows(n: int = 40, features: int = 3, seed: int = 0) -> np.ndarray:
@@ -143,12 +143,12 @@ def test_a_row_with_weight_two_is_a_row_twice_and_one_without_weight_is_none() -
     twice = np.r_[np.arange(20), np.arange(5)]
     weight = np.r_[np.full(5, 2.0), np.ones(15)]
     learner = ob.Kernel(gamma=0.5, ridge=0.01)
-    (a,) = learner.fit_many(X, [Task(twice, y[twice], ask=np.arange(20))], 2).answers()
-    (b,) = learner.fit_many(X, [Task(np.arange(20), y, weight=weight, ask=np.arange(20))], 2).answers()
+    (a,) = learner.fit_many(X, [Task(twice, y[twice], ask=np.arange(20))], 2).predictions()
+    (b,) = learner.fit_many(X, [Task(np.arange(20), y, weight=weight, ask=np.arange(20))], 2).predictions()
     np.testing.assert_allclose(a, b, atol=1e-5)
     none = np.r_[np.ones(15), np.zeros(5)]
-    (c,) = learner.fit_many(X, [Task(np.arange(20), y, weight=none, ask=np.arange(20))], 2).answers()
-    (d,) = learner.fit_many(X, [Task(np.arange(15), y[:15], ask=np.arange(20))], 2).answers()
+    (c,) = learner.fit_many(X, [Task(np.arange(20), y, weight=none, ask=np.arange(20))], 2).predictions()
+    (d,) = learner.fit_many(X, [Task(np.arange(15), y[:15], ask=np.arange(20))], 2).predictions()
     np.testing.assert_allclose(c, d, atol=1e-6)
 
 
@@ -156,8 +156,8 @@ def test_soft_labels_are_each_class_once_weighted() -> None:
     X, soft = rows(15), np.random.default_rng(0).dirichlet(np.ones(3), 15)
     learner = ob.Kernel(gamma=0.5, ridge=0.01)
     at, label = np.divmod(np.arange(45), 3)
-    (a,) = learner.fit_many(X, [Task(np.arange(15), soft, "soft", ask=np.arange(15))], 3).answers()
-    (b,) = learner.fit_many(X, [Task(at, label, weight=soft.ravel(), ask=np.arange(15))], 3).answers()
+    (a,) = learner.fit_many(X, [Task(np.arange(15), soft, "soft", ask=np.arange(15))], 3).predictions()
+    (b,) = learner.fit_many(X, [Task(at, label, weight=soft.ravel(), ask=np.arange(15))], 3).predictions()
     np.testing.assert_allclose(a, b, atol=1e-5)
 
 
@@ -169,7 +169,7 @@ def test_the_answers_of_a_fit_are_those_of_its_models_and_do_not_depend_on_worke
     together = ob.Kernel().fit_many(digits.X, tasks, 10)
     for i in range(0, 200, 37):
         assert alone[i].dump() == together[i].dump()
-        np.testing.assert_allclose(alone[i].predict_proba(digits.X[:7]), together.answers()[i])
+        np.testing.assert_allclose(alone[i].predict_proba(digits.X[:7]), together.predictions()[i])
     with pytest.raises(LookupError):
         ob.Kernel().fit_many(digits.X, tasks[:1], 10, keep=False)[0]
 

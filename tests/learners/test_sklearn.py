@@ -27,11 +27,11 @@ from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from sklearn.svm import SVC, LinearSVC
 from sklearn.tree import DecisionTreeClassifier, ExtraTreeClassifier
 
-from oneballot import catalog
-from oneballot.core import Task
+from oneballot import plugins
 from oneballot.errors import DataError, ElectionError, OneBallotWarning
 from oneballot.formats.safetensors import ConstantModel
 from oneballot.learners.sklearn import Sklearn
+from oneballot.types import Task
 
 CLASSES, FEATURES = 4, 5
 FAMILIES = [
@@ -112,7 +112,7 @@ def task(which, y, **settings):
 
 def loaded(model, classes=CLASSES):
     blob = model.dump()
-    form = catalog.find("formats", blob.format)
+    form = plugins.find("formats", blob.format)
     form.check(blob.data, classes=classes, features=FEATURES)
     return form.load(blob.data, classes=classes)
 
@@ -139,7 +139,7 @@ def test_a_family_trains_with_classes_missing_travels_and_repeats_itself(instanc
     some = np.flatnonzero((y == 1) | (y == 3))
     tasks = [task(range(len(y)), y, seed=7), task(some, y, seed=7), task(range(len(y)), y, seed=7)]
     models = Sklearn(name, params).fit_many(X, tasks, CLASSES)
-    everything, two, again = models.answers()
+    everything, two, again = models.predictions()
     assert everything.shape == (len(y), CLASSES)
     np.testing.assert_allclose(everything.sum(axis=1), 1, atol=1e-6)
     assert (everything.argmax(axis=1) == y).mean() > 0.6
@@ -155,8 +155,8 @@ def test_a_family_trains_with_classes_missing_travels_and_repeats_itself(instanc
 def test_rows_as_images_give_the_same_answers_as_flat_ones(instance, name, params):
     X, y = rows()
     X = np.concatenate([X, X[:, :1]], axis=1)
-    flat = Sklearn(name, params).fit_many(X, [task(range(60), y)], CLASSES).answers()[0]
-    image = Sklearn(name, params).fit_many(X.reshape(-1, 1, 2, 3), [task(range(60), y)], CLASSES).answers()[0]
+    flat = Sklearn(name, params).fit_many(X, [task(range(60), y)], CLASSES).predictions()[0]
+    image = Sklearn(name, params).fit_many(X.reshape(-1, 1, 2, 3), [task(range(60), y)], CLASSES).predictions()[0]
     np.testing.assert_array_equal(flat, image)
 
 
@@ -165,9 +165,9 @@ def test_a_learner_says_that_it_takes_soft_labels_only_if_it_does(instance, name
     X, y = rows()
     learner = Sklearn(instance)
     soft = Task(np.arange(len(y)), np.eye(CLASSES)[y] * 0.7 + 0.3 / CLASSES, "soft", ask=np.arange(9))
-    assert ("soft" in learner.gives) == (name not in UNWEIGHTED)
-    if "soft" in learner.gives:
-        assert learner.fit_many(X, [soft], CLASSES).answers()[0].shape == (9, CLASSES)
+    assert ("soft" in learner.provides) == (name not in UNWEIGHTED)
+    if "soft" in learner.provides:
+        assert learner.fit_many(X, [soft], CLASSES).predictions()[0].shape == (9, CLASSES)
     else:
         with pytest.raises(ElectionError, match="cannot weigh its rows"):
             learner.fit_many(X, [soft], CLASSES)
@@ -192,7 +192,7 @@ def test_soft_labels_are_rows_once_a_class_with_weights(learner):
         Task(np.arange(len(y)), targets, "soft", weight=weight, seed=3, ask=np.arange(len(y))),
         Task(where, label, weight=targets[where, label] * weight[where], seed=3, ask=np.arange(len(y))),
     ]
-    soft, hard = learner.fit_many(X, tasks, CLASSES).answers()
+    soft, hard = learner.fit_many(X, tasks, CLASSES).predictions()
     np.testing.assert_array_equal(soft, hard)
 
 
@@ -202,7 +202,7 @@ def test_weights_count_as_repeated_rows():
     asked = np.arange(len(y))
     weighted = Task(asked, y, weight=weight.astype(float), ask=asked)
     repeated = Task(np.repeat(asked, weight), np.repeat(y, weight), ask=asked)
-    answers = Sklearn("GaussianNB").fit_many(X, [weighted, repeated], CLASSES).answers()
+    answers = Sklearn("GaussianNB").fit_many(X, [weighted, repeated], CLASSES).predictions()
     np.testing.assert_allclose(answers[0], answers[1], atol=1e-5)
 
 
@@ -214,7 +214,7 @@ def test_seeds_decide_and_a_seed_in_the_parameters_does_not():
         Sklearn(BaggingClassifier(DecisionTreeClassifier(splitter="random"), n_estimators=2)),
         Sklearn(make_pipeline(StandardScaler(), MLPClassifier((4,), max_iter=3))),
     ):
-        first, same, other = learner.fit_many(X, tasks, CLASSES).answers()
+        first, same, other = learner.fit_many(X, tasks, CLASSES).predictions()
         np.testing.assert_array_equal(first, same)
         assert not np.array_equal(first, other)
 
@@ -223,7 +223,7 @@ def test_a_parameter_that_is_an_array_is_written_as_a_list():
     learner = Sklearn(GaussianNB(priors=np.full(4, 0.25)))
     assert learner.params == {"priors": [0.25] * 4}
     X, y = rows()
-    assert learner.fit_many(X, [task(range(60), y)], CLASSES).answers()[0].shape == (80, 4)
+    assert learner.fit_many(X, [task(range(60), y)], CLASSES).predictions()[0].shape == (80, 4)
 
 
 def test_parameters_beside_an_instance_win_over_its_own():
@@ -295,8 +295,8 @@ def test_too_few_rows_for_its_neighbours_give_a_model_of_frequencies_and_a_warni
     assert len(told) == 1
     assert ".." not in str(told[0].message)
     assert isinstance(models[1], ConstantModel)
-    np.testing.assert_array_equal(models.answers()[1], np.tile([0.5, 0.5, 0, 0], (80, 1)))
-    np.testing.assert_array_equal(loaded(models[1]).predict_proba(X), models.answers()[1])
+    np.testing.assert_array_equal(models.predictions()[1], np.tile([0.5, 0.5, 0, 0], (80, 1)))
+    np.testing.assert_array_equal(loaded(models[1]).predict_proba(X), models.predictions()[1])
 
 
 def test_a_model_that_could_not_answer_is_found_out_even_if_nothing_is_asked():

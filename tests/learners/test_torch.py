@@ -15,13 +15,13 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
 import oneballot as ob  # noqa: E402
-from oneballot import catalog  # noqa: E402
-from oneballot.agreement import make  # noqa: E402
-from oneballot.core import Array, Task  # noqa: E402
+from oneballot import plugins  # noqa: E402
+from oneballot.election.file import make  # noqa: E402
 from oneballot.errors import DataError, ElectionError, OneBallotWarning  # noqa: E402
 from oneballot.formats.safetensors import ConstantModel  # noqa: E402
 from oneballot.learners.torch import Torch  # noqa: E402
 from oneballot.simulation import divide, simulate_parties  # noqa: E402
+from oneballot.types import Array, Task  # noqa: E402
 
 torch.set_num_threads(1)
 QUICK = Torch("mlp", {"hidden": [16]}, epochs=30, batch=16, learning_rate=0.01, device="cpu")
@@ -43,12 +43,12 @@ def test_it_learns_the_classes_it_has_and_answers_the_same_after_the_journey(see
     X, y = rows(seen)
     everything = np.arange(len(y))
     models = QUICK.fit_many(X, [Task(everything, y, seed=1, ask=everything)], classes)
-    (answer,) = models.answers()
+    (answer,) = models.predictions()
     assert answer.shape == (len(y), classes)
     np.testing.assert_allclose(answer.sum(axis=1), 1, atol=1e-9)
     assert (answer.argmax(axis=1) == y).mean() > 0.8
     blob = models[0].dump()
-    form = catalog.find("formats", blob.format)
+    form = plugins.find("formats", blob.format)
     form.check(blob.data, classes=classes, features=4)
     loaded = form.load(blob.data, classes=classes)
     np.testing.assert_allclose(loaded.predict_proba(X), answer, atol=1e-6)
@@ -61,10 +61,10 @@ def test_scores_are_answered_where_they_are_asked_for_and_models_can_be_forgotte
     which = np.arange(len(y))
     tasks = [Task(which, y, ask=which, answer="scores"), Task(which, y)]
     models = QUICK.fit_many(X, tasks, 4)
-    np.testing.assert_allclose(models.answers()[0], models[0].scores(X), atol=1e-5)
-    assert models.answers()[1].shape == (0, 4)
+    np.testing.assert_allclose(models.predictions()[0], models[0].scores(X), atol=1e-5)
+    assert models.predictions()[1].shape == (0, 4)
     forgotten = QUICK.fit_many(X, tasks, 4, keep=False)
-    np.testing.assert_array_equal(forgotten.answers()[0], models.answers()[0])
+    np.testing.assert_array_equal(forgotten.predictions()[0], models.predictions()[0])
     with pytest.raises(LookupError, match="keep=False"):
         forgotten[0]
 
@@ -75,7 +75,7 @@ def test_thin_tasks_are_ordinary() -> None:
     two = np.array([np.flatnonzero(y == 0)[0], np.flatnonzero(y == 2)[0]])
     tasks = [Task(which, y[which], ask=asked) for which in (np.flatnonzero(y == 2), two[:1], two[:0], two)]
     models = QUICK.fit_many(X, tasks, 3)
-    single, one, none, pair = models.answers()
+    single, one, none, pair = models.predictions()
     np.testing.assert_array_equal(single, np.tile([0, 0, 1], (5, 1)))
     np.testing.assert_array_equal(one, np.tile([1, 0, 0], (5, 1)))
     np.testing.assert_array_equal(none, np.full((5, 3), 1 / 3))
@@ -89,7 +89,7 @@ def test_the_seed_decides_and_nothing_else() -> None:
     X, y = rows([0, 1, 2])
     which = np.arange(len(y))
     models = QUICK.fit_many(X, [Task(which, y, seed=seed, ask=which) for seed in (1, 1, 2)], 3)
-    first, same, other = models.answers()
+    first, same, other = models.predictions()
     np.testing.assert_array_equal(first, same)
     assert not np.array_equal(first, other)
     assert models[0].dump() == models[1].dump()
@@ -105,9 +105,9 @@ def test_soft_labels_and_weights_teach_what_they_say() -> None:
         Task(which, np.where(np.eye(3)[y] > 0, 1, -1), "multilabel", ask=which),
         Task(which, np.eye(3)[y] * 5, "scores", ask=which, answer="scores"),
     ]
-    for answer in QUICK.fit_many(X, tasks, 3).answers():
+    for answer in QUICK.fit_many(X, tasks, 3).predictions():
         assert (answer.argmax(axis=1) == y).mean() > 0.8
-    labels = QUICK.fit_many(X, tasks, 3).answers()[2]
+    labels = QUICK.fit_many(X, tasks, 3).predictions()[2]
     assert abs(labels.sum(axis=1) - 1).max() > 1e-3  # each label has a probability of its own
 
 
@@ -116,7 +116,7 @@ def test_a_network_that_diverges_is_told_and_replaced(recwarn: pytest.WarningsRe
     wild = replace(QUICK, optimizer="sgd", learning_rate=1e9, epochs=3)
     task = Task(np.arange(len(y)), y, ask=np.arange(4), label="Ann's teacher")
     with pytest.warns(OneBallotWarning, match="Ann's teacher could not learn from 120 rows: its weights grew"):
-        (answer,) = wild.fit_many(X, [task], 4).answers()
+        (answer,) = wild.fit_many(X, [task], 4).predictions()
     np.testing.assert_allclose(answer, np.tile(np.bincount(y, minlength=4) / len(y), (4, 1)))
     with pytest.raises(DataError, match="choose a lower learning_rate"):
         wild.fit_many(X, [replace(task, required=True)], 4)
@@ -126,7 +126,7 @@ def test_finite_weights_that_answer_with_no_numbers_have_diverged_too(recwarn: p
     """Weights of 1e30 are finite, and their products are not."""
     X = np.tile(np.float32([1e30, -1e30]), (8, 2))
     task = Task(np.arange(8), np.arange(8) % 2, ask=np.arange(8), label="Ann's teacher")
-    (answer,) = replace(QUICK, optimizer="sgd", learning_rate=1e-25, epochs=1).fit_many(X, [task], 2).answers()
+    (answer,) = replace(QUICK, optimizer="sgd", learning_rate=1e-25, epochs=1).fit_many(X, [task], 2).predictions()
     assert np.isfinite(answer).all()
     assert any("Ann's teacher could not learn" in str(warning.message) for warning in recwarn)
 
@@ -136,7 +136,7 @@ def test_numbers_of_any_type_can_be_learned_from(kind: Any) -> None:
     X, y = rows([0, 1])
     which = np.arange(len(y))
     models = QUICK.fit_many((X * 9).astype(kind), [Task(which, y, ask=which)], 2)
-    np.testing.assert_allclose(models[0].predict_proba((X * 9).astype(kind)), models.answers()[0], atol=1e-6)
+    np.testing.assert_allclose(models[0].predict_proba((X * 9).astype(kind)), models.predictions()[0], atol=1e-6)
 
 
 def test_a_module_that_writes_over_its_rows_does_not_write_over_the_callers() -> None:
@@ -158,18 +158,18 @@ def test_images_as_bytes_flat_or_not_are_the_same_images() -> None:
     task = Task(which, y, ask=which)
     square = cnn.fit_many(X, [task], 2)
     flat = replace(cnn, settings={**cnn.settings, "shape": [1, 16, 16]}).fit_many(X.reshape(40, -1), [task], 2)
-    np.testing.assert_array_equal(square.answers()[0], flat.answers()[0])
+    np.testing.assert_array_equal(square.predictions()[0], flat.predictions()[0])
     assert square[0].dump() == flat[0].dump()
-    assert (square.answers()[0].argmax(axis=1) == y).mean() > 0.9
-    np.testing.assert_allclose(flat[0].predict_proba(X), square.answers()[0], atol=1e-6)
+    assert (square.predictions()[0].argmax(axis=1) == y).mean() > 0.9
+    np.testing.assert_allclose(flat[0].predict_proba(X), square.predictions()[0], atol=1e-6)
     with pytest.raises(ElectionError, match="say what they are"):
         cnn.fit_many(X.reshape(40, -1), [task], 2)
     moved = replace(cnn, augment=("shift", "flip")).fit_many(X, [task], 2)
-    assert not np.array_equal(moved.answers()[0], square.answers()[0])
+    assert not np.array_equal(moved.predictions()[0], square.predictions()[0])
 
 
 def test_text_by_word_vectors_trained_or_frozen(tmp_path: Path) -> None:
-    from oneballot.fleet.vectors import read_vectors
+    from oneballot.fleet.models.vectors import read_vectors
 
     rng = np.random.default_rng(3)
     lines = [f"word{i} {' '.join(f'{v:.3f}' for v in rng.normal(size=6))}" for i in range(20)]
@@ -183,13 +183,13 @@ def test_text_by_word_vectors_trained_or_frozen(tmp_path: Path) -> None:
                         learning_rate=0.02, device="cpu")  # fmt: skip
         learner.check()
         models = learner.fit_many(X, [Task(which, y, ask=which)], 2)
-        assert (models.answers()[0].argmax(axis=1) == y).mean() > 0.95
+        assert (models.predictions()[0].argmax(axis=1) == y).mean() > 0.95
         table = models[0].arrays["embedding.weight"]  # type: ignore[attr-defined]
         assert np.array_equal(table, vectors.table) == (embedding == "frozen")
         blob = models[0].dump()
-        form = catalog.find("formats", blob.format)
+        form = plugins.find("formats", blob.format)
         form.check(blob.data, classes=2, features=5)
-        np.testing.assert_allclose(form.load(blob.data, classes=2).predict_proba(X), models.answers()[0], atol=1e-6)
+        np.testing.assert_allclose(form.load(blob.data, classes=2).predict_proba(X), models.predictions()[0], atol=1e-6)
         with pytest.raises(DataError, match=r"expected 0 \(padding\) to 23"):
             models[0].predict_proba(X + 23)
 
@@ -200,8 +200,8 @@ def test_a_module_of_ones_own_trains_and_answers_here_and_cannot_travel() -> Non
     learner = Torch(small, epochs=30, batch=16, learning_rate=0.01, device="cpu")
     learner.check()
     models = learner.fit_many(X, [Task(which, y, ask=which), Task(which[:9], y[:9])], 3)
-    assert (models.answers()[0].argmax(axis=1) == y).mean() > 0.8
-    np.testing.assert_allclose(models[0].predict_proba(X), models.answers()[0], atol=1e-6)
+    assert (models.predictions()[0].argmax(axis=1) == y).mean() > 0.8
+    np.testing.assert_allclose(models[0].predict_proba(X), models.predictions()[0], atol=1e-6)
     with pytest.raises(ElectionError, match=r"the module .*small cannot travel or be saved: nobody else could"):
         models[0].dump()
     written = json.loads(json.dumps(asdict(learner)))
@@ -303,7 +303,7 @@ def test_by_steps_a_single_class_is_learned_like_others() -> None:
     ]
     models = replace(QUICK, steps=150).fit_many(X, tasks, 2)
     assert not isinstance(models[1], ConstantModel)
-    assert models.answers()[1].argmax(axis=1).tolist() == [0] * 9
+    assert models.predictions()[1].argmax(axis=1).tolist() == [0] * 9
     assert isinstance(QUICK.fit_many(X, tasks, 2)[1], ConstantModel)
 
 
@@ -361,7 +361,7 @@ def test_an_mlp_that_is_told_of_images_moves_them() -> None:
     asked = np.arange(60)
     learner = Torch("mlp", settings={"shape": [1, 8, 8]}, epochs=2, augment=("flip",), device="cpu")
     learner.check()
-    moved, still = (replace(learner, augment=a).fit_many(X, [Task(asked, y, ask=asked)], 2).answers()[0]
+    moved, still = (replace(learner, augment=a).fit_many(X, [Task(asked, y, ask=asked)], 2).predictions()[0]
                     for a in (("flip",), ()))  # fmt: skip
     assert moved.shape == (60, 2)
     assert not np.allclose(moved, still)
@@ -369,12 +369,12 @@ def test_an_mlp_that_is_told_of_images_moves_them() -> None:
 
 def test_a_module_that_others_cannot_import_is_trained_in_this_process(monkeypatch) -> None:
     """Tests are imported in a way that worker processes cannot repeat; so may be a user's script."""
-    from oneballot.fleet import apart
+    from oneballot.fleet.train import apart
 
     monkeypatch.setattr(apart, "ENOUGH", 0.0)
     X, y = rows([0, 1], 60)
     tasks = [Task(np.arange(60), y, seed=i, ask=np.arange(60)) for i in range(3)]
     monkeypatch.setenv("ONEBALLOT_WORKERS", "2")
     with pytest.warns(OneBallotWarning, match="trained in this process alone"):
-        answers = replace(QUICK, module=small, settings={}).fit_many(X, tasks, 2).answers()
+        answers = replace(QUICK, module=small, settings={}).fit_many(X, tasks, 2).predictions()
     assert len(answers) == 3

@@ -18,14 +18,15 @@ from sklearn.datasets import load_digits
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 import oneballot as ob
-from oneballot.core import Ballot, Data, Task
-from oneballot.desk import PartyDesk, TallyDesk
-from oneballot.drafting import draft, section
+from oneballot.election.template import draft, section
 from oneballot.errors import ElectionError, Spoiled
-from oneballot.formats.analytic import Analytic as Format
-from oneballot.formats.analytic import FeatureMap, LinearModel
-from oneballot.methods._statistics import GRID, LARGEST, STATISTICS, solve, square, statistics
+from oneballot.methods.analytic.format import Analytic as Format
+from oneballot.methods.analytic.format import FeatureMap, LinearModel
+from oneballot.methods.analytic.statistics import GRID, LARGEST, STATISTICS, solve, square, statistics
+from oneballot.party.context import PartyContext
+from oneballot.server.context import TallyContext
 from oneballot.simulation import compare
+from oneballot.types import Ballot, Data, Task
 
 X, Y = load_digits(return_X_y=True)
 X = X.astype(np.float32) / 16
@@ -119,7 +120,7 @@ class TestPrivate:
         agreed = election(privacy=ob.L2(1.0))
         sigma = agreed.ballot_ledger.lines[0].scale
         clean, noisy = cast(election()).contents, cast(agreed).contents
-        bound = PartyDesk(agreed, "a")
+        bound = PartyContext(agreed, "a")
         gram, sums = statistics(agreed.method._map(bound), Data(X[ROWS], Y[ROWS]), 10)
         apart = (noisy["sums"] - sums).ravel() / sigma
         twice = (square(noisy["gram"], len(gram)) - 2 * gram) / sigma
@@ -138,14 +139,14 @@ class TestPrivate:
 
     def test_noise_alone_is_no_class(self) -> None:
         agreed = election(privacy=ob.L2(0.01))
-        desk = TallyDesk(agreed)
-        count = agreed.method.count(cast(agreed), desk)
-        lots = 4 * desk.noise
+        ctx = TallyContext(agreed)
+        count = agreed.method.count(cast(agreed), ctx)
+        lots = 4 * ctx.noise
         for share, words in ((0.99, "nothing to learn from"), (1.01, None)):
             count.sums["sums"][-1] = 0
             count.sums["sums"][-1, 3] = share * lots
             with pytest.raises(ElectionError, match=words) if words else nullcontext():
-                agreed.method.close(count, desk)
+                agreed.method.close(count, ctx)
 
     def test_an_empty_silo_casts_a_ballot_like_any_other(self) -> None:
         agreed = election(privacy=ob.L2(1.0))
@@ -202,13 +203,13 @@ def test_sums_that_no_rows_add_up_to_are_spoiled(name: str, change: Callable[[An
     agreed = election()
     honest = cast(agreed)
     contents = {**honest.contents, name: change(honest.contents[name])}
-    with TallyDesk(agreed) as desk, pytest.raises(Spoiled, match=words):
-        agreed.method.count(Ballot("a", contents, "d", None, b""), desk)
+    with TallyContext(agreed) as ctx, pytest.raises(Spoiled, match=words):
+        agreed.method.count(Ballot("a", contents, "d", None, b""), ctx)
 
 
 def test_fourier_features_stand_for_a_gaussian_kernel() -> None:
     features = election(features="fourier", number=4000, width=2.0).method._map(
-        PartyDesk(election(features="fourier", number=4000, width=2.0), "a")
+        PartyContext(election(features="fourier", number=4000, width=2.0), "a")
     )
     z = features(X[:40])[:, :-1] * math.hypot(1, 0.3)
     apart = ((X[:40, None] - X[None, :40]) ** 2).sum(axis=2)
@@ -342,7 +343,7 @@ def test_rows_of_a_class_are_counted_exactly_whatever_the_constant(intercept: fl
 
 def test_noise_that_drowns_the_rows_is_told() -> None:
     agreed = election(privacy=ob.L2(1.0))
-    assert "rows of it" in agreed.promise.expectation(4)[0]
+    assert "rows of it" in agreed.guarantee.forecast(4)[0]
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         said = ""

@@ -11,16 +11,17 @@ import pytest
 from typer.testing import CliRunner
 
 import oneballot as ob
-from oneballot.casting import cast_together
-from oneballot.core import Blob, Count, Data
-from oneballot.desk import PartyDesk, TallyDesk
+from oneballot.ballot.seal import seal
 from oneballot.errors import ElectionError, OneBallotWarning, QuorumError
-from oneballot.formats.ensemble import EnsembleModel
 from oneballot.formats.kernel import KernelModel
 from oneballot.formats.skops import Skops
-from oneballot.ranking import mean_auc
-from oneballot.seal import seal
+from oneballot.methods.ensemble.format import EnsembleModel
+from oneballot.metrics import mean_auc
+from oneballot.party.cast import cast_together
+from oneballot.party.context import PartyContext
+from oneballot.server.context import TallyContext
 from oneballot.simulation import auc_at_parties, divide, local_auc_at_parties, simulate_parties
+from oneballot.types import Blob, Count, Data
 
 KERNEL = ob.Kernel()
 TREE = ob.Sklearn("DecisionTreeClassifier", {"max_depth": 6})
@@ -46,9 +47,9 @@ def test_the_outcome_is_the_mean_of_what_the_parties_models_say(election, partie
     rows = election.rows(digits.X_test)
     alone = []
     for party, data in parties.items():
-        from oneballot.core import Task
+        from oneballot.types import Task
 
-        task = Task(np.arange(len(data)), data.y, seed=PartyDesk(election, party).seed("local"))
+        task = Task(np.arange(len(data)), data.y, seed=PartyContext(election, party).seed("local"))
         alone.append(KERNEL.fit_many(data.X, [task], 10)[0].predict_proba(rows))
     np.testing.assert_allclose(simulation.outcome.model.predict_proba(digits.X_test), np.mean(alone, axis=0), atol=1e-6)
     best = max((a.argmax(1) == digits.y_test).mean() for a in alone)
@@ -104,15 +105,15 @@ class TestSelection:
 
     def test_by_score_the_best_in_cross_validation(self, make_election, digits) -> None:
         outcome, _ = self.outcome(make_election, digits, select="cv", k=3)
-        scores = {party: int(roll["score"][0]) for party, roll in outcome.count.roll.items()}
+        scores = {party: int(roll["score"][0]) for party, roll in outcome.count.by_party.items()}
         best = sorted(sorted(scores, key=scores.get)[-3:])
-        assert [blob for party in best for blob in [outcome.count.roll[party]["model"]]] == members(outcome)
+        assert [blob for party in best for blob in [outcome.count.by_party[party]["model"]]] == members(outcome)
         assert len(set(scores.values())) > 3
 
     def test_the_score_is_that_of_rows_that_were_not_trained_on(self, make_election, digits) -> None:
         election = make_election(method=ob.Ensemble(select="cv", k=1, folds=4), learner=KERNEL)
         data = election.data(digits.X[:120], digits.y[:120])
-        casting = election.method.cast(data, PartyDesk(election, "a"))
+        casting = election.method.cast(data, PartyContext(election, "a"))
         fit = next(casting)
         assert len(fit.tasks) == 4
         for task in fit.tasks:
@@ -123,7 +124,7 @@ class TestSelection:
         with pytest.raises(StopIteration) as end:
             casting.send(KERNEL.fit_many(data.X, [fit.tasks[0]], 10))
         asked = np.concatenate([t.ask for t in fit.tasks])
-        expected = mean_auc(np.concatenate(models.answers()), data.y[asked])
+        expected = mean_auc(np.concatenate(models.predictions()), data.y[asked])
         assert end.value.value["score"][0] == round(expected * 10_000)
 
     def test_by_lot_it_depends_on_the_election_alone(self, make_election, digits) -> None:
@@ -158,7 +159,7 @@ class TestWeights:
         some = {"low": digits.y < 6, "high": digits.y >= 4, "one": digits.y == 9}
         held = {party: election.data(digits.X[rows], digits.y[rows]) for party, rows in some.items()}
         simulation = simulate_parties(election, held)
-        alone = {b.party: simulation.outcome.count.roll[b.party]["model"] for b in simulation.ballots}
+        alone = {b.party: simulation.outcome.count.by_party[b.party]["model"] for b in simulation.ballots}
         opened = EnsembleModel(list(alone.values()), np.ones((1, 3, 10)))
         counts = np.stack([np.bincount(d.y, minlength=10) for d in held.values()])
         rows = election.rows(digits.X_test)
@@ -190,7 +191,7 @@ class TestDistillation:
         model = outcome.model.model_
         assert isinstance(model, KernelModel)
         np.testing.assert_array_equal(model.rows, election.public)  # no party's rows are in it
-        blobs = [outcome.count.roll[p]["model"] for p in sorted(parties)]
+        blobs = [outcome.count.by_party[p]["model"] for p in sorted(parties)]
         whole = EnsembleModel(blobs, np.ones((1, 5, 10)))
         np.testing.assert_allclose(model.scores(election.public), whole.predict_proba(election.public), atol=1e-4)
 
@@ -235,15 +236,15 @@ class TestCohorts:
         assert b"a-0" not in model.dump().data
 
     def test_a_new_party_is_placed_by_its_own_model(self, make_election, held, digits) -> None:
-        from oneballot.core import Task
-        from oneballot.methods._cohorts import queries
+        from oneballot.methods.ensemble.cohorts import queries
+        from oneballot.types import Task
 
         election = make_election(method=ob.Ensemble(cohorts=2), learner=KERNEL)
         less = {party: data for party, data in held.items() if party != "b-5"}
         model = simulate_parties(election, less).outcome.model.model_
         new = held["b-5"]
         own = KERNEL.fit_many(new.X, [Task(np.arange(len(new)), new.y)], 10)[0]
-        asked = election.public[queries(len(election.public), TallyDesk(election).shared_seed("cohorts"))]
+        asked = election.public[queries(len(election.public), TallyContext(election).shared_seed("cohorts"))]
         assert model.closest(own.predict_proba(asked)) == model.cohort_of("b-1")
         assert model.best(new.X, new.y) == model.cohort_of("b-1")
 
@@ -258,10 +259,10 @@ class TestCohorts:
         election = make_election(method=ob.Ensemble(cohorts=2), learner=KERNEL)
         broken = {"seen": np.ones(10, dtype=np.int64), "model": Blob("skops", b"nothing")}
         with (
-            TallyDesk(election) as desk, pytest.warns(OneBallotWarning, match="member 0 is left out"),
+            TallyContext(election) as ctx, pytest.warns(OneBallotWarning, match="member 0 is left out"),
             pytest.raises(ElectionError, match="no ballot's model could be asked"),
         ):  # fmt: skip
-            election.method.close(Count(roll={"a": broken}), desk)
+            election.method.close(Count(by_party={"a": broken}), ctx)
 
     def test_k_models_are_selected_in_each(self, make_election, held) -> None:
         election = make_election(method=ob.Ensemble(cohorts=2, select="size", k=1), learner=KERNEL)
@@ -404,7 +405,7 @@ class TestRefusedBeforeTraining:
 def test_a_plan_tells_what_is_trained(make_election, parties) -> None:
     for method, models in ((ob.Ensemble(), 1), (ob.Ensemble(select="cv", k=1, folds=3), 4)):
         election = make_election(method=method, learner=KERNEL)
-        assert election.method.plan(parties["party-1"], PartyDesk(election, "a")).models == models
+        assert election.method.plan(parties["party-1"], PartyContext(election, "a")).models == models
 
 
 def test_thousands_of_parties_are_one_run(make_election, digits) -> None:
@@ -414,7 +415,7 @@ def test_thousands_of_parties_are_one_run(make_election, digits) -> None:
     held = {f"p{i}": Data(data.X[rows], data.y[rows]) for i in range(4000)
             for rows in [rng.integers(0, len(digits.y), 12)]}  # fmt: skip
     simulation = simulate_parties(election, held)
-    assert len(simulation.outcome.count.roll) == 4000
+    assert len(simulation.outcome.count.by_party) == 4000
     assert simulation.accuracy(election.data(digits.X_test, digits.y_test)) > 0.85
 
 

@@ -14,16 +14,17 @@ from sklearn.linear_model import LogisticRegression
 from typer.testing import CliRunner
 
 import oneballot as ob
-from oneballot import drafting
-from oneballot.casting import cast_together
+from oneballot.ballot.seal import seal
 from oneballot.cli import app
-from oneballot.core import Count, Data, Task
-from oneballot.desk import PartyDesk, TallyDesk
+from oneballot.election import template
 from oneballot.errors import ElectionError, OneBallotWarning, Spoiled
-from oneballot.methods._grid import LARGEST, UNIT, Grid
-from oneballot.methods._passes import further, moved
-from oneballot.seal import seal
+from oneballot.methods.fedkd.grid import LARGEST, UNIT, Grid
+from oneballot.methods.fedkd.passes import further, moved
+from oneballot.party.cast import cast_together
+from oneballot.party.context import PartyContext
+from oneballot.server.context import TallyContext
 from oneballot.simulation import divide, simulate_parties
+from oneballot.types import Count, Data, Task
 
 LINEAR = ob.Sklearn("LogisticRegression", {"max_iter": 300})
 FOREST = ob.Sklearn("ExtraTreesClassifier", {"n_estimators": 20})
@@ -55,12 +56,12 @@ def test_set(make, digits) -> Data:
 def close(election: ob.Election, ballots: list[ob.Ballot]) -> tuple[Count, np.ndarray]:
     """The count, and what the final model learns of it."""
     count = Count()
-    with TallyDesk(election) as desk:
+    with TallyContext(election) as ctx:
         for ballot in ballots:
-            count += election.method.count(ballot, desk)
+            count += election.method.count(ballot, ctx)
         taught: list[Task] = []
-        desk.fit = lambda role, X, tasks, classes: taught.extend(tasks) or [None]
-        election.method.close(count, desk)
+        ctx.fit = lambda role, X, tasks, classes: taught.extend(tasks) or [None]
+        election.method.close(count, ctx)
     return count, taught[0].targets
 
 
@@ -70,7 +71,7 @@ def ensemble_by_the_book(election: ob.Election, held: dict[str, Data]) -> np.nda
     n = {k: np.bincount(d.y, minlength=10) for k, d in held.items()}
     total, out = sum(n.values()), np.zeros((len(public), 10))
     for party, data in held.items():
-        seed = PartyDesk(election, party).seed("teacher")
+        seed = PartyContext(election, party).seed("teacher")
         teacher = LogisticRegression(max_iter=300, random_state=seed).fit(data.X, data.y)
         z = teacher.decision_function(public)
         grid = Grid(method.scale, method.rounding)
@@ -97,8 +98,8 @@ def test_the_final_model_learns_the_logits_by_their_squared_error(make, held, te
     election = make(temperature=math.inf, learners={"final": NETWORK})
     outcome = simulate_parties(election, held).outcome
     _, logits = close(election, cast_together(election, held))
-    with TallyDesk(election) as desk:
-        task = Task(np.arange(len(logits)), logits, "scores", seed=desk.shared_seed("final"))
+    with TallyContext(election) as ctx:
+        task = Task(np.arange(len(logits)), logits, "scores", seed=ctx.shared_seed("final"))
     (alone,) = NETWORK.fit_many(election.public, [task], 10)
     np.testing.assert_allclose(outcome.model.model_.scores(test_set.X), alone.scores(test_set.X), atol=1e-5)
     error = np.mean((alone.scores(election.public) - logits) ** 2)
@@ -157,7 +158,7 @@ class TestEverySetting:
 
     def test_a_plan_foretells_the_bytes(self, settings, make, held) -> None:
         election, (party, data) = make(**settings), next(iter(held.items()))
-        plan = election.method.plan(data, PartyDesk(election, party))
+        plan = election.method.plan(data, PartyContext(election, party))
         (ballot,) = cast_together(election, {party: data})
         assert plan.bytes == sum(v.nbytes for v in ballot.contents.values())
         assert plan.models == 1
@@ -191,8 +192,8 @@ def test_a_public_bound_keeps_z_max_at_home_and_bounds_what_a_party_adds(make, h
     election = make(bound=2.0, weights="uniform")
     ballots = cast_together(election, held)
     assert set(ballots[0].contents) == {"levels"}
-    with TallyDesk(election) as desk:
-        one = election.method.count(ballots[0], desk).sums
+    with TallyContext(election) as ctx:
+        one = election.method.count(ballots[0], ctx).sums
     assert np.abs(one["logits"]).max() == 199  # clipped: these logits reach beyond the bound
     assert set(one["weight"]) == {1}
 
@@ -334,7 +335,7 @@ class TestPasses:
         return make(public=digits.public.reshape(-1, 8, 8) / 16, passes=3)
 
     def test_every_desk_moves_the_public_images_alike(self, images) -> None:
-        a, b = (images.method._further(desk) for desk in (PartyDesk(images, "a"), TallyDesk(images)))
+        a, b = (images.method._further(ctx) for ctx in (PartyContext(images, "a"), TallyContext(images)))
         assert a is b  # one array while anybody has it
         assert a.shape == (2 * len(images.public), 8, 8)
 
@@ -378,7 +379,7 @@ class TestLabelledPublicData:
         labels = np.arange(len(digits.public)) % 10
         election = make(join_public=True, public_labels=labels)
         party, data = next(iter(held.items()))
-        (task,) = next(election.method.cast(data, PartyDesk(election, party))).tasks
+        (task,) = next(election.method.cast(data, PartyContext(election, party))).tasks
         assert np.array_equal(task.targets, np.concatenate([data.y, labels]))
         assert np.array_equal(task.rows, np.arange(len(data) + len(labels)))
         (ballot,) = cast_together(election, {party: data})
@@ -401,7 +402,7 @@ class TestLabelledPublicData:
         one, other = make(public_labels=labels), make(public_labels=labels[::-1])
         assert len({make().digest, one.digest, other.digest}) == 3
         named = make(classes=[f"digit {c}" for c in range(10)], public_labels=[f"digit {c}" for c in labels])
-        assert np.array_equal(replace(named, quorum=2).public_numbers, labels)
+        assert np.array_equal(replace(named, quorum=2).encoded_public_labels, labels)
 
     def test_without_labels_it_is_refused(self, make) -> None:
         with pytest.raises(ElectionError, match="needs, as it is set, labels of the public set"):
@@ -462,9 +463,9 @@ estimator = "LogisticRegression"
 
 def test_files_are_cast_counted_and_simulated(clinic: Path, monkeypatch) -> None:
     monkeypatch.chdir(clinic)
-    drafted = drafting.draft(clinic / "public.csv", "ill", beside=clinic / "election.toml")
-    assert drafting.FEDKT in drafted
-    Path("election.toml").write_text(drafted.replace(drafting.FEDKT, METHOD), "utf-8")
+    drafted = template.draft(clinic / "public.csv", "ill", beside=clinic / "election.toml")
+    assert template.FEDKT in drafted
+    Path("election.toml").write_text(drafted.replace(template.FEDKT, METHOD), "utf-8")
 
     def run(*words: str) -> Any:
         done = CliRunner().invoke(app, [*words, "--json"])
@@ -490,7 +491,5 @@ def test_files_are_cast_counted_and_simulated(clinic: Path, monkeypatch) -> None
 def test_spoiled_reasons_name_the_forger_and_not_the_election(make, held) -> None:
     election = make()
     (ballot, *_) = cast_together(election, held)
-    with TallyDesk(election) as desk, pytest.raises(Spoiled, match="half-step"):
-        election.method.count(
-            seal({"levels": ballot.contents["levels"], "seen": np.ones(10, int)}, election, "x"), desk
-        )
+    with TallyContext(election) as ctx, pytest.raises(Spoiled, match="half-step"):
+        election.method.count(seal({"levels": ballot.contents["levels"], "seen": np.ones(10, int)}, election, "x"), ctx)

@@ -11,38 +11,39 @@ import pytest
 from sklearn.tree import DecisionTreeClassifier
 
 import oneballot as ob
-from oneballot.casting import cast_together
-from oneballot.core import Data
-from oneballot.desk import PartyDesk, TallyDesk
+from oneballot.ballot.seal import seal
 from oneballot.errors import ElectionError, OneBallotWarning, Spoiled
-from oneballot.seal import seal
+from oneballot.party.cast import cast_together
+from oneballot.party.context import PartyContext
+from oneballot.server.context import TallyContext
 from oneballot.simulation import compare, divide, simulate_parties
+from oneballot.types import Data
 
 TREE = ob.Sklearn("DecisionTreeClassifier", {"max_depth": 6})
 FOREST = ob.Sklearn("ExtraTreesClassifier", {"n_estimators": 20})
 
 
 def counts_of(election: ob.Election, ballots: list[ob.Ballot]) -> list[np.ndarray]:
-    with TallyDesk(election) as desk:
-        return [election.method.count(b, desk).sums["votes"] for b in ballots]
+    with TallyContext(election) as ctx:
+        return [election.method.count(b, ctx).sums["votes"] for b in ballots]
 
 
 def votes_by_the_book(election: ob.Election, data: Data, party: str) -> np.ndarray:
     """Lines 2 to 19 of Algorithm 1 for one party, in loops, with scikit-learn alone and the desk's seeds."""
-    method, public, desk = election.method, election.public, PartyDesk(election, party)
+    method, public, ctx = election.method, election.public, PartyContext(election, party)
     students = []
     for j in range(method.partitions):
-        order = np.random.default_rng(desk.seed("partition", j)).permutation(len(data))
+        order = np.random.default_rng(ctx.seed("partition", j)).permutation(len(data))
         votes = np.zeros((len(public), 10))
         for k, rows in enumerate(np.array_split(order, method.subsets)):
             if len(np.unique(data.y[rows])) == 1:
                 votes[:, data.y[rows][0]] += 1
                 continue
-            teacher = DecisionTreeClassifier(max_depth=6, random_state=desk.seed("teacher", j, k))
+            teacher = DecisionTreeClassifier(max_depth=6, random_state=ctx.seed("teacher", j, k))
             teacher.fit(data.X[rows], data.y[rows])
             votes[np.arange(len(public)), teacher.predict(public)] += 1
-        labels = desk.decide(votes, cell=f"partition {j}")
-        student = DecisionTreeClassifier(max_depth=6, random_state=desk.seed("student", j)).fit(public, labels)
+        labels = ctx.decide(votes, cell=f"partition {j}")
+        student = DecisionTreeClassifier(max_depth=6, random_state=ctx.seed("student", j)).fit(public, labels)
         students.append(student.predict(public))
     agreed = np.all(np.array(students) == students[0], axis=0)
     return (students[0][:, None] == np.arange(10)) & agreed[:, None]
@@ -61,9 +62,9 @@ def test_the_final_model_learns_the_labels_with_most_votes(make_election, partie
     simulation = simulate_parties(election, parties)
     votes = simulation.outcome.count.sums["votes"]
     voted = votes.sum(1) > 0
-    with TallyDesk(election) as desk:
-        labels = desk.decide(votes[voted], cell="tally")
-        final = DecisionTreeClassifier(max_depth=6, random_state=desk.shared_seed("final"))
+    with TallyContext(election) as ctx:
+        labels = ctx.decide(votes[voted], cell="tally")
+        final = DecisionTreeClassifier(max_depth=6, random_state=ctx.shared_seed("final"))
     final.fit(election.public[voted], labels)
     assert np.array_equal(simulation.outcome.model.predict(election.public), final.predict(election.public))
 
@@ -71,10 +72,10 @@ def test_the_final_model_learns_the_labels_with_most_votes(make_election, partie
 def test_ties_are_drawn_alike_at_every_desk_and_favour_no_class(make_election) -> None:
     election = make_election()
     votes = np.ones((4000, 4))
-    drawn = PartyDesk(election, "a").decide(votes, cell="x")
-    assert np.array_equal(drawn, PartyDesk(election, "b").decide(votes, cell="x"))
+    drawn = PartyContext(election, "a").decide(votes, cell="x")
+    assert np.array_equal(drawn, PartyContext(election, "b").decide(votes, cell="x"))
     assert np.bincount(drawn, minlength=4).min() > 800
-    assert PartyDesk(election, "a").decide(np.array([[0, 2, 1]]), cell="x").tolist() == [1]
+    assert PartyContext(election, "a").decide(np.array([[0, 2, 1]]), cell="x").tolist() == [1]
 
 
 SETTINGS: dict[str, ob.FedKT] = {
@@ -120,7 +121,7 @@ def test_votes_and_models_give_the_same_count_and_the_same_final_model(name: str
 def test_a_plan_foretells_the_models_and_the_bytes(name: str, make_election, parties) -> None:
     election = make_election(method=SETTINGS[name])
     data = parties["party-1"]
-    plan = election.method.plan(data, PartyDesk(election, "party-1"))
+    plan = election.method.plan(data, PartyContext(election, "party-1"))
     votes = ob.cast(election, data.X, data.y, party="party-1").contents["votes"]
     assert plan.bytes == votes.nbytes
     method = election.method
@@ -151,7 +152,7 @@ def test_weights_help_where_parties_differ(digits) -> None:
 
 def test_a_teacher_is_never_asked_about_rows_it_was_shown_as_not_mine(make_election, parties) -> None:
     election = make_election(method=ob.FedKT(subsets=3, partitions=2, queries=0.7))
-    casting = election.method.cast(parties["party-1"], PartyDesk(election, "party-1"))
+    casting = election.method.cast(parties["party-1"], PartyContext(election, "party-1"))
     asked = []
     for task in next(casting).tasks:
         background = task.rows[task.targets == 10]
@@ -255,8 +256,8 @@ def test_without_a_public_set_there_is_no_fedkt() -> None:
 class TestHostileContents:
     def count(self, election: ob.Election, contents: dict[str, Any]) -> None:
         ballot = seal(contents, election, "forger")
-        with TallyDesk(election) as desk:
-            election.method.count(ballot, desk)
+        with TallyContext(election) as ctx:
+            election.method.count(ballot, ctx)
 
     @pytest.mark.parametrize("seen", [np.full(10, -1), np.full(10, 2**40), np.full(9, 1), np.ones(10), None])
     def test_class_counts_out_of_bounds_are_spoiled(self, seen, make_election, digits, parties) -> None:

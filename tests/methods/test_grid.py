@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oneballot.core import Count
 from oneballot.errors import Spoiled
-from oneballot.methods._grid import LARGEST, UNIT, Grid, ensemble, greatest, sink
+from oneballot.methods.fedkd.grid import LARGEST, UNIT, Grid, ensemble, greatest, sink
+from oneballot.types import Count
 
 roundings = pytest.mark.parametrize("rounding", ["ends", "zero"])
 scales = st.integers(2, 300)

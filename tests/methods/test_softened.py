@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 from scipy.stats import chi2
 
 import oneballot as ob
-from oneballot.core import Ballot, Count, Data, Numbers, Spending
-from oneballot.desk import PartyDesk, TallyDesk
 from oneballot.errors import ElectionError, Spoiled, WillNotWork
-from oneballot.methods._softened import PARTS, Softened
-from oneballot.privacy.promise import OpinionsPromise
-from oneballot.privacy.settling import settle
+from oneballot.methods.fedkd.softened import PARTS, Softened
+from oneballot.party.context import PartyContext
+from oneballot.privacy.calibration import calibrate
+from oneballot.privacy.guarantee import OpinionsGuarantee
+from oneballot.server.context import TallyContext
 from oneballot.simulation import simulate_parties
+from oneballot.types import Ballot, Count, Data, Numbers, Spending
 
 LINEAR = ob.Sklearn("LogisticRegression", {"max_iter": 300})
 RNG = np.random.default_rng(0)
@@ -50,8 +51,8 @@ def test_parts_are_those_of_softmax_and_come_back_as_log_probabilities() -> None
     softened, logits = Softened(1.0, 1), np.log(np.array([[0.5, 0.3, 0.2], [0.98, 0.01, 0.01]]))
     parts = softened.parts(logits + 7)
     np.testing.assert_allclose(parts, [[500, 300, 200], [980, 10, 10]], atol=1)
-    with TallyDesk(election(ob.L2(sigma=1.0))) as desk:
-        back = softened.logits(Count({"parts": 3 * parts}), desk)
+    with TallyContext(election(ob.L2(sigma=1.0))) as ctx:
+        back = softened.logits(Count({"parts": 3 * parts}), ctx)
     np.testing.assert_allclose(np.exp(back), np.exp(logits), atol=2e-3)
 
 
@@ -61,9 +62,9 @@ def test_parts_are_those_of_softmax_and_come_back_as_log_probabilities() -> None
 ])  # fmt: skip
 def test_the_ledger_charges_what_a_unit_can_do(level: str, adjacency: str, stable: bool | None, squared: int) -> None:
     terms = {"L1": ob.L1, "L2": ob.L2}[level](sigma=3.0, adjacency=adjacency, stable_ids=stable)
-    promise = election(terms, queries=20).promise
-    assert promise.numbers.squared_shift == squared * 20 * PARTS**2
-    assert promise.numbers.sigma == pytest.approx(3 * math.sqrt(squared * 20) * PARTS, rel=1e-6)
+    guarantee = election(terms, queries=20).guarantee
+    assert guarantee.numbers.squared_shift == squared * 20 * PARTS**2
+    assert guarantee.numbers.sigma == pytest.approx(3 * math.sqrt(squared * 20) * PARTS, rel=1e-6)
 
 
 class Opposite:
@@ -76,14 +77,14 @@ class Opposite:
         """What the election would noise, before it does."""
         kept: list[Any] = []
 
-        class Watched(PartyDesk):
+        class Watched(PartyContext):
             def release(self, numbers: Any, *, cell: str) -> Any:
                 kept.append(numbers)
                 return numbers
 
         data = Data(X[300:324], y, ids)
-        desk = Watched(self.election, "a")
-        casting = self.election.method.cast(data, desk)
+        ctx = Watched(self.election, "a")
+        casting = self.election.method.cast(data, ctx)
         fit = next(casting)
         models = LINEAR.fit_many(np.concatenate(fit.X.parts), fit.tasks, 3)
         with pytest.raises(StopIteration):
@@ -98,18 +99,20 @@ def test_a_row_that_changes_makes_one_teacher_of_many_say_something_else() -> No
     here = opposite.parts(labels, ids)
     labels[0] = (labels[0] + 1) % 3
     apart = ((here - opposite.parts(labels, ids)) ** 2).sum()
-    assert 0 < apart <= opposite.election.promise.numbers.squared_shift
+    assert 0 < apart <= opposite.election.guarantee.numbers.squared_shift
 
 
 def test_noise_is_that_of_the_ledger_and_drawn_on_the_side_that_is_due() -> None:
-    for terms, desk_of in ((ob.L1(sigma=2.0), TallyDesk), (ob.L2(sigma=2.0), lambda e: PartyDesk(e, "a"))):
+    for terms, desk_of in ((ob.L1(sigma=2.0), TallyContext), (ob.L2(sigma=2.0), lambda e: PartyContext(e, "a"))):
         agreed = election(terms)
-        desk = desk_of(agreed)
-        drawn = desk.release(np.zeros((60, 3), dtype=np.int64), cell="opinions") / agreed.promise.numbers.sigma
+        ctx = desk_of(agreed)
+        drawn = ctx.release(np.zeros((60, 3), dtype=np.int64), cell="opinions") / agreed.guarantee.numbers.sigma
         surprise = (drawn**2).sum()
         assert min(chi2.sf(surprise, 180), chi2.cdf(surprise, 180)) > 1e-6
     assert (
-        not PartyDesk(election(ob.L1(sigma=2.0)), "a").release(np.zeros((60, 3), dtype=np.int64), cell="opinions").any()
+        not PartyContext(election(ob.L1(sigma=2.0)), "a")
+        .release(np.zeros((60, 3), dtype=np.int64), cell="opinions")
+        .any()
     )
 
 
@@ -123,10 +126,10 @@ def test_with_little_noise_it_learns(terms: Any, settings: dict[str, Any]) -> No
 
 def test_many_parties_get_through_the_noise_and_few_are_told_that_they_will_not() -> None:
     agreed = election(ob.L1(8.0, adjacency="add-remove"), queries=20)
-    assert isinstance(agreed.promise, OpinionsPromise)
-    needed = agreed.promise.voters_needed()
-    assert agreed.promise.wins(needed) >= 0.9 > agreed.promise.wins(needed - 1)
-    assert "will not work" in agreed.promise.expectation(2)[0]
+    assert isinstance(agreed.guarantee, OpinionsGuarantee)
+    needed = agreed.guarantee.voters_needed()
+    assert agreed.guarantee.wins(needed) >= 0.9 > agreed.guarantee.wins(needed - 1)
+    assert "will not work" in agreed.guarantee.forecast(2)[0]
     with pytest.warns(WillNotWork, match="All|all 2 parties agree"):
         ob.simulate(agreed, X[300:], Y[300:], parties=2)
     copies = {f"p{i:03d}": Data(X[300 + i :], Y[300 + i :]) for i in range(2 * needed)}  # they all but agree
@@ -148,8 +151,8 @@ def test_an_empty_silo_casts_at_l2_and_abstains_at_l1() -> None:
 def test_hostile_parts_are_spoiled(level: Any, change: Any, words: str) -> None:
     agreed = election(level(sigma=1.0))
     honest = ob.cast(agreed, X[300:], Y[300:], party="a")
-    with TallyDesk(agreed) as desk, pytest.raises(Spoiled, match=words):
-        agreed.method.count(Ballot("a", {"parts": change(honest.contents["parts"])}, "d", None, b""), desk)
+    with TallyContext(agreed) as ctx, pytest.raises(Spoiled, match=words):
+        agreed.method.count(Ballot("a", {"parts": change(honest.contents["parts"])}, "d", None, b""), ctx)
 
 
 @pytest.mark.parametrize(("terms", "settings", "words"), [
@@ -172,7 +175,7 @@ def test_a_party_can_be_taken_out_of_the_count_at_l2() -> None:
 
 
 def test_numbers_that_are_no_opinions_are_not_judged() -> None:
-    promise = settle(ob.L2(1.0), Spending(numbers=Numbers("sums", 1.0, 2.0)), True)
-    assert not promise.is_hopeless(1)
-    assert "times the most that one row" in promise.expectation(1)[0]
+    guarantee = calibrate(ob.L2(1.0), Spending(numbers=Numbers("sums", 1.0, 2.0)), True)
+    assert not guarantee.is_hopeless(1)
+    assert "times the most that one row" in guarantee.forecast(1)[0]
     assert isinstance(Count(), Count)

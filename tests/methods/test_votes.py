@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oneballot.core import Count
 from oneballot.errors import Spoiled
-from oneballot.methods._votes import EVEN, LEAST, Labels, Levels, Weighted, evened, odds, pack, unpack
+from oneballot.methods.fedkt.votes import EVEN, LEAST, Labels, Levels, Weighted, evened, odds, pack, unpack
+from oneballot.types import Count
 
 
 @given(st.integers(1, 17), st.data())

@@ -22,14 +22,16 @@ from scipy.special import ndtr
 from scipy.stats import chi2
 
 import oneballot as ob
-from oneballot import casting, tallying
-from oneballot.core import Array, Ballot, Contents, Data
-from oneballot.desk import PartyDesk, TallyDesk
+from oneballot.ballot.seal import open_ballot, seal
+from oneballot.party import cast as cast_module
+from oneballot.party.context import PartyContext
+from oneballot.privacy import calibration
 from oneballot.privacy import ledger as ledgers
-from oneballot.privacy import settling
-from oneballot.privacy.expectation import win_probability
+from oneballot.privacy.forecast import win_probability
 from oneballot.privacy.ledger import Ledger
-from oneballot.seal import seal, take_apart
+from oneballot.server import tally as tally_module
+from oneballot.server.context import TallyContext
+from oneballot.types import Array, Ballot, Contents, Data
 
 NEAREST = ob.Sklearn("KNeighborsClassifier", {"n_neighbors": 1})
 HARDLY_EVER = 1e-8
@@ -78,14 +80,14 @@ def watched(*, deaf: bool = False) -> Iterator[Run]:
     def watching(kind: Any) -> Any:
         class Watched(kind):  # type: ignore[misc]
             def decide(self, votes: Array, *, cell: str, unit: int = 1) -> Array:
-                if self.election.promise.side == self.side:
+                if self.election.guarantee.side == self.side:
                     run.votes.append(votes / unit)
                     if deaf:
                         return np.arange(len(votes)) % int(votes.shape[1])
                 return np.asarray(super().decide(votes, cell=cell, unit=unit))
 
             def release(self, counts: Array, *, cell: str) -> Array:
-                if self.election.promise.side == self.side:
+                if self.election.guarantee.side == self.side:
                     run.counts.append(counts)
                     if deaf:
                         return np.arange(len(counts))
@@ -98,8 +100,8 @@ def watched(*, deaf: bool = False) -> Iterator[Run]:
         return Watched
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(casting, "PartyDesk", watching(PartyDesk))
-        patch.setattr(tallying, "TallyDesk", watching(TallyDesk))
+        patch.setattr(cast_module, "PartyContext", watching(PartyContext))
+        patch.setattr(tally_module, "TallyContext", watching(TallyContext))
         yield run
 
 
@@ -110,7 +112,7 @@ class ExactAudit:
 
     def forget(self) -> None:
         """What was computed before the code was changed."""
-        settling.settle.cache_clear()
+        calibration.calibrate.cache_clear()
         ledgers._multiplied.cache_clear()
 
     def arrange(
@@ -149,16 +151,16 @@ class ExactAudit:
 
     def _placed(self, election: ob.Election, rows: Sequence[tuple[int, Row]]) -> tuple[Array, Array, Array]:
         """Rows that the keyed hash puts into these subsets, in every partition: by their ID, or a hair deeper."""
-        desk, promise = PartyDesk(election, "unit"), _promise(election)
+        ctx, guarantee = PartyContext(election, "unit"), _promise(election)
         found, names = [], []
         for number, (subset, row) in enumerate(rows):
             begin, right = 0, np.empty(0, np.int64)
             while not right.size:
-                many = _data(election, [row] * 8 * promise.subsets**promise.partitions)
+                many = _data(election, [row] * 8 * guarantee.subsets**guarantee.partitions)
                 many.X[:, -1] += (begin + np.arange(len(many))) * np.float32(1e-5)
                 ids = np.array([f"row {number}.{begin + i}" for i in range(len(many))], dtype=object)
-                deals = [desk.deal(Data(many.X, many.y, ids), promise.subsets, "partition", j)[subset]
-                         for j in range(promise.partitions)]  # fmt: skip
+                deals = [ctx.assign_subsets(Data(many.X, many.y, ids), guarantee.subsets, "partition", j)[subset]
+                         for j in range(guarantee.partitions)]  # fmt: skip
                 right = np.array(sorted(set.intersection(*map(set, deals))), dtype=np.int64)
                 begin += len(many)
             found.append(many.X[right[0]])
@@ -168,12 +170,12 @@ class ExactAudit:
     def run(self, election: ob.Election, parties: Mapping[str, Data | Contents]) -> Run:
         """The real cast, and at L1 the real tally."""
         with watched() as run:
-            run.ballots = casting.cast_together(election, {n: d for n, d in parties.items() if isinstance(d, Data)})
+            run.ballots = cast_module.cast_together(election, {n: d for n, d in parties.items() if isinstance(d, Data)})
             run.ballots += [seal(c, election, n) for n, c in parties.items() if not isinstance(c, Data)]
             if election.level == "L1":
-                run.ledger = tallying.tally(election, run.ballots).ledger
+                run.ledger = tally_module.tally(election, run.ballots).ledger
             else:
-                run.ledger = take_apart(run.ballots[0].sealed).manifest.privacy
+                run.ledger = open_ballot(run.ballots[0].sealed).manifest.privacy
         return run
 
     def check(self, case: Case) -> Finding:
@@ -193,11 +195,11 @@ class ExactAudit:
         for parties in (case.here, case.there):
             cast = {name: data for name, data in parties.items() if isinstance(data, Data)}
             with watched(deaf=True):
-                ballots = casting.cast_together(case.election, cast)
+                ballots = cast_module.cast_together(case.election, cast)
                 if case.election.level == "L2":
                     seen.append([ballot.sealed for ballot in ballots])
                 else:
-                    told = tallying.tally(case.election, ballots).published()
+                    told = tally_module.tally(case.election, ballots).published()
                     seen.append((told.model.dump(), told.ledger, told.summary(), told.count.sums))
         assert seen[0] == seen[1], "something else than noisy answers depends on the unit"
 
@@ -237,10 +239,10 @@ class ExactAudit:
 
     def check_law(self, election: ob.Election, unit: int = 1) -> None:
         """What a desk draws on votes has the law of the ledger's line: χ², with the operating system's entropy."""
-        desk, lines = self._desk(election)
+        ctx, lines = self._desk(election)
         classes, queries, scale = lines["vote"].classes, _promise(election).queries, lines["vote"].scale
         votes = np.round(scale * unit * np.linspace(0, 2, classes)).astype(np.int64)
-        labels = desk.decide(np.tile(votes, (queries, 1)), cell="law", unit=unit)
+        labels = ctx.decide(np.tile(votes, (queries, 1)), cell="law", unit=unit)
         expected = win_probability(votes[None] / unit, lines["vote"].mechanism, scale)[0]
         if "test" in lines:
             passed = float(ndtr((votes.max() / unit - election.privacy.threshold) / lines["test"].scale))
@@ -269,10 +271,10 @@ class ExactAudit:
         assert (one != other).any(), "the same noise was drawn twice"
 
     @staticmethod
-    def _desk(election: ob.Election) -> tuple[PartyDesk, dict[str, Any]]:
-        desk = TallyDesk(election) if election.level == "L1" else PartyDesk(election, "unit")
-        ledger = desk.ledger() if isinstance(desk, TallyDesk) else election.ballot_ledger
-        return desk, {line.what: line for line in ledger.lines}
+    def _desk(election: ob.Election) -> tuple[PartyContext, dict[str, Any]]:
+        ctx = TallyContext(election) if election.level == "L1" else PartyContext(election, "unit")
+        ledger = ctx.ledger() if isinstance(ctx, TallyContext) else election.ballot_ledger
+        return ctx, {line.what: line for line in ledger.lines}
 
 
 @pytest.fixture(scope="session")
@@ -329,8 +331,8 @@ def lost(p: Array, q: Array, epsilon: float) -> float:
 
 
 def _promise(election: ob.Election) -> Any:
-    assert election.promise is not None
-    return election.promise
+    assert election.guarantee is not None
+    return election.guarantee
 
 
 def _others(voters: int, leads: Leads, elsewhere: int, classes: int) -> list[list[Row]]:

@@ -24,7 +24,7 @@ from oneballot.privacy.accounting import (
     together,
 )
 from oneballot.privacy.budget import queries_within, scale_within
-from oneballot.privacy.expectation import win_probability
+from oneballot.privacy.forecast import win_probability
 from oneballot.privacy.mechanisms import NoisyArgmax, NoisyNumbers, comes_or_goes, compositions, reach_of
 
 DELTA = 1e-5

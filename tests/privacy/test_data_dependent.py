@@ -16,9 +16,8 @@ from scipy.stats import binom, norm
 
 from oneballot.errors import ElectionError
 from oneballot.privacy.accounting import epsilon, renyi
-from oneballot.privacy.data_dependent import _Account, epsilon_seen, gnmax_seen, look, paper_seen
-from oneballot.privacy.mechanisms import NoisyArgmax
-from oneballot.privacy.smooth import (
+from oneballot.privacy.data_dependent.account import _Account, epsilon_seen, gnmax_seen, look, paper_seen
+from oneballot.privacy.data_dependent.smooth import (
     ORDERS,
     cost_of_release,
     log_chance_of_others,
@@ -26,6 +25,7 @@ from oneballot.privacy.smooth import (
     smooth_sensitivity,
     theorem_6,
 )
+from oneballot.privacy.mechanisms import NoisyArgmax
 
 DELTA = 1e-5
 MECHANISMS = ["gumbel", "gaussian", "laplace"]

@@ -12,12 +12,12 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 import oneballot as ob
-from oneballot.casting import cast_together
-from oneballot.core import Data, Spending, Votes
 from oneballot.formats.safetensors import ConstantModel
-from oneballot.privacy.settling import settle
-from oneballot.privacy.terms import Terms
-from oneballot.training import Trained
+from oneballot.learners._training import TrainedModels
+from oneballot.party.cast import cast_together
+from oneballot.privacy.calibration import calibrate
+from oneballot.privacy.settings import PrivacySettings
+from oneballot.types import Data, Spending, Votes
 
 DELTA = 1e-3
 GUMBEL: dict[str, Any] = {"delta": DELTA, "mechanism": "gumbel", "scale": 4.0}
@@ -46,19 +46,21 @@ PROVED = {("gumbel", 2): 0.95, ("gaussian", 2): 0.85, ("laplace", 2): 0.85,
 def test_every_row_of_the_table_holds_and_is_reached(
     audit, level, adjacency, stable_ids, reach, one_sided, classes, open_vote, partitions, mechanism
 ) -> None:
-    terms = Terms(level, None, DELTA, mechanism=mechanism, scale=4.0, adjacency=adjacency, stable_ids=stable_ids)
+    terms = PrivacySettings(
+        level, None, DELTA, mechanism=mechanism, scale=4.0, adjacency=adjacency, stable_ids=stable_ids
+    )
     third = int(classes == 3)  # a voter for the last class
     case = audit.arrange(
         terms, classes=classes, others=6 + third, elsewhere=third, leads=(2, 2 - 4 * third),
         partitions=partitions, open_vote=open_vote,
     )  # fmt: skip
-    promise = case.election.promise
-    assert promise.query.reach == reach * (partitions if level == "L1" else 1)
-    assert promise.query.one_sided == one_sided
-    assert sum(times for _, _, times in promise.lines()) == 12 * (partitions if level == "L2" else 1)
+    guarantee = case.election.guarantee
+    assert guarantee.query.reach == reach * (partitions if level == "L1" else 1)
+    assert guarantee.query.one_sided == one_sided
+    assert sum(times for _, _, times in guarantee.lines()) == 12 * (partitions if level == "L2" else 1)
     found = audit.check(case)
-    assert found.reached == promise.query.reach, "less would do, or the adversary is weak"
-    assert found.exact >= PROVED[mechanism, min(3, promise.query.classes)] * found.claimed
+    assert found.reached == guarantee.query.reach, "less would do, or the adversary is weak"
+    assert found.exact >= PROVED[mechanism, min(3, guarantee.query.classes)] * found.claimed
 
 
 VARIANTS = {
@@ -104,7 +106,7 @@ def test_every_way_to_vote_is_covered_by_its_ledger(audit, what: str) -> None:
     privacy, told = VARIANTS[what]
     case = audit.arrange(privacy, **told)
     found = audit.check(case)
-    assert found.reached == case.election.promise.query.reach
+    assert found.reached == case.election.guarantee.query.reach
     assert found.exact >= LOOSE.get(what, 0.7) * found.claimed
 
 
@@ -123,7 +125,9 @@ def test_a_party_that_seals_what_nobody_casts_weighs_no_more_than_one(audit, set
 @pytest.mark.parametrize(("level", "adjacency", "stable_ids"), [row[:3] for row in TABLE])
 def test_ordinary_data_and_learners_stay_within_the_reach_too(audit, level, adjacency, stable_ids) -> None:
     rng = np.random.default_rng(0)
-    terms = Terms(level, None, DELTA, mechanism="gumbel", scale=2.0, adjacency=adjacency, stable_ids=stable_ids)
+    terms = PrivacySettings(
+        level, None, DELTA, mechanism="gumbel", scale=2.0, adjacency=adjacency, stable_ids=stable_ids
+    )
     method, tree = ob.FedKT(partitions=2, subsets=3, open_vote="hard"), ob.Sklearn("DecisionTreeClassifier")
     election = ob.Election(range(3), rng.normal(size=(8, 2)), method, tree, privacy=terms)
     X, y, ids = rng.normal(size=(30, 2)).astype(np.float32), rng.integers(3, size=30), np.arange(30).astype(str)
@@ -142,13 +146,13 @@ class Boaster:
     """A learner whose probabilities are none: five times the class of the last row that it saw."""
 
     name: ClassVar[str] = "boaster"
-    gives: ClassVar[frozenset[str]] = frozenset({"probabilities"})
+    provides: ClassVar[frozenset[str]] = frozenset({"probabilities"})
 
     def check(self) -> None: ...
 
-    def fit_many(self, X, tasks, classes: int, *, keep: bool = True) -> Trained:
+    def fit_many(self, X, tasks, classes: int, *, keep: bool = True) -> TrainedModels:
         said = [np.tile(5.0 * np.eye(classes)[task.targets[-1]], (np.size(task.ask), 1)) for task in tasks]
-        return Trained([ConstantModel(np.eye(classes)[0])] * len(tasks), said)
+        return TrainedModels([ConstantModel(np.eye(classes)[0])] * len(tasks), said)
 
 
 @pytest.mark.parametrize(
@@ -156,13 +160,13 @@ class Boaster:
     [("L1", "majority"), ("L1", "soft"), ("L2", "majority"), ("L2", "soft")],
 )
 def test_a_voter_has_one_vote_whatever_its_learner_says(audit, level, voting) -> None:
-    terms = Terms(level, None, **GUMBEL, stable_ids=True if level == "L2" else None)
+    terms = PrivacySettings(level, None, **GUMBEL, stable_ids=True if level == "L2" else None)
     assert audit.check(audit.arrange(terms, voting=voting, learner=Boaster())).reached > 1.9
 
 
 @pytest.mark.parametrize(("level", "adjacency", "stable_ids"), [row[:3] for row in TABLE])
 def test_nothing_but_noisy_answers_depends_on_the_unit(audit, level, adjacency, stable_ids) -> None:
-    terms = Terms(level, None, adjacency=adjacency, stable_ids=stable_ids, **GUMBEL)
+    terms = PrivacySettings(level, None, adjacency=adjacency, stable_ids=stable_ids, **GUMBEL)
     ways: list[dict[str, Any]] = [
         {"open_vote": "hard", "leads": (2, None)}, {"voting": "soft"}, {"weights": "class-counts"}, {"students": True},
     ]  # fmt: skip
@@ -185,7 +189,7 @@ def test_a_silo_may_lose_its_only_row_and_a_party_may_abstain(audit) -> None:
 def fair_election(level: str, *, public: int = 3000, classes: int = 3, method: Any = None, **terms: Any) -> ob.Election:
     told = {"stable_ids": True} if level == "L2" else {}
     rows = np.zeros((public, 1), dtype=np.float32)
-    return ob.Election(range(classes), rows, method or ob.FedKT(), privacy=Terms(level, **{**told, **terms}))
+    return ob.Election(range(classes), rows, method or ob.FedKT(), privacy=PrivacySettings(level, **{**told, **terms}))
 
 
 @pytest.mark.parametrize("level", ["L1", "L2"])
@@ -232,8 +236,10 @@ def sequences(draw):
     """Terms, and all votes between two classes of one cast or tally, with what one unit may make of them."""
     level, adjacency, stable_ids, reach, one_sided = draw(st.sampled_from(TABLE))
     s, delta = draw(st.integers(1, 3)), draw(st.sampled_from([1e-6, 1e-3, 0.01]))
-    terms = Terms(level, None, delta, mechanism=draw(st.sampled_from(MECHANISMS)), scale=draw(st.floats(1, 12)),
-                  adjacency=adjacency, stable_ids=stable_ids)  # fmt: skip
+    mechanism, scale = draw(st.sampled_from(MECHANISMS)), draw(st.floats(1, 12))
+    terms = PrivacySettings(
+        level, None, delta, mechanism=mechanism, scale=scale, adjacency=adjacency, stable_ids=stable_ids
+    )
     kinds = []
     for _ in range(3):
         steps = [(1, 0), (0, 1), (0, 0)] if one_sided else [(1, -1), (-1, 1), (1, 0), (0, -1), (0, 0)]
@@ -250,7 +256,7 @@ def sequences(draw):
 @given(sequences())
 def test_no_promise_is_below_what_a_unit_may_do(audit, sequence) -> None:
     terms, partitions, queries, both = sequence
-    ledger = settle(terms, Spending(Votes(queries, 2, partitions, 5)), bool(terms.stable_ids)).ledger()
+    ledger = calibrate(terms, Spending(Votes(queries, 2, partitions, 5)), bool(terms.stable_ids)).ledger()
     here, there = (audit.new_run(votes=[votes.astype(float)], ledger=ledger) for votes in (both[:, 0], both[:, 1]))
     assert ledger.lines[0].times == len(both)
     audit.check_ledger(terms, here, there)

@@ -16,7 +16,7 @@ from scipy.stats import binom
 from oneballot.errors import ElectionError
 from oneballot.privacy.accounting import together
 from oneballot.privacy.budget import scale_within
-from oneballot.privacy.expectation import (
+from oneballot.privacy.forecast import (
     best_mechanism,
     error_when_ahead,
     majority_is_right,

@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 import oneballot as ob
-from oneballot.core import Spending, Votes
 from oneballot.errors import ElectionError, PrivacyError
-from oneballot.methods._settings import CLASS_COUNTS
+from oneballot.methods.fedkt.settings import CLASS_COUNTS
 from oneballot.privacy.accounting import epsilon, together
-from oneballot.privacy.book import Book
+from oneballot.privacy.calibration import calibrate
+from oneballot.privacy.charges import Charges
 from oneballot.privacy.ledger import Ledger, Line, in_words
 from oneballot.privacy.mechanisms import NoisyArgmax, NoisyNumbers
-from oneballot.privacy.settling import settle
-from oneballot.privacy.terms import L1, L2, Terms
+from oneballot.privacy.settings import L1, L2, PrivacySettings
+from oneballot.types import Spending, Votes
 
 FORTY = Spending(Votes(queries=40, classes=2, partitions=1, subsets=25))
 
@@ -45,7 +45,7 @@ class TestTerms:
 
     def test_l0_takes_nothing_and_the_others_need_something(self) -> None:
         with pytest.raises(ElectionError, match=r'level = "L0" adds no noise, so epsilon cannot be given'):
-            Terms(epsilon=1.0)
+            PrivacySettings(epsilon=1.0)
         with pytest.raises(ElectionError, match=r"needs a budget .* or the noise"):
             L1()
 
@@ -59,95 +59,98 @@ class TestTerms:
 
 class TestPromises:
     def test_the_noise_gives_epsilon(self) -> None:
-        assert settle(L2(gamma=0.04, accountant="rdp"), FORTY, True).epsilon() == pytest.approx(0.9929, abs=6e-5)
-        assert settle(L2(gamma=0.04, accountant="rdp"), FORTY, False).epsilon() == pytest.approx(2.1135, abs=6e-5)
-        assert settle(L2(gamma=0.04, accountant="paper"), FORTY, True).epsilon() == pytest.approx(2.5911, abs=6e-5)
+        assert calibrate(L2(gamma=0.04, accountant="rdp"), FORTY, True).epsilon() == pytest.approx(0.9929, abs=6e-5)
+        assert calibrate(L2(gamma=0.04, accountant="rdp"), FORTY, False).epsilon() == pytest.approx(2.1135, abs=6e-5)
+        assert calibrate(L2(gamma=0.04, accountant="paper"), FORTY, True).epsilon() == pytest.approx(2.5911, abs=6e-5)
 
     def test_partitions_compose_at_l2_and_reach_further_at_l1(self) -> None:
         twice = Spending(Votes(queries=40, classes=2, partitions=2, subsets=5))
-        assert settle(L2(gamma=0.04, accountant="rdp"), twice, True).epsilon() == pytest.approx(1.4718, abs=6e-5)
-        assert settle(L1(gamma=0.04, accountant="rdp"), twice, True).epsilon() == pytest.approx(2.1135, abs=6e-5)
+        assert calibrate(L2(gamma=0.04, accountant="rdp"), twice, True).epsilon() == pytest.approx(1.4718, abs=6e-5)
+        assert calibrate(L1(gamma=0.04, accountant="rdp"), twice, True).epsilon() == pytest.approx(2.1135, abs=6e-5)
 
     @pytest.mark.parametrize("mechanism", ["auto", "gumbel", "gaussian", "laplace"])
     @pytest.mark.parametrize("level", [L1, L2])
     def test_the_budget_gives_the_noise_and_is_kept(self, level, mechanism: str) -> None:
-        promise = settle(level(1.5, mechanism=mechanism), FORTY, True)
-        assert 1.49 < promise.epsilon() <= 1.5
+        guarantee = calibrate(level(1.5, mechanism=mechanism), FORTY, True)
+        assert 1.49 < guarantee.epsilon() <= 1.5
 
     def test_what_cannot_be_drawn_is_refused_before_anybody_trains(self) -> None:
         with pytest.raises(ElectionError, match="the scale of the noise must lie between"):
-            settle(L1(1e-4), Spending(Votes(10**5, 2, 1, 1)), True)
+            calibrate(L1(1e-4), Spending(Votes(10**5, 2, 1, 1)), True)
 
     @pytest.mark.parametrize("settings", [{"test_sigma": 20000.0}, {"threshold": 1e7}])
     def test_a_test_that_cannot_be_made_is_refused_before_anybody_trains(self, settings) -> None:
         terms = {"mechanism": "confident", "threshold": 5.0, "answers": 10, "sigma": 3.0, **settings}
         with pytest.raises(ElectionError, match="must lie"):
-            settle(L1(**terms), FORTY, True)
+            calibrate(L1(**terms), FORTY, True)
 
     def test_the_papers_accountant_goes_with_the_papers_noise(self) -> None:
-        promise = settle(L2(2.591, accountant="paper"), FORTY, True)
-        assert promise.query.mechanism == "laplace"
-        assert promise.query.scale == pytest.approx(25, rel=1e-3)
+        guarantee = calibrate(L2(2.591, accountant="paper"), FORTY, True)
+        assert guarantee.query.mechanism == "laplace"
+        assert guarantee.query.scale == pytest.approx(25, rel=1e-3)
 
     def test_both_give_the_queries_that_the_budget_buys(self) -> None:
-        promise = settle(L2(1.0, scale=25.0), Spending(Votes(4000, 2, 1, 25)), True)
-        assert promise.epsilon() <= 1.0 < epsilon(promise.query, promise.queries + 1, 1e-5)
-        assert settle(L2(1.0, scale=25.0), Spending(Votes(10, 2, 1, 25)), True).queries == 10
+        guarantee = calibrate(L2(1.0, scale=25.0), Spending(Votes(4000, 2, 1, 25)), True)
+        assert guarantee.epsilon() <= 1.0 < epsilon(guarantee.query, guarantee.queries + 1, 1e-5)
+        assert calibrate(L2(1.0, scale=25.0), Spending(Votes(10, 2, 1, 25)), True).queries == 10
 
     def test_tallies_and_silos_are_part_of_the_budget(self) -> None:
-        once, thrice = settle(L1(2.0), FORTY, True), settle(L1(2.0, tallies=3), FORTY, True)
+        once, thrice = calibrate(L1(2.0), FORTY, True), calibrate(L1(2.0, tallies=3), FORTY, True)
         assert thrice.query.scale > 1.5 * once.query.scale
         assert thrice.epsilon() == pytest.approx(2.0, rel=1e-4)
         assert thrice.ledger().epsilon < 2.0
-        people = settle(L2(2.0, max_silos_per_person=3), FORTY, True)
-        assert people.query == settle(L2(2.0), Spending(Votes(120, 2, 1, 25)), True).query
+        people = calibrate(L2(2.0, max_silos_per_person=3), FORTY, True)
+        assert people.query == calibrate(L2(2.0), Spending(Votes(120, 2, 1, 25)), True).query
 
     def test_class_counts_are_charged_within_the_budget(self) -> None:
         counted = Spending(Votes(queries=40, classes=2, partitions=1, subsets=25), CLASS_COUNTS)
-        promise = settle(L2(2.0), counted, True)
-        assert promise.numbers is not None
-        assert promise.epsilon() <= 2.0
-        assert promise.query.scale > settle(L2(2.0), FORTY, True).query.scale
-        assert [line.what for line in promise.ledger().lines] == ["vote", "class counts"]
-        stated = settle(L2(gamma=0.04, counts_sigma=30), counted, True)
+        guarantee = calibrate(L2(2.0), counted, True)
+        assert guarantee.numbers is not None
+        assert guarantee.epsilon() <= 2.0
+        assert guarantee.query.scale > calibrate(L2(2.0), FORTY, True).query.scale
+        assert [line.what for line in guarantee.ledger().lines] == ["vote", "class counts"]
+        stated = calibrate(L2(gamma=0.04, counts_sigma=30), counted, True)
         assert stated.numbers == NoisyNumbers(30, 2.0, whole=True)
         with pytest.raises(ElectionError, match="give counts_sigma"):
-            settle(L2(gamma=0.04), counted, True)
+            calibrate(L2(gamma=0.04), counted, True)
 
     def test_confident_charges_every_test_and_all_answers_it_may_give(self) -> None:
         terms = L2(3.0, mechanism="confident", threshold=15, answers=10)
-        promise = settle(terms, FORTY, True)
-        assert [(line.what, line.times) for line in promise.ledger().lines] == [("test", 40), ("vote", 10)]
-        assert promise.test is not None
-        assert (promise.test.sigma, promise.test.squared_shift) == (pytest.approx(2 * promise.query.scale, rel=1e-5), 1)
-        assert 2.99 < promise.epsilon() <= 3.0
+        guarantee = calibrate(terms, FORTY, True)
+        assert [(line.what, line.times) for line in guarantee.ledger().lines] == [("test", 40), ("vote", 10)]
+        assert guarantee.test is not None
+        assert (guarantee.test.sigma, guarantee.test.squared_shift) == (
+            pytest.approx(2 * guarantee.query.scale, rel=1e-5),
+            1,
+        )
+        assert 2.99 < guarantee.epsilon() <= 3.0
 
     def test_ten_parties_will_not_do_and_it_is_said_how_many_would(self) -> None:
         gumbel = {"mechanism": "gumbel", "accountant": "rdp"}
         for queries, wins, best in ((100, 0.24, 0.28), (1000, 0.13, 0.14)):
             asked = Spending(Votes(queries, 10, 1, 1))
-            assert round(settle(L1(5.0, **gumbel), asked, True).wins(10), 2) == wins
-            assert round(settle(L1(5.0), asked, True).wins(10), 2) == best
-        promise = settle(L1(5.0), Spending(Votes(100, 10, 1, 1)), True)
-        (told,) = promise.expectation(10)
+            assert round(calibrate(L1(5.0, **gumbel), asked, True).wins(10), 2) == wins
+            assert round(calibrate(L1(5.0), asked, True).wins(10), 2) == best
+        guarantee = calibrate(L1(5.0), Spending(Votes(100, 10, 1, 1)), True)
+        (told,) = guarantee.forecast(10)
         assert "wins 28% of the time" in told
         assert "This will not work" in told
-        needed = promise.voters_needed()
+        needed = guarantee.voters_needed()
         assert f"it takes {needed:,} parties" in told
-        assert promise.wins(needed) >= 0.9 > promise.wins(needed - 1)
-        assert promise.is_hopeless(10)
-        assert not promise.is_hopeless(needed)
-        assert "will not" not in promise.expectation(needed)[0]
+        assert guarantee.wins(needed) >= 0.9 > guarantee.wins(needed - 1)
+        assert guarantee.is_hopeless(10)
+        assert not guarantee.is_hopeless(needed)
+        assert "will not" not in guarantee.forecast(needed)[0]
 
     def test_a_rehearsal_has_no_epsilon(self) -> None:
-        promise = settle(L2(2.0, rehearsal=True, noise_seed=1), FORTY, True)
-        assert promise.ledger().epsilon is None
-        assert not promise.ledger().publishable
-        assert "NOT PRIVATE" in promise.ledger().words()[0]
+        guarantee = calibrate(L2(2.0, rehearsal=True, noise_seed=1), FORTY, True)
+        assert guarantee.ledger().epsilon is None
+        assert not guarantee.ledger().publishable
+        assert "NOT PRIVATE" in guarantee.ledger().words()[0]
         with pytest.raises(ElectionError, match="a rehearsal has no epsilon"):
-            promise.epsilon()
+            guarantee.epsilon()
         with pytest.raises(ElectionError, match=r"no epsilon to report: .*NOT PRIVATE"):
-            promise.ledger().epsilon_at(1e-6)
+            guarantee.ledger().epsilon_at(1e-6)
 
 
 @pytest.mark.parametrize("squared_shift", [1.0, 2.0])
@@ -166,7 +169,7 @@ def test_counts_alone_cost_no_more_than_is_claimed(sigma: float, squared_shift: 
 
 class TestLedgers:
     def promised(self) -> Ledger:
-        return settle(L2(gamma=0.04), FORTY, True).ledger()
+        return calibrate(L2(gamma=0.04), FORTY, True).ledger()
 
     def test_a_ledger_tells_unit_adjacency_epsilon_delta_and_what_was_released(self) -> None:
         told = "\n".join(self.promised().words())
@@ -196,7 +199,7 @@ class TestLedgers:
     def test_a_whole_party_is_all_its_teachers(self) -> None:
         ledger = self.promised()
         assert ledger.for_a_party() == pytest.approx(epsilon(NoisyArgmax("laplace", 25, 2, 50), 40, 1e-5))
-        assert settle(L1(gamma=0.04), FORTY, True).ledger().for_a_party() is None
+        assert calibrate(L1(gamma=0.04), FORTY, True).ledger().for_a_party() is None
 
     @pytest.mark.parametrize(
         "change", [{"adjacency": "add-remove"}, {"level": "L1"}, {"epsilon": 0.5}, {"delta": 1e-4}, {"lines": ()},
@@ -239,13 +242,13 @@ class TestLedgers:
 class TestBook:
     def test_tallies_are_written_down_before_they_are_made(self, tmp_path) -> None:
         path = tmp_path / "election.tallies.json"
-        assert Book("a" * 64, path).charge(None) == 1
-        assert Book("a" * 64, path).charge(None) == 2
-        assert Book("b" * 64, path).charge(1) == 1
+        assert Charges("a" * 64, path).charge(None) == 1
+        assert Charges("a" * 64, path).charge(None) == 2
+        assert Charges("b" * 64, path).charge(1) == 1
         assert json.loads(path.read_text())["draws"] == {"a" * 64: 2, "b" * 64: 1}
 
     def test_more_than_were_planned_are_refused_and_not_written_down(self, tmp_path) -> None:
-        book = Book("a" * 64, tmp_path / "book.json")
+        book = Charges("a" * 64, tmp_path / "book.json")
         book.charge(1)
         with pytest.raises(PrivacyError, match=r"tally number 2, and 1 are allowed.*--over-budget"):
             book.charge(1)
@@ -254,26 +257,26 @@ class TestBook:
     def test_two_tallies_at_once_are_two(self, tmp_path) -> None:
         """Each in a process of its own, a hundred in all: none is lost."""
         code = (
-            "import sys; from pathlib import Path; from oneballot.privacy.book import Book\n"
-            "for _ in range(25): Book('a' * 64, Path(sys.argv[1])).charge(None)"
+            "import sys; from pathlib import Path; from oneballot.privacy.charges import Charges\n"
+            "for _ in range(25): Charges('a' * 64, Path(sys.argv[1])).charge(None)"
         )
         path = tmp_path / "book.json"
         running = [subprocess.Popen([sys.executable, "-c", code, str(path)]) for _ in range(4)]
         assert [process.wait() for process in running] == [0] * 4
-        assert Book("a" * 64, path).draws == 100
+        assert Charges("a" * 64, path).draws == 100
 
     def test_a_book_that_cannot_be_written_stops_the_tally(self, tmp_path) -> None:
         with pytest.raises(PrivacyError, match=r"cannot be written .*must not be made"):
-            Book("a" * 64, tmp_path / "nowhere" / "book.json").charge(None)
+            Charges("a" * 64, tmp_path / "nowhere" / "book.json").charge(None)
 
     def test_an_earlier_outcome_counts_where_the_book_is_lost(self, tmp_path) -> None:
-        assert Book("a" * 64, tmp_path / "book.json", earlier=3).charge(None) == 4
+        assert Charges("a" * 64, tmp_path / "book.json", earlier=3).charge(None) == 4
 
     def test_a_damaged_book_stops_the_tally(self, tmp_path) -> None:
         for damaged in ("{", "[]", '{"draws": {"a": -5}}', '{"draws": {"a": 0.9}}', "[" * 10**5):
             (tmp_path / "book.json").write_text(damaged)
             with pytest.raises(PrivacyError, match=r"cannot be read .*restore it"):
-                Book("a" * 64, tmp_path / "book.json").charge(None)
+                Charges("a" * 64, tmp_path / "book.json").charge(None)
 
 
 def test_the_terms_are_in_the_digest(make_election) -> None:

@@ -14,22 +14,26 @@ import numpy as np
 import pytest
 
 import oneballot as ob
-from oneballot import casting, desk, seal, tallying
-from oneballot.core import Data
-from oneballot.desk import PartyDesk, TallyDesk
+from oneballot.ballot import seal
 from oneballot.errors import PrivacyError, Spoiled
-from oneballot.methods import fedkt
-from oneballot.methods._teachers import Teachers
-from oneballot.methods.fedkt import FedKT
-from oneballot.outcome import Outcome
-from oneballot.privacy import promise, settling
-from oneballot.privacy.book import Book
+from oneballot.methods.fedkt import method
+from oneballot.methods.fedkt import method as fedkt_method
+from oneballot.methods.fedkt.method import FedKT
+from oneballot.methods.fedkt.teachers import Teachers
+from oneballot.party import cast, context
+from oneballot.party.context import PartyContext
+from oneballot.privacy import calibration, guarantee
+from oneballot.privacy.charges import Charges
+from oneballot.privacy.guarantee import VotesGuarantee
 from oneballot.privacy.ledger import Ledger, Line
 from oneballot.privacy.mechanisms import NoisyArgmax, reach_of
 from oneballot.privacy.noise import noisy_argmax, noisy_at_least, noisy_numbers, round_up
-from oneballot.privacy.promise import VotesPromise
-from oneballot.privacy.samplers import Rehearsal
-from oneballot.privacy.terms import Terms
+from oneballot.privacy.sampling import Rehearsal
+from oneballot.privacy.settings import PrivacySettings
+from oneballot.server import tally
+from oneballot.server.context import TallyContext
+from oneballot.server.outcome import Outcome
+from oneballot.types import Data
 
 GUMBEL: dict[str, Any] = {"delta": 1e-3, "mechanism": "gumbel", "scale": 4.0}
 IDS, CONTENT = ob.L2(**GUMBEL, stable_ids=True), ob.L2(**GUMBEL, stable_ids=False)
@@ -40,12 +44,12 @@ COUNTS = replace(IDS, counts_sigma=3.0)
 Check = Callable[[Any], None]
 
 
-def whole(privacy: Terms, **settings: Any) -> Check:
+def whole(privacy: PrivacySettings, **settings: Any) -> Check:
     """The whole audit."""
     return lambda audit: audit.check(audit.arrange(privacy, **settings))
 
 
-def exact(privacy: Terms, **settings: Any) -> Check:
+def exact(privacy: PrivacySettings, **settings: Any) -> Check:
     """What the answers tell apart, and nothing else: would it be noticed if nobody looked at votes or draws?"""
 
     def check(audit: Any) -> None:
@@ -63,21 +67,21 @@ def noise(what: str = "check_law", *, method: dict[str, Any] | None = None, leve
     rows = np.zeros((public, 1), dtype=np.float32)
 
     def check(audit: Any) -> None:
-        election = ob.Election(range(3), rows, FedKT(**(method or {})), privacy=Terms(level, **told))  # type: ignore[arg-type]
+        election = ob.Election(range(3), rows, FedKT(**(method or {})), privacy=PrivacySettings(level, **told))  # type: ignore[arg-type]
         getattr(audit, what)(election, **({"unit": unit} if unit > 1 else {}))
 
     return check
 
 
-def nothing_else(privacy: Terms, **settings: Any) -> Check:
+def nothing_else(privacy: PrivacySettings, **settings: Any) -> Check:
     """All that others see but the noisy answers."""
     return lambda audit: audit.check_nothing_else(audit.arrange(privacy, **settings))
 
 
-def loud_ballot(audit: Any, privacy: Terms = SOME_PARTIES, **settings: Any) -> None:
+def loud_ballot(audit: Any, privacy: PrivacySettings = SOME_PARTIES, **settings: Any) -> None:
     """A hostile party says as much as a ballot can hold."""
     case = audit.arrange(privacy, **settings)
-    honest = casting.cast_together(case.election, {"unit": case.here["unit"]})[0].contents
+    honest = cast.cast_together(case.election, {"unit": case.here["unit"]})[0].contents
     loud = {"votes": honest["votes"], "seen": np.full(2, 10**6)} if "seen" in honest else {
         "votes": np.full_like(honest["votes"], 255)}  # fmt: skip
     audit.check(replace(case, here={**case.here, "unit": loud}))
@@ -102,10 +106,10 @@ def second_tally(audit: Any) -> None:
     runs = []
     for parties in (case.here, case.there):
         first = audit.run(case.election, {n: d for n, d in parties.items() if n != "party-0"})
-        late = casting.cast_together(case.election, {"party-0": parties["party-0"]})
-        outcome = tallying.tally(case.election, first.ballots)
+        late = cast.cast_together(case.election, {"party-0": parties["party-0"]})
+        outcome = tally.tally(case.election, first.ballots)
         with audit.watched() as second:
-            second.ledger = tallying.tally(case.election, [*first.ballots, *late], previous=outcome).ledger
+            second.ledger = tally.tally(case.election, [*first.ballots, *late], previous=outcome).ledger
         runs.append(audit.new_run(first.votes + second.votes, drawn=first.drawn + second.drawn, ledger=second.ledger))
     audit.check_ledger(PARTIES, *runs)
     for run in runs:
@@ -116,9 +120,9 @@ def second_cast(audit: Any) -> None:
     """Noise is drawn again on the same rows."""
     case = audit.arrange(IDS)
     runs = [audit.run(case.election, parties) for parties in (case.here, case.there)]
-    again = casting.cast_together(case.election, case.here, charge=lambda: 2)[0]
-    ledger = seal.take_apart(again.sealed).manifest.privacy
-    outcome = tallying.tally(case.election, [again]).ledger
+    again = cast.cast_together(case.election, case.here, charge=lambda: 2)[0]
+    ledger = seal.open_ballot(again.sealed).manifest.privacy
+    outcome = tally.tally(case.election, [again]).ledger
     for told in (ledger, outcome):
         audit.check_ledger(IDS, *(audit.new_run(run.votes * 2, ledger=told) for run in runs))
 
@@ -127,7 +131,7 @@ def two_silos(audit: Any) -> None:
     """A person's rows may be at two parties."""
     case = audit.arrange(replace(IDS, max_silos_per_person=2))
     here, there = (audit.run(case.election, parties) for parties in (case.here, case.there))
-    told = tallying.tally(case.election, here.ballots).ledger
+    told = tally.tally(case.election, here.ballots).ledger
     audit.check_ledger(IDS, *(audit.new_run(run.votes * 2, ledger=told) for run in (here, there)))
 
 
@@ -154,7 +158,7 @@ FORGERIES: dict[str, Callable[[dict[str, Any]], Any]] = {
 def forged_ledgers(audit: Any) -> None:
     """Ballots whose ledgers are not what the election asks for do not count."""
     case = audit.arrange(IDS)
-    (ballot,) = casting.cast_together(case.election, case.here)
+    (ballot,) = cast.cast_together(case.election, case.here)
     assert seal.unseal(ballot.sealed, case.election).digest == ballot.digest
     for name, forge in FORGERIES.items():
         files = seal.unzip(ballot.sealed)
@@ -175,12 +179,12 @@ def half(draw: Any) -> Any:
 
 def unguarded(patch: pytest.MonkeyPatch) -> None:
     """Desks that write down what they draw and refuse nothing."""
-    patch.setattr(PartyDesk, "_draw", lambda self, what, times: self.drawn.update({what: times}))
+    patch.setattr(PartyContext, "_draw", lambda self, what, times: self.drawn.update({what: times}))
 
 
 def told_less(patch: pytest.MonkeyPatch, change: Callable[[list[Any]], list[Any]]) -> None:
-    honest = VotesPromise.lines
-    patch.setattr(VotesPromise, "lines", lambda self: change(honest(self)))
+    honest = VotesGuarantee.lines
+    patch.setattr(VotesGuarantee, "lines", lambda self: change(honest(self)))
 
 
 def one_less(patch: pytest.MonkeyPatch) -> None:
@@ -192,58 +196,58 @@ def no_counts(patch: pytest.MonkeyPatch) -> None:
 
 
 def forget_partitions(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(promise, "compositions", lambda level, queries, partitions: queries)
+    patch.setattr(guarantee, "compositions", lambda level, queries, partitions: queries)
 
 
 def reach(value: int | None = None, **changed: Any) -> Callable[[pytest.MonkeyPatch], None]:
     def told(level: Any, adjacency: Any, **given: Any) -> int:
         return value or reach_of(level, adjacency, **{**given, **changed})
 
-    return lambda patch: patch.setattr(settling, "reach_of", told)
+    return lambda patch: patch.setattr(calibration, "reach_of", told)
 
 
 def one_sided(patch: pytest.MonkeyPatch) -> None:
     def told(mechanism: Any, scale: float, classes: int, reach: int, one_sided: bool, fractional: bool) -> NoisyArgmax:
         return NoisyArgmax(mechanism, scale, classes, 1, True, fractional)
 
-    patch.setattr(settling, "NoisyArgmax", told)
+    patch.setattr(calibration, "NoisyArgmax", told)
 
 
-def parts_as_votes(self: FedKT, answers: Any, desk: Any) -> list[Any]:
-    votes = np.floor(answers * fedkt.PARTS).astype(np.int64).sum(axis=1)
-    return [desk.decide(v, cell=f"partition {j}") for j, v in enumerate(votes)]
+def parts_as_votes(self: FedKT, answers: Any, ctx: Any) -> list[Any]:
+    votes = np.floor(answers * method.PARTS).astype(np.int64).sum(axis=1)
+    return [ctx.decide(v, cell=f"partition {j}") for j, v in enumerate(votes)]
 
 
-def only_where_somebody_votes(self: FedKT, votes: Any, desk: Any) -> Any:
+def only_where_somebody_votes(self: FedKT, votes: Any, ctx: Any) -> Any:
     voted = votes.sum(axis=1) > 0
     labels = np.full(len(votes), -1)
-    labels[voted] = desk.decide(votes[voted], cell="tally")
+    labels[voted] = ctx.decide(votes[voted], cell="tally")
     return labels
 
 
-def left_out_afterwards(self: FedKT, votes: Any, desk: Any, honest: Any = FedKT._decide_for_the_public) -> Any:
-    return np.where(votes.sum(axis=1) > 0, honest(self, votes, desk), -1)
+def left_out_afterwards(self: FedKT, votes: Any, ctx: Any, honest: Any = FedKT._decide_for_the_public) -> Any:
+    return np.where(votes.sum(axis=1) > 0, honest(self, votes, ctx), -1)
 
 
-def with_the_number_of_rows(self: FedKT, data: Data, desk: Any, honest: Any = FedKT.cast) -> Any:
-    contents = yield from honest(self, data, desk)
+def with_the_number_of_rows(self: FedKT, data: Data, ctx: Any, honest: Any = FedKT.cast) -> Any:
+    contents = yield from honest(self, data, ctx)
     return {**contents, "rows": np.array([len(data)])}
 
 
-def only_where_they_agree(self: FedKT, answers: Any, desk: Any) -> list[Any]:
-    votes = (answers.argmax(axis=3)[..., None] == np.arange(self._classes(desk))).sum(axis=1)
+def only_where_they_agree(self: FedKT, answers: Any, ctx: Any) -> list[Any]:
+    votes = (answers.argmax(axis=3)[..., None] == np.arange(self._classes(ctx))).sum(axis=1)
     labels = np.full(votes.shape[:2], -1)
     for j, v in enumerate(votes):
         clear = v.max(axis=1) >= 5
-        labels[j, clear] = desk.decide(v[clear], cell=f"partition {j}")
+        labels[j, clear] = ctx.decide(v[clear], cell=f"partition {j}")
     return list(labels)
 
 
-def by_position(self: PartyDesk, data: Data, subsets: int, *path: str | int) -> list[Any]:
+def by_position(self: PartyContext, data: Data, subsets: int, *path: str | int) -> list[Any]:
     return np.array_split(np.random.default_rng(self.seed(*path)).permutation(len(data)), subsets)
 
 
-def by_content(self: PartyDesk, data: Data) -> list[bytes]:
+def by_content(self: PartyContext, data: Data) -> list[bytes]:
     return [row.tobytes() + str(label).encode() for row, label in zip(data.X, data.y, strict=True)]
 
 
@@ -252,15 +256,15 @@ def of_the_silo(self: Teachers) -> Any:
 
 
 def as_many_as_rows(
-    cls: Any, data: Data, desk: Any, partitions: int, subsets: int, queries: Any, *, open: bool
+    cls: Any, data: Data, ctx: Any, partitions: int, subsets: int, queries: Any, *, open: bool
 ) -> Teachers:
-    deals = [desk.deal(data, min(subsets, len(data)), "partition", j) for j in range(partitions)]
-    return Teachers(data, deals, queries, len(desk.classes), open)
+    deals = [ctx.assign_subsets(data, min(subsets, len(data)), "partition", j) for j in range(partitions)]
+    return Teachers(data, deals, queries, len(ctx.classes), open)
 
 
 def unbounded_weights(patch: pytest.MonkeyPatch) -> None:
     honest = FedKT.count
-    patch.setattr(FedKT, "count", lambda self, ballot, desk: honest(replace(self, most_rows=10**9), ballot, desk))
+    patch.setattr(FedKT, "count", lambda self, ballot, ctx: honest(replace(self, most_rows=10**9), ballot, ctx))
 
 
 def together(*changes: Callable[[pytest.MonkeyPatch], None]) -> Callable[[pytest.MonkeyPatch], None]:
@@ -289,23 +293,23 @@ TWICE, TWICE_ALIKE = {"partitions": 2}, {"partitions": 2, "voting": "consistent"
 WEIGHED = {**COUNTED, "most_rows": 2, "unit_rows": 2}
 
 MUTANTS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], Check, str]] = {
-    "half the Gumbel noise": (put(desk, "noisy_argmax", half(noisy_argmax)), noise(**GUMBEL), LESS),
-    "half the Gaussian noise": (put(desk, "noisy_argmax", half(noisy_argmax)), noise(sigma=4.0), LESS),
-    "half the Laplace noise": (put(desk, "noisy_argmax", half(noisy_argmax)), noise(gamma=0.25, level="L1"), LESS),
-    "half the noise of the test": (put(desk, "noisy_at_least", half(noisy_at_least)), noise(**CONFIDENT), LESS),
+    "half the Gumbel noise": (put(context, "noisy_argmax", half(noisy_argmax)), noise(**GUMBEL), LESS),
+    "half the Gaussian noise": (put(context, "noisy_argmax", half(noisy_argmax)), noise(sigma=4.0), LESS),
+    "half the Laplace noise": (put(context, "noisy_argmax", half(noisy_argmax)), noise(gamma=0.25, level="L1"), LESS),
+    "half the noise of the test": (put(context, "noisy_at_least", half(noisy_at_least)), noise(**CONFIDENT), LESS),
     "raw votes choose the queries": (
-        put(desk, "noisy_at_least", lambda values, sigma, threshold, entropy, *, unit: values >= threshold * unit),
+        put(context, "noisy_at_least", lambda values, sigma, threshold, entropy, *, unit: values >= threshold * unit),
         noise(**CONFIDENT), LESS),
     "half the noise on class counts": (
-        put(desk, "noisy_numbers", half(noisy_numbers)),
+        put(context, "noisy_numbers", half(noisy_numbers)),
         noise("check_counts_law", epsilon=2.0, method=COUNTED, public=50), "the noise on class counts"),
     "no noise on class counts": (
-        put(PartyDesk, "release", lambda self, counts, *, cell: counts), whole(COUNTS, **COUNTED), OFF),
+        put(PartyContext, "release", lambda self, counts, *, cell: counts), whole(COUNTS, **COUNTED), OFF),
     "noise from a fixed seed": (
-        put(PartyDesk, "_entropy", lambda self, cell: Rehearsal(self.seed("noise", cell))),
+        put(PartyContext, "_entropy", lambda self, cell: Rehearsal(self.seed("noise", cell))),
         noise("check_fresh", **GUMBEL), "the same noise was drawn twice"),
     "parts of votes drawn as votes": (
-        put(desk, "noisy_argmax", lambda votes, mechanism, scale, entropy, *, unit: noisy_argmax(
+        put(context, "noisy_argmax", lambda votes, mechanism, scale, entropy, *, unit: noisy_argmax(
             votes, mechanism, scale, entropy)), noise(**GUMBEL, method=SOFT, unit=255), LESS),
     "parts of votes charged as votes": (put(FedKT, "_labels", parts_as_votes), whole(IDS, **SOFT), FAR),
     "s forgotten": (forget_partitions, whole(IDS, **TWICE), REFUSED),
@@ -323,14 +327,14 @@ MUTANTS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], Check, str]] = {
     "content replaced, charged as one moved vote": (reach(2), whole(CONTENT), FAR),
     "content replaced, charged as one, by its answers": (reach(2), exact(CONTENT), TELLS),
     "rows dealt by content, charged as by ID": (
-        put(PartyDesk, "_names", by_content), whole(IDS, moved=2), FAR),
-    "rows dealt by position": (put(PartyDesk, "deal", by_position), scattered(40), FAR),
+        put(PartyContext, "_names", by_content), whole(IDS, moved=2), FAR),
+    "rows dealt by position": (put(PartyContext, "assign_subsets", by_position), scattered(40), FAR),
     "as many subsets as rows": (put(Teachers, "of", classmethod(as_many_as_rows)), scattered(5), FAR),
     "half the reach of rows that come or go": (reach(1), whole(COME_AND_GO), FAR),
     "half the reach of rows that come or go, by their answers": (reach(1), exact(COME_AND_GO), TELLS),
     "rows charged as votes that come or go": (one_sided, exact(COME_AND_GO), TELLS),
     "moved votes charged as votes that come or go": (
-        together(reach(2), put(settling, "NoisyArgmax", lambda *told: NoisyArgmax(*told[:4], True, told[5]))),
+        together(reach(2), put(calibration, "NoisyArgmax", lambda *told: NoisyArgmax(*told[:4], True, told[5]))),
         whole(COME_AND_GO), "votes move, and are charged"),
     "consistent votes counted s times, charged once": (reach(partitions=1), whole(PARTIES, **TWICE_ALIKE), FAR),
     "consistent votes charged once, by the answers": (reach(partitions=1), exact(SOME_PARTIES, **TWICE_ALIKE), TELLS),
@@ -349,19 +353,20 @@ MUTANTS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], Check, str]] = {
         put(Teachers, "seen", of_the_silo),
         whole(IDS, weights="prior", leads=(-6, 4), learner=TWO_NEAREST), FAR),
     "more than a vote in shares": (
-        put(fedkt, "at_most_one_vote", lambda points, partitions: points), lambda a: loud_ballot(a, **SOFT), FAR),
+        put(fedkt_method, "at_most_one_vote", lambda points, partitions: points),
+        lambda a: loud_ballot(a, **SOFT), FAR),
     "weights without a bound": (unbounded_weights, lambda a: loud_ballot(a, **WEIGHED), FAR),
     "less noise than the budget asks for": (
-        put(settling, "round_up", lambda scale: round_up(0.9 * scale)), whole(ob.L2(2.0, 1e-3, stable_ids=True)),
+        put(calibration, "round_up", lambda scale: round_up(0.9 * scale)), whole(ob.L2(2.0, 1e-3, stable_ids=True)),
         "the ledger exceeds the budget"),
-    "a second tally for nothing": (put(Book, "charge", lambda self, planned, after: 1), second_tally, TELLS),
+    "a second tally for nothing": (put(Charges, "charge", lambda self, planned, after: 1), second_tally, TELLS),
     "a second tally off the ledger": (
-        put(TallyDesk, "ledger", lambda self, casts: self.election.promise.ledger()), second_tally, TELLS),
+        put(TallyContext, "ledger", lambda self, casts: self.election.guarantee.ledger()), second_tally, TELLS),
     "a second cast for nothing": (
         put(seal, "_ledger", lambda election, casts: election.ballot_ledger), second_cast, TELLS),
     "repetitions for nothing": (put(Ledger, "times", lambda self, count, *, silos=1: self), second_cast, TELLS),
     "a second silo for nothing": (
-        put(TallyDesk, "ledger", lambda self, casts: self.election.promise.ledger()), two_silos, TELLS),
+        put(TallyContext, "ledger", lambda self, casts: self.election.guarantee.ledger()), two_silos, TELLS),
     "any ledger will do": (
         put(Ledger, "agrees_with", lambda self, promised: True), forged_ledgers, "accepted: less noise"),
     "only epsilon is compared": (

@@ -14,14 +14,8 @@ from scipy.stats import chi2, laplace, norm
 
 from oneballot.errors import ElectionError, MissingExtra
 from oneballot.privacy.mechanisms import NoisyArgmax
-from oneballot.privacy.noise import (
-    noisy_argmax,
-    noisy_at_least,
-    noisy_numbers,
-    opendp_argmax,
-    round_up,
-)
-from oneballot.privacy.samplers import (
+from oneballot.privacy.noise import noisy_argmax, noisy_at_least, noisy_numbers, opendp_argmax, round_up
+from oneballot.privacy.sampling import (
     OperatingSystem,
     Rehearsal,
     bernoulli_exp,

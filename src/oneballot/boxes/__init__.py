@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from urllib.parse import unquote, urlsplit
 
-from .. import catalog
+from .. import plugins
 from ..errors import BoxError, ElectionError
-from ..protocols import Box
+from ..interfaces import Box
 from .folder import Folder
 
 SPELLINGS = {"file": "folder", "https": "http", "ssh": "sftp", "dav": "webdav"}
@@ -28,7 +28,7 @@ def box_at(address: str) -> Box:
     if name == "folder":
         return Folder(unquote(urlsplit(address).path))
     try:
-        kind = catalog.find("boxes", name)
+        kind = plugins.find("boxes", name)
     except ElectionError as error:
         raise BoxError(str(error)) from None
     box: Box = kind(address)

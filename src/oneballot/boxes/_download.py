@@ -7,7 +7,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..errors import NotThere
+from ..errors import NotFound
 from ._patience import Patience
 from ._transfer import transfer
 from .folder import SUFFIX
@@ -36,7 +36,7 @@ class Download(io.RawIOBase):
         self._box, self._file, self._doing = box, file, f"cannot read {file} in {box}"
         self._at, self._began, self._patience = 0, time.monotonic(), patience
         if not is_ballot(file):
-            raise NotThere(f"{self._doing}: that is no name of a ballot")
+            raise NotFound(f"{self._doing}: that is no name of a ballot")
         self._stream: Stream | None = box.attempt(self._doing, lambda: box._read(file, 0), self._patience)
         self._version, self._size = self._stream.version, self._stream.size
         self._told = transfer(f"receiving {file} (MiB)", self._size)
@@ -51,7 +51,7 @@ class Download(io.RawIOBase):
         self._patience.moved(len(data))
         self._told(self._at)
         if time.monotonic() - self._began > GRACE + self._at / SLOWEST:
-            raise NotThere(
+            raise NotFound(
                 f"{self._doing}: {self._at:,} bytes came in {GRACE} s and more; that is too slow to wait for"
             )
         return len(data)
@@ -62,7 +62,7 @@ class Download(io.RawIOBase):
         if self._stream is None:
             self._stream = self._box._read(self._file, self._at)
             if self._stream.version != self._version:
-                raise NotThere(f"{self._doing}: it has changed while it was read; do it again")
+                raise NotFound(f"{self._doing}: it has changed while it was read; do it again")
         try:
             return self._stream.read(most)
         except BaseException:

@@ -10,7 +10,7 @@ import ssl
 import time
 from collections.abc import Iterator, Sequence
 
-from ..progress import teller
+from ..runtime.progress import progress_reporter
 
 PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0)
 """Seconds between tries; a quarter more or less, so that parties which were cut off together do not come back so."""
@@ -39,7 +39,7 @@ class Patience:
         pause = next(self._pauses, None)
         if pause is None:
             return False
-        told = teller(why, 1)
+        told = progress_reporter(why, 1)
         told(0)
         time.sleep(pause * random.uniform(0.75, 1.25))
         told(1)

@@ -15,8 +15,8 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any, BinaryIO, ClassVar, TypeVar, cast
 
-from ..disk import PART
-from ..errors import AlreadyCast, BoxError, MissingExtra, NotThere, OneBallotWarning, printable
+from ..errors import AlreadyCast, BoxError, MissingExtra, NotFound, OneBallotWarning, printable
+from ..runtime.files import PART
 from ._address import Address
 from ._download import Download, Stream, is_ballot
 from ._patience import Patience, advice, passes
@@ -139,7 +139,7 @@ class Remote:
                 reason = self._reason(error)
                 if not self._passes(error):
                     told = f": {words}" if (words := self._advice(error)) else ""
-                    raise (NotThere if self._unseen(error) else BoxError)(f"{doing}: {reason}{told}") from None
+                    raise (NotFound if self._unseen(error) else BoxError)(f"{doing}: {reason}{told}") from None
                 if not patience.wait(f"{doing}: {reason}; trying again"):
                     raise BoxError(
                         f"{doing}: {reason}. Tried {patience.tries} times; check the connection, and run it again."
@@ -156,7 +156,7 @@ class Remote:
         try:
             with self.open(name) as file:
                 found = file.read(len(sealed) + 1)
-        except NotThere as error:
+        except NotFound as error:
             raise AlreadyCast(
                 f"{where} is already there, and may not be read from here, so that nobody knows whether it is this "
                 f"ballot ({error}). Ask the operator."
@@ -175,7 +175,7 @@ class Remote:
 
     def _look_back(self, name: str, sealed: bytes) -> None:
         """Of two deliveries at the same moment the server may have taken both: who was replaced is told."""
-        with suppress(NotThere), self.open(name) as file:  # some boxes may be written to and not read
+        with suppress(NotFound), self.open(name) as file:  # some boxes may be written to and not read
             if file.read(LOOKED_AT) != sealed[:LOOKED_AT]:
                 raise AlreadyCast(
                     f"another ballot of {name} came to {self} at the same moment, and is there instead of this one. "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..progress import teller
+from ..runtime.progress import progress_reporter
 
 PIECE = 8 * 2**20
 """Bytes that are moved in one piece where a protocol has pieces; smaller transfers show no progress."""
@@ -14,5 +14,5 @@ def transfer(what: str, total: int) -> Callable[[int], None]:
     """To be told how many bytes have been moved by now."""
     if total < PIECE:
         return lambda done: None
-    tell = teller(what, -(-total // 2**20))
+    tell = progress_reporter(what, -(-total // 2**20))
     return lambda done: tell(-(-done // 2**20))

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, ClassVar
 
-from ..errors import AlreadyCast, BoxError, NotThere, Spoiled
+from ..errors import AlreadyCast, BoxError, NotFound, Spoiled
 
 SUFFIX = ".ballot"
 _READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
@@ -50,7 +50,7 @@ class Folder:
 
     def names(self) -> Iterator[tuple[str, int]]:
         if not self.path.is_dir():
-            raise NotThere(f"there is no box {self.path}: a box is the folder that ballots are put into")
+            raise NotFound(f"there is no box {self.path}: a box is the folder that ballots are put into")
         with os.scandir(self.path) as entries:
             found = [(e.name.removesuffix(SUFFIX), e.stat().st_size) for e in entries
                      if e.name.endswith(SUFFIX) and e.is_file()]  # fmt: skip
@@ -63,10 +63,10 @@ class Folder:
         except PermissionError as error:  # it is there, and nobody's that we know
             raise Spoiled(f"{said}: {error.strerror}") from None
         except OSError as error:
-            raise NotThere(f"{said}: {error.strerror}") from None
+            raise NotFound(f"{said}: {error.strerror}") from None
         if not stat.S_ISREG(os.fstat(handle).st_mode):  # a pipe would be waited for without end
             os.close(handle)
-            raise NotThere(f"{said}: it is no file")
+            raise NotFound(f"{said}: it is no file")
         return os.fdopen(handle, "rb")
 
 
@@ -96,4 +96,4 @@ def _place(part: str, target: Path, sealed: bytes) -> None:
             raise
 
 
-offers = Folder
+plugin = Folder

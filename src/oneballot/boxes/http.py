@@ -153,4 +153,4 @@ class _Body:
         self._box._web.loop.call_soon_threadsafe(self._reply.close)  # connections belong to the loop's own thread
 
 
-offers = Http
+plugin = Http

@@ -50,4 +50,4 @@ class _Bytes(io.BytesIO):
         return super().read(size)
 
 
-offers = Memory
+plugin = Memory

@@ -159,4 +159,4 @@ def _code(error: BaseException | None) -> str:
     return ""
 
 
-offers = S3
+plugin = S3

@@ -235,4 +235,4 @@ def _ssh_config(known: Any, host: str) -> dict[str, Any]:
     return {key: value for key, value in settings.items() if value is not None}
 
 
-offers = Sftp
+plugin = Sftp

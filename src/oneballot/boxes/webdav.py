@@ -171,4 +171,4 @@ class _Body:
         self._reply.close()
 
 
-offers = WebDav
+plugin = WebDav

@@ -4,30 +4,34 @@ from __future__ import annotations
 
 import io
 import sys
+from typing import Any
 
+import click
 import typer
 import typer.core
 
-from . import (
-    audit,
-    cast,
-    check,
-    compare,
-    demo,
-    epsilon,
-    evaluate,
-    flower,
-    inspect,
-    keys,
-    new,
-    predict,
-    reproduce,
-    simulate,
-    tally,
-)
+from .. import plugins
+from . import audit, cast, check, compare, demo, epsilon, evaluate, flower, inspect, keys, new, predict, simulate, tally
 
 typer.core.HAS_RICH = False  # typer escapes [required] for rich even where it does not draw with it
+SECTIONS = {
+    "Elections": (demo, new, check, cast, tally, inspect, predict, evaluate, simulate, compare, keys, flower),
+    "Privacy": (epsilon, audit),
+}
+
+
+class Sections(typer.core.TyperGroup):
+    """Lists the commands below the heading of their section."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for section, names in _sections.items():
+            rows = [(name, self.commands[name].get_short_help_str(formatter.width - 14)) for name in names]
+            with formatter.section(section):
+                formatter.write_dl(rows)
+
+
 app = typer.Typer(
+    cls=Sections,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -36,13 +40,24 @@ app = typer.Typer(
     epilog="Start with: oneballot demo",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (
-    demo, new, check, cast, tally, inspect, predict, evaluate, simulate, compare, epsilon, audit, reproduce
-):  # fmt: skip
-    app.command(epilog=module.EXAMPLE)(module.command)
-    app.registered_commands[-1].name = module.__name__.rpartition(".")[2]
-app.add_typer(keys.app, name="keys")
-app.add_typer(flower.app, name="flower")
+_sections: dict[str, list[str]] = {}
+
+
+def _add(name: str, module: Any, section: str) -> None:
+    """A command is a module with `command` and its `EXAMPLE`, or, for several in one, `app`."""
+    if hasattr(module, "app"):
+        app.add_typer(module.app, name=name)
+    else:
+        app.command(name, epilog=module.EXAMPLE)(module.command)
+    _sections.setdefault(section, []).append(name)
+
+
+for section, modules in SECTIONS.items():
+    for module in modules:
+        _add(module.__name__.rpartition(".")[2], module, section)
+for name, module in plugins.commands():
+    if not any(name in names for names in _sections.values()):
+        _add(name, module, module.SECTION)
 
 
 def _version(asked: bool) -> None:

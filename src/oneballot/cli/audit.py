@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from ._terminal import AsJson, ElectionFile, Workers, print_json, print_table, session
+from .terminal import AsJson, ElectionFile, Workers, print_json, print_table, session
 
 EXAMPLE = "Example: oneballot audit election.toml --confidence 0.99"
 
@@ -33,8 +33,8 @@ def command(
     share its queries, so that few in many runs show more than many in one.
     """
     with session(as_json, workers):
-        from ..auditing import audit
-        from ..election import Election
+        from ..audit import audit
+        from ..election.election import Election
 
         found = audit(Election.read(election), canaries=canaries, runs=runs, confidence=confidence)
         if as_json:

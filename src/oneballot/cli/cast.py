@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from ._terminal import AsJson, ElectionFile, Workers, print_json, session, size
+from .terminal import AsJson, ElectionFile, Workers, print_json, session, size
 
 EXAMPLE = (
     "Example: oneballot cast election.toml --party clinic-a --data a.csv --to box/ (or: --to sftp://clinic-a@host/box)"
@@ -43,10 +43,10 @@ def command(
     bytes; it does not train again.
     """
     with session(as_json, workers):
-        from ..booth import cast_file, preview
         from ..boxes import box_at
-        from ..election import Election
+        from ..election.election import Election
         from ..errors import ElectionError
+        from ..party.submit import cast_file, preview
 
         if recast and resign:
             raise ElectionError("--recast trains again, --resign keeps the ballot and signs it again: say one of them")

@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ._terminal import AsJson, ElectionFile, print_json, session
+from .terminal import AsJson, ElectionFile, print_json, session
 
 if TYPE_CHECKING:
-    from ..election import Election
+    from ..election.election import Election
 
 EXAMPLE = "Example: oneballot check election.toml --parties 50"
 
@@ -24,11 +24,11 @@ def command(
     Nothing is trained. The digest that is printed must be the same at every party and at the server.
     """
     with session(as_json):
-        from ..election import Election
+        from ..election.election import Election
 
         agreed = Election.read(election)
         voters = parties or agreed.parties
-        promise = agreed.promise
+        guarantee = agreed.guarantee
         told: dict[str, Any] = {
             "election": agreed.name, "digest": agreed.digest, "classes": list(agreed.classes),
             "public_rows": 0 if agreed.public is None else len(agreed.public),
@@ -37,10 +37,10 @@ def command(
             "roster": sorted(agreed.roster), "revoked": len(agreed.revoked), "server_key": agreed.server_key,
             "quorum": agreed.quorum, "deadline": agreed.deadline, "level": agreed.level,
             **_votes(agreed),
-            "epsilon": None if promise is None or agreed.privacy.rehearsal else promise.epsilon(),
+            "epsilon": None if guarantee is None or agreed.privacy.rehearsal else guarantee.epsilon(),
             "ballot": agreed.ballot_ledger.words(whole=True),
-            "outcome": [] if promise is None else promise.ledger().words(),
-            "expect": [] if promise is None else promise.expectation(voters),
+            "outcome": [] if guarantee is None else guarantee.ledger().words(),
+            "expect": [] if guarantee is None else guarantee.forecast(voters),
         }  # fmt: skip
         if as_json:
             print_json(told)
@@ -69,7 +69,7 @@ def command(
 
 
 def _encrypted(election: Election) -> str:
-    from ..keys import fingerprint
+    from ..ballot.keys import fingerprint
 
     if election.encrypted:
         return f"to the server's key, fingerprint {fingerprint(str(election.server_key))}"
@@ -79,22 +79,22 @@ def _encrypted(election: Election) -> str:
 
 
 def _votes(election: Election) -> dict[str, Any]:
-    from ..privacy.promise import VotesPromise
+    from ..privacy.guarantee import VotesGuarantee
 
-    promise = election.promise
-    if not isinstance(promise, VotesPromise):
+    guarantee = election.guarantee
+    if not isinstance(guarantee, VotesGuarantee):
         return {"queries": None, "mechanism": None, "scale": None}
-    return {"queries": promise.queries, "mechanism": promise.query.mechanism, "scale": promise.query.scale}
+    return {"queries": guarantee.queries, "mechanism": guarantee.query.mechanism, "scale": guarantee.query.scale}
 
 
 def _in_all(election: Election) -> list[str]:
-    terms, promise = election.privacy, election.promise
-    if promise is None or terms.rehearsal or terms.tallies * terms.max_silos_per_person == 1:
+    terms, guarantee = election.privacy, election.guarantee
+    if guarantee is None or terms.rehearsal or terms.tallies * terms.max_silos_per_person == 1:
         return []
     from ..privacy.ledger import in_words
 
     what = f"{terms.tallies} tallies" if terms.tallies > 1 else f"{terms.max_silos_per_person} parties of one person"
-    return [f"epsilon {in_words(promise.epsilon())} for {what} together"]
+    return [f"epsilon {in_words(guarantee.epsilon())} for {what} together"]
 
 
 def _settings(value: dict[str, Any]) -> str:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from ._terminal import (
+from .terminal import (
     AllRows,
     AsJson,
     ElectionFile,
@@ -49,10 +49,10 @@ def command(
     with session(as_json, workers):
         import time
 
-        from ..comparing import Standings, check_peer, describe, read_peer, save, standing_of
-        from ..comparing import compare as compare_with
-        from ..disk import check_writable
-        from ..election import Election
+        from ..comparison import Standings, check_peer, describe, read_peer, save, standing_of
+        from ..comparison import compare as compare_with
+        from ..election.election import Election
+        from ..runtime.files import check_writable
         from ..simulation import read_parties, simulate_parties
 
         agreed, peers = Election.read(election), {text: read_peer(text) for text in peer}

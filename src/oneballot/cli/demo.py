@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from ._terminal import AsJson, Workers, percent, print_json, print_table, session, size
+from .terminal import AsJson, Workers, percent, print_json, print_table, session, size
 
 EXAMPLE = "Example: oneballot demo --out demo"
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from ._terminal import AsJson, percent, print_json, print_table, session
+from .terminal import AsJson, percent, print_json, print_table, session
 
 EXAMPLE = "Example: oneballot epsilon --gamma 0.04 --queries 40 --level L2 --partitions 2 --accountant paper"
 
@@ -65,7 +65,7 @@ def command(
     """
     with session(as_json):
         from ..privacy.calculator import Question, answer, compare_all
-        from ..report.pictures import check_picture
+        from ..report.plots import check_picture
 
         given = {"gamma": gamma, "sigma": sigma, "scale": scale}
         question = Question(
@@ -80,7 +80,7 @@ def command(
         compared = compare_all(told, question) if compare else []
         if picture is not None:
             from ..privacy.calculator import curve
-            from ..report.pictures import draw_line
+            from ..report.plots import draw_line
 
             asked = sorted({round(10 ** (k / 10) * told["queries"]) for k in range(-20, 11)} - {0})
             title = f"{told['mechanism']}, scale {told['scale']:.4g}, delta {delta:g}, {level}"

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from ._terminal import AsJson, OutcomeFolder, percent, print_json, print_table, session, size
+from .terminal import AsJson, OutcomeFolder, percent, print_json, print_table, session, size
 
 EXAMPLE = "Example: oneballot evaluate outcome/ --data test.csv"
 
@@ -18,7 +18,7 @@ def command(
     """Test the final model on labelled rows: accuracy, and class by class how many were found."""
     with session(as_json):
         from ..errors import DataError
-        from ..outcome import Outcome
+        from ..server.outcome import Outcome
 
         loaded = Outcome.load(outcome)
         rows, y = loaded.read_rows(data, labelled=True)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from ._terminal import AsJson, print_json, session
+from .terminal import AsJson, print_json, session
 
 app = typer.Typer(
     no_args_is_help=True, help="Run an election over Flower (extra `flower`; docs/flower.md).", rich_markup_mode=None
@@ -35,8 +35,8 @@ def new(
 ) -> None:
     """Write the app with which the server runs an election: at once on one machine, or with nodes elsewhere."""
     with session(as_json):
-        from ..flower.folders import write_app
-        from ..flower.party import simulated_parties
+        from ..integrations.flower.folders import write_app
+        from ..integrations.flower.party import simulated_parties
 
         agreed = write_app(folder, election, box=box, outcome=out, key=key, simulated=simulate)
         nodes = len(simulated_parties(simulate)) if simulate else None
@@ -64,7 +64,7 @@ def node(
 ) -> None:
     """Write what your node votes with, after a look at election, rows and key. Nothing is trained or sent."""
     with session(as_json):
-        from ..flower.folders import write_node
+        from ..integrations.flower.folders import write_node
 
         agreed = write_node(file, party, election, data, keep=keep, key=key, learners=tuple(learner or ()))
         if as_json:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from ._terminal import AsJson, print_json, print_table, session, size
+from .terminal import AsJson, print_json, print_table, session, size
 
 EXAMPLE = "Example: oneballot inspect box/clinic-a.ballot --election election.toml"
 SHOWN = (
@@ -24,9 +24,9 @@ def command(
     An encrypted ballot shows little without the server's key. A party's own copy of it is PARTY.ballot.open.
     """
     with session(as_json):
-        from ..election import Election
-        from ..inspection import describe_ballot
-        from ..keys import read_server_key
+        from ..ballot.inspect import describe_ballot
+        from ..ballot.keys import read_server_key
+        from ..election.election import Election
 
         seen = describe_ballot(
             ballot, Election.read(election) if election else None, read_server_key(key) if key else None

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from ._terminal import AsJson, ElectionFile, print_json, print_table, session
+from .terminal import AsJson, ElectionFile, print_json, print_table, session
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -30,8 +30,8 @@ def new(
 ) -> None:
     """Make a key pair: NAME.key stays secret, the printed line goes into the election."""
     with session(as_json):
-        from ..checks import check_party_name
-        from ..keys import fingerprint, new_key, new_server_key
+        from ..ballot.keys import fingerprint, new_key, new_server_key
+        from ..election.checks import check_party_name
 
         check_party_name(name)
         path = folder / f"{name}.key"
@@ -57,7 +57,7 @@ def show(
 ) -> None:
     """Show the public part of a secret key, and its fingerprint; the secret part is not shown."""
     with session(as_json):
-        from ..keys import READING, fingerprint, public_text, read_any_key
+        from ..ballot.keys import READING, fingerprint, public_text, read_any_key
 
         public = public_text(read_any_key(key))
         use = "a server's: opens ballots" if public.startswith(READING) else "a party's: signs ballots"
@@ -73,8 +73,8 @@ def show(
 def list_keys(election: ElectionFile, as_json: AsJson = False) -> None:
     """List the keys of an election with their fingerprints: whose they are, and which were revoked."""
     with session(as_json):
-        from ..election import Election
-        from ..keys import fingerprint
+        from ..ballot.keys import fingerprint
+        from ..election.election import Election
 
         agreed = Election.read(election)
         listed = [("the server", str(agreed.server_key), "ballots are encrypted to it")] * agreed.encrypted

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from ._terminal import AsJson, print_json, session
+from .terminal import AsJson, print_json, session
 
 EXAMPLE = "Example: oneballot new election.toml --public public.csv --label income"
 
@@ -39,10 +39,10 @@ def command(
 ) -> None:
     """Write an election to edit: the schema of the public columns, the method (FedKT with the open vote), comments."""
     with session(as_json):
-        from ..drafting import L0, draft, private, section
-        from ..election import Election
+        from ..election.election import Election
+        from ..election.template import L0, draft, private, section
         from ..errors import ElectionError, OneBallotError
-        from ..privacy.terms import as_terms
+        from ..privacy.settings import as_privacy
 
         if election.exists():
             raise ElectionError(f"{election} exists and is not overwritten; move it away, or choose another name")
@@ -53,7 +53,7 @@ def command(
             raise ElectionError("either --public FILE, or --like FILE for a method that needs no public rows")
         if (level == "L0") != (epsilon is None):
             raise ElectionError("--level L1 or L2 goes with --epsilon, and L0 has none: --level L2 --epsilon 2")
-        as_terms({"level": level, "epsilon": epsilon})
+        as_privacy({"level": level, "epsilon": epsilon})
         terms = L0 if epsilon is None else private(level, epsilon)
         known = tuple(c.strip() for c in classes.split(",") if c.strip()) if classes else ()
         text = draft(columns, label, beside=election, method=section(method), classes=known, row_id=row_id,
@@ -72,7 +72,7 @@ def command(
             return
         print(f"{election}: {len(made.classes)} classes, {len(made.schema.columns) if made.schema else 0} columns, "
               f"{0 if made.public is None else len(made.public):,} public rows.")  # fmt: skip
-        for line in made.promise.expectation(made.parties) if made.promise else ():
+        for line in made.guarantee.forecast(made.parties) if made.guarantee else ():
             print(line)
         if made.level == "L1" and made.server_key is None:
             print("At L1 ballots hold raw votes: state a server_key before anybody casts (oneballot keys new --help).")

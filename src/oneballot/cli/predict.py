@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from ._terminal import AsJson, OutcomeFolder, print_json, session
+from .terminal import AsJson, OutcomeFolder, print_json, session
 
 EXAMPLE = "Example: oneballot predict outcome/ --data new.csv --out predictions.csv"
 
@@ -23,7 +23,7 @@ def command(
         import io
         import os
 
-        from ..outcome import Outcome
+        from ..server.outcome import Outcome
 
         loaded = Outcome.load(outcome)
         rows, _ = loaded.read_rows(data, labelled=False)

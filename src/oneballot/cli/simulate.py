@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from ._terminal import (
+from .terminal import (
     AllRows,
     AsJson,
     Backend,
@@ -44,16 +44,16 @@ def command(
 ) -> None:
     """Run the whole federation on one machine, and test the final model."""
     with session(as_json, workers):
-        from ..backends import spread
-        from ..election import Election
-        from ..simulation import check_empty, rehearse, save
+        from ..election.election import Election
+        from ..runtime.executor import spread
+        from ..simulation import check_empty, save, simulate_file
         from ..simulation import compare as compare_without
 
         agreed = Election.read(election)
         if out is not None:
             check_empty(out)
         with spread(backend):
-            run, test_data = rehearse(agreed, data, parties, split, seed, test, holdout)
+            run, test_data = simulate_file(agreed, data, parties, split, seed, test, holdout)
             without = compare_without(agreed, run.parties, test_data) if compare else None
         scores = {"outcome": run.accuracy(test_data)}
         if without is not None:

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ._terminal import AsJson, ElectionFile, Workers, print_json, print_table, session, size
+from .terminal import AsJson, ElectionFile, Workers, print_json, print_table, session, size
 
 if TYPE_CHECKING:
-    from ..election import Election
-    from ..outcome import Outcome
-    from ..protocols import Box
+    from ..election.election import Election
+    from ..interfaces import Box
+    from ..server.outcome import Outcome
 
 EXAMPLE = "Example: oneballot tally election.toml --from box/ --out outcome/ [--without clinic-b]"
 
@@ -54,10 +54,10 @@ def command(
     again: an outcome stays as it is without --again.
     """
     with session(as_json, workers):
+        from ..ballot.encryption import find_server_key
         from ..boxes import box_at
-        from ..election import Election
-        from ..envelope import find_server_key
-        from ..office import tally_files
+        from ..election.election import Election
+        from ..server.files import tally_files
 
         agreed = Election.read(election)
         opener = find_server_key(agreed, key, election.parent)
@@ -114,8 +114,8 @@ def _check_folders(out: Path, box: Box, publish: Path | None) -> None:
     from itertools import permutations
 
     from ..boxes.folder import Folder
-    from ..disk import check_writable
     from ..errors import ElectionError
+    from ..runtime.files import check_writable
 
     folders = (out, box.path if isinstance(box, Folder) else None, publish)
     places = [folder.resolve() for folder in folders if folder is not None]
@@ -129,8 +129,8 @@ def _check_folders(out: Path, box: Box, publish: Path | None) -> None:
 
 
 def _seen(election: Election, outcome: Outcome) -> dict[str, str]:
-    from ..privacy.seen import seen_in_words
+    from ..privacy.data_dependent.report import seen_in_words
 
     if not outcome.noised:
         return {"do_not_publish": "no noise was drawn now, so there is nothing that depends on these votes"}
-    return {"do_not_publish": seen_in_words(election.promise, outcome.noised)}
+    return {"do_not_publish": seen_in_words(election.guarantee, outcome.noised)}

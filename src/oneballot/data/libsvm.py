@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ..core import Array
 from ..errors import DataError
+from ..types import Array
 from .files import DAMAGE, damaged, open_plain
 
 DENSE_LIMIT = 4 * 2**30

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ..core import Array
 from ..errors import DataError, MissingExtra
+from ..types import Array
 from .files import DAMAGE, OPENERS, damaged, read_bytes
 from .libsvm import read_libsvm
 from .table import Table

@@ -9,8 +9,8 @@ from typing import Literal
 
 import numpy as np
 
-from ..core import Array
 from ..errors import DataError
+from ..types import Array
 
 WAYS = {
     "homogeneous": "rows at random, the same number to each party",

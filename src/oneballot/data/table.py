@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..core import Array
 from ..errors import DataError
+from ..types import Array
 
 
 @dataclass(frozen=True)

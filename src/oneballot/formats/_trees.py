@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..core import Array
 from ..errors import Spoiled
+from ..types import Array
 
 UNSEEN = -1e9
 """The score of a class that was not in the training data: no softmax gives it anything, and sums stay finite."""

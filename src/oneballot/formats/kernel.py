@@ -16,8 +16,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..core import Array, Blob
 from ..errors import DataError, Spoiled
+from ..types import Array, Blob
 from .safetensors import Arrays, read_arrays
 
 LARGEST = 1e12
@@ -154,4 +154,4 @@ def _expect(arrays: Arrays, name: str, types: tuple[str, ...], shape: tuple[int,
         raise Spoiled(f"{name} have a number that is NaN or beyond {LARGEST:g}")
 
 
-offers = KernelFormat
+plugin = KernelFormat

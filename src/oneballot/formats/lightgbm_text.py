@@ -11,18 +11,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..core import Array, Blob
 from ..errors import MissingExtra, Spoiled
-from ._trees import (
-    UNSEEN,
-    check_below,
-    check_finite,
-    check_tree,
-    flat,
-    read_classes,
-    spread,
-    two_columns,
-)
+from ..types import Array, Blob
+from ._trees import UNSEEN, check_below, check_finite, check_tree, flat, read_classes, spread, two_columns
 
 FIRST = "oneballot classes="
 END = "end of trees\n"
@@ -176,4 +167,4 @@ def _numbers(text: str, whole: bool, where: str) -> Array:
     return values.astype(np.int64) if whole else values
 
 
-offers = LightGBMText
+plugin = LightGBMText

@@ -13,9 +13,9 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from ..core import Array, Blob
 from ..errors import Spoiled
-from ..protocols import Model
+from ..interfaces import Model
+from ..types import Array, Blob
 
 Arrays = Mapping[str, Array]
 HEADER_BYTES = 1 << 20
@@ -142,4 +142,4 @@ def _open(data: bytes) -> tuple[type[ArrayModel], Arrays]:
     return KINDS[kind], arrays
 
 
-offers = Safetensors
+plugin = Safetensors

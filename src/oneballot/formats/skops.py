@@ -18,8 +18,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..core import Array, Blob
 from ..errors import OneBallotError, Spoiled
+from ..types import Array, Blob
 from ._fitted import check_fitted, make_slim, rebuild_neighbours
 from ._trees import UNSEEN, check_seen, flat, spread, two_columns
 
@@ -271,4 +271,4 @@ def _check_top(schema: dict[str, Any], features: int) -> None:
         raise Spoiled(f"the model is for {str(found)[:20]} columns: expected {features}")
 
 
-offers = Skops
+plugin = Skops

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from ..core import Array, Blob
 from ..errors import DataError, ElectionError, MissingExtra, Spoiled
+from ..types import Array, Blob
 from .safetensors import read_arrays
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from ..fleet.inputs import Takes
+    from ..fleet.models.inputs import Takes
 
 LARGEST = 1e12
 """Of a number in a network: sums of products with ordinary rows stay finite."""
@@ -54,8 +54,8 @@ class TorchModel:
 
     @cached_property
     def module(self) -> nn.Module:
-        from ..fleet.architectures import build
-        from ..fleet.network import pour
+        from ..fleet.models.architectures import build
+        from ..fleet.models.network import pour
 
         about = self.description
         module = build(about.architecture, about.settings, about.shape, about.classes)
@@ -64,13 +64,13 @@ class TorchModel:
 
     @property
     def takes(self) -> Takes:
-        from ..fleet.architectures import ARCHITECTURES
+        from ..fleet.models.architectures import ARCHITECTURES
 
         return ARCHITECTURES[self.description.architecture].takes
 
     def at_once(self) -> int:
         """How many rows are asked together."""
-        from ..fleet.architectures import widest
+        from ..fleet.models.architectures import widest
 
         about = self.description
         return max(1, min(ROWS_AT_ONCE, NUMBERS_AT_ONCE // widest(about.architecture, about.settings, about.shape)))
@@ -79,8 +79,8 @@ class TorchModel:
         """The logits."""
         import torch
 
-        from ..fleet.devices import find_device
-        from ..fleet.inputs import as_tensor, check_tokens, scaled
+        from ..fleet.models.inputs import as_tensor, check_tokens, scaled
+        from ..fleet.train.devices import find_device
 
         about, size = self.description, self.at_once()
         if X.size != len(X) * math.prod(about.shape):
@@ -126,7 +126,7 @@ class TorchSafetensors:
         try:
             import torch
 
-            from ..fleet import network  # noqa: F401
+            from ..fleet.models import network  # noqa: F401
         except ImportError:
             raise MissingExtra("Networks", "torch") from None
         return torch
@@ -134,7 +134,7 @@ class TorchSafetensors:
     @staticmethod
     def check(data: bytes, *, classes: int, features: int) -> None:
         TorchSafetensors.prepare()
-        from ..fleet.architectures import expected
+        from ..fleet.models.architectures import expected
 
         about, arrays = read_network(data)
         if about.classes != classes:
@@ -171,7 +171,7 @@ def read_network(data: bytes) -> tuple[Description, Mapping[str, Array]]:
 
 def _describe(about: Any) -> Description:
     """What the header says, in types and bounds that can be."""
-    from ..fleet.architectures import check_settings, shape_of
+    from ..fleet.models.architectures import check_settings, shape_of
 
     if not isinstance(about, dict) or about.keys() != Description.__dataclass_fields__.keys():
         raise Spoiled("the header does not describe a network: architecture, settings, shape, classes and output")
@@ -190,4 +190,4 @@ def _describe(about: Any) -> Description:
     return Description(name, settings, tuple(shape), about["classes"], about["output"])
 
 
-offers = TorchSafetensors
+plugin = TorchSafetensors

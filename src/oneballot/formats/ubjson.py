@@ -11,18 +11,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..core import Array, Blob
 from ..errors import MissingExtra, Spoiled
-from ._trees import (
-    UNSEEN,
-    check_below,
-    check_finite,
-    check_tree,
-    flat,
-    read_classes,
-    spread,
-    two_columns,
-)
+from ..types import Array, Blob
+from ._trees import UNSEEN, check_below, check_finite, check_tree, flat, read_classes, spread, two_columns
 from ._ubjson_reader import read_ubjson
 
 DELETED = 2**31 - 1  # the split index of a node that pruning has removed
@@ -164,4 +155,4 @@ def _expect(what: str, found: Any, expected: str) -> None:
         raise Spoiled(f"{what} is {str(found)[:40]!r}: expected {expected!r}")
 
 
-offers = UBJSON
+plugin = UBJSON

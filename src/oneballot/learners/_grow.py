@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core import Array
+from ..types import Array
 
 USUAL = {
     "max_leaf_nodes": None, "class_weight": None, "monotonic_cst": None, "ccp_alpha": 0.0, "min_samples_leaf": 1,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..core import Blob
 from ..errors import ElectionError
 from ..formats.torch_safetensors import ROWS_AT_ONCE, TorchModel
+from ..types import Blob
 
 
 class Own(str):

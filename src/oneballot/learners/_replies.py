@@ -6,10 +6,10 @@ import warnings
 
 import numpy as np
 
-from ..core import Array, Task
 from ..errors import DataError, OneBallotWarning
 from ..formats.safetensors import ConstantModel
-from ..protocols import Model
+from ..interfaces import Model
+from ..types import Array, Task
 
 
 def output_of(task: Task) -> str:

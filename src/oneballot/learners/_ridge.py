@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..core import Array
+from ..types import Array
 
 RIDGES = tuple(10.0**-power for power in range(11))
 """λ among which leave-one-out chooses, the largest first: of equal ones the smoothest."""

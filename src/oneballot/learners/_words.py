@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ..errors import ElectionError
 
 if TYPE_CHECKING:
-    from ..fleet.vectors import Vectors
+    from ..fleet.models.vectors import Vectors
 
 
 def digest_of(path: str) -> str:
@@ -36,7 +36,7 @@ def _digest(path: str, changed: int) -> str:
 
 @cache
 def _read(path: str, changed: int, most: int | None) -> Vectors:
-    from ..fleet.vectors import FIRST, read_vectors
+    from ..fleet.models.vectors import FIRST, read_vectors
 
     if most is not None and most <= FIRST:
         raise ElectionError(f"learner torch: a vocabulary of {most} has no words: padding and the unknown are {FIRST}")

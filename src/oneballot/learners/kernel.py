@@ -13,15 +13,15 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from pydantic import Field, PositiveInt
 
-from ..backends import workers
-from ..core import Array, Task
 from ..errors import DataError, OneBallotWarning
 from ..formats.kernel import LARGEST, ROW_TYPES, KernelModel, as_probabilities, flat, scores_of
-from ..progress import steps
-from ..protocols import Models
+from ..interfaces import Models
+from ..runtime.executor import workers
+from ..runtime.progress import steps
 from ..settings import settings
-from ..training import Trained
+from ..types import Array, Task
 from ._ridge import RIDGES, Solution, solve, solve_with_landmarks
+from ._training import TrainedModels
 
 Positive = Annotated[float, Field(gt=0, le=LARGEST, allow_inf_nan=False)]
 AT_ONCE = 64
@@ -37,7 +37,7 @@ class Kernel:
     """
 
     name: ClassVar[str] = "kernel"
-    gives: ClassVar[frozenset[str]] = frozenset({"probabilities", "scores", "soft"})
+    provides: ClassVar[frozenset[str]] = frozenset({"probabilities", "scores", "soft"})
 
     gamma: Positive | Literal["scale"] = "scale"
     ridge: Annotated[float, Field(ge=0, allow_inf_nan=False)] | Literal["loo"] = "loo"
@@ -52,7 +52,7 @@ class Kernel:
         for task, model in steps("training kernel models", self._train(X, tasks, classes), len(tasks)):
             models.append(model if keep else None)
             replies.append(_reply(model, X, task, classes))
-        return Trained(models, replies)
+        return TrainedModels(models, replies)
 
     def _train(self, X: Array, tasks: Sequence[Task], classes: int) -> Iterator[tuple[Task, KernelModel]]:
         """In threads: nearly all of the time is spent in LAPACK, which releases the interpreter's lock."""
@@ -145,4 +145,4 @@ def _give_up(task: Task, rows: Array, mean: Array, why: str) -> KernelModel:
     return KernelModel(rows[:0], np.zeros((0, len(mean))), mean, 1.0)
 
 
-offers = Kernel
+plugin = Kernel

@@ -9,11 +9,11 @@ from typing import Any, ClassVar
 import numpy as np
 from pydantic import PositiveInt
 
-from ..core import Array, Task
 from ..errors import MissingExtra
-from ..protocols import Model, Models
+from ..interfaces import Model, Models
 from ..settings import settings
-from ..training import check_travels, spread
+from ..types import Array, Task
+from ._training import check_travels, spread
 
 OURS = ("objective", "num_class", "seed", "random_state", "deterministic", "num_threads", "n_jobs", "verbosity")
 
@@ -23,7 +23,7 @@ class LightGBM:
     """Boosted trees; `params` go to LightGBM as they are."""
 
     name: ClassVar[str] = "lightgbm"
-    gives: ClassVar[frozenset[str]] = frozenset({"probabilities", "scores", "soft"})
+    provides: ClassVar[frozenset[str]] = frozenset({"probabilities", "scores", "soft"})
 
     rounds: PositiveInt = 100
     leaves: PositiveInt = 31
@@ -67,4 +67,4 @@ class LightGBM:
             raise ValueError(str(error)) from None
 
 
-offers = LightGBM
+plugin = LightGBM

@@ -10,13 +10,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..core import Array, Task
 from ..errors import ElectionError
 from ..formats.skops import CLASSIFIERS, PARTS, SklearnModel
-from ..protocols import Model, Models
+from ..interfaces import Model, Models
 from ..settings import settings
-from ..training import spread
+from ..types import Array, Task
 from ._grow import can_grow, grow
+from ._training import spread
 
 STAY: dict[str, dict[str, tuple[Any, ...]]] = {
     "SGDClassifier": {"loss": ("squared_error", "huber", "epsilon_insensitive", "squared_epsilon_insensitive")},
@@ -46,7 +46,7 @@ class Sklearn:
         object.__setattr__(self, "params", plain)
 
     @property
-    def gives(self) -> frozenset[str]:
+    def provides(self) -> frozenset[str]:
         """Soft labels are learned as weighted rows, which not every estimator takes."""
         soft = _weight_name(build(self.estimator, self.params)) is not None
         return frozenset({"probabilities", "scores", "soft"} if soft else {"probabilities", "scores"})
@@ -177,4 +177,4 @@ def _last(model: Any) -> Any:
     return _last(model.steps[-1][1]) if hasattr(model, "steps") else model
 
 
-offers = Sklearn
+plugin = Sklearn

@@ -10,23 +10,21 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 import numpy as np
 from pydantic import BeforeValidator, Field, PositiveInt
 
-from ..backends import workers
-from ..core import Array, Blob, Task
 from ..errors import DataError, ElectionError, MissingExtra, Spoiled
 from ..formats.torch_safetensors import Description, TorchModel, TorchSafetensors, probabilities
-from ..protocols import Model, Models
+from ..interfaces import Model, Models, NetworkJob
+from ..runtime.executor import workers
 from ..settings import settings
-from ..training import Trained
+from ..types import Array, Blob, Task
 from ._own import Own, OwnModel, is_module
 from ._replies import constant, failed, output_of, reply
+from ._training import TrainedModels
 from ._words import digest_of, vectors_of
 
 if TYPE_CHECKING:
-    from ..fleet.distillation import Distilled, Party
-    from ..fleet.network import Network
-    from ..fleet.recipe import Recipe
-    from ..fleet.replay import Course, Learned
-    from ..fleet.vectors import Vectors
+    from ..fleet.models.network import Network
+    from ..fleet.models.vectors import Vectors
+    from ..fleet.train.recipe import Recipe
 
 Rate = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Augment = Annotated[
@@ -45,7 +43,7 @@ class Torch:
     """
 
     name: ClassVar[str] = "torch"
-    gives: ClassVar[frozenset[str]] = frozenset(
+    provides: ClassVar[frozenset[str]] = frozenset(
         {"probabilities", "scores", "soft", "score targets", "multilabel", "weights", "gradients"}
     )
 
@@ -79,8 +77,8 @@ class Torch:
             import torch  # noqa: F401
         except ImportError:
             raise MissingExtra("The learner torch", "torch") from None
-        from ..fleet.architectures import ARCHITECTURES, own_shape
-        from ..fleet.devices import find_device
+        from ..fleet.models.architectures import ARCHITECTURES, own_shape
+        from ..fleet.train.devices import find_device
 
         find_device(self.device)
         self.recipe()
@@ -101,7 +99,7 @@ class Torch:
             self._settings()
 
     def check_rows(self, X: Array) -> None:
-        from ..fleet.inputs import check_tokens
+        from ..fleet.models.inputs import check_tokens
 
         shape = self._shape(X.shape[1:])
         if self.augment:
@@ -134,7 +132,7 @@ class Torch:
         is where a network goes on from other numbers, of which frequencies would know nothing.
         """
         self.check()
-        from ..fleet.engine import train
+        from ..fleet.train.engine import train
 
         models: list[Model | None] = [
             constant(task, classes, lone=self.steps is None and task.start is None) for task in tasks
@@ -155,11 +153,11 @@ class Torch:
                 else:
                     models[i] = failed(tasks[i], classes)
                     replies[i] = reply(models[i], X, tasks[i], classes)
-        return Trained(models if keep else [None] * len(tasks), replies)
+        return TrainedModels(models if keep else [None] * len(tasks), replies)
 
     def _settings(self, read: bool = True) -> dict[str, Any]:
         """Of the architecture, all of them; those of a table of words from the file, if it is read."""
-        from ..fleet.architectures import check_settings
+        from ..fleet.models.architectures import check_settings
 
         given = dict(self.settings)
         if self.vectors is not None and read:
@@ -173,7 +171,7 @@ class Torch:
 
     def _shape(self, row: tuple[int, ...]) -> tuple[int, ...]:
         """Of a row as the network sees it."""
-        from ..fleet.architectures import own_shape, shape_of
+        from ..fleet.models.architectures import own_shape, shape_of
 
         if not isinstance(self.module, Own):
             return shape_of(self.module, self._settings(), row)
@@ -189,7 +187,7 @@ class Torch:
 
     def network(self, row: tuple[int, ...], classes: int) -> Network:
         """What it trains, for rows of this shape."""
-        from ..fleet.network import built_in, own
+        from ..fleet.models.network import built_in, own
 
         if isinstance(self.module, Own):
             return own(self.module.factory, self._shape(row), classes)
@@ -198,7 +196,7 @@ class Torch:
 
     def recipe(self) -> Recipe:
         """How it trains."""
-        from ..fleet.recipe import Recipe
+        from ..fleet.train.recipe import Recipe
 
         return Recipe(
             epochs=self.epochs, batch=self.batch, optimizer=self.optimizer, learning_rate=self.learning_rate,
@@ -208,21 +206,14 @@ class Torch:
 
     def training(self, network: Network, X: Array, recipe: Recipe, classes: int, what: str) -> Any:
         """To train such networks on rows of X round by round."""
-        from ..fleet.engine import Training
+        from ..fleet.train.engine import Training
 
         return Training(network, X, recipe, classes, device=self.device, workers=workers(), what=what)
 
-    def distil(self, network: Network, X: Array, parties: Sequence[Party], classes: int) -> list[Distilled]:
-        """The lessons of parties that hold rows of X."""
-        from ..fleet.distil import distil
-
-        return distil(network, X, parties, classes, device=self.device, workers=workers(), exactly=self.precision)
-
-    def replay(self, network: Network, courses: Sequence[Course], heaviest: float) -> list[Learned]:
-        """What such networks become by lessons."""
-        from ..fleet.replay import replay
-
-        return replay(network, courses, heaviest, device=self.device)
+    def run(self, job: NetworkJob) -> Any:
+        """The result of a method's own work on such networks, on this learner's device."""
+        (result,) = job.run_together(self, [job])
+        return result
 
     def weights_of(self, blob: Blob, row: tuple[int, ...], classes: int) -> Mapping[str, Array]:
         """Of a network that travelled. Raises ElectionError if it is not one that this learner trains."""
@@ -261,4 +252,4 @@ class Torch:
         return TorchModel(about, {**values, **fixed}, device)
 
 
-offers = Torch
+plugin = Torch

@@ -9,11 +9,11 @@ from typing import Any, ClassVar
 import numpy as np
 from pydantic import PositiveInt
 
-from ..core import Array, Task
 from ..errors import MissingExtra
-from ..protocols import Model, Models
+from ..interfaces import Model, Models
 from ..settings import settings
-from ..training import check_travels, spread
+from ..types import Array, Task
+from ._training import check_travels, spread
 
 OURS = ("objective", "num_class", "seed", "random_state", "nthread", "n_jobs", "verbosity")
 
@@ -23,7 +23,7 @@ class XGBoost:
     """Boosted trees; `params` go to XGBoost as they are."""
 
     name: ClassVar[str] = "xgboost"
-    gives: ClassVar[frozenset[str]] = frozenset({"probabilities", "scores", "soft"})
+    provides: ClassVar[frozenset[str]] = frozenset({"probabilities", "scores", "soft"})
 
     rounds: PositiveInt = 50
     max_depth: PositiveInt = 6
@@ -67,4 +67,4 @@ class XGBoost:
         }
 
 
-offers = XGBoost
+plugin = XGBoost

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..core import Array
 from ..errors import ElectionError
-from ..protocols import Desk
+from ..interfaces import Context
+from ..types import Array
 
 MOST_TEACHERS = 10_000
 
@@ -35,11 +35,11 @@ def check_teachers(each: int, partitions: int = 1) -> None:
         )
 
 
-def choose_queries(wanted: float, desk: Desk) -> Array:
+def choose_queries(wanted: float, ctx: Context) -> Array:
     """Numbers of public rows, sorted."""
-    assert desk.public is not None, "the election was checked: the method needs a public set"
-    rows = len(desk.public)
+    assert ctx.public is not None, "the election was checked: the method needs a public set"
+    rows = len(ctx.public)
     if count_queries(wanted, rows) == rows:
         return np.arange(rows)
-    order = np.random.default_rng(desk.shared_seed("queries")).permutation(rows)
+    order = np.random.default_rng(ctx.shared_seed("queries")).permutation(rows)
     return np.sort(order[: count_queries(wanted, rows)])

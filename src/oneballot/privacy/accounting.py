@@ -18,8 +18,8 @@ from typing import Literal
 import numpy as np
 from scipy.special import bdtrc, log_ndtr
 
-from ..core import Array
 from ..errors import ElectionError
+from ..types import Array
 from .mechanisms import NoisyArgmax, NoisyNumbers, Release
 from .renyi import PAPER_ORDERS, epsilon_from, renyi
 

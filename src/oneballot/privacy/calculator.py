@@ -11,7 +11,8 @@ import numpy as np
 from ..errors import ElectionError
 from .accounting import Accountant, check_delta, together
 from .budget import queries_within, scale_within
-from .expectation import LEAD, best_mechanism, error_when_ahead, voters_needed, win_probability
+from .forecast import LEAD, best_mechanism, error_when_ahead, voters_needed, win_probability
+from .guarantee import GOOD_ENOUGH
 from .mechanisms import (
     UNITS,
     Adjacency,
@@ -26,8 +27,7 @@ from .mechanisms import (
     reach_of,
 )
 from .noise import check_scale
-from .promise import GOOD_ENOUGH
-from .terms import LARGEST_DELTA, OWN
+from .settings import LARGEST_DELTA, OWN
 
 MOST_QUERIES = 10**9
 

@@ -24,8 +24,8 @@ from typing import Literal
 import numpy as np
 from scipy.special import log_ndtr
 
-from ..core import Array
 from ..errors import ElectionError
+from ..types import Array
 
 Mechanism = Literal["gumbel", "gaussian", "laplace"]
 Level = Literal["L1", "L2"]

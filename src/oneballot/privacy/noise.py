@@ -22,10 +22,10 @@ from importlib.util import find_spec
 
 import numpy as np
 
-from ..core import Array
 from ..errors import ElectionError, MissingExtra
+from ..types import Array
 from .mechanisms import Mechanism
-from .samplers import Entropy, bernoulli_exp, discrete_gaussian, discrete_laplace, uniform_below
+from .sampling import Entropy, bernoulli_exp, discrete_gaussian, discrete_laplace, uniform_below
 
 SIGNIFICANT_BITS = 24
 LATTICE_BITS = 40

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ..core import Array
+from ..types import Array
 from .mechanisms import NoisyArgmax, NoisyNumbers, Release
 
 PAPER_ORDERS = range(1, 9)

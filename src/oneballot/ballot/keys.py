@@ -1,0 +1,174 @@
+"""Keys: a party signs its ballots with Ed25519, and ballots are encrypted to the server's X25519 key.
+
+Secret keys are PEM files that only their owner may read. Public keys are one line of text, as an election lists them.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import ElectionError, KeyFileError
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+
+    SecretKey = Ed25519PrivateKey | X25519PrivateKey
+
+SIGNING, READING = "ed25519:", "x25519:"
+PRIME = 2**255 - 19
+_EIGHTH = 0x05FC536D880238B13933C6D305ACDFD5F098EFF289F4C345B027B2C28F95E826
+SMALL_ORDER = {0, 1, PRIME - 1, _EIGHTH, PRIME - _EIGHTH}
+"""Heights of the eight points of Ed25519 whose owner anybody could be: one signature would do for every message."""
+"""How public keys begin: those that check a party's signature, and the one that ballots are encrypted to."""
+
+
+def new_key(path: Path) -> str:
+    """Write a party's new secret key, and return the public key as the roster lists it."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    return _write(path, Ed25519PrivateKey.generate())
+
+
+def new_server_key(path: Path) -> str:
+    """Write the server's new secret key, and return the public key as `server_key` of an election."""
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+    return _write(path, X25519PrivateKey.generate())
+
+
+def _write(path: Path, key: SecretKey) -> str:
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        raise KeyFileError(
+            f"{path} exists: a key is never overwritten. Move it away, or choose another name."
+        ) from None
+    with os.fdopen(handle, "wb") as file:
+        file.write(pem)
+        file.flush()
+        os.fsync(file.fileno())
+    return public_text(key)
+
+
+def read_key(path: Path) -> Ed25519PrivateKey:
+    """A party's secret key."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    key = read_any_key(path)
+    if not isinstance(key, Ed25519PrivateKey):
+        raise KeyFileError(f"{path} is a server's key, and a party signs with its own; `oneballot keys new` makes one")
+    return key
+
+
+def read_server_key(path: Path) -> X25519PrivateKey:
+    """The server's secret key."""
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+    key = read_any_key(path)
+    if not isinstance(key, X25519PrivateKey):
+        raise KeyFileError(
+            f"{path} is a party's key, and ballots are opened with the server's; "
+            "`oneballot keys new server --for-server` makes one"
+        )
+    return key
+
+
+def read_any_key(path: Path) -> SecretKey:
+    """A secret key, of a party or of the server. Refused, as ssh does, if other users of the machine could read it."""
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    try:
+        with path.open("rb") as file:
+            mode = os.fstat(file.fileno()).st_mode & 0o777
+            pem = file.read(10_000)
+        key = load_pem_private_key(pem, password=None)
+    except OSError as error:
+        raise KeyFileError(f"cannot read key {path}: {error.strerror}. `oneballot keys new NAME` makes one.") from None
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        raise KeyFileError(f"{path} is not a private key that `oneballot keys new` wrote") from None
+    if not isinstance(key, Ed25519PrivateKey | X25519PrivateKey):
+        raise KeyFileError(f"{path} is not an Ed25519 or X25519 key; `oneballot keys new` makes one")
+    if os.name == "posix" and mode & 0o077:
+        raise KeyFileError(
+            f"{path} is a secret key that others on this machine may read (mode {mode:04o}). If nobody has, take that "
+            f"right away: chmod 600 {path}. Otherwise make a new key, and have this one revoked."
+        )
+    return key
+
+
+def public_text(key: SecretKey) -> str:
+    """The public part of a secret key, as elections list it."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    prefix = SIGNING if isinstance(key, Ed25519PrivateKey) else READING
+    return prefix + base64.b64encode(key.public_key().public_bytes_raw()).decode()
+
+
+def fingerprint(text: str) -> str:
+    """128 bits of a hash of a public key, to be read out over the telephone."""
+    digits = hashlib.sha256(text.encode()).hexdigest()[:32]
+    return " ".join(digits[i : i + 4] for i in range(0, 32, 4))
+
+
+def public_key(text: str, party: str) -> Ed25519PublicKey:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    try:
+        raw = _raw(text, SIGNING)
+        if (int.from_bytes(raw, "little") & (2**255 - 1)) % PRIME in SMALL_ORDER:
+            raise ValueError
+        return Ed25519PublicKey.from_public_bytes(raw)
+    except ValueError:
+        raise KeyFileError(
+            f"roster: the key of {party} is {text!r}, expected what `oneballot keys new` prints: {SIGNING}…"
+        ) from None
+
+
+def server_public_key(text: str) -> X25519PublicKey:
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+
+    try:
+        key = X25519PublicKey.from_public_bytes(_raw(text, READING))
+        X25519PrivateKey.generate().exchange(key)  # a point of low order, with which everybody could read, is refused
+        return key
+    except ValueError:
+        raise KeyFileError(
+            f"server_key is {text!r}, expected what `oneballot keys new server --for-server` prints: {READING}…"
+        ) from None
+
+
+def _raw(text: str, prefix: str) -> bytes:
+    """Spelled in the one way in which keys are printed, so that equal keys are equal texts."""
+    raw = base64.b64decode(text.removeprefix(prefix), validate=True)
+    if len(raw) != 32 or text != prefix + base64.b64encode(raw).decode():
+        raise ValueError
+    return raw
+
+
+def check_keys(roster: Mapping[str, Sequence[str]], revoked: Mapping[str, str], server_key: str | None) -> None:
+    """Raise, naming it, if one of an election's keys is none, or is listed for two."""
+    for party, keys in roster.items():
+        if not keys:
+            raise ElectionError(f"roster: {party} has no key; list one, or take the party out")
+        for key in keys:
+            public_key(key, party)
+    every = [key for keys in roster.values() for key in keys]
+    if len(set(every)) < len(every):
+        raise ElectionError("two parties of the roster have the same key, or one has it twice; each must have its own")
+    for key in revoked:
+        public_key(key, "[revoked]")
+    if server_key is not None and server_key != "none":
+        server_public_key(server_key)

@@ -1,0 +1,182 @@
+"""What the commands share: options, notes and progress on stderr, results on stdout, errors in one line."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import sys
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from datetime import timedelta
+from math import inf
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ..errors import OneBallotError, OneBallotWarning, WillNotWork
+from ..runtime.progress import report_progress_to
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead, for machines.")]
+Workers = Annotated[int | None, typer.Option(min=1, help="Processes to train with; all cores if not given.")]
+Backend = Annotated[
+    str | None,
+    typer.Option(help="Train on a cluster: dask://HOST:PORT, ray://HOST:PORT; dask or ray start one on this machine."),
+]
+ElectionFile = Annotated[Path, typer.Argument(metavar="ELECTION", help="The election.toml that all parties share.")]
+AllRows = Annotated[Path, typer.Option(help="All rows, with labels; they are divided among the parties.")]
+Parties = Annotated[int | None, typer.Option(min=1, help="How many parties; 10, or one a value with column:NAME.")]
+Split = Annotated[str, typer.Option(help="dirichlet:BETA[:balanced], shards:N, homogeneous or column:NAME.")]
+TestRows = Annotated[Path | None, typer.Option(help="Labelled rows to test with.")]
+Holdout = Annotated[float, typer.Option(min=0.01, max=0.9, help="Without --test: the share of rows kept for it.")]
+SplitSeed = Annotated[int, typer.Option(min=0, help="Of the split.")]
+OutcomeFolder = Annotated[Path, typer.Argument(metavar="OUTCOME", help="The folder that a tally wrote.")]
+
+Aside = Callable[[], AbstractContextManager[None]]
+"""For results that come while work goes on: meanwhile no bar is on the screen."""
+
+SHOWN_NOTES = 6
+AGAIN = "and run the command again; nothing was left half-written."
+WHAT_TO_DO = {
+    errno.ENOSPC: f"Make room on that disk, {AGAIN}",
+    errno.EDQUOT: f"Make room in your quota, {AGAIN}",
+    errno.EROFS: f"Choose a place that can be written to, {AGAIN}",
+    errno.EACCES: f"Choose a place that you may write to, {AGAIN}",
+}
+
+
+@contextmanager
+def session(as_json: bool, workers: int | None = None) -> Iterator[Aside]:
+    """Run a command: show how far it is, then its notes; turn errors into a sentence and exit status 1."""
+    if workers is not None:
+        os.environ["ONEBALLOT_WORKERS"] = str(workers)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("always", OneBallotWarning)
+        try:
+            with _progress() as aside:
+                yield aside
+        except OneBallotError as error:
+            _show_notes(caught)
+            if as_json:
+                print(json.dumps({"error": str(error), "kind": type(error).__name__}))
+            typer.echo(f"error: {error}", err=True)
+            raise typer.Exit(1) from None
+        except BrokenPipeError:  # whoever read the output has seen enough
+            raise
+        except OSError as error:
+            _show_notes(caught)
+            sentence = f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}"
+            sentence += f". {WHAT_TO_DO[error.errno]}" if error.errno in WHAT_TO_DO else ""
+            if as_json:
+                print(json.dumps({"error": sentence, "kind": type(error).__name__}))
+            typer.echo(f"error: {sentence}", err=True)
+            raise typer.Exit(1) from None
+        except KeyboardInterrupt:
+            typer.echo("stopped; nothing was left half-written, and noise that was drawn stays charged", err=True)
+            raise typer.Exit(130) from None
+        _show_notes(caught)
+
+
+@contextmanager
+def _progress() -> Iterator[Aside]:
+    if not sys.stderr.isatty():
+        yield nullcontext
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TaskID, TextColumn
+    from rich.text import Text
+
+    class Clock(ProgressColumn):
+        """The time that is left or, while nobody can tell, that has passed: it goes on where nothing else does."""
+
+        def render(self, task: Task) -> Text:
+            left = task.fields["end"] - bars.get_time()
+            seconds, word = (left, "left") if 0 < left < inf else (task.elapsed or 0, "so far")
+            return Text(f"{timedelta(seconds=int(seconds))} {word}", style="cyan")
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), Clock())
+    bars = Progress(
+        *columns, console=Console(stderr=True), transient=True, redirect_stdout=False, redirect_stderr=False
+    )
+    running: dict[str, tuple[TaskID, float]] = {}
+
+    def watch(what: str, done: int, total: int) -> None:
+        """Bars are on the screen only while something is under way, so that results never come between them."""
+        now = bars.get_time()
+        if what not in running:
+            bars.start()
+            running[what] = bars.add_task(what, total=total, end=inf), now
+        task, begin = running[what]
+        bars.update(task, completed=done, total=total, end=begin + (now - begin) * total / done if done else inf)
+        if done >= total:
+            bars.remove_task(running.pop(what)[0])
+            if not running:
+                bars.stop()
+
+    @contextmanager
+    def aside() -> Iterator[None]:
+        bars.stop()
+        try:
+            yield
+        finally:
+            if running:
+                bars.start()
+
+    try:
+        with report_progress_to(watch):
+            yield aside
+    finally:
+        bars.stop()
+
+
+def _show_notes(caught: Sequence[warnings.WarningMessage]) -> None:
+    for warning in dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, WillNotWork)):
+        typer.echo(f"WARNING: {warning}", err=True)
+    counts = Counter(str(w.message) for w in caught if not issubclass(w.category, WillNotWork))
+    alike: Counter[str] = Counter()
+    notes: list[tuple[int, str]] = []  # each with how many of its kind came before it: one of every kind is shown first
+    for note, times in counts.items():
+        kind = re.sub(r"\d+", "", note.partition(": ")[2] or note)  # whoever, or whichever column, it is about
+        notes.append((alike[kind], note if times == 1 else f"{note} ({times} times)"))
+        alike[kind] += 1
+    for _, note in sorted(notes, key=lambda ranked: ranked[0])[:SHOWN_NOTES]:
+        typer.echo(f"note: {note}", err=True)
+    if len(notes) > SHOWN_NOTES:
+        typer.echo(f"note: … and {len(notes) - SHOWN_NOTES} more of these kinds", err=True)
+
+
+def print_json(value: Mapping[str, Any]) -> None:
+    print(json.dumps(value, ensure_ascii=False, default=str))
+
+
+def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table; every column but the first is aligned to the right if it holds numbers."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for i, name in enumerate(header):
+        numbers = i > 0 and all(row[i].lstrip("+-")[:1].isdigit() or row[i] in ("", "–") for row in rows)
+        table.add_column(name, justify="right" if numbers else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    console = Console(markup=False, highlight=False)
+    console.print(Text(title, style="bold"), table, sep="\n")
+
+
+def size(count: int) -> str:
+    """Bytes as people say them."""
+    return (
+        f"{count:,} B" if count < 10_000 else f"{count / 1000:,.1f} kB" if count < 10**6 else f"{count / 1e6:,.1f} MB"
+    )
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.1f} %"

@@ -1,0 +1,121 @@
+"""Layers whose many models, under vmap, are worked on by kernels of our own.
+
+vmap itself makes one convolution of as many groups as there are models, for which a GPU's library has no good kernels.
+A kernel takes stacks of models. One model goes in as a stack of one; where vmap has many, they are one stack.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from ..train.convolutions import why_no_kernels
+
+WIDEST = 7
+"""Windows beyond it take long to compile, and more memory than some GPUs share among threads."""
+
+
+def has_kernels(x: Tensor) -> bool:
+    return x.is_cuda and x.dtype in (torch.float32, torch.float64) and not why_no_kernels(x.device)
+
+
+def convolve(
+    x: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
+    groups: int = 1,
+) -> Tensor:  # fmt: skip
+    """F.conv2d; by a kernel if it is a simple one."""
+    around = (-1, -1) if isinstance(padding, str) else _pair(padding)
+    simple = _pair(dilation) == (1, 1) and groups == 1 and len({*_pair(stride)}) == 1
+    if not (simple and _fits(x, weight, bias, around)) or torch.is_autocast_enabled(x.device.type):
+        return F.conv2d(x, weight, bias, stride, padding, dilation, groups)
+    y: Tensor = _Convolution.apply(x.unsqueeze(0), weight.unsqueeze(0), _pair(stride)[0], around)  # type: ignore[no-untyped-call]
+    return y.squeeze(0) if bias is None else y.squeeze(0) + bias.view(-1, 1, 1)
+
+
+def _fits(x: Tensor, weight: Tensor, bias: Tensor | None, around: tuple[int, int]) -> bool:
+    """Whether a kernel can take them. If not, torch does it, or says what is wrong."""
+    if x.dim() != 4 or weight.dim() != 4 or not x.numel() or x.shape[1] != weight.shape[1] or x.dtype != weight.dtype:
+        return False
+    if bias is not None and bias.shape != weight.shape[:1]:
+        return False
+    sides = zip(x.shape[-2:], around, weight.shape[-2:], strict=True)
+    return all(0 <= pad < side <= min(WIDEST, edge + 2 * pad) for edge, pad, side in sides)
+
+
+def normalize(x: Tensor, weight: Tensor, bias: Tensor, present: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor]:
+    """x `(rows, channels, pixels)`, by the mean and variance of its present rows, which come with it."""
+    given = (part.unsqueeze(0) for part in (x, weight, bias, present))
+    y, mean, var = _Normalization.apply(*given, eps)  # type: ignore[no-untyped-call]
+    return y.squeeze(0), mean.squeeze(0), var.squeeze(0)
+
+
+class _Stacks(torch.autograd.Function):
+    """Of stacks of models: under vmap, of one stack of all."""
+
+    @classmethod
+    def vmap(cls, info: Any, dims: Any, *given: Any) -> tuple[Any, Any]:
+        def fold(part: Any, dim: int | None) -> Any:
+            if not isinstance(part, Tensor):
+                return part
+            all_of = part.expand(info.batch_size, *part.shape) if dim is None else part.movedim(dim, 0)
+            return all_of.flatten(0, 1)
+
+        found = cls.apply(*map(fold, given, dims))  # type: ignore[no-untyped-call]
+        if isinstance(found, Tensor):
+            return found.view(info.batch_size, -1, *found.shape[1:]), 0
+        return tuple(part.view(info.batch_size, -1, *part.shape[1:]) for part in found), (0,) * len(found)
+
+
+class _Convolution(_Stacks):
+    @staticmethod
+    def forward(x: Tensor, weight: Tensor, stride: int, padding: tuple[int, int]) -> Tensor:
+        from . import conv_kernels as kernels
+
+        return kernels.convolve(x, weight, stride, padding)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.save_for_backward(*inputs[:2])
+        ctx.how = inputs[2:]
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d: Tensor) -> tuple[Tensor | None, ...]:
+        from . import conv_kernels as kernels
+
+        x, weight = ctx.saved_tensors
+        by_images, by_weight = ctx.needs_input_grad[:2]
+        return (
+            kernels.slopes_by_images(x, weight, d, *ctx.how) if by_images else None,
+            kernels.slopes_by_weight(x, weight, d, *ctx.how) if by_weight else None, None, None,
+        )  # fmt: skip
+
+
+class _Normalization(_Stacks):
+    @staticmethod
+    def forward(x: Tensor, weight: Tensor, bias: Tensor, present: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor]:
+        from . import norm_kernels as kernels
+
+        return kernels.normalize(x.contiguous(), weight.contiguous(), bias.contiguous(), present.contiguous(), eps)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        x, weight, _, present, ctx.eps = inputs
+        ctx.mark_non_differentiable(*output[1:])
+        ctx.save_for_backward(x, weight, present, *output[1:])
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
+        from . import norm_kernels as kernels
+
+        x, weight, present, mean, var = (part.contiguous() for part in ctx.saved_tensors)
+        return *kernels.slopes(x, d.contiguous(), weight, present, mean, var, ctx.eps), None, None
+
+
+def _pair(part: Any) -> tuple[int, int]:
+    return (part, part) if isinstance(part, int) else (part[0], part[-1])

@@ -1,0 +1,79 @@
+"""Word vectors in GloVe's text format, a word and its numbers a line, and texts as the numbers of their words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from ...errors import DataError
+from ...types import Array
+
+PADDING, UNKNOWN, FIRST = 0, 1, 2
+"""Token numbers: nothing, a word that is not in the file, and the file's first word."""
+
+WORD = re.compile(r"\w+|[^\w\s]")
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """table `(2 + words, dimension)`: padding is zero, the unknown word the mean of all, then the file's words."""
+
+    words: tuple[str, ...]
+    table: Array
+
+    @cached_property
+    def numbers(self) -> Mapping[str, int]:
+        return {word: i for i, word in enumerate(self.words, start=FIRST)}
+
+    def encode(self, texts: Sequence[str], length: int) -> Array:
+        """Token numbers `(texts, length)`, int32, cut or padded behind.
+
+        What stands between spaces is a word if the file has it; else words and signs are told apart. Each is looked for
+        as it is written, and then in small letters.
+        """
+        out = np.full((len(texts), length), PADDING, dtype=np.int32)
+        for row, text in zip(out, texts, strict=True):
+            found: list[int] = []
+            for chunk in text.split():
+                whole = self._number(chunk)
+                found += [whole] if whole != UNKNOWN else map(self._number, WORD.findall(chunk))
+                if len(found) >= length:
+                    break
+            row[: len(found)] = found[:length]
+        return out
+
+    def _number(self, word: str) -> int:
+        return self.numbers.get(word) or self.numbers.get(word.lower(), UNKNOWN)
+
+
+def read_vectors(path: str | Path, most: int | None = None) -> Vectors:
+    """The first `most` words of a file; in GloVe's files the most frequent come first. A word twice counts once."""
+    words: dict[str, Array] = {}
+    dimension = 0
+    try:
+        with open(path, encoding="utf-8", errors="replace", newline="\n") as lines:
+            for number, line in enumerate(lines, start=1):
+                parts = line.rstrip(" \r\n").split(" ")
+                if parts == [""] or (number == 1 and len(parts) == 2 and all(part.isdigit() for part in parts)):
+                    continue  # nothing, or word2vec's first line: how many words and numbers there are
+                dimension = dimension or len(parts) - 1
+                values = np.array(parts[-dimension:] if dimension else [], dtype=np.float32)
+                if not dimension or len(parts) <= dimension or not np.isfinite(values).all():
+                    raise DataError(f"{path}, line {number}: expected a word and {dimension or 'some'} finite numbers")
+                words.setdefault(" ".join(parts[:-dimension]), values)  # GloVe's largest file has words with spaces
+                if len(words) == most:
+                    break
+    except ValueError:
+        raise DataError(f"{path}, line {number}: expected a word and {dimension or 'some'} finite numbers") from None
+    except OSError as error:
+        raise DataError(f"{path}: {error.strerror}; give a file of word vectors in GloVe's text format") from None
+    if not words:
+        raise DataError(f"{path} is empty: expected word vectors in GloVe's text format")
+    values = np.stack(list(words.values()))
+    table = np.concatenate([np.zeros((1, dimension), dtype=np.float32), values.mean(axis=0, keepdims=True), values])
+    return Vectors(tuple(words), table)

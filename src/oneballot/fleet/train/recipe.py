@@ -1,0 +1,123 @@
+"""How models are trained, and which rows each step of a model sees."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...errors import ElectionError
+from ...types import Array
+from . import draws
+
+ABSENT = -1
+"""The place in a batch that no row takes: the end of an epoch."""
+
+REACH = {"shift": 14, "crop": 8}
+"""An image is moved by at most its height and width divided by this: 2 of 28 pixels, 4 of 32."""
+
+NARROWEST, LARGEST_BATCH = 32, 1 << 16
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """epochs, batch: an epoch sees every row once, the last batch may be smaller. steps: so many full batches a model
+    instead, whatever it has, going through its rows again and again (at L2 nothing may tell how many there are).
+    optimizer: "adam", or "sgd" with momentum and a learning rate that falls to `last_rate` along a cosine, by epochs.
+    precision: "float32", "tf32", "bfloat16"; "float64" is for tests.
+    """
+
+    epochs: int = 10
+    batch: int = 32
+    optimizer: str = "adam"
+    learning_rate: float = 1e-3
+    last_rate: float = 0.0
+    momentum: float = 0.9
+    weight_decay: float = 0.0
+    augment: tuple[str, ...] = ()
+    precision: str = "float32"
+    steps: int | None = None
+
+    def __post_init__(self) -> None:
+        whole = {"epochs": self.epochs, "batch": self.batch, "steps": 1 if self.steps is None else self.steps}
+        if bad := [name for name, value in whole.items() if value < 1]:
+            raise ElectionError(f"{', '.join(bad)} must be 1 or more")
+        if self.batch > LARGEST_BATCH:
+            raise ElectionError(f"batch must be {LARGEST_BATCH:,} at the most, not {self.batch:,}")
+        choices = {"optimizer": ("adam", "sgd"), "precision": ("float32", "tf32", "bfloat16", "float64")}
+        for name, known in choices.items():
+            if getattr(self, name) not in known:
+                raise ElectionError(f"there is no {name} {getattr(self, name)!r}; there are {', '.join(known)}")
+        if unknown := set(self.augment) - {"shift", "crop", "flip"}:
+            raise ElectionError(f"there is no augmentation {', '.join(sorted(unknown))}; there are crop, flip, shift")
+
+    def steps_of(self, rows: int) -> int:
+        """How many steps a model with so many rows takes."""
+        return self.steps or self.epochs * math.ceil(rows / self.batch)
+
+    def width(self, rows: int) -> int:
+        """How many places a batch of such a model has. Few rows leave a large batch's places out, by powers of two.
+
+        It follows from the model's own rows alone: so its numbers are the same, whatever is trained beside it.
+        """
+        return self.batch if self.steps else min(self.batch, max(NARROWEST, 1 << (rows - 1).bit_length()))
+
+    def check_images(self, shape: tuple[int, ...]) -> None:
+        """Whether rows of this shape can be moved as it says."""
+        if len(shape) != 3:
+            raise ElectionError(f"augmentation is for images (channels, height, width), not for rows of {shape}")
+        if set(self.augment) - {"flip"} and self.reach(shape) == (0, 0):
+            raise ElectionError(
+                f"images of {shape[1]} by {shape[2]} pixels are too small for {' and '.join(self.augment)}: "
+                "shift needs 14 pixels a side, crop 8"
+            )
+
+    def reach(self, image: tuple[int, ...]) -> tuple[int, int]:
+        """By how many pixels an image `(…, height, width)` is moved at the most, down or up, and to a side."""
+        down, right = (max([side // REACH[name] for name in self.augment if name in REACH], default=0)
+                       for side in image[-2:])  # fmt: skip
+        return down, right
+
+    def epochs_done(self, rows: int, steps: int) -> int:
+        """After so many steps."""
+        return steps * self.epochs // self.steps_of(rows)
+
+    def rates(self, rows: int, first: int, last: int) -> Array:
+        """The learning rate of each step from `first` up to `last`."""
+        epoch = np.arange(first, last) * self.epochs // self.steps_of(rows)
+        if self.optimizer == "adam":
+            return np.full(last - first, self.learning_rate)
+        fall = (1 + np.cos(np.pi * epoch / self.epochs)) / 2
+        return np.asarray(self.last_rate + (self.learning_rate - self.last_rate) * fall)
+
+    def places(self, seed: int, rows: int, first: int, last: int) -> Array:
+        """The rows' numbers that each step sees, `(steps, width)`; ABSENT behind the last row of an epoch."""
+        return self._cut([draws.order(seed, e, rows) for e in self._epochs(rows, first, last)], rows, first, last)
+
+    def moves(self, seed: int, rows: int, first: int, last: int, image: tuple[int, ...]) -> Array:
+        """How the images `(…, height, width)` that each step sees are moved, `(steps, width, 3)`."""
+        reach, drawn = self.reach(image), []
+        for epoch in self._epochs(rows, first, last):
+            places = draws.order(seed, epoch, rows)
+            drawn.append(draws.moves(seed, epoch, rows, reach, "flip" in self.augment)[places])
+        return self._cut(drawn, rows, first, last)
+
+    def _epochs(self, rows: int, first: int, last: int) -> range:
+        """The epochs of a model that these steps are of; in a training by steps, the rounds through its rows."""
+        each = rows if self.steps else math.ceil(rows / self.batch)
+        unit = self.batch if self.steps else 1
+        return range(first * unit // each, (last * unit - 1) // each + 1)
+
+    def _cut(self, epochs: list[Array], rows: int, first: int, last: int) -> Array:
+        begin = self._epochs(rows, first, last).start
+        if self.steps:
+            stream = np.concatenate(epochs)[first * self.batch - begin * rows :][: (last - first) * self.batch]
+            return stream.reshape(last - first, self.batch, *stream.shape[1:])
+        each = math.ceil(rows / self.batch)
+        width = self.width(rows)
+        shape = (len(epochs), each * width, *epochs[0].shape[1:])
+        out = np.full(shape, ABSENT if epochs[0].ndim == 1 else 0, dtype=epochs[0].dtype)
+        for i, epoch in enumerate(epochs):
+            out[i, :rows] = epoch
+        return out.reshape(-1, width, *shape[2:])[first - begin * each : last - begin * each]

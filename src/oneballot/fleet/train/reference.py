@@ -1,0 +1,81 @@
+"""One model, trained in plain torch: what a fleet's models must come to, and what a fleet falls back to."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+
+from ...types import Array, Task
+from ..models.inputs import move, scaled
+from . import draws
+from .losses import loss, targets_of, weights_of
+from .recipe import ABSENT, Recipe
+from .stacked import Drawn
+
+
+def fit_one(module: nn.Module, X: Tensor, task: Task, recipe: Recipe, classes: int) -> None:
+    """Train the module, in place, on the task's rows of X. It and X are on the same device."""
+    for _ in epochs_of_one(module, X, task, recipe, classes):
+        pass
+
+
+def epochs_of_one(module: nn.Module, X: Tensor, task: Task, recipe: Recipe, classes: int) -> Iterator[None]:
+    """The same, epoch by epoch."""
+    named = {name: p for name, p in module.named_parameters() if p.requires_grad}
+    weights = list(named.values())
+    origin = [weight.detach().clone() for weight in weights] if task.proximal else []
+    offset = {name: torch.tensor(value).to(named[name]) for name, value in (task.offset or {}).items()}
+    optimizer: torch.optim.Optimizer
+    if recipe.optimizer == "adam":
+        optimizer = torch.optim.Adam(weights, recipe.learning_rate, weight_decay=recipe.weight_decay)
+    else:
+        optimizer = torch.optim.SGD(weights, recipe.learning_rate, recipe.momentum, weight_decay=recipe.weight_decay)
+    key = torch.tensor(draws.dropout_key(task.seed), device=X.device)
+    rows = torch.from_numpy(task.rows).to(X.device)
+    targets = torch.from_numpy(targets_of(task, classes)).to(X.device)
+    weight = torch.from_numpy(weights_of(task)).to(X.device)
+    count, kind = len(rows), weights[0].dtype
+    steps, block = recipe.steps_of(count), math.ceil(count / recipe.batch)
+    module.train()
+    for step in range(steps):
+        if step % block == 0:
+            last = min(step + block, steps)
+            places = recipe.places(task.seed, count, step, last)
+            moves = recipe.moves(task.seed, count, step, last, tuple(X.shape)) if recipe.augment else places
+            rates = recipe.rates(count, step, last)
+        there = places[step % block] != ABSENT
+        here = torch.from_numpy(places[step % block][there]).to(X.device)
+        x = X[rows[here]]
+        if recipe.augment:
+            x = move(x, torch.from_numpy(moves[step % block][there]).to(X.device))
+        optimizer.param_groups[0]["lr"] = rates[step % block]
+        with (
+            Drawn(key, torch.tensor(step, device=X.device)),
+            torch.autocast(X.device.type, torch.bfloat16, enabled=recipe.precision == "bfloat16"),
+        ):
+            logits = module(scaled(x, kind))
+        aim = targets[here] if task.kind == "labels" else targets[here].to(kind)
+        optimizer.zero_grad()
+        loss(task.kind, logits.to(kind), aim, weight[here].to(kind)).backward()  # type: ignore[no-untyped-call]
+        for p, begun in zip(weights, origin, strict=False):
+            if p.grad is not None:
+                p.grad.add_(p.detach() - begun, alpha=task.proximal)
+        optimizer.step()
+        for name, more in offset.items():
+            named[name].data.sub_(more, alpha=float(rates[step % block]))
+        for _ in range(recipe.epochs_done(count, step + 1) - recipe.epochs_done(count, step)):
+            yield
+    module.eval()
+
+
+def answer_one(module: nn.Module, X: Tensor, rows: Array, classes: int) -> Tensor:
+    """Logits of rows of X, `(rows, classes)`."""
+    kind = next(p.dtype for p in module.parameters() if p.is_floating_point())
+    out = [torch.empty(0, classes)]
+    with torch.no_grad():
+        for part in torch.from_numpy(rows).to(X.device).split(512):  # type: ignore[no-untyped-call]
+            out.append(module.eval()(scaled(X[part], kind)).float().cpu())
+    return torch.cat(out)

@@ -1,0 +1,67 @@
+"""What a party of the analytic method sends, whole sums of products, and the linear models that follow from them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...errors import Spoiled
+from ...types import Array, Data, Numbers
+from .format import FeatureMap
+
+GRID = 2**15
+"""Steps of a feature of length 1. A row adds less than 2³¹ to a sum, a party of MOST_ROWS rows less than LARGEST."""
+MOST_ROWS = 2**21
+LARGEST = 2 * GRID**2 * MOST_ROWS
+ROWS_AT_ONCE = 2**16  # sums of so many products stay below 2⁵³, so that floats add them exactly
+STATISTICS = Numbers("statistics", comes_or_goes=2.0 * GRID**4, replaced=4.5 * GRID**4)
+"""(G, C) of one row has length √2; two rows, at their worst angle of 120°, are √4.5 apart."""
+
+
+def statistics(features: FeatureMap, data: Data, classes: int) -> tuple[Array, Array]:
+    """G and C of these rows, whole numbers, in units of 1/GRID²."""
+    gram = np.zeros((features.size, features.size), dtype=np.int64)
+    sums = np.zeros((features.size, classes), dtype=np.int64)
+    for i in range(0, len(data), ROWS_AT_ONCE):
+        z = np.trunc(features(data.X[i : i + ROWS_AT_ONCE]) * GRID)  # towards 0: no row becomes longer
+        one_hot = np.eye(classes)[data.y[i : i + ROWS_AT_ONCE]]
+        gram += (z.T @ z).astype(np.int64)
+        sums += GRID * (z.T @ one_hot).astype(np.int64)
+    return gram, sums
+
+
+def check_that_rows_could_add_up_to(gram: Array, sums: Array, constant: int) -> None:
+    """At L0, where sums are as they were added up. `gram` is 2·G, and the last feature of every row is `constant`."""
+    rows, rest = np.divmod(sums[-1], GRID * constant)
+    if (rows < 0).any() or rest.any():
+        raise Spoiled("the rows of a class are no whole number from 0 upwards")
+    # Σ_c C is GRID·Σ z, and G's last column is constant·Σ z.
+    if (sums.sum(axis=1) // GRID * 2 * constant != gram[:, -1]).any():
+        raise Spoiled("the sums by class and the Gram matrix are not of the same rows")
+    if (np.linalg.norm(sums.astype(float), axis=0) > rows * float(GRID**2) * (1 + 1e-9)).any():
+        raise Spoiled("the sums of a class are longer than its rows, each of length 1, can be together")
+    if np.trace(gram.astype(float)) > 2.0 * GRID**2 * rows.sum() * (1 + 1e-9):
+        raise Spoiled("the Gram matrix is larger than so many rows of length 1 add up to")
+    least = np.linalg.eigvalsh(gram.astype(float))[0] if gram.any() else 0.0
+    if least < -1e-9 * max(1.0, float(np.trace(gram.astype(float)))):
+        raise Spoiled("no rows add up to such a Gram matrix: it is not positive")
+
+
+def square(triangle: Array, size: int) -> Array:
+    square = np.zeros((size, size), dtype=np.int64)
+    square[np.triu_indices(size)] = triangle
+    return np.asarray(square + np.triu(square, 1).T)
+
+
+def solve(gram: Array, ridge: float, right: Array) -> Array:
+    """(G + ridge·I)⁻¹ right, where G, which noise may have made indefinite, has its negative eigenvalues taken as 0."""
+    values, vectors = np.linalg.eigh(gram)
+    return np.asarray(vectors @ ((vectors.T @ right) / (np.maximum(values, 0) + ridge)[:, None]))
+
+
+def discriminants(gram: Array, sums: Array, rows: Array, ridge: float, length: float) -> Array:
+    """Of linear discriminant analysis: log-odds are linear in z with Σ⁻¹μ, Σ being what is left within the classes."""
+    means, total = sums[:-1] / rows, rows.sum()
+    within = gram[:-1, :-1] - (means * rows) @ means.T
+    slopes = solve(within, ridge, means) * total
+    offsets = np.log(rows / total) - (means * slopes).sum(axis=0) / 2
+    return np.vstack([slopes, offsets / length])

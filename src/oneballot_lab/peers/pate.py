@@ -1,0 +1,51 @@
+"""PATE, centralised: what knowledge transfer comes to if nobody keeps data back (Papernot et al., ICLR 2017).
+
+FedKT's upper bound: all rows are at the server, dealt to teachers at random, whose votes label the public set for one
+student. Without noise, as FedKT's paper has it; PATE with noise is a FedKT election of one party at L2 (docs/peers.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar
+
+import numpy as np
+from pydantic import PositiveInt
+
+from oneballot.interfaces import TallyContext
+from oneballot.peers import Round
+from oneballot.settings import settings
+from oneballot.types import Data, Task
+
+
+@settings
+class PATE:
+    """teachers: as many as there are parties, if left out (appendix B of FedKT)."""
+
+    name: ClassVar[str] = "pate"
+    rounds: ClassVar[int] = 1
+    needs: ClassVar[Mapping[str, frozenset[str]]] = {
+        "public": frozenset(),
+        "teacher": frozenset({"probabilities"}),
+        "final": frozenset({"probabilities"}),
+    }
+
+    teachers: PositiveInt | None = None
+
+    def run(self, parties: Sequence[Data], ctx: TallyContext) -> Iterator[Round]:
+        assert ctx.public is not None, "checked before: pate needs a public set"
+        X, y = (np.concatenate([getattr(data, name) for data in parties]) for name in ("X", "y"))
+        classes, queries = len(ctx.classes), np.arange(len(ctx.public))
+        subsets = ctx.assign_subsets(Data(X, y), min(self.teachers or len(parties), len(X)), "teachers")
+        tasks = [
+            Task(rows, y[rows], seed=ctx.shared_seed("teacher", i), ask=queries + len(X), label=f"teacher {i + 1}")
+            for i, rows in enumerate(subsets)
+        ]
+        teachers = ctx.fit("teacher", np.concatenate([X, ctx.public]), tasks, classes)
+        votes = sum(np.eye(classes, dtype=np.int64)[answer.argmax(axis=1)] for answer in teachers.predictions())
+        labels = ctx.decide(np.asarray(votes), cell="pate")
+        task = Task(queries, labels, seed=ctx.shared_seed("final"), required=True, label="the student")
+        yield Round([ctx.fit("final", ctx.public, [task], classes)[0]], up=X.nbytes + y.nbytes, down=0)
+
+
+plugin = PATE

@@ -1,0 +1,106 @@
+"""PFNM: neurons of the parties' networks are matched, and averaged with those that they match.
+
+Yurochkin et al., "Bayesian Nonparametric Federated Learning of Neural Networks" (ICML 2019). Fully connected networks
+only. Parties need not begin with the same weights, and the federation's network may be wider than theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+from pydantic import Field, NonNegativeInt, PositiveInt
+
+from oneballot.errors import ElectionError
+from oneballot.interfaces import Model, TallyContext
+from oneballot.peers import Round
+from oneballot.settings import settings
+from oneballot.types import Data
+
+from ._assembly import Assemble, Assembly, Values
+from ._matching import Beliefs, Dense, match_networks, part_of
+
+COUNT_BYTES = 4
+"""Of how many rows of a class a party has."""
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+@settings
+class PFNM:
+    """spread: σ², of a party's neurons around the federation's; prior: σ0², of those around 0; mass: γ0, how readily a
+    neuron is taken for a new one. sweeps: how often all matches are looked at again. rounds: after the first, a party
+    goes on from its own neurons of the federation's network.
+    """
+
+    name: ClassVar[str] = "pfnm"
+    needs: ClassVar[Mapping[str, frozenset[str]]] = {"final": frozenset({"weights", "gradients"})}
+
+    rounds: PositiveInt = 1
+    spread: Positive = 1.0
+    prior: Positive = 10.0
+    mass: Positive = 1.0
+    sweeps: NonNegativeInt = 5
+
+    def check(self, learner: Any, *, multilabel: bool) -> None:
+        if multilabel:
+            raise ElectionError("pfnm weighs a class by its rows, one class a row, and the election has several")
+        if learner.module != "mlp":
+            raise ElectionError(f'pfnm matches neurons of module = "mlp", fully connected, not of "{learner.module}"')
+
+    def run(self, parties: Sequence[Data], ctx: TallyContext) -> Iterator[Round]:
+        assembly: Assembly = ctx.run(Assemble(parties, ctx, lambda usual: usual))
+        try:
+            yield from self._rounds(assembly, ctx)
+        finally:
+            assembly.training.forget()
+
+    def _rounds(self, assembly: Assembly, ctx: TallyContext) -> Iterator[Round]:
+        names = [name.removesuffix(".weight") for name in assembly.first if name.endswith(".weight")]
+        seen = np.stack([np.bincount(task.targets, minlength=assembly.classes) for task in assembly.tasks])
+        starts: list[Values] = [
+            assembly.network.start(ctx.shared_seed("first weights", i)) for i in range(len(assembly.tasks))
+        ]
+        beliefs, up, down = Beliefs(self.spread, self.prior, self.mass), 0, 0
+        for turn in range(1, self.rounds + 1):
+            down += (turn > 1) * assembly.size * len(starts)
+            trained = self._train(assembly, starts, turn)
+            up += assembly.size * len(starts) + seen.size * COUNT_BYTES
+            own = [_dense(values, names) for values in trained]
+            found, places = match_networks(own, seen, beliefs, self.sweeps, ctx.shared_seed("sweeps", turn))
+            starts = [_values(part_of(found, place), names) for place in places]
+            yield Round([_model(assembly, found, names)], up, down)
+
+    def _train(self, assembly: Assembly, starts: Sequence[Values], turn: int) -> Sequence[Values]:
+        tasks = [
+            replace(task, start=start, seed=assembly.ctx.shared_seed("round", turn, task.label))
+            for task, start in zip(assembly.tasks, starts, strict=True)
+        ]
+        return assembly.training.run(tasks).values
+
+
+def _dense(values: Values, names: Sequence[str]) -> Dense:
+    weights, biases = ([values[f"{name}.{part}"].astype(np.float64) for name in names] for part in ("weight", "bias"))
+    return Dense(weights, biases)
+
+
+def _values(network: Dense, names: Sequence[str]) -> Values:
+    parts = zip(names, network.weights, network.biases, strict=True)
+    return {
+        f"{name}.{part}": value.astype(np.float32)
+        for name, weight, bias in parts
+        for part, value in (("weight", weight), ("bias", bias))
+    }
+
+
+def _model(assembly: Assembly, found: Dense, names: Sequence[str]) -> Model:
+    """The federation's network, whose hidden layers are as wide as the matches made them."""
+    learner: Any = assembly.learner
+    wide = replace(learner, settings={**learner.settings, "hidden": [len(bias) for bias in found.biases[:-1]]})
+    network = wide.network(assembly.network.shape, assembly.classes)
+    model: Model = wide.model_of(network, _values(found, names), assembly.classes, device=learner.device)
+    return model
+
+
+plugin = PFNM

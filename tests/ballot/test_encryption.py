@@ -1,0 +1,255 @@
+"""Only the server opens an envelope, and only as it was closed. The standard's own steps are taken again by hand."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+from hypothesis import given
+from hypothesis import strategies as st
+
+import oneballot as ob
+from oneballot.ballot import encryption
+from oneballot.ballot.encryption import CHUNK, HEAD, MAGIC, TAG, WRAPPED, is_envelope, lock, look, unlock
+from oneballot.ballot.keys import new_key, new_server_key, public_text, read_key, read_server_key
+from oneballot.ballot.seal import decrypt, encrypt, seal, unseal
+from oneballot.errors import ElectionError, KeyFileError, Spoiled
+
+SECRET = X25519PrivateKey.generate()
+SERVER = public_text(SECRET)
+DIGEST = hashlib.sha256(b"an election").hexdigest()
+BODY = HEAD.size + WRAPPED
+
+
+@pytest.fixture
+def small_chunks(monkeypatch) -> None:
+    monkeypatch.setattr(encryption, "CHUNK", 64)
+
+
+@given(st.integers(1, 300), st.randoms())
+def test_what_is_locked_is_what_is_unlocked(length: int, random) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(encryption, "CHUNK", 64)
+        clear = random.randbytes(length)
+        locked = lock(clear, SERVER, DIGEST)
+        assert unlock(locked, SECRET) == clear
+        assert len(locked) == BODY + length + TAG * -(-length // 64)
+        assert (look(locked).election, look(locked).server_key, look(locked).length) == (DIGEST, SERVER, length)
+
+
+@pytest.mark.parametrize("length", [CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK])
+def test_real_chunks_come_back_whole(length: int) -> None:
+    clear = bytes(range(256)) * (length // 256) + b"x" * (length % 256)
+    assert unlock(lock(clear, SERVER, DIGEST), SECRET) == clear
+
+
+def test_the_same_ballot_never_looks_the_same_twice() -> None:
+    assert lock(b"votes", SERVER, DIGEST)[HEAD.size :] != lock(b"votes", SERVER, DIGEST)[HEAD.size :]
+
+
+def by_hand(locked: bytes, secret: X25519PrivateKey, chunk: int) -> bytes:
+    """RFC 9180, base mode, DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, ChaCha20-Poly1305; then the chunks."""
+
+    def extract(suite: bytes, salt: bytes, label: bytes, key: bytes) -> bytes:
+        return hmac.digest(salt or bytes(32), b"HPKE-v1" + suite + label + key, "sha256")
+
+    def expand(suite: bytes, key: bytes, label: bytes, info: bytes, length: int) -> bytes:
+        return hmac.digest(key, length.to_bytes(2, "big") + b"HPKE-v1" + suite + label + info + b"\x01", "sha256")[
+            :length
+        ]
+
+    kem, suite = b"KEM\x00\x20", b"HPKE\x00\x20\x00\x01\x00\x03"
+    head, sent, wrapped = locked[:93], locked[93:125], locked[125:173]
+    shared = secret.exchange(X25519PublicKey.from_public_bytes(sent))
+    context = sent + secret.public_key().public_bytes_raw()
+    agreed = expand(kem, extract(kem, b"", b"eae_prk", shared), b"shared_secret", context, 32)
+    schedule = b"\x00" + extract(suite, b"", b"psk_id_hash", b"") + extract(suite, b"", b"info_hash", head)
+    secret_of = extract(suite, agreed, b"secret", b"")
+    key, nonce = expand(suite, secret_of, b"key", schedule, 32), expand(suite, secret_of, b"base_nonce", schedule, 12)
+    cipher = ChaCha20Poly1305(ChaCha20Poly1305(key).decrypt(nonce, wrapped, b""))
+    pieces = [locked[i : i + chunk + 16] for i in range(173, len(locked), chunk + 16)]
+    numbers = [i.to_bytes(11, "big") + (b"\x01" if i == len(pieces) - 1 else b"\x00") for i in range(len(pieces))]
+    return b"".join(cipher.decrypt(n, piece, None) for n, piece in zip(numbers, pieces, strict=True))
+
+
+@pytest.mark.parametrize("length", [1, 64, 65, 300])
+@pytest.mark.usefixtures("small_chunks")
+def test_an_envelope_is_what_the_standard_says_taken_step_by_step(length: int) -> None:
+    clear = bytes(i % 251 for i in range(length))
+    assert by_hand(lock(clear, SERVER, DIGEST), SECRET, 64) == clear
+
+
+@pytest.mark.usefixtures("small_chunks")
+class TestAltered:
+    clear = bytes(range(200))
+
+    @pytest.fixture
+    def locked(self, small_chunks) -> bytes:
+        return lock(self.clear, SERVER, DIGEST)
+
+    def test_any_flipped_bit_is_noticed(self, locked: bytes) -> None:
+        for i in range(len(locked)):
+            for bit in (1, 128):
+                altered = bytearray(locked)
+                altered[i] ^= bit
+                with pytest.raises(Spoiled):
+                    unlock(bytes(altered), SECRET)
+
+    def test_any_cut_is_noticed(self, locked: bytes) -> None:
+        for length in range(len(locked)):
+            with pytest.raises(Spoiled, match=r"not whole|only the beginning"):
+                unlock(locked[:length], SECRET)
+        with pytest.raises(Spoiled, match="not whole"):
+            unlock(locked + b"\0", SECRET)
+
+    def test_chunks_that_are_moved_doubled_or_left_out_are_noticed_whatever_the_head_says(self, locked: bytes) -> None:
+        size = 64 + TAG
+        one, two, three, last = (locked[BODY + i * size : BODY + (i + 1) * size] for i in range(4))
+        for order in ([two, one, three, last], [one, one, three, last], [one, two, three], [one, two, last], [last]):
+            body = b"".join(order)
+            length = len(body) - TAG * len(order)
+            head = HEAD.pack(MAGIC, bytes.fromhex(DIGEST), base64.b64decode(SERVER.partition(":")[2]), length)
+            for first in (locked[: HEAD.size], head):
+                with pytest.raises(Spoiled):
+                    unlock(first + locked[HEAD.size : BODY] + body, SECRET)
+
+    def test_the_parts_of_two_envelopes_do_not_fit_together(self, locked: bytes) -> None:
+        other = lock(self.clear, SERVER, hashlib.sha256(b"another").hexdigest())
+        for cut in (HEAD.size, BODY):
+            with pytest.raises(Spoiled, match="altered"):
+                unlock(other[:cut] + locked[cut:], SECRET)
+
+
+HEADS = st.binary(max_size=400) | st.builds(
+    lambda election, length, rest: HEAD.pack(MAGIC, election, SECRET.public_key().public_bytes_raw(), length) + rest,
+    st.binary(min_size=32, max_size=32), st.integers(0, 2**64 - 1) | st.integers(0, 300), st.binary(max_size=400),
+)  # fmt: skip
+
+
+@given(HEADS, st.booleans())
+def test_whatever_a_stranger_sends_is_spoiled_and_nothing_worse(data: bytes, magic: bool) -> None:
+    with pytest.raises(Spoiled):
+        unlock(MAGIC + data if magic else data, SECRET)
+
+
+@given(st.binary(min_size=1, max_size=200))
+def test_a_stranger_who_fits_the_length_is_spoiled_as_well(rest: bytes) -> None:
+    head = HEAD.pack(MAGIC, bytes(32), SECRET.public_key().public_bytes_raw(), len(rest))
+    for key in (bytes(WRAPPED), bytes(range(WRAPPED))):  # an ephemeral key of low order, and any other
+        with pytest.raises(Spoiled, match="altered"):
+            unlock(head + key + rest + bytes(TAG), SECRET)
+
+
+def test_another_key_does_not_open_it_and_the_reason_names_both() -> None:
+    with pytest.raises(Spoiled, match=r"encrypted to another key, fingerprint ([0-9a-f]{4} ){7}[0-9a-f]{4}; this one"):
+        unlock(lock(b"votes", SERVER, DIGEST), X25519PrivateKey.generate())
+
+
+@pytest.mark.parametrize("raw", [bytes(32), b"\x01" + bytes(31), b"short"])
+def test_a_server_key_with_which_everybody_could_read_is_refused(raw: bytes, make_election) -> None:
+    text = "x25519:" + base64.b64encode(raw).decode()
+    with pytest.raises(KeyFileError, match="server_key is"):
+        make_election(server_key=text)
+    with pytest.raises(KeyFileError, match="server_key is"):
+        make_election(server_key="ed25519:" + SERVER.partition(":")[2])
+
+
+class TestElection:
+    @pytest.fixture
+    def keys(self, tmp_path: Path):
+        public = {name: new_key(tmp_path / f"{name}.key") for name in "ab"}
+        server = new_server_key(tmp_path / "server.key")
+        secret = {name: read_key(tmp_path / f"{name}.key") for name in "ab"}
+        return public, server, secret, read_server_key(tmp_path / "server.key")
+
+    def test_cast_and_tally_in_python(self, keys, make_election, parties, digits) -> None:
+        _, server, _, secret = keys
+        election, plain = make_election(server_key=server), make_election()
+        ballots = [ob.cast(election, d.X, d.y, party=p) for p, d in parties.items()]
+        assert all(is_envelope(b.sealed) for b in ballots)
+        assert not any(party.encode() in b.sealed for b, party in zip(ballots, parties, strict=True))
+        outcome = ob.tally(election, ballots, key=secret)
+        assert list(outcome.voted) == sorted(parties)
+        fewer = ob.tally(election, ballots, key=secret, previous=outcome, without=["party-2"])
+        again = ob.tally(election, [b for b in ballots if b.party != "party-2"], key=secret)
+        assert (fewer.count.sums["votes"] == again.count.sums["votes"]).all()
+        with pytest.raises(KeyFileError, match="give the server's secret key"):
+            ob.tally(election, ballots)
+        with pytest.raises(KeyFileError, match="is another"):
+            ob.tally(election, ballots, key=X25519PrivateKey.generate())
+        with pytest.raises(KeyFileError, match="not encrypted"):
+            ob.tally(plain, [], key=secret)
+
+    def test_a_simulation_needs_no_keys_and_casts_what_parties_would(self, keys, make_election, parties) -> None:
+        from oneballot.simulation import simulate_parties
+
+        _, server, _, secret = keys
+        election = make_election(server_key=server, privacy=ob.L1(2.0), method=ob.FedKT())
+        simulated = simulate_parties(election, parties)
+        assert simulated.outcome.election == election.digest
+        party, data = next(iter(parties.items()))
+        own = ob.cast(election, data.X, data.y, party=party)
+        assert own.digest == simulated.ballots[0].digest
+        assert unlock(own.sealed, secret) == simulated.ballots[0].sealed
+
+    def test_at_l1_nobody_casts_before_the_election_says_who_reads(self, make_election, digits) -> None:
+        terms = {"privacy": ob.L1(2.0), "method": ob.FedKT()}
+        with pytest.raises(ElectionError, match=r"raw votes.*keys new server --for-server.*server_key = \"none\""):
+            ob.cast(make_election(**terms), digits.X, digits.y, party="a")
+        on_purpose = ob.cast(make_election(**terms, server_key="none"), digits.X, digits.y, party="a")
+        assert not is_envelope(on_purpose.sealed)
+
+    def test_who_reads_is_part_of_what_is_agreed(self, make_election) -> None:
+        usual = make_election()
+        digests = {make_election(server_key=k).digest for k in (None, "none", SERVER)}
+        assert usual.digest in digests
+        assert len(digests) == 3
+
+    def test_what_a_party_signed_for_one_server_is_nothing_to_another(self, keys, make_election) -> None:
+        """A server that opens a ballot cannot pass it on in the party's name: surreptitious forwarding."""
+        public, server, secret, opener = keys
+        other = X25519PrivateKey.generate()
+        mine = make_election(roster=public, server_key=server)
+        theirs = make_election(roster=public, server_key=public_text(other))
+        signed = decrypt(seal({}, mine, "a", key=secret["a"], reason="-").sealed, mine, opener)
+        for forwarded in (encrypt(signed, theirs), lock(signed, str(theirs.server_key), mine.digest)):
+            with pytest.raises(Spoiled, match="another election"):
+                unseal(forwarded, theirs, other)
+
+    def test_a_ballot_in_the_clear_is_spoiled_where_they_are_to_be_encrypted(self, keys, make_election) -> None:
+        _, server, _, opener = keys
+        election = make_election(server_key=server)
+        ballot = seal({}, election, "a", reason="-")
+        with pytest.raises(Spoiled, match="not encrypted"):
+            unseal(ballot.clear, election, opener)
+        assert unseal(ballot.sealed, election, opener).digest == ballot.digest
+
+    def test_an_envelope_is_spoiled_where_there_is_no_key_to_open_it(self, make_election) -> None:
+        election = make_election()
+        with pytest.raises(Spoiled, match="no server_key"):
+            unseal(lock(b"x", SERVER, election.digest), election)
+
+    def test_a_strangers_envelope_with_nonsense_inside_is_spoiled(self, make_election) -> None:
+        election = make_election(server_key=SERVER)
+        for inside in (b"PK", b"\0" * 5000, lock(b"x", SERVER, election.digest)):
+            with pytest.raises(Spoiled):
+                unseal(lock(inside, SERVER, election.digest), election, SECRET)
+
+    def test_any_flipped_byte_of_a_real_ballot_spoils_it_and_the_others_count(self, keys, make_election, parties):
+        public, server, secret, opener = keys
+        election = make_election(server_key=server, roster={**public})
+        data = next(iter(parties.values()))
+        one, two = (ob.cast(election, data.X, data.y, party=p, key=secret[p]) for p in "ab")
+        raw = one.sealed
+        for i in [*range(0, BODY + 40), *range(BODY + 40, len(raw), 41), len(raw) - 1]:
+            altered = raw[:i] + bytes([raw[i] ^ 1]) + raw[i + 1 :]
+            with pytest.raises(Spoiled):
+                unseal(altered, election, opener)
+        outcome = ob.tally(election, [altered, two], key=opener)
+        assert list(outcome.voted) == ["b"]
+        assert len(outcome.spoiled) == 1

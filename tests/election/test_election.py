@@ -1,0 +1,424 @@
+"""An election is checked whole before anybody trains, and its digest says what was agreed."""
+
+import base64
+import json
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import oneballot as ob
+from oneballot.election.columns import Category, Number
+from oneballot.election.election import Election
+from oneballot.election.file import digest_of
+from oneballot.election.schema import Schema, as_label
+from oneballot.election.template import draft, section
+from oneballot.errors import DataError, ElectionError, WillNotWork
+from oneballot.formats.safetensors import ConstantModel
+from oneballot.server.context import TallyContext
+
+PUBLIC = np.arange(12.0).reshape(6, 2)
+TREE = ob.Sklearn("DecisionTreeClassifier")
+
+
+def election(**settings):
+    return Election(**{"classes": ["no", "yes"], "public": PUBLIC, "learner": TREE, **settings})
+
+
+@pytest.fixture
+def drafted(tmp_path):
+    """An election.toml with its public file, as `oneballot new` writes them."""
+    (tmp_path / "public.csv").write_text("age,ward,ill\n1,north,no\n2,south,yes\n3,north,no\n")
+    path = tmp_path / "election.toml"
+    path.write_text(draft(tmp_path / "public.csv", "ill", beside=path), "utf-8")
+    return path
+
+
+def altered(path, old, new):
+    text = path.read_text("utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new, 1), "utf-8")
+    return path
+
+
+def test_a_drafted_election_is_read_with_its_public_set(drafted):
+    read = Election.read(drafted)
+    assert read.classes == ("no", "yes")
+    np.testing.assert_allclose(read.public, [[0, 1, 0], [0.5, 0, 1], [1, 1, 0]])
+    assert read.learner == ob.Sklearn("RandomForestClassifier", {"n_estimators": 100})
+    assert read.method == ob.FedKT().for_level("L0") == ob.FedKT(open_vote="weighted", subsets=1, students=False)
+
+
+KEYS = ["ed25519:" + base64.b64encode(bytes([n]) * 32).decode() for n in (1, 2)]
+"""Public keys that parse; nobody has the secret ones."""
+
+MISTAKES = [
+    ("format = 1", "format = 2", r"election.toml: format: Input should be 1 \(got 2\)"),
+    ("format = 1", "", "election.toml: format: Field required"),
+    ("seed = 0", "sed = 0", "election.toml: sed: Extra inputs are not permitted"),
+    ("seed = 0", 'seed = "one"', r"election.toml: seed: .*valid integer.*\(got 'one'\)"),
+    ("seed = 0", "seed = -1", r"election.toml: seed: .*\(got -1\)"),
+    ("seed = 0", "seed = ", r"election.toml is not TOML: Invalid value \(at line 5"),
+    ('classes = ["no", "yes"]', 'classes = "no"', r"election.toml: classes: .*\(got 'no'\)"),
+    ('classes = ["no", "yes"]', "classes = [true, false]", r"election.toml: classes.0.str: .*\(got True\)"),
+    ('classes = ["no", "yes"]', 'classes = ["no"]', r"election.toml: classes must be at least two different names"),
+    ('classes = ["no", "yes"]', 'classes = ["no", " no"]', r"election.toml: classes must be at least two different"),
+    ("quorum = 1 ", "quorum = 0 ", r"election.toml: quorum: .*greater than 0 \(got 0\)"),
+    ('name = "fedkt"', 'name = "fedk"', r"election.toml, \[method\]: unknown method 'fedk'.*Did you mean 'fedkt'"),
+    ('name = "fedkt"', "", r'election.toml, \[method\]: name = "…" is missing; there are .*fedkt'),
+    ('name = "fedkt"', "name = 5", r'election.toml, \[method\]: name = "…" is missing'),
+    ("partitions = 1 ", "partition = 2 ", r"\[method\]: fedkt has no setting partition; it has partitions, subsets"),
+    ("partitions = 1 ", "partitions = 0 ", r"election.toml, \[method\]: FedKT: partitions: .*greater than 0 \(got 0\)"),
+    ("# students = false", 'voting = "soft"\nopen_vote = "weighted" #', r"\[method\]: open_vote = .weighted. adds up"),
+    ('"sklearn" ', '"sklern" ', r"election.toml, \[learners.all\]: unknown learner 'sklern'.*mean 'sklearn'"),
+    ('name = "sklearn"', 'name = "xgboost"', r"election.toml, \[learners.all\]: xgboost has no setting estimator"),
+    ("RandomForestClassifier", "RandomForest", r"election.toml, \[learners.all\]: .*'RandomForest' cannot be used"),
+    ("n_estimators", "trees", r"election.toml, \[learners.all\]: .* has no parameter \['trees'\]; it has n_estimators"),
+    ("n_estimators = 100", "n_estimators = 0", r"election.toml, \[learners.all\]: .*'n_estimators' .* Got 0 instead"),
+    ("[learners.all]", "[learners.techer]", "election.toml: method fedkt has no learner techer; it has final, teacher"),
+    ("[learners.all]", "[learners.student]", "election.toml: method fedkt has no learner student; it has final"),
+    ('level = "L0"', 'level = "L1"', r"election.toml, \[privacy\]: level L1 needs a budget .*or the noise"),
+    ('level = "L0"', 'level = "L2"\nepsilon = 0', r"election.toml: privacy.epsilon: .*greater than 0"),
+    ('level = "L0"', 'level = "L2"\nepsilon = 1.0\ndelta = 1.0', r"\[privacy\]: delta must lie between 0 and 1"),
+    ('level = "L0"', 'level = "L2"\nepsilom = 1', r"election.toml: privacy.epsilom: Unexpected keyword"),
+    ('level = "L0"', 'level = "L0"\nepsilon = 1.0', r"\[privacy\]: level = \"L0\" adds no noise, so epsilon cannot"),
+    ('level = "L0"', 'level = "L2"\nsigma = 4.0\nmechanism = "gumbel"', r"sigma is gaussian noise, and mechanism ="),
+    ('level = "L0"', 'level = "L2"\nsigma = 4.0\nscale = 4.0', "one noise at a time, not sigma and scale"),
+    ('level = "L0"', 'level = "L2"\nepsilon = 1.0\nnoise_seed = 3', "noise_seed makes the noise repeatable"),
+    ('level = "L0"', 'level = "L1"\nepsilon = 1.0\nstable_ids = true', r"stable_ids cannot be given at level L1"),
+    ('level = "L0"', 'level = "L2"\nepsilon = 1.0\nmechanism = "confident"', r"needs threshold .votes. and answers"),
+    ('level = "L0"', 'level = "L9"', r"election.toml: privacy.level: .*'L0', 'L1' or 'L2' \(got 'L9'\)"),
+    ("# clinic-a", '"clinic a"', "election.toml: party name 'clinic a': use letters, digits"),
+    ('# clinic-a = "ed25519:…"', "clinic-a = 5", r"election.toml: roster.clinic-a: expected a public key .*, not 5"),
+    ('path = "public.csv"', 'path = "pub.csv"', r"election.toml: public.path: there is no file .*pub.csv; put"),
+    ('digest = "sha256:', 'digest = "sha256:0', r"public.csv is not the public set of this election: .*"),
+    ('digest = "', 'diggest = "', "election.toml: public.digest: Field required"),
+    ("range = [1.0, 3.0]", "range = [3.0, 1.0]", r"election.toml: schema.columns.0.number: range must be \[low"),
+    ("range = [1.0, 3.0]", "range = [nan, 3.0]", r"election.toml: schema.columns.0.number.range.0: .*finite"),
+    ('kind = "number"', 'kind = "numbers"', r"election.toml: schema.columns.0: .*'numbers'.*'number', 'category'"),
+    ('label = "ill"', 'label = "age"', "election.toml: schema: a column is label, id or feature, and once: 'age'"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("old", "new", "says"), MISTAKES, ids=[f"{old} -> {new}" for old, new, _ in MISTAKES])
+def test_a_mistake_in_the_file_is_named_with_file_and_key(drafted, old, new, says):
+    with pytest.raises(ElectionError, match=says) as error:
+        Election.read(altered(drafted, old, new))
+    assert str(error.value).count("election.toml") == str(error.value).count("\n") + 1
+
+
+def test_a_quorum_that_the_roster_cannot_meet_is_refused(drafted):
+    altered(drafted, "quorum = 1 ", "quorum = 2 ")
+    with pytest.raises(ElectionError, match=r"election.toml: quorum 2 can never be met: the roster lists 1 parties"):
+        Election.read(altered(drafted, '# clinic-a = "ed25519:…"', f'clinic-a = "{KEYS[0]}"'))
+    altered(drafted, "clinic-a", "# clinic-a")
+    assert Election.read(drafted).quorum == 2
+
+
+def test_a_public_set_with_another_number_in_it_is_not_the_elections(drafted):
+    (drafted.parent / "public.csv").write_text("age,ward,ill\n1,north,no\n2,south,yes\n2.5,north,no\n")
+    with pytest.raises(ElectionError, match="Get the file that the election was made with"):
+        Election.read(drafted)
+
+
+def test_labels_of_the_public_set_are_not_used(drafted):
+    before = Election.read(drafted).digest
+    (drafted.parent / "public.csv").write_text("age,ward\n1,north\n2,south\n3,north\n")
+    assert Election.read(drafted).digest == before
+
+
+def test_a_public_value_that_does_not_fit_the_schema_is_named(drafted):
+    with pytest.raises(DataError, match=r"public.csv, column 'age': row 1 \('1'\) is outside the range 2 to 3"):
+        Election.read(altered(drafted, "range = [1.0, 3.0]", "range = [2.0, 3.0]"))
+
+
+def test_a_public_file_needs_a_schema(drafted):
+    text = drafted.read_text("utf-8")
+    drafted.write_text(text[: text.index("[schema]")], "utf-8")
+    with pytest.raises(ElectionError, match=r"election.toml: a \[public\] file needs a \[schema\]"):
+        Election.read(drafted)
+
+
+def test_a_file_that_is_not_there_or_not_text_is_said_to_be(tmp_path):
+    with pytest.raises(ElectionError, match=r"there is no election .*none.toml; `oneballot new"):
+        Election.read(tmp_path / "none.toml")
+    with pytest.raises(ElectionError, match="cannot be read: Is a directory"):
+        Election.read(tmp_path)
+    (tmp_path / "bad.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(ElectionError, match=r"bad.toml is not TOML: .*codec"):
+        Election.read(tmp_path / "bad.toml")
+
+
+def test_all_mistakes_of_a_file_are_told_at_once(drafted):
+    altered(drafted, "seed = 0", "seed = -1")
+    with pytest.raises(ElectionError, match=r"(?s)election.toml: seed: .*\n.*election.toml: privacy.level"):
+        Election.read(altered(drafted, 'level = "L0"', 'level = "L9"'))
+
+
+def test_the_digest_is_the_same_for_csv_parquet_npz_and_python(tmp_path):
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    ages, wards = [40.25, 20, 62.125], ["north", "south", "north"]
+    (tmp_path / "p.csv").write_text("age,ward\n40.25,north\n20,south\n62.125,north\n")
+    pq.write_table(pa.table({"age": ages, "ward": wards}), tmp_path / "p.parquet")
+    np.savez(tmp_path / "p.npz", age=np.array(ages), ward=np.array(wards))
+    digests = {}
+    for suffix in ("csv", "parquet", "npz"):
+        path = tmp_path / "election.toml"
+        path.write_text(draft(tmp_path / f"p.{suffix}", "ill", beside=path, classes=["no", "yes"]), "utf-8")
+        digests[suffix] = Election.read(path).digest
+    read = Election.read(path)
+    rows = [[(age - 20) / 42.125, ward == "north", ward == "south"] for age, ward in zip(ages, wards, strict=True)]
+    digests["python"] = Election(
+        classes=["no", "yes"],
+        public=np.array(rows),
+        learner=ob.Sklearn("RandomForestClassifier", {"n_estimators": np.int64(100)}),
+        schema=Schema(
+            label="ill",
+            columns=(Number(name="age", range=(20, 62.125)), Category(name="ward", categories=("north", "south"))),
+        ),
+        name="election",
+        seed=np.int64(0),
+    ).digest
+    assert len(set(digests.values())) == 1, digests
+    assert read.digest == digests["python"]
+
+
+def test_classes_of_numpy_have_the_digest_of_plain_ones():
+    assert (
+        election(classes=np.array([0, 1])).digest
+        == election(classes=[0, 1]).digest
+        == election(classes=range(2)).digest
+    )
+
+
+def test_the_digest_of_numbers_is_of_the_numbers():
+    X = np.array([[1.0, -0.0], [2.0, 3.0]], dtype=np.float32)
+    assert digest_of(X) == digest_of(np.abs(X)) == digest_of(np.asfortranarray(X)) == digest_of(X.astype(">f4"))
+    assert digest_of(X) != digest_of(X.astype(np.float64))
+    assert digest_of(X) != digest_of(X.reshape(4, 1))
+    assert digest_of(X) != digest_of(X + 1)
+
+
+def test_roster_quorum_and_size_limit_do_not_change_the_digest():
+    usual = election().digest
+    assert election(roster=dict(zip("ab", KEYS, strict=True)), quorum=2, max_ballot_mb=5).digest == usual
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"classes": ["no", "perhaps"]},
+        {"classes": ["yes", "no"]},
+        {"public": PUBLIC + 1},
+        {"public": PUBLIC[::-1]},
+        {"method": ob.FedKT(queries=0.5)},
+        {"learner": ob.Sklearn("DecisionTreeClassifier", {"max_depth": 3})},
+        {"learner": ob.Sklearn("GaussianNB")},
+        {"learners": {"final": ob.Sklearn("GaussianNB")}},
+        {"schema": Schema(label="y", columns=(Number(name="x", range=(0, 1)),))},
+        {"name": "another"},
+        {"seed": 1},
+    ],
+    ids=lambda change: ",".join(change),
+)
+def test_anything_else_changes_the_digest(change):
+    assert election(**change).digest != election().digest
+
+
+def test_what_is_digested_can_be_written_as_json():
+    assert json.loads(json.dumps(election().describe()))["learners"] == {
+        "all": {"name": "sklearn", "estimator": "DecisionTreeClassifier", "params": {}}
+    }
+
+
+def test_a_setting_that_cannot_be_written_down_is_refused():
+    with pytest.raises(ElectionError, match="cannot be written into an election"):
+        _ = election(learner=ob.Sklearn("GaussianNB", {"var_smoothing": 1e-9, "priors": {1, 2}})).digest
+
+
+@pytest.mark.parametrize(
+    ("public", "says"),
+    [
+        ([[1.0, np.nan], [2, 3]], r"the public set: 1 values are NaN or infinite, the first at \(0, 1\)"),
+        ([[1.0, np.inf]], "NaN or infinite"),
+        (np.array([[1e300]]), "NaN or infinite"),
+        ([["a", "b"]], "expected numbers, not <U1; describe the columns in a schema"),
+        ([[1, "b"]], "expected numbers"),
+        ([[None, 1]], "expected numbers, not object"),
+        ([[1j]], "expected numbers, not complex"),
+        ([1.0, 2.0], r"expected rows of features, at least one, but the shape is \(2,\)"),
+        (np.zeros((0, 3)), r"at least one, but the shape is \(0, 3\)"),
+        ([[1], [1, 2]], "expected rows of the same shape"),
+    ],
+)
+def test_a_public_set_that_is_not_rows_of_finite_numbers_is_refused(public, says):
+    with pytest.raises(DataError, match=says):
+        election(public=public)
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "says"),
+    [
+        ([[1, 2, 3]], ["no"], r"clinic-a: a row has shape \(3,\), the election's \(2,\)"),
+        ([[1, 2], [3, 4]], ["no"], "clinic-a: X has 2 rows and y has 1; they must agree"),
+        ([[1, 2]], ["perhaps"], r"clinic-a, column 'label': row 1 \('perhaps'\) is not a class.*use one of no, yes"),
+        ([[1, 2]], [np.nan], r"row 1 \(''\) is not a class"),
+        ([[1, np.nan]], ["no"], "clinic-a: 1 values are NaN"),
+        ([["x", "y"]], ["no"], "clinic-a: expected numbers"),
+        ([[1, 2]], "no", "labels must be one a row"),
+        ([[1, 2]], [["no"]], "labels must be one a row"),
+    ],
+)
+def test_a_partys_arrays_that_do_not_fit_are_named(X, y, says):
+    with pytest.raises(DataError, match=says):
+        election().data(X, y, "clinic-a")
+
+
+def test_a_partys_arrays_become_float32_and_class_numbers():
+    data = election(classes=[3, 7]).data([[1, 2], [3, 4]], ["7", 3.0], "a")
+    assert data.X.dtype == np.float32
+    assert data.y.tolist() == [1, 0]
+
+
+def test_bytes_stay_bytes():
+    images = np.zeros((4, 1, 2, 2), dtype=np.uint8)
+    assert election(public=images).public.dtype == np.uint8
+    assert election(public=images).data(images, ["no"] * 4).X.dtype == np.uint8
+    assert election(public=np.array([[True], [False]])).public.dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"classes": ["a"]}, "at least two different names"),
+        ({"classes": ["a", "a"]}, "at least two different names"),
+        ({"classes": [1, "1"]}, "at least two different names"),
+        ({"classes": [1, "1.0"]}, "at least two different names"),
+        ({"quorum": 0}, "quorum must be at least 1, not 0"),
+        ({"quorum": 2, "roster": {"a": KEYS[0]}}, "quorum 2 can never be met: the roster lists 1"),
+        ({"roster": {"a/b": KEYS[0]}}, "party name 'a/b'"),
+        ({"roster": {"": KEYS[0]}}, "party name ''"),
+        ({"roster": {"a" * 65: KEYS[0]}}, "64 at most"),
+        ({"roster": {".hidden": KEYS[0]}}, "party name '.hidden'"),
+        ({"roster": {"a\n": KEYS[0]}}, "party name"),
+        ({"privacy": "L1"}, "level L1 needs a budget"),
+        ({"privacy": ob.L1(2.0), "method": ob.FedKT(open_vote="odds")}, "lets one party weigh as much as thousands"),
+        ({"privacy": ob.L2(2.0), "method": ob.FedKT(open_vote="odds", students=False)}, "needs students at L2"),
+        ({"privacy": ob.L2(2.0), "method": ob.FedKT(ballot="models", students=False)}, "needs students = true"),
+        ({"privacy": ob.L1(2.0), "method": ob.FedKT(ballot="models", students=False)}, "must decide for its teachers"),
+        ({"privacy": ob.L1(2.0), "method": ob.FedKT(weights="class-counts", most_rows=10**5)}, "unit from 1 to 65,536"),
+        ({"learners": {"judge": TREE}}, "method fedkt has no learner judge; it has final, teacher"),
+        ({"learner": ob.Sklearn("SVR")}, "'SVR' cannot be used"),
+        ({"learners": {"final": ob.Sklearn("SVC", {"c": 1})}}, r"SVC has no parameter \['c'\]"),
+    ],
+)
+def test_an_election_in_python_is_checked_when_it_is_made(settings, says):
+    with pytest.raises(ElectionError, match=says):
+        election(**settings)
+
+
+def test_the_roles_of_an_election_are_those_of_its_method():
+    with_students = election(method=ob.FedKT.paper(), learners={"student": ob.Sklearn("GaussianNB")})
+    assert with_students.learner_of("student").estimator == "GaussianNB"
+    assert with_students.learner_of("teacher") == TREE
+
+
+def test_a_partys_own_learners_leave_the_digest_as_it_is():
+    usual = election(learners={"final": ob.Sklearn("GaussianNB")})
+    own = usual.with_learners({"teacher": ob.Sklearn("SVC")})
+    assert own.digest == usual.digest
+    assert own.learner_of("teacher").estimator == "SVC"
+    assert own.learner_of("final").estimator == "GaussianNB"
+    with pytest.raises(ElectionError, match="no learner judge to choose"):
+        usual.with_learners({"judge": TREE})
+
+
+def test_an_election_without_a_schema_cannot_read_files(tmp_path):
+    with pytest.raises(ElectionError, match=r"no \[schema\], so .*a.csv cannot be read"):
+        election().read_data(tmp_path / "a.csv")
+
+
+def test_a_partys_file_is_read_with_the_schema(clinic):
+    path = clinic / "election.toml"
+    path.write_text(draft(clinic / "public.csv", "ill", beside=path), "utf-8")
+    read = Election.read(path)
+    data = read.read_data(clinic / "a.csv")
+    assert data.X.shape[1:] == read.public.shape[1:]
+    assert len(data) == 150
+    lines = (clinic / "a.csv").read_text().splitlines()
+    (clinic / "a.csv").write_text("\n".join([lines[0], "30,0.5,west,no", *lines[2:]]))
+    with pytest.raises(DataError, match=r"a.csv, column 'ward': row 1 \('west'\) is none of the 2 categories"):
+        read.read_data(clinic / "a.csv")
+
+
+@given(st.integers(0, 2**31), st.text(max_size=9), st.lists(st.text(min_size=1), min_size=2, max_size=4, unique=True))
+def test_equal_elections_have_equal_digests_and_others_have_not(seed, name, classes):
+    try:
+        made = election(seed=seed, name=name, classes=classes)
+    except ElectionError:
+        assert len({as_label(c) for c in classes}) < len(classes)
+        return
+    assert made.digest == election(seed=seed, name=name, classes=tuple(classes)).digest
+    assert made.digest != replace(made, seed=seed + 1).digest
+    assert made.digest != replace(made, name=name + "x").digest
+
+
+def test_all_rows_of_an_election_are_of_the_type_of_its_public_set():
+    """Bytes at one party and fractions at another are one image and two rows."""
+    public = np.random.default_rng(0).integers(0, 256, (20, 4)).astype(np.uint8)
+    election = ob.Election(classes=[0, 1], public=public)
+    assert election.kind == np.uint8
+    assert election.data(public.astype(np.float64), np.arange(20) % 2).X.dtype == np.uint8
+    with pytest.raises(DataError, match=r"Ann: rows are float32, and expected are bytes.*do not scale them"):
+        ob.cast(election, public / 255, np.arange(20) % 2, party="Ann")
+    floats = ob.Election(classes=[0, 1], public=public / 255)
+    with pytest.raises(DataError, match=r"Ann: rows are bytes \(uint8\), and expected are float32"):
+        ob.cast(floats, public, np.arange(20) % 2, party="Ann")
+    tokens = ob.Election(classes=[0, 1], public=public.astype(np.int32))
+    assert tokens.data(public.astype(np.int64), np.arange(20) % 2).X.dtype == np.int32
+    with pytest.raises(DataError, match="expected are whole numbers"):
+        tokens.rows(public + 0.5)
+
+
+def test_how_long_a_model_may_take_to_answer_is_the_elections_and_not_in_its_digest():
+    public = np.zeros((4, 2), dtype=np.float32)
+    usual, patient = (ob.Election(classes=[0, 1], public=public, max_model_seconds=s) for s in (60, 3600))
+    assert usual.digest == patient.digest
+    with TallyContext(patient) as ctx:
+        ctx.ask(ConstantModel(np.array([0.5, 0.5])).dump(), public, classes=2)
+        assert ctx._room.seconds == 3600
+
+
+def test_more_teachers_than_anybody_has_rows_for_are_refused():
+    ob.FedKT(partitions=100, subsets=100)
+    with pytest.raises(ElectionError, match="101 in each of 100 partitions: a party would train 10,100 teachers"):
+        ob.FedKT(partitions=100, subsets=101)
+    with pytest.raises(ElectionError, match=r"subsets = 1,000,000,000: a party would train .*, 10,000 at most"):
+        ob.FedKT(subsets=10**9)
+
+
+def test_an_epsilon_that_promises_nothing_is_said_in_plain_words():
+    with pytest.warns(ob.OneBallotWarning, match=r"epsilon = 60 promises nothing: .* whether one row was there"):
+        election(privacy=ob.L2(epsilon=60.0))
+    with pytest.warns(ob.OneBallotWarning, match=r"epsilon = \d+.* promises nothing: .* whether one party was there"):
+        election(privacy=ob.L1(sigma=0.1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ob.OneBallotWarning)
+        warnings.simplefilter("ignore", WillNotWork)
+        election(privacy=ob.L2(epsilon=49.0))
+        election(privacy=ob.L2(sigma=0.1, rehearsal=True, noise_seed=1))
+
+
+def test_what_a_method_cannot_do_is_refused_when_the_file_is_read(drafted):
+    drafted.write_text(draft(drafted.parent / "public.csv", "ill", beside=drafted, method=section("fedkd")), "utf-8")
+    altered(drafted, "temperature = 0.0 ", "passes = 3\ntemperature = 0.0 ")
+    with pytest.raises(ElectionError, match=r"election.toml: passes = 3 moves images, .*set passes = 1"):
+        Election.read(drafted)
+
+
+def test_more_queries_than_public_rows_are_refused_before_training():
+    with pytest.raises(ElectionError, match="queries = 7, and there are 6 public rows to ask about"):
+        election(method=ob.FedKT(queries=7))

@@ -1,0 +1,179 @@
+"""A drafted election is TOML that can be read back, whatever the columns are called."""
+
+import csv
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from oneballot.election.columns import Number
+from oneballot.election.election import Election
+from oneballot.election.schema import Schema
+from oneballot.election.template import draft, write
+from oneballot.errors import DataError, ElectionError
+
+
+def public_file(folder, header, rows):
+    path = Path(folder) / "public.csv"
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([header, *rows])
+    return path
+
+
+def drafted(public, label, name="election.toml", **settings):
+    path = public.parent / name
+    path.write_text(draft(public, label, beside=path, **settings), "utf-8")
+    return Election.read(path)
+
+
+@pytest.mark.parametrize(
+    ("labels", "classes"),
+    [
+        (["1", "0", "10"], (0, 1, 10)),
+        (["-1", "1", "1"], (-1, 1)),
+        (["1.0", "0.0", "1.0"], (0, 1)),
+        (["yes", "no", "yes"], ("no", "yes")),
+        (["True", "False", "True"], ("False", "True")),
+        (["true", "false", ""], ("false", "true")),
+        (["0.5", "1.5", "1.5"], ("0.5", "1.5")),
+        (['"', "\\", "é 😀"], ('"', "\\", "é 😀")),
+    ],
+)
+def test_labels_of_any_kind_become_the_classes(tmp_path, labels, classes):
+    public = public_file(tmp_path, ["x", "y"], [[i, label] for i, label in enumerate(labels)])
+    election = drafted(public, "y")
+    assert election.classes == classes
+    assert election.schema.label == "y"
+    assert election.public.shape == (len(labels), 1)
+
+
+def test_a_drafted_election_reads_the_files_of_its_parties(clinic):
+    election = drafted(clinic / "public.csv", "ill")
+    data = election.read_data(clinic / "a.csv")
+    assert election.name == "election"
+    assert data.X.shape == (150, 4)
+    assert set(data.y) == {0, 1}
+    assert data.ids is None
+
+
+def test_a_column_of_ids_is_no_feature(tmp_path):
+    public = public_file(tmp_path, ["patient", "x", "y"], [["a", 1, 0], ["b", 2, 1]])
+    election = drafted(public, "y", row_id="patient")
+    assert [column.name for column in election.schema.columns] == ["x"]
+    assert election.read_data(public).ids.tolist() == ["a", "b"]
+
+
+def test_classes_must_be_named_where_the_public_file_has_no_labels(tmp_path):
+    public = public_file(tmp_path, ["x", "z"], [[1, 0], [2, 1]])
+    with pytest.raises(DataError, match=r"no column 'y', so the classes are not known: .*--classes a,b,c .*are x, z"):
+        draft(public, "y", beside=tmp_path / "election.toml")
+    election = drafted(public, "y", classes=("no", "yes"))
+    assert election.classes == ("no", "yes")
+    assert [column.name for column in election.schema.columns] == ["x", "z"]
+
+
+def test_classes_that_are_named_win_over_those_of_the_file(tmp_path):
+    public = public_file(tmp_path, ["x", "y"], [[1, "b"], [2, "a"]])
+    assert drafted(public, "y", classes=("b", "a", "c")).classes == ("b", "a", "c")
+
+
+def test_one_class_is_no_election(tmp_path):
+    public = public_file(tmp_path, ["x", "y"], [[1, "b"], [2, "b"]])
+    with pytest.raises(ElectionError, match=r"at least two classes, and .*public.csv has \['b'\]"):
+        draft(public, "y", beside=tmp_path / "election.toml")
+
+
+def test_a_public_file_with_nothing_but_labels_is_refused(tmp_path):
+    public = public_file(tmp_path, ["y"], [["a"], ["b"]])
+    with pytest.raises(DataError, match="nothing to learn from"):
+        draft(public, "y", beside=tmp_path / "election.toml")
+
+
+def test_an_infinite_number_is_told_with_its_column(tmp_path):
+    public = public_file(tmp_path, ["x", "y"], [["1e400", "a"], [2, "b"]])
+    with pytest.raises(DataError, match="column 'x' has an infinite number"):
+        draft(public, "y", beside=tmp_path / "election.toml")
+
+
+def test_a_missing_public_file_is_said_to_be_missing(tmp_path):
+    with pytest.raises(DataError, match="there is no file"):
+        draft(tmp_path / "public.csv", "y", beside=tmp_path / "election.toml")
+
+
+def test_arrays_are_drafted_too(tmp_path):
+    np.savez(tmp_path / "p.npz", X=np.zeros((3, 1, 2, 2), dtype=np.uint8), y=np.array([0, 1, 2]))
+    election = drafted(tmp_path / "p.npz", "y")
+    assert election.public.dtype == np.uint8
+    assert election.public.shape == (3, 1, 2, 2)
+    assert election.classes == (0, 1, 2)
+
+
+def test_a_public_file_elsewhere_is_named_by_its_whole_path_and_one_beside_by_its_name(tmp_path):
+    public = public_file(tmp_path, ["x", "y"], [[1, 0], [2, 1]])
+    (tmp_path / "sub").mkdir()
+    beside = draft(public, "y", beside=tmp_path / "e.toml")
+    elsewhere = draft(public, "y", beside=tmp_path / "sub" / "e.toml")
+    assert 'path = "public.csv"' in beside
+    assert f'path = "{public.resolve()}"' in elsewhere
+    (tmp_path / "sub" / "e.toml").write_text(elsewhere, "utf-8")
+    assert Election.read(tmp_path / "sub" / "e.toml").public.shape == (2, 1)
+
+
+def test_a_quorum_and_another_method_can_be_written(tmp_path):
+    public = public_file(tmp_path, ["x", "y"], [[1, 0], [2, 1]])
+    schema = Schema(label="y", columns=(Number(name="x", range=(1, 2)),))
+    path = tmp_path / "e.toml"
+    method = '[method]\nname = "fedkt"\nqueries = 0.5\n'
+    path.write_text(write(path, public, [0, 1], schema, name="one", method=method, quorum=3), "utf-8")
+    election = Election.read(path)
+    assert (election.name, election.quorum, election.method.queries) == ("one", 3, 0.5)
+
+
+ODD = [
+    "a.b",
+    "a b",
+    'say "hi"',
+    "it's",
+    "back\\slash",
+    "tab\there",
+    "new\nline",
+    "é",
+    "日本",
+    "😀",
+    "#x",
+    "[x]",
+    "del\x7f",
+    "=",
+]
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_odd_names_of_columns_labels_ids_and_files_are_kept(tmp_path, odd):
+    header = [f"{odd} id", odd, f"{odd} ward", f"{odd} label"]
+    public = public_file(tmp_path, header, [["1", 1, f"{odd}!", f"{odd}?"], ["2", 2, "b", "c"], ["3", 3, "b", "c"]])
+    election = drafted(public, header[3], name=f"{odd}.toml", row_id=header[0])
+    assert election.name == odd
+    assert (election.schema.id, election.schema.label) == (header[0], header[3])
+    assert [column.name for column in election.schema.columns] == header[1:3]
+    assert set(election.schema.columns[1].categories) == {f"{odd}!", "b"}
+    assert set(election.classes) == {f"{odd}?", "c"}
+    assert election.read_data(public).y.shape == (3,)
+
+
+NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\0\r"), min_size=1, max_size=12).filter(
+    lambda name: name == name.strip() and "\ufeff" not in name
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(NAMES, min_size=2, max_size=4, unique=True), st.lists(NAMES, min_size=2, max_size=2, unique=True))
+def test_any_names_of_columns_and_classes_are_read_back(header, classes):
+    with TemporaryDirectory() as folder:
+        public = public_file(folder, header, [[*range(len(header) - 1), name] for name in classes])
+        election = drafted(public, header[-1], classes=tuple(f"class {name}" for name in classes))
+        assert election.schema.label == header[-1]
+        assert [column.name for column in election.schema.columns] == header[:-1]
+        assert election.classes == tuple(f"class {name}" for name in classes)

@@ -1,0 +1,109 @@
+"""The files for Flower's own commands: they hold what they should, and what could not work is refused beforehand."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import oneballot as ob
+from oneballot.cli import app
+
+pytest.importorskip("flwr", reason="flwr is not installed")
+
+from flwr.cli.config_utils import load_and_validate
+from flwr.common.config import parse_config_args
+
+from oneballot.integrations.flower import __file__ as flower_folder
+from oneballot.integrations.flower import party, server
+
+PARTIES = ("clinic-a", "clinic-b", "clinic-c")
+
+
+def oneballot(*words: object, status: int = 0) -> str:
+    result = CliRunner().invoke(app, [str(w) for w in words])
+    assert result.exit_code == status, result.output + repr(result.exception)
+    return result.output
+
+
+def test_flower_takes_the_app_and_our_server_its_configuration(clinics: Path, monkeypatch) -> None:
+    monkeypatch.chdir(clinics / "server")
+    told = oneballot("flower", "new", "app", "--election", "election.toml", "--box", "in", "--out", "of")
+    assert ob.Election.read("election.toml").digest in told
+    assert "flwr run app SUPERLINK --stream" in told
+    config, warnings = load_and_validate(Path("app/pyproject.toml"))
+    assert not warnings
+    settings = server.Settings.of(config["tool"]["flwr"]["app"]["config"])
+    home = clinics / "server"
+    assert (settings.election, settings.box, settings.outcome) == (home / "election.toml", home / "in", home / "of")
+    assert not settings.again
+    assert settings.simulated is None
+    assert (settings.pace.poll, settings.pace.ask_again, settings.pace.calibrate) == (2, 60, 15)
+    assert "is not overwritten" in oneballot("flower", "new", "app", "--election", "election.toml", status=1)
+
+
+def test_the_app_of_a_simulation_counts_its_parties(clinics: Path) -> None:
+    folder, election = clinics / "parties", clinics / "server" / "election.toml"
+    folder.mkdir()
+    words = ("flower", "new", clinics / "app", "--election", election, "--simulate", folder)
+    assert "holds no files of parties" in oneballot(*words, status=1)
+    for name in ("clinic-a.csv", "clinic-b.csv.gz", "clinic-a.key", ".hidden.csv"):
+        (folder / name).write_bytes(b"")
+    (folder / "ballots").mkdir()
+    assert sorted(party.simulated_parties(folder)) == ["clinic-a", "clinic-b"]
+    (folder / "clinic-z.csv").write_bytes(b"")
+    assert "clinic-z, who are not on the roster" in oneballot(*words, status=1)
+    (folder / "clinic-z.csv").unlink()
+    assert "num-supernodes=2" in oneballot(*words)
+
+
+def test_flower_reads_the_settings_of_a_node_and_they_say_who_votes(clinics: Path, monkeypatch) -> None:
+    monkeypatch.chdir(clinics / "clinic-a")
+    told = oneballot("flower", "node", "node.toml", "--party", "clinic-a", "--election", "election.toml",
+                     "--data", "rows.csv", "--learner", "teacher=xgboost:rounds=7")  # fmt: skip
+    assert "and in no other election" in told
+    home = clinics / "clinic-a"
+    expected = party.Seat("clinic-a", home / "election.toml", home / "rows.csv", home / "ballots",
+                          home / "clinic-a.key", ("teacher=xgboost:rounds=7",))  # fmt: skip
+    assert party.Seat.of(parse_config_args(["node.toml"]), {}) == expected
+
+
+@pytest.mark.parametrize(
+    ("file", "party_name", "more", "words"),
+    [
+        ("node.txt", "clinic-a", (), "ends in .toml"),
+        ("election.toml", "clinic-a", (), "is not overwritten"),
+        ("node.toml", "clinic-z", (), "clinic-z is not on the roster"),
+        ("node.toml", "clinic-b", (), "asks clinic-b to sign"),
+        ("node.toml", "clinic-a", ("--data", "none.csv"), "there is no file none.csv"),
+        ("node.toml", "clinic-a", ("--learner", "nonsense"), "nonsense"),
+    ],
+)
+def test_what_could_not_vote_is_refused_before_a_node_is_started(
+    file: str, party_name: str, more: tuple[str, ...], words: str, clinics: Path, monkeypatch
+) -> None:
+    monkeypatch.chdir(clinics / "clinic-a")
+    given = ("flower", "node", file, "--party", party_name, "--election", "election.toml", "--data", "rows.csv", *more)
+    assert words in oneballot(*given, status=1)
+    assert not Path("node.toml").exists()
+
+
+def test_nothing_but_flowers_public_parts_is_imported() -> None:
+    text = "".join(path.read_text("utf-8") for path in Path(flower_folder).parent.glob("*.py"))
+    used = {line.split()[1] for line in text.splitlines() if line.strip().startswith(("from flwr", "import flwr"))}
+    assert used == {"flwr.app", "flwr.clientapp", "flwr.serverapp"}
+
+
+def test_without_flower_its_commands_name_the_extra(tmp_path: Path) -> None:
+    hidden = "import sys; sys.modules['flwr'] = None; from oneballot.cli import main; main()"
+    words = ["flower", "new", "app", "--election", "election.toml"]
+    done = subprocess.run([sys.executable, "-c", hidden, *words], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 1
+    assert "pip install 'oneballot[flower]'" in done.stderr
+    assert tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]["flower"] == ["flwr>=1.41,<1.42"]

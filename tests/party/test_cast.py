@@ -1,0 +1,134 @@
+"""Casting alone and together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+import oneballot as ob
+from oneballot.errors import BallotError, DataError, ElectionError
+from oneballot.party.cast import cast_together
+from oneballot.types import Fit, Plan
+
+
+def test_parties_cast_together_as_they_would_alone(make_election, parties) -> None:
+    for method in (ob.FedKT.paper(), ob.FedKT()):
+        election = make_election(method=method)
+        together = cast_together(election, parties)
+        for ballot, (party, data) in zip(together, parties.items(), strict=True):
+            assert ballot.sealed == ob.cast(election, data.X, data.y, party=party).sealed
+
+
+@pytest.mark.parametrize(
+    ("method", "tiers"),
+    [(ob.FedKT.paper(), {"teacher": 5 * 10, "student": 5 * 2}), (ob.FedKT(), {"teacher": 5 * 2})],
+    ids=["paper", "open"],
+)
+def test_one_tier_of_all_parties_is_one_fit_many(method, tiers, make_election, parties, monkeypatch) -> None:
+    calls, fit_many = [], ob.Sklearn.fit_many
+
+    def watch(self, X, tasks, classes, *, keep=True):
+        calls.append((len(tasks), len(X)))
+        return fit_many(self, X, tasks, classes, keep=keep)
+
+    monkeypatch.setattr(ob.Sklearn, "fit_many", watch)
+    election = make_election(method=method)
+    cast_together(election, parties)
+    assert [tasks for tasks, _ in calls] == list(tiers.values())
+    private = sum(len(d) for d in parties.values())
+    assert calls[0][1] == private + len(election.public), "the public set is held once, not once a party"
+
+
+@pytest.mark.parametrize("forest", ["ExtraTreesClassifier", "RandomForestClassifier"])
+def test_the_number_of_workers_does_not_change_a_ballot(forest, make_election, parties, monkeypatch) -> None:
+    election = make_election(learner=ob.Sklearn(forest, {"n_estimators": 60}))
+    sealed = []
+    for workers in ("1", "2"):
+        monkeypatch.setenv("ONEBALLOT_WORKERS", workers)
+        sealed.append([b.sealed for b in cast_together(election, parties)])
+    assert sealed[0] == sealed[1]
+
+
+def test_the_order_of_the_parties_does_not_change_a_ballot(election, parties) -> None:
+    forward = {b.party: b.sealed for b in cast_together(election, parties)}
+    backward = {b.party: b.sealed for b in cast_together(election, dict(reversed(parties.items())))}
+    assert forward == backward
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda X, y: (X[:, :10], y), r"shape \(10,\), the election's \(64,\)"),
+        (lambda X, y: (X, np.full(len(y), 99)), "'99'.* is not a class of the election"),
+        (lambda X, y: (np.where(X > 15, np.nan, X), y), "NaN or infinite, the first at"),
+        (lambda X, y: (X, y[:-1]), "X has .* rows and y has"),
+        (lambda X, y: (X[:0], y[:0]), "at least one"),
+        (lambda X, y: (X.astype(str), y), "expected numbers"),
+    ],
+)
+def test_arrays_that_do_not_fit_are_refused_before_training(change, words, election, digits) -> None:
+    with pytest.raises(DataError, match=words):
+        ob.cast(election, *change(digits.X, digits.y), party="a")
+
+
+@pytest.mark.parametrize("name", ["", "../a", "a/b", "a b", "x" * 65, ".hidden"])
+def test_a_party_name_must_be_fit_for_a_file(name: str, election, digits) -> None:
+    with pytest.raises(ElectionError, match="party name"):
+        ob.cast(election, digits.X, digits.y, party=name)
+
+
+@dataclass(frozen=True)
+class Total:
+    """Work that is no fit: what the rows of a party add up to; it counts how often it is asked."""
+
+    X: np.ndarray
+    role: str = "final"
+    calls: ClassVar[list[tuple[str, int]]] = []
+
+    @staticmethod
+    def together(learner, works):
+        Total.calls.append((learner.name, len(works)))
+        return [np.float64(work.X.sum()) for work in works]
+
+
+@dataclass(frozen=True)
+class Sums:
+    """A method that asks for work twice, in one party for a fit in between."""
+
+    name: ClassVar[str] = "sums"
+    levels: ClassVar[frozenset[str]] = frozenset({"L0"})
+    needs: ClassVar[dict[str, frozenset[str]]] = {"final": frozenset({"probabilities"})}
+
+    def plan(self, data, ctx):
+        return Plan(1, "two sums", 16)
+
+    def cast(self, data, ctx):
+        first = yield Total(data.X)
+        if len(data) % 2:
+            tasks = [ob.Task(np.arange(len(data)), data.y)]
+            models = yield Fit("final", data.X, tasks, 10, keep=False)
+            assert len(models) == 1
+        second = yield Total(data.X[:1])
+        return {"sums": np.array([first, second])}
+
+
+def test_other_work_of_all_parties_is_one_call_beside_their_fits(make_election, digits) -> None:
+    election = make_election(method=Sums())
+    parties = {name: election.data(digits.X[a:b], digits.y[a:b]) for name, a, b in
+               (("a", 0, 20), ("b", 20, 41), ("c", 41, 61))}  # fmt: skip
+    Total.calls.clear()
+    for ballot, data in zip(cast_together(election, parties), parties.values(), strict=True):
+        assert ballot.contents["sums"].tolist() == [data.X.sum(), data.X[:1].sum()]
+    assert Total.calls == [("sklearn", 3), ("sklearn", 2), ("sklearn", 1)]  # b is a tier behind: it fits in between
+
+
+def test_a_ballot_that_would_be_too_large_is_refused_before_anything_is_trained() -> None:
+    """Gram matrices of 2,000 columns have 16 MB."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(20, 2000)).astype(np.float32), np.arange(20) % 2
+    election = ob.Election(classes=[0, 1], method=ob.Analytic(bound=1.0), public=X, max_ballot_mb=1)
+    with pytest.raises(BallotError, match=r"of big has 16,\d\d\d,\d\d\d bytes, of 1,048,576 \(max_ballot_mb\)"):
+        ob.cast(election, X, y, party="big")

@@ -1,0 +1,295 @@
+"""One party's cast at a time: two real processes, and what is left of one that is killed."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+import oneballot as ob
+from oneballot.ballot.keys import new_key, new_server_key
+from oneballot.boxes.folder import Folder
+from oneballot.election import template
+from oneballot.errors import AlreadyCast, PrivacyError
+from oneballot.party.cast import cast_together
+from oneballot.party.outbox import alone_with_kept
+from oneballot.party.submit import cast_file, deliver
+from oneballot.privacy.charges import Charges
+from oneballot.runtime.files import lock_file
+from oneballot.runtime.progress import report_progress_to
+from oneballot.simulation import divide
+
+TREE = 'name = "sklearn"\nestimator = "DecisionTreeClassifier"\n'
+L2 = '[privacy]\nlevel = "L2"\nepsilon = 8.0\n'
+
+
+@pytest.fixture(params=[template.L0, L2], ids=["L0", "L2"])
+def agreed(request, clinic: Path) -> Path:
+    """An election whose encrypted ballots never look the same twice, and at L2 hold noise."""
+    new_key(clinic / "a.key")
+    text = template.draft(
+        clinic / "public.csv", "ill", beside=clinic / "election.toml", privacy=request.param,
+        server_key=new_server_key(clinic / "server.key"),
+    )  # fmt: skip
+    i, j = text.index('name = "sklearn"'), text.index("[privacy]")
+    (clinic / "election.toml").write_text(text[:i] + TREE + "\n" + text[j:])
+    return clinic
+
+
+class CastSteps:
+    """A real `oneballot cast`, as a process."""
+
+    def __init__(self, folder: Path, *more: str) -> None:
+        words = ["cast", "election.toml", "--party", "a", "--data", "a.csv", "--to", "box", "--json", *more]
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "oneballot", *words], cwd=folder, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+
+    def wait_for(self, lock: Path) -> None:
+        """Until it holds its lock; it is then stopped there, wherever it is."""
+        for _ in range(6_000):
+            if lock.exists() and str(self.process.pid) in lock.read_text():
+                os.kill(self.process.pid, signal.SIGSTOP)
+                assert lock.exists(), "it had ended already"
+                return
+            assert self.process.poll() is None, self.process.communicate()
+            time.sleep(0.01)
+        raise AssertionError("it never began")
+
+    def go_on(self) -> None:
+        os.kill(self.process.pid, signal.SIGCONT)
+
+    def end(self) -> tuple[int, dict]:
+        out, err = self.process.communicate(timeout=120)
+        assert out, err
+        return self.process.returncode, json.loads(out)
+
+
+def delivered(folder: Path) -> list[bytes]:
+    return [file.read_bytes() for file in folder.glob("box/*.ballot")]
+
+
+def draws(folder: Path) -> int:
+    book = folder / "a.casts.json"
+    return sum(json.loads(book.read_text())["draws"].values()) if book.exists() else 0
+
+
+def test_of_two_casts_at_once_one_is_refused_and_told_who_holds_it_up(agreed: Path) -> None:
+    first = CastSteps(agreed)
+    first.wait_for(agreed / "ballots" / ".a.casting")
+    code, said = CastSteps(agreed).end()
+    assert (code, said["kind"]) == (1, "AlreadyCast")
+    assert f"process {first.process.pid} on {os.uname().nodename} is casting the ballot of a" in said["error"]
+    assert "the same command delivers the same ballot" in said["error"]
+    assert delivered(agreed) == []
+    assert draws(agreed) <= 1
+    first.go_on()
+    assert first.end()[0] == 0
+    code, said = CastSteps(agreed).end()
+    assert (code, said["trained"]) == (0, False)
+    assert delivered(agreed) == [(agreed / "ballots" / "a.ballot").read_bytes()]
+    assert sorted(os.listdir(agreed / "ballots")) == ["a.ballot", "a.ballot.open"], (
+        "no lock is left, and no other ballot"
+    )
+    assert draws(agreed) == ('level = "L2"' in (agreed / "election.toml").read_text())
+
+
+@pytest.mark.parametrize("agreed", [template.L0], indirect=True)
+def test_a_lock_does_not_survive_its_holder(agreed: Path) -> None:
+    first, lock = CastSteps(agreed), agreed / "ballots" / ".a.casting"
+    first.wait_for(lock)
+    os.kill(first.process.pid, signal.SIGKILL)
+    first.process.communicate()
+    assert lock.exists(), "what the dead have written is there, and holds nobody"
+    code, said = CastSteps(agreed).end()
+    assert code == 0, said
+    assert len(delivered(agreed)) == 1
+    assert not lock.exists()
+
+
+@pytest.mark.parametrize("agreed", [L2], indirect=True)
+def test_noise_is_drawn_once_also_where_two_casts_keep_their_ballots_apart(agreed: Path) -> None:
+    election = ob.Election.read(agreed / "election.toml")
+
+    def another_draws() -> Iterator[str]:
+        """While this one chooses its learners: after it has looked, and before it trains."""
+        Charges(election.digest, agreed / "a.casts.json", what="cast").charge(None)
+        yield from ()
+
+    with pytest.raises(PrivacyError, match="another cast of this election has drawn noise since this one began"):
+        cast_file(election, "a", agreed / "a.csv", keep=agreed / "here", box=Folder(agreed / "box"),
+                  key=agreed / "a.key", beside=agreed, choices=another_draws())  # fmt: skip
+    assert draws(agreed) == 1
+    assert delivered(agreed) == []
+    assert not (agreed / "here").exists()
+
+
+def test_a_book_that_another_has_written_into_meanwhile_is_not_charged(tmp_path: Path) -> None:
+    book = Charges("a" * 64, tmp_path / "a.casts.json", what="cast")
+    assert book.charge(None, after=0) == 1
+    with pytest.raises(PrivacyError, match="another cast of this election has drawn noise since this one began"):
+        Charges("a" * 64, tmp_path / "a.casts.json", what="cast").charge(None, after=0)
+    assert book.draws == 1
+    assert Charges("b" * 64, tmp_path / "a.casts.json").charge(None, after=0) == 1, "of another election"
+
+
+def test_a_tally_at_l1_draws_nothing_if_another_did_while_it_counted(make_election, digits, tmp_path: Path) -> None:
+    election = make_election(privacy=ob.L1(epsilon=50.0, tallies=5), server_key="none")
+    parties = divide(election.data(digits.X, digits.y), 5, "homogeneous", seed=1)
+    ballots, book = cast_together(election, parties), Charges(election.digest, tmp_path / "tallies.json")
+
+    def another(what: str, done: int, total: int) -> None:
+        if what == "counting ballots" and done == 3:
+            book.charge(None)
+
+    with (
+        report_progress_to(another),
+        pytest.raises(PrivacyError, match="another tally of this election has drawn noise"),
+    ):
+        ob.tally(election, ballots, book=book.path)
+    assert book.draws == 1
+    assert ob.tally(election, ballots, book=book.path).ledger.drawn == 2
+
+
+def test_parties_of_one_folder_do_not_hold_each_other_up_and_threads_do(tmp_path: Path) -> None:
+    met = []
+
+    def second() -> None:
+        with pytest.raises(AlreadyCast, match=f"process {os.getpid()} on"), alone_with_kept(tmp_path / "a.ballot"):
+            pass
+        met.append(True)
+
+    with alone_with_kept(tmp_path / "a.ballot"), alone_with_kept(tmp_path / "b.ballot"):
+        thread = threading.Thread(target=second)
+        thread.start()
+        thread.join()
+    assert met
+    assert os.listdir(tmp_path) == []
+    with alone_with_kept(tmp_path / "a.ballot"):
+        pass
+
+
+CROWD = """
+import os, sys, time
+from pathlib import Path
+from oneballot.runtime.files import lock_file
+held, end = 0, time.monotonic() + 2
+while time.monotonic() < end:
+    try:
+        with lock_file(Path(sys.argv[1], "lock")):
+            os.close(os.open(Path(sys.argv[1], "inside"), os.O_CREAT | os.O_EXCL))
+            os.unlink(Path(sys.argv[1], "inside"))
+            held += 1
+    except BlockingIOError:
+        pass
+print(held)
+"""
+
+
+def test_in_a_crowd_nobody_is_ever_inside_with_another(tmp_path: Path) -> None:
+    """Whose file is removed while others have it open."""
+    crowd = [
+        subprocess.Popen([sys.executable, "-c", CROWD, str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        for _ in range(4)
+    ]
+    for one in crowd:
+        held, wrong = one.communicate()
+        assert one.returncode == 0, wrong.decode()
+        assert int(held) > 0
+    with lock_file(tmp_path / "lock"):
+        assert (tmp_path / "lock").read_text() == f"process {os.getpid()} on {os.uname().nodename}"
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.fixture
+def open_to_all() -> Iterator[Path]:
+    """A folder that another user gets into as well, unlike pytest's own."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o777)
+        yield Path(folder)
+
+
+def as_nobody(work: Callable[[], None]) -> None:
+    """Do it as another user."""
+    if os.geteuid():
+        pytest.skip("only root can be somebody else")
+    if not (child := os.fork()):
+        try:
+            os.setuid(65534)
+            work()
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_a_lock_of_another_user_is_a_lock(open_to_all: Path) -> None:
+    def cast() -> None:
+        with pytest.raises(AlreadyCast, match="another user is casting the ballot of a"):
+            alone_with_kept(open_to_all / "a.ballot").__enter__()
+
+    with alone_with_kept(open_to_all / "a.ballot"):
+        as_nobody(cast)
+
+
+def test_a_file_that_may_not_be_read_keeps_nobody_out_of_a_folder(clinic: Path, open_to_all: Path) -> None:
+    (clinic / "election.toml").write_text(template.draft(clinic / "public.csv", "ill", beside=clinic / "election.toml"))
+    election, box = ob.Election.read(clinic / "election.toml"), Folder(open_to_all)
+    (open_to_all / "a.ballot").write_bytes(b"a stranger's")
+    (open_to_all / "a.ballot").chmod(0)
+    rows = election.read_data(clinic / "a.csv")
+    ballot = ob.cast(election, rows.X, [election.classes[i] for i in rows.y], party="a")
+
+    def put() -> None:
+        assert deliver(election, box, "a", "a", ballot.sealed).startswith("a.")
+        with pytest.raises(AlreadyCast, match="another ballot of a"):
+            box.deliver("a", b"of twelve by")
+
+    as_nobody(put)
+    assert len(list(box.names())) == 2
+
+
+def test_a_file_system_without_locks_holds_nobody_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(handle: int, how: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", none)
+    with lock_file(tmp_path / "lock"), lock_file(tmp_path / "lock"):
+        pass
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_lock_writes_through_no_link_and_removes_no_other_lock(tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("precious")
+    (tmp_path / "link").symlink_to(tmp_path / "precious")
+    with pytest.raises(OSError, match="symbolic"), lock_file(tmp_path / "link"):
+        pass
+    assert (tmp_path / "precious").read_text() == "precious"
+    first, second = lock_file(tmp_path / "lock"), lock_file(tmp_path / "lock")
+    with first:
+        (tmp_path / "lock").unlink()
+        second.__enter__()
+    assert (tmp_path / "lock").exists(), "it is the second's"
+    second.__exit__(None, None, None)
+    assert not (tmp_path / "lock").exists()
+
+
+def test_a_refused_cast_leaves_no_folder_behind(tmp_path: Path) -> None:
+    with suppress(ZeroDivisionError), alone_with_kept(tmp_path / "x" / "y" / "a.ballot"):
+        raise ZeroDivisionError
+    assert os.listdir(tmp_path) == []

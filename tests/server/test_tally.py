@@ -1,0 +1,298 @@
+"""The count: spoiled ballots, two ballots of one party, late ballots, and going on from an earlier outcome."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import oneballot as ob
+from oneballot.ballot.archive import unzip, zip_up
+from oneballot.ballot.keys import new_key, read_key
+from oneballot.errors import BoxError, QuorumError
+from oneballot.party.cast import cast_together
+from oneballot.server.tally import tally_box
+from oneballot.types import Blob, Count
+
+
+@pytest.fixture
+def ballots(election, parties) -> list[ob.Ballot]:
+    return cast_together(election, parties)
+
+
+def same(one: ob.Outcome, other: ob.Outcome) -> bool:
+    """The same outcome: votes, count, and the final model down to its bytes."""
+    return (
+        one.voted.keys() == other.voted.keys()
+        and all(one.voted[p].digest == other.voted[p].digest for p in one.voted)
+        and one.count.sums.keys() == other.count.sums.keys()
+        and all(np.array_equal(one.count.sums[k], other.count.sums[k]) for k in one.count.sums)
+        and one.model.dump() == other.model.dump()
+    )
+
+
+def test_ballots_count_in_any_order(election, ballots) -> None:
+    assert same(ob.tally(election, ballots), ob.tally(election, ballots[::-1]))
+
+
+def test_a_late_ballot_gives_what_a_tally_from_scratch_gives(election, ballots) -> None:
+    early = ob.tally(election, ballots[:4])
+    assert same(ob.tally(election, ballots, previous=early), ob.tally(election, ballots))
+
+
+def test_leaving_a_party_out_gives_what_a_tally_from_scratch_gives(election, ballots) -> None:
+    whole = ob.tally(election, ballots)
+    without = ob.tally(election, ballots, without=["party-2"], previous=whole)
+    assert same(without, ob.tally(election, [b for b in ballots if b.party != "party-2"]))
+    assert without.without == ("party-2",)
+    assert same(ob.tally(election, ballots, previous=without), whole)
+
+
+def test_a_party_that_is_left_out_may_even_be_unknown(election, ballots) -> None:
+    assert same(ob.tally(election, ballots, without=["nobody"]), ob.tally(election, ballots))
+
+
+def test_only_what_is_new_is_counted_again(make_election, parties, monkeypatch) -> None:
+    election = make_election()
+    ballots = cast_together(election, parties)
+    before = ob.tally(election, ballots[:4])
+    counted, count = [], ob.FedKT.count
+    monkeypatch.setattr(
+        ob.FedKT, "count", lambda self, ballot, ctx: counted.append(ballot.party) or count(self, ballot, ctx)
+    )
+    ob.tally(election, ballots, previous=before)
+    assert counted == ["party-5"]
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=st.lists(st.tuples(st.sets(st.integers(0, 4), min_size=1), st.sets(st.sampled_from("12345"))), max_size=4))
+def test_any_history_of_tallies_ends_where_one_tally_would(election, ballots, steps) -> None:
+    outcome = None
+    for present, left_out in [*steps, ({0, 1, 2, 3, 4}, set())]:
+        names = [f"party-{n}" for n in left_out]
+        try:
+            outcome = ob.tally(election, [ballots[i] for i in sorted(present)], without=names, previous=outcome)
+        except QuorumError:
+            continue
+    assert outcome is not None
+    assert same(outcome, ob.tally(election, ballots))
+
+
+def test_an_outcome_of_another_election_is_not_gone_on_from(make_election, election, ballots, parties) -> None:
+    other = make_election(seed=7)
+    assert same(
+        ob.tally(other, cast_together(other, parties), previous=ob.tally(election, ballots)),
+        ob.tally(other, cast_together(other, parties)),
+    )
+
+
+def test_the_same_bytes_twice_are_one_ballot(election, ballots) -> None:
+    assert same(ob.tally(election, [*ballots, ballots[0]]), ob.tally(election, ballots))
+
+
+class TestTwoBallotsOfOneParty:
+    @pytest.fixture
+    def other(self, election, parties) -> ob.Ballot:
+        data = parties["party-1"]
+        return ob.cast(election, data.X[::2], data.y[::2], party="party-1")
+
+    @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2)])
+    def test_both_are_spoiled_whatever_the_order(self, election, ballots, other, order) -> None:
+        mixed = [[ballots[0], other, ballots[0]][i] for i in order]
+        outcome = ob.tally(election, [*mixed, *ballots[1:]])
+        assert "party-1" not in outcome.voted
+        assert len(outcome.spoiled) >= 2
+        assert all("two different ballots" in reason for reason in outcome.spoiled.values())
+        assert np.array_equal(outcome.count.sums["votes"], ob.tally(election, ballots[1:]).count.sums["votes"])
+
+    def test_also_when_the_first_was_counted_by_an_earlier_tally(self, election, ballots, other) -> None:
+        outcome = ob.tally(election, [*ballots, other], previous=ob.tally(election, ballots))
+        assert np.array_equal(outcome.count.sums["votes"], ob.tally(election, ballots[1:]).count.sums["votes"])
+
+    def test_a_ballot_with_a_bad_signature_is_nobodys(self, make_election, parties, tmp_path: Path) -> None:
+        """Whoever came first: a forged ballot must not spoil the honest one."""
+        public = {party: new_key(tmp_path / f"{party}.key") for party in parties}
+        keys = {party: read_key(tmp_path / f"{party}.key") for party in parties}
+        election = make_election(roster=public)
+        honest = cast_together(election, parties, keys=keys)
+        forged = ob.cast(make_election(), *unequal(parties["party-1"]), party="party-1", key=keys["party-2"])
+        for ballots in ([forged, *honest], [*honest, forged]):
+            outcome = ob.tally(election, ballots)
+            assert len(outcome.voted) == 5
+            assert len(outcome.spoiled) == 1
+
+
+def unequal(data):
+    return data.X[::3], data.y[::3]
+
+
+def test_too_few_ballots_make_no_outcome(make_election, parties) -> None:
+    election = make_election(quorum=4)
+    ballots = cast_together(election, parties)
+    with pytest.raises(QuorumError, match="3 ballots count, and the quorum is 4"):
+        ob.tally(election, ballots[:3])
+    assert len(ob.tally(election, ballots[:4]).voted) == 4
+
+
+def test_a_quorum_may_change_while_ballots_come_in(make_election, parties) -> None:
+    ballots = cast_together(make_election(), parties)
+    assert len(ob.tally(make_election(quorum=5), ballots).voted) == 5
+
+
+def test_a_party_taken_off_the_roster_is_taken_out_of_the_count(make_election, parties, tmp_path: Path) -> None:
+    public = {party: new_key(tmp_path / f"{party}.key") for party in parties}
+    keys = {party: read_key(tmp_path / f"{party}.key") for party in parties}
+    ballots = cast_together(make_election(roster=public), parties, keys=keys)
+    before = ob.tally(make_election(roster=public), ballots)
+    fewer = make_election(roster={party: key for party, key in public.items() if party != "party-3"})
+    after = ob.tally(fewer, ballots, previous=before)
+    assert "party-3" not in after.voted
+    assert same(after, ob.tally(fewer, [b for b in ballots if b.party != "party-3"]))
+
+
+def test_a_box_that_changes_between_tallies_is_followed(election, ballots, tmp_path: Path) -> None:
+    box = ob.Folder(tmp_path)
+    for b in ballots[:4]:
+        box.deliver(b.party, b.sealed)
+    first = tally_box(election, box)
+    (tmp_path / "party-1.ballot").unlink()
+    box.deliver("party-5", ballots[4].sealed)
+    assert same(tally_box(election, box, previous=first), ob.tally(election, ballots[1:]))
+
+
+def test_a_count_refuses_what_is_not_whole() -> None:
+    total = Count()
+    with pytest.raises(TypeError, match="adds whole numbers"):
+        total += Count({"n": np.array([0.9])})
+
+
+def test_a_count_keeps_a_roll_and_refuses_to_count_twice() -> None:
+    one = Count({"n": np.array([1])}, {"a": {"model": Blob("skops", b"")}})
+    total = Count()
+    total += one
+    with pytest.raises(ValueError, match="counted twice: a"):
+        total += one
+    total -= one
+    assert total.sums["n"].tolist() == [0]
+    assert not total.by_party
+
+
+def test_narrow_numbers_of_many_ballots_do_not_wrap(make_election, digits) -> None:
+    """More ballots than a byte can count, hard and weighted."""
+    from oneballot.ballot.seal import seal
+    from oneballot.server.context import TallyContext
+
+    for method in (ob.FedKT(open_vote="hard"), ob.FedKT()):
+        election = make_election(method=method)
+        with TallyContext(election) as ctx:
+            opinion = np.random.default_rng(0).dirichlet(np.ones(11), (1, len(digits.public)))
+            votes = election.method._notation(ctx).write(opinion)
+            one = election.method._notation(ctx).points(votes, len(digits.public)).astype(np.int64)
+        ballots = [seal({"votes": votes}, election, f"p{i}") for i in range(600)]
+        assert np.array_equal(ob.tally(election, ballots).count.sums["votes"], 600 * one)
+
+
+def test_a_party_to_be_left_out_that_has_no_ballot_is_told(election, ballots) -> None:
+    with pytest.warns(ob.OneBallotWarning, match="partyy-2 was to be left out.*there is one of party-2"):
+        outcome = ob.tally(election, ballots, without=["partyy-2"])
+    assert outcome.without == ()
+
+
+def test_a_ballot_that_cannot_be_read_is_spoiled_and_the_others_count(election, ballots, tmp_path: Path) -> None:
+    class Torn(ob.Folder):
+        def open(self, name: str):
+            if name == "party-1":
+                raise OSError("the disk is gone")
+            return super().open(name)
+
+    box = Torn(tmp_path)
+    for b in ballots:
+        box.deliver(b.party, b.sealed)
+    outcome = tally_box(election, box)
+    assert outcome.spoiled == {"party-1": "it cannot be read: the disk is gone"}
+    assert len(outcome.voted) == 4
+
+
+def test_a_box_that_goes_away_spoils_nobody(election, ballots, tmp_path: Path) -> None:
+    class Unplugged(ob.Folder):
+        def open(self, name: str):
+            if name == "party-2":
+                self.path.rename(tmp_path / "elsewhere")
+            return super().open(name)
+
+    box = Unplugged(tmp_path / "box")
+    for b in ballots:
+        box.deliver(b.party, b.sealed)
+    with pytest.raises(BoxError, match="the box has gone while ballots were counted"):
+        tally_box(election, box)
+
+
+def test_a_pipe_in_the_box_is_not_waited_for(election, ballots, tmp_path: Path) -> None:
+    box = ob.Folder(tmp_path)
+    for b in ballots[1:]:
+        box.deliver(b.party, b.sealed)
+    os.mkfifo(tmp_path / f"{ballots[0].party}.ballot")
+    assert len(tally_box(election, box).voted) == 4
+    with pytest.raises(BoxError, match="no file"):
+        box.open(ballots[0].party)
+
+
+@pytest.mark.parametrize("epsilon", [5e-324, 1e-320, 1.7e308])
+def test_whatever_a_strangers_ledger_says_only_its_ballot_is_spoiled(election, ballots, epsilon: float) -> None:
+    files = unzip(ballots[0].sealed)
+    manifest = json.loads(bytes(files["manifest.json"]))
+    manifest["privacy"] = {"level": "L2", "unit": "row", "adjacency": "replace", "epsilon": epsilon, "delta": 0.1,
+                           "accountant": "tight"}  # fmt: skip
+    forged = zip_up(files | {"manifest.json": json.dumps(manifest).encode()})
+    outcome = ob.tally(election, [forged, *ballots[1:]])
+    assert len(outcome.voted) == 4
+    assert len(outcome.spoiled) == 1
+
+
+@pytest.mark.parametrize("moved_away", [True, False])
+def test_a_party_on_the_roll_of_an_earlier_tally_may_have_another_ballot(election, parties, moved_away: bool) -> None:
+    agreed = ob.Election(election.classes, election.public, method=ob.Ensemble(), learner=ob.Sklearn("GaussianNB"))
+    ballots = cast_together(agreed, parties)
+    data = parties["party-1"]
+    other = ob.cast(agreed, data.X[::2], data.y[::2], party="party-1")
+    now = [other, *(ballots[1:] if moved_away else ballots)]
+    again, scratch = ob.tally(agreed, now, previous=ob.tally(agreed, ballots)), ob.tally(agreed, now)
+    assert again.voted.keys() == scratch.voted.keys()
+    assert ("party-1" in again.voted) == moved_away
+    assert again.count.by_party.keys() == scratch.count.by_party.keys()
+
+
+def test_who_was_left_out_is_known_also_where_the_count_begins_anew(election, parties, recwarn) -> None:
+    agreed = ob.Election(election.classes, election.public, method=ob.Ensemble(), learner=ob.Sklearn("GaussianNB"))
+    ballots = cast_together(agreed, parties)
+    data = parties["party-1"]
+    now = [ob.cast(agreed, data.X[::2], data.y[::2], party="party-1"), *ballots[1:]]
+    again = ob.tally(agreed, now, previous=ob.tally(agreed, ballots), without=["party-2"])
+    assert again.without == ("party-2",)
+    assert not [w for w in recwarn if "there is no ballot of that name" in str(w.message)]
+
+
+def test_who_takes_a_counted_ballot_away_and_leaves_another_spoils_its_own_alone(
+    election, parties, tmp_path: Path
+) -> None:
+    class Vanishing(ob.Folder):
+        def open(self, name: str):
+            found = super().open(name)
+            if name == "party-1":
+                (self.path / "party-1.ballot").unlink()
+            return found
+
+    ballots, data = cast_together(election, parties), parties["party-1"]
+    other = ob.cast(election, data.X[::2], data.y[::2], party="party-1")
+    box = Vanishing(tmp_path)
+    for name, ballot in [*((b.party, b) for b in ballots), ("party-1b", other)]:
+        box.deliver(name, ballot.sealed)
+    outcome = tally_box(election, box)
+    assert outcome.voted.keys() == parties.keys() - {"party-1"}
+    assert "neither counts" in outcome.spoiled["party-1b"]
+    assert same(outcome, ob.tally(election, ballots[1:]))

@@ -1,0 +1,105 @@
+"""The audit: known values of its bound, and what it finds where there is noise, too little of it, or none."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import oneballot as ob
+from oneballot import audit
+from oneballot.errors import ElectionError
+from oneballot.party import context
+from oneballot.party.context import PartyContext
+from oneballot.privacy.one_run import canaries_for, chance, least_epsilon
+from oneballot.privacy.sampling import Rehearsal
+
+PUBLIC = np.random.default_rng(0).normal(size=(60, 3))
+
+
+def election_at(privacy: object, **settings: object) -> ob.Election:
+    return ob.Election(**{"classes": ["a", "b", "c"], "public": PUBLIC, "privacy": privacy, **settings})
+
+
+def test_the_bound_has_the_known_value() -> None:
+    assert round(least_epsilon(1000, 100, 95, 1e-5), 3) == 2.165
+
+
+def test_without_delta_the_bound_is_the_binomial_one() -> None:
+    """With every guess right, p^r = 5 % at the bound."""
+    p = 0.05 ** (1 / 50)
+    assert least_epsilon(100, 50, 50, 0.0) == pytest.approx(np.log(p / (1 - p)), abs=1e-6)
+    assert least_epsilon(100, 50, 25, 0.0) == 0.0
+
+
+def test_the_bound_grows_with_right_guesses_and_falls_with_confidence() -> None:
+    found = [least_epsilon(200, 100, right, 1e-5) for right in range(50, 101, 10)]
+    assert found == sorted(found)
+    assert least_epsilon(200, 100, 90, 1e-5, 0.99) < least_epsilon(200, 100, 90, 1e-5, 0.95)
+    assert chance(200, 100, 90, 0.0, 1e-5) < chance(200, 100, 90, 2.0, 1e-5) <= 1
+
+
+def test_enough_canaries_refute_a_claim() -> None:
+    for claimed in (0.5, 2.0, 4.0):
+        count = canaries_for(claimed, 1e-5)
+        assert least_epsilon(2 * count, count, count, 1e-5) > claimed
+
+
+@pytest.mark.parametrize(("given", "words"), [((10, 20, 5), "that cannot be"), ((10, 5, 6), "that cannot be")])
+def test_impossible_counts_are_refused(given, words: str) -> None:
+    with pytest.raises(ElectionError, match=words):
+        least_epsilon(*given, 1e-5)
+
+
+CASES = {
+    "L2": (ob.L2(1.0), ob.FedKT(subsets=5)),
+    "L2, open, two partitions": (ob.L2(1.0), ob.FedKT(subsets=4, partitions=2, open_vote="hard")),
+    "L2, soft": (ob.L2(1.0, mechanism="gaussian"), ob.FedKT(subsets=5, voting="soft")),
+    "L2, counts": (ob.L2(1.0), ob.FedKT(subsets=5, weights="class-counts")),
+    "L2, confident": (ob.L2(1.0, mechanism="confident", threshold=2, answers=50), ob.FedKT(subsets=5)),
+    "L1": (ob.L1(1.0), ob.FedKT()),
+    "L1, the paper's": (ob.L1(1.0, mechanism="laplace"), ob.FedKT.paper()),
+    "L1, add-remove, counts": (ob.L1(1.0, adjacency="add-remove"), ob.FedKT(weights="class-counts")),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_with_noise_the_claim_holds_and_without_it_is_refuted(name: str) -> None:
+    terms, method = CASES[name]
+    found = audit.audit(election_at(terms, method=method), runs=10)
+    assert found.claimed == pytest.approx(1.0, rel=1e-3)
+    assert found.holds  # a false alarm has a probability far below 5 %: the bound is that of one, the attack of others
+    assert found.catches
+    assert found.without_noise.right == found.without_noise.guesses
+
+
+def test_noise_that_is_far_too_small_is_caught(monkeypatch) -> None:
+    """Not only none at all: a tenth of what the ledger says."""
+    from oneballot.privacy.noise import noisy_argmax
+
+    def weak(votes, mechanism, scale, entropy, *, unit=1):
+        return noisy_argmax(votes, mechanism, 2.0 ** np.floor(np.log2(scale / 30)), Rehearsal(1), unit=unit)
+
+    monkeypatch.setattr(context, "noisy_argmax", weak)
+    found = audit.audit(election_at(ob.L2(1.0), method=ob.FedKT(subsets=5)), canaries=100, runs=100)
+    assert not found.holds
+
+
+def test_few_canaries_in_many_runs_see_more_than_many_in_one() -> None:
+    election = election_at(ob.L2(6.0, mechanism="gumbel", stable_ids=True), method=ob.FedKT(subsets=5))
+    one = audit.audit(election, canaries=60, runs=1)
+    many = audit.audit(election, canaries=60, runs=60)
+    assert many.with_noise.right > one.with_noise.right
+
+
+def test_where_nothing_is_claimed_there_is_nothing_to_audit() -> None:
+    for terms in ("L0", ob.L2(1.0, rehearsal=True, noise_seed=1)):
+        with pytest.raises(ElectionError, match="nothing to audit"):
+            audit.audit(election_at(terms))
+
+
+def test_ids_are_found_that_fall_where_they_are_wanted() -> None:
+    ground = audit._Ground.of(election_at(ob.L2(1.0), method=ob.FedKT(subsets=4, partitions=2)), ob.L2(1.0), 6)
+    (data,) = ground.one_party(np.zeros(6, dtype=np.int64)).values()
+    for j in range(2):
+        subsets = PartyContext(ground.election, "audited").assign_subsets(data, 4, "partition", j)
+        assert [len(rows) for rows in subsets] == [6] * 4

@@ -1,0 +1,114 @@
+"""Methods, learners, formats, boxes and peers are found by file and by entry point."""
+
+import sys
+
+import pytest
+
+from oneballot import plugins
+from oneballot.errors import ElectionError
+
+
+@pytest.fixture
+def fresh():
+    """The catalog remembers what it has found."""
+    yield plugins
+    plugins.names.cache_clear()
+    plugins.find.cache_clear()
+
+
+@pytest.fixture
+def install(tmp_path, monkeypatch, fresh):
+    """Installs a package that offers these entry points, for one test."""
+
+    def install(entry_points: str, code: str = ""):
+        info = tmp_path / "acme_ballots-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-ballots\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text(entry_points)
+        (tmp_path / "acme_ballots.py").write_text(code)
+        monkeypatch.syspath_prepend(tmp_path)
+        monkeypatch.delitem(sys.modules, "acme_ballots", raising=False)
+        plugins.names.cache_clear()
+        plugins.find.cache_clear()
+
+    yield install
+    sys.modules.pop("acme_ballots", None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "some"),
+    [
+        ("methods", {"fedkt"}),
+        ("learners", {"sklearn", "xgboost", "lightgbm"}),
+        ("formats", {"skops", "ubjson", "lightgbm-text", "safetensors"}),
+        ("boxes", {"folder"}),
+        ("peers", {"solo", "fedavg", "fedprox", "fedavgm", "scaffold"}),
+    ],
+)
+def test_every_file_of_a_folder_is_a_name_and_leads_to_a_class(kind, some):
+    assert some <= set(plugins.names(kind))
+    assert list(plugins.names(kind)) == sorted(plugins.names(kind))
+    for name in plugins.names(kind):
+        assert isinstance(plugins.find(kind, name), type)
+
+
+@pytest.mark.parametrize("kind", ["methods", "learners", "formats", "peers"])
+def test_a_class_is_called_what_its_file_is_called(kind):
+    for name in plugins.names(kind):
+        assert plugins.find(kind, name).name == name
+
+
+def test_private_files_are_not_names():
+    assert not any(name.startswith(("_", "-")) for name in plugins.names("learners"))
+    with pytest.raises(ElectionError, match="unknown learner '_grow'"):
+        plugins.find("learners", "_grow")
+
+
+def test_an_unknown_name_is_answered_with_all_names_and_the_nearest():
+    with pytest.raises(ElectionError, match=r"'xgbost'; available: .*sklearn.*\. Did you mean 'xgboost'\?"):
+        plugins.find("learners", "xgbost")
+    with pytest.raises(ElectionError, match=r"unknown format 'pickle'; available: [^?]*$"):
+        plugins.find("formats", "pickle")
+
+
+def test_a_plug_in_is_found_like_a_built_in(install):
+    install("[oneballot.learners]\nacme = acme_ballots:Forest\n", "class Forest:\n    name = 'acme'\n")
+    assert {"acme", "sklearn"} <= set(plugins.names("learners"))
+    assert plugins.find("learners", "acme").name == "acme"
+    assert "acme" not in plugins.names("methods")
+
+
+def test_naming_a_plug_in_does_not_import_it(install):
+    install("[oneballot.boxes]\nacme = acme_ballots:Box\n", "raise RuntimeError('imported')\n")
+    assert "acme" in plugins.names("boxes")
+    assert "acme_ballots" not in sys.modules
+
+
+def test_a_plug_in_cannot_replace_a_built_in(install):
+    install(
+        "[oneballot.learners]\nsklearn = acme_ballots:Forest\n"
+        "[oneballot.formats]\nlightgbm-text = acme_ballots:Forest\n",
+        "class Forest: ...\n",
+    )
+    assert plugins.names("learners").count("sklearn") == 1
+    assert plugins.find("learners", "sklearn").__module__ == "oneballot.learners.sklearn"
+    assert plugins.find("formats", "lightgbm-text").__module__ == "oneballot.formats.lightgbm_text"
+
+
+@pytest.mark.parametrize("name", ["acme.forest", "_grow", "a b"])
+def test_a_plug_in_may_have_any_name(install, name):
+    install(f"[oneballot.learners]\n{name} = acme_ballots:Forest\n", f"class Forest:\n    name = {name!r}\n")
+    assert plugins.find("learners", name).__name__ == "Forest"
+
+
+def test_a_plug_in_that_calls_itself_otherwise_is_refused(install):
+    install("[oneballot.learners]\nacme = acme_ballots:Forest\n", "class Forest:\n    name = 'other'\n")
+    with pytest.raises(ElectionError, match="calls itself 'other'"):
+        plugins.find("learners", "acme")
+
+
+@pytest.mark.parametrize("code", ["", "import a_library_that_is_not_there\n"])
+def test_a_plug_in_that_cannot_be_imported_is_named(install, code):
+    install("[oneballot.methods]\nacme = acme_ballots:Method\n", code)
+    with pytest.raises(ElectionError, match=r"the method 'acme' \(acme_ballots:Method\) cannot be loaded: "):
+        plugins.find("methods", "acme")
