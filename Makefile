@@ -2,17 +2,22 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test bench fuzz clean
+.PHONY: demo test test-all lint bench fuzz clean
 
 demo: .venv/demo.stamp
 	$(BIN)/oneballot demo
 
-test: .venv/dev.stamp
+test: lint
+	$(BIN)/pytest -n 2 -m "not slow"
+
+test-all: lint
+	$(BIN)/pytest -n 2
+
+lint: .venv/dev.stamp
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -n 2
 
 bench: .venv/dev.stamp
 	$(BIN)/python benchmarks/trees.py
