@@ -22,7 +22,7 @@ from .party.context import PartyContext
 from .privacy.audit_bound import canaries_needed, epsilon_lower_bound
 from .privacy.guarantee import VotesGuarantee
 from .privacy.settings import PrivacySettings
-from .runtime.progress import steps
+from .runtime.progress import track
 from .server.tally import tally
 from .types import Array, Data
 
@@ -132,7 +132,7 @@ class _Ground:
     def attack(self, runs: int, confidence: float, what: str) -> Finding:
         """Throw the coins, run the election, and guess them from what everybody can see."""
         coins = np.random.default_rng().integers(2, size=(runs, self.canaries))
-        lead = np.array([self._lead(thrown) for thrown in steps(what, coins, runs)]).ravel()
+        lead = np.array([self._lead(thrown) for thrown in track(what, coins, runs)]).ravel()
         guessed = np.argsort(-np.abs(lead), kind="stable")[: max(1, lead.size // 2)]
         right = int(((lead[guessed] > 0) == coins.ravel()[guessed].astype(bool)).sum())
         found = epsilon_lower_bound(lead.size, len(guessed), right, self.election.privacy.delta, confidence)
