@@ -37,7 +37,7 @@ def describe_ballot(path: Path, election: Election | None, key: X25519PrivateKey
         "method": manifest.method,
         "abstained": manifest.abstained,
         "privacy": manifest.privacy.model_dump(mode="json"),
-        "ledger": manifest.privacy.words(),
+        "ledger": manifest.privacy.describe(),
         **_verdict(opened, data, election, key),
         "versions": ", ".join(f"{k} {v}" for k, v in manifest.versions.items()),
         "contents": [[name, *_describe_content(c)] for name, c in sorted(contents.items())],

@@ -101,8 +101,8 @@ def check_ballot(opened: OpenBallot, election: Election) -> None:
     check_signature(election, manifest.party, opened.signed, opened.signature)
     if not manifest.privacy.agrees_with(election.ballot_ledger):
         raise Spoiled(
-            f"its ledger is not the election's: {manifest.privacy.words()[0]}; "
-            f"the election: {election.ballot_ledger.words()[0]}"
+            f"its ledger is not the election's: {manifest.privacy.describe()[0]}; "
+            f"the election: {election.ballot_ledger.describe()[0]}"
         )
 
 

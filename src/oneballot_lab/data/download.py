@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 
 from oneballot.errors import DataError
-from oneballot.runtime.progress import steps
+from oneballot.runtime.progress import track
 
 CHUNK = 2**20
 TIMEOUT = 30.0
@@ -64,7 +64,7 @@ def _receive(url: str, part: Path, download: Download) -> None:
     with urllib.request.urlopen(request, timeout=TIMEOUT) as reply, part.open("wb") as out:
         length = int(reply.headers.get("Content-Length") or 0)
         received = 0
-        for chunk in steps(f"downloading {download.file} (MiB)", _chunks(reply), math.ceil(length / CHUNK)):
+        for chunk in track(f"downloading {download.file} (MiB)", _chunks(reply), math.ceil(length / CHUNK)):
             out.write(chunk)
             digest.update(chunk)
             received += len(chunk)
