@@ -22,7 +22,7 @@ from .party.context import PartyContext
 from .privacy.guarantee import VotesGuarantee
 from .privacy.one_run import canaries_for, least_epsilon
 from .privacy.settings import PrivacySettings
-from .runtime.progress import steps
+from .runtime.progress import track
 from .server.tally import tally
 from .types import Array, Data
 
@@ -130,7 +130,7 @@ class _Ground:
     def attack(self, runs: int, confidence: float, what: str) -> Finding:
         """Throw the coins, run the election, and guess them from what everybody can see."""
         coins = np.random.default_rng().integers(2, size=(runs, self.canaries))
-        lead = np.array([self._lead(thrown) for thrown in steps(what, coins, runs)]).ravel()
+        lead = np.array([self._lead(thrown) for thrown in track(what, coins, runs)]).ravel()
         guessed = np.argsort(-np.abs(lead), kind="stable")[: max(1, lead.size // 2)]
         right = int(((lead[guessed] > 0) == coins.ravel()[guessed].astype(bool)).sum())
         found = least_epsilon(lead.size, len(guessed), right, self.election.privacy.delta, confidence)

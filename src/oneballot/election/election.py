@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import plugins
-from ..data.rows import as_kind, as_rows
+from ..data.rows import as_dtype, as_rows
 from ..errors import DataError, ElectionError, WillNotWork
 from ..interfaces import Learner, Method, PrivateMethod, VotingMethod
 from ..privacy.ledger import Ledger
@@ -189,7 +189,7 @@ class Election:
         rows = as_rows(X, source, empty=empty)
         if self.shape and rows.shape[1:] != self.shape:
             raise DataError(f"{source}: a row has shape {rows.shape[1:]}, the election's {self.shape}")
-        return as_kind(rows, self.kind, source)
+        return as_dtype(rows, self.kind, source)
 
     def read_data(self, path: str | Path) -> Data:
         """A party's file, encoded with the schema."""

@@ -11,7 +11,7 @@ from ..ballot.encryption import check_opener
 from ..election.election import Election
 from ..interfaces import Box
 from ..privacy.charges import Charges
-from ..runtime.progress import steps
+from ..runtime.progress import track
 from ..types import Ballot
 from .context import TallyContext
 from .count import BallotCounter
@@ -77,7 +77,7 @@ def _tally(
     drawn = book.draws
     with TallyContext(election, lambda: book.charge(planned, after=drawn)) as ctx:
         counting = BallotCounter(election, ctx, source, left_out, previous, key, shunned=set(shunned))
-        for name in steps("counting ballots", source.in_turn(election.max_ballot_mb * 2**20), len(source.sizes)):
+        for name in track("counting ballots", source.in_turn(election.max_ballot_mb * 2**20), len(source.sizes)):
             counting.add(name)
             if counting.stale:
                 break

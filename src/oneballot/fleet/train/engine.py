@@ -14,7 +14,7 @@ from functools import cached_property
 from torch import Tensor, nn
 
 from ...errors import DataError, OneBallotWarning
-from ...runtime.progress import steps
+from ...runtime.progress import track
 from ...types import Array, Task
 from ..models.inputs import as_tensor, check_tokens
 from ..models.network import Network
@@ -95,7 +95,7 @@ class Training:
                 )  # fmt: skip
             unit = "epochs" if self.recipe.steps is None else f"parts of {self.recipe.steps} steps"
             told = f"training {len(tasks)} {self.what}, {unit}"
-            for _ in steps(told, self.job.run(), len(tasks) * self.recipe.epochs):
+            for _ in track(told, self.job.run(), len(tasks) * self.recipe.epochs):
                 pass
         return TrainedNetworks(self.job.values, self.job.logits, self.job.finite)
 
