@@ -21,8 +21,8 @@ from ...fleet.train.apart import ENOUGH, SHARED, travels
 from ...fleet.train.devices import find_device, one_thread, precision
 from ...fleet.train.recipe import Recipe
 from ...fleet.train.waves import in_halves, most_at_once
-from ...runtime.executor import breadth, run
-from ...runtime.progress import steps as watched
+from ...runtime.executor import parallelism, run
+from ...runtime.progress import track
 from ...types import Array
 from .distil_wave import Wave
 from .distillation import Distilled, Party
@@ -51,7 +51,7 @@ def distil(
         job = _Job(network, rows, parties, classes, kind)
         work = job.on_cpu(workers) if place.type == "cpu" else job.on_gpu()
         epochs = sum(party.plan.local_epochs for party in parties)
-        for _ in watched(f"distilling for {len(parties)} parties, epochs", work, epochs):
+        for _ in track(f"distilling for {len(parties)} parties, epochs", work, epochs):
             pass
     return [job.found[i] for i in range(len(parties))]
 
@@ -74,7 +74,7 @@ class _Job:
 
     def on_cpu(self, workers: int) -> Iterator[int]:
         """One after the other; with much to do in processes. Threads would wait for one another at every small step."""
-        several = breadth(workers) > 1 and len(self.parties) > 1
+        several = parallelism(workers) > 1 and len(self.parties) > 1
         if several and self._seconds() > ENOUGH and travels(self.network, workers):
             yield from self._in_processes(workers)
             return
