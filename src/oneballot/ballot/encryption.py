@@ -112,8 +112,7 @@ def _suite() -> Suite:
 
 
 def check_readers(election: Election) -> None:
-    """Raise ElectionError, before a party trains, if raw votes (L1) would travel without a decision on who reads them.
-    """
+    """Raise ElectionError, before a party trains, if raw votes (L1) would travel without a decision on who reads them."""
     if election.level == "L1" and election.server_key is None:
         raise ElectionError(
             "at L1 a ballot holds raw votes, and this election has no server_key to encrypt them to. Run `oneballot "

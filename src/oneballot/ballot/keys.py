@@ -94,7 +94,9 @@ def read_any_key(path: Path) -> SecretKey:
             pem = file.read(10_000)
         key = load_pem_private_key(pem, password=None)
     except OSError as error:
-        raise KeyFileError(f"cannot read key {path}: {error.strerror}. Make one with `oneballot keys new NAME`.") from None
+        raise KeyFileError(
+            f"cannot read key {path}: {error.strerror}. Make one with `oneballot keys new NAME`."
+        ) from None
     except (ValueError, TypeError, UnsupportedAlgorithm):
         raise KeyFileError(f"{path} is not a private key that `oneballot keys new` wrote") from None
     if not isinstance(key, Ed25519PrivateKey | X25519PrivateKey):

@@ -89,9 +89,9 @@ def unseal(data: bytes, election: Election, key: X25519PrivateKey | None = None)
     return as_ballot(opened, data)
 
 
-def as_ballot(opened: OpenBallot, data: bytes) -> Ballot:
+def as_ballot(opened: OpenBallot, sealed: bytes, clear: bytes | None = None) -> Ballot:
     manifest = opened.manifest
-    return Ballot(manifest.party, opened.contents(), opened.digest, manifest.abstained, data, manifest.privacy)
+    return Ballot(manifest.party, opened.contents(), opened.digest, manifest.abstained, sealed, manifest.privacy, clear)
 
 
 def check_ballot(opened: OpenBallot, election: Election) -> None:
