@@ -19,8 +19,7 @@ from torch import Tensor, nn  # noqa: E402
 
 from oneballot.errors import DataError, ElectionError, OneBallotWarning  # noqa: E402
 from oneballot.fleet.models.network import built_in, custom  # noqa: E402
-from oneballot.fleet.train import engine  # noqa: E402
-from oneballot.fleet.train import loop  # noqa: E402
+from oneballot.fleet.train import engine, loop  # noqa: E402
 from oneballot.fleet.train.chain import is_chain  # noqa: E402
 from oneballot.fleet.train.engine import train  # noqa: E402
 from oneballot.fleet.train.job import How, Job  # noqa: E402
