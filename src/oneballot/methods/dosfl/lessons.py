@@ -18,7 +18,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ...runtime.progress import steps as watched
+from ...runtime.progress import track
 from .logits import Logits, Weights
 
 Merging = Literal["interleaved", "averaged", "weights"]
@@ -50,7 +50,7 @@ def take(net: Logits, start: Weights, lesson: Lesson, epochs: int) -> list[list[
 def learn(net: Logits, start: Weights, lesson: Lesson, epochs: int) -> list[Tensor]:
     """The weights that the lesson ends with."""
     weights, count = list(start), epochs * lesson.steps
-    for number in watched("learning from lessons, steps", range(count), count):
+    for number in track("learning from lessons, steps", range(count), count):
         j = number % lesson.steps
         weights = step(net, weights, lesson.inputs[:, j], lesson.labels[:, j], lesson.rates[:, j])
     return weights
