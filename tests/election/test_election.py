@@ -72,7 +72,7 @@ MISTAKES = [
     ('name = "fedkt"', "name = 5", r'election.toml, \[method\]: name = "…" is missing'),
     ("partitions = 1 ", "partition = 2 ", r"\[method\]: fedkt has no setting partition; it has partitions, subsets"),
     ("partitions = 1 ", "partitions = 0 ", r"election.toml, \[method\]: FedKT: partitions: .*greater than 0 \(got 0\)"),
-    ("# students = false", 'voting = "soft"\nopen_vote = "weighted" #', r"\[method\]: open_vote = .weighted. needs voting"),
+    ("# students = false", 'voting = "soft"\nopen_vote = "weighted" #', r"\[method\]: open_vote = .weighted. needs"),
     ('"sklearn" ', '"sklern" ', r"election.toml, \[learners.all\]: unknown learner 'sklern'.*mean 'sklearn'"),
     ('name = "sklearn"', 'name = "xgboost"', r"election.toml, \[learners.all\]: xgboost has no setting estimator"),
     ("RandomForestClassifier", "RandomForest", r"election.toml, \[learners.all\]: .*'RandomForest' cannot be used"),
