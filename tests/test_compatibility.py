@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from oneballot.ballot.archive import unzip
 from oneballot.ballot.keys import read_server_key
-from oneballot.ballot.seal import open_ballot
+from oneballot.ballot.manifest import open_ballot
 from oneballot.cli import app
 from oneballot.election.election import Election
 from oneballot.server.outcome import Outcome

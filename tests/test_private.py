@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import oneballot as ob
-from oneballot.ballot.seal import open_ballot, seal, unseal
+from oneballot.ballot.manifest import open_ballot
+from oneballot.ballot.seal import seal, unseal
 from oneballot.errors import DataError, ElectionError, PrivacyError, WillNotWork
 from oneballot.party.cast import cast_together
 from oneballot.party.context import PartyContext

@@ -121,7 +121,7 @@ class _Ground:
         made = replace(
             election, public=public, method=election.method.for_audit(privacy.level), learner=nearest, learners={},
             schema=None, privacy=privacy,
-        ).in_one_place()  # fmt: skip
+        ).on_one_machine()  # fmt: skip
         return cls(made, public, canaries, block)
 
     @property

@@ -16,7 +16,8 @@ from hypothesis.extra import numpy as hnp
 import oneballot as ob
 from oneballot.ballot.archive import pack, unpack, unzip, zip_up
 from oneballot.ballot.keys import new_key, public_text, read_key
-from oneballot.ballot.seal import MANIFEST, SIGNATURE, open_ballot, seal, unseal
+from oneballot.ballot.manifest import MANIFEST, SIGNATURE, open_ballot
+from oneballot.ballot.seal import seal, unseal
 from oneballot.errors import BallotError, ElectionError, KeyFileError, Spoiled
 from oneballot.types import Blob
 

@@ -11,7 +11,8 @@ import pytest
 
 import oneballot as ob
 from oneballot.ballot.keys import new_key, read_key
-from oneballot.ballot.seal import open_ballot, seal, sign_again, unseal
+from oneballot.ballot.manifest import open_ballot
+from oneballot.ballot.seal import seal, sign_again, unseal
 from oneballot.errors import ElectionError, KeyFileError, Spoiled
 from oneballot.party.cast import cast_together
 

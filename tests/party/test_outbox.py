@@ -25,8 +25,9 @@ from oneballot.boxes.folder import Folder
 from oneballot.election import template
 from oneballot.errors import AlreadyCast, PrivacyError
 from oneballot.party.cast import cast_together
+from oneballot.party.delivery import deliver
 from oneballot.party.outbox import alone_with_kept
-from oneballot.party.submit import cast_file, deliver
+from oneballot.party.submit import cast_file
 from oneballot.privacy.charges import Charges
 from oneballot.runtime.files import lock_file
 from oneballot.runtime.progress import report_progress_to

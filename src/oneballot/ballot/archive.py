@@ -1,6 +1,6 @@
 """Arrays and models in one zip file of stored (uncompressed) entries.
 
-An uncompressed zip is never larger when unpacked. It is read as untrusted input: first sizes, then names, then contents.
+An uncompressed zip never grows when unpacked. It is read as untrusted input: sizes first, then names, then contents.
 """
 
 from __future__ import annotations

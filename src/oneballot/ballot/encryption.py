@@ -1,7 +1,7 @@
 """Encryption of ballots to the server's key, so that the host of a box, or a courier, cannot read them.
 
-An encrypted ballot has three parts: a header in the clear; a fresh content key, encrypted to the server (HPKE, RFC 9180,
-base mode: X25519, HKDF-SHA256, ChaCha20-Poly1305); and the sealed ballot in chunks of ChaCha20-Poly1305 under that key.
+An encrypted ballot has three parts: a clear header; a fresh content key, encrypted to the server (HPKE, RFC 9180, base
+mode: X25519, HKDF-SHA256, ChaCha20-Poly1305); and the sealed ballot in chunks of ChaCha20-Poly1305 under that key.
 The nonce of a chunk is its number and whether it is the last (STREAM), so none can be dropped, moved or cut off. The
 header is bound to the content key as HPKE's `info`. The sender is inside, signed: with HPKE's authenticated mode, the
 owner of the server's secret key could forge any party's ballot (RFC 9180, section 9.1.1).
@@ -112,7 +112,7 @@ def _suite() -> Suite:
 
 
 def check_readers(election: Election) -> None:
-    """Raise ElectionError, before a party trains, if raw votes (L1) would travel without a decision on who reads them."""
+    """Raise ElectionError, before a party trains, if it is not decided who may read its raw votes (L1)."""
     if election.level == "L1" and election.server_key is None:
         raise ElectionError(
             "at L1 a ballot holds raw votes, and this election has no server_key to encrypt them to. Run `oneballot "

@@ -94,16 +94,15 @@ def read_any_key(path: Path) -> SecretKey:
             pem = file.read(10_000)
         key = load_pem_private_key(pem, password=None)
     except OSError as error:
-        raise KeyFileError(
-            f"cannot read key {path}: {error.strerror}. Make one with `oneballot keys new NAME`."
-        ) from None
+        raise KeyFileError(f"cannot read key {path}: {error.strerror}. Make one: `oneballot keys new NAME`.") from None
     except (ValueError, TypeError, UnsupportedAlgorithm):
         raise KeyFileError(f"{path} is not a private key that `oneballot keys new` wrote") from None
     if not isinstance(key, Ed25519PrivateKey | X25519PrivateKey):
         raise KeyFileError(f"{path} is not an Ed25519 or X25519 key; make one with `oneballot keys new`")
     if os.name == "posix" and mode & 0o077:
         raise KeyFileError(
-            f"{path} is a secret key that other users of this machine can read (mode {mode:04o}). Run chmod 600 {path}; "
+            f"{path} is a secret key that other users of this machine can read (mode {mode:04o}). Run "
+            f"chmod 600 {path}; "
             "if someone may have read it, make a new key and have this one revoked."
         )
     return key
@@ -146,7 +145,7 @@ def server_public_key(text: str) -> X25519PublicKey:
         return key
     except ValueError:
         raise KeyFileError(
-            f"server_key is {text!r}, expected the line that `oneballot keys new server --for-server` prints: {READING}…"
+            f"server_key is {text!r}, expected what `oneballot keys new server --for-server` prints: {READING}…"
         ) from None
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from .. import plugins
 from ..election.election import Election
 from ..errors import BallotError, KeyFileError, PrivacyError, Spoiled, printable
-from ..privacy.ledger import MOST_CASTS, Ledger
+from ..privacy.ledger import MAX_CASTS, Ledger
 from ..types import Array, Ballot, Blob, Contents
 from .archive import MOST_FILES, as_files, zip_up
 from .encryption import decrypt, encrypt, is_encrypted, read_header
@@ -140,8 +140,8 @@ def _check_election(digest: str, election: Election) -> None:
 
 
 def _ledger(election: Election, casts: int) -> Ledger:
-    if not 1 <= casts <= MOST_CASTS:
-        raise PrivacyError(f"this is cast number {casts}; a tally accepts ballots of at most {MOST_CASTS} casts")
+    if not 1 <= casts <= MAX_CASTS:
+        raise PrivacyError(f"this is cast number {casts}; a tally accepts ballots of at most {MAX_CASTS} casts")
     return election.ballot_ledger.times(casts) if election.level == "L2" else election.ballot_ledger
 
 

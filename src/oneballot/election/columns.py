@@ -57,7 +57,7 @@ class Number(_Column):
                 f"is outside the range {low:g} to {high:g}",
                 'widen the range in the election, or set outside = "clip"',
             )
-        scaled = (np.clip(np.place(absent, low, x), low, high) - low) / ((high - low) or 1.0)
+        scaled = (np.clip(np.where(absent, low, x), low, high) - low) / ((high - low) or 1.0)
         return np.column_stack([scaled, absent]) if self.missing else scaled[:, None]
 
 
@@ -113,7 +113,7 @@ class Text(_Column):
                 code = int.from_bytes(hashlib.blake2b(word.encode(), digest_size=8).digest(), "little")
                 out[row, code % self.features] += 1 if code >> 63 else -1
         length = np.linalg.norm(out, axis=1, keepdims=True)
-        np.divide(out, length, out=out, place=length > 0)
+        np.divide(out, length, out=out, where=length > 0)
         return out
 
 
@@ -134,7 +134,7 @@ class Tensor(_Column):
     def encode(self, values: Array, place: Place) -> Array:
         if values.shape[1:] != self.shape:
             raise DataError(
-                f"{place}: rows have shape {values.shape[1:]}, but the schema says {self.shape}; reshape them"
+                f"{place}: rows have shape {values.shape[1:]}, but {self.shape} in the schema; reshape them"
             )
         if values.dtype.kind not in "biuf":
             raise DataError(f"{place}: a column of kind {self.kind} holds numbers, not text; save it as numbers")

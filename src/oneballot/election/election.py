@@ -1,8 +1,8 @@
 """The agreement that all parties share: schema, classes, public set, method, learners, privacy, roster.
 
 An election is checked completely before anyone trains. Its digest names it: elections with the same digest ask for the
-same ballots and encrypt them to the same server. The roster, revoked keys, quorum and deadline are not in the digest, so
-that they may change while ballots arrive.
+same ballots and encrypt them to the same server. The roster, revoked keys, quorum and deadline are not in the digest:
+they may change while ballots arrive.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ class Election:
 
     @property
     def stable_ids(self) -> bool:
-        """Whether rows are identified by a stable ID: as the privacy settings say, else whether there is an ID column."""
+        """Whether rows have stable IDs: as the privacy settings say, else whether the schema has an ID column."""
         if self.privacy.stable_ids is not None:
             return self.privacy.stable_ids
         return self.schema is not None and self.schema.id is not None

@@ -134,9 +134,7 @@ class _File(BaseModel):
         try:
             content = tomllib.loads(path.read_text("utf-8"))
         except FileNotFoundError:
-            raise ElectionError(
-                f"there is no election {path}; write one with `oneballot new {path} --public …`"
-            ) from None
+            raise ElectionError(f"there is no election {path}; write one: `oneballot new {path} --public …`") from None
         except OSError as error:
             raise ElectionError(f"{path} cannot be read: {error.strerror}") from None
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -83,9 +83,7 @@ class Schema(BaseModel):
         for c in self.columns:
             if not isinstance(c, Tensor) and columns[c.name].ndim != 1:
                 shape = columns[c.name].shape[1:]
-                raise DataError(
-                    f"{Place(source, c.name)}: expected one {c.kind} per row, not an array of shape {shape}"
-                )
+                raise DataError(f"{Place(source, c.name)}: expected one {c.kind} per row, not shape {shape}")
         blocks = [c.encode(columns[c.name], Place(source, c.name)) for c in self.columns]
         if len(blocks) == 1 and isinstance(self.columns[0], Tensor):
             return blocks[0]
@@ -142,9 +140,7 @@ def encode_multilabels(values: Any, classes: Sequence[Class], place: Place) -> A
     """Multi-labels `(rows, classes)` as in `Data.y`, from 1 (yes), 0 (no) and -1 or nothing (unknown)."""
     values = np.asarray(values)
     if values.ndim != 2 or values.shape[1] != len(classes):
-        raise DataError(
-            f"{place}: expected {len(classes)} labels per row, one for each class, not shape {values.shape}"
-        )
+        raise DataError(f"{place}: expected {len(classes)} labels per row, one per class, not shape {values.shape}")
     marks = {"1": 1, "0": -1, "-1": 0, **dict.fromkeys(MISSING, 0)}
     codes = np.array([marks.get(as_label(v).lower(), 9) for v in values.ravel()], dtype=np.int64).reshape(values.shape)
     place.refuse((codes == 9).any(axis=1), values, "has an invalid label", "use 1, 0, and -1 or nothing for unknown")

@@ -29,9 +29,7 @@ def read_start(folder: Path) -> Blob:
     try:
         return read_model(folder, read_index(folder))
     except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
-        raise ElectionError(
-            f"{folder} is not an outcome that `oneballot tally --out {folder}` wrote: {error}"
-        ) from None
+        raise ElectionError(f"{folder} is not an outcome that `oneballot tally` wrote: {error}") from None
     except OneBallotError as error:
         raise ElectionError(str(error)) from None
 

@@ -61,7 +61,7 @@ def cast_data(
 
 
 def cast_together(election: Election, parties: Mapping[str, Data]) -> list[Ballot]:
-    """The unsigned ballots of several parties on one machine, trained in lock step. Each is what it would cast alone."""
+    """The unsigned ballots of several parties, trained in lock step. Each is what the party would cast alone."""
     contexts = {party: (data, PartyContext(election, party)) for party, data in parties.items()}
     return _cast_in_step(election, contexts, None, election.choose_learners({}))
 

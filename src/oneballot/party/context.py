@@ -1,7 +1,7 @@
 """What a method may use at a party: seeds, subsets of rows, decisions and releases.
 
-The context is the only way out for private numbers. At L0 nothing is noised; at L1 the tally's context adds noise, at L2
-a party's. It counts what it draws, and never draws more than the election's guarantee allows.
+The context is the only way out for private numbers. At L0 nothing is noised; at L1 the tally's context adds noise, at
+L2 a party's. It counts what it draws, and never draws more than the election's guarantee allows.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..election.schema import Class
 from ..errors import DataError, OneBallotWarning, PrivacyError
 from ..privacy.charges import Charges
 from ..privacy.guarantee import VotesGuarantee
-from ..privacy.ledger import MOST_CASTS
+from ..privacy.ledger import MAX_CASTS
 from ..privacy.mechanisms import check_opendp, noisy_argmax, noisy_at_least, noisy_numbers, opendp_argmax
 from ..privacy.sampling import Entropy, SeededEntropy, SystemEntropy
 from ..types import Array, Blob, Data
@@ -31,7 +31,7 @@ class PartyContext:
     side = "cast"
 
     def __init__(
-        self, election: Election, party: str, charges: Charges | None = None, most: int | None = MOST_CASTS
+        self, election: Election, party: str, charges: Charges | None = None, most: int | None = MAX_CASTS
     ) -> None:
         """`charges` is charged before the first noise is drawn, for at most `most` casts (or tallies) in all."""
         self.election, self.party = election, party

@@ -169,8 +169,8 @@ class Outbox:
             check_ballot(opened, self.election)
         except Spoiled as reason:
             raise AlreadyCast(
-                f"{self.path} would be spoiled: {reason}. If only your key has changed, sign the same ballot again with "
-                "--resign: nothing is trained and no noise is drawn. Otherwise cast again with --recast."
+                f"{self.path} would be spoiled: {reason}. If only your key has changed, sign the same ballot again "
+                "with --resign: nothing is trained and no noise is drawn. Otherwise cast again with --recast."
             ) from None
 
 

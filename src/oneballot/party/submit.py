@@ -180,9 +180,9 @@ def _check_first_cast(outbox: Outbox, charges: Charges, *, in_box: bool, recast:
     """Raise AlreadyCast, before any training, if another ballot of this party would be in the way of a new one."""
     if in_box:
         raise AlreadyCast(
-            f"the box already holds a ballot of {outbox.party}, and a ballot is never replaced. Your own copy is not in "
-            f"{outbox.path.parent} (--keep FOLDER names another folder): if you have cast, there is nothing to do. To "
-            "replace it, ask the operator to move it away first, then cast again with --recast."
+            f"the box already holds a ballot of {outbox.party}, and a ballot is never replaced. Your own copy is not "
+            f"in {outbox.path.parent} (--keep FOLDER names another folder): if you have cast, there is nothing to do. "
+            "To replace it, ask the operator to move it away first, then cast again with --recast."
         )
     if charges.draws and not recast:
         raise AlreadyCast(

@@ -126,8 +126,8 @@ class BallotCounter:
         size, limit = self.source.sizes[name], self.election.max_ballot_mb * 2**20
         if size > limit:
             raise Spoiled(
-                f"it has {size:,} bytes, but the election allows {limit:,}. If that is intended, raise max_ballot_mb in "
-                "the election, and tally again."
+                f"it has {size:,} bytes, but the election allows {limit:,}. If that is intended, raise max_ballot_mb "
+                "in the election, and tally again."
             )
         try:
             data = self.source.read(name)

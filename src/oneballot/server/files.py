@@ -33,8 +33,8 @@ def tally_files(
 ) -> Outcome:
     """The outcome of the ballots in a box, saved in a folder. Resumes from an existing outcome there.
 
-    At L1 a tally draws noise, and another one costs again, so an existing outcome is kept unless `again` is set. Tallies
-    are recorded in a file beside the election.
+    At L1 a tally draws noise, and another one costs again, so an existing outcome is kept unless `again` is set.
+    Tallies are recorded in a file beside the election.
     """
     left_out = tuple(without)
     previous = _load_previous(out, election.digest) if exists(out) else None

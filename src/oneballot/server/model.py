@@ -21,8 +21,8 @@ from ..types import Array, Blob, Task
 class FinalModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A learner as a scikit-learn estimator.
 
-    `Outcome.model` is one that an election has trained. `sklearn.base.clone` gives an untrained copy, whose `fit` trains
-    the election's final learner on other data.
+    `Outcome.model` is one that an election has trained. `sklearn.base.clone` gives an untrained copy, whose `fit`
+    trains the election's final learner on other data.
     """
 
     def __init__(self, learner: Learner | None = None, seed: int = 0) -> None:

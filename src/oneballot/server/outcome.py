@@ -109,9 +109,8 @@ class Outcome:
             ";".join(str(c) for c, has in zip(self.classes, row, strict=True) if has) for row in probabilities >= 0.5
         ]
 
-    def correct(self, X: Array, y: Array) -> tuple[Array, Array]:
+    def correct(self, probabilities: Array, y: Array) -> tuple[Array, Array]:
         """For each row and class `(rows, classes)`: whether it is a known label, and whether that was predicted."""
-        probabilities = self.model.predict_proba(X)
         if self.model.multilabel_:
             return y != 0, (y != 0) & ((probabilities >= 0.5) == (y > 0))
         known = y[:, None] == np.arange(len(self.classes))

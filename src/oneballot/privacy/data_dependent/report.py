@@ -15,6 +15,9 @@ def describe_cost(guarantee: Guarantee | None, noised: Iterable[tuple[Array, int
     """What these very votes cost, which is not to be published: it tells something about them."""
     from .accounting import look
 
+    noised = list(noised)
+    if not noised:
+        return "no noise was drawn now, so there is nothing that depends on these votes"
     if guarantee is not None and guarantee.privacy.rehearsal:
         return "a rehearsal has no epsilon, on these votes or any: its noise can be repeated from its seed"
     if not isinstance(guarantee, VotesGuarantee) or guarantee.adaptive:
