@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 import oneballot as ob
 from oneballot.cli import app
 from oneballot.election import template
-from oneballot.election.columns import Where
+from oneballot.election.columns import Place
 from oneballot.election.schema import mark_labels
 from oneballot.errors import DataError, ElectionError
 from oneballot.party.context import PartyContext
@@ -41,7 +41,7 @@ def election(**settings) -> ob.Election:
 
 
 def test_labels_are_yes_no_or_not_known() -> None:
-    where = Where("a.csv", "label")
+    where = Place("a.csv", "label")
     for values in (
         [[1, 0, -1]],
         [["1", "0.0", ""]],

@@ -138,7 +138,7 @@ class TestSignatures:
 
     def test_two_parties_with_one_key_are_refused(self, make_election, signed) -> None:
         key = signed[0].roster["a"]
-        with pytest.raises(ElectionError, match="the same key"):
+        with pytest.raises(ElectionError, match="a key is listed twice"):
             make_election(roster={"a": key, "b": key})
 
 
@@ -157,7 +157,7 @@ def test_a_look_into_a_ballot_needs_no_election(election: ob.Election) -> None:
 
 @pytest.mark.parametrize("name", ["Model_1", "a b", "../x", "arrays"])
 def test_a_model_whose_name_would_be_spoiled_is_refused_at_the_party(name: str, election: ob.Election) -> None:
-    with pytest.raises(ValueError, match="cannot hold a model as"):
+    with pytest.raises(ValueError, match="a model cannot be stored as"):
         seal({name: Blob("safetensors", b"")}, election, "a")
 
 

@@ -188,8 +188,9 @@ class TestRotation:
         new = either.new_key("a")
         either.write(f'a = "{either.public["a"]}"', f'a = "{new}"')
         either.revoke(either.public["a"])
-        assert "SPOILED: it says that it is of a, and is signed with a key that was revoked (stolen on 3 May)" in (
-            oneballot("tally", "election.toml", "--from", "box", "--out", "outcome")
+        assert (
+            "SPOILED: it says that it is names a as its party but is signed with a revoked key (stolen on 3 May)"
+            in (oneballot("tally", "election.toml", "--from", "box", "--out", "outcome"))
         )
         assert either.tally(out="scratch")["counted"] == ["b"]
         without = Outcome.load("outcome").count.sums["votes"]

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from oneballot.data.read import read
 from oneballot.election.columns import Category, Number, Tensor, Text
-from oneballot.election.columns import Where as At
+from oneballot.election.columns import Place as At
 from oneballot.election.schema import Schema, number_labels
 from oneballot.election.template import infer, sorted_labels
 from oneballot.errors import DataError
@@ -160,7 +160,7 @@ def test_labels_become_class_numbers_whatever_their_type():
         ),
         (["yes", ""], r"row 2 \(''\) is not a class"),
         ([0.5], r"row 1 \('0.5'\) is not a class"),
-        ([["yes"]], r"labels must be one a row, not of shape \(1, 1\)"),
+        ([["yes"]], r"expected one label per row, not of shape \(1, 1\)"),
     ],
 )
 def test_a_label_that_is_no_class_is_named_with_its_row(values, says):
@@ -195,7 +195,7 @@ def test_ids_are_text_and_unique():
         (lambda: Text(name="x", features=0), "greater than 0"),
         (lambda: Tensor(name="x", kind="image", shape=()), "at least 1 item"),
         (lambda: Number(name="x", range=(0, 1), unit="kg"), "Extra inputs"),
-        (lambda: Schema(label="age", columns=(AGE,)), "a column is label, id or feature, and once: 'age'"),
+        (lambda: Schema(label="age", columns=(AGE,)), "a column may be used once, as label, id or feature: 'age'"),
         (lambda: Schema(label="y", id="age", columns=(AGE,)), "'age'"),
         (lambda: Schema(label="y", id="y", columns=(AGE,)), "'y'"),
         (lambda: Schema(label="y", columns=(AGE, AGE)), "'age'"),
@@ -275,7 +275,7 @@ def test_the_classes_of_a_label_column_are_whole_numbers_in_order_or_text():
     assert sorted_labels(objects("1.0", "0.0")) == [0, 1]
     assert sorted_labels(objects("b", "a", "1")) == ["1", "a", "b"]
     assert sorted_labels(objects("true", "false")) == ["false", "true"]
-    with pytest.raises(DataError, match="labels must be one a row"):
+    with pytest.raises(DataError, match="expected one label per row"):
         sorted_labels(np.eye(3))
 
 

@@ -14,7 +14,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
 import pytest
@@ -26,7 +26,7 @@ from oneballot.election import template
 from oneballot.errors import AlreadyCast, PrivacyError
 from oneballot.party.cast import cast_together
 from oneballot.party.delivery import deliver
-from oneballot.party.outbox import alone_with_kept
+from oneballot.party.outbox import Outbox
 from oneballot.party.submit import cast_file
 from oneballot.privacy.charges import Charges
 from oneballot.runtime.files import lock_file
@@ -170,18 +170,22 @@ def test_parties_of_one_folder_do_not_hold_each_other_up_and_threads_do(tmp_path
     met = []
 
     def second() -> None:
-        with pytest.raises(AlreadyCast, match=f"process {os.getpid()} on"), alone_with_kept(tmp_path / "a.ballot"):
+        with pytest.raises(AlreadyCast, match=f"process {os.getpid()} on"), lock(tmp_path, "a"):
             pass
         met.append(True)
 
-    with alone_with_kept(tmp_path / "a.ballot"), alone_with_kept(tmp_path / "b.ballot"):
+    with lock(tmp_path, "a"), lock(tmp_path, "b"):
         thread = threading.Thread(target=second)
         thread.start()
         thread.join()
     assert met
     assert os.listdir(tmp_path) == []
-    with alone_with_kept(tmp_path / "a.ballot"):
+    with lock(tmp_path, "a"):
         pass
+
+
+def lock(folder: Path, party: str) -> AbstractContextManager[None]:
+    return Outbox(ob.Election(["no", "yes"], method=ob.Analytic()), party, folder).lock()
 
 
 CROWD = """
@@ -242,9 +246,9 @@ def as_nobody(work: Callable[[], None]) -> None:
 def test_a_lock_of_another_user_is_a_lock(open_to_all: Path) -> None:
     def cast() -> None:
         with pytest.raises(AlreadyCast, match="another user is casting the ballot of a"):
-            alone_with_kept(open_to_all / "a.ballot").__enter__()
+            lock(open_to_all, "a").__enter__()
 
-    with alone_with_kept(open_to_all / "a.ballot"):
+    with lock(open_to_all, "a"):
         as_nobody(cast)
 
 
@@ -291,6 +295,6 @@ def test_a_lock_writes_through_no_link_and_removes_no_other_lock(tmp_path: Path)
 
 
 def test_a_refused_cast_leaves_no_folder_behind(tmp_path: Path) -> None:
-    with suppress(ZeroDivisionError), alone_with_kept(tmp_path / "x" / "y" / "a.ballot"):
+    with suppress(ZeroDivisionError), lock(tmp_path / "x" / "y", "a"):
         raise ZeroDivisionError
     assert os.listdir(tmp_path) == []

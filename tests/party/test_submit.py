@@ -114,12 +114,12 @@ class TestKeys:
         cast_file(agreed, "a", clinic / "a.csv", keep=clinic / "kept", beside=clinic)
         seen = describe_ballot(clinic / "kept" / "a.ballot", agreed)
         assert seen["signature"] == "valid, of a"
-        assert seen["verdict"] == "it is a ballot of this election; what it carries is checked by the tally"
+        assert seen["verdict"] == "it is a ballot of this election; the tally checks its contents"
 
     def test_a_missing_key_is_an_error_before_training(self, election, clinic: Path) -> None:
         agreed = self.with_roster(clinic)
         (clinic / "a.key").unlink()
-        with pytest.raises(KeyFileError, match="asks a to sign its ballot"):
+        with pytest.raises(KeyFileError, match="requires a to sign its ballot"):
             cast_file(agreed, "a", clinic / "a.csv", keep=clinic / "kept", beside=clinic)
 
     def test_a_party_that_is_not_listed_is_told_before_training(self, election, clinic: Path) -> None:

@@ -56,20 +56,23 @@ def cast_data(
 ) -> Ballot:
     """The ballot of a party whose name, key and data were checked. Noise is charged to `charges`."""
     ctx = PartyContext(election, party, charges)
-    (ballot,) = _cast_in_step(election, {party: (data, ctx)}, key, election.choose_learners(learners or {}))
+    keys = {} if key is None else {party: key}
+    (ballot,) = _cast_in_step(election, {party: (data, ctx)}, keys, election.choose_learners(learners or {}))
     return ballot
 
 
-def cast_together(election: Election, parties: Mapping[str, Data]) -> list[Ballot]:
-    """The unsigned ballots of several parties, trained in lock step. Each is what the party would cast alone."""
+def cast_together(
+    election: Election, parties: Mapping[str, Data], *, keys: Mapping[str, Ed25519PrivateKey] | None = None
+) -> list[Ballot]:
+    """The ballots of several parties, trained in lock step. Each is what the party would cast alone."""
     contexts = {party: (data, PartyContext(election, party)) for party, data in parties.items()}
-    return _cast_in_step(election, contexts, None, election.choose_learners({}))
+    return _cast_in_step(election, contexts, keys or {}, election.choose_learners({}))
 
 
 def _cast_in_step(
     election: Election,
     parties: Mapping[str, tuple[Data, PartyContext]],
-    key: Ed25519PrivateKey | None,
+    keys: Mapping[str, Ed25519PrivateKey],
     learners: Mapping[str, Learner],
 ) -> list[Ballot]:
     """Run all casts side by side: what they request at the same time is answered by one training."""
@@ -100,7 +103,7 @@ def _cast_in_step(
             if party in ended:
                 del running[party]
         answers = _answer(requests, learners)
-    return [_seal(election, party, ended[party], key, ctx) for party, (_, ctx) in parties.items()]
+    return [_seal(election, party, ended[party], keys.get(party), ctx) for party, (_, ctx) in parties.items()]
 
 
 def _answer(requests: Mapping[str, Fit | Work], learners: Mapping[str, Learner]) -> dict[str, Any]:

@@ -276,7 +276,7 @@ def test_at_the_deadline_without_a_quorum_there_is_an_error_and_ballots_stay(cli
     grid = loop(clinics)
     for node in grid.nodes[1:]:
         node.busy = True
-    with pytest.raises(QuorumError, match="1 ballot counts, and the quorum is 2"):
+    with pytest.raises(QuorumError, match="1 ballot counts, but the quorum is 2"):
         server.hold(grid, settings(clinics))
     assert list(box(clinics)) == ["clinic-a"]
 
