@@ -148,7 +148,7 @@ def eavesdrop(
 
 
 def probe(network: Any, X: np.ndarray, parties: list[Party], classes: int, told: Any) -> int:
-    """A few batches: time and memory of each way, and the slopes of three parties against a CPU's."""
+    """A few batches: time and memory of each implementation, and the slopes of three parties against a CPU's."""
     place = find_device(told.device)
     shared = torch.from_numpy(X).to(place)
     some = parties[:: max(1, len(parties) // 3)][:3]
@@ -160,10 +160,11 @@ def probe(network: Any, X: np.ndarray, parties: list[Party], classes: int, told:
     worst = max(float((a - b).norm() / (b.norm() + 1e-12)) for a, b in zip(*got, strict=True))
     print(f"slopes of three parties against a CPU's: {worst:.1e} apart, relatively", flush=True)
     counts = (max(1, len(parties) // 10), len(parties))
-    ways = [("autograd", False), (None, False)] + [(None, True)] * (place.type == "cuda")
-    for count, (way, record) in product(counts, ways):
+    implementations = [("autograd", False), (None, False)] + [(None, True)] * (place.type == "cuda")
+    for count, (implementation, record) in product(counts, implementations):
         begin = time.perf_counter()
-        wave = Wave(Logits(network, place, way=way), shared, parties[:count], classes, record=record)
+        net = Logits(network, place, implementation=implementation)
+        wave = Wave(net, shared, parties[:count], classes, record=record)
         batches, clock = wave.batches(), [time.perf_counter()]
         for _ in range(told.probe):
             found = next(batches)
@@ -173,10 +174,10 @@ def probe(network: Any, X: np.ndarray, parties: list[Party], classes: int, told:
         each = np.diff(clock)
         sums = ", ".join(f"{float(part.double().abs().sum()):.6e}" for part in found)  # the same, up to rounding
         times = ", ".join(f"{t:.2f}" for t in each)
-        print(f"{count} lessons, by {wave.net.way}{', recorded' * record}: set up in {clock[0] - begin:.1f} s; batches "
-              f"{times} s; {wave.ends[0]} batches would take {each[-1] * wave.ends[0]:.0f} s; peak memory "
+        print(f"{count} lessons, by {net.implementation}{', recorded' * record}: set up in {clock[0] - begin:.1f} s; "
+              f"batches {times} s; {wave.ends[0]} batches would take {each[-1] * wave.ends[0]:.0f} s; peak memory "
               f"{memory():.1f} GiB; slopes {sums}", flush=True)  # fmt: skip
-        del wave, batches, found
+        del net, wave, batches, found
     return 0
 
 

@@ -105,7 +105,7 @@ class TestLedgers:
         simulation = run(election_at(ob.L1(4.0)))
         ledger = open_ballot(simulation.ballots[0].sealed).manifest.privacy
         assert ledger.epsilon is None
-        assert "raw votes" in ledger.words()[0]
+        assert "raw votes" in ledger.describe()[0]
         assert simulation.outcome.ledger.epsilon == pytest.approx(4.0, rel=1e-3)
         assert simulation.outcome.ledger.unit == "party"
 
@@ -174,7 +174,7 @@ class TestCastingAgain:
         one, two = (run(election) for _ in range(2))
         assert [b.digest for b in one.ballots] == [b.digest for b in two.ballots]
         assert one.outcome.ledger.epsilon is None
-        assert "NOT PRIVATE" in one.outcome.ledger.words()[0]
+        assert "NOT PRIVATE" in one.outcome.ledger.describe()[0]
         other = election_at(ob.L2(0.5, rehearsal=True, noise_seed=8))
         assert not np.array_equal(run(other).ballots[0].contents["votes"], one.ballots[0].contents["votes"])
 
@@ -444,7 +444,7 @@ def test_the_final_model_may_weigh_rows_by_the_lead_of_their_label() -> None:
         election.method.close(Count({"votes": np.tile([[7, 1], [2, 5]], (30, 1))}), ctx)
     np.testing.assert_allclose(leads[0], np.tile([6, 3], 30) / 4.5)
     assert accuracy(run(election)) > 0.95
-    with pytest.raises(ElectionError, match="cannot be had at L1"):
+    with pytest.raises(ElectionError, match="not available at L1"):
         election_at(ob.L1(1.0), method=ob.FedKT(final_weights="lead"))
 
 

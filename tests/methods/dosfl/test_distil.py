@@ -16,8 +16,8 @@ import torch.nn.functional as F  # noqa: E402
 from torch.func import functional_call  # noqa: E402
 
 from oneballot.errors import DataError, ElectionError  # noqa: E402
+from oneballot.fleet import draws  # noqa: E402
 from oneballot.fleet.models.network import built_in  # noqa: E402
-from oneballot.fleet.train import draws  # noqa: E402
 from oneballot.fleet.train.devices import one_thread  # noqa: E402
 from oneballot.methods.dosfl import distil as fleet_distil  # noqa: E402
 from oneballot.methods.dosfl.distil import distil  # noqa: E402
@@ -121,7 +121,7 @@ def test_waves_are_of_one_form_as_many_as_fit_and_no_more_than_keep_a_gpu_busy(
     monkeypatch: Any, fit: int, most: int, sizes: list[int]
 ) -> None:
     others = [replace(one, plan=replace(one.plan, steps=2)) for one in VARIED[:3]]
-    monkeypatch.setattr(fleet_distil, "most_at_once", lambda *trial: fit)
+    monkeypatch.setattr(fleet_distil, "models_that_fit", lambda *trial: fit)
     monkeypatch.setattr(fleet_distil, "AT_MOST", most)
     monkeypatch.setattr(fleet_distil, "FEW", 2)
     job = fleet_distil._Job(NET, torch.from_numpy(X), [*VARIED, *others], 3, DOUBLE)
@@ -149,7 +149,7 @@ def test_on_a_gpu_fleets_of_lessons_and_courses_are_as_on_a_cpu() -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 def test_on_a_gpu_convolutions_are_recorded_and_give_what_they_give_as_launched() -> None:
     """Three batches: one as it is, one that is recorded, one replayed."""
-    lenet = built_in("lenet", {"channels": [2, 20], "hidden": [5]}, (1, 14, 14), 3)  # kernels, and products of windows
+    lenet = built_in("lenet", {"channels": [2, 20], "hidden": [5]}, (1, 14, 14), 3)
     images = RNG.normal(size=(40, 1, 14, 14)).astype(np.float32)
     plan = replace(PLAN, soft_labels=True, soft_reset=0.3, masking=0.2)
     parties = [Party(np.arange(40), Y[:40], initial(lenet, "xavier-uniform", i), i, plan) for i in range(3)]
@@ -181,7 +181,7 @@ def test_courses_side_by_side_are_each_alone_and_who_bursts_is_alone_in_it(mergi
 
 @pytest.mark.parametrize("enough", [10.0, 0.0], ids=["here", "in processes"])
 def test_on_a_cpu_who_else_is_there_and_where_changes_no_bit(enough: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("oneballot.methods.dosfl.distil.ENOUGH", enough)
+    monkeypatch.setattr("oneballot.methods.dosfl.distil.PROCESSES_PAY_OFF", enough)
     parties = [party(np.arange(30), 1), party(np.arange(30, 90), 2), party(np.arange(90, 93), 3)]
     together = distil(NET, X, parties, 3, device="cpu", workers=2)
     for one, found in zip(parties, together, strict=True):

@@ -113,18 +113,18 @@ def test_one_step_of_a_linear_model_has_its_closed_form() -> None:
     np.testing.assert_allclose(by_labels.numpy().ravel(), -rate * (1 / 3 - np.eye(3)[1]) * x.sum(), rtol=1e-12)
 
 
-@pytest.mark.parametrize("way", ["apart", "windows"])
+@pytest.mark.parametrize("implementation", ["separate", "windows"])
 @pytest.mark.parametrize("name", ["mlp", "lenet"])
-def test_chains_without_autograd_give_what_autograd_gives(name: str, way: Any) -> None:
+def test_chains_without_autograd_give_what_autograd_gives(name: str, implementation: Any) -> None:
     """And leave what they are given as it is."""
-    ways = [Logits(network(name), CPU, DOUBLE, way=each) for each in (way, "autograd")]
-    start = ways[0].stack([initial(network(name), "kaiming", seed) for seed in (1, 2, 3)])
-    lesson = lesson_for(ways[0], 3)
+    implementations = [Logits(network(name), CPU, DOUBLE, implementation=each) for each in (implementation, "autograd")]
+    start = implementations[0].stack([initial(network(name), "kaiming", seed) for seed in (1, 2, 3)])
+    lesson = lesson_for(implementations[0], 3)
     before = lesson.inputs.clone()
-    for one, other in zip(*(found_slopes(net, start, lesson, 2) for net in ways), strict=True):
+    for one, other in zip(*(found_slopes(net, start, lesson, 2) for net in implementations), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-12)
     assert torch.equal(lesson.inputs, before)
-    assert ways[0].cuts == (name == "lenet" and way == "windows")
+    assert implementations[0].cuts == (name == "lenet" and implementation == "windows")
 
 
 def test_a_step_is_torchs_own_sgd() -> None:

@@ -14,8 +14,8 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from ...fleet.train.chain import Chain, Choice, Linear
-from ...fleet.train.convolutions import Apart, Way, Windows
+from ...fleet.train.chain import Chain, Linear, Weightless
+from ...fleet.train.convolutions import Convolution, Implementation
 
 
 class Drifting(Protocol):
@@ -32,12 +32,12 @@ class Along:
 
     def __init__(
         self, module: nn.Sequential, weights: Mapping[str, Tensor], direction: Mapping[str, Tensor],
-        slopes: Mapping[str, Tensor], *, way: Way,
+        slopes: Mapping[str, Tensor], *, implementation: Implementation,
     ) -> None:  # fmt: skip
         bare = {name: torch.zeros_like(value) if name.endswith("bias") else value for name, value in weights.items()}
         spare = {name: torch.empty_like(value) for name, value in weights.items()}
-        chains = Chain(module, weights, slopes, way=way), Chain(module, bare, spare, way=way)
-        self.layers = list(_drifting(*chains, Chain(module, direction, way=way)))
+        pairs = (weights, slopes), (bare, spare), (direction, None)
+        self.layers = list(_drifting(*(Chain(module, *pair, implementation=implementation) for pair in pairs)))
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         drift: Tensor | None = None
@@ -55,32 +55,28 @@ class Along:
 
 def _drifting(*chains: Chain) -> Iterator[Drifting]:
     for own, moved, turned in zip(*(chain.layers for chain in chains), strict=True):
-        if not isinstance(own, Linear | Apart):
+        if not isinstance(own, Linear | Convolution):
             yield Chosen(own)
-        elif type(own) in (Linear, Apart, Windows):
-            yield Weighted(own, moved, turned)
         else:
-            from .along_kernels import PooledAlong
-
-            yield PooledAlong(own, moved, turned)  # type: ignore[arg-type]
+            yield Weighted(own, moved, turned)
 
 
 class Chosen:
     """A layer without weights chooses, by what it is given, what to pass on; drifts and slopes go the same way."""
 
-    def __init__(self, layer: Choice) -> None:
+    def __init__(self, layer: Weightless) -> None:
         self.layer = layer
 
     def forward(self, x: Tensor, drift: Tensor | None) -> tuple[Tensor, Tensor | None]:
         y = self.layer.forward(x)
-        return y, None if drift is None else self.layer.along(drift)
+        return y, None if drift is None else self.layer.jvp(drift)
 
     def backward(self, d: Tensor | None, drift: Tensor) -> tuple[Tensor | None, Tensor]:
         return None if d is None else self.layer.backward(d, True), self.layer.backward(drift, True)
 
 
 class Weighted:
-    def __init__(self, own: Linear | Apart, moved: Linear | Apart, turned: Linear | Apart) -> None:
+    def __init__(self, own: Linear | Convolution, moved: Linear | Convolution, turned: Linear | Convolution) -> None:
         self.own, self.moved, self.turned = own, moved, turned
 
     def forward(self, x: Tensor, drift: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -94,5 +90,5 @@ class Weighted:
         if self.first:
             return None, change
         back = self.moved.backward(d, True)
-        self.own.slopes[0].add_(self.moved.slopes[0])
+        self.own.gradients[0].add_(self.moved.gradients[0])
         return back, change

@@ -17,10 +17,10 @@ from torch import Tensor
 from ...errors import DataError
 from ...fleet.models.inputs import as_tensor, check_tokens
 from ...fleet.models.network import Network
-from ...fleet.train.apart import ENOUGH, SHARED, travels
 from ...fleet.train.devices import find_device, one_thread, precision
+from ...fleet.train.loop import PROCESSES_PAY_OFF, SHARED_MEMORY, can_be_sent
 from ...fleet.train.recipe import Recipe
-from ...fleet.train.waves import in_halves, most_at_once
+from ...fleet.train.waves import models_that_fit, run_waves
 from ...runtime.executor import parallelism, run
 from ...runtime.progress import track
 from ...types import Array
@@ -75,7 +75,7 @@ class _Job:
     def on_cpu(self, workers: int) -> Iterator[int]:
         """One after the other; with much to do in processes. Threads would wait for one another at every small step."""
         several = parallelism(workers) > 1 and len(self.parties) > 1
-        if several and self._seconds() > ENOUGH and travels(self.network, workers):
+        if several and self._seconds() > PROCESSES_PAY_OFF and can_be_sent(self.network, workers):
             yield from self._in_processes(workers)
             return
         for i in range(len(self.parties)):
@@ -90,7 +90,7 @@ class _Job:
     def _in_processes(self, workers: int) -> Iterator[int]:
         X = self.X.numpy()  # one array, which processes share
         calls = [(os.getpid(), self.network, X, party, self.classes, self.kind) for party in self.parties]
-        found = run(_distil_one, calls, workers=workers, **SHARED)
+        found = run(_distil_one, calls, workers=workers, **SHARED_MEMORY)
         for i, lesson in enumerate(found):
             self.found[i] = lesson
             yield from [1] * self.parties[i].plan.local_epochs
@@ -102,13 +102,13 @@ class _Job:
             some.sort(key=lambda i: -len(self.parties[i].rows))
             count = -(-len(some) // self._most_at_once(some))
             waves += [list(map(int, part)) for part in np.array_split(some, count)]
-        return filter(None, in_halves(waves, self._run))
+        return filter(None, run_waves(waves, self._run))
 
     def _most_at_once(self, numbers: Sequence[int]) -> int:
         """By what two parties need for a batch."""
         if len(numbers) <= FEW:
             return len(numbers)
-        return min(AT_MOST, most_at_once(self.X.device, 2, lambda: next(self._wave(numbers[:2]).batches())))
+        return min(AT_MOST, models_that_fit(self.X.device, 2, lambda: next(self._wave(numbers[:2]).batches())))
 
 
 def _distil_one(owner: int, network: Network, X: Array, party: Party, classes: int, kind: torch.dtype) -> Distilled:

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...fleet.gpu.graphs import nothing_thrown_away
-from ...fleet.train import draws
+from ...fleet import draws
+from ...fleet.gpu.graphs import no_garbage_collection
 from ...fleet.train.recipe import ABSENT
 from ...types import Array
 from .distillation import Distilled, Party, first_labels
@@ -45,7 +45,7 @@ class Recorded:
             held.copy_(part)
         if self.graph is None:
             self.graph = torch.cuda.CUDAGraph()
-            with nothing_thrown_away(), torch.cuda.graph(self.graph):
+            with no_garbage_collection(), torch.cuda.graph(self.graph):
                 self.found = self.slopes(*self.held)
         self.graph.replay()
         return self.found

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from ...errors import ElectionError
+from ...fleet import draws
 from ...fleet.models.network import Network
-from ...fleet.train import draws
 from ...types import Array
 
 Rule = Callable[[int, int, tuple[int, ...], float, float], Array]

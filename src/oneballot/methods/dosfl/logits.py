@@ -22,7 +22,7 @@ from ...fleet.models.inputs import scaled
 from ...fleet.models.network import Network
 from ...fleet.models.text import Text
 from ...fleet.train.chain import Chain, is_chain
-from ...fleet.train.convolutions import Way, Windows, best_way
+from ...fleet.train.convolutions import Implementation, implementation_for
 from ...types import Array
 from .along import Along
 
@@ -53,7 +53,7 @@ class Logits:
 
     def __init__(
         self, network: Network, device: torch.device, kind: torch.dtype = torch.float32, *,
-        way: Way | Literal["autograd"] | None = None,
+        implementation: Implementation | Literal["autograd"] | None = None,
     ) -> None:  # fmt: skip
         check_that_steps_teach(network)
         self.module = copy.deepcopy(network.bare).to(device, kind).eval()
@@ -64,16 +64,10 @@ class Logits:
         if isinstance(self.module, Text):
             self.table = self.module.embedding.weight.detach()
             self.shape = (*network.shape, self.table.shape[1])
-        self.way = way or (best_way(device) if is_chain(self.module) else "autograd")
-        self.cuts = self._cuts()
+        self.implementation = implementation or (implementation_for(device) if is_chain(self.module) else "autograd")
+        convolves = any(isinstance(part, nn.Conv2d) for part in self.module.children())
+        self.cuts = self.implementation == "windows" and convolves
         self.behind = _Behind(self.module) if isinstance(self.module, Text) else None
-
-    def _cuts(self) -> bool:
-        if self.way == "autograd" or self.way == "apart":
-            return False
-        assert isinstance(self.module, nn.Sequential), "a chain is"
-        one = {name: weight.detach().unsqueeze(0) for name, weight in self.module.named_parameters()}
-        return any(isinstance(layer, Windows) for layer in Chain(self.module, one, way=self.way).layers)
 
     def stack(self, starts: Sequence[Mapping[str, Array]]) -> list[Tensor]:
         """The weights of models that start here."""
@@ -104,13 +98,13 @@ class Logits:
 
     def slopes(self, weights: Weights, x: Tensor, labels: Tensor, present: Tensor | None = None) -> list[Tensor]:
         """Of each model's mean cross entropy, by the weights."""
-        if self.way == "autograd":
+        if self.implementation == "autograd":
             with torch.enable_grad():
                 held = [weight.detach().requires_grad_() for weight in weights]
                 return list(torch.autograd.grad(cross_entropy(self(held, x, present), labels).sum(), held))
         assert isinstance(self.module, nn.Sequential), "a chain is"
         found = [torch.empty_like(weight) for weight in weights]
-        chain = Chain(self.module, self._named(weights), self._named(found), way=self.way)
+        chain = Chain(self.module, self._named(weights), self._named(found), implementation=self.implementation)
         logits = chain.forward(x.clone())  # which is changed in place
         chain.backward(_by_logits(logits.softmax(-1), labels))
         return found
@@ -120,11 +114,12 @@ class Logits:
     ) -> tuple[Tensor, list[Tensor], Tensor, Tensor]:
         """By how much each model's mean cross entropy changes along a direction of its weights, and the slopes of that:
         by weights, inputs and labels."""
-        if self.way == "autograd":
+        if self.implementation == "autograd":
             return self._along_by_autograd(weights, x, labels, direction)
         assert isinstance(self.module, nn.Sequential), "a chain is"
         found = [torch.empty_like(weight) for weight in weights]
-        chain = Along(self.module, self._named(weights), self._named(direction), self._named(found), way=self.way)
+        named = (self._named(part) for part in (weights, direction, found))
+        chain = Along(self.module, *named, implementation=self.implementation)
         logits, drift = chain.forward(x.clone())
         shares, rows = logits.softmax(-1), x.shape[1]
         drift = drift - (shares * drift).sum(-1, keepdim=True)  # of the shares' logarithms

@@ -12,7 +12,7 @@ from torch import Tensor
 from ...fleet.models.network import Network
 from ...fleet.train.devices import find_device, one_thread, precision
 from ...fleet.train.recipe import Recipe
-from ...fleet.train.waves import in_halves
+from ...fleet.train.waves import run_waves
 from ...types import Array
 from .distillation import Distilled
 from .lessons import Lesson, Merging, average, interleave, learn, learn_from, step
@@ -58,7 +58,7 @@ def replay(network: Network, courses: Sequence[Course], heaviest: float, *, devi
         waves: dict[Hashable, list[int]] = {}
         for i, course in enumerate(courses):
             waves.setdefault(i if place.type == "cpu" else course.form, []).append(i)
-        for _ in in_halves(list(waves.values()), run, kept=lambda: place.type == "cpu"):
+        for _ in run_waves(list(waves.values()), run, kept=lambda: place.type == "cpu"):
             pass
     return [found[i] for i in range(len(courses))]
 
