@@ -20,9 +20,9 @@ from .election.file import make
 from .errors import DataError, ElectionError
 from .peers import ChoosyPeer, Peer
 from .privacy.settings import L0
-from .report.plots import draw_race
+from .report.plots import plot_comparison
 from .runtime.files import write_atomic
-from .runtime.progress import steps
+from .runtime.progress import track
 from .server.context import TallyContext
 from .server.outcome import Outcome
 from .simulation import Simulation, accuracy, simulate_parties
@@ -106,7 +106,7 @@ def compare(
     found = []
     with _Desk(election, outcome) as ctx:
         seconds, begin = time.monotonic() - begin, time.monotonic()
-        for turn in steps(f"rounds of {peer.name}", peer.run(list(parties.values()), ctx), peer.rounds):
+        for turn in track(f"rounds of {peer.name}", peer.run(list(parties.values()), ctx), peer.rounds):
             seconds += time.monotonic() - begin
             right = float(np.mean([accuracy(model.predict_proba(test.X), test.y) for model in turn.models]))
             found.append(Standing(right, turn.up + ballots, turn.down + replies, seconds))
@@ -179,4 +179,4 @@ def save(folder: Path, label: str, own: Standing, peers: Mapping[str, Standings]
     table.writerows([name, i, *astuple(s)] for name, rounds in named.items() for i, s in enumerate(rounds, start=1))
     write_atomic(folder / "comparison.csv", lines.getvalue().encode())
     curves = {name: [(s.bytes, s.accuracy) for s in rounds] for name, rounds in named.items()}
-    draw_race(curves, folder / "comparison.png")
+    plot_comparison(curves, folder / "comparison.png")

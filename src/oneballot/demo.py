@@ -18,7 +18,7 @@ from .election.schema import Schema
 from .errors import ElectionError
 from .methods.fedkt.method import FedKT
 from .party.cast import cast_together
-from .report.plots import draw_holdings
+from .report.plots import plot_class_counts
 from .server.tally import tally_box
 from .simulation import compare, divide, simulate_parties
 from .types import Array
@@ -59,7 +59,7 @@ def run(out: Path, *, parties: int = 10, beta: float = 0.5, seed: int = 0) -> di
     without = compare(election, held, tested)
     counts = np.stack([np.bincount(d.y, minlength=10) for d in held.values()])
     saved = {"model": "outcome", "ballots": "box", "election": "election.toml", "rows": "parties"}
-    if picture := draw_holdings(counts, list(held), [str(c) for c in range(10)], out / "parties.png"):
+    if picture := plot_class_counts(counts, list(held), [str(c) for c in range(10)], out / "parties.png"):
         saved["picture"] = picture.name
     open_vote = float((outcome.model.predict(tested.X) == tested.y).mean())
     return {

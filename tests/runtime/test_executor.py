@@ -158,7 +158,7 @@ def test_a_cluster_that_does_not_answer_is_named(monkeypatch) -> None:
 
 def test_without_a_backend_trainings_stay_here() -> None:
     with spread(None):
-        assert executor.chosen() is None
+        assert executor.active_cluster() is None
 
 
 @pytest.mark.usefixtures("hurried")

@@ -5,17 +5,17 @@ import threading
 
 import pytest
 
-from oneballot.runtime.progress import progress_reporter, report_progress_to, steps
+from oneballot.runtime.progress import progress_reporter, report_progress_to, track
 
 
 def test_without_a_watcher_the_items_pass_through():
-    assert list(steps("counting", iter("abc"), 3)) == ["a", "b", "c"]
+    assert list(track("counting", iter("abc"), 3)) == ["a", "b", "c"]
 
 
 def test_a_watcher_hears_the_beginning_and_every_item_when_it_is_done():
     told = []
     with report_progress_to(lambda *news: told.append(news)):
-        for item in steps("counting", "ab", 2):
+        for item in track("counting", "ab", 2):
             told.append(item)
     assert told == [("counting", 0, 2), "a", ("counting", 1, 2), "b", ("counting", 2, 2)]
 
@@ -24,7 +24,7 @@ def test_a_watcher_is_gone_after_its_block_even_after_an_error():
     told = []
     with pytest.raises(ZeroDivisionError), report_progress_to(lambda *news: told.append(news)):
         raise ZeroDivisionError
-    list(steps("counting", "ab", 2))
+    list(track("counting", "ab", 2))
     assert told == []
 
 
@@ -32,15 +32,15 @@ def test_the_inner_of_two_watchers_is_told_and_then_the_outer_again():
     outer, inner = [], []
     with report_progress_to(lambda *news: outer.append(news[1])):
         with report_progress_to(lambda *news: inner.append(news[1])):
-            list(steps("counting", "a", 1))
-        list(steps("counting", "ab", 2))
+            list(track("counting", "a", 1))
+        list(track("counting", "ab", 2))
     assert (outer, inner) == ([0, 1, 2], [0, 1])
 
 
 def test_another_context_is_not_watched():
     told = []
     with report_progress_to(lambda *news: told.append(news)):
-        contextvars.Context().run(lambda: list(steps("counting", "ab", 2)))
+        contextvars.Context().run(lambda: list(track("counting", "ab", 2)))
     assert told == []
 
 
@@ -62,4 +62,4 @@ def test_an_error_among_the_items_is_passed_on():
         raise LookupError("lost")
 
     with report_progress_to(lambda *news: None), pytest.raises(LookupError, match="lost"):
-        list(steps("counting", items(), 2))
+        list(track("counting", items(), 2))

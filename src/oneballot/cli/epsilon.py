@@ -65,7 +65,7 @@ def command(
     """
     with session(as_json):
         from ..privacy.calculator import Question, answer, compare_all
-        from ..report.plots import check_picture
+        from ..report.plots import check_image_path
 
         given = {"gamma": gamma, "sigma": sigma, "scale": scale}
         question = Question(
@@ -75,17 +75,17 @@ def command(
             open_vote=open_vote, counts=counts, paper_orders=paper_orders,
         )  # fmt: skip
         if picture is not None:
-            check_picture(picture)
+            check_image_path(picture)
         told = answer(question)
         compared = compare_all(told, question) if compare else []
         if picture is not None:
             from ..privacy.calculator import curve
-            from ..report.plots import draw_line
+            from ..report.plots import plot_curve
 
             asked = sorted({round(10 ** (k / 10) * told["queries"]) for k in range(-20, 11)} - {0})
             title = f"{told['mechanism']}, scale {told['scale']:.4g}, delta {delta:g}, {level}"
             found = (told["queries"], told["epsilon"])
-            draw_line(asked, curve(question, told, asked), "queries", "epsilon", title, picture, mark=found)
+            plot_curve(asked, curve(question, told, asked), "queries", "epsilon", title, picture, mark=found)
         if as_json:
             print_json(told | ({"compared": compared} if compare else {}))
             return
@@ -120,6 +120,6 @@ def _print(told: dict[str, Any], partitions: int) -> None:
 
 def _four(epsilon: float) -> str:
     """Four digits after the point; of a small one, four that say something."""
-    from ..privacy.ledger import in_words
+    from ..privacy.ledger import format_epsilon
 
-    return f"{epsilon:.4f}" if epsilon == 0 or epsilon >= 0.01 else in_words(epsilon)
+    return f"{epsilon:.4f}" if epsilon == 0 or epsilon >= 0.01 else format_epsilon(epsilon)

@@ -14,7 +14,7 @@ import numpy as np
 from ..errors import DataError
 from ..types import Array, Stack
 
-KINDS = (np.dtype(np.float32), np.dtype(np.uint8), np.dtype(np.int32))
+ROW_DTYPES = (np.dtype(np.float32), np.dtype(np.uint8), np.dtype(np.int32))
 
 
 def as_rows(X: Any, source: str, *, empty: bool = False) -> Array:
@@ -29,7 +29,7 @@ def as_rows(X: Any, source: str, *, empty: bool = False) -> Array:
         raise DataError(
             f"{source}: expected numbers, not {rows.dtype}; describe the columns in a schema to encode them"
         )
-    if rows.dtype not in KINDS or rows.dtype == np.float32:
+    if rows.dtype not in ROW_DTYPES or rows.dtype == np.float32:
         with np.errstate(over="ignore"):
             rows = rows.astype(np.float32)
         if (bad := np.argwhere(~np.isfinite(rows))).size:
@@ -38,7 +38,7 @@ def as_rows(X: Any, source: str, *, empty: bool = False) -> Array:
     return rows
 
 
-def as_kind(rows: Array, kind: np.dtype[Any] | None, source: str) -> Array:
+def as_dtype(rows: Array, kind: np.dtype[Any] | None, source: str) -> Array:
     """Rows in the type that is asked for. None asks for nothing."""
     if kind is None or rows.dtype == kind:
         return rows

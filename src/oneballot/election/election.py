@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import plugins
-from ..data.rows import as_kind, as_rows
+from ..data.rows import as_dtype, as_rows
 from ..errors import DataError, ElectionError, WillNotWork
 from ..interfaces import Learner, Method, PrivateMethod, VotingMethod
 from ..privacy.ledger import Ledger
@@ -135,7 +135,7 @@ class Election:
     @cached_property
     def ballot_ledger(self) -> Ledger:
         """What the ledger of a ballot must say that was cast once."""
-        return Ledger() if self.guarantee is None else self.guarantee.ledger_of_ballot()
+        return Ledger() if self.guarantee is None else self.guarantee.ballot_ledger()
 
     @property
     def parties(self) -> int | None:
@@ -189,7 +189,7 @@ class Election:
         rows = as_rows(X, source, empty=empty)
         if self.shape and rows.shape[1:] != self.shape:
             raise DataError(f"{source}: a row has shape {rows.shape[1:]}, the election's {self.shape}")
-        return as_kind(rows, self.kind, source)
+        return as_dtype(rows, self.kind, source)
 
     def read_data(self, path: str | Path) -> Data:
         """A party's file, encoded with the schema."""

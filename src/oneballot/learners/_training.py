@@ -16,9 +16,9 @@ import numpy as np
 from ..errors import DataError, ElectionError, OneBallotError, OneBallotWarning, Spoiled
 from ..formats.safetensors import ConstantModel
 from ..interfaces import Format, Model
-from ..runtime.executor import breadth, in_threads, run
+from ..runtime.executor import in_threads, parallelism, run
 from ..runtime.executor import workers as workers
-from ..runtime.progress import steps
+from ..runtime.progress import track
 from ..types import Array, Task
 
 
@@ -67,7 +67,7 @@ def spread(
     models: list[Model | None] = []
     replies: list[Array] = []
     troubles: list[str] = []
-    for model, reply, trouble in steps(
+    for model, reply, trouble in track(
         f"training {what}", _train_all(learner, X, tasks, classes, keep, threads), len(tasks)
     ):
         models.append(model)
@@ -90,7 +90,7 @@ def _train_all(
 
     _load()
     here, begin, done = workers(), time.monotonic(), 0
-    count = breadth(here)
+    count = parallelism(here)
     with threadpool_limits(1):
         for done, task in enumerate(tasks, start=1):
             yield _train_one(learner, X, task, classes, keep)

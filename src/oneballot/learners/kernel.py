@@ -17,7 +17,7 @@ from ..errors import DataError, OneBallotWarning
 from ..formats.kernel import LARGEST, ROW_TYPES, KernelModel, as_probabilities, flat, scores_of
 from ..interfaces import Models
 from ..runtime.executor import workers
-from ..runtime.progress import steps
+from ..runtime.progress import track
 from ..settings import settings
 from ..types import Array, Task
 from ._ridge import RIDGES, Solution, solve, solve_with_landmarks
@@ -49,7 +49,7 @@ class Kernel:
 
     def fit_many(self, X: Array, tasks: Sequence[Task], classes: int, *, keep: bool = True) -> Models:
         models, replies = [], []
-        for task, model in steps("training kernel models", self._train(X, tasks, classes), len(tasks)):
+        for task, model in track("training kernel models", self._train(X, tasks, classes), len(tasks)):
             models.append(model if keep else None)
             replies.append(_reply(model, X, task, classes))
         return TrainedModels(models, replies)

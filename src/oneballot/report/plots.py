@@ -10,7 +10,7 @@ from ..errors import MissingExtra, OneBallotError, OneBallotWarning
 from ..types import Array
 
 
-def draw_holdings(counts: Array, parties: Sequence[str], classes: Sequence[str], path: Path) -> Path | None:
+def plot_class_counts(counts: Array, parties: Sequence[str], classes: Sequence[str], path: Path) -> Path | None:
     """What each party holds: a bar a party, `counts` `(parties, classes)` rows high. None without matplotlib."""
     try:
         from matplotlib.figure import Figure
@@ -38,7 +38,7 @@ def draw_holdings(counts: Array, parties: Sequence[str], classes: Sequence[str],
     return path
 
 
-def check_picture(path: Path) -> None:
+def check_image_path(path: Path) -> None:
     """Raise OneBallotError for a file that no picture can be drawn into."""
     if path.suffix.lower() not in (".png", ".pdf", ".svg"):
         raise OneBallotError(f"{path}: a picture is a .png, .pdf or .svg file; name one")
@@ -46,7 +46,7 @@ def check_picture(path: Path) -> None:
         raise OneBallotError(f"{path}: there is no folder {path.parent}")
 
 
-def draw_line(
+def plot_curve(
     x: Sequence[float], y: Sequence[float], across: str, up: str, title: str, path: Path, *,
     mark: tuple[float, float] | None = None,
 ) -> Path:  # fmt: skip
@@ -71,7 +71,7 @@ def draw_line(
     return path
 
 
-def draw_race(curves: Mapping[str, Sequence[tuple[int, float]]], path: Path) -> Path | None:
+def plot_comparison(curves: Mapping[str, Sequence[tuple[int, float]]], path: Path) -> Path | None:
     """Accuracy against bytes: a line a method, a star for one that is done after one message; the first is ours.
 
     What takes no bytes at all is a line across. None without matplotlib.

@@ -35,7 +35,7 @@ class Cluster:
     settings: dict[str, Any] = field(default_factory=dict)
 
 
-_chosen: ContextVar[Cluster | None] = ContextVar("cluster", default=None)
+_active: ContextVar[Cluster | None] = ContextVar("cluster", default=None)
 
 
 @contextmanager
@@ -55,16 +55,16 @@ def spread(backend: str | None) -> Iterator[None]:
             "a cluster of processes on this machine"
         )
     with KINDS[kind](address) as cluster:
-        token = _chosen.set(cluster)
+        token = _active.set(cluster)
         try:
             yield
         finally:
-            _chosen.reset(token)
+            _active.reset(token)
 
 
-def chosen() -> Cluster | None:
+def active_cluster() -> Cluster | None:
     """The cluster of the block that this is called in."""
-    return _chosen.get()
+    return _active.get()
 
 
 def workers() -> int:
@@ -81,9 +81,9 @@ def workers() -> int:
     return int(asked)
 
 
-def breadth(here: int) -> int:
+def parallelism(here: int) -> int:
     """How many trainings run at once: on the cluster, else so many here."""
-    cluster = chosen()
+    cluster = active_cluster()
     return here if cluster is None else cluster.workers
 
 
@@ -91,7 +91,7 @@ def in_threads(prefer: str) -> bool:
     """Whether `run` would use threads of this process."""
     from joblib.parallel import get_active_backend
 
-    return chosen() is None and getattr(get_active_backend(prefer=prefer)[0], "uses_threads", False)
+    return active_cluster() is None and getattr(get_active_backend(prefer=prefer)[0], "uses_threads", False)
 
 
 def run(
@@ -101,7 +101,7 @@ def run(
 
     The settings are those of `joblib.Parallel`, for this machine.
     """
-    cluster = chosen()
+    cluster = active_cluster()
     if cluster is None:
         yield from _run(function, arguments, workers, settings)
         return

@@ -23,7 +23,7 @@ def report_progress_to(watcher: Watcher) -> Iterator[None]:
         _watcher.reset(token)
 
 
-def steps(what: str, items: Iterable[T], total: int) -> Iterator[T]:
+def track(what: str, items: Iterable[T], total: int) -> Iterator[T]:
     """The items, reported one by one."""
     watcher = _watcher.get()
     if watcher is None:

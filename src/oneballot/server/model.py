@@ -12,7 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .. import plugins
-from ..data.rows import KINDS, as_kind
+from ..data.rows import ROW_DTYPES, as_dtype
 from ..errors import DataError
 from ..interfaces import Learner, Model
 from ..types import Array, Blob, Task
@@ -57,7 +57,7 @@ class FinalModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self.features_ and X.shape[1:] != self.features_:
             raise ValueError(f"X has rows of shape {X.shape[1:]}, but FinalModel is expecting {self.features_}")
         try:
-            X = as_kind(X, self.kind_, "X")
+            X = as_dtype(X, self.kind_, "X")
         except DataError as error:
             raise ValueError(str(error)) from None
         return self.model_.predict_proba(X)
@@ -77,4 +77,4 @@ class FinalModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 def _kept(X: Any) -> npt.DTypeLike:
     """The type that X has, if rows come in it; all others become float32."""
     kind = np.asarray(X).dtype
-    return kind if kind in KINDS else np.float32
+    return kind if kind in ROW_DTYPES else np.float32

@@ -11,7 +11,7 @@ import numpy as np
 from oneballot.election.election import Election
 from oneballot.errors import QuorumError
 from oneballot.methods.dosfl.method import DOSFL
-from oneballot.runtime.progress import steps
+from oneballot.runtime.progress import track
 from oneballot.simulation import accuracy, simulate_parties
 from oneballot.types import Data
 
@@ -42,7 +42,7 @@ class Chain:
         election, parties, test = _begin(self, seed, device)
         right: list[float] = []
         sent = 0
-        for party, data in steps("rounds of LP-DOSFL, a party each", parties.items(), len(parties)):
+        for party, data in track("rounds of LP-DOSFL, a party each", parties.items(), len(parties)):
             try:
                 outcome = simulate_parties(election, {party: data}).outcome
             except QuorumError:  # it abstains, and the next goes on from where this one did

@@ -16,8 +16,8 @@ from functools import cache, partial
 from importlib.metadata import version
 
 from oneballot.errors import DataNotFound, MissingExtra, OneBallotError, OneBallotWarning
-from oneballot.runtime.executor import chosen, run
-from oneballot.runtime.progress import steps
+from oneballot.runtime.executor import active_cluster, run
+from oneballot.runtime.progress import track
 
 from .cache import Kept
 from .cells import Experiment, Failed, Found, name_of
@@ -43,7 +43,7 @@ def run_cells(
             todo[name] = job
     names = list(todo)
     ran = _run(list(todo.values()), workers, device)
-    for place, got in steps(f"cells ({before} were kept)", ran, len(todo)):
+    for place, got in track(f"cells ({before} were kept)", ran, len(todo)):
         if isinstance(got, Found):
             kept.put(*todo[names[place]], got)
         yield names[place], got
@@ -51,7 +51,7 @@ def run_cells(
 
 def _run(jobs: Sequence[Job], workers: int, device: str) -> Iterator[tuple[int, Found | Failed]]:
     """In whatever order they end. In this process where there is one worker: a device is started once."""
-    if chosen() is not None and len(jobs) > 1:
+    if active_cluster() is not None and len(jobs) > 1:
         yield from run(_run_apart, [(place, *job, device) for place, job in enumerate(jobs)], workers=workers)
         return
     if workers == 1 or len(jobs) < 2:

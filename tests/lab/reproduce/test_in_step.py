@@ -285,15 +285,15 @@ def test_cells_are_given_as_they_end_and_share_the_time_that_passes():
 
 
 def test_where_no_bar_can_be_drawn_rounds_are_told_twice_a_minute(monkeypatch: Any, capsys: Any):
-    from oneballot.runtime.progress import steps
+    from oneballot.runtime.progress import track
     from oneballot_lab.cli import reproduce as command
 
     clock = iter(np.arange(0.0, 1000.0, 8.0))
     monkeypatch.setattr(command.time, "monotonic", lambda: next(clock))
     with command._told_line_by_line():
-        for _ in steps("cells (0 were kept)", range(1), 1):
-            list(steps("training 200 networks, epochs", range(2), 2))
-            list(steps("rounds of 19 cells", range(10), 10))
+        for _ in track("cells (0 were kept)", range(1), 1):
+            list(track("training 200 networks, epochs", range(2), 2))
+            list(track("rounds of 19 cells", range(10), 10))
     monkeypatch.undo()
     assert capsys.readouterr().err.splitlines() == [
         "rounds of 19 cells: 1 of 10, 1 min left",

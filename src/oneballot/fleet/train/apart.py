@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ...errors import OneBallotWarning
-from ...runtime.executor import breadth, run
+from ...runtime.executor import parallelism, run
 from ...types import Array, Task
 from ..models.network import Network
 from ..models.own import Generators
@@ -33,7 +33,7 @@ def train_apart(
     network: Network, X: Tensor, tasks: Sequence[Task], recipe: Recipe, classes: int, workers: int, keep: Keep
 ) -> Iterator[None]:
     """Yields once for each epoch of a model."""
-    begin, elsewhere = time.monotonic(), breadth(workers) > 1
+    begin, elsewhere = time.monotonic(), parallelism(workers) > 1
     for i, task in enumerate(tasks):
         module = network.make(network.first(task))
         module.to(X.device, DTYPES.get(recipe.precision, torch.float32))
@@ -54,7 +54,7 @@ def travels(network: Network, workers: int) -> bool:
     if network.built_in:
         return True
     try:
-        list(run(id, [(network,)] * breadth(workers), workers=workers, **SHARED))
+        list(run(id, [(network,)] * parallelism(workers), workers=workers, **SHARED))
     except Exception as error:
         text = f"your module is trained in this process alone, because others cannot be given it: {error}"
         warnings.warn(text, OneBallotWarning, stacklevel=2)
