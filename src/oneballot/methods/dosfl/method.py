@@ -117,13 +117,13 @@ module = "mlp"
             ctx.warn(f"it has no rows of class {', '.join(absent)}")
         noise_seed = ctx.shared_seed("first lesson") if self.first_lessons == "shared" else None
         # The names of the seeds determine the bytes of ballots, so they never change.
-        distilled, digest = yield DistilWork(
-            self._initial(ctx), data.X, data.y, ctx.seed("lesson"), self, noise_seed
-        )
+        distilled, digest = yield DistilWork(self._initial(ctx), data.X, data.y, ctx.seed("lesson"), self, noise_seed)
         if distilled.skipped == 1:
             raise Abstain("all gradients are 0 or overflow float32; scale its columns, or lower first_rate")
         if distilled.skipped:
-            ctx.warn(f"gradients are 0 or overflow float32 in {distilled.skipped:.0%} of the batches, which are skipped")
+            ctx.warn(
+                f"gradients are 0 or overflow float32 in {distilled.skipped:.0%} of the batches, which are skipped"
+            )
         contents = {}
         for name, (low, high) in self._bounds().items():
             values = getattr(distilled, name)

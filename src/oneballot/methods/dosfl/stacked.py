@@ -1,6 +1,6 @@
 """A network as a function of its weights, for a stack of models: logits, gradients and Hessian-vector products.
 
-Dropout is off. A sequence of plain layers uses the fleet's `Chain` and hvp.py; every other module uses vmap and autograd.
+Dropout is off. A plain sequence of layers uses the fleet's `Chain` and hvp.py, every other module vmap and autograd.
 """
 
 from __future__ import annotations
@@ -64,10 +64,10 @@ class StackedNetwork:
         self.names = [name for name, weight in self.module.named_parameters() if weight.requires_grad]
         self.way = way or (best_way(device) if is_chain(self.module) else "autograd")
         self.unfolds = self.way == "windows" and any(isinstance(part, nn.Conv2d) for part in self.module.modules())
-        self.shape, self.embedding, self.prefix = network.shape, None, ""
-        self.forward = self.module
+        self.shape, self.forward, self.prefix = network.shape, self.module, ""
+        self.embedding: Tensor | None = None
         if isinstance(self.module, Text):
-            self.embedding: Tensor | None = self.module.embedding.weight.detach()
+            self.embedding = self.module.embedding.weight.detach()
             self.shape = (*network.shape, self.embedding.shape[1])
             self.forward, self.prefix = _BehindEmbedding(self.module), "text."
 

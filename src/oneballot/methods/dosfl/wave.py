@@ -80,7 +80,7 @@ class Wave:
         self.learned = self._initial_data()  # inputs, labels, and softplus⁻¹ of the learning rates
         self.means, self.squares = ([torch.zeros_like(part) for part in self.learned] for _ in range(2))
         self.skipped = torch.zeros(len(parties), device=net.device)
-        self.finished: list[list[Array]] = [[] for _ in parties]
+        self.finished: list[list[Array]] = [[] for _ in parties]  # inputs, labels, learning rates
 
     def _floats(self, values: Sequence[float]) -> Tensor:
         return torch.tensor([float(value) for value in values], device=self.net.device, dtype=self.net.dtype)
@@ -223,5 +223,5 @@ class Wave:
     def results(self) -> list[DistilledData]:
         """In the order of the parties that the wave was made with."""
         skipped = (self.skipped.cpu().numpy() / self.ends).tolist()
-        data = [DistilledData(*parts, share) for parts, share in zip(self.finished, skipped, strict=True)]
+        data = [DistilledData(*parts, skipped=share) for parts, share in zip(self.finished, skipped, strict=True)]
         return [data[self.order.index(i)] for i in range(len(data))]

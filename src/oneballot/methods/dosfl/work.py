@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def check_network(learner: NetworkLearner, row: tuple[int, ...], classes: int, start: Blob | None) -> None:
-    """Raise ElectionError if the learner's network cannot be trained on distilled data, or cannot start from `start`."""
+    """Raise ElectionError if the network cannot be trained on distilled data, or cannot start from `start`."""
     from .stacked import check_distillable
 
     if not row:
@@ -157,12 +157,16 @@ class DistilJob:
 
         X, rows = join_rows([job.X for job in jobs])
         parties = [
-            replace(party, rows=own[party.rows])
-            for job, own in zip(jobs, rows, strict=True)
-            for party in job.parties
+            replace(party, rows=own[party.rows]) for job, own in zip(jobs, rows, strict=True) for party in job.parties
         ]
         distilled = distil(
-            jobs[0].network, X, parties, jobs[0].classes, device=learner.device, workers=workers(), precision=learner.precision
+            jobs[0].network,
+            X,
+            parties,
+            jobs[0].classes,
+            device=learner.device,
+            workers=workers(),
+            precision=learner.precision,
         )
         ends = np.cumsum([0, *(len(job.parties) for job in jobs)])
         return [distilled[begin:end] for begin, end in pairwise(ends)]
