@@ -163,10 +163,12 @@ def probe(task: Task, parties: list[Party], args: Any) -> int:
     worst = max(float((a - b).norm() / (b.norm() + 1e-12)) for a, b in zip(*gradients, strict=True))
     print(f"gradients of three parties: relative difference to a CPU's {worst:.1e}", flush=True)
     counts = (max(1, len(parties) // 10), len(parties))
-    ways: list[tuple[Any, bool]] = [("autograd", False), (None, False)] + [(None, True)] * (place.type == "cuda")
-    for count, (way, record) in product(counts, ways):
+    implementations: list[tuple[Any, bool]] = [("autograd", False), (None, False)] + [(None, True)] * (
+        place.type == "cuda"
+    )
+    for count, (implementation, record) in product(counts, implementations):
         begin = time.perf_counter()
-        net = StackedNetwork(task.network, place, way=way)
+        net = StackedNetwork(task.network, place, implementation=implementation)
         wave = Wave(net, X, parties[:count], task.classes, record=record)
         batches, clock = wave.batches(), [time.perf_counter()]
         for _ in range(args.probe):
@@ -177,8 +179,8 @@ def probe(task: Task, parties: list[Party], args: Any) -> int:
         each = np.diff(clock)
         sums = ", ".join(f"{float(part.double().abs().sum()):.6e}" for part in last)  # equal up to rounding
         times = ", ".join(f"{t:.2f}" for t in each)
-        print(f"{count} parties, by {net.way}{', recorded' * record}: set up in {clock[0] - begin:.1f} s; batches "
-              f"{times} s; {wave.ends[0]} batches would take {each[-1] * wave.ends[0]:.0f} s; peak memory "
+        print(f"{count} parties, by {net.implementation}{', recorded' * record}: set up in {clock[0] - begin:.1f} s; "
+              f"batches {times} s; {wave.ends[0]} batches would take {each[-1] * wave.ends[0]:.0f} s; peak memory "
               f"{memory():.1f} GiB; gradients {sums}", flush=True)  # fmt: skip
         del wave, batches, last
     return 0

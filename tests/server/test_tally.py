@@ -191,8 +191,8 @@ def test_narrow_numbers_of_many_ballots_do_not_wrap(make_election, digits) -> No
         election = make_election(method=method)
         with TallyContext(election) as ctx:
             opinion = np.random.default_rng(0).dirichlet(np.ones(11), (1, len(digits.public)))
-            votes = election.method._notation(ctx).write(opinion)
-            one = election.method._notation(ctx).points(votes, len(digits.public)).astype(np.int64)
+            votes = election.method.encoding(ctx).encode(opinion)
+            one = election.method.encoding(ctx).decode(votes, len(digits.public)).astype(np.int64)
         ballots = [seal({"votes": votes}, election, f"p{i}") for i in range(600)]
         assert np.array_equal(ob.tally(election, ballots).count.sums["votes"], 600 * one)
 

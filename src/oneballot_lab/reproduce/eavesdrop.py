@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from oneballot.fleet import draws
 from oneballot.fleet.models.inputs import as_tensor
 from oneballot.fleet.models.network import Network
-from oneballot.fleet.train import draws
 from oneballot.fleet.train.devices import find_device, one_thread, precision
 from oneballot.fleet.train.recipe import Recipe
 from oneballot.methods.dosfl.distillation import DistilledData

@@ -21,8 +21,8 @@ from distilling import CPU, DOUBLE, INITIAL, NET, RNG, SETTINGS, VARIANTS, VARIE
 
 from oneballot import DOSFL  # noqa: E402
 from oneballot.errors import DataError, ElectionError  # noqa: E402
+from oneballot.fleet import draws  # noqa: E402
 from oneballot.fleet.models.network import built_in  # noqa: E402
-from oneballot.fleet.train import draws  # noqa: E402
 from oneballot.fleet.train.devices import one_thread  # noqa: E402
 from oneballot.methods.dosfl import distil as distil_module  # noqa: E402
 from oneballot.methods.dosfl.distil import distil  # noqa: E402
@@ -103,7 +103,7 @@ def test_waves_have_equal_sizes_fit_the_memory_and_have_a_largest_size(
     monkeypatch: Any, fit: int, most: int, sizes: list[int]
 ) -> None:
     others = [replace(one, settings=replace(one.settings, steps=2)) for one in VARIED[:3]]
-    monkeypatch.setattr(distil_module, "most_at_once", lambda *trial: fit)
+    monkeypatch.setattr(distil_module, "models_that_fit", lambda *trial: fit)
     monkeypatch.setattr(distil_module, "MAX_WAVE", most)
     monkeypatch.setattr(distil_module, "FEW", 2)
     job = distil_module._Job(NET, torch.from_numpy(X), [*VARIED, *others], 3, DOUBLE)
@@ -145,7 +145,7 @@ def test_on_a_gpu_recorded_batches_equal_unrecorded_ones_and_those_on_a_cpu() ->
 
 @pytest.mark.parametrize("enough", [10.0, 0.0], ids=["in this process", "in processes"])
 def test_on_a_cpu_a_partys_result_does_not_depend_on_other_parties(enough: float, monkeypatch: Any) -> None:
-    monkeypatch.setattr(distil_module, "ENOUGH", enough)
+    monkeypatch.setattr(distil_module, "PROCESSES_PAY_OFF", enough)
     parties = [party(np.arange(30), 1), party(np.arange(30, 90), 2), party(np.arange(90, 93), 3)]
     together = distil(NET, X, parties, 3, device="cpu", workers=2)
     for one, mine in zip(parties, together, strict=True):

@@ -120,10 +120,12 @@ def test_one_step_of_a_linear_model_has_its_closed_form() -> None:
     np.testing.assert_allclose(by_labels.numpy().ravel(), -rate * (1 / 3 - np.eye(3)[1]) * x.sum(), rtol=1e-12)
 
 
-@pytest.mark.parametrize("way", ["apart", "windows"])
+@pytest.mark.parametrize("implementation", ["separate", "windows"])
 @pytest.mark.parametrize("name", ["mlp", "lenet"])
-def test_chains_give_the_gradients_of_autograd_and_leave_their_inputs_unchanged(name: str, way: Any) -> None:
-    chain, autograd = (StackedNetwork(network(name), CPU, DOUBLE, way=each) for each in (way, "autograd"))
+def test_chains_give_the_gradients_of_autograd_and_leave_their_inputs_unchanged(name: str, implementation: Any) -> None:
+    chain, autograd = (
+        StackedNetwork(network(name), CPU, DOUBLE, implementation=each) for each in (implementation, "autograd")
+    )
     initial = chain.stack([initial_weights(network(name), "kaiming", seed) for seed in (1, 2, 3)])
     steps = random_steps(chain, 3)
     before = steps.inputs.clone()
@@ -131,7 +133,7 @@ def test_chains_give_the_gradients_of_autograd_and_leave_their_inputs_unchanged(
     for one, other in zip(*gradients, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-12)
     assert torch.equal(steps.inputs, before)
-    assert chain.unfolds == (name == "lenet" and way == "windows")
+    assert chain.unfolds == (name == "lenet" and implementation == "windows")
 
 
 def test_a_step_equals_a_step_of_torch_sgd() -> None:

@@ -17,11 +17,11 @@ from torch import Tensor
 from ...errors import DataError
 from ...fleet.models.inputs import as_tensor, check_tokens
 from ...fleet.models.network import Network
-from ...fleet.train.apart import ENOUGH, SHARED, travels
 from ...fleet.train.devices import find_device, one_thread
 from ...fleet.train.devices import precision as set_precision
+from ...fleet.train.loop import PROCESSES_PAY_OFF, SHARED_MEMORY, can_be_sent
 from ...fleet.train.recipe import Recipe
-from ...fleet.train.waves import in_halves, most_at_once
+from ...fleet.train.waves import models_that_fit, run_waves
 from ...runtime.executor import parallelism, run
 from ...runtime.progress import track
 from ...types import Array
@@ -87,7 +87,7 @@ class _Job:
     def on_cpu(self, workers: int) -> Iterator[int]:
         """One party after the other, or in processes if that is worthwhile; threads would wait for each other."""
         several = parallelism(workers) > 1 and len(self.parties) > 1
-        if several and self._estimate_seconds() > ENOUGH and travels(self.network, workers):
+        if several and self._estimate_seconds() > PROCESSES_PAY_OFF and can_be_sent(self.network, workers):
             yield from self._in_processes(workers)
             return
         for i in range(len(self.parties)):
@@ -102,7 +102,7 @@ class _Job:
     def _in_processes(self, workers: int) -> Iterator[int]:
         X = self.X.numpy()  # one array, which processes share
         calls = [(os.getpid(), self.network, X, party, self.classes, self.dtype) for party in self.parties]
-        for i, data in enumerate(run(_distil_one, calls, workers=workers, **SHARED)):
+        for i, data in enumerate(run(_distil_one, calls, workers=workers, **SHARED_MEMORY)):
             self.results[i] = data
             yield from [1] * self.parties[i].settings.local_epochs
 
@@ -114,13 +114,13 @@ class _Job:
             some.sort(key=lambda i: -len(self.parties[i].rows))
             count = -(-len(some) // self._largest_wave(some))
             waves += [list(map(int, part)) for part in np.array_split(some, count)]
-        return filter(None, in_halves(waves, self._run))
+        return filter(None, run_waves(waves, self._run))
 
     def _largest_wave(self, numbers: Sequence[int]) -> int:
         """The number of parties that fit, from the memory that two of them need for a batch."""
         if len(numbers) <= FEW:
             return len(numbers)
-        return min(MAX_WAVE, most_at_once(self.X.device, 2, lambda: next(self._wave(numbers[:2]).batches())))
+        return min(MAX_WAVE, models_that_fit(self.X.device, 2, lambda: next(self._wave(numbers[:2]).batches())))
 
 
 def _distil_one(

@@ -15,8 +15,8 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from ...fleet.train.chain import Chain, Choice, Linear
-from ...fleet.train.convolutions import Apart, Way
+from ...fleet.train.chain import Chain, Linear, Weightless
+from ...fleet.train.convolutions import Convolution, Implementation
 
 
 class TangentChain:
@@ -33,17 +33,14 @@ class TangentChain:
         direction: Mapping[str, Tensor],
         gradients: Mapping[str, Tensor],
         *,
-        way: Way,
+        implementation: Implementation,
     ) -> None:
         unbiased = {name: torch.zeros_like(w) if name.endswith("bias") else w for name, w in weights.items()}
         unused = {name: torch.empty_like(weight) for name, weight in weights.items()}
-        chains = (
-            Chain(module, weights, gradients, way=way),
-            Chain(module, unbiased, unused, way=way),
-            Chain(module, direction, way=way),
-        )
+        pairs = (weights, gradients), (unbiased, unused), (direction, None)
+        chains = [Chain(module, *pair, implementation=implementation) for pair in pairs]
         self.layers = [
-            _Weighted(*layers) if isinstance(layers[0], Linear | Apart) else _Selecting(layers[0])
+            _Weighted(*layers) if isinstance(layers[0], Linear | Convolution) else _Selecting(layers[0])
             for layers in zip(*(chain.layers for chain in chains), strict=True)
         ]
 
@@ -64,12 +61,12 @@ class TangentChain:
 class _Selecting:
     """ReLU, max pooling or flattening: selects elements of its input, and the same elements of tangents."""
 
-    def __init__(self, layer: Choice) -> None:
+    def __init__(self, layer: Weightless) -> None:
         self.layer = layer
 
     def forward(self, x: Tensor, tangent: Tensor | None) -> tuple[Tensor, Tensor | None]:
         y = self.layer.forward(x)
-        return y, None if tangent is None else self.layer.along(tangent)
+        return y, None if tangent is None else self.layer.jvp(tangent)
 
     def backward(self, d: Tensor | None, tangent: Tensor) -> tuple[Tensor | None, Tensor]:
         return None if d is None else self.layer.backward(d, True), self.layer.backward(tangent, True)
@@ -78,8 +75,8 @@ class _Selecting:
 class _Weighted:
     """A linear or convolutional layer: as it is, without its bias on the tangent, and with λ as its weights."""
 
-    def __init__(self, layer: Linear | Apart, on_tangent: Linear | Apart, in_direction: Linear | Apart) -> None:
-        self.layer, self.on_tangent, self.in_direction = layer, on_tangent, in_direction
+    def __init__(self, *layers: Linear | Convolution) -> None:
+        self.layer, self.on_tangent, self.in_direction = layers
 
     def forward(self, x: Tensor, tangent: Tensor | None) -> tuple[Tensor, Tensor]:
         self.first = tangent is None
@@ -92,5 +89,5 @@ class _Weighted:
         if self.first:
             return None, change
         back = self.on_tangent.backward(d, True)
-        self.layer.slopes[0].add_(self.on_tangent.slopes[0])
+        self.layer.gradients[0].add_(self.on_tangent.gradients[0])
         return back, change

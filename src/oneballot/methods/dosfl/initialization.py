@@ -11,8 +11,8 @@ from collections.abc import Callable
 import numpy as np
 
 from ...errors import ElectionError
+from ...fleet import draws
 from ...fleet.models.network import Network
-from ...fleet.train import draws
 from ...types import Array
 
 SCALES: dict[str, Callable[[float, float], float]] = {

@@ -21,7 +21,7 @@ from ...fleet.models.inputs import scaled
 from ...fleet.models.network import Network
 from ...fleet.models.text import Text
 from ...fleet.train.chain import Chain, is_chain
-from ...fleet.train.convolutions import Way, best_way
+from ...fleet.train.convolutions import Implementation, implementation_for
 from ...types import Array
 from .hvp import TangentChain
 
@@ -56,14 +56,15 @@ class StackedNetwork:
         device: torch.device,
         dtype: torch.dtype = torch.float32,
         *,
-        way: Way | Literal["autograd"] | None = None,
+        implementation: Implementation | Literal["autograd"] | None = None,
     ) -> None:
         check_distillable(network)
         self.module = copy.deepcopy(network.bare).to(device, dtype).eval()
         self.dtype, self.device = dtype, device
         self.names = [name for name, weight in self.module.named_parameters() if weight.requires_grad]
-        self.way = way or (best_way(device) if is_chain(self.module) else "autograd")
-        self.unfolds = self.way == "windows" and any(isinstance(part, nn.Conv2d) for part in self.module.modules())
+        self.implementation = implementation or (implementation_for(device) if is_chain(self.module) else "autograd")
+        convolutional = any(isinstance(part, nn.Conv2d) for part in self.module.modules())
+        self.unfolds = convolutional and self.implementation == "windows"
         self.shape, self.forward, self.prefix = network.shape, self.module, ""
         self.embedding: Tensor | None = None
         if isinstance(self.module, Text):
@@ -96,13 +97,13 @@ class StackedNetwork:
 
     def gradients(self, weights: Weights, x: Tensor, labels: Tensor, present: Tensor | None = None) -> list[Tensor]:
         """The gradient of each model's mean cross-entropy by its weights."""
-        if self.way == "autograd":
+        if self.implementation == "autograd":
             with torch.enable_grad():
                 leaves = [weight.detach().requires_grad_() for weight in weights]
                 return list(torch.autograd.grad(cross_entropy(self(leaves, x, present), labels).sum(), leaves))
         assert isinstance(self.module, nn.Sequential), "is_chain"
         gradients = [torch.empty_like(weight) for weight in weights]
-        chain = Chain(self.module, self._named(weights), self._named(gradients), way=self.way)
+        chain = Chain(self.module, self._named(weights), self._named(gradients), implementation=self.implementation)
         logits = chain.forward(x.clone())  # layers overwrite their input
         chain.backward(_by_logits(logits.softmax(-1), labels))
         return gradients
@@ -112,13 +113,12 @@ class StackedNetwork:
     ) -> tuple[Tensor, list[Tensor], Tensor, Tensor]:
         """The derivative of each model's mean cross-entropy in a direction of its weights, `(models,)`, and the
         gradient of that derivative by weights (the Hessian-vector product), inputs and labels."""
-        if self.way == "autograd":
+        if self.implementation == "autograd":
             return self._hvp_by_autograd(weights, x, labels, direction)
         assert isinstance(self.module, nn.Sequential), "is_chain"
         by_weights = [torch.empty_like(weight) for weight in weights]
-        chain = TangentChain(
-            self.module, self._named(weights), self._named(direction), self._named(by_weights), way=self.way
-        )
+        named = (self._named(part) for part in (weights, direction, by_weights))
+        chain = TangentChain(self.module, *named, implementation=self.implementation)
         logits, tangent = chain.forward(x.clone())
         probabilities, rows = logits.softmax(-1), x.shape[1]
         tangent = tangent - (probabilities * tangent).sum(-1, keepdim=True)  # of the log-probabilities

@@ -11,7 +11,7 @@ import torch
 from ...fleet.models.network import Network
 from ...fleet.train.devices import find_device, one_thread, precision
 from ...fleet.train.recipe import Recipe
-from ...fleet.train.waves import in_halves
+from ...fleet.train.waves import run_waves
 from ...types import Array
 from .distillation import DistilledData
 from .stacked import StackedNetwork, Weights
@@ -58,7 +58,7 @@ def train_runs(network: Network, runs: Sequence[TrainingRun], *, device: str = "
         waves: dict[Hashable, list[int]] = {}
         for i, run in enumerate(runs):
             waves.setdefault(i if place.type == "cpu" else run.sizes, []).append(i)
-        for _ in in_halves(list(waves.values()), train_wave, kept=lambda: place.type == "cpu"):
+        for _ in run_waves(list(waves.values()), train_wave, kept=lambda: place.type == "cpu"):
             pass
     return [results[i] for i in range(len(runs))]
 

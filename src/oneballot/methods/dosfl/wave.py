@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ...fleet.gpu.graphs import nothing_thrown_away
-from ...fleet.train import draws
+from ...fleet import draws
+from ...fleet.gpu.graphs import no_garbage_collection
 from ...fleet.train.recipe import ABSENT
 from ...types import Array
 from .distillation import DistilledData, Party, initial_labels
@@ -49,7 +49,7 @@ class RecordedGradients:
             recorded.copy_(argument)
         if self.graph is None:
             self.graph = torch.cuda.CUDAGraph()
-            with nothing_thrown_away(), torch.cuda.graph(self.graph):
+            with no_garbage_collection(), torch.cuda.graph(self.graph):
                 self.gradients = self.compute(*self.arguments)
         self.graph.replay()
         return self.gradients
@@ -223,5 +223,5 @@ class Wave:
     def results(self) -> list[DistilledData]:
         """In the order of the parties that the wave was made with."""
         skipped = (self.skipped.cpu().numpy() / self.ends).tolist()
-        data = [DistilledData(*parts, skipped=share) for parts, share in zip(self.finished, skipped, strict=True)]
+        data = [DistilledData(x, y, rate, share) for (x, y, rate), share in zip(self.finished, skipped, strict=True)]
         return [data[self.order.index(i)] for i in range(len(data))]
