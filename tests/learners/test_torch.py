@@ -378,9 +378,9 @@ def test_an_mlp_with_an_image_shape_augments_its_images() -> None:
 
 def test_a_module_that_workers_cannot_import_is_trained_in_this_process(monkeypatch) -> None:
     """Worker processes cannot import this test module; the same can be true of a user's script."""
-    from oneballot.fleet.train import apart
+    from oneballot.fleet.train import loop
 
-    monkeypatch.setattr(apart, "ENOUGH", 0.0)
+    monkeypatch.setattr(loop, "PROCESSES_PAY_OFF", 0.0)
     X, y = rows([0, 1], 60)
     tasks = [Task(np.arange(60), y, seed=i, ask=np.arange(60)) for i in range(3)]
     monkeypatch.setenv("ONEBALLOT_WORKERS", "2")

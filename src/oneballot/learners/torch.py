@@ -77,7 +77,7 @@ class Torch:
 
     def check(self) -> None:
         TorchSafetensors.prepare()
-        from ..fleet.models.architectures import ARCHITECTURES, own_shape
+        from ..fleet.models.architectures import ARCHITECTURES, custom_shape
         from ..fleet.train.devices import find_device
 
         find_device(self.device)
@@ -85,7 +85,7 @@ class Torch:
         if isinstance(self.module, CustomModule):
             if unknown := sorted(self.settings.keys() - {"shape"}):
                 raise ElectionError(f"learner torch: a custom module has no setting {', '.join(unknown)}, only shape")
-            takes = "images" if len(own_shape(self.settings) or (1, 1, 1)) == 3 else "numbers"
+            takes = "images" if len(custom_shape(self.settings) or (1, 1, 1)) == 3 else "numbers"
         elif self.module.startswith(PREFIX):
             raise ElectionError(f"learner torch: {self.module[4:]} is a custom module; create this election in Python")
         else:
@@ -173,11 +173,11 @@ class Torch:
 
     def _shape(self, row: tuple[int, ...]) -> tuple[int, ...]:
         """Return the shape of a row as the network sees it."""
-        from ..fleet.models.architectures import own_shape, shape_of
+        from ..fleet.models.architectures import custom_shape, shape_of
 
         if not isinstance(self.module, CustomModule):
             return shape_of(self.module, self._settings(), row)
-        shape = own_shape(self.settings) or row
+        shape = custom_shape(self.settings) or row
         if math.prod(shape) != math.prod(row):
             raise ElectionError(f"learner torch: shape = {list(shape)} does not fit rows of shape {row}")
         return shape
@@ -189,10 +189,10 @@ class Torch:
 
     def network(self, row: tuple[int, ...], classes: int) -> Network:
         """Return the network to train on rows of this shape."""
-        from ..fleet.models.network import built_in, own
+        from ..fleet.models.network import built_in, custom
 
         if isinstance(self.module, CustomModule):
-            return own(self.module.factory, self._shape(row), classes)
+            return custom(self.module.factory, self._shape(row), classes)
         return built_in(self.module, self._settings(), row, classes, self._embedding())
 
     def recipe(self) -> Recipe:
