@@ -18,9 +18,9 @@ from threadpoolctl import threadpool_limits
 
 from figures import begin, end, show
 from oneballot.privacy.accounting import epsilon
-from oneballot.privacy.data_dependent.account import epsilon_seen, gnmax_seen, paper_seen
-from oneballot.privacy.data_dependent.smooth import smooth_sensitivity
-from oneballot.privacy.mechanisms import Mechanism, NoisyArgmax
+from oneballot.privacy.data_dependent.accounting import data_dependent_epsilon, gnmax_epsilon, paper_epsilon
+from oneballot.privacy.data_dependent.gnmax import smooth_sensitivity
+from oneballot.privacy.releases import Mechanism, NoisyArgmax
 from oneballot.types import Array
 
 DELTA = 1e-5
@@ -72,14 +72,14 @@ def measure_seen(queries: int, repeats: int) -> None:
         for mechanism in get_args(Mechanism):
             query = NoisyArgmax(mechanism, SCALES[mechanism], CLASSES, 2)
             against_limit(f"seen, {queries:,} queries, votes {name} ({kinds:,} kinds), {mechanism}",
-                          best(repeats, epsilon_seen, query, votes, DELTA))  # fmt: skip
+                          best(repeats, data_dependent_epsilon, query, votes, DELTA))  # fmt: skip
 
 
 def measure_more(queries: int) -> None:
     """What has no target."""
     votes = different_votes(queries)
-    against_limit(f"GNMax, {queries:,} queries, all different", best(1, gnmax_seen, votes, 40.0, DELTA), None)
-    against_limit(f"paper, {queries:,} queries, all different", best(1, paper_seen, votes, 0.04, DELTA), None)
+    against_limit(f"GNMax, {queries:,} queries, all different", best(1, gnmax_epsilon, votes, 40.0, DELTA), None)
+    against_limit(f"paper, {queries:,} queries, all different", best(1, paper_epsilon, votes, 0.04, DELTA), None)
     against_limit(
         f"smooth sensitivity, {queries:,} queries", best(1, smooth_sensitivity, votes, 40.0, 20.0, 0.02), None
     )
@@ -87,9 +87,9 @@ def measure_more(queries: int) -> None:
     for mechanism, scale in SCALES.items():
         two, hundred = NoisyArgmax(mechanism, scale, CLASSES, 4), NoisyArgmax(mechanism, scale, 100, 2)
         against_limit(f"seen, two votes move, {few:,} queries, all different, {mechanism}",
-                      best(1, epsilon_seen, two, votes[:: len(votes) // few][:few], DELTA), None)  # fmt: skip
-        against_limit(f"seen, 100 classes, {queries:,} queries, votes that repeat, {mechanism}",
-                      best(1, epsilon_seen, hundred, votes_that_repeat(queries, 100), DELTA), None)  # fmt: skip
+                      best(1, data_dependent_epsilon, two, votes[:: len(votes) // few][:few], DELTA), None)  # fmt: skip
+        seconds = best(1, data_dependent_epsilon, hundred, votes_that_repeat(queries, 100), DELTA)
+        against_limit(f"seen, 100 classes, {queries:,} queries, votes that repeat, {mechanism}", seconds, None)
 
 
 def main() -> int:

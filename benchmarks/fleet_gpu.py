@@ -1,7 +1,6 @@
 """FedKT on MNIST, complete, with the paper's settings, on a GPU; and its teachers against a plain loop.
 
 python benchmarks/fleet_gpu.py --data mnist.npz [--only mlp cnn] [--epochs 100] [--precision float32] [--seeds 1]
-    [--without-kernels]
 
 10 parties (Dirichlet, β = 0.5), s = 2, t = 5, 100 epochs of batches of 32, Adam: 100 teachers, 20 students, 1 final
 model; half of the test set is public. It needs torch, numpy and oneballot.fleet alone. The file has the arrays X, y,
@@ -27,7 +26,6 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
 from oneballot.fleet.models.network import built_in  # noqa: E402
-from oneballot.fleet.train import chain  # noqa: E402
 from oneballot.fleet.train.engine import train  # noqa: E402
 from oneballot.fleet.train.recipe import Recipe  # noqa: E402
 from oneballot.types import Task  # noqa: E402
@@ -119,10 +117,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--loop-steps", type=int, default=2000, help="steps of the plain loop that are measured")
     parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"])
-    parser.add_argument("--without-kernels", action="store_true", help="convolutions as products of windows")
     told = parser.parse_args()
-    if told.without_kernels:
-        chain.best_way = lambda device: "windows"
     if len(told.only) > 1:  # a process each, so that each pays for its own start
         rest = [a for a in sys.argv[1:] if a not in ("--only", *SECONDS)]
         return max(subprocess.run([sys.executable, __file__, *rest, "--only", name]).returncode for name in told.only)

@@ -10,8 +10,8 @@ from oneballot import audit
 from oneballot.errors import ElectionError
 from oneballot.party import context
 from oneballot.party.context import PartyContext
-from oneballot.privacy.one_run import canaries_for, chance, least_epsilon
-from oneballot.privacy.sampling import Rehearsal
+from oneballot.privacy.audit_bound import canaries_needed, chance, epsilon_lower_bound
+from oneballot.privacy.sampling import SeededEntropy
 
 PUBLIC = np.random.default_rng(0).normal(size=(60, 3))
 
@@ -21,33 +21,33 @@ def election_at(privacy: object, **settings: object) -> ob.Election:
 
 
 def test_the_bound_has_the_known_value() -> None:
-    assert round(least_epsilon(1000, 100, 95, 1e-5), 3) == 2.165
+    assert round(epsilon_lower_bound(1000, 100, 95, 1e-5), 3) == 2.165
 
 
 def test_without_delta_the_bound_is_the_binomial_one() -> None:
     """With every guess right, p^r = 5 % at the bound."""
     p = 0.05 ** (1 / 50)
-    assert least_epsilon(100, 50, 50, 0.0) == pytest.approx(np.log(p / (1 - p)), abs=1e-6)
-    assert least_epsilon(100, 50, 25, 0.0) == 0.0
+    assert epsilon_lower_bound(100, 50, 50, 0.0) == pytest.approx(np.log(p / (1 - p)), abs=1e-6)
+    assert epsilon_lower_bound(100, 50, 25, 0.0) == 0.0
 
 
 def test_the_bound_grows_with_right_guesses_and_falls_with_confidence() -> None:
-    found = [least_epsilon(200, 100, right, 1e-5) for right in range(50, 101, 10)]
+    found = [epsilon_lower_bound(200, 100, right, 1e-5) for right in range(50, 101, 10)]
     assert found == sorted(found)
-    assert least_epsilon(200, 100, 90, 1e-5, 0.99) < least_epsilon(200, 100, 90, 1e-5, 0.95)
+    assert epsilon_lower_bound(200, 100, 90, 1e-5, 0.99) < epsilon_lower_bound(200, 100, 90, 1e-5, 0.95)
     assert chance(200, 100, 90, 0.0, 1e-5) < chance(200, 100, 90, 2.0, 1e-5) <= 1
 
 
 def test_enough_canaries_refute_a_claim() -> None:
     for claimed in (0.5, 2.0, 4.0):
-        count = canaries_for(claimed, 1e-5)
-        assert least_epsilon(2 * count, count, count, 1e-5) > claimed
+        count = canaries_needed(claimed, 1e-5)
+        assert epsilon_lower_bound(2 * count, count, count, 1e-5) > claimed
 
 
 @pytest.mark.parametrize(("given", "words"), [((10, 20, 5), "that cannot be"), ((10, 5, 6), "that cannot be")])
 def test_impossible_counts_are_refused(given, words: str) -> None:
     with pytest.raises(ElectionError, match=words):
-        least_epsilon(*given, 1e-5)
+        epsilon_lower_bound(*given, 1e-5)
 
 
 CASES = {
@@ -74,10 +74,10 @@ def test_with_noise_the_claim_holds_and_without_it_is_refuted(name: str) -> None
 
 def test_noise_that_is_far_too_small_is_caught(monkeypatch) -> None:
     """Not only none at all: a tenth of what the ledger says."""
-    from oneballot.privacy.noise import noisy_argmax
+    from oneballot.privacy.mechanisms import noisy_argmax
 
     def weak(votes, mechanism, scale, entropy, *, unit=1):
-        return noisy_argmax(votes, mechanism, 2.0 ** np.floor(np.log2(scale / 30)), Rehearsal(1), unit=unit)
+        return noisy_argmax(votes, mechanism, 2.0 ** np.floor(np.log2(scale / 30)), SeededEntropy(1), unit=unit)
 
     monkeypatch.setattr(context, "noisy_argmax", weak)
     found = audit.audit(election_at(ob.L2(1.0), method=ob.FedKT(subsets=5)), canaries=100, runs=100)

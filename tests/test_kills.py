@@ -171,21 +171,21 @@ def test_a_cast_at_l2_killed_at_any_step_never_tells_less_than_was_spent(clinic:
     while not finished:
         folder = clinic / f"run {step}"
         folder.mkdir()
-        box, book = ob.Folder(folder / "box"), Charges(election.digest, folder / "a.casts.json", what="cast")
+        box, charges = ob.Folder(folder / "box"), Charges(election.digest, folder / "a.casts.json", what="cast")
 
         def work(recast: bool = False, box=box, folder=folder) -> None:
             cast_file(election, "a", clinic / "a.csv", keep=folder / "kept", box=box, beside=folder, recast=recast)
 
         finished = not killed_at(step, work)
-        charged.add(book.draws)
-        if not (folder / "kept" / "a.ballot").exists() and book.draws:
+        charged.add(charges.draws)
+        if not (folder / "kept" / "a.ballot").exists() and charges.draws:
             with pytest.raises(AlreadyCast, match="--recast"):
                 work()
             work(recast=True)
         work()
         ((name, _),) = box.names()
         with box.open(name) as file:
-            assert unseal(file.read(), election).casts == book.draws
+            assert unseal(file.read(), election).casts == charges.draws
         step += 1
     assert charged == {0, 1}, "some were killed before noise was drawn, some after"
 
@@ -198,7 +198,7 @@ def test_a_tally_at_l1_killed_at_any_step_never_tells_less_than_was_spent(clinic
     election = election_of(clinic, '[privacy]\nlevel = "L1"\nepsilon = 8.0\ntallies = 3\n')
     for party in "ab":
         cast_file(election, party, clinic / f"{party}.csv", keep=clinic / "kept", box=ob.Folder(clinic / "box"))
-    book = Charges(election.digest, clinic / "tallies.json")
+    charges = Charges(election.digest, clinic / "tallies.json")
 
     def tally(out: Path, *more: str) -> Result:
         words = ["tally", clinic / "election.toml", "--from", clinic / "box", "--out", out, *more]
@@ -208,14 +208,14 @@ def test_a_tally_at_l1_killed_at_any_step_never_tells_less_than_was_spent(clinic
     while not finished:
         out = clinic / f"outcome {step}"
         finished = not killed_at(step, lambda out=out: tally(out), reads=False)
-        charged.add(book.draws)
+        charged.add(charges.draws)
         again = tally(out)
         if again.exit_code:
             assert "--again" in again.output
             assert tally(out, "--again").exit_code == 0
         told = ob.Outcome.load(out)
         assert len(told.voted) == 2
-        assert told.ledger.drawn == book.draws
+        assert told.ledger.drawn == charges.draws
         (clinic / "tallies.json").unlink()
         step += 1
     assert charged == {0, 1}, "some were killed before noise was drawn, some after"

@@ -105,7 +105,7 @@ class TestLedgers:
         simulation = run(election_at(ob.L1(4.0)))
         ledger = open_ballot(simulation.ballots[0].sealed).manifest.privacy
         assert ledger.epsilon is None
-        assert "raw votes" in ledger.words()[0]
+        assert "raw votes" in ledger.describe()[0]
         assert simulation.outcome.ledger.epsilon == pytest.approx(4.0, rel=1e-3)
         assert simulation.outcome.ledger.unit == "party"
 
@@ -174,7 +174,7 @@ class TestCastingAgain:
         one, two = (run(election) for _ in range(2))
         assert [b.digest for b in one.ballots] == [b.digest for b in two.ballots]
         assert one.outcome.ledger.epsilon is None
-        assert "NOT PRIVATE" in one.outcome.ledger.words()[0]
+        assert "NOT PRIVATE" in one.outcome.ledger.describe()[0]
         other = election_at(ob.L2(0.5, rehearsal=True, noise_seed=8))
         assert not np.array_equal(run(other).ballots[0].contents["votes"], one.ballots[0].contents["votes"])
 

@@ -19,8 +19,8 @@ from .errors import ElectionError
 from .interfaces import VotingMethod
 from .party.cast import cast_together
 from .party.context import PartyContext
+from .privacy.audit_bound import canaries_needed, epsilon_lower_bound
 from .privacy.guarantee import VotesGuarantee
-from .privacy.one_run import canaries_for, least_epsilon
 from .privacy.settings import PrivacySettings
 from .runtime.progress import track
 from .server.tally import tally
@@ -75,12 +75,14 @@ def audit(
     They are spread over independent runs. The fewer share a run, the more queries each decides, and the more is seen;
     the bound for one run holds for all together, because no canary has a part in any other run than its own.
     """
-    guarantee, terms = election.guarantee, election.privacy
-    if guarantee is None or terms.rehearsal:
+    guarantee, privacy = election.guarantee, election.privacy
+    if guarantee is None or privacy.rehearsal:
         raise ElectionError("there is nothing to audit: the election claims no epsilon (level L0, or a rehearsal)")
     if not isinstance(guarantee, VotesGuarantee):
-        raise ElectionError(f"the audit attacks noisy votes, and {election.method.name} releases {guarantee.called}")
-    wanted = canaries or min(MOST_CANARIES, 2 * canaries_for(guarantee.epsilon(), terms.delta, confidence))
+        raise ElectionError(
+            f"the audit attacks noisy votes, and {election.method.name} releases {guarantee.numbers_name}"
+        )
+    wanted = canaries or min(MOST_CANARIES, 2 * canaries_needed(guarantee.epsilon(), privacy.delta, confidence))
     runs = min(wanted, runs or USUAL_RUNS)
     each = min(-(-wanted // runs), guarantee.queries)
     ground = _Ground.of(election, _with_scale(guarantee, guarantee.query.scale), each)
@@ -88,9 +90,9 @@ def audit(
     noisy = ground.attack(runs, confidence, "attacking with noise")
     bare = _Ground.of(election, _with_scale(guarantee, NO_NOISE), each)
     caught = bare.attack(runs, confidence, "attacking without noise")
-    most = least_epsilon(count, max(1, count // 2), max(1, count // 2), terms.delta, confidence)
-    unit = "party" if terms.level == "L1" else "row"
-    return Audit(claimed, terms.delta, unit, terms.adjacency, confidence, runs, most, noisy, caught)
+    most = epsilon_lower_bound(count, max(1, count // 2), max(1, count // 2), privacy.delta, confidence)
+    unit = "party" if privacy.level == "L1" else "row"
+    return Audit(claimed, privacy.delta, unit, privacy.adjacency, confidence, runs, most, noisy, caught)
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,7 @@ class _Ground:
     block: int  # public rows that one canary decides
 
     @classmethod
-    def of(cls, election: Election, terms: PrivacySettings, canaries: int) -> _Ground:
+    def of(cls, election: Election, privacy: PrivacySettings, canaries: int) -> _Ground:
         assert isinstance(election.guarantee, VotesGuarantee)
         queries = election.guarantee.queries
         block = queries // canaries
@@ -114,11 +116,11 @@ class _Ground:
         assert isinstance(election.method, VotingMethod)
         nearest = plugins.find("learners", "sklearn")("KNeighborsClassifier", {"n_neighbors": 1})
         # Rows are told apart by IDs, which the auditor chooses so that each comes where it is wanted.
-        if terms.level == "L2":
-            terms = replace(terms, stable_ids=True)
+        if privacy.level == "L2":
+            privacy = replace(privacy, stable_ids=True)
         made = replace(
-            election, public=public, method=election.method.for_audit(terms.level), learner=nearest, learners={},
-            schema=None, privacy=terms,
+            election, public=public, method=election.method.for_audit(privacy.level), learner=nearest, learners={},
+            schema=None, privacy=privacy,
         ).in_one_place()  # fmt: skip
         return cls(made, public, canaries, block)
 
@@ -133,7 +135,7 @@ class _Ground:
         lead = np.array([self._lead(thrown) for thrown in track(what, coins, runs)]).ravel()
         guessed = np.argsort(-np.abs(lead), kind="stable")[: max(1, lead.size // 2)]
         right = int(((lead[guessed] > 0) == coins.ravel()[guessed].astype(bool)).sum())
-        found = least_epsilon(lead.size, len(guessed), right, self.election.privacy.delta, confidence)
+        found = epsilon_lower_bound(lead.size, len(guessed), right, self.election.privacy.delta, confidence)
         return Finding(lead.size, len(guessed), right, found)
 
     def _lead(self, coins: Array) -> Array:
@@ -207,6 +209,6 @@ class _Ground:
 def _with_scale(guarantee: VotesGuarantee, scale: float) -> PrivacySettings:
     """Terms that state this very noise, whatever budget it came from. Tests of Confident-GNMax are left out."""
     return replace(
-        guarantee.terms, epsilon=None, gamma=None, sigma=None, scale=scale, mechanism=guarantee.query.mechanism,
+        guarantee.privacy, epsilon=None, gamma=None, sigma=None, scale=scale, mechanism=guarantee.query.mechanism,
         threshold=None, answers=None, test_sigma=None, sampler="oneballot", accountant="rdp",
     )  # fmt: skip

@@ -139,30 +139,30 @@ def test_noise_is_drawn_once_also_where_two_casts_keep_their_ballots_apart(agree
 
 
 def test_a_book_that_another_has_written_into_meanwhile_is_not_charged(tmp_path: Path) -> None:
-    book = Charges("a" * 64, tmp_path / "a.casts.json", what="cast")
-    assert book.charge(None, after=0) == 1
+    charges = Charges("a" * 64, tmp_path / "a.casts.json", what="cast")
+    assert charges.charge(None, after=0) == 1
     with pytest.raises(PrivacyError, match="another cast of this election has drawn noise since this one began"):
         Charges("a" * 64, tmp_path / "a.casts.json", what="cast").charge(None, after=0)
-    assert book.draws == 1
+    assert charges.draws == 1
     assert Charges("b" * 64, tmp_path / "a.casts.json").charge(None, after=0) == 1, "of another election"
 
 
 def test_a_tally_at_l1_draws_nothing_if_another_did_while_it_counted(make_election, digits, tmp_path: Path) -> None:
     election = make_election(privacy=ob.L1(epsilon=50.0, tallies=5), server_key="none")
     parties = divide(election.data(digits.X, digits.y), 5, "homogeneous", seed=1)
-    ballots, book = cast_together(election, parties), Charges(election.digest, tmp_path / "tallies.json")
+    ballots, charges = cast_together(election, parties), Charges(election.digest, tmp_path / "tallies.json")
 
     def another(what: str, done: int, total: int) -> None:
         if what == "counting ballots" and done == 3:
-            book.charge(None)
+            charges.charge(None)
 
     with (
         report_progress_to(another),
         pytest.raises(PrivacyError, match="another tally of this election has drawn noise"),
     ):
-        ob.tally(election, ballots, book=book.path)
-    assert book.draws == 1
-    assert ob.tally(election, ballots, book=book.path).ledger.drawn == 2
+        ob.tally(election, ballots, book=charges.path)
+    assert charges.draws == 1
+    assert ob.tally(election, ballots, book=charges.path).ledger.drawn == 2
 
 
 def test_parties_of_one_folder_do_not_hold_each_other_up_and_threads_do(tmp_path: Path) -> None:

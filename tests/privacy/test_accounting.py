@@ -17,15 +17,15 @@ from oneballot.errors import ElectionError
 from oneballot.privacy.accounting import (
     bounded_range_delta,
     epsilon,
-    epsilon_from,
+    epsilon_from_renyi,
     gaussian_delta,
     pure_delta,
     renyi,
-    together,
+    total_epsilon,
 )
 from oneballot.privacy.budget import queries_within, scale_within
 from oneballot.privacy.forecast import win_probability
-from oneballot.privacy.mechanisms import NoisyArgmax, NoisyNumbers, comes_or_goes, compositions, reach_of
+from oneballot.privacy.releases import NoisyArgmax, NoisyNumbers, comes_or_goes, reach_of, releases_per_unit
 
 DELTA = 1e-5
 GOLDEN = [
@@ -59,8 +59,8 @@ def test_what_a_unit_reaches_follows_level_unit_and_adjacency() -> None:
     for adjacency in ("replace", "add-remove"):
         assert reach_of("L2", adjacency, partitions=3, unit="party", subsets=5, stable_ids=False) == 10
         assert reach_of("L2", adjacency, partitions=3, unit="row", subsets=5) == 2
-    assert compositions("L2", 40, 2) == 80
-    assert compositions("L1", 40, 2) == 40
+    assert releases_per_unit("L2", 40, 2) == 80
+    assert releases_per_unit("L1", 40, 2) == 40
     told = {(level, a) for level in ("L1", "L2") for a in ("replace", "add-remove") if comes_or_goes(level, a)}
     assert told == {("L1", "add-remove")}
     with pytest.raises(ElectionError, match="at L1 the unit is a party"):
@@ -332,58 +332,66 @@ class TestTogether:
     def test_the_same_release_twice_is_one_with_both_counts(self) -> None:
         for query in (self.gumbel, self.gaussian, NoisyArgmax("laplace", 25, 2, 2)):
             for accountant in accountants_of(query):
-                twice = together([(query, 40), (replace(query), 40)], DELTA, accountant)
+                twice = total_epsilon([(query, 40), (replace(query), 40)], DELTA, accountant)
                 assert twice == epsilon(query, 80, DELTA, accountant)
 
     def test_a_person_in_several_silos_is_in_so_many_times_the_releases(self) -> None:
         """The m largest curves are m equal ones: m · queries."""
         once = [(self.gumbel, 40), (self.counts, 1)]
-        assert together([(r, 3 * n) for r, n in once], DELTA) == together(once * 3, DELTA) > together(once, DELTA)
+        assert (
+            total_epsilon([(r, 3 * n) for r, n in once], DELTA)
+            == total_epsilon(once * 3, DELTA)
+            > total_epsilon(once, DELTA)
+        )
 
     def test_gaussian_releases_add_up_like_distances(self) -> None:
         """One Gaussian mechanism with the distance of all moves is the same."""
         mu = math.sqrt(2 * 100 / 40**2 + 2 / 20**2)
-        found = together([(self.gaussian, 100), (self.counts, 1)], DELTA)
+        found = total_epsilon([(self.gaussian, 100), (self.counts, 1)], DELTA)
         assert gaussian_delta(mu, found) == pytest.approx(DELTA, rel=1e-6)
-        assert found == pytest.approx(together([(NoisyNumbers(1, mu**2), 1)], DELTA), abs=1e-8)
+        assert found == pytest.approx(total_epsilon([(NoisyNumbers(1, mu**2), 1)], DELTA), abs=1e-8)
 
     def test_the_winner_alone_does_not_show_what_all_counts_share(self) -> None:
         for classes in (2, 3, 10):
             query = NoisyArgmax("gaussian", 40, classes, 1, one_sided=True)
-            whole = together([(NoisyNumbers(40, (1 - 1 / classes)), 100)], DELTA)
+            whole = total_epsilon([(NoisyNumbers(40, (1 - 1 / classes)), 100)], DELTA)
             assert epsilon(query, 100, DELTA) <= whole + 1e-9
 
     def test_different_bounded_ranges_cost_at_most_the_largest_and_at_least_the_smallest(self) -> None:
         wide = replace(self.gumbel, scale=20)
-        found = together([(self.gumbel, 40), (wide, 40)], DELTA)
+        found = total_epsilon([(self.gumbel, 40), (wide, 40)], DELTA)
         assert epsilon(self.gumbel, 80, DELTA) < found <= epsilon(wide, 80, DELTA)
-        assert together([(wide, 1), (self.gumbel, 1)], 1e-12) == pytest.approx(wide.pure + self.gumbel.pure)
+        assert total_epsilon([(wide, 1), (self.gumbel, 1)], 1e-12) == pytest.approx(wide.pure + self.gumbel.pure)
 
     def test_unlike_releases_add_their_divergences(self) -> None:
-        found = together([(self.gumbel, 40), (self.counts, 1)], DELTA)
-        assert found == together([(self.gumbel, 40), (self.counts, 1)], DELTA, "rdp")
-        assert found == epsilon_from(lambda order: 40 * renyi(self.gumbel, order) + order / 20**2, DELTA)
+        found = total_epsilon([(self.gumbel, 40), (self.counts, 1)], DELTA)
+        assert found == total_epsilon([(self.gumbel, 40), (self.counts, 1)], DELTA, "rdp")
+        assert found == epsilon_from_renyi(lambda order: 40 * renyi(self.gumbel, order) + order / 20**2, DELTA)
 
     def test_adaptive_releases_are_counted_by_rdp(self) -> None:
         asked = [(NoisyNumbers(30, 1), 200), (self.gaussian, 40)]
-        assert together(asked, DELTA, adaptive=True) == together(asked, DELTA, "rdp") > together(asked, DELTA)
+        assert (
+            total_epsilon(asked, DELTA, adaptive=True)
+            == total_epsilon(asked, DELTA, "rdp")
+            > total_epsilon(asked, DELTA)
+        )
 
     def test_paper_and_advanced_add_up_over_unlike_laplace_noise(self) -> None:
         a, b = NoisyArgmax("laplace", 25, 2, 2), NoisyArgmax("laplace", 20, 5, 2)
         squares = 40 * 0.08**2 + 10 * 0.1**2
         by_hand = min((k * (k + 1) / 2 * squares - math.log(DELTA)) / k for k in range(1, 9))
-        assert together([(a, 40), (b, 10)], DELTA, "paper") == pytest.approx(by_hand)
+        assert total_epsilon([(a, 40), (b, 10)], DELTA, "paper") == pytest.approx(by_hand)
         spread = math.sqrt(-2 * math.log(DELTA) * squares)
         grown = 40 * 0.08 * math.expm1(0.08) + 10 * 0.1 * math.expm1(0.1)
-        assert together([(a, 40), (b, 10)], DELTA, "advanced") == pytest.approx(spread + grown)
+        assert total_epsilon([(a, 40), (b, 10)], DELTA, "advanced") == pytest.approx(spread + grown)
         for accountant in ("paper", "advanced"):
             with pytest.raises(ElectionError, match="Laplace noise only"):
-                together([(a, 40), (self.counts, 1)], DELTA, accountant)
+                total_epsilon([(a, 40), (self.counts, 1)], DELTA, accountant)
 
     def test_nothing_costs_nothing_and_less_than_nothing_is_refused(self) -> None:
-        assert together([], DELTA) == together([(self.gumbel, 0)], DELTA) == 0
+        assert total_epsilon([], DELTA) == total_epsilon([(self.gumbel, 0)], DELTA) == 0
         with pytest.raises(ElectionError, match="cannot be made -1 times"):
-            together([(self.gumbel, -1)], DELTA)
+            total_epsilon([(self.gumbel, -1)], DELTA)
 
     releases = st.lists(
         st.tuples(
@@ -399,7 +407,7 @@ class TestTogether:
     @settings(max_examples=40, deadline=None)
     @given(releases, releases, st.sampled_from(["tight", "rdp"]))
     def test_one_release_more_never_costs_less(self, some, more, accountant) -> None:
-        assert together(some, DELTA, accountant) <= together(some + more, DELTA, accountant) + 1e-8
+        assert total_epsilon(some, DELTA, accountant) <= total_epsilon(some + more, DELTA, accountant) + 1e-8
 
 
 class TestOracle:
@@ -409,7 +417,7 @@ class TestOracle:
     def test_gaussian_noise(self, sigma: float, queries: int) -> None:
         import dp_accounting
 
-        ours = together([(NoisyNumbers(sigma, 2), queries)], DELTA)
+        ours = total_epsilon([(NoisyNumbers(sigma, 2), queries)], DELTA)
         exact = dp_accounting.get_epsilon_gaussian(sigma / math.sqrt(2 * queries), DELTA)
         assert ours == pytest.approx(exact, rel=1e-6)
 
@@ -419,8 +427,8 @@ class TestOracle:
         orders = [1 + math.exp(x) for x in np.linspace(math.log(0.05), math.log(500), 4000)]
         for query in (NoisyArgmax("gumbel", 25, 10, 2), NoisyArgmax("laplace", 25, 5, 2), NoisyNumbers(9, 1)):
             theirs, _ = compute_epsilon(orders, [40 * renyi(query, order) for order in orders], DELTA)
-            assert together([(query, 40)], DELTA, "rdp") == pytest.approx(theirs, rel=1e-5)
-            assert together([(query, 40)], DELTA, "rdp") <= theirs + 1e-9
+            assert total_epsilon([(query, 40)], DELTA, "rdp") == pytest.approx(theirs, rel=1e-5)
+            assert total_epsilon([(query, 40)], DELTA, "rdp") <= theirs + 1e-9
 
     def test_divergences_of_pure_and_of_zero_concentrated_privacy(self) -> None:
         import dp_accounting

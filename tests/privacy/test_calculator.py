@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from oneballot.cli import app
-from oneballot.privacy.accounting import epsilon_from, together
-from oneballot.privacy.mechanisms import NoisyArgmax, NoisyNumbers
+from oneballot.privacy.accounting import epsilon_from_renyi, total_epsilon
+from oneballot.privacy.releases import NoisyArgmax, NoisyNumbers
 
 DELTA = 1e-5
 
@@ -79,12 +79,12 @@ def test_a_whole_party_at_l2_moves_all_votes_of_its_subsets() -> None:
     words = "--scale 100 --queries 40 --classes 10 --level L2 --partitions 2 --unit party --subsets 5"
     for adjacency in ("replace", "add-remove"):
         found = answer(f"{words} --adjacency {adjacency}")
-        assert found["epsilon"] == together([(NoisyArgmax("gumbel", 100, 10, 10), 80)], DELTA)
+        assert found["epsilon"] == total_epsilon([(NoisyArgmax("gumbel", 100, 10, 10), 80)], DELTA)
         assert (found["unit"], found["adjacency"], found["voters_needed"]) == ("party", adjacency, None)
     assert "more voters would need more noise" in told(*words.split())
     row = answer(words.replace("--unit party", ""))
     assert row["unit"] == "row"
-    assert row["epsilon"] == together([(NoisyArgmax("gumbel", 100, 10, 2), 80)], DELTA)
+    assert row["epsilon"] == total_epsilon([(NoisyArgmax("gumbel", 100, 10, 2), 80)], DELTA)
 
 
 def test_class_counts_and_silos_are_charged_with_the_rest() -> None:
@@ -92,7 +92,7 @@ def test_class_counts_and_silos_are_charged_with_the_rest() -> None:
     query = NoisyArgmax("gaussian", 40, 10, 2)
     for adjacency, shift in (("replace", 2), ("add-remove", 1)):
         found = answer(f"{words} --adjacency {adjacency}")
-        assert found["epsilon"] == together([(query, 240), (NoisyNumbers(15, shift, whole=True), 3)], DELTA)
+        assert found["epsilon"] == total_epsilon([(query, 240), (NoisyNumbers(15, shift, whole=True), 3)], DELTA)
         assert (found["silos"], found["counts_sigma"]) == (3, 15)
     assert "silos of a person: 3, gaussian noise of scale 40, class counts with noise of 15" in told(*words.split())
     noise = answer("--epsilon 2 --queries 40 --classes 10 --level L2 --counts 15")
@@ -171,6 +171,6 @@ def test_a_party_is_the_unit_at_l1_whether_it_is_said_or_not() -> None:
 def test_at_l1_with_add_remove_one_count_moves_by_all_partitions() -> None:
     """s² for Gaussian noise among more than two classes, not s²/2."""
     words = "--sigma 40 --queries 100 --classes 10 --partitions 2 --adjacency add-remove"
-    by_hand = epsilon_from(lambda order: 100 * order * 2**2 / (2 * 40**2), DELTA)
+    by_hand = epsilon_from_renyi(lambda order: 100 * order * 2**2 / (2 * 40**2), DELTA)
     assert answer(f"{words} --accountant rdp")["epsilon"] == pytest.approx(by_hand, rel=1e-9)
-    assert answer(words)["epsilon"] == together([(NoisyNumbers(40, 0.9 * 2**2), 100)], DELTA)
+    assert answer(words)["epsilon"] == total_epsilon([(NoisyNumbers(40, 0.9 * 2**2), 100)], DELTA)

@@ -16,8 +16,14 @@ from scipy.stats import binom, norm
 
 from oneballot.errors import ElectionError
 from oneballot.privacy.accounting import epsilon, renyi
-from oneballot.privacy.data_dependent.account import _Account, epsilon_seen, gnmax_seen, look, paper_seen
-from oneballot.privacy.data_dependent.smooth import (
+from oneballot.privacy.data_dependent.accounting import (
+    _Account,
+    data_dependent_epsilon,
+    gnmax_epsilon,
+    look,
+    paper_epsilon,
+)
+from oneballot.privacy.data_dependent.gnmax import (
     ORDERS,
     cost_of_release,
     log_chance_of_others,
@@ -25,7 +31,7 @@ from oneballot.privacy.data_dependent.smooth import (
     smooth_sensitivity,
     theorem_6,
 )
-from oneballot.privacy.mechanisms import NoisyArgmax
+from oneballot.privacy.releases import NoisyArgmax
 
 DELTA = 1e-5
 MECHANISMS = ["gumbel", "gaussian", "laplace"]
@@ -106,7 +112,7 @@ def test_every_neighbour_and_both_directions_are_counted(
 ) -> None:
     query = NoisyArgmax(mechanism, scale, classes, reach, one_sided)
     deltas = [1e-5, 1e-2]
-    found = [epsilon_seen(query, np.array(votes), delta, abstentions=abstentions) for delta in deltas]
+    found = [data_dependent_epsilon(query, np.array(votes), delta, abstentions=abstentions) for delta in deltas]
     assert found == pytest.approx(brute_force(query, votes, deltas, abstentions), rel=1e-7)
 
 
@@ -121,7 +127,7 @@ def test_mixtures_of_two_moves_cost_more_than_two_votes_moved_together(mechanism
     # What two votes moved together cost, from halved counts and scale, is less.
     halved = NoisyArgmax(mechanism, 0.5, 3, 2)
     votes = np.array([[6, 6, 0]])
-    assert epsilon_seen(query, votes, 0.01) >= epsilon_seen(halved, votes // 2, 0.01)
+    assert data_dependent_epsilon(query, votes, 0.01) >= data_dependent_epsilon(halved, votes // 2, 0.01)
 
 
 def test_many_different_votes_cost_what_they_cost_one_by_one() -> None:
@@ -130,10 +136,10 @@ def test_many_different_votes_cost_what_they_cost_one_by_one() -> None:
     votes = np.array([rng.multinomial(60, rng.dirichlet(np.full(5, 0.5))) for _ in range(300)])
     for mechanism in MECHANISMS:
         query = NoisyArgmax(mechanism, 20.0, 5, 2)
-        once = epsilon_seen(query, votes, DELTA)
+        once = data_dependent_epsilon(query, votes, DELTA)
         shuffled = rng.permuted(votes, axis=1)[rng.permutation(len(votes))]
-        assert epsilon_seen(query, shuffled, DELTA) == pytest.approx(once, rel=1e-9)
-        thrice = epsilon_seen(query, np.vstack([votes] * 3), DELTA)
+        assert data_dependent_epsilon(query, shuffled, DELTA) == pytest.approx(once, rel=1e-9)
+        thrice = data_dependent_epsilon(query, np.vstack([votes] * 3), DELTA)
         assert once < thrice < 3 * once
 
 
@@ -156,7 +162,7 @@ def test_far_tails_are_as_exact_as_the_closed_form_of_two_classes(mechanism, sca
                 found.append(total + math.log1p(-1 / order) - math.log(DELTA * order) / (order - 1))
             eps.append(min(found))
         exact = min(max(0.0, *eps), epsilon(query, 50, DELTA))
-        found = epsilon_seen(query, np.tile([gap, 0], (50, 1)), DELTA)
+        found = data_dependent_epsilon(query, np.tile([gap, 0], (50, 1)), DELTA)
         if gap < 30 * scale:
             assert found == pytest.approx(exact, rel=1e-6, abs=1e-9)
         else:  # bounded
@@ -173,7 +179,7 @@ vectors = st.lists(st.integers(0, 12), min_size=3, max_size=3).map(tuple)
 @given(queries, st.lists(vectors, min_size=1, max_size=5), st.sampled_from([1e-5, 1e-3, 0.05]), st.data())
 def test_no_neighbouring_sequence_is_told_apart_better_than_claimed(query, votes, delta, data) -> None:
     """The exact δ of all answers together, at the claimed ε, over all 3^Q sequences of answers, both directions."""
-    claimed = epsilon_seen(query, np.array(votes), delta)
+    claimed = data_dependent_epsilon(query, np.array(votes), delta)
     here, there = np.ones(1), np.ones(1)
     for v in votes:
         w = data.draw(st.sampled_from(neighbours(v, query)))
@@ -187,15 +193,19 @@ def test_no_neighbouring_sequence_is_told_apart_better_than_claimed(query, votes
 @given(queries, st.lists(vectors, min_size=1, max_size=4), st.integers(1, 400), st.booleans())
 def test_seen_is_never_above_what_any_votes_would_cost(query, votes, times, abstentions) -> None:
     many = np.array(votes * times)
-    assert epsilon_seen(query, many, DELTA, abstentions=abstentions) <= epsilon(query, len(many), DELTA, "tight")
-    assert epsilon_seen(query, many, DELTA, abstentions=abstentions) <= epsilon(query, len(many), DELTA, "rdp")
+    assert data_dependent_epsilon(query, many, DELTA, abstentions=abstentions) <= epsilon(
+        query, len(many), DELTA, "tight"
+    )
+    assert data_dependent_epsilon(query, many, DELTA, abstentions=abstentions) <= epsilon(
+        query, len(many), DELTA, "rdp"
+    )
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_the_claim_is_near_the_exact_composition(mechanism) -> None:
     """Two classes, one gap, exact binomials: not a bound that is safe because it is far off."""
     query, times = NoisyArgmax(mechanism, 10.0, 2, 2), 200
-    claimed = epsilon_seen(query, np.tile([20, 4], (times, 1)), DELTA, abstentions=False)
+    claimed = data_dependent_epsilon(query, np.tile([20, 4], (times, 1)), DELTA, abstentions=False)
     p, q = (chances(v, mechanism, 10.0)[0] for v in ((20, 4), (19, 5)))
     right = np.arange(times + 1)
     here, there = binom.pmf(right, times, p), binom.pmf(right, times, q)
@@ -213,7 +223,7 @@ def test_unanimity_is_cheap_and_a_tie_is_not(mechanism) -> None:
     assert seen.epsilon < 0.1 * seen.whatever_the_votes
     assert not seen.publishable
     assert "do not publish" in seen.note
-    tie = epsilon_seen(query, np.tile([250, 250] + [0] * 8, (1000, 1)), DELTA)
+    tie = data_dependent_epsilon(query, np.tile([250, 250] + [0] * 8, (1000, 1)), DELTA)
     assert tie > 3 * seen.epsilon
 
 
@@ -253,38 +263,38 @@ def test_splitting_what_leaves_can_be_worse_than_any_corner_and_is_charged() -> 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_only_where_units_may_abstain_can_votes_arrive_that_nobody_gives_up(mechanism) -> None:
     query, nobody = NoisyArgmax(mechanism, 2.0, 3, 2), np.zeros((5, 3), dtype=int)
-    assert epsilon_seen(query, nobody, 0.01, abstentions=False) == 0
-    assert epsilon_seen(query, nobody, 0.01) > 0.1
+    assert data_dependent_epsilon(query, nobody, 0.01, abstentions=False) == 0
+    assert data_dependent_epsilon(query, nobody, 0.01) > 0.1
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_soft_votes_between_two_classes_cost_no_less_than_whole_ones(mechanism) -> None:
     votes = np.array([[40, 3], [20, 22], [9, 1]])
-    whole = epsilon_seen(NoisyArgmax(mechanism, 5.0, 2, 2), votes, 1e-3)
-    soft = epsilon_seen(NoisyArgmax(mechanism, 5.0, 2, 2), votes * 7, 1e-3, unit=7)
+    whole = data_dependent_epsilon(NoisyArgmax(mechanism, 5.0, 2, 2), votes, 1e-3)
+    soft = data_dependent_epsilon(NoisyArgmax(mechanism, 5.0, 2, 2), votes * 7, 1e-3, unit=7)
     assert soft == pytest.approx(whole, rel=1e-6)  # every count holds a vote, so the furthest neighbours are the same
-    assert epsilon_seen(NoisyArgmax(mechanism, 5.0, 2, 2), votes // 8, 1e-3, unit=7) > 0
+    assert data_dependent_epsilon(NoisyArgmax(mechanism, 5.0, 2, 2), votes // 8, 1e-3, unit=7) > 0
 
 
 def test_what_is_not_proved_or_cannot_be_is_refused() -> None:
     votes = np.array([[3, 2, 1]])
     for mechanism in ("laplace", "gaussian"):
         with pytest.raises(ElectionError, match="no data-dependent account is proved"):
-            epsilon_seen(NoisyArgmax(mechanism, 5.0, 3, 2), votes, DELTA, unit=4)
+            data_dependent_epsilon(NoisyArgmax(mechanism, 5.0, 3, 2), votes, DELTA, unit=4)
     query = NoisyArgmax("gumbel", 5.0, 3, 2)
     for wrong in (votes / 2, -votes, votes[0], votes[:, :2], votes[:0]):
         with pytest.raises(ElectionError, match="votes"):
-            epsilon_seen(query, wrong, DELTA)
+            data_dependent_epsilon(query, wrong, DELTA)
     with pytest.raises(ElectionError, match="unit must be at least 1"):
-        epsilon_seen(query, votes, DELTA, unit=0)
+        data_dependent_epsilon(query, votes, DELTA, unit=0)
     with pytest.raises(ElectionError, match="delta"):
-        epsilon_seen(query, votes, 0.0)
+        data_dependent_epsilon(query, votes, 0.0)
     with pytest.raises(ElectionError, match="too many neighbours"):
-        epsilon_seen(NoisyArgmax("gumbel", 5.0, 10, 20), np.array([range(10)]), DELTA)
+        data_dependent_epsilon(NoisyArgmax("gumbel", 5.0, 10, 20), np.array([range(10)]), DELTA)
     with pytest.raises(ElectionError, match="gamma"):
-        paper_seen(votes, 0.0, DELTA)
+        paper_epsilon(votes, 0.0, DELTA)
     with pytest.raises(ElectionError, match="sigma"):
-        gnmax_seen(votes, 0.0, DELTA)
+        gnmax_epsilon(votes, 0.0, DELTA)
 
 
 def paper_by_hand(votes: np.ndarray, gamma: float, delta: float, c: int) -> float:
@@ -306,19 +316,19 @@ def paper_by_hand(votes: np.ndarray, gamma: float, delta: float, c: int) -> floa
 
 def test_the_papers_account_comes_out() -> None:
     tied = np.full((40, 2), 5)
-    assert paper_seen(tied, 0.04, DELTA) == pytest.approx(2.5911, abs=6e-5)
-    assert paper_seen(np.full((297, 2), 5), 0.05, DELTA) == pytest.approx(9.7776, abs=6e-5)
+    assert paper_epsilon(tied, 0.04, DELTA) == pytest.approx(2.5911, abs=6e-5)
+    assert paper_epsilon(np.full((297, 2), 5), 0.05, DELTA) == pytest.approx(9.7776, abs=6e-5)
     wide = np.tile([400, 0], (40, 1))
-    assert paper_seen(wide, 0.04, DELTA) == pytest.approx(math.log(1 / DELTA) / 8, rel=1e-4)
+    assert paper_epsilon(wide, 0.04, DELTA) == pytest.approx(math.log(1 / DELTA) / 8, rel=1e-4)
     rng = np.random.default_rng(2)
     votes = rng.multinomial(200, [0.9, 0.08, 0.02], size=50)
     for gamma, c in [(0.05, 1), (0.05, 2), (0.1, 5)]:
-        assert paper_seen(votes, gamma, DELTA, multiplier=c) == pytest.approx(paper_by_hand(votes, gamma, DELTA, c))
+        assert paper_epsilon(votes, gamma, DELTA, multiplier=c) == pytest.approx(paper_by_hand(votes, gamma, DELTA, c))
     # The multiplier does not make the first class surer of winning, as it would within q.
     near = np.tile([40, 20, 0], (40, 1))
     plain = epsilon(NoisyArgmax("laplace", 25, 3, 6), 40, DELTA, "paper")
-    assert paper_seen(near, 0.04, DELTA, multiplier=3) == pytest.approx(plain)
-    assert paper_seen(votes, 0.05, DELTA, orders=range(1, 30)) < paper_seen(votes, 0.05, DELTA)
+    assert paper_epsilon(near, 0.04, DELTA, multiplier=3) == pytest.approx(plain)
+    assert paper_epsilon(votes, 0.05, DELTA, orders=range(1, 30)) < paper_epsilon(votes, 0.05, DELTA)
 
 
 def test_the_papers_bound_one_direction_only() -> None:
@@ -353,8 +363,8 @@ def test_gnmax_adds_theorem_6_over_the_queries() -> None:
         log_q = np.minimum(log_chance_of_others(votes, 40.0), math.log(3 / 4))
         sums.append(theorem_6(log_q, 40.0, float(order)).sum())
     eps = np.array(sums) + np.log1p(-1 / ORDERS) - (math.log(DELTA) + np.log(ORDERS)) / (ORDERS - 1)
-    assert gnmax_seen(votes, 40.0, DELTA) == pytest.approx(eps.min())
-    assert gnmax_seen(np.tile([100, 100], (100, 1)), 40.0, DELTA) == pytest.approx(1.4781, abs=1e-3)
+    assert gnmax_epsilon(votes, 40.0, DELTA) == pytest.approx(eps.min())
+    assert gnmax_epsilon(np.tile([100, 100], (100, 1)), 40.0, DELTA) == pytest.approx(1.4781, abs=1e-3)
     q = np.exp(log_chance_of_others(np.array([[10, 4, 3]]), 5.0))[0]
     assert q == pytest.approx(sum(math.erfc(g / 10) / 2 for g in (6, 7)))
 

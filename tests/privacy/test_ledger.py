@@ -12,11 +12,11 @@ import pytest
 import oneballot as ob
 from oneballot.errors import ElectionError, PrivacyError
 from oneballot.methods.fedkt.settings import CLASS_COUNTS
-from oneballot.privacy.accounting import epsilon, together
+from oneballot.privacy.accounting import epsilon, total_epsilon
 from oneballot.privacy.calibration import calibrate
 from oneballot.privacy.charges import Charges
-from oneballot.privacy.ledger import Ledger, Line, in_words
-from oneballot.privacy.mechanisms import NoisyArgmax, NoisyNumbers
+from oneballot.privacy.ledger import Ledger, Line, format_epsilon
+from oneballot.privacy.releases import NoisyArgmax, NoisyNumbers
 from oneballot.privacy.settings import L1, L2, PrivacySettings
 from oneballot.types import Spending, Votes
 
@@ -146,7 +146,7 @@ class TestPromises:
         guarantee = calibrate(L2(2.0, rehearsal=True, noise_seed=1), FORTY, True)
         assert guarantee.ledger().epsilon is None
         assert not guarantee.ledger().publishable
-        assert "NOT PRIVATE" in guarantee.ledger().words()[0]
+        assert "NOT PRIVATE" in guarantee.ledger().describe()[0]
         with pytest.raises(ElectionError, match="a rehearsal has no epsilon"):
             guarantee.epsilon()
         with pytest.raises(ElectionError, match=r"no epsilon to report: .*NOT PRIVATE"):
@@ -157,7 +157,7 @@ class TestPromises:
 @pytest.mark.parametrize("sigma", [1.0, 1.5, 2.0, 3.0, 10.0])
 def test_counts_alone_cost_no_more_than_is_claimed(sigma: float, squared_shift: float) -> None:
     """Exactly: discrete Gaussians on the integers, one or two of them shifted by 1."""
-    claimed = together([(NoisyNumbers(sigma, squared_shift, whole=True), 1)], 1e-5)
+    claimed = total_epsilon([(NoisyNumbers(sigma, squared_shift, whole=True), 1)], 1e-5)
     y = np.arange(-60 * int(np.ceil(sigma)), 60 * int(np.ceil(sigma)) + 1)
     law = np.exp(-(y**2) / (2 * sigma**2))
     here, there = law / law.sum(), np.roll(law, 1) / law.sum()
@@ -172,7 +172,7 @@ class TestLedgers:
         return calibrate(L2(gamma=0.04), FORTY, True).ledger()
 
     def test_a_ledger_tells_unit_adjacency_epsilon_delta_and_what_was_released(self) -> None:
-        told = "\n".join(self.promised().words())
+        told = "\n".join(self.promised().describe())
         for words in ("epsilon 0.93", "delta 1e-05", "for each row", "adjacency replace", "40 × vote among 2 classes",
                       "laplace noise of scale 25", "may be published", "several rows of one person"):  # fmt: skip
             assert words in told
@@ -192,14 +192,14 @@ class TestLedgers:
     def test_a_strangers_ledger_is_shown_without_computing_anything(self) -> None:
         (line,) = self.promised().lines
         monster = self.promised().model_copy(update={"lines": (line.model_copy(update={"times": 10**9}),) * 20})
-        assert "for all rows of a party" not in "\n".join(monster.words())
-        assert "for all rows of a party" in "\n".join(self.promised().words(whole=True))
+        assert "for all rows of a party" not in "\n".join(monster.describe())
+        assert "for all rows of a party" in "\n".join(self.promised().describe(whole=True))
         assert not monster.model_copy(update={"drawn": 10**9}).agrees_with(self.promised())
 
     def test_a_whole_party_is_all_its_teachers(self) -> None:
         ledger = self.promised()
-        assert ledger.for_a_party() == pytest.approx(epsilon(NoisyArgmax("laplace", 25, 2, 50), 40, 1e-5))
-        assert calibrate(L1(gamma=0.04), FORTY, True).ledger().for_a_party() is None
+        assert ledger.party_epsilon() == pytest.approx(epsilon(NoisyArgmax("laplace", 25, 2, 50), 40, 1e-5))
+        assert calibrate(L1(gamma=0.04), FORTY, True).ledger().party_epsilon() is None
 
     @pytest.mark.parametrize(
         "change", [{"adjacency": "add-remove"}, {"level": "L1"}, {"epsilon": 0.5}, {"delta": 1e-4}, {"lines": ()},
@@ -231,7 +231,7 @@ class TestLedgers:
             Ledger.model_validate(told)
 
     def test_an_epsilon_is_never_printed_smaller_than_it_is(self) -> None:
-        assert [in_words(e) for e in (0.93486, 1.9999999, 2.0, 2.00001, 12.3411, 123456.0)] == [
+        assert [format_epsilon(e) for e in (0.93486, 1.9999999, 2.0, 2.00001, 12.3411, 123456.0)] == [
             "0.9349", "2", "2", "2.001", "12.35", "1.235e+05"]  # fmt: skip
 
     def test_a_line_that_makes_no_sense_is_refused(self) -> None:
@@ -248,11 +248,11 @@ class TestBook:
         assert json.loads(path.read_text())["draws"] == {"a" * 64: 2, "b" * 64: 1}
 
     def test_more_than_were_planned_are_refused_and_not_written_down(self, tmp_path) -> None:
-        book = Charges("a" * 64, tmp_path / "book.json")
-        book.charge(1)
+        charges = Charges("a" * 64, tmp_path / "book.json")
+        charges.charge(1)
         with pytest.raises(PrivacyError, match=r"tally number 2, and 1 are allowed.*--over-budget"):
-            book.charge(1)
-        assert book.draws == 1
+            charges.charge(1)
+        assert charges.draws == 1
 
     def test_two_tallies_at_once_are_two(self, tmp_path) -> None:
         """Each in a process of its own, a hundred in all: none is lost."""

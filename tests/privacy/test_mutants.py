@@ -26,9 +26,9 @@ from oneballot.privacy import calibration, guarantee
 from oneballot.privacy.charges import Charges
 from oneballot.privacy.guarantee import VotesGuarantee
 from oneballot.privacy.ledger import Ledger, Line
-from oneballot.privacy.mechanisms import NoisyArgmax, reach_of
-from oneballot.privacy.noise import noisy_argmax, noisy_at_least, noisy_numbers, round_up
-from oneballot.privacy.sampling import Rehearsal
+from oneballot.privacy.mechanisms import noisy_argmax, noisy_at_least, noisy_numbers, round_up
+from oneballot.privacy.releases import NoisyArgmax, reach_of
+from oneballot.privacy.sampling import SeededEntropy
 from oneballot.privacy.settings import PrivacySettings
 from oneballot.server import tally
 from oneballot.server.context import TallyContext
@@ -196,7 +196,7 @@ def no_counts(patch: pytest.MonkeyPatch) -> None:
 
 
 def forget_partitions(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(guarantee, "compositions", lambda level, queries, partitions: queries)
+    patch.setattr(guarantee, "releases_per_unit", lambda level, queries, partitions: queries)
 
 
 def reach(value: int | None = None, **changed: Any) -> Callable[[pytest.MonkeyPatch], None]:
@@ -267,7 +267,7 @@ def unbounded_weights(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(FedKT, "count", lambda self, ballot, ctx: honest(replace(self, most_rows=10**9), ballot, ctx))
 
 
-def together(*changes: Callable[[pytest.MonkeyPatch], None]) -> Callable[[pytest.MonkeyPatch], None]:
+def combined(*changes: Callable[[pytest.MonkeyPatch], None]) -> Callable[[pytest.MonkeyPatch], None]:
     def apply(patch: pytest.MonkeyPatch) -> None:
         for change in changes:
             change(patch)
@@ -306,21 +306,21 @@ MUTANTS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], Check, str]] = {
     "no noise on class counts": (
         put(PartyContext, "release", lambda self, counts, *, cell: counts), whole(COUNTS, **COUNTED), OFF),
     "noise from a fixed seed": (
-        put(PartyContext, "_entropy", lambda self, cell: Rehearsal(self.seed("noise", cell))),
+        put(PartyContext, "_entropy", lambda self, cell: SeededEntropy(self.seed("noise", cell))),
         noise("check_fresh", **GUMBEL), "the same noise was drawn twice"),
     "parts of votes drawn as votes": (
         put(context, "noisy_argmax", lambda votes, mechanism, scale, entropy, *, unit: noisy_argmax(
             votes, mechanism, scale, entropy)), noise(**GUMBEL, method=SOFT, unit=255), LESS),
     "parts of votes charged as votes": (put(FedKT, "_labels", parts_as_votes), whole(IDS, **SOFT), FAR),
     "s forgotten": (forget_partitions, whole(IDS, **TWICE), REFUSED),
-    "s forgotten, unguarded": (together(forget_partitions, unguarded), whole(IDS, **TWICE), OFF),
-    "s forgotten, by its answers": (together(forget_partitions, unguarded), exact(IDS, **TWICE), TELLS),
+    "s forgotten, unguarded": (combined(forget_partitions, unguarded), whole(IDS, **TWICE), OFF),
+    "s forgotten, by its answers": (combined(forget_partitions, unguarded), exact(IDS, **TWICE), TELLS),
     "a query off the ledger": (one_less, whole(IDS), REFUSED),
     "a query off the ledger at L1": (one_less, whole(PARTIES), REFUSED),
-    "a query off the ledger, unguarded": (together(one_less, unguarded), whole(PARTIES), OFF),
-    "a query off the ledger, by its answers": (together(one_less, unguarded), exact(IDS), TELLS),
+    "a query off the ledger, unguarded": (combined(one_less, unguarded), whole(PARTIES), OFF),
+    "a query off the ledger, by its answers": (combined(one_less, unguarded), exact(IDS), TELLS),
     "class counts off the ledger": (no_counts, whole(COUNTS, **COUNTED), REFUSED),
-    "class counts off the ledger, unguarded": (together(no_counts, unguarded), whole(COUNTS, **COUNTED), OFF),
+    "class counts off the ledger, unguarded": (combined(no_counts, unguarded), whole(COUNTS, **COUNTED), OFF),
     "class counts that the method does not tell of": (
         put(FedKT, "spends", lambda self, *given, honest=FedKT.spends: replace(honest(self, *given), numbers=None)),
         whole(ob.L2(2.0, 1e-3, stable_ids=True), **COUNTED), "did not say that it releases them"),
@@ -334,7 +334,7 @@ MUTANTS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], Check, str]] = {
     "half the reach of rows that come or go, by their answers": (reach(1), exact(COME_AND_GO), TELLS),
     "rows charged as votes that come or go": (one_sided, exact(COME_AND_GO), TELLS),
     "moved votes charged as votes that come or go": (
-        together(reach(2), put(calibration, "NoisyArgmax", lambda *told: NoisyArgmax(*told[:4], True, told[5]))),
+        combined(reach(2), put(calibration, "NoisyArgmax", lambda *told: NoisyArgmax(*told[:4], True, told[5]))),
         whole(COME_AND_GO), "votes move, and are charged"),
     "consistent votes counted s times, charged once": (reach(partitions=1), whole(PARTIES, **TWICE_ALIKE), FAR),
     "consistent votes charged once, by the answers": (reach(partitions=1), exact(SOME_PARTIES, **TWICE_ALIKE), TELLS),

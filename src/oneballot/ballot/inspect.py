@@ -55,7 +55,7 @@ def describe_ballot(path: Path, election: Election | None, key: X25519PrivateKey
         "method": manifest.method,
         "abstained": manifest.abstained,
         "privacy": manifest.privacy.model_dump(mode="json"),
-        "ledger": manifest.privacy.words(),
+        "ledger": manifest.privacy.describe(),
         "signature": signature,
         "verdict": verdict,
         "valid": not verdict.startswith("it would be spoiled"),

@@ -24,7 +24,7 @@ from .. import plugins
 from ..election.checks import PARTY_NAME
 from ..election.election import Election
 from ..errors import BallotError, KeyFileError, PrivacyError, Spoiled, printable
-from ..privacy.ledger import MOST_CASTS, Ledger
+from ..privacy.ledger import MAX_CASTS, Ledger
 from ..types import Ballot, Blob, Contents
 from .archive import MOST_FILES, as_contents, as_files, unzip, zip_up
 from .encryption import is_envelope, lock, look, unlock
@@ -160,8 +160,8 @@ def check_ballot(opened: OpenBallot, election: Election) -> None:
     check_signature(election, manifest.party, opened.signed, opened.signature)
     if not manifest.privacy.agrees_with(election.ballot_ledger):
         raise Spoiled(
-            f"its ledger is not what the election asks for: {manifest.privacy.words()[0]}; "
-            f"the election: {election.ballot_ledger.words()[0]}"
+            f"its ledger is not what the election asks for: {manifest.privacy.describe()[0]}; "
+            f"the election: {election.ballot_ledger.describe()[0]}"
         )
 
 
@@ -177,8 +177,8 @@ def _check_election(digest: str, election: Election) -> None:
 
 
 def _ledger(election: Election, casts: int) -> Ledger:
-    if not 1 <= casts <= MOST_CASTS:
-        raise PrivacyError(f"this is cast number {casts}, and a tally takes ballots of at most {MOST_CASTS} casts")
+    if not 1 <= casts <= MAX_CASTS:
+        raise PrivacyError(f"this is cast number {casts}, and a tally takes ballots of at most {MAX_CASTS} casts")
     return election.ballot_ledger.times(casts) if election.level == "L2" else election.ballot_ledger
 
 

@@ -38,8 +38,8 @@ def command(
             "quorum": agreed.quorum, "deadline": agreed.deadline, "level": agreed.level,
             **_votes(agreed),
             "epsilon": None if guarantee is None or agreed.privacy.rehearsal else guarantee.epsilon(),
-            "ballot": agreed.ballot_ledger.words(whole=True),
-            "outcome": [] if guarantee is None else guarantee.ledger().words(),
+            "ballot": agreed.ballot_ledger.describe(whole=True),
+            "outcome": [] if guarantee is None else guarantee.ledger().describe(),
             "expect": [] if guarantee is None else guarantee.forecast(voters),
         }  # fmt: skip
         if as_json:
@@ -88,13 +88,15 @@ def _votes(election: Election) -> dict[str, Any]:
 
 
 def _in_all(election: Election) -> list[str]:
-    terms, guarantee = election.privacy, election.guarantee
-    if guarantee is None or terms.rehearsal or terms.tallies * terms.max_silos_per_person == 1:
+    privacy, guarantee = election.privacy, election.guarantee
+    if guarantee is None or privacy.rehearsal or privacy.tallies * privacy.max_silos_per_person == 1:
         return []
-    from ..privacy.ledger import in_words
+    from ..privacy.ledger import format_epsilon
 
-    what = f"{terms.tallies} tallies" if terms.tallies > 1 else f"{terms.max_silos_per_person} parties of one person"
-    return [f"epsilon {in_words(guarantee.epsilon())} for {what} together"]
+    what = (
+        f"{privacy.tallies} tallies" if privacy.tallies > 1 else f"{privacy.max_silos_per_person} parties of one person"
+    )
+    return [f"epsilon {format_epsilon(guarantee.epsilon())} for {what} together"]
 
 
 def _settings(value: dict[str, Any]) -> str:

@@ -120,6 +120,6 @@ def _print(told: dict[str, Any], partitions: int) -> None:
 
 def _four(epsilon: float) -> str:
     """Four digits after the point; of a small one, four that say something."""
-    from ..privacy.ledger import in_words
+    from ..privacy.ledger import format_epsilon
 
-    return f"{epsilon:.4f}" if epsilon == 0 or epsilon >= 0.01 else in_words(epsilon)
+    return f"{epsilon:.4f}" if epsilon == 0 or epsilon >= 0.01 else format_epsilon(epsilon)

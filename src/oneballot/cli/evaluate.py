@@ -36,4 +36,4 @@ def command(
         title = f"accuracy {percent(accuracy)} on {len(y):,} rows{sent}"
         print_table(title, ["class", "rows", "found"], table)
         if loaded.ledger.rehearsal:
-            print("\n".join(loaded.ledger.words()))
+            print("\n".join(loaded.ledger.describe()))

@@ -54,10 +54,10 @@ def command(
         if (level == "L0") != (epsilon is None):
             raise ElectionError("--level L1 or L2 goes with --epsilon, and L0 has none: --level L2 --epsilon 2")
         as_privacy({"level": level, "epsilon": epsilon})
-        terms = L0 if epsilon is None else private(level, epsilon)
+        privacy = L0 if epsilon is None else private(level, epsilon)
         known = tuple(c.strip() for c in classes.split(",") if c.strip()) if classes else ()
         text = draft(columns, label, beside=election, method=section(method), classes=known, row_id=row_id,
-                     lenient=lenient, privacy=terms, server_key=server_key, named=like is None)  # fmt: skip
+                     lenient=lenient, privacy=privacy, server_key=server_key, named=like is None)  # fmt: skip
         part = election.with_name(f".{election.name}.part")
         part.write_text(text, "utf-8")
         try:

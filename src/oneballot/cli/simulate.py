@@ -72,6 +72,6 @@ def command(
         rows = [[names[k], percent(v), size(round(sent)) if k == "outcome" else ""] for k, v in scores.items()]
         print_table(f"{agreed.name}: {len(run.parties)} parties, {split}", ["", "accuracy", "sent a party"], rows)
         if agreed.level != "L0":
-            print("Privacy", "\n  ".join(run.outcome.ledger.words(whole=True)))
+            print("Privacy", "\n  ".join(run.outcome.ledger.describe(whole=True)))
         if out is not None:
             print(f"Saved: {out / 'outcome'} and {out / 'box'}.")

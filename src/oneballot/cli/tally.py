@@ -87,7 +87,7 @@ def _show(
     awaited = election.awaited({*outcome.voted, *outcome.without})
     rows += [[party, "no ballot that counts, so far", ""] for party in awaited]
     print_table(f"{election.name}: {len(outcome.voted)} ballots, {size(outcome.bytes)}", ["ballot", "", "sent"], rows)
-    print("Privacy", "\n  ".join(outcome.ledger.words(whole=True)))
+    print("Privacy", "\n  ".join(outcome.ledger.describe(whole=True)))
     for line in seen.values():
         print(f"DO NOT PUBLISH: {line}.")
     if publish is not None:
@@ -129,8 +129,8 @@ def _check_folders(out: Path, box: Box, publish: Path | None) -> None:
 
 
 def _seen(election: Election, outcome: Outcome) -> dict[str, str]:
-    from ..privacy.data_dependent.report import seen_in_words
+    from ..privacy.data_dependent.report import describe_cost
 
     if not outcome.noised:
         return {"do_not_publish": "no noise was drawn now, so there is nothing that depends on these votes"}
-    return {"do_not_publish": seen_in_words(election.guarantee, outcome.noised)}
+    return {"do_not_publish": describe_cost(election.guarantee, outcome.noised)}

@@ -12,7 +12,7 @@ from ..ballot.keys import check_keys
 from ..errors import ElectionError, OneBallotWarning
 from ..interfaces import Learner, Method, PrivateMethod
 from ..peers import Peer
-from ..privacy.mechanisms import UNITS
+from ..privacy.releases import UNITS
 from .schema import as_label
 
 if TYPE_CHECKING:
@@ -79,9 +79,9 @@ def _check_level(method: Method, level: str) -> None:
 
 def warn_if_epsilon_is_large(guarantee: Guarantee, *, stacklevel: int) -> None:
     """Say that so large an epsilon is a number and no protection."""
-    if guarantee.terms.rehearsal:
+    if guarantee.privacy.rehearsal:
         return
-    epsilon = guarantee.terms.epsilon or guarantee.epsilon()
+    epsilon = guarantee.privacy.epsilon or guarantee.epsilon()
     if epsilon >= MUCH:
         text = (
             f"epsilon = {epsilon:.4g} promises nothing: what is released may still tell, all but surely, whether one "

@@ -135,7 +135,7 @@ class Election:
     @cached_property
     def ballot_ledger(self) -> Ledger:
         """What the ledger of a ballot must say that was cast once."""
-        return Ledger() if self.guarantee is None else self.guarantee.ledger_of_ballot()
+        return Ledger() if self.guarantee is None else self.guarantee.ballot_ledger()
 
     @property
     def parties(self) -> int | None:

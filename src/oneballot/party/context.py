@@ -18,8 +18,8 @@ from ..election.election import Election
 from ..election.schema import Class
 from ..errors import DataError, OneBallotWarning, PrivacyError
 from ..privacy.guarantee import VotesGuarantee
-from ..privacy.noise import check_opendp, noisy_argmax, noisy_at_least, noisy_numbers, opendp_argmax
-from ..privacy.sampling import Entropy, OperatingSystem, Rehearsal
+from ..privacy.mechanisms import check_opendp, noisy_argmax, noisy_at_least, noisy_numbers, opendp_argmax
+from ..privacy.sampling import Entropy, SeededEntropy, SystemEntropy
 from ..types import Array, Blob, Data
 
 
@@ -119,15 +119,16 @@ class PartyContext:
         if guarantee.test is None:
             self._draw("vote", len(votes))
             self.votes.append((votes, unit))
-            if guarantee.terms.sampler == "opendp":
+            if guarantee.privacy.sampler == "opendp":
                 return opendp_argmax(votes, scale, unit=unit)
             return noisy_argmax(votes, mechanism, scale, entropy, unit=unit)
-        assert guarantee.terms.threshold is not None
-        assert guarantee.terms.answers is not None
+        threshold, answers = guarantee.privacy.threshold, guarantee.privacy.answers
+        assert threshold is not None
+        assert answers is not None
         self._draw("test", len(votes))
         self.votes.append((votes, unit))
-        passed = noisy_at_least(votes.max(axis=1), guarantee.test.sigma, guarantee.terms.threshold, entropy, unit=unit)
-        answered = np.flatnonzero(passed)[: guarantee.terms.answers]  # in the public order of the queries, then stop
+        passed = noisy_at_least(votes.max(axis=1), guarantee.test.sigma, threshold, entropy, unit=unit)
+        answered = np.flatnonzero(passed)[:answers]  # in the public order of the queries, then stop
         self._draw("vote", len(answered))
         labels = np.full(len(votes), -1)
         labels[answered] = noisy_argmax(votes[answered], mechanism, scale, entropy, unit=unit)
@@ -137,7 +138,7 @@ class PartyContext:
         guarantee = self.election.guarantee
         if guarantee is None or guarantee.side != self.side:
             return numbers
-        if guarantee.numbers is None or guarantee.called != cell:
+        if guarantee.numbers is None or guarantee.numbers_name != cell:
             raise PrivacyError(f"{cell}, of which the method did not say that it releases them")
         self._draw(cell, 1)
         return noisy_numbers(numbers, guarantee.numbers.sigma, self._entropy(cell))
@@ -149,7 +150,7 @@ class PartyContext:
 
     def _entropy(self, cell: str) -> Entropy:
         seed = self.election.privacy.noise_seed
-        return OperatingSystem() if seed is None else Rehearsal(self._derive(self.party, "noise", seed, cell))
+        return SystemEntropy() if seed is None else SeededEntropy(self._derive(self.party, "noise", seed, cell))
 
     def _draw(self, what: str, times: int) -> None:
         """Write down what will be drawn. More than was promised is never drawn, whatever a method asks for."""

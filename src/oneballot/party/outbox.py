@@ -126,7 +126,7 @@ def check_kept(election: Election, path: Path, kept: Kept) -> None:
 
 
 def find_kept(
-    election: Election, path: Path, book: Charges, signer: Ed25519PrivateKey | None, *, resign: bool
+    election: Election, path: Path, charges: Charges, signer: Ed25519PrivateKey | None, *, resign: bool
 ) -> Kept | None:
     """The ballot that was cast, if it may be delivered again; signed again if that is asked for."""
     kept = read_kept(election, path)
@@ -135,9 +135,9 @@ def find_kept(
     if kept is None:
         return None
     check_kept(election, path, kept)
-    if (told := kept.opened.manifest.privacy.drawn) < book.draws:
+    if (told := kept.opened.manifest.privacy.drawn) < charges.draws:
         raise AlreadyCast(
-            f"{path} is the ballot of cast number {told}, and {book.path} says that there were {book.draws}: it "
+            f"{path} is the ballot of cast number {told}, and {charges.path} says that there were {charges.draws}: it "
             "tells less than was spent. Deliver the latest one (--keep FOLDER), or cast again with --recast."
         )
     return kept

@@ -22,7 +22,7 @@ from ..election.file import make
 from ..errors import AlreadyCast, BoxError, ElectionError, NotFound, OneBallotWarning, Spoiled
 from ..interfaces import Box, Learner
 from ..privacy.charges import Charges
-from ..privacy.ledger import MOST_CASTS
+from ..privacy.ledger import MAX_CASTS
 from ..runtime.files import check_writable
 from .cast import cast_data
 from .context import PartyContext
@@ -46,11 +46,11 @@ def cast_file(
     signer = find_key(election, party, key, beside)
     path = keep / f"{party}.ballot"
     with alone_with_kept(path):
-        book = _book(election, party, beside)
-        charge = _charge(election, book)
-        kept = None if recast else find_kept(election, path, book, signer, resign=resign)
+        charges = _charges(election, party, beside)
+        charge = _charge(election, charges)
+        kept = None if recast else find_kept(election, path, charges, signer, resign=resign)
         if trained := kept is None:
-            _check_free(election, party, path, book, box, signer, recast=recast)
+            _check_free(election, party, path, charges, box, signer, recast=recast)
             kept = _cast(election, party, data, keep, charge, signer, choices, desks)
         assert kept is not None
         keep_copy(election, path, kept)
@@ -66,13 +66,13 @@ def cast_file(
         "party": party, "ballot": str(path), "bytes": len(kept.sealed), "digest": opened.digest, "trained": trained,
         "abstained": opened.manifest.abstained, "delivered": box is not None, "name": name,
         "encrypted_to": encrypted_to(election), "privacy": opened.manifest.privacy.model_dump(mode="json"),
-        "privacy_spent": opened.manifest.privacy.words(),
+        "privacy_spent": opened.manifest.privacy.describe(),
         **({"do_not_publish": _seen(election, desks.get(party))} if data_dependent else {}),
     }  # fmt: skip
 
 
 def _check_free(
-    election: Election, party: str, path: Path, book: Charges, box: Box | None, signer: Ed25519PrivateKey | None,
+    election: Election, party: str, path: Path, charges: Charges, box: Box | None, signer: Ed25519PrivateKey | None,
     *, recast: bool,
 ) -> None:  # fmt: skip
     """Raise AlreadyCast, before anybody trains, if another ballot of this party stands in the way of a new one."""
@@ -82,17 +82,17 @@ def _check_free(
             f"{path.parent} (--keep FOLDER names another): if it was you who cast, there is nothing to do. If it is to "
             "be replaced, ask the operator to move it away first; then cast again with --recast."
         )
-    if book.draws and not recast:
+    if charges.draws and not recast:
         raise AlreadyCast(
-            f"{book.path} says that {party} has cast in this election, and {path} is not there. Deliver the ballot "
+            f"{charges.path} says that {party} has cast in this election, and {path} is not there. Deliver the ballot "
             "that you have kept (--keep FOLDER), or draw new noise on the same rows with --recast: its cost adds."
         )
 
 
-def _charge(election: Election, book: Charges) -> Callable[[], int]:
+def _charge(election: Election, charges: Charges) -> Callable[[], int]:
     """To be called before noise is drawn; refuses if anybody has drawn since now."""
-    drawn = book.draws
-    return (lambda: book.charge(MOST_CASTS, after=drawn)) if election.level == "L2" else (lambda: 1)
+    drawn = charges.draws
+    return (lambda: charges.charge(MAX_CASTS, after=drawn)) if election.level == "L2" else (lambda: 1)
 
 
 def _cast(
@@ -121,7 +121,7 @@ def encrypted_to(election: Election) -> str | None:
     return f"the server's key, fingerprint {fingerprint(str(election.server_key))}" if election.encrypted else None
 
 
-def _book(election: Election, party: str, beside: Path) -> Charges:
+def _charges(election: Election, party: str, beside: Path) -> Charges:
     return Charges(election.digest, (beside / f"{party}.casts.json") if election.level == "L2" else None, what="cast")
 
 
@@ -140,9 +140,9 @@ def preview(
     plan = election.method.plan(rows, PartyContext(election, party))
     check_size(election, party, plan.bytes or 0)
     PartyContext(election, party).check(rows)
-    kept, drawn = keep / f"{party}.ballot", _book(election, party, beside).draws
+    kept, drawn = keep / f"{party}.ballot", _charges(election, party, beside).draws
     spent = [
-        *election.ballot_ledger.words(),
+        *election.ballot_ledger.describe(),
         *(election.guarantee.forecast(election.parties) if election.guarantee else []),
     ]
     if not recast and (found := read_kept(election, kept)) is not None:
@@ -153,7 +153,7 @@ def preview(
     elif drawn:
         spent = [
             f"this would be cast number {drawn + 1}: costs add up",
-            *election.ballot_ledger.times(drawn + 1).words(),
+            *election.ballot_ledger.times(drawn + 1).describe(),
         ]
     return {
         "election": f"{election.name}, {election.digest[:16]}…",
@@ -198,9 +198,9 @@ def choose_learner(election: Election, text: str) -> tuple[str, Learner]:
 def _seen(election: Election, ctx: PartyContext | None) -> str:
     if election.level != "L2" or ctx is None or not ctx.votes:
         return "no noise was drawn now, so there is nothing that depends on these votes"
-    from ..privacy.data_dependent.report import seen_in_words
+    from ..privacy.data_dependent.report import describe_cost
 
-    return seen_in_words(election.guarantee, ctx.votes)
+    return describe_cost(election.guarantee, ctx.votes)
 
 
 def _box_name(election: Election, party: str, key: Ed25519PrivateKey | None, sealed: bytes = b"") -> str:

@@ -20,11 +20,20 @@ from scipy.special import bdtrc, log_ndtr
 
 from ..errors import ElectionError
 from ..types import Array
-from .mechanisms import NoisyArgmax, NoisyNumbers, Release
-from .renyi import PAPER_ORDERS, epsilon_from, renyi
+from .releases import NoisyArgmax, NoisyNumbers, Release
+from .renyi import PAPER_ORDERS, epsilon_from_renyi, renyi
 
-__all__ = ["Accountant", "bounded_range_delta", "check_delta", "epsilon", "epsilon_from", "gaussian_delta",
-           "pure_delta", "renyi", "together"]  # fmt: skip
+__all__ = [
+    "Accountant",
+    "bounded_range_delta",
+    "check_delta",
+    "epsilon",
+    "epsilon_from_renyi",
+    "gaussian_delta",
+    "pure_delta",
+    "renyi",
+    "total_epsilon",
+]  # fmt: skip
 
 Accountant = Literal["tight", "rdp", "paper", "advanced"]
 Tally = Mapping[Release, int]
@@ -37,10 +46,10 @@ def epsilon(query: NoisyArgmax, queries: int, delta: float, accountant: Accounta
     """The ε at this δ of asking `queries` times."""
     if queries < 1:
         raise ElectionError(f"the number of queries must be at least 1, not {queries}")
-    return together([(query, queries)], delta, accountant)
+    return total_epsilon([(query, queries)], delta, accountant)
 
 
-def together(
+def total_epsilon(
     releases: Sequence[tuple[Release, int]], delta: float, accountant: Accountant = "tight", *, adaptive: bool = False,
     paper_orders: int = PAPER_ORDERS[-1],
 ) -> float:  # fmt: skip
@@ -69,7 +78,7 @@ def together(
 
 
 def _rdp(tally: Tally, delta: float) -> float:
-    return epsilon_from(lambda order: sum(n * renyi(r, order) for r, n in tally.items()), delta)
+    return epsilon_from_renyi(lambda order: sum(n * renyi(r, order) for r, n in tally.items()), delta)
 
 
 def _tight(tally: Tally, delta: float) -> float:

@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 
 from ..errors import ElectionError
-from .accounting import Accountant, check_delta, together
-from .mechanisms import Release
+from .accounting import Accountant, check_delta, total_epsilon
+from .releases import Release
 
 MOST_LOG_SCALE = 30.0
 
@@ -26,7 +26,7 @@ def scale_within(
     _check(budget, delta)
 
     def over(log_scale: float) -> float:
-        return together(releases_at(math.exp(log_scale)), delta, accountant, adaptive=adaptive) - budget
+        return total_epsilon(releases_at(math.exp(log_scale)), delta, accountant, adaptive=adaptive) - budget
 
     high = 0.0
     while over(high) > 0:
@@ -60,7 +60,7 @@ def queries_within(
     _check(budget, delta)
 
     def cost(queries: int) -> float:
-        return together(releases_for(queries), delta, accountant, adaptive=adaptive)
+        return total_epsilon(releases_for(queries), delta, accountant, adaptive=adaptive)
 
     if (first := cost(1)) > budget:
         raise ElectionError(f"a single query costs epsilon {first:.4g}, more than {budget:g}: add noise, or budget")

@@ -9,11 +9,12 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from ..errors import ElectionError
-from .accounting import Accountant, check_delta, together
+from .accounting import Accountant, check_delta, total_epsilon
 from .budget import queries_within, scale_within
 from .forecast import LEAD, best_mechanism, error_when_ahead, voters_needed, win_probability
 from .guarantee import GOOD_ENOUGH
-from .mechanisms import (
+from .mechanisms import check_scale
+from .releases import (
     UNITS,
     Adjacency,
     Level,
@@ -23,10 +24,9 @@ from .mechanisms import (
     Release,
     Unit,
     comes_or_goes,
-    compositions,
     reach_of,
+    releases_per_unit,
 )
-from .noise import check_scale
 from .settings import LARGEST_DELTA, OWN
 
 MOST_QUERIES = 10**9
@@ -80,7 +80,7 @@ class Question:
         one_sided = comes_or_goes(self.level, self.adjacency)
         query = NoisyArgmax(mechanism, scale, self.among, reach, one_sided=one_sided)
         releases: list[tuple[Release, int]] = [
-            (query, self.silos * compositions(self.level, queries, self.partitions))
+            (query, self.silos * releases_per_unit(self.level, queries, self.partitions))
         ]  # fmt: skip
         if self.counts is not None:
             shift = 2.0 if self.adjacency == "replace" else 1.0
@@ -89,7 +89,7 @@ class Question:
 
     def epsilon(self, mechanism: Mechanism, scale: float, queries: int) -> float:
         releases = self.releases(mechanism, scale, queries)
-        return together(releases, self.delta, self.accountant, paper_orders=self.paper_orders)
+        return total_epsilon(releases, self.delta, self.accountant, paper_orders=self.paper_orders)
 
     def check(self) -> None:
         """Refuse what does not go together."""
@@ -156,7 +156,7 @@ def compare_all(told: Mapping[str, Any], question: Question) -> list[dict[str, A
     """The noise that was found, and of each other mechanism noise that costs the same, by `tight`; every accountant
     that knows it; and how often it errs where one class is 4b ahead, b being Gumbel's scale."""
     queries = told["queries"]
-    cost = together(question.releases(told["mechanism"], told["scale"], queries), question.delta)
+    cost = total_epsilon(question.releases(told["mechanism"], told["scale"], queries), question.delta)
     if not cost > 0:
         raise ElectionError("epsilon is 0 at this delta: there is nothing to compare; use less noise")
 
@@ -172,7 +172,7 @@ def compare_all(told: Mapping[str, Any], question: Question) -> list[dict[str, A
         releases = question.releases(mechanism, scale, queries)
         for accountant in get_args(Accountant):
             if accountant in ("tight", "rdp") or (mechanism == "laplace" and question.counts is None):
-                spent = together(releases, question.delta, accountant)
+                spent = total_epsilon(releases, question.delta, accountant)
                 rows.append({"mechanism": mechanism, "scale": scale, "accountant": accountant, "epsilon": spent,
                              "error": error})  # fmt: skip
     return rows

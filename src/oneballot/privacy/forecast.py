@@ -13,7 +13,7 @@ from ..errors import ElectionError
 from ..types import Array
 from .accounting import Accountant
 from .budget import scale_within
-from .mechanisms import Mechanism, Release
+from .releases import Mechanism, Release
 
 LEAD = 4  # of Gumbel's scale: where mechanisms are compared
 MOST_CHANGE = 8.0

@@ -1,4 +1,4 @@
-"""What an election promises: the noise, the ledger, and what to expect of it. `settling` makes it of terms."""
+"""What an election promises: the noise, the ledger, and what to expect of it. `settling` makes it of privacy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from ..errors import ElectionError
 from .forecast import majority_is_right, parties_needed, voters_needed, win_probability
 from .ledger import Ledger, Line
-from .mechanisms import UNITS, Level, Mechanism, NoisyArgmax, NoisyNumbers, Release, compositions
+from .releases import UNITS, Level, Mechanism, NoisyArgmax, NoisyNumbers, Release, releases_per_unit
 from .settings import PrivacySettings
 
 GOOD_ENOUGH = 0.9
@@ -23,10 +23,10 @@ GOOD_ENOUGH = 0.9
 class Guarantee:
     """Settled before anybody trains; desks draw by it, and no more than it says. This one is about numbers alone."""
 
-    terms: PrivacySettings
+    privacy: PrivacySettings
     level: Level
     numbers: NoisyNumbers | None = None
-    called: str = ""
+    numbers_name: str = ""
     """What the numbers are."""
     row: float = 0.0
     """What a row adds to the number that counts its class, if one does."""
@@ -43,34 +43,34 @@ class Guarantee:
 
     def lines(self) -> list[tuple[str, Release, int]]:
         """Of one cast, or one tally."""
-        return [] if self.numbers is None else [(self.called, self.numbers, 1)]
+        return [] if self.numbers is None else [(self.numbers_name, self.numbers, 1)]
 
     def ledger(self) -> Ledger:
         """Of one cast, or one tally."""
         lines = [Line.of(*line) for line in self.lines()]
-        if self.terms.rehearsal:
+        if self.privacy.rehearsal:
             return Ledger(lines=tuple(lines), rehearsal=True, **self._told())
         return Ledger.with_lines(lines, **self._told())
 
     def _told(self) -> dict[str, Any]:
-        terms = self.terms
-        accountant = "rdp" if self.adaptive and terms.accountant == "tight" else terms.accountant
+        privacy = self.privacy
+        accountant = "rdp" if self.adaptive and privacy.accountant == "tight" else privacy.accountant
         towards = "whoever sees the final model" if self.level == "L1" else "whoever sees ballot or model"
         return {
-            "level": self.level, "unit": UNITS[self.level], "adjacency": terms.adjacency, "delta": terms.delta,
+            "level": self.level, "unit": UNITS[self.level], "adjacency": privacy.adjacency, "delta": privacy.delta,
             "accountant": accountant, "adaptive": self.adaptive, "released_to": towards,
         }  # fmt: skip
 
-    def ledger_of_ballot(self) -> Ledger:
+    def ballot_ledger(self) -> Ledger:
         """At L1 nothing is noised before the tally: a ballot holds raw votes, for the server alone."""
         if self.level == "L2":
             return self.ledger()
-        return Ledger(level="L1", unit="party", released_to="the server", rehearsal=self.terms.rehearsal)
+        return Ledger(level="L1", unit="party", released_to="the server", rehearsal=self.privacy.rehearsal)
 
     def epsilon(self) -> float:
-        """All tallies and silos of the terms together."""
-        terms = self.terms
-        planned = self.ledger().times(terms.tallies if self.level == "L1" else 1, silos=terms.max_silos_per_person)
+        """All tallies and silos of the privacy together."""
+        privacy = self.privacy
+        planned = self.ledger().times(privacy.tallies if self.level == "L1" else 1, silos=privacy.max_silos_per_person)
         if planned.epsilon is None:
             raise ElectionError("a rehearsal has no epsilon: its noise can be repeated from its seed")
         return planned.epsilon
@@ -98,7 +98,7 @@ class Guarantee:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Expecting(Guarantee, ABC):
+class LabelGuarantee(Guarantee, ABC):
     """About opinions of voters, parties at L1 and a party's teachers at L2, whose noisy sum decides on a label."""
 
     subsets: int
@@ -168,7 +168,7 @@ class Expecting(Guarantee, ABC):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OpinionsGuarantee(Expecting):
+class LogitsGuarantee(LabelGuarantee):
     """About numbers that are opinions: logits. `scale` is the noise over what one voter can say."""
 
     classes: int
@@ -183,7 +183,7 @@ class OpinionsGuarantee(Expecting):
 
 
 @dataclass(frozen=True, kw_only=True)
-class VotesGuarantee(Expecting):
+class VotesGuarantee(LabelGuarantee):
     """About noisy votes, and perhaps numbers besides."""
 
     query: NoisyArgmax
@@ -204,7 +204,7 @@ class VotesGuarantee(Expecting):
         return self.query.mechanism, self.query.scale / (self.partitions if self.level == "L1" else 1)
 
     def lines(self) -> list[tuple[str, Release, int]]:
-        times = compositions(self.level, self.queries, self.partitions)
+        times = releases_per_unit(self.level, self.queries, self.partitions)
         if self.test is None:
             told: list[tuple[str, Release, int]] = [("vote", self.query, times)]
         else:
@@ -212,8 +212,8 @@ class VotesGuarantee(Expecting):
         return told + super().lines()
 
     def _answers(self) -> int:
-        assert self.terms.answers is not None
-        return self.terms.answers * (self.partitions if self.level == "L2" else 1)
+        assert self.privacy.answers is not None
+        return self.privacy.answers * (self.partitions if self.level == "L2" else 1)
 
     def _told(self) -> dict[str, Any]:
         return super()._told() | {"subsets": self.subsets if self.level == "L2" else None}
@@ -223,12 +223,12 @@ class VotesGuarantee(Expecting):
 
     def _out_of_reach(self, parties: int | None) -> bool:
         """At L1: the test of Confident-GNMax asks for more votes than there are."""
-        least = self.terms.threshold or 0
+        least = self.privacy.threshold or 0
         return self.level == "L1" and parties is not None and least > parties * self.partitions
 
     def forecast(self, parties: int | None) -> list[str]:
         if self._out_of_reach(parties):
-            return [f"threshold = {self.terms.threshold:g} is more votes than there are: only noise passes the test."]
+            return [f"threshold = {self.privacy.threshold:g} is more votes than there are: only noise passes the test."]
         told = super().forecast(parties)
         if self.level == "L2" and self.query.reach > 2:
             told.append(

@@ -13,12 +13,12 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, StringConstraints, model_validator
 
 from ..errors import ElectionError
-from .accounting import Accountant, together
-from .mechanisms import Adjacency, Mechanism, NoisyArgmax, NoisyNumbers, Release
+from .accounting import Accountant, total_epsilon
+from .releases import Adjacency, Mechanism, NoisyArgmax, NoisyNumbers, Release
 
 Words = Annotated[str, StringConstraints(max_length=60, pattern=r"^[a-z0-9 ,.-]*$")]
 Times = Annotated[int, Field(ge=1, le=10**9)]
-MOST_CASTS = 20
+MAX_CASTS = 20
 """A stranger's ballot may claim so many, and each is computed."""
 BY_CONTENT = 4
 """The reach of a row that is replaced, where rows are told apart by content."""
@@ -57,7 +57,7 @@ class Line(BaseModel):
             raise ElectionError(f"the ledger's line {self.what!r} says neither classes and reach nor squared_shift")
         return NoisyArgmax(self.mechanism, self.scale, self.classes, self.reach, self.one_sided, self.fractional)
 
-    def words(self) -> str:
+    def describe(self) -> str:
         among = "" if self.classes is None else f" among {self.classes} classes"
         return f"{self.times:,} × {self.what}{among}, {self.mechanism} noise of scale {self.scale:.6g}"
 
@@ -103,26 +103,26 @@ class Ledger(BaseModel):
         told = self.delta if delta is None else delta
         assert told is not None, "a ledger with lines has a delta"
         releases = [(line.release, line.times) for line in self.lines]
-        return together(releases, told, self.accountant or "tight", adaptive=self.adaptive)
+        return total_epsilon(releases, told, self.accountant or "tight", adaptive=self.adaptive)
 
     def epsilon_at(self, delta: float) -> float:
         """The epsilon at another delta. Raises ElectionError where nothing is promised."""
         if self.epsilon is None:
-            raise ElectionError(f"there is no epsilon to report: {self.words()[0]}")
+            raise ElectionError(f"there is no epsilon to report: {self.describe()[0]}")
         return self._compute(delta)
 
-    def for_a_party(self) -> float | None:
+    def party_epsilon(self) -> float | None:
         """What an L2 ledger comes to for all rows of a party: every teacher of each partition may change its vote."""
         if self.level != "L2" or self.epsilon is None or self.subsets is None or self.delta is None:
             return None
         if any(line.classes is None for line in self.lines):
             return None  # counts of rows have no bound for a whole party
         whole = [(line.model_copy(update={"reach": 2 * self.subsets}).release, line.times) for line in self.lines]
-        return together(whole, self.delta, self.accountant or "tight", adaptive=self.adaptive)
+        return total_epsilon(whole, self.delta, self.accountant or "tight", adaptive=self.adaptive)
 
     def agrees_with(self, promised: Ledger) -> bool:
         """Whether it is what an election asks for, drawn once or oftener; other machines round differently."""
-        if 1 < self.drawn <= MOST_CASTS:
+        if 1 < self.drawn <= MAX_CASTS:
             promised = promised.times(self.drawn)
         alike = self.model_dump(exclude={"epsilon", "lines"}) == promised.model_dump(exclude={"epsilon", "lines"})
         return (
@@ -146,7 +146,7 @@ class Ledger(BaseModel):
         terms = self.model_dump(exclude={"epsilon", "publishable", "lines", "drawn", "silos"})
         return self.with_lines(lines, **terms, drawn=count, silos=silos)
 
-    def words(self, *, whole: bool = False) -> list[str]:
+    def describe(self, *, whole: bool = False) -> list[str]:
         """For people: the claim first, then what was released.
 
         `whole`: and what that comes to for a whole party, which is computed, so not for a stranger's ledger.
@@ -159,15 +159,15 @@ class Ledger(BaseModel):
             return [f"level {self.level}: raw votes: {NO_GUARANTEE} towards the server, or whoever reads the box"]
         often = f", drawn {self.drawn} times" if self.drawn > 1 else ""
         claim = (
-            f"level {self.level}: epsilon {in_words(self.epsilon)} at delta {self.delta:g} for each {self.unit}, "
+            f"level {self.level}: epsilon {format_epsilon(self.epsilon)} at delta {self.delta:g} for each {self.unit}, "
             f"adjacency {self.adjacency}{often}, towards {self.released_to}"
         )
         basis = f"accountant {self.accountant}, from public settings alone: it may be published"
-        told = [claim, basis, *(line.words() for line in self.lines)]
+        told = [claim, basis, *(line.describe() for line in self.lines)]
         if self.silos > 1:
             told.append(f"for people with rows at up to {self.silos} parties")
-        if whole and (party := self.for_a_party()) is not None:
-            told.append(f"for all rows of a party together: epsilon {in_words(party)}")
+        if whole and (party := self.party_epsilon()) is not None:
+            told.append(f"for all rows of a party together: epsilon {format_epsilon(party)}")
         if any(line.reach == BY_CONTENT for line in self.lines):
             told.append("rows are told apart by content, so that a replaced one counts as two")
         if self.unit == "row":
@@ -175,7 +175,7 @@ class Ledger(BaseModel):
         return told
 
 
-def in_words(epsilon: float) -> str:
+def format_epsilon(epsilon: float) -> str:
     """Four digits, and never less than it is."""
     if not 0 < epsilon < math.inf:
         return f"{epsilon:g}"

@@ -1,139 +1,186 @@
-"""What is released about votes, described as data for the accountants.
+"""Noise drawn exactly: noisy argmax, noisy comparison and noisy numbers, with whole-number arithmetic alone.
 
-A noisy argmax releases which class has the most votes after noise was added to each count. What one unit (a row, a
-party) can do to the counts is its *reach*: how far it can shift the gap between two classes.
+The samplers compare no draw with a floating-point number: the low bits of floating-point noise betray what it was added
+to. Scales have at most 24 significant bits (`round_up`), so each is a ratio of whole numbers; account
+for the scale that is drawn.
 
-| level, unit | adjacency                       | votes of a query       | reach                  |
-|-------------|---------------------------------|------------------------|------------------------|
-| L1, party   | add-remove                      | one comes or goes      | 1, times s; one-sided  |
-| L1, party   | replace                         | one moves              | 2, times s             |
-| L2, row     | add-remove, or replace with IDs | one moves              | 2                      |
-| L2, row     | replace, rows told by content   | two move               | 4                      |
-| L2, party   | either                          | all t of a partition   | 2t                     |
+Votes are put on a lattice of about 2⁻⁴⁰ of a vote, and so is the scale. On it
 
-At L2 no adjacency makes a vote merely come or go: the teacher stays and changes its mind. s stands where the counts are
-multiplied by the number of partitions, as in FedKT's paper.
+- Gumbel is not added at all: its outcome law, softmax(v/b), is drawn as it is;
+- Laplace and Gaussian noise are discrete, and where two classes tie, which happens less than once
+  in 2⁴⁰ comparisons at a scale of 1 or more, the first wins.
+
+Noise does not reach beyond 140 scales. Untruncated Laplace noise would, with a probability of 2⁻²⁰⁰ a draw: a term of δ
+that no account writes down, and the only departure from these laws.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Literal
+from fractions import Fraction
+from importlib.util import find_spec
 
 import numpy as np
-from scipy.special import log_ndtr
 
-from ..errors import ElectionError
+from ..errors import ElectionError, MissingExtra
 from ..types import Array
+from .releases import Mechanism
+from .sampling import Entropy, bernoulli_exp, discrete_gaussian, discrete_laplace, uniform_below
 
-Mechanism = Literal["gumbel", "gaussian", "laplace"]
-Level = Literal["L1", "L2"]
-Adjacency = Literal["replace", "add-remove"]
-Unit = Literal["row", "party"]
-UNITS: dict[Level, Unit] = {"L1": "party", "L2": "row"}
+SIGNIFICANT_BITS = 24
+LATTICE_BITS = 40
+MOST_VOTES = 2**22  # for a class
+MOST_UNIT = 2**16
+LARGEST_SCALE = 2**14  # in votes
+LARGEST_WHOLE_SCALE = 2**54  # in steps of the lattice: LARGEST_SCALE on the finest
+LARGEST_NUMBER = 2**62  # MOST_VOTES on the finest lattice; with 140 scales of noise it still fits into 63 bits
+BLOCK = 2**16  # numbers drawn together: what the caches hold
 
 
-def reach_of(
-    level: Level,
-    adjacency: Adjacency,
-    *,
-    partitions: int = 1,
-    stable_ids: bool = True,
-    unit: Unit | None = None,
-    subsets: int = 1,
-) -> int:
-    """How far one unit shifts the gap in one query; `unit` is a party at L1 and a row at L2, if not given.
+def round_up(scale: float) -> float:
+    """The smallest number with at most 24 significant bits that is not below the scale: at most 2⁻²³ of it more."""
+    if not 0 < scale < 2.0**64:
+        raise ElectionError(f"the scale of the noise must be a number above 0 and below 2^64, not {scale}")
+    fraction, exponent = math.frexp(scale)
+    return math.ldexp(math.ceil(math.ldexp(fraction, SIGNIFICANT_BITS)), exponent - SIGNIFICANT_BITS)
 
-    At L1 the counts are multiplied by `partitions` (s). A party at L2 may move all the votes of its `subsets` (t).
+
+def noisy_argmax(votes: Array, mechanism: Mechanism, scale: float, entropy: Entropy, *, unit: int = 1) -> Array:
+    """The class with the most votes after noise, int64 `(queries,)`.
+
+    `votes` are whole numbers `(queries, classes)` in units of 1/unit of a vote; `scale`, in votes, is b of Gumbel, 1/γ
+    of Laplace, σ of Gaussian noise.
     """
-    if level == "L1":
-        if unit == "row":
-            raise ElectionError("at L1 the unit is a party, which covers all its rows; for rows alone use level L2")
-        return partitions * (1 if adjacency == "add-remove" else 2)
-    if unit == "party":
-        return 2 * subsets
-    return 2 if stable_ids or adjacency == "add-remove" else 4
-
-
-def comes_or_goes(level: Level, adjacency: Adjacency) -> bool:
-    """Whether a unit's votes only come or go (`NoisyArgmax.one_sided`), instead of moving."""
-    return level == "L1" and adjacency == "add-remove"
-
-
-def compositions(level: Level, queries: int, partitions: int) -> int:
-    """How many releases a unit is in: at L2 every row is in all partitions, and each labels every query."""
-    return queries * partitions if level == "L2" else queries
-
-
-@dataclass(frozen=True)
-class NoisyArgmax:
-    """One query: which class wins, and nothing else. `scale` is b of Gumbel, 1/γ of Laplace, σ of Gaussian noise.
-
-    Whoever also sees the noisy counts has seen `NoisyNumbers`.
-    """
-
-    mechanism: Mechanism
-    scale: float
-    classes: int
-    reach: int
-    one_sided: bool = False  # votes only come or go: one count moves, by `reach`
-    fractional: bool = False  # fractions of a vote (soft or weighted): gaps are real numbers
-
-    def __post_init__(self) -> None:
-        if not (math.isfinite(self.scale) and self.scale > 0):
-            raise ElectionError(f"the scale of the noise must be a number above 0, not {self.scale}")
-        if self.classes < 2:
-            raise ElectionError(f"a vote is among at least 2 classes, not {self.classes}")
-        if self.reach < 1:
-            raise ElectionError(f"the reach of a unit must be at least 1, not {self.reach}")
-
-    @property
-    def pure(self) -> float:
-        """ε of one release in pure differential privacy. Gaussian noise has none."""
-        return math.inf if self.mechanism == "gaussian" else self.reach / self.scale
-
-    @property
-    def bounded_range(self) -> float:
-        """η: how far the log-ratios of two classes on neighbours are apart. Laplace has Gumbel's at K = 2 only."""
-        return 2 * self.pure if self.mechanism == "laplace" and self.classes > 2 else self.pure
-
-    @property
-    def squared_shift(self) -> float:
-        """The squared distance by which one unit moves the vector of counts.
-
-        Moved votes lower one count and raise another by half the reach; an odd reach is no sum of moved votes.
-        """
-        return float(self.reach**2 if self.one_sided or self.reach % 2 else self.reach**2 / 2)
-
-    def log_odds_of_two(self, gaps: Array) -> tuple[Array, Array]:
-        """For two classes with counts `gap` apart: log-probabilities that the larger count wins, and that it loses."""
-        x = np.abs(gaps) / self.scale
-        if self.mechanism == "laplace":
-            lose = np.log((2 + x) / 4) - x
-        elif self.mechanism == "gaussian":
-            lose = log_ndtr(-x / math.sqrt(2))
+    fine, steps = _lattice(scale, unit)
+    votes = _by_class(votes, unit) * fine
+    if mechanism not in ("gumbel", "gaussian", "laplace"):
+        raise ElectionError(f"no mechanism is called {mechanism!r}; choose gumbel, gaussian or laplace")
+    winners = np.empty(len(votes), np.int64)
+    rows = max(1, BLOCK // votes.shape[1])
+    for start in range(0, len(votes), rows):
+        some = votes[start : start + rows]
+        if mechanism == "gumbel":
+            won = _softmax(some, steps, entropy)
         else:
-            lose = -np.logaddexp(0, x)
-        return np.log1p(-np.exp(lose)), lose
+            draw = discrete_laplace if mechanism == "laplace" else discrete_gaussian
+            won = (some + draw(some.size, steps, entropy).reshape(some.shape)).argmax(axis=1)
+        winners[start : start + rows] = won
+    return winners
 
 
-@dataclass(frozen=True)
-class NoisyNumbers:
-    """Numbers released with Gaussian noise of deviation `sigma` on each: class counts, the test of Confident-GNMax.
+def noisy_at_least(values: Array, sigma: float, threshold: float, entropy: Entropy, *, unit: int = 1) -> Array:
+    """Whether each value, after Gaussian noise, is at least the threshold: Confident-GNMax's test, bool.
 
-    One unit moves them by a distance whose square is `squared_shift`. `whole`: noise on the integers, for which the
-    Rényi divergences of real noise hold, and its Gaussian differential privacy does not.
+    `values` are whole numbers in units of 1/unit of a vote, σ and the threshold are in votes. The threshold is rounded
+    up to the lattice of the noise, by less than 2⁻³⁹ of a vote.
     """
-
-    sigma: float
-    squared_shift: float
-    whole: bool = False
-
-    def __post_init__(self) -> None:
-        for name, value in (("sigma", self.sigma), ("squared shift", self.squared_shift)):
-            if not (math.isfinite(value) and value > 0):
-                raise ElectionError(f"the {name} of noisy numbers must be a number above 0, not {value}")
+    fine, steps = _lattice(sigma, unit)
+    check_test(sigma, threshold, unit)
+    values = _whole(values, 0, MOST_VOTES * unit, "the values") * fine
+    noise = discrete_gaussian(values.size, steps, entropy)
+    return np.asarray(values + noise.reshape(values.shape) >= math.ceil(Fraction(float(threshold)) * unit * fine))
 
 
-Release = NoisyArgmax | NoisyNumbers
+def noisy_numbers(values: Array, sigma: float, entropy: Entropy) -> Array:
+    """Whole numbers, int64, each with discrete Gaussian noise on the integers: Pr[y] ∝ exp(−y²/2σ²), with this σ.
+
+    Its variance is at most σ², and its cost at most that of continuous noise: D_α ≤ α·(distance)²/2σ² (proposition 5).
+    """
+    if not 1 <= sigma <= LARGEST_WHOLE_SCALE:
+        raise ElectionError(f"sigma of noise on whole numbers must lie between 1 and 2^54, not {sigma}")
+    _check_bits(sigma)
+    values = _whole(values, -LARGEST_NUMBER, LARGEST_NUMBER, "the values")
+    noise = discrete_gaussian(values.size, Fraction(float(sigma)), entropy)
+    return np.asarray(values + noise.reshape(values.shape))
+
+
+def opendp_argmax(votes: Array, scale: float, *, unit: int = 1) -> Array:
+    """Gumbel's noisy argmax drawn by OpenDP from its own entropy, one query at a time: the law of `noisy_argmax`.
+
+    OpenDP's scale is b. Raises MissingExtra without OpenDP. Its features "contrib" are on afterwards.
+    """
+    check_opendp()
+    import opendp.prelude as dp
+
+    _lattice(scale, unit)
+    votes = _by_class(votes, unit)
+    dp.enable_features("contrib")
+    space = dp.vector_domain(dp.atom_domain(T="i64")), dp.linf_distance(T="i64")
+    # With max divergence the same name is another mechanism, with exponential noise.
+    choose = dp.m.make_noisy_max(*space, dp.zero_concentrated_divergence(), scale=float(scale) * unit)
+    return np.array([choose(row) for row in votes.tolist()], np.int64)
+
+
+def _softmax(votes: Array, steps: int, entropy: Entropy) -> Array:
+    """A class of each row with probability ∝ exp(v/steps): one is proposed, and accepted with exp(−(max v − v)/steps).
+
+    As many are proposed at once as there are classes; the first that is accepted counts.
+    """
+    behind = (votes.max(axis=1, keepdims=True) - votes).astype(np.uint64)
+    chosen = np.empty(len(votes), np.int64)
+    left = np.arange(len(votes))
+    while left.size:
+        proposed = uniform_below(votes.shape[1], left.size * votes.shape[1], entropy).astype(np.int64)
+        proposed = proposed.reshape(left.size, votes.shape[1])
+        accepted = bernoulli_exp(behind[left[:, None], proposed].ravel(), steps, entropy).reshape(proposed.shape)
+        first, done = accepted.argmax(axis=1), accepted.any(axis=1)
+        chosen[left[done]] = proposed[done, first[done]]
+        left = left[~done]
+    return chosen
+
+
+def check_opendp() -> None:
+    """Raise MissingExtra without OpenDP."""
+    if find_spec("opendp") is None:
+        raise MissingExtra("Drawing noise by OpenDP", "opendp")
+
+
+def check_test(sigma: float, threshold: float, unit: int) -> None:
+    """Raise ElectionError for a test that `noisy_at_least` cannot make; before anybody trains."""
+    check_scale(sigma, unit)
+    if not abs(threshold) <= MOST_VOTES:
+        raise ElectionError(f"the threshold must lie within {MOST_VOTES:,} votes of 0, not {threshold}")
+
+
+def check_scale(scale: float, unit: int) -> None:
+    """Raise ElectionError for noise that cannot be drawn; before anybody trains."""
+    _lattice(round_up(scale), unit)
+
+
+def _lattice(scale: float, unit: int) -> tuple[int, int]:
+    """How many steps of the lattice are 1/unit of a vote, and how many the scale; both exactly."""
+    if not 1 <= unit <= MOST_UNIT:
+        raise ElectionError(f"votes are counted in 1/unit of a vote with a unit from 1 to {MOST_UNIT:,}, not {unit}")
+    bits = (unit - 1).bit_length()
+    smallest = 2.0 ** (bits + SIGNIFICANT_BITS - 1 - LATTICE_BITS)  # below it, the scale's last bit is off the lattice
+    if not smallest <= scale <= LARGEST_SCALE:
+        raise ElectionError(
+            f"the scale of the noise must lie between {smallest:g} and {LARGEST_SCALE:,} votes"
+            f"{f' where votes are counted in 1/{unit}' if unit > 1 else ''}, not {scale:g}: choose another epsilon or "
+            "other noise, or fewer queries, partitions or tallies"
+        )
+    _check_bits(scale)
+    fine = 2 ** (LATTICE_BITS - bits)
+    return fine, int(scale * fine) * unit
+
+
+def _check_bits(scale: float) -> None:
+    if round_up(scale) != scale:
+        raise ElectionError(
+            f"noise of scale {scale!r} cannot be drawn exactly; draw and account for {round_up(scale)!r} (`round_up`)"
+        )
+
+
+def _by_class(votes: Array, unit: int) -> Array:
+    if votes.ndim != 2 or votes.shape[1] < 2:
+        raise ElectionError(f"expected votes as (queries, classes) with at least 2 classes, not {votes.shape}")
+    return _whole(votes, 0, MOST_VOTES * unit, "votes")
+
+
+def _whole(numbers: Array, least: int, most: int, what: str) -> Array:
+    if numbers.dtype.kind not in "iu":
+        raise ElectionError(f"noise is added to whole numbers, and {what} are {numbers.dtype}: round them first")
+    if numbers.size and not least <= int(numbers.min()) <= int(numbers.max()) <= most:
+        # Which they are is not said: they are what the noise is to hide.
+        raise ElectionError(f"{what} must lie between {least:,} and {most:,} to be noised exactly; some do not")
+    return numbers.astype(np.int64)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ..types import Array
-from .mechanisms import NoisyArgmax, NoisyNumbers, Release
+from .releases import NoisyArgmax, NoisyNumbers, Release
 
 PAPER_ORDERS = range(1, 9)
 LARGEST_ORDER = 4096.0
@@ -32,7 +32,7 @@ def renyi(release: Release, order: float) -> float:
     return _of_pure(release.pure, order)
 
 
-def epsilon_from(curve: Callable[[float], float], delta: float) -> float:
+def epsilon_from_renyi(curve: Callable[[float], float], delta: float) -> float:
     """The ε at this δ of releases whose divergences add up to `curve(order)`.
 
     The conversion is that of Canonne, Kamath, Steinke 2020; the moments' orders l = α − 1 of the papers are looked at

@@ -26,14 +26,14 @@ class Entropy(Protocol):
         """Independent uniform 64-bit words, uint64 `(count,)`, the caller's to change."""
 
 
-class OperatingSystem:
+class SystemEntropy:
     """The operating system's cryptographic generator. The only source for an election."""
 
     def words(self, count: int) -> Array:
         return np.frombuffer(bytearray(os.urandom(8 * count)), np.uint64)
 
 
-class Rehearsal:
+class SeededEntropy:
     """The same words for the same seed. Nothing drawn from it is private: whoever knows the seed takes the noise off.
 
     For rehearsals and tests, which report no epsilon.

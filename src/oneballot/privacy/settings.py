@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field
 from ..errors import ElectionError
 from ..settings import settings
 from .accounting import Accountant
-from .mechanisms import Adjacency, Mechanism
+from .releases import Adjacency, Mechanism
 
 OWN: dict[str, Mechanism] = {"gamma": "laplace", "sigma": "gaussian"}
 LARGEST_DELTA = 0.01

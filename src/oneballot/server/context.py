@@ -30,7 +30,7 @@ class TallyContext(PartyContext):
             return Ledger()
         if guarantee.level == "L1":
             return guarantee.ledger().times(self.number)
-        return guarantee.ledger().times(casts, silos=guarantee.terms.max_silos_per_person)
+        return guarantee.ledger().times(casts, silos=guarantee.privacy.max_silos_per_person)
 
     def fit(self, role: str, X: Array, tasks: Sequence[Task], classes: int) -> Models:
         return self.election.learner_of(role).fit_many(X, tasks, classes)

@@ -30,29 +30,29 @@ def tally_files(
     """
     left_out = tuple(without)
     previous = _previous(out, election.digest) if exists(out) else None
-    book = Charges(election.digest, beside / "tallies.json") if election.level == "L1" else None
-    if book is not None and book.draws and not again:
+    charges = Charges(election.digest, beside / "tallies.json") if election.level == "L1" else None
+    if charges is not None and charges.draws and not again:
         if previous is None or left_out or over_budget or data_dependent:
             raise ElectionError(
-                f"{book.path} says that this election was tallied before, and a new tally at L1 draws new noise "
-                f"and costs again: say so with --again{_beyond(election, book)}. The outcome that there is stays."
+                f"{charges.path} says that this election was tallied before, and a new tally at L1 draws new noise "
+                f"and costs again: say so with --again{_beyond(election, charges)}. The outcome that there is stays."
             )
         _tell(
             f"{out} has an outcome, and is left as it is: a tally at L1 draws new noise and costs again. "
-            f"Late ballots count, and those of revoked keys do not, after a tally --again{_beyond(election, book)}."
+            f"Late ballots count, and those of revoked keys do not, after a tally --again{_beyond(election, charges)}."
         )
-        return previous.drawn(book.draws)
+        return previous.drawn(charges.draws)
     outcome = tally_box(
-        election, box, without=left_out, previous=previous, book=None if book is None else book.path,
+        election, box, without=left_out, previous=previous, book=None if charges is None else charges.path,
         over_budget=over_budget, early=early, key=key,
     )  # fmt: skip
     outcome.save(out)
     return outcome
 
 
-def _beyond(election: Election, book: Charges) -> str:
+def _beyond(election: Election, charges: Charges) -> str:
     """What else has to be said where the budget's tallies have been made."""
-    spent = election.privacy.epsilon is not None and book.draws >= election.privacy.tallies
+    spent = election.privacy.epsilon is not None and charges.draws >= election.privacy.tallies
     return " and --over-budget" if spent else ""
 
 

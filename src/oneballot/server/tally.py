@@ -41,8 +41,8 @@ def tally(
     the previous outcome, nobody adds up what several tallies of the same ballots cost.
     """
     sealed = {f"ballot {i}": b if isinstance(b, bytes) else b.sealed for i, b in enumerate(ballots, start=1)}
-    kept = _book(election, previous, None if book is None else Path(book))
-    return _tally(election, InMemory(sealed), without, previous, kept, over_budget, key)
+    charges = _charges(election, previous, None if book is None else Path(book))
+    return _tally(election, InMemory(sealed), without, previous, charges, over_budget, key)
 
 
 def tally_box(
@@ -54,16 +54,16 @@ def tally_box(
     Unless it may be early, there is none before the deadline while somebody is awaited; nothing is drawn then.
     """
     with Prefetcher(box) as source:
-        return _tally(election, source, without, previous, _book(election, previous, book), over_budget, key, early)
+        return _tally(election, source, without, previous, _charges(election, previous, book), over_budget, key, early)
 
 
-def _book(election: Election, previous: Outcome | None, path: Path | None) -> Charges:
+def _charges(election: Election, previous: Outcome | None, path: Path | None) -> Charges:
     known = previous is not None and previous.election == election.digest and previous.ledger.level == "L1"
     return Charges(election.digest, path, earlier=previous.ledger.drawn if known and previous else 0)
 
 
 def _tally(
-    election: Election, source: Source, without: Iterable[str], previous: Outcome | None, book: Charges,
+    election: Election, source: Source, without: Iterable[str], previous: Outcome | None, charges: Charges,
     over_budget: bool, key: X25519PrivateKey | None, early: bool = True, shunned: Iterable[str] = (),
 ) -> Outcome:  # fmt: skip
     from .model import FinalModel
@@ -74,8 +74,8 @@ def _tally(
         previous = None
     budget = election.privacy.epsilon is not None and not over_budget
     planned = election.privacy.tallies if budget else None
-    drawn = book.draws
-    with TallyContext(election, lambda: book.charge(planned, after=drawn)) as ctx:
+    drawn = charges.draws
+    with TallyContext(election, lambda: charges.charge(planned, after=drawn)) as ctx:
         counting = BallotCounter(election, ctx, source, left_out, previous, key, shunned=set(shunned))
         for name in track("counting ballots", source.in_turn(election.max_ballot_mb * 2**20), len(source.sizes)):
             counting.add(name)
@@ -83,7 +83,7 @@ def _tally(
                 break
         counting.pour()
         if not counting.take_out_the_rest():
-            return _tally(election, source, left_out, None, book, over_budget, key, early, counting.shunned)
+            return _tally(election, source, left_out, None, charges, over_budget, key, early, counting.shunned)
         for party in sorted(set(left_out) - counting.seen):
             close = difflib.get_close_matches(party, counting.seen, n=1)
             hint = f"; there is one of {close[0]}" if close else ""

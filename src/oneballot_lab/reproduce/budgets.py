@@ -17,8 +17,8 @@ from oneballot.methods._queries import choose_queries
 from oneballot.methods.fedkt.method import FedKT
 from oneballot.party.cast import cast_together
 from oneballot.party.context import PartyContext
-from oneballot.privacy.accounting import together
-from oneballot.privacy.data_dependent.account import paper_seen
+from oneballot.privacy.accounting import total_epsilon
+from oneballot.privacy.data_dependent.accounting import paper_epsilon
 from oneballot.privacy.ledger import Ledger
 from oneballot.privacy.settings import PrivacySettings
 from oneballot.server.context import TallyContext
@@ -90,9 +90,9 @@ def epsilons(ledger: Ledger, terms: PrivacySettings, votes: list[Array]) -> Iter
     yield "epsilon", ledger.epsilon
     if terms.gamma is not None:
         plain = 2 * terms.gamma * max(map(len, votes))  # theorem 1, added up: the paper's figures for a few queries
-        moments = together([(line.release, line.times) for line in ledger.lines], ledger.delta, "paper")
+        moments = total_epsilon([(line.release, line.times) for line in ledger.lines], ledger.delta, "paper")
         yield "paper", min(plain, moments)
-        yield "paper, seen", min(plain, max(paper_seen(v, terms.gamma, ledger.delta) for v in votes))
+        yield "paper, seen", min(plain, max(paper_epsilon(v, terms.gamma, ledger.delta) for v in votes))
 
 
 def _votes_at_tally(election: Election, parties: Mapping[str, Data]) -> dict[str, Array]:

@@ -149,7 +149,7 @@ def test_on_a_gpu_fleets_of_lessons_and_courses_are_as_on_a_cpu() -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 def test_on_a_gpu_convolutions_are_recorded_and_give_what_they_give_as_launched() -> None:
     """Three batches: one as it is, one that is recorded, one replayed."""
-    lenet = built_in("lenet", {"channels": [2, 20], "hidden": [5]}, (1, 14, 14), 3)  # kernels, and products of windows
+    lenet = built_in("lenet", {"channels": [2, 20], "hidden": [5]}, (1, 14, 14), 3)
     images = RNG.normal(size=(40, 1, 14, 14)).astype(np.float32)
     plan = replace(PLAN, soft_labels=True, soft_reset=0.3, masking=0.2)
     parties = [Party(np.arange(40), Y[:40], initial(lenet, "xavier-uniform", i), i, plan) for i in range(3)]

@@ -6,6 +6,8 @@ A kernel takes stacks of models. One model goes in as a stack of one; where vmap
 
 from __future__ import annotations
 
+import warnings
+from functools import cache
 from typing import Any
 
 import torch
@@ -13,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ..train.convolutions import why_no_kernels
+from ...errors import OneBallotWarning
 
 WIDEST = 7
 """Windows beyond it take long to compile, and more memory than some GPUs share among threads."""
@@ -21,6 +23,28 @@ WIDEST = 7
 
 def has_kernels(x: Tensor) -> bool:
     return x.is_cuda and x.dtype in (torch.float32, torch.float64) and not why_no_kernels(x.device)
+
+
+@cache
+def why_no_kernels(device: torch.device) -> str:
+    """Why Triton's kernels cannot run on a device; empty if they can."""
+    try:
+        from .conv_kernels import convolve
+
+        one = torch.ones(1, 1, 1, 1, 1, device=device)
+        if convolve(one, one, 1, (0, 0)).item() != 1:
+            raise RuntimeError("a convolution gave a wrong result")
+    except Exception as error:  # any missing package, driver or compiler
+        return str(error).strip().split("\n")[0] or type(error).__name__
+    return ""
+
+
+@cache
+def warn_without_kernels(device: torch.device) -> None:
+    """Warn, once, that convolutional networks train more slowly where Triton does not work."""
+    if reason := why_no_kernels(device):
+        text = f"convolutional networks such as ResNets train about three times slower: Triton does not work ({reason})"
+        warnings.warn(text, OneBallotWarning, stacklevel=2)
 
 
 def convolve(

@@ -6,7 +6,7 @@ remembered: on a CPU this is twice as quick as vmap.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import torch
@@ -63,8 +63,6 @@ class Chain:
                 if slopes is not None and keys is not None and tick is not None and part.p > 0:
                     self.layers.append(_Dropout(part.p, drops, keys, tick))
                 drops += 1
-        if way == "kernels":
-            self.layers = list(_joined(self.layers))
         self.first = next(i for i, layer in enumerate(self.layers) if isinstance(layer, Linear | Apart))
 
     def forward(self, x: Tensor, present: Tensor | None = None) -> Tensor:
@@ -75,21 +73,6 @@ class Chain:
     def backward(self, d: Tensor) -> None:
         for i in range(len(self.layers) - 1, self.first - 1, -1):
             d = self.layers[i].backward(d, i > self.first)
-
-
-def _joined(layers: Sequence[Layer]) -> Iterator[Layer]:
-    """A convolution with the pooling and the ReLU behind it, in either order, as one layer where a kernel has room."""
-    from ..gpu.pool_kernels import Pooled
-
-    place = 0
-    while place < len(layers):
-        layer, behind = layers[place], {type(other) for other in layers[place + 1 : place + 3]}
-        if isinstance(layer, Windows) and behind == {_Pool, _ReLU} and Pooled.has_room(layer.weight):
-            yield Pooled.instead_of(layer)
-            place += 3
-        else:
-            yield layer
-            place += 1
 
 
 def is_chain(module: nn.Module, *, on_gpu: bool = False) -> bool:

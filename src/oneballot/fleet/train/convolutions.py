@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
-from functools import cache
 from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ...errors import OneBallotWarning
-
-Way = Literal["apart", "windows", "kernels"]
+Way = Literal["apart", "windows"]
 aten = torch.ops.aten
 WIDEST = 256
 """Inputs of a unit above which a GPU does better with models that are stacked."""
@@ -20,29 +16,9 @@ FEW = 4
 """Channels of an image up to which a sum over windows is quicker on a CPU than a library's own slopes by the image."""
 
 
-@cache
 def best_way(device: torch.device) -> Way:
-    """Of a chain's convolutions. On a CPU each model by itself; on a GPU kernels of our own where Triton works, else
-    products of windows. Where it does not, a warning says so."""
-    if device.type == "cpu":
-        return "apart"
-    if reason := why_no_kernels(device):
-        text = f"fleets of convolutional networks take longer, because Triton does not work here: {reason}"
-        warnings.warn(text, OneBallotWarning, stacklevel=2)
-        return "windows"
-    return "kernels"
-
-
-@cache
-def why_no_kernels(device: torch.device) -> str:
-    """Empty where kernels of our own can be made and run."""
-    try:
-        from ..gpu.pool_kernels import try_out
-
-        try_out(device)
-    except Exception as error:  # whatever it is: a package, a driver, a compiler that it needs
-        return str(error).strip().split("\n")[0] or type(error).__name__
-    return ""
+    """Of a chain's convolutions: on a CPU each model by itself, on a GPU products of windows."""
+    return "apart" if device.type == "cpu" else "windows"
 
 
 class Apart:

@@ -16,11 +16,11 @@ from torch import Tensor, nn
 from ...errors import DataError, OneBallotWarning
 from ...runtime.progress import track
 from ...types import Array, Task
+from ..gpu.vmapped import warn_without_kernels
 from ..models.inputs import as_tensor, check_tokens
 from ..models.network import Network
 from ..models.own import try_out
 from .chain import is_chain
-from .convolutions import best_way
 from .devices import find_device, one_thread, precision
 from .job import How, Job
 from .losses import check_targets
@@ -127,7 +127,7 @@ def _choose(network: Network, X: Tensor, tasks: Sequence[Task], classes: int) ->
     if X.device.type == "cpu":
         return "loop"
     if any(isinstance(part, nn.Conv2d) for part in network.bare.modules()):
-        best_way(X.device)  # so that it is told once, if something is amiss with kernels
+        warn_without_kernels(X.device)
     if network.built_in:
         return "stacked"
     if reason := why_not_stacked(network, X, tasks[0], classes):

@@ -117,6 +117,6 @@ def hold(grid: Grid, settings: Settings) -> Outcome:
     for name, reason in outcome.spoiled.items():
         log.warning("%s is spoiled: %s", name, reason)
     log.info("the outcome is in %s; counted: %s", settings.outcome, ", ".join(told["counted"]))
-    for line in outcome.ledger.words(whole=True):
+    for line in outcome.ledger.describe(whole=True):
         log.info("privacy: %s", line)
     return outcome

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from ...fleet.train.chain import Chain, Choice, Linear
-from ...fleet.train.convolutions import Apart, Way, Windows
+from ...fleet.train.convolutions import Apart, Way
 
 
 class Drifting(Protocol):
@@ -57,12 +57,8 @@ def _drifting(*chains: Chain) -> Iterator[Drifting]:
     for own, moved, turned in zip(*(chain.layers for chain in chains), strict=True):
         if not isinstance(own, Linear | Apart):
             yield Chosen(own)
-        elif type(own) in (Linear, Apart, Windows):
-            yield Weighted(own, moved, turned)
         else:
-            from .along_kernels import PooledAlong
-
-            yield PooledAlong(own, moved, turned)  # type: ignore[arg-type]
+            yield Weighted(own, moved, turned)
 
 
 class Chosen:

@@ -22,7 +22,7 @@ from ...fleet.models.inputs import scaled
 from ...fleet.models.network import Network
 from ...fleet.models.text import Text
 from ...fleet.train.chain import Chain, is_chain
-from ...fleet.train.convolutions import Way, Windows, best_way
+from ...fleet.train.convolutions import Way, best_way
 from ...types import Array
 from .along import Along
 
@@ -65,15 +65,8 @@ class Logits:
             self.table = self.module.embedding.weight.detach()
             self.shape = (*network.shape, self.table.shape[1])
         self.way = way or (best_way(device) if is_chain(self.module) else "autograd")
-        self.cuts = self._cuts()
+        self.cuts = self.way == "windows" and any(isinstance(part, nn.Conv2d) for part in self.module.children())
         self.behind = _Behind(self.module) if isinstance(self.module, Text) else None
-
-    def _cuts(self) -> bool:
-        if self.way == "autograd" or self.way == "apart":
-            return False
-        assert isinstance(self.module, nn.Sequential), "a chain is"
-        one = {name: weight.detach().unsqueeze(0) for name, weight in self.module.named_parameters()}
-        return any(isinstance(layer, Windows) for layer in Chain(self.module, one, way=self.way).layers)
 
     def stack(self, starts: Sequence[Mapping[str, Array]]) -> list[Tensor]:
         """The weights of models that start here."""

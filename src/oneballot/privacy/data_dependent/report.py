@@ -11,11 +11,11 @@ from ...types import Array
 from ..guarantee import Guarantee, VotesGuarantee
 
 
-def seen_in_words(guarantee: Guarantee | None, noised: Iterable[tuple[Array, int]]) -> str:
+def describe_cost(guarantee: Guarantee | None, noised: Iterable[tuple[Array, int]]) -> str:
     """What these very votes cost, which is not to be published: it tells something about them."""
-    from .account import look
+    from .accounting import look
 
-    if guarantee is not None and guarantee.terms.rehearsal:
+    if guarantee is not None and guarantee.privacy.rehearsal:
         return "a rehearsal has no epsilon, on these votes or any: its noise can be repeated from its seed"
     if not isinstance(guarantee, VotesGuarantee) or guarantee.adaptive:
         return "there is no account that depends on the votes for this mechanism"
@@ -25,11 +25,11 @@ def seen_in_words(guarantee: Guarantee | None, noised: Iterable[tuple[Array, int
     votes = np.concatenate([votes for votes, _ in noised])
     try:
         found = look(
-            guarantee.query, votes, guarantee.terms.delta, unit=units.pop(), abstentions=guarantee.level == "L1"
+            guarantee.query, votes, guarantee.privacy.delta, unit=units.pop(), abstentions=guarantee.level == "L1"
         )
     except ElectionError as error:
         return f"there is no account that depends on these votes: {error}"
-    besides = f" (the votes alone, without the {guarantee.called})" if guarantee.numbers is not None else ""
+    besides = f" (the votes alone, without the {guarantee.numbers_name})" if guarantee.numbers is not None else ""
     return (
         f"one draw of noise on these very votes costs epsilon {found.epsilon:.4g} at delta {found.delta:g}{besides}; "
         f"whatever the votes, {found.whatever_the_votes:.4g}"

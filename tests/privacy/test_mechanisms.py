@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from scipy.stats import chi2, laplace, norm
 
 from oneballot.errors import ElectionError, MissingExtra
-from oneballot.privacy.mechanisms import NoisyArgmax
-from oneballot.privacy.noise import noisy_argmax, noisy_at_least, noisy_numbers, opendp_argmax, round_up
+from oneballot.privacy.mechanisms import noisy_argmax, noisy_at_least, noisy_numbers, opendp_argmax, round_up
+from oneballot.privacy.releases import NoisyArgmax
 from oneballot.privacy.sampling import (
-    OperatingSystem,
-    Rehearsal,
+    SeededEntropy,
+    SystemEntropy,
     bernoulli_exp,
     discrete_gaussian,
     discrete_laplace,
@@ -79,7 +79,7 @@ def test_noisy_argmax_has_its_exact_law_and_other_noise_is_noticed(mechanism, vo
     expected = law(np.array(votes) / unit, mechanism, scale)
 
     def drawn_with(drawn_scale: float) -> float:
-        winners = noisy_argmax(np.tile(votes, (DRAWS, 1)), mechanism, drawn_scale, Rehearsal(1), unit=unit)
+        winners = noisy_argmax(np.tile(votes, (DRAWS, 1)), mechanism, drawn_scale, SeededEntropy(1), unit=unit)
         assert winners.dtype == np.int64
         return fit(np.bincount(winners, minlength=len(votes)), expected)
 
@@ -91,7 +91,7 @@ def test_noisy_argmax_has_its_exact_law_and_other_noise_is_noticed(mechanism, vo
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("classes", [2, 3, 10])
 def test_equal_votes_win_equally_often_and_queries_are_independent(mechanism, classes) -> None:
-    winners = noisy_argmax(np.full((DRAWS, classes), 7), mechanism, 3.0, Rehearsal(2))
+    winners = noisy_argmax(np.full((DRAWS, classes), 7), mechanism, 3.0, SeededEntropy(2))
     pairs = winners[::2] * classes + winners[1::2]
     assert fit(np.bincount(pairs, minlength=classes**2), np.full(classes**2, classes**-2.0)) > FALSE_ALARM
 
@@ -103,18 +103,18 @@ def test_a_wide_margin_always_wins_in_its_own_row(mechanism) -> None:
     right = rng.integers(0, 100, 3000)
     votes = np.zeros((3000, 100), np.int64)
     votes[np.arange(3000), right] = 2**22
-    assert (noisy_argmax(votes, mechanism, 2.0**-17, Rehearsal(3)) == right).all()
-    assert (noisy_argmax(votes, mechanism, 2.0**14, Rehearsal(3)) == right).all()
-    assert (noisy_argmax(votes * 2**16, mechanism, 0.5, Rehearsal(3), unit=2**16) == right).all()
-    assert (noisy_argmax(votes.astype(np.uint32), mechanism, 25, Rehearsal(3)) == right).all()
-    assert noisy_argmax(votes[:0], mechanism, 1.0, Rehearsal(3)).shape == (0,)
+    assert (noisy_argmax(votes, mechanism, 2.0**-17, SeededEntropy(3)) == right).all()
+    assert (noisy_argmax(votes, mechanism, 2.0**14, SeededEntropy(3)) == right).all()
+    assert (noisy_argmax(votes * 2**16, mechanism, 0.5, SeededEntropy(3), unit=2**16) == right).all()
+    assert (noisy_argmax(votes.astype(np.uint32), mechanism, 25, SeededEntropy(3)) == right).all()
+    assert noisy_argmax(votes[:0], mechanism, 1.0, SeededEntropy(3)).shape == (0,)
 
 
 class Counted:
     """Entropy that counts its words."""
 
     def __init__(self) -> None:
-        self.source, self.drawn = Rehearsal(4), 0
+        self.source, self.drawn = SeededEntropy(4), 0
 
     def words(self, count: int):
         self.drawn += count
@@ -132,7 +132,7 @@ def test_a_coin_of_an_exponential_has_its_probability(denominator: int) -> None:
     xs = [0, *(Fraction(n, 24) for n in (1, 5, 11, 17, 24, 30, 48, 59, 71, 100, 163))]
     numerators = [round(x * denominator) for x in xs]
     tosses = 100_000
-    coins = bernoulli_exp(np.repeat(np.array(numerators, np.uint64), tosses), denominator, Rehearsal(5))
+    coins = bernoulli_exp(np.repeat(np.array(numerators, np.uint64), tosses), denominator, SeededEntropy(5))
     exact = np.array([math.exp(-n / denominator) for n in numerators])
     off = np.abs(coins.reshape(-1, tosses).mean(axis=1) - exact)
     assert (off <= 5.5 * np.sqrt(exact * (1 - exact) / tosses)).all()
@@ -153,7 +153,7 @@ def test_uniform_numbers_redraw_the_incomplete_run() -> None:
     assert uniform_below(3, 2, Scripted(2**64 - 1, 4, 2**64 - 2)).tolist() == [2, 1]
     assert uniform_below(2**63 + 1, 1, Scripted(2**63 + 1, 2**64 - 1, 2**63)).tolist() == [2**63]
     assert uniform_below(1, 1, Scripted(2**64 - 1)).tolist() == [0]
-    drawn = uniform_below(3 * 2**62, DRAWS, Rehearsal(6))
+    drawn = uniform_below(3 * 2**62, DRAWS, SeededEntropy(6))
     assert fit(np.bincount((drawn >> np.uint64(60)).astype(int), minlength=12), np.full(12, 1 / 12)) > FALSE_ALARM
 
 
@@ -169,7 +169,7 @@ def tally(drawn, reach: int):
 
 @pytest.mark.parametrize("scale", [1, 2, 7, 40])
 def test_laplace_noise_has_its_mass_on_every_whole_number(scale: int) -> None:
-    counts = tally(discrete_laplace(100_000, scale, Rehearsal(7)), 25 * scale)
+    counts = tally(discrete_laplace(100_000, scale, SeededEntropy(7)), 25 * scale)
     assert fit(counts, mass(25 * scale, lambda y: -np.abs(y) / scale)) > FALSE_ALARM
     assert fit(counts, mass(25 * scale, lambda y: -np.abs(y) / (1.1 * scale))) < FALSE_ALARM
 
@@ -181,7 +181,7 @@ SIGMAS = [1.0, 1 + 2.0**-23, 1.5, round_up(math.pi), 7.0, round_up(40.1), 40 + 2
 def test_gaussian_noise_has_its_mass_on_every_whole_number(sigma: float) -> None:
     reach = math.ceil(7 * sigma)
     values = np.arange(100_000).reshape(100, 1000) - 50_000
-    counts = tally((noisy_numbers(values, sigma, Rehearsal(8)) - values).ravel(), reach)
+    counts = tally((noisy_numbers(values, sigma, SeededEntropy(8)) - values).ravel(), reach)
     assert fit(counts, mass(reach, lambda y: -(y**2) / (2 * sigma**2))) > FALSE_ALARM
     assert fit(counts, mass(reach, lambda y: -(y**2) / (2 * (1.05 * sigma) ** 2))) < FALSE_ALARM
 
@@ -192,7 +192,7 @@ def test_gaussian_noise_has_its_mass_on_every_whole_number(sigma: float) -> None
 @pytest.mark.parametrize("scale", [25 * 2**40, 2**54 - 1, 2**54])
 def test_noise_on_a_fine_lattice_is_continuous_noise_with_all_its_last_bits(draw, of, deviation, scale) -> None:
     """Floating point would have lost the last bits: the numbers are up to 2⁶¹."""
-    drawn = draw(100_000, scale, Rehearsal(9))
+    drawn = draw(100_000, scale, SeededEntropy(9))
     x = drawn / scale
     edges = of.ppf(np.arange(1, 40) / 40)
     assert fit(np.bincount(np.searchsorted(edges, x), minlength=40), np.full(40, 1 / 40)) > FALSE_ALARM
@@ -204,9 +204,9 @@ def test_noise_on_a_fine_lattice_is_continuous_noise_with_all_its_last_bits(draw
 
 def test_large_numbers_are_not_rounded() -> None:
     values = np.array([2**62, -(2**62), 2**62 - 1])
-    assert np.abs(noisy_numbers(values, 1.0, Rehearsal(10)) - values).max() < 10
-    assert np.abs(noisy_numbers(values, 2.0**54, Rehearsal(10)).astype(float)).min() > 2.0**60
-    widest = noisy_numbers(np.zeros(DRAWS, np.int64), 2.0**23 - 0.5, Rehearsal(10))  # the most that is not whole
+    assert np.abs(noisy_numbers(values, 1.0, SeededEntropy(10)) - values).max() < 10
+    assert np.abs(noisy_numbers(values, 2.0**54, SeededEntropy(10)).astype(float)).min() > 2.0**60
+    widest = noisy_numbers(np.zeros(DRAWS, np.int64), 2.0**23 - 0.5, SeededEntropy(10))  # the most that is not whole
     assert widest.std() == pytest.approx(2**23, rel=0.02)
 
 
@@ -215,7 +215,7 @@ def test_a_value_reaches_the_threshold_as_often_as_gaussian_noise_says(sigma, th
     values = np.array([60 * unit, 62 * unit + unit // 2, 50 * unit])
 
     def chances(drawn_sigma):
-        said = noisy_at_least(np.tile(values, (DRAWS, 1)), drawn_sigma, threshold, Rehearsal(11), unit=unit)
+        said = noisy_at_least(np.tile(values, (DRAWS, 1)), drawn_sigma, threshold, SeededEntropy(11), unit=unit)
         assert said.dtype == np.bool_
         return said.mean(axis=0)
 
@@ -228,27 +228,27 @@ def test_a_value_reaches_the_threshold_as_often_as_gaussian_noise_says(sigma, th
 
 def test_thresholds_lie_between_whole_numbers_too_or_are_refused() -> None:
     for threshold in (3 + 2.0**-5, 3.7, 4 - 2.0**-5):
-        sure = noisy_at_least(np.array([3, 4, 5]), 2.0**-17, threshold, Rehearsal(12))
+        sure = noisy_at_least(np.array([3, 4, 5]), 2.0**-17, threshold, SeededEntropy(12))
         assert sure.tolist() == [False, True, True]
-    assert noisy_at_least(np.array([0, 2**22]), 1.0, -100.0, Rehearsal(12)).all()
+    assert noisy_at_least(np.array([0, 2**22]), 1.0, -100.0, SeededEntropy(12)).all()
     with pytest.raises(ElectionError, match="the threshold must lie within"):
-        noisy_at_least(np.array([3]), 1.0, math.nan, Rehearsal(12))
+        noisy_at_least(np.array([3]), 1.0, math.nan, SeededEntropy(12))
     with pytest.raises(ElectionError, match="the threshold must lie within"):
-        noisy_at_least(np.array([3]), 1.0, 1e9, Rehearsal(12))
+        noisy_at_least(np.array([3]), 1.0, 1e9, SeededEntropy(12))
 
 
 def test_a_rehearsal_can_be_repeated_and_an_election_cannot() -> None:
     votes = np.tile([12, 10, 9], (500, 1))
     for mechanism in MECHANISMS:
-        first, again, other = (noisy_argmax(votes, mechanism, 5.0, Rehearsal(seed)) for seed in (1, 1, 2))
+        first, again, other = (noisy_argmax(votes, mechanism, 5.0, SeededEntropy(seed)) for seed in (1, 1, 2))
         assert (first == again).all()
         assert (first != other).any()
-        one, two = (noisy_argmax(votes, mechanism, 5.0, OperatingSystem()) for _ in range(2))
+        one, two = (noisy_argmax(votes, mechanism, 5.0, SystemEntropy()) for _ in range(2))
         assert (one != two).any()
-    words = OperatingSystem().words(1000)
+    words = SystemEntropy().words(1000)
     assert words.dtype == np.uint64
     assert words.shape == (1000,)
-    assert len(set(words.tolist()) | set(OperatingSystem().words(1000).tolist())) > 1990
+    assert len(set(words.tolist()) | set(SystemEntropy().words(1000).tolist())) > 1990
 
 
 @given(st.floats(2.0**-100, 2.0**63))
@@ -275,7 +275,7 @@ def test_rounding_up_is_the_next_number_of_24_bits(scale: float) -> None:
 )  # fmt: skip
 def test_scales_that_cannot_be_drawn_are_refused(mechanism, scale, unit, message) -> None:
     with pytest.raises(ElectionError, match=message):
-        noisy_argmax(np.array([[3, 1]]), mechanism, scale, Rehearsal(0), unit=unit)
+        noisy_argmax(np.array([[3, 1]]), mechanism, scale, SeededEntropy(0), unit=unit)
 
 
 def test_votes_and_numbers_that_cannot_be_noised_are_refused() -> None:
@@ -288,9 +288,9 @@ def test_votes_and_numbers_that_cannot_be_noised_are_refused() -> None:
         (np.array([[1], [0]]), "at least 2 classes"),
     ]:
         with pytest.raises(ElectionError, match=message):
-            noisy_argmax(votes, "gumbel", 1.0, Rehearsal(0))
+            noisy_argmax(votes, "gumbel", 1.0, SeededEntropy(0))
     with pytest.raises(ElectionError, match="no mechanism is called"):
-        noisy_argmax(np.array([[1, 0]]), "uniform", 1.0, Rehearsal(0))  # type: ignore[arg-type]
+        noisy_argmax(np.array([[1, 0]]), "uniform", 1.0, SeededEntropy(0))  # type: ignore[arg-type]
     for sigma, message in [
         (0.5, "between 1 and 2"),
         (2.0**55, "between 1 and 2"),
@@ -298,9 +298,9 @@ def test_votes_and_numbers_that_cannot_be_noised_are_refused() -> None:
         (1.1, "exactly"),
     ]:
         with pytest.raises(ElectionError, match=message):
-            noisy_numbers(np.array([1]), sigma, Rehearsal(0))
+            noisy_numbers(np.array([1]), sigma, SeededEntropy(0))
     with pytest.raises(ElectionError, match="must lie between"):
-        noisy_numbers(np.array([2**62 + 1]), 1.0, Rehearsal(0))
+        noisy_numbers(np.array([2**62 + 1]), 1.0, SeededEntropy(0))
     for scale in (0.0, -1.0, math.nan, math.inf):
         with pytest.raises(ElectionError, match="above 0 and below 2"):
             round_up(scale)

@@ -40,11 +40,11 @@ def check_votes(votes: Array, classes: int | None = None) -> Array:
     return votes.astype(np.int64)
 
 
-def gnmax_seen(votes: Array, sigma: float, delta: float) -> float:
+def gnmax_epsilon(votes: Array, sigma: float, delta: float) -> float:
     """The ε at this δ that theorem 6 gives for votes `(queries, classes)`: PATE's figure. Do not publish it.
 
     It leaves out D(P(v′) ‖ P(v)), which for wide gaps is up to a hundred times larger than the bound: no guarantee, and
-    not comparable with `epsilon_seen`.
+    not comparable with `data_dependent_epsilon`.
     """
     check_delta(delta)
     votes = check_votes(votes)

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.special import log_ndtr, logsumexp, roots_legendre
 
 from ...types import Array
-from ..mechanisms import NoisyArgmax
+from ..releases import NoisyArgmax
 from .neighbours import Neighbours
 
 NUMBERS_AT_ONCE = 10_000  # larger arrays leave the caches

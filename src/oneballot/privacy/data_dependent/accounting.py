@@ -1,12 +1,12 @@
 """What the answers to these very votes told about one unit. The figures depend on the votes: do not publish them.
 
-- `epsilon_seen`: Rényi divergences between the answers to votes v and to every neighbour v′, in both directions, from
-  P_j(v) = ∫ f(x−v_j) Π_{k≠j} F(x−v_k) dx. Exact for whole votes, a bound for fractions of votes.
-- `gnmax_seen`: theorem 6 of PATE (2018) for Gaussian noise, a bound of one direction, D(P(v) ‖ P(v′)).
-- `paper_seen`: FedKT's and PATE's (2017) moments for Laplace noise, a bound of the same direction.
+- `data_dependent_epsilon`: Rényi divergences between the answers to votes v and to every neighbour v′, both ways,
+  from P_j(v) = ∫ f(x−v_j) Π_{k≠j} F(x−v_k) dx. Exact for whole votes, a bound for fractions of votes.
+- `gnmax_epsilon`: theorem 6 of PATE (2018) for Gaussian noise, a bound of one direction, D(P(v) ‖ P(v′)).
+- `paper_epsilon`: FedKT's and PATE's (2017) moments for Laplace noise, a bound of the same direction.
 
 The last two leave out D(P(v′) ‖ P(v)), without which there is no (ε, δ) guarantee. So they may be smaller than
-`epsilon_seen`, and the figures of the papers are not comparable with it.
+`data_dependent_epsilon`, and the figures of the papers are not comparable with it.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ import numpy as np
 from ...errors import ElectionError
 from ...types import Array
 from ..accounting import check_delta, epsilon
-from ..mechanisms import NoisyArgmax
+from ..releases import NoisyArgmax
 from ..renyi import PAPER_ORDERS, renyi
+from .gnmax import DO_NOT_PUBLISH, ORDERS, check_votes, from_orders, gnmax_epsilon
+from .moments import Gaussian, Gumbel, Laplace, Quadrature
 from .neighbours import Neighbours, neighbours
-from .probabilities import Gaussian, Gumbel, Laplace, Quadrature
-from .smooth import DO_NOT_PUBLISH, ORDERS, check_votes, from_orders, gnmax_seen
 
-__all__ = ["Seen", "epsilon_seen", "gnmax_seen", "look", "paper_seen"]
+__all__ = ["DataDependentCost", "data_dependent_epsilon", "gnmax_epsilon", "look", "paper_epsilon"]
 
 SAMPLE = 128  # vote vectors from which the best order is guessed
 
 
 @dataclass(frozen=True)
-class Seen:
+class DataDependentCost:
     """A figure that depends on the votes, beside what any votes would have cost."""
 
     epsilon: float
@@ -42,13 +42,17 @@ class Seen:
     note: str = DO_NOT_PUBLISH
 
 
-def look(query: NoisyArgmax, votes: Array, delta: float, *, unit: int = 1, abstentions: bool = True) -> Seen:
-    """`epsilon_seen` beside the account that may be published."""
-    found = epsilon_seen(query, votes, delta, unit=unit, abstentions=abstentions)
-    return Seen(found, delta, epsilon(_with_unit(query, unit), len(votes), delta))
+def look(
+    query: NoisyArgmax, votes: Array, delta: float, *, unit: int = 1, abstentions: bool = True
+) -> DataDependentCost:
+    """`data_dependent_epsilon` beside the account that may be published."""
+    found = data_dependent_epsilon(query, votes, delta, unit=unit, abstentions=abstentions)
+    return DataDependentCost(found, delta, epsilon(_with_unit(query, unit), len(votes), delta))
 
 
-def epsilon_seen(query: NoisyArgmax, votes: Array, delta: float, *, unit: int = 1, abstentions: bool = True) -> float:
+def data_dependent_epsilon(
+    query: NoisyArgmax, votes: Array, delta: float, *, unit: int = 1, abstentions: bool = True
+) -> float:
     """The ε at this δ of the answers to votes `(queries, classes)`, whole numbers in 1/unit of a vote.
 
     A unit has m = reach/2 votes in a query (m = reach if it only comes or goes, or reach is odd), cast anywhere. Every
@@ -84,7 +88,7 @@ def epsilon_seen(query: NoisyArgmax, votes: Array, delta: float, *, unit: int = 
     return min(found, epsilon(query, len(votes), delta))
 
 
-def paper_seen(
+def paper_epsilon(
     votes: Array, gamma: float, delta: float, *, multiplier: int = 1, orders: Sequence[int] = PAPER_ORDERS
 ) -> float:
     """FedKT's own account of votes `(queries, classes)` with noise Lap(1/γ): its appendix A, theorems 5, 6, 8, lemma 7.

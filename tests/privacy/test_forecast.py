@@ -14,7 +14,7 @@ from scipy.special import log_ndtr
 from scipy.stats import binom
 
 from oneballot.errors import ElectionError
-from oneballot.privacy.accounting import together
+from oneballot.privacy.accounting import total_epsilon
 from oneballot.privacy.budget import scale_within
 from oneballot.privacy.forecast import (
     best_mechanism,
@@ -24,7 +24,7 @@ from oneballot.privacy.forecast import (
     voters_needed,
     win_probability,
 )
-from oneballot.privacy.mechanisms import NoisyArgmax
+from oneballot.privacy.releases import NoisyArgmax
 
 DELTA = 1e-5
 MECHANISMS = ["gumbel", "gaussian", "laplace"]
@@ -125,7 +125,7 @@ def test_errors_4b_ahead_within_epsilon_2_and_100_queries(classes: int, gumbel: 
     best = "gumbel" if gumbel < gaussian else "gaussian"
     chosen, scale = best_mechanism(2.0, releases, classes, DELTA)
     assert (chosen, scale) == (best, {"gumbel": b, "gaussian": sigma}[best])
-    assert together(releases(chosen, scale), DELTA) <= 2.0
+    assert total_epsilon(releases(chosen, scale), DELTA) <= 2.0
 
 
 def test_where_votes_come_or_go_gumbel_noise_is_best_and_between_two_classes_gaussian() -> None:
@@ -139,7 +139,7 @@ def test_where_votes_come_or_go_gumbel_noise_is_best_and_between_two_classes_gau
 def test_the_papers_accountants_know_laplace_noise_alone() -> None:
     mechanism, scale = best_mechanism(2.0, replaced(100, 10), 10, DELTA, "paper")
     assert mechanism == "laplace"
-    assert together(replaced(100, 10)(mechanism, scale), DELTA, "paper") == pytest.approx(2.0)
+    assert total_epsilon(replaced(100, 10)(mechanism, scale), DELTA, "paper") == pytest.approx(2.0)
 
 
 @pytest.mark.parametrize(

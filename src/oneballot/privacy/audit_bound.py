@@ -26,7 +26,7 @@ def chance(canaries: int, guesses: int, right: int, epsilon: float, delta: float
     return min(1.0, usual + 2 * canaries * delta * float(excess.max(initial=0.0)))
 
 
-def least_epsilon(canaries: int, guesses: int, right: int, delta: float, confidence: float = 0.95) -> float:
+def epsilon_lower_bound(canaries: int, guesses: int, right: int, delta: float, confidence: float = 0.95) -> float:
     """The largest ε that so many right guesses rule out."""
     if not 0 <= right <= guesses <= canaries or guesses < 1:
         raise ElectionError(f"{right} right of {guesses} guesses about {canaries} canaries: that cannot be")
@@ -41,9 +41,9 @@ def least_epsilon(canaries: int, guesses: int, right: int, delta: float, confide
     return MOST_EPSILON if above(MOST_EPSILON) < 0 else float(brentq(above, 0.0, MOST_EPSILON, xtol=1e-9))
 
 
-def canaries_for(epsilon: float, delta: float, confidence: float = 0.95) -> int:
+def canaries_needed(epsilon: float, delta: float, confidence: float = 0.95) -> int:
     """How many guesses, all right, rule this epsilon out."""
     count = 8
-    while count < 10**6 and least_epsilon(2 * count, count, count, delta, confidence) <= epsilon:
+    while count < 10**6 and epsilon_lower_bound(2 * count, count, count, delta, confidence) <= epsilon:
         count = math.ceil(1.25 * count)
     return count
