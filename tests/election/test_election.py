@@ -72,7 +72,7 @@ MISTAKES = [
     ('name = "fedkt"', "name = 5", r'election.toml, \[method\]: name = "…" is missing'),
     ("partitions = 1 ", "partition = 2 ", r"\[method\]: fedkt has no setting partition; it has partitions, subsets"),
     ("partitions = 1 ", "partitions = 0 ", r"election.toml, \[method\]: FedKT: partitions: .*greater than 0 \(got 0\)"),
-    ("# students = false", 'voting = "soft"\nopen_vote = "weighted" #', r"\[method\]: open_vote = .weighted. adds up"),
+    ("# students = false", 'voting = "soft"\nopen_vote = "weighted" #', r"\[method\]: open_vote = .weighted. needs"),
     ('"sklearn" ', '"sklern" ', r"election.toml, \[learners.all\]: unknown learner 'sklern'.*mean 'sklearn'"),
     ('name = "sklearn"', 'name = "xgboost"', r"election.toml, \[learners.all\]: xgboost has no setting estimator"),
     ("RandomForestClassifier", "RandomForest", r"election.toml, \[learners.all\]: .*'RandomForest' cannot be used"),
@@ -306,9 +306,9 @@ def test_bytes_stay_bytes():
         ({"roster": {"a\n": KEYS[0]}}, "party name"),
         ({"privacy": "L1"}, "level L1 needs a budget"),
         ({"privacy": ob.L1(2.0), "method": ob.FedKT(open_vote="odds")}, "lets one party weigh as much as thousands"),
-        ({"privacy": ob.L2(2.0), "method": ob.FedKT(open_vote="odds", students=False)}, "needs students at L2"),
+        ({"privacy": ob.L2(2.0), "method": ob.FedKT(open_vote="odds", students=False)}, "at L2 needs students = true"),
         ({"privacy": ob.L2(2.0), "method": ob.FedKT(ballot="models", students=False)}, "needs students = true"),
-        ({"privacy": ob.L1(2.0), "method": ob.FedKT(ballot="models", students=False)}, "must decide for its teachers"),
+        ({"privacy": ob.L1(2.0), "method": ob.FedKT(ballot="models", students=False)}, "must aggregate its teachers"),
         ({"privacy": ob.L1(2.0), "method": ob.FedKT(weights="class-counts", most_rows=10**5)}, "unit from 1 to 65,536"),
         ({"learners": {"judge": TREE}}, "method fedkt has no learner judge; it has final, teacher"),
         ({"learner": ob.Sklearn("SVR")}, "'SVR' cannot be used"),
@@ -415,10 +415,10 @@ def test_an_epsilon_that_promises_nothing_is_said_in_plain_words():
 def test_what_a_method_cannot_do_is_refused_when_the_file_is_read(drafted):
     drafted.write_text(draft(drafted.parent / "public.csv", "ill", beside=drafted, method=section("fedkd")), "utf-8")
     altered(drafted, "temperature = 0.0 ", "passes = 3\ntemperature = 0.0 ")
-    with pytest.raises(ElectionError, match=r"election.toml: passes = 3 moves images, .*set passes = 1"):
+    with pytest.raises(ElectionError, match=r"election.toml: passes = 3 needs images, .*set passes = 1"):
         Election.read(drafted)
 
 
 def test_more_queries_than_public_rows_are_refused_before_training():
-    with pytest.raises(ElectionError, match="queries = 7, and there are 6 public rows to ask about"):
+    with pytest.raises(ElectionError, match="queries = 7, but there are only 6 public rows"):
         election(method=ob.FedKT(queries=7))

@@ -369,9 +369,9 @@ def test_an_mlp_that_is_told_of_images_moves_them() -> None:
 
 def test_a_module_that_others_cannot_import_is_trained_in_this_process(monkeypatch) -> None:
     """Tests are imported in a way that worker processes cannot repeat; so may be a user's script."""
-    from oneballot.fleet.train import apart
+    from oneballot.fleet.train import loop
 
-    monkeypatch.setattr(apart, "ENOUGH", 0.0)
+    monkeypatch.setattr(loop, "PROCESSES_PAY_OFF", 0.0)
     X, y = rows([0, 1], 60)
     tasks = [Task(np.arange(60), y, seed=i, ask=np.arange(60)) for i in range(3)]
     monkeypatch.setenv("ONEBALLOT_WORKERS", "2")

@@ -1,4 +1,4 @@
-"""A box in the memory of this process, `memory://NAME`: for notebooks and tests. Nobody else sees it."""
+"""A box in the memory of this process, `memory://NAME`, for notebooks and tests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from ._remote import Remote
 
-_one_at_a_time = threading.Lock()
+_lock = threading.Lock()
 
 
 class Memory(Remote):
@@ -30,8 +30,8 @@ class Memory(Remote):
     def _read(self, file: str, start: int) -> _Bytes:
         return _Bytes(self._files.cat_file(f"{self._folder}/{file}"), start)
 
-    def _place(self, file: str, sealed: bytes, part: str, told: Callable[[int], None]) -> None:
-        with _one_at_a_time:
+    def _upload(self, file: str, sealed: bytes, part: str, report: Callable[[int], None]) -> None:
+        with _lock:
             self._files.makedirs(self._folder, exist_ok=True)
             if self._files.exists(f"{self._folder}/{file}"):
                 raise FileExistsError

@@ -77,7 +77,7 @@ class Torch:
             import torch  # noqa: F401
         except ImportError:
             raise MissingExtra("The learner torch", "torch") from None
-        from ..fleet.models.architectures import ARCHITECTURES, own_shape
+        from ..fleet.models.architectures import ARCHITECTURES, custom_shape
         from ..fleet.train.devices import find_device
 
         find_device(self.device)
@@ -85,7 +85,7 @@ class Torch:
         if isinstance(self.module, Own):
             if unknown := sorted(self.settings.keys() - {"shape"}):
                 raise ElectionError(f"learner torch: settings of your own module are its own, not {', '.join(unknown)}")
-            takes = "images" if len(own_shape(self.settings) or (1, 1, 1)) == 3 else "numbers"
+            takes = "images" if len(custom_shape(self.settings) or (1, 1, 1)) == 3 else "numbers"
         elif self.module.startswith("own:"):
             raise ElectionError(f"learner torch: the module {self.module[4:]} is somebody's own, to be used in Python")
         else:
@@ -171,11 +171,11 @@ class Torch:
 
     def _shape(self, row: tuple[int, ...]) -> tuple[int, ...]:
         """Of a row as the network sees it."""
-        from ..fleet.models.architectures import own_shape, shape_of
+        from ..fleet.models.architectures import custom_shape, shape_of
 
         if not isinstance(self.module, Own):
             return shape_of(self.module, self._settings(), row)
-        shape = own_shape(self.settings) or row
+        shape = custom_shape(self.settings) or row
         if math.prod(shape) != math.prod(row):
             raise ElectionError(f"learner torch: shape = {list(shape)} does not fit rows of shape {row}")
         return shape
@@ -187,10 +187,10 @@ class Torch:
 
     def network(self, row: tuple[int, ...], classes: int) -> Network:
         """What it trains, for rows of this shape."""
-        from ..fleet.models.network import built_in, own
+        from ..fleet.models.network import built_in, custom
 
         if isinstance(self.module, Own):
-            return own(self.module.factory, self._shape(row), classes)
+            return custom(self.module.factory, self._shape(row), classes)
         table = None if self.vectors is None else self._vectors().table
         return built_in(self.module, self._settings(), row, classes, table)
 

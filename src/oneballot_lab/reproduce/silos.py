@@ -19,12 +19,13 @@ from oneballot.election.election import Election
 from oneballot.election.schema import Schema
 from oneballot.errors import DataNotFound
 from oneballot.methods.ensemble.method import Ensemble
-from oneballot.simulation import auc_at_parties, local_auc_at_parties, simulate_parties
+from oneballot.simulation import simulate_parties
 from oneballot.types import Array, Data
 
 from ..data.registry import data_folders, load
 from .cells import Found
 from .experiments import smaller_learner
+from .metrics import auc_at_parties, local_auc_at_parties
 
 NUMBERS = {"age": (17, 90), "fnlwgt": (12285, 1490400), "education-num": (1, 16), "capital-gain": (0, 99999),
            "capital-loss": (0, 4356), "hours-per-week": (1, 99)}  # fmt: skip

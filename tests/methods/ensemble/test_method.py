@@ -20,7 +20,7 @@ from oneballot.metrics import mean_auc
 from oneballot.party.cast import cast_together
 from oneballot.party.context import PartyContext
 from oneballot.server.context import TallyContext
-from oneballot.simulation import auc_at_parties, divide, local_auc_at_parties, simulate_parties
+from oneballot.simulation import divide, simulate_parties
 from oneballot.types import Blob, Count, Data
 
 KERNEL = ob.Kernel()
@@ -417,24 +417,6 @@ def test_thousands_of_parties_are_one_run(make_election, digits) -> None:
     simulation = simulate_parties(election, held)
     assert len(simulation.outcome.count.by_party) == 4000
     assert simulation.accuracy(election.data(digits.X_test, digits.y_test)) > 0.85
-
-
-def test_it_is_judged_at_the_parties(make_election, digits) -> None:
-    election = make_election(method=ob.Ensemble(), learner=KERNEL)
-    held = divide(election.data(digits.X, digits.y), 10, "dirichlet:1", seed=0)
-    train = {p: Data(d.X[::2], d.y[::2]) for p, d in held.items()}
-    test = {p: Data(d.X[1::2], d.y[1::2]) for p, d in held.items()}
-    test["party-01"] = Data(test["party-01"].X[:1], test["party-01"].y[:1])
-    model = simulate_parties(election, train).outcome.model
-    found = auc_at_parties(model.predict_proba, test)
-    assert "party-01" not in found
-    for party in found:
-        assert found[party] == pytest.approx(mean_auc(model.predict_proba(test[party].X), test[party].y))
-    least = int(np.median([len(d) for d in train.values()]))
-    local = local_auc_at_parties(KERNEL, train, test, 10, min_rows=least)
-    assert local.keys() == found.keys()
-    assert {p for p, value in local.items() if value == 0.5} == {p for p in found if len(train[p]) < least} != set()
-    assert np.mean(list(found.values())) > np.mean(list(local.values()))
 
 
 def test_files_cast_tally_predict_and_simulate(clinic: Path, monkeypatch) -> None:

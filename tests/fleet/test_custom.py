@@ -13,8 +13,8 @@ torch = pytest.importorskip("torch")
 from torch import Tensor, nn  # noqa: E402
 
 from oneballot.errors import ElectionError  # noqa: E402
-from oneballot.fleet.models.network import own  # noqa: E402
-from oneballot.fleet.models.own import Generators  # noqa: E402
+from oneballot.fleet.models.custom import Generators  # noqa: E402
+from oneballot.fleet.models.network import custom  # noqa: E402
 from oneballot.fleet.train.chain import is_chain  # noqa: E402
 from oneballot.fleet.train.engine import train  # noqa: E402
 from oneballot.fleet.train.probe import why_not_stacked  # noqa: E402
@@ -32,7 +32,7 @@ def make_tasks(*sizes: int) -> list[Task]:
 
 
 def logits(factory: Any, tasks: list[Task], **more: Any) -> list[Array]:
-    return train(own(factory, (12,), CLASSES), X, tasks, RECIPE, CLASSES, device="cpu", **more).logits
+    return train(custom(factory, (12,), CLASSES), X, tasks, RECIPE, CLASSES, device="cpu", **more).logits
 
 
 class Plain(nn.Module):
@@ -112,12 +112,12 @@ class Counter(Plain):
 
 def test_a_weight_that_is_shared_is_trained_once() -> None:
     assert not is_chain(tied(CLASSES))
-    values = train(own(tied, (12,), CLASSES), X, make_tasks(9), RECIPE, CLASSES, device="cpu").values[0]
+    values = train(custom(tied, (12,), CLASSES), X, make_tasks(9), RECIPE, CLASSES, device="cpu").values[0]
     np.testing.assert_array_equal(values["1.weight"], values["3.weight"])
 
 
 def test_whole_numbers_of_a_stacked_model_are_kept() -> None:
-    network, tasks = own(Counter, (12,), CLASSES), make_tasks(9, 17, 4)
+    network, tasks = custom(Counter, (12,), CLASSES), make_tasks(9, 17, 4)
     assert why_not_stacked(network, torch.from_numpy(X), tasks[0], CLASSES) == ""
     stacked = train(network, X, tasks, RECIPE, CLASSES, device="cpu", how="stacked")
     loop = train(network, X, tasks, RECIPE, CLASSES, device="cpu", how="loop")
@@ -135,7 +135,7 @@ def test_weights_without_a_slope_are_left_to_the_loop() -> None:
     """Which does not decay them; a sweep over all would."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        reason = why_not_stacked(own(Detached, (12,), CLASSES), torch.from_numpy(X), make_tasks(4)[0], CLASSES)
+        reason = why_not_stacked(custom(Detached, (12,), CLASSES), torch.from_numpy(X), make_tasks(4)[0], CLASSES)
     assert reason == "not all of its weights have a part in its answers (inner.weight, inner.bias)"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,12 +13,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from ...errors import ElectionError
-from ..train import draws
-from ..train.stacked import Drawn
-from .inputs import scaled
-
-if TYPE_CHECKING:
-    from .network import Network
+from .. import draws
 
 _ALONE = threading.Lock()
 """torch's generators belong to the process, and waves are threads."""
@@ -80,44 +75,3 @@ def check_module(module: Any) -> nn.Module:
 
 
 _OTHER_FLOATS = (torch.float64, torch.float16, torch.bfloat16)
-
-
-def try_out(network: Network, X: Tensor, classes: int) -> None:
-    """Two rows there and back, before anything is trained: a user's module may do anything."""
-    name, shape = f"your module {type(network.bare).__name__}", tuple(X.shape[1:])
-    try:
-        _try_out(network, X, classes, name)
-    except ElectionError:
-        raise
-    except Exception as error:
-        first = (str(error).splitlines() or [""])[0][:300]
-        raise ElectionError(
-            f"{name} fails on two rows of shape {shape} ({X.dtype}): {type(error).__name__}: {first}"
-        ) from error
-
-
-def _try_out(network: Network, X: Tensor, classes: int, name: str) -> None:
-    x = scaled(X[[0, -1]], torch.float32)
-    module = network.make(network.start(0)).to(X.device).train()
-    key, tick = (torch.zeros((), dtype=torch.int64, device=X.device) for _ in range(2))
-    with Generators(0, 1, X.device).here(), Drawn(key, tick):
-        logits = module(x.clone())
-    if not isinstance(logits, Tensor):
-        raise ElectionError(f"{name} answers with {type(logits).__name__}: expected a tensor (rows, {classes})")
-    if logits.shape != (2, classes) or logits.dtype != torch.float32:
-        raise ElectionError(
-            f"{name} answers two rows with {logits.dtype} {tuple(logits.shape)}: expected float32 {(2, classes)}, "
-            "a number for each class; the function is given how many there are"
-        )
-    if not logits.requires_grad:
-        raise ElectionError(f"{name}: its answers do not depend on a parameter that could be trained")
-    copied = network.make({key: value.detach().cpu().numpy() for key, value in module.state_dict().items()})
-    with torch.no_grad(), Generators(0, 1, X.device).here():
-        kept = module.eval()(x.clone())
-    with torch.no_grad(), Generators(0, 1, X.device).here():
-        again = copied.to(X.device).eval()(x.clone())
-    if not torch.allclose(kept, again, rtol=1e-4, atol=1e-5, equal_nan=True):
-        raise ElectionError(
-            f"{name} learns something that is not in its state_dict: a copy with the same numbers answers otherwise. "
-            "Keep it in a parameter, or a persistent buffer that is changed in place"
-        )

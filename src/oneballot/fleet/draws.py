@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...types import Array
+from ..types import Array
 
 ORDER, MOVES, DROPOUT, WEIGHTS, OWN, DISTIL = 1, 2, 3, 4, 5, 6
 
