@@ -75,7 +75,7 @@ MISTAKES = [
     ("# students = false", 'voting = "soft"\nopen_vote = "weighted" #', r"\[method\]: open_vote = .weighted. needs"),
     ('"sklearn" ', '"sklern" ', r"election.toml, \[learners.all\]: unknown learner 'sklern'.*mean 'sklearn'"),
     ('name = "sklearn"', 'name = "xgboost"', r"election.toml, \[learners.all\]: xgboost has no setting estimator"),
-    ("RandomForestClassifier", "RandomForest", r"election.toml, \[learners.all\]: .*'RandomForest' cannot be used"),
+    ("RandomForestClassifier", "RandomForest", r"election.toml, \[learners.all\]: .*'RandomForest' is not supported"),
     ("n_estimators", "trees", r"election.toml, \[learners.all\]: .* has no parameter \['trees'\]; it has n_estimators"),
     ("n_estimators = 100", "n_estimators = 0", r"election.toml, \[learners.all\]: .*'n_estimators' .* Got 0 instead"),
     ("[learners.all]", "[learners.techer]", "election.toml: method fedkt has no learner techer; it has final, teacher"),
@@ -311,7 +311,7 @@ def test_bytes_stay_bytes():
         ({"privacy": ob.L1(2.0), "method": ob.FedKT(ballot="models", students=False)}, "must aggregate its teachers"),
         ({"privacy": ob.L1(2.0), "method": ob.FedKT(weights="class-counts", most_rows=10**5)}, "unit from 1 to 65,536"),
         ({"learners": {"judge": TREE}}, "method fedkt has no learner judge; it has final, teacher"),
-        ({"learner": ob.Sklearn("SVR")}, "'SVR' cannot be used"),
+        ({"learner": ob.Sklearn("SVR")}, "'SVR' is not supported"),
         ({"learners": {"final": ob.Sklearn("SVC", {"c": 1})}}, r"SVC has no parameter \['c'\]"),
     ],
 )
