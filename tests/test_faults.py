@@ -241,5 +241,5 @@ def test_a_ballot_of_two_gigabytes_is_refused_without_reading_it(election, parti
         describe_ballot(tmp_path / "huge.ballot", None)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000  # kB
     assert len(outcome.voted) == 5
-    assert "2,147,483,648 bytes, and the election allows 67,108,864" in outcome.spoiled["huge"]
+    assert "2,147,483,648 bytes, but the election allows 67,108,864" in outcome.spoiled["huge"]
     assert "raise max_ballot_mb" in outcome.spoiled["huge"]

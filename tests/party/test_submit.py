@@ -10,6 +10,7 @@ import pytest
 import oneballot as ob
 from oneballot.ballot.inspect import describe_ballot
 from oneballot.ballot.keys import new_key
+from oneballot.ballot.signatures import check_signer
 from oneballot.election import template
 from oneballot.errors import AlreadyCast, BallotError, DataError, ElectionError, KeyFileError, Spoiled
 from oneballot.party.submit import cast_file, choose_learner, find_key, preview
@@ -124,7 +125,7 @@ class TestKeys:
 
     def test_a_party_that_is_not_listed_is_told_before_training(self, election, clinic: Path) -> None:
         with pytest.raises(ElectionError, match="b is not on the roster"):
-            find_key(self.with_roster(clinic), "b", None, clinic)
+            check_signer(self.with_roster(clinic), "b", find_key("b", None, clinic))
 
 
 class TestLook:

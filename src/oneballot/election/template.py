@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from .. import plugins
-from ..data.read import read
-from ..data.table import Table
+from ..data.read import Table, read
 from ..errors import DataError, ElectionError, OneBallotWarning
 from ..types import Array
 from .columns import MISSING, Category, Number, Tensor, Text, as_text
@@ -205,7 +204,7 @@ def _inline(table: Mapping[str, Any]) -> str:
 def sorted_labels(values: Array) -> list[Class]:
     """The distinct labels of a column: whole numbers in their order, anything else as text."""
     if values.ndim != 1:
-        raise DataError(f"labels must be one a row, not of shape {values.shape[1:]}")
+        raise DataError(f"expected one label per row, not shape {values.shape[1:]}")
     texts = sorted({as_label(v) for v in values} - {""})
     try:
         return sorted(int(t) for t in texts)

@@ -41,23 +41,21 @@ def cast(
     check_signer(election, party, key)
     check_readers(election)
     data = election.data(X, y, party, ids)
-    charges = Charges(election.digest, earlier=casts - 1, what="cast")
-    return cast_data(election, data, party=party, key=key, learners=learners, charges=charges)
+    ctx = PartyContext(election, party, Charges(election.digest, earlier=casts - 1, what="cast"))
+    return cast_data(ctx, data, key=key, learners=learners)
 
 
 def cast_data(
-    election: Election,
+    ctx: PartyContext,
     data: Data,
     *,
-    party: str,
     key: Ed25519PrivateKey | None = None,
     learners: Mapping[str, Learner] | None = None,
-    charges: Charges | None = None,
 ) -> Ballot:
-    """The ballot of a party whose name, key and data were checked. Noise is charged to `charges`."""
-    ctx = PartyContext(election, party, charges)
-    keys = {} if key is None else {party: key}
-    (ballot,) = _cast_in_step(election, {party: (data, ctx)}, keys, election.choose_learners(learners or {}))
+    """The ballot of the context's party, whose name, key and data were checked."""
+    keys = {} if key is None else {ctx.party: key}
+    chosen = ctx.election.choose_learners(learners or {})
+    (ballot,) = _cast_in_step(ctx.election, {ctx.party: (data, ctx)}, keys, chosen)
     return ballot
 
 

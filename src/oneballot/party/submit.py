@@ -46,6 +46,7 @@ def cast_file(
     signer = _check_party(election, party, key, beside)
     _warn_if_late(election)
     outbox, charges = Outbox(election, party, keep), _charges(election, party, beside)
+    ctx = PartyContext(election, party, charges)  # from here on no other cast may draw noise
     with outbox.lock():
         ballot = None if recast else outbox.find(charges, signer, resign=resign)
         slot = None
@@ -56,7 +57,7 @@ def cast_file(
             rows = election.read_data(data)
             check_writable(keep)
             keep.mkdir(parents=True, exist_ok=True)
-            ballot = cast_data(election, rows, party=party, key=signer, learners=learners, charges=charges)
+            ballot = cast_data(ctx, rows, key=signer, learners=learners)
         assert ballot is not None
         outbox.keep(ballot)
         name = box_name(election, party, signer, ballot.sealed)
