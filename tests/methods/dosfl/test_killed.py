@@ -22,7 +22,7 @@ from oneballot.methods.dosfl.initial import initial
 from oneballot.fleet.models.network import built_in
 
 if __name__ == "__main__":
-    distilling.ENOUGH = 0.0
+    distilling.PROCESSES_PAY_OFF = 0.0
     net, plan = built_in("mlp", {"hidden": [6]}, (4,), 3), Distillation(steps=3, batch=3, local_epochs=10**6)
     start, y = initial(net, "xavier-uniform", 1), np.arange(30) % 3
     parties = [Party(np.arange(30), y, start, seed, plan) for seed in range(2)]
