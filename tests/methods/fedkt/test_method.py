@@ -229,9 +229,9 @@ def test_a_party_may_choose_its_own_learners(make_election, digits, parties) -> 
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"open_vote": "weighted", "weights": "prior"}, "brings its own weights"),
+        ({"open_vote": "weighted", "weights": "prior"}, "the open vote sets the weights"),
         ({"open_vote": "odds", "voting": "soft"}, "needs voting"),
-        ({"open_vote": "hard", "voting": "soft"}, "exclude each other"),
+        ({"open_vote": "hard", "voting": "soft"}, "cannot be combined"),
         ({"queries": 1.5}, "a fraction up to 1 or a whole number of rows, not 1.5"),
     ],
 )
@@ -273,7 +273,7 @@ class TestHostileContents:
         election = make_election(method=ob.FedKT(ballot="models"))
         data = parties["party-1"]
         blob = ob.cast(election, data.X, data.y, party="a").contents["model.0"]
-        with pytest.raises(Spoiled, match="models, where 2 are expected"):
+        with pytest.raises(Spoiled, match="models: expected 2"):
             self.count(election, {f"model.{i}": blob for i in range(number)})
 
 
@@ -297,4 +297,4 @@ def test_a_public_set_of_another_kind_is_told_of(open_vote: str) -> None:
             warnings.simplefilter("always")
             with suppress(ElectionError):  # under the hard vote there may be nothing to learn from
                 ob.simulate(election, rows, labels, parties=3)
-        assert any("like no party's own" in str(w.message) for w in caught) == told
+        assert any("resemble no party" in str(w.message) for w in caught) == told

@@ -145,8 +145,8 @@ def test_an_empty_silo_casts_at_l2_and_abstains_at_l1() -> None:
 
 @pytest.mark.parametrize(("level", "change", "words"), [
     (ob.L1, lambda a: a.astype(np.int64), "expected an array"), (ob.L1, lambda a: a[:-1], "expected an array"),
-    (ob.L1, lambda a: np.full_like(a, 700), "together too"), (ob.L1, lambda a: a - 1, "from 0 to"),
-    (ob.L2, lambda a: np.full_like(a, 2**62), "lie within"), (ob.L2, lambda a: np.full_like(a, -(2**63)), "lie within"),
+    (ob.L1, lambda a: np.full_like(a, 700), "in total for each row"), (ob.L1, lambda a: a - 1, "expected 0 to 1000"),
+    (ob.L2, lambda a: np.full_like(a, 2**62), "noisy"), (ob.L2, lambda a: np.full_like(a, -(2**63)), "noisy"),
 ])  # fmt: skip
 def test_hostile_parts_are_spoiled(level: Any, change: Any, words: str) -> None:
     agreed = election(level(sigma=1.0))
@@ -156,10 +156,10 @@ def test_hostile_parts_are_spoiled(level: Any, change: Any, words: str) -> None:
 
 
 @pytest.mark.parametrize(("terms", "settings", "words"), [
-    (ob.L1(1.0), {"passes": 2}, "passes cannot be had at L1"), (ob.L2(1.0), {"gamma": 1.0}, "gamma cannot be had"),
-    (ob.L1(1.0), {"bound": 2.0}, "bound cannot be had"),
+    (ob.L1(1.0), {"passes": 2}, "passes: not available at L1"), (ob.L2(1.0), {"gamma": 1.0}, "gamma: not available"),
+    (ob.L1(1.0), {"bound": 2.0}, "bound: not available"),
     (ob.L1(1.0), {"subsets": 5}, "subsets are for L2"), ("L0", {"subsets": 5}, "for L1 and L2"),
-    ("L0", {"queries": 0.5}, "for L1 and L2"), (ob.L2(1.0), {"queries": 61}, "60 public rows"),
+    ("L0", {"queries": 0.5}, "for L1 and L2"), (ob.L2(1.0), {"queries": 61}, "only 60 public rows"),
     (ob.L2(1.0, mechanism="laplace"), {}, "Gaussian noise"), (ob.L2(1.0), {"queries": 2.5}, "whole number of rows"),
 ])  # fmt: skip
 def test_what_does_not_go_together_is_refused(terms: Any, settings: dict[str, Any], words: str) -> None:

@@ -19,7 +19,7 @@ from oneballot.cli import app
 from oneballot.election import template
 from oneballot.errors import ElectionError, OneBallotWarning, Spoiled
 from oneballot.methods.fedkd.grid import LARGEST, UNIT, Grid
-from oneballot.methods.fedkd.passes import further, moved
+from oneballot.methods.fedkd.passes import augment_images, further_passes
 from oneballot.party.cast import cast_together
 from oneballot.party.context import PartyContext
 from oneballot.server.context import TallyContext
@@ -183,7 +183,7 @@ def test_centred_logits_do_not_depend_on_what_softmax_does_not_see(centre: bool)
     z, seen = rng.integers(-9, 9, size=(50, 4)) / 2, np.array([5, 1, 0, 9])
     moved = z + rng.integers(-9, 9, size=(50, 1))
     method = ob.FedKD(centre=centre)
-    one, other = method._write(z, seen), method._write(moved, seen)
+    one, other = method._encode(z, seen), method._encode(moved, seen)
     assert all(np.array_equal(one[k], other[k]) for k in one) == centre
 
 
@@ -233,7 +233,7 @@ class TestThinParties:
         few = np.isin(digits.y, [2, 5])
         election = make()
         ballot = ob.cast(election, digits.X[few] / 16, digits.y[few], party="a")
-        levels = Grid(200, "ends").read(ballot.contents["levels"], (len(election.public), 10))
+        levels = Grid(200, "ends").decode(ballot.contents["levels"], (len(election.public), 10))
         assert not levels[:, [0, 1, 3, 4, 6, 7, 8, 9]].any()
         assert len(np.unique(levels[:, [2, 5]])) > 20  # z_max is not that of a class that it never saw
 
@@ -254,7 +254,7 @@ class TestThinParties:
     def test_a_class_that_nobody_has_is_told_and_never_predicted(self, make, digits, test_set) -> None:
         some = digits.y != 7
         election = make(temperature=math.inf, learners={"final": NETWORK})
-        with pytest.warns(OneBallotWarning, match="nobody has rows of class 7"):
+        with pytest.warns(OneBallotWarning, match="no party has rows of class 7"):
             outcome = simulate_parties(election, {"a": election.data(digits.X[some] / 16, digits.y[some])}).outcome
         predicted = outcome.model.predict(test_set.X)
         assert 7 not in predicted
@@ -273,7 +273,7 @@ class TestThinParties:
 
     def test_more_rows_than_most_rows_weigh_no_more(self, make, held) -> None:
         election = make(most_rows=5)
-        with pytest.warns(OneBallotWarning, match="weighs as if it had 5"):
+        with pytest.warns(OneBallotWarning, match="is weighted as if it had 5"):
             (ballot, *_) = cast_together(election, held)
         assert ballot.contents["seen"].max() == 5
 
@@ -292,7 +292,7 @@ class TestHostileBallots:
 
     def test_a_million_rows_of_a_class(self, make, held) -> None:
         seen = np.array([10**6, *[0] * 9])
-        assert "class counts must be from 0 to 100000 (most_rows)" in self.spoil(make(), held, seen=seen)
+        assert "expected 0 to 100,000 for each class" in self.spoil(make(), held, seen=seen)
 
     @pytest.mark.parametrize("seen", [np.full(10, -1), np.full(10, 2**62), np.ones(10), np.ones(9, int), None])
     def test_class_counts_that_are_none(self, seen, make, held) -> None:
@@ -302,12 +302,14 @@ class TestHostileBallots:
     def test_a_z_max_as_a_float_whatever_it_is(self, z_max: float, make, held) -> None:
         assert "expected an array 'half-step' of int64" in self.spoil(make(), held, half_step=np.array([z_max]))
 
-    @pytest.mark.parametrize("half_step", [0, -1, 2**62, Grid(200, "ends").longest + 1])
+    @pytest.mark.parametrize("half_step", [0, -1, 2**62, Grid(200, "ends").half_step(LARGEST) + 1])
     def test_a_z_max_out_of_bounds(self, half_step: int, make, held) -> None:
-        assert "z_max would be" in self.spoil(make(), held, half_step=np.array([half_step]))
+        assert "which is a z_max up to 1024" in self.spoil(make(), held, half_step=np.array([half_step]))
 
     def test_levels_that_the_grid_does_not_have(self, make, held) -> None:
-        assert "level 255 of a grid" in self.spoil(make(), held, levels=np.full(3000, 255, np.uint8))
+        assert "level 255: the highest level of the grid is 199" in self.spoil(
+            make(), held, levels=np.full(3000, 255, np.uint8)
+        )
 
     @pytest.mark.parametrize(
         "levels", [np.zeros(2999, np.uint8), np.full(3000, np.nan), np.zeros(3000, np.int64), None]
@@ -318,13 +320,13 @@ class TestHostileBallots:
     def lie(self, held: dict[str, Data], election: ob.Election, **claims: Any) -> float:
         """The accuracy on the honest parties' own rows when a liar says at random what it likes, within the limits."""
         honest = cast_together(election, held)
-        levels = Grid(200, "ends").write(np.random.default_rng(0).integers(200, size=(300, 10)))
+        levels = Grid(200, "ends").encode(np.random.default_rng(0).integers(200, size=(300, 10)))
         outcome = ob.tally(election, [seal({**claims, "levels": levels}, election, "liar"), *honest])
         assert not outcome.spoiled
         return float(np.mean([outcome.model.score(d.X, d.y) for d in held.values()]))
 
     def test_within_the_limits_a_liar_is_counted_and_most_rows_and_bound_say_how_much(self, make, held) -> None:
-        furthest = {"half-step": np.array([Grid(200, "ends").longest])}
+        furthest = {"half-step": np.array([Grid(200, "ends").half_step(LARGEST)])}
         assert self.lie(held, make(), seen=np.full(10, 100_000), **furthest) < 0.4
         assert self.lie(held, make(most_rows=30, bound=10.0), seen=np.full(10, 30)) > 0.7
 
@@ -335,14 +337,14 @@ class TestPasses:
         return make(public=digits.public.reshape(-1, 8, 8) / 16, passes=3)
 
     def test_every_desk_moves_the_public_images_alike(self, images) -> None:
-        a, b = (images.method._further(ctx) for ctx in (PartyContext(images, "a"), TallyContext(images)))
+        a, b = (images.method._further_passes(ctx) for ctx in (PartyContext(images, "a"), TallyContext(images)))
         assert a is b  # one array while anybody has it
         assert a.shape == (2 * len(images.public), 8, 8)
 
     @pytest.mark.parametrize("channels", [(), (1,), (3,)])
     def test_an_image_is_shifted_by_so_many_pixels_and_mirrored(self, channels: tuple[int, ...]) -> None:
         images = np.random.default_rng(0).integers(1, 255, size=(40, *channels, 28, 28)).astype(np.uint8)
-        out = moved(images, ("shift", "flip"), np.random.default_rng(1))
+        out = augment_images(images, ("shift", "flip"), np.random.default_rng(1))
         assert out.dtype == images.dtype
         kinds = set()
         for before, after in zip(images, out, strict=True):
@@ -365,12 +367,16 @@ class TestPasses:
         assert simulation.outcome.model.score(test_set.X.reshape(-1, 8, 8), test_set.y) > 0.7
 
     def test_rows_that_are_no_images_are_refused_before_training(self, make) -> None:
-        with pytest.raises(ElectionError, match=r"passes = 2 moves images.*shape \(64,\)"):
+        with pytest.raises(ElectionError, match=r"passes = 2 needs images.*shape \(64,\)"):
             make(passes=2)
 
     def test_other_settings_give_other_images(self) -> None:
         public = np.random.default_rng(0).random((5, 28, 28))
-        kept = [further(public, 2, ("shift",), 1), further(public, 2, ("crop",), 1), further(public, 2, ("shift",), 2)]
+        kept = [
+            further_passes(public, 2, ("shift",), 1),
+            further_passes(public, 2, ("crop",), 1),
+            further_passes(public, 2, ("shift",), 2),
+        ]
         assert len({k.tobytes() for k in kept}) == 3
 
 
@@ -412,7 +418,7 @@ class TestLabelledPublicData:
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"privacy": ob.L2(epsilon=1.0, delta=1e-5), "gamma": 1.0}, "gamma cannot be had at L2"),
+        ({"privacy": ob.L2(epsilon=1.0, delta=1e-5), "gamma": 1.0}, "gamma: not available at L2"),
         ({"public": None}, "fedkd needs a public set"),
         (
             {"temperature": math.inf},

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oneballot.errors import Spoiled
-from oneballot.methods.fedkd.grid import LARGEST, UNIT, Grid, ensemble, greatest, sink
+from oneballot.methods.fedkd.grid import LARGEST, UNIT, Grid, ensemble, largest_logit, lower_unknown_classes
 from oneballot.types import Count
 
 roundings = pytest.mark.parametrize("rounding", ["ends", "zero"])
@@ -31,7 +31,7 @@ def equation_4(z: float, z_max: float, S: int) -> float:
 
 
 def quantised(grid: Grid, z: np.ndarray, half_step: int) -> np.ndarray:
-    return grid.points(grid.levels(z, half_step)) * half_step * UNIT
+    return grid.half_steps(grid.quantize(z, half_step)) * half_step * UNIT
 
 
 @given(scales, st.integers(1, 10_000), st.integers(0, 2**32))
@@ -66,7 +66,7 @@ def test_a_value_takes_as_few_bits_as_there_are_levels() -> None:
     for scale in range(2, 1030):
         assert Grid(scale, "ends").bits == math.ceil(math.log2(scale))
         assert Grid(scale, "zero").bits == math.ceil(math.log2(scale + 1))
-    assert Grid(200, "ends").bytes(5000 * 10) == 50_000
+    assert Grid(200, "ends").size(5000 * 10) == 50_000
 
 
 @roundings
@@ -74,7 +74,7 @@ def test_a_value_takes_as_few_bits_as_there_are_levels() -> None:
 def test_a_logit_goes_up_by_less_than_a_step_and_the_grid_reaches_z_max(rounding, scale, z_max, seed) -> None:
     grid = Grid(scale, rounding)
     half_step, span = grid.half_step(z_max), min(z_max, LARGEST)
-    assert 1 <= half_step <= grid.longest
+    assert 1 <= half_step <= grid.half_step(LARGEST)
     assert half_step * grid.top * UNIT >= span
     z = np.random.default_rng(seed).uniform(-span, span, 50)
     gone = quantised(grid, z, half_step) - z
@@ -87,20 +87,20 @@ def test_a_logit_goes_up_by_less_than_a_step_and_the_grid_reaches_z_max(rounding
 def test_written_levels_come_back_and_others_are_spoiled(rounding, scale: int, seed: int) -> None:
     grid = Grid(scale, rounding)
     levels = np.random.default_rng(seed).integers(grid.top + 1, size=(7, 3))
-    written = grid.write(levels)
-    assert len(written) == grid.bytes(21)
-    assert np.array_equal(grid.read(written, (7, 3)), levels)
+    written = grid.encode(levels)
+    assert len(written) == grid.size(21)
+    assert np.array_equal(grid.decode(written, (7, 3)), levels)
     if grid.top + 1 < 2**grid.bits:
         levels[3, 1] = grid.top + 1
-        with pytest.raises(Spoiled, match=f"level {grid.top + 1} of a grid whose highest is {grid.top}"):
-            grid.read(grid.write(levels), (7, 3))
+        with pytest.raises(Spoiled, match=f"level {grid.top + 1}: the highest level of the grid is {grid.top}"):
+            grid.decode(grid.encode(levels), (7, 3))
 
 
 def test_z_max_is_of_the_classes_that_a_party_has() -> None:
     logits = np.array([[1.0, -3.0, -1e9], [2.0, 0.5, -1e9]])
-    assert greatest(logits, np.array([4, 1, 0])) == 3.0
-    assert greatest(logits, np.array([4, 0, 0])) == 2.0
-    assert greatest(logits, np.zeros(3)) == 0.0
+    assert largest_logit(logits, np.array([4, 1, 0])) == 3.0
+    assert largest_logit(logits, np.array([4, 0, 0])) == 2.0
+    assert largest_logit(logits, np.zeros(3)) == 0.0
 
 
 @roundings
@@ -114,16 +114,18 @@ def test_counts_of_different_grids_add_up_to_equations_1_and_2(rounding, parties
     one = []
     for k in range(parties):
         logits = rng.normal(0, 10.0 ** rng.uniform(-2, 2), size=(20, 3))
-        half_step = grid.half_step(greatest(logits, seen[k]))
+        half_step = grid.half_step(largest_logit(logits, seen[k]))
         clipped = np.clip(logits, -half_step * grid.top * UNIT, half_step * grid.top * UNIT)
         expected += seen[k] / np.maximum(seen.sum(axis=0), 1) * quantised(grid, clipped, half_step)
-        one.append({"logits": grid.points(grid.levels(logits, half_step)) * (seen[k] * half_step), "weight": seen[k]})
+        one.append(
+            {"logits": grid.half_steps(grid.quantize(logits, half_step)) * (seen[k] * half_step), "weight": seen[k]}
+        )
         total += Count(dict(one[-1]))
     found = ensemble(total.sums["logits"], total.sums["weight"], UNIT)
     known = seen.sum(axis=0) > 0
     np.testing.assert_allclose(found[:, known], expected[:, known], rtol=1e-9, atol=1e-9)
     lowest = found[:, known].min()
-    sink(found, total.sums["weight"])
+    lower_unknown_classes(found, total.sums["weight"])
     assert (found[:, ~known] == lowest - 1).all()
     assert np.array_equal(found[:, known].min(), lowest)
     total += Count(dict(one[0]))
@@ -136,4 +138,4 @@ def test_a_thousand_hostile_ballots_at_every_limit_do_not_overflow() -> None:
         for rounding in ("ends", "zero"):
             grid = Grid(scale, rounding)
             furthest = max(abs(2 * grid.top - grid.origin), grid.origin)
-            assert furthest * grid.longest * 1_000_000 * 2**14 < 2**63
+            assert furthest * grid.half_step(LARGEST) * 1_000_000 * 2**14 < 2**63
