@@ -15,8 +15,8 @@ from pydantic import PositiveInt
 
 from oneballot.errors import ElectionError
 from oneballot.interfaces import TallyContext
-from oneballot.learners._training import workers
 from oneballot.peers import Round
+from oneballot.runtime.executor import workers
 from oneballot.settings import settings
 from oneballot.types import Array
 

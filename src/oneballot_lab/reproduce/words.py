@@ -11,7 +11,7 @@ import numpy as np
 
 from oneballot.errors import DataNotFound
 from oneballot.fleet.models.vectors import FIRST, WORD, Vectors
-from oneballot.learners._words import vectors_of
+from oneballot.learners._word_vectors import vectors_of
 from oneballot.types import Array
 
 from ..data.registry import DataSet, data_folders

@@ -263,12 +263,12 @@ device = "cpu"
 def test_a_start_that_does_not_fit_is_refused(make, three, make_election, parties) -> None:
     trees = simulate_parties(make_election(), parties).outcome
     data = three["party-1"]
-    with pytest.raises(ElectionError, match="goes on from its own networks alone, not from a skops model"):
+    with pytest.raises(ElectionError, match="can only start from a network, not from a skops model"):
         ob.cast(make(start=trees), data.X, data.y, party="a")
     small = make(ob.DOSFL(**{**QUICK, "local_epochs": 1}))
     outcome = ob.tally(small, [ob.cast(small, data.X, data.y, party="a")])
     wide = ob.Torch("mlp", settings={"shape": [64], "hidden": [17]}, device="cpu")
-    with pytest.raises(ElectionError, match="cannot go on from a mlp"):
+    with pytest.raises(ElectionError, match="cannot start from mlp"):
         ob.cast(make(learner=wide, start=outcome), data.X, data.y, party="a")
     with pytest.raises(ElectionError, match="method fedkt cannot go on from an outcome"):
         make_election(start=outcome)
