@@ -178,8 +178,8 @@ def modules() -> dict[str, list[str]]:
     """The dotted names of our modules by their last part."""
     found = defaultdict(list)
     for package in (oneballot, oneballot_lab):
-        names = [package.__name__, *(m.name for m in pkgutil.walk_packages(package.__path__, f"{package.__name__}."))]
-        for name in names:
+        inside = pkgutil.walk_packages(package.__path__, f"{package.__name__}.", onerror=lambda name: None)
+        for name in (package.__name__, *(module.name for module in inside)):
             found[name.rpartition(".")[2]].append(name)
     return found
 
