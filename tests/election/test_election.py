@@ -249,8 +249,8 @@ def test_a_setting_that_cannot_be_written_down_is_refused():
         ([[1, "b"]], "expected numbers"),
         ([[None, 1]], "expected numbers, not object"),
         ([[1j]], "expected numbers, not complex"),
-        ([1.0, 2.0], r"expected rows of features, at least one, but the shape is \(2,\)"),
-        (np.zeros((0, 3)), r"at least one, but the shape is \(0, 3\)"),
+        ([1.0, 2.0], r"expected at least one row of features, but the shape is \(2,\)"),
+        (np.zeros((0, 3)), r"at least one row of features, but the shape is \(0, 3\)"),
         ([[1], [1, 2]], "expected rows of the same shape"),
     ],
 )
@@ -372,14 +372,14 @@ def test_all_rows_of_an_election_are_of_the_type_of_its_public_set():
     election = ob.Election(classes=[0, 1], public=public)
     assert election.kind == np.uint8
     assert election.data(public.astype(np.float64), np.arange(20) % 2).X.dtype == np.uint8
-    with pytest.raises(DataError, match=r"Ann: rows are float32, and expected are bytes.*do not scale them"):
+    with pytest.raises(DataError, match=r"Ann: rows are float32 but must be bytes.*do not scale them"):
         ob.cast(election, public / 255, np.arange(20) % 2, party="Ann")
     floats = ob.Election(classes=[0, 1], public=public / 255)
-    with pytest.raises(DataError, match=r"Ann: rows are bytes \(uint8\), and expected are float32"):
+    with pytest.raises(DataError, match=r"Ann: rows are bytes \(uint8\) but must be float32"):
         ob.cast(floats, public, np.arange(20) % 2, party="Ann")
     tokens = ob.Election(classes=[0, 1], public=public.astype(np.int32))
     assert tokens.data(public.astype(np.int64), np.arange(20) % 2).X.dtype == np.int32
-    with pytest.raises(DataError, match="expected are whole numbers"):
+    with pytest.raises(DataError, match="must be whole numbers"):
         tokens.rows(public + 0.5)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import ClassVar
+from urllib.parse import urlsplit
 
 from ..errors import BoxError
 from ._remote import leftover_parts
@@ -49,9 +50,9 @@ class WebDav(WebBox):
         try:
             self._put(part, sealed, report)
         except (FileNotFoundError, StatusError) as error:
-            if not _lacks_folder(error):
+            if isinstance(error, StatusError) and error.status != 409:
                 raise
-            self._make_folder()
+            self._make_folder(self._url())
             self._put(part, sealed, report)
         try:
             self._send("MOVE", part, Destination=self._url(file), Overwrite="F")
@@ -64,37 +65,20 @@ class WebDav(WebBox):
             self._send("HEAD", file)
             raise FileExistsError
 
-    def _make_folder(self) -> None:
-        """Create the box and its missing parents, from the deepest folder that can be created."""
-        parts = self.address.path.strip("/").split("/")
-        root = self._url().removesuffix("/".join(["", *parts, ""]))
-        missing = []
-        for depth in range(len(parts), 0, -1):
-            folder = "/".join([root, *parts[:depth], ""])
-            try:
-                self._make_collection(folder)
-                break
-            except (FileNotFoundError, StatusError) as error:
-                if not _lacks_folder(error):
-                    raise
-                missing.append(folder)
-        for folder in reversed(missing):
-            self._make_collection(folder)
-
-    def _make_collection(self, url: str) -> None:
+    def _make_folder(self, url: str) -> None:
+        """Create a folder, after its missing parents: then servers respond 409 (RFC 4918, 9.3.1), some 404."""
         reply = self._client.request("MKCOL", url)
-        if reply.status_code != 405:  # 405: another party has just created it
+        parent = url.rstrip("/").rpartition("/")[0]
+        if reply.status_code in (404, 409) and urlsplit(parent).path:
+            self._make_folder(f"{parent}/")
+            reply = self._client.request("MKCOL", url)
+        if reply.status_code != 405:  # 405: it exists
             check_status(reply.status_code, reply.reason_phrase)
 
     def _clean_up(self, file: str, part: str) -> None:
         for name in leftover_parts(part, (name for name, _ in self._list())):
             with suppress(OSError):
                 self._send("DELETE", name)
-
-
-def _lacks_folder(error: OSError) -> bool:
-    """Whether a parent folder is missing: 409 by RFC 4918 (9.7.1), 404 on some servers."""
-    return not isinstance(error, StatusError) or error.status == 409
 
 
 plugin = WebDav
