@@ -28,7 +28,7 @@ from oneballot.ballot.encryption import (
     read_header,
 )
 from oneballot.ballot.keys import new_key, new_server_key, public_text, read_key, read_server_key
-from oneballot.ballot.seal import seal, unseal
+from oneballot.ballot.seal import decrypt_for, encrypt_for, seal, unseal
 from oneballot.errors import ElectionError, KeyFileError, Spoiled
 
 SECRET = X25519PrivateKey.generate()
