@@ -20,9 +20,9 @@ import numpy as np
 import oneballot as ob
 from oneballot.errors import OneBallotWarning
 from oneballot.interfaces import Learner
-from oneballot.metrics import mean_auc
-from oneballot.simulation import auc_at_parties, divide, local_auc_at_parties, simulate_parties
+from oneballot.simulation import divide, simulate_parties
 from oneballot.types import Array, Data
+from oneballot_lab.reproduce.metrics import auc_at_parties, local_auc_at_parties, mean_auc
 from oneballot_lab.reproduce.silos import Silos
 
 

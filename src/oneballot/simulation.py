@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -15,8 +15,6 @@ from .data.read import read
 from .data.split import split as split_rows
 from .election.election import Election
 from .errors import BoxError, OneBallotWarning
-from .interfaces import Learner
-from .metrics import mean_auc
 from .party.cast import cast_together
 from .privacy.settings import L0
 from .server.outcome import Outcome
@@ -153,35 +151,6 @@ def rarest(y: Array) -> Array:
     order = np.argsort((y > 0).sum(axis=0), kind="stable")
     first = order[(y > 0)[:, order].argmax(axis=1)]
     return np.asarray(np.where((y > 0).any(axis=1), first, y.shape[1]))
-
-
-def auc_at_parties(predict: Callable[[Array], Array], tests: Mapping[str, Data]) -> dict[str, float]:
-    """The ROC-AUC of one model on each party's own test rows, by party; of those that have several classes there.
-
-    Guha et al., "One-Shot Federated Learning" (2019), judge by the mean of these, each party counting alike.
-    """
-    answers = predict(np.concatenate([test.X for test in tests.values()]))
-    ends = np.cumsum([len(test) for test in tests.values()])
-    split = zip(tests.items(), np.split(answers, ends[:-1]), strict=True)
-    found = {party: mean_auc(answer, test.y) for (party, test), answer in split}
-    return {party: value for party, value in found.items() if not np.isnan(value)}
-
-
-def local_auc_at_parties(
-    learner: Learner, parties: Mapping[str, Data], tests: Mapping[str, Data], classes: int, *, min_rows: int = 1
-) -> dict[str, float]:
-    """The same of each party's own model ("fully local"): of one with fewer rows it is a constant, hence one half."""
-    X = np.concatenate([part.X for party in parties for part in (parties[party], tests[party])])
-    tasks, asked, start = [], [], 0
-    for party, data in parties.items():
-        rows, ask = np.split(start + np.arange(len(data) + len(tests[party])), [len(data)])
-        start += len(rows) + len(ask)
-        if min_rows <= len(data) and len(np.unique(tests[party].y)) > 1:
-            tasks.append(Task(rows, data.y, ask=ask, label=party))
-            asked.append(party)
-    answers = dict(zip(asked, learner.fit_many(X, tasks, classes, keep=False).predictions(), strict=True))
-    judged = [party for party in parties if len(np.unique(tests[party].y)) > 1]
-    return {p: mean_auc(answers[p], tests[p].y) if p in answers else 0.5 for p in judged}
 
 
 def accuracy(probabilities: Array, y: Array) -> float:

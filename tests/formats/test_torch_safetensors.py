@@ -90,16 +90,19 @@ def write_transformer(**settings: Any) -> tuple[Blob, Array]:
     return Blob("torch-safetensors", save(values, metadata={"network": json.dumps(about)})), X
 
 
-def test_a_small_file_that_is_much_work_is_asked_in_the_room() -> None:
+def test_a_small_file_that_is_much_work_is_asked_in_the_sandbox() -> None:
     blob, X = write_transformer()
-    with Sandbox(seconds=0.2) as room, pytest.raises(Spoiled, match=r"torch-safetensors model took longer than 0.2 s"):
-        room.ask(blob, np.tile(X, (50, 1)), classes=2)
+    with (
+        Sandbox(seconds=0.2) as sandbox,
+        pytest.raises(Spoiled, match=r"torch-safetensors model took longer than 0.2 s"),
+    ):
+        sandbox.ask(blob, np.tile(X, (50, 1)), classes=2)
     blob, X = write_transformer(dimension=4, heads=1)
-    with Sandbox() as room:
+    with Sandbox() as sandbox:
         here = TorchSafetensors.load(blob.data, classes=2).predict_proba(X)
-        np.testing.assert_allclose(room.ask(blob, X, classes=2), here, atol=1e-6)
-        with pytest.raises(Spoiled, match="asked: DataError: text must be token numbers, whole ones"):
-            room.ask(blob, X + 0.5, classes=2)
+        np.testing.assert_allclose(sandbox.ask(blob, X, classes=2), here, atol=1e-6)
+        with pytest.raises(Spoiled, match="evaluated: DataError: text must be token numbers, whole ones"):
+            sandbox.ask(blob, X + 0.5, classes=2)
 
 
 def test_rows_are_asked_in_blocks_by_how_wide_the_network_is() -> None:

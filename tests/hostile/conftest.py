@@ -4,6 +4,6 @@ from oneballot.server.sandbox import Sandbox
 
 
 @pytest.fixture(scope="session")
-def room():
-    with Sandbox(memory_mb=512, seconds=3) as room:
-        yield room
+def sandbox():
+    with Sandbox(memory_mb=512, seconds=3) as sandbox:
+        yield sandbox

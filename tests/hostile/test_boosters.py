@@ -1,4 +1,4 @@
-"""Hostile XGBoost and LightGBM models, and what happens in the room to those that nobody has checked."""
+"""Hostile XGBoost and LightGBM models, and what happens in the sandbox to those that nobody has checked."""
 
 import re
 import struct
@@ -120,21 +120,21 @@ FILES = {
 HOSTILE = {**INDICES, **FILES}
 
 
-def ask(room, blob):
-    return room.ask(blob, X, classes=CLASSES)
+def ask(sandbox, blob):
+    return sandbox.ask(blob, X, classes=CLASSES)
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_model_is_spoiled_within_its_limits(room, name):
+def test_a_hostile_model_is_spoiled_within_its_limits(sandbox, name):
     begin = time.monotonic()
     with pytest.raises(Spoiled):
-        ask(room, HOSTILE[name])
-    assert time.monotonic() - begin < room.seconds + 10
+        ask(sandbox, HOSTILE[name])
+    assert time.monotonic() - begin < sandbox.seconds + 10
 
 
-def test_good_models_are_answered_after_all_of_that(room):
+def test_good_models_are_answered_after_all_of_that(sandbox):
     for blob in GOOD.values():
-        np.testing.assert_allclose(ask(room, blob).sum(axis=1), 1, atol=1e-6)
+        np.testing.assert_allclose(ask(sandbox, blob).sum(axis=1), 1, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", GOOD)
@@ -156,9 +156,9 @@ def flip(data, flips):
     return bytes(data)
 
 
-def assert_spoiled_or_ordinary(room, blob):
+def assert_spoiled_or_ordinary(sandbox, blob):
     try:
-        answer = ask(room, blob)
+        answer = ask(sandbox, blob)
     except Spoiled:
         return
     assert answer.shape == (len(X), CLASSES)
@@ -167,8 +167,8 @@ def assert_spoiled_or_ordinary(room, blob):
 
 @settings(max_examples=100, deadline=None)
 @given(name=st.sampled_from(sorted(GOOD)), flips=FLIPS)
-def test_flipped_bytes_end_as_spoiled_or_as_an_ordinary_answer(room, name, flips):
-    assert_spoiled_or_ordinary(room, Blob(GOOD[name].format, flip(GOOD[name].data, flips)))
+def test_flipped_bytes_end_as_spoiled_or_as_an_ordinary_answer(sandbox, name, flips):
+    assert_spoiled_or_ordinary(sandbox, Blob(GOOD[name].format, flip(GOOD[name].data, flips)))
 
 
 @pytest.mark.parametrize(
@@ -182,15 +182,15 @@ def test_flipped_bytes_end_as_spoiled_or_as_an_ordinary_answer(room, name, flips
         ("lightgbm num_leaves[0]=5000", "signal 6"),
     ],
 )
-def test_the_room_contains_what_nobody_has_checked(room, name, reason):
+def test_the_room_contains_what_nobody_has_checked(sandbox, name, reason):
     with pytest.raises(Spoiled, match=reason):
-        room._ask_worker(INDICES[name], X, CLASSES)
+        sandbox._ask_worker(INDICES[name], X, CLASSES)
     for blob in GOOD.values():
-        ask(room, blob)
+        ask(sandbox, blob)
 
 
-def test_check_is_needed_because_not_every_foreign_read_crashes(room):
-    """LightGBM answers from memory that is not the model's: the room alone would let it pass."""
+def test_check_is_needed_because_not_every_foreign_read_crashes(sandbox):
+    """LightGBM answers from memory that is not the model's: the sandbox alone would let it pass."""
     blob = INDICES["lightgbm right_child[0]=-999999"]
     with pytest.raises(Spoiled, match="no split and no leaf"):
-        ask(room, blob)
+        ask(sandbox, blob)

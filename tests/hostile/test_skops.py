@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_limits
 from oneballot import plugins
 from oneballot.errors import Spoiled
 from oneballot.formats.skops import ALLOWED, SklearnModel
-from oneballot.server.sandbox.__main__ import contain
+from oneballot.server.sandbox.__main__ import run_in_child
 from oneballot.types import Blob
 
 CLASSES, FEATURES = 3, 4
@@ -190,21 +190,21 @@ FILES = {
 HOSTILE = {**INDICES, **FILES}
 
 
-def ask(room, blob):
-    return room.ask(blob, X, classes=CLASSES)
+def ask(sandbox, blob):
+    return sandbox.ask(blob, X, classes=CLASSES)
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_model_is_spoiled_within_its_limits(room, name):
+def test_a_hostile_model_is_spoiled_within_its_limits(sandbox, name):
     begin = time.monotonic()
     with pytest.raises(Spoiled):
-        ask(room, HOSTILE[name])
-    assert time.monotonic() - begin < room.seconds + 10
+        ask(sandbox, HOSTILE[name])
+    assert time.monotonic() - begin < sandbox.seconds + 10
 
 
-def test_good_models_are_answered_after_all_of_that(room):
+def test_good_models_are_answered_after_all_of_that(sandbox):
     for blob in GOOD.values():
-        np.testing.assert_allclose(ask(room, blob).sum(axis=1), 1, atol=1e-6)
+        np.testing.assert_allclose(ask(sandbox, blob).sum(axis=1), 1, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", GOOD)
@@ -226,9 +226,9 @@ def flip(data, flips):
     return bytes(data)
 
 
-def assert_spoiled_or_ordinary(room, blob):
+def assert_spoiled_or_ordinary(sandbox, blob):
     try:
-        answer = ask(room, blob)
+        answer = ask(sandbox, blob)
     except Spoiled:
         return
     assert answer.shape == (len(X), CLASSES)
@@ -237,25 +237,25 @@ def assert_spoiled_or_ordinary(room, blob):
 
 @settings(max_examples=100, deadline=None)
 @given(name=st.sampled_from(sorted(GOOD)), flips=FLIPS)
-def test_flipped_bytes_end_as_spoiled_or_as_an_ordinary_answer(room, name, flips):
-    assert_spoiled_or_ordinary(room, Blob(GOOD[name].format, flip(GOOD[name].data, flips)))
+def test_flipped_bytes_end_as_spoiled_or_as_an_ordinary_answer(sandbox, name, flips):
+    assert_spoiled_or_ordinary(sandbox, Blob(GOOD[name].format, flip(GOOD[name].data, flips)))
 
 
 @settings(max_examples=100, deadline=None)
 @given(name=st.sampled_from(sorted(GOOD)), entry=st.integers(0, 1000), flips=FLIPS)
-def test_flipped_bytes_inside_a_skops_file_end_as_spoiled_or_as_an_ordinary_answer(room, name, entry, flips):
+def test_flipped_bytes_inside_a_skops_file_end_as_spoiled_or_as_an_ordinary_answer(sandbox, name, entry, flips):
     def edit(entries):
         chosen = sorted(entries)[entry % len(entries)]
         entries[chosen] = flip(entries[chosen], flips)
 
-    assert_spoiled_or_ordinary(room, rezip(GOOD[name].data, edit))
+    assert_spoiled_or_ordinary(sandbox, rezip(GOOD[name].data, edit))
 
 
-def test_wrong_columns_and_classes_are_spoiled(room):
+def test_wrong_columns_and_classes_are_spoiled(sandbox):
     with pytest.raises(Spoiled, match="columns"):
-        room.ask(GOOD["tree"], X[:, :2], classes=CLASSES)
+        sandbox.ask(GOOD["tree"], X[:, :2], classes=CLASSES)
     with pytest.raises(Spoiled, match="from 0 to 1"):
-        room.ask(GOOD["tree"], X, classes=2)
+        sandbox.ask(GOOD["tree"], X, classes=2)
 
 
 @pytest.mark.parametrize(("field", "value"), [("left_child", FAR), ("left_child", 0), ("feature", FAR)])
@@ -266,6 +266,6 @@ def test_a_child_contains_trees_that_nobody_has_looked_at(field, value):
     def ask():
         return skops.io.loads(data, trusted=trusted).predict_proba(X).tobytes()
 
-    good, reason = contain(ask, memory_mb=512, seconds=1, size=X.shape[0] * CLASSES * 8)
+    good, reason = run_in_child(ask, memory_mb=512, seconds=1, size=X.shape[0] * CLASSES * 8)
     assert not good
     assert b"signal 11" in reason or b"took longer than 1 s" in reason

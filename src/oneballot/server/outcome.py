@@ -24,7 +24,7 @@ from ..errors import DataError, OneBallotError, Spoiled
 from ..privacy.ledger import Ledger
 from ..runtime.files import lock_folder, write_atomic
 from ..types import Array, Blob, Contents, Count
-from .sandbox import seat
+from .sandbox import attach_sandbox
 
 if TYPE_CHECKING:
     from .model import FinalModel
@@ -164,7 +164,7 @@ class Outcome:
             kind.check(blob.data, classes=len(described["classes"]), features=math.prod(shape))
             settings = {k: v for k, v in kept["learner"].items() if k != "name"}
             learner = plugins.find("learners", kept["learner"]["name"])(**settings)
-            native = seat(kind.load(blob.data, classes=len(described["classes"])))
+            native = attach_sandbox(kind.load(blob.data, classes=len(described["classes"])))
             schema = described["schema"]
             return cls(
                 model=FinalModel(learner, kept["seed"]).trained(

@@ -17,7 +17,7 @@ from .context import TallyContext
 from .count import BallotCounter
 from .outcome import Outcome
 from .prefetch import InMemory, Prefetcher, Source
-from .sandbox import seat
+from .sandbox import attach_sandbox
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
@@ -96,7 +96,7 @@ def _tally(
     learner, seed = election.learner_of("final"), ctx.shared_seed("final")
     return Outcome(
         model=FinalModel(learner, seed).trained(
-            seat(model), election.classes, election.shape, election.kind, multilabel=election.multilabel
+            attach_sandbox(model), election.classes, election.shape, election.kind, multilabel=election.multilabel
         ),
         election=election.digest, classes=tuple(election.classes), schema=election.schema,
         ledger=ctx.ledger(counting.casts()), voted=dict(sorted(counting.voted.items())), spoiled=counting.spoiled,

@@ -1,101 +1,95 @@
-"""Downloads one file, whole and with the right checksum, or not at all."""
+"""Downloads public files with pooch, which verifies their checksums, and unpacks archives."""
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import http.client
 import math
-import os
 import tarfile
 import tempfile
-import urllib.request
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
 
-from oneballot.errors import DataError
-from oneballot.runtime.progress import track
+from oneballot.errors import DataError, MissingExtra
+from oneballot.runtime.progress import progress_reporter
 
-CHUNK = 2**20
-TIMEOUT = 30.0
-"""Seconds without a byte after which a server is given up."""
+MEBIBYTE = 2**20
 
 
 @dataclass(frozen=True)
 class Download:
-    """A public file, where copies of it are, and its checksum: `md5:…` or `sha256:…`."""
+    """A public file: its name, the URLs of its mirrors, and its checksum as `md5:…` or `sha256:…`."""
 
     file: str
     urls: tuple[str, ...]
     checksum: str
 
 
+class _Progress:
+    """Reports a download in MiB, through pooch's interface for progress bars."""
+
+    total = 0
+
+    def __init__(self, file: str) -> None:
+        self.label, self.done = f"downloading {file} (MiB)", 0
+
+    def update(self, count: int) -> None:
+        self.done = min(self.done + count, self.total)
+        progress_reporter(self.label, math.ceil(self.total / MEBIBYTE))(math.ceil(self.done / MEBIBYTE))
+
+    def reset(self) -> None:
+        self.done = 0
+
+    def close(self) -> None:
+        """Nothing is left open."""
+
+
 def fetch(download: Download, folder: Path) -> Path:
-    """Put the file into the folder, from the first place that gives it whole."""
-    folder.mkdir(parents=True, exist_ok=True)
-    target = folder / download.file
-    if target.exists():
-        return target
+    """Download a file into a folder from the first mirror that works, unless it is there with the right checksum.
+
+    Raises DataError if every mirror fails, and MissingExtra without pooch.
+    """
+    try:
+        import pooch
+    except ImportError:
+        raise MissingExtra(f"The download of {download.file}", "lab") from None
+    pooch.get_logger().setLevel("WARNING")
     failures = []
     for url in download.urls:
-        handle, name = tempfile.mkstemp(prefix=f".{download.file}.", dir=folder)
-        os.close(handle)
-        part = Path(name)
+        # Without compression by the server: the checksum is that of the file as it is stored.
+        downloader = pooch.HTTPDownloader(
+            progressbar=_Progress(download.file), chunk_size=MEBIBYTE, headers={"Accept-Encoding": "identity"}
+        )
         try:
-            _receive(url, part, download)
-            part.replace(target)
-            return target
-        except (OSError, http.client.HTTPException, DataError) as error:
+            return Path(pooch.retrieve(url, download.checksum, download.file, folder, downloader=downloader))
+        except (OSError, ValueError) as error:  # requests' errors are OSErrors; a wrong checksum is a ValueError
             failures.append(f"{url} ({error})")
-        finally:
-            part.unlink(missing_ok=True)
-    with contextlib.suppress(OSError):  # other files are in it
-        folder.rmdir()
     raise DataError(f"{download.file} could not be downloaded from {' or '.join(failures)}")
 
 
-def _receive(url: str, part: Path, download: Download) -> None:
-    algorithm, _, expected = download.checksum.partition(":")
-    digest = hashlib.new(algorithm, usedforsecurity=False)
-    request = urllib.request.Request(url, headers={"User-Agent": "oneballot"})
-    with urllib.request.urlopen(request, timeout=TIMEOUT) as reply, part.open("wb") as out:
-        length = int(reply.headers.get("Content-Length") or 0)
-        received = 0
-        for chunk in track(f"downloading {download.file} (MiB)", _chunks(reply), math.ceil(length / CHUNK)):
-            out.write(chunk)
-            digest.update(chunk)
-            received += len(chunk)
-    if received < length:
-        raise DataError(f"the connection broke off after {received:,} of {length:,} bytes; try again")
-    if digest.hexdigest() != expected:
-        raise DataError(f"its {algorithm} is {digest.hexdigest()}, expected {expected}: not the file it should be")
-
-
-def _chunks(reply: http.client.HTTPResponse) -> Iterator[bytes]:
-    while chunk := reply.read(CHUNK):
-        yield chunk
-
-
 def unpack(archive: Path, folders: tuple[str, ...]) -> None:
-    """Unpack these folders of a .tar.gz or .zip beside it, all of them or none. They share their first folder."""
+    """Unpack the files of these folders from a .tar.gz or .zip beside it, all or none.
+
+    The folders share their first path component. Members outside them are ignored, so no path can leave the target.
+    pooch's own Untar does not guarantee this on Python 3.11.
+    """
     top = folders[0].split("/")[0]
     target = archive.parent / top
     if target.exists():
         return
-    with tempfile.TemporaryDirectory(dir=archive.parent) as part:
-        for name, data in _members(archive):
-            inside = PurePosixPath(name)
-            if ".." not in inside.parts and str(inside.parent) in folders:
-                path = Path(part, inside)
+    with tempfile.TemporaryDirectory(dir=archive.parent) as temporary:
+        for name, read in _members(archive):
+            member = PurePosixPath(name)
+            if ".." not in member.parts and str(member.parent) in folders:
+                path = Path(temporary, member)
                 path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(data())
-        Path(part, top).rename(target)
+                path.write_bytes(read())
+        Path(temporary, top).rename(target)
 
 
 def _members(archive: Path) -> Iterator[tuple[str, Callable[[], bytes]]]:
+    """The name of each file in an archive and a function that reads it."""
     if archive.suffix == ".zip":
         with zipfile.ZipFile(archive) as packed:
             for info in packed.infolist():

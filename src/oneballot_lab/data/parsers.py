@@ -1,6 +1,6 @@
-"""Reads public data sets in the files in which they are published. Nothing is ever unpickled.
+"""Parsers for public data sets in the formats in which they are published. Nothing is unpickled.
 
-Each parser takes a folder and gives X, y, X_test, y_test and the names of the classes.
+Each parser takes a folder and returns X, y, X_test, y_test and the names of the classes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MOODS = ("negative", "positive")
 
 
 def find(folder: Path, file: str) -> Path | None:
-    """The file in the folder, as it is or compressed."""
+    """The path of a file in the folder, plain or compressed, or None."""
     candidates = (folder / (file + suffix) for suffix in ("", *OPENERS))
     return next((path for path in candidates if path.exists()), None)
 
@@ -39,19 +39,19 @@ def find(folder: Path, file: str) -> Path | None:
 def locate(folder: Path, file: str) -> Path:
     if path := find(folder, file):
         return path
-    raise DataError(f"{folder} has no {file}")
+    raise DataError(f"{folder} has no file {file}, plain or compressed")
 
 
 def _as_text(lines: Sequence[str]) -> Array:
     return np.array(lines, dtype=object)
 
 
-def _number(labels: Sequence[str], values: Sequence[str], source: Path) -> Array:
-    """Class numbers, by the place of each label among the values."""
-    place = {value: i for i, value in enumerate(values)}
-    if strange := set(labels) - place.keys():
-        raise DataError(f"{source} has the labels {', '.join(sorted(strange))}; expected {', '.join(values)}")
-    return np.array([place[label] for label in labels], dtype=np.int64)
+def _encode_labels(labels: Sequence[str], values: Sequence[str], source: Path) -> Array:
+    """Class numbers: the position of each label in `values`."""
+    numbers = {value: i for i, value in enumerate(values)}
+    if unexpected := set(labels) - numbers.keys():
+        raise DataError(f"{source}: unexpected labels {', '.join(sorted(unexpected))}; expected {', '.join(values)}")
+    return np.array([numbers[label] for label in labels], dtype=np.int64)
 
 
 def _read_idx(path: Path) -> Array:
@@ -62,15 +62,15 @@ def _read_idx(path: Path) -> Array:
     shape = np.frombuffer(data, ">u4", count=data[3], offset=4).astype(int)
     values = np.frombuffer(data, np.uint8, offset=4 + 4 * data[3])
     if len(values) != np.prod(shape):
-        raise DataError(f"{path} holds {len(values):,} values where its header says {np.prod(shape):,}; copy it again")
-    return values.reshape(shape).copy()  # a view of bytes is read-only, which torch warns of
+        raise DataError(f"{path} has {len(values):,} values; its header declares {np.prod(shape):,}. Copy it again.")
+    return values.reshape(shape).copy()  # torch warns about read-only arrays, such as views of bytes
 
 
 def mnist(folder: Path, classes: tuple[str, ...] = DIGITS) -> Parts:
     X, y, X_test, y_test = (
-        _read_idx(locate(folder, f"{part}-{kind}-ubyte"))
+        _read_idx(locate(folder, f"{part}-{content}-ubyte"))
         for part in ("train", "t10k")
-        for kind in ("images-idx3", "labels-idx1")
+        for content in ("images-idx3", "labels-idx1")
     )
     return X[:, None], y.astype(np.int64), X_test[:, None], y_test.astype(np.int64), classes
 
@@ -80,10 +80,10 @@ def fashion_mnist(folder: Path) -> Parts:
 
 
 def _read_cifar(path: Path, label_bytes: int) -> tuple[Array, Array]:
-    """CIFAR's binary version: label bytes, the last being the class, then 1,024 red, green and blue bytes each."""
+    """CIFAR's binary format: label bytes, of which the last is the class, then 1,024 bytes each of red, green, blue."""
     data = np.frombuffer(bytearray(read_bytes(path)), np.uint8)
     if len(data) == 0 or len(data) % (label_bytes + 3072):
-        raise DataError(f"{path}: {len(data):,} bytes are not whole records of {label_bytes + 3072} bytes")
+        raise DataError(f"{path}: {len(data):,} bytes are not a multiple of the record size {label_bytes + 3072}")
     records = data.reshape(-1, label_bytes + 3072)
     return records[:, label_bytes:].reshape(-1, 3, 32, 32), records[:, label_bytes - 1].astype(np.int64)
 
@@ -108,8 +108,8 @@ def svhn(folder: Path) -> Parts:
             mat = loadmat(path)
             X, y = mat["X"], mat["y"]
         except (ValueError, TypeError, KeyError, NotImplementedError) as error:
-            raise DataError(f"{path} is not SVHN's cropped-digits file with X and y ({error})") from error
-        # Images are (32, 32, 3, rows) in the file, and the digit 0 is labelled 10.
+            raise DataError(f"{path} is not a cropped-digits file of SVHN with X and y ({error})") from error
+        # The file stores images as (32, 32, 3, rows) and labels the digit 0 as 10.
         return np.ascontiguousarray(X.transpose(3, 2, 0, 1)), y.ravel().astype(np.int64) % 10
 
     return *read_mat(folder / "train_32x32.mat"), *read_mat(folder / "test_32x32.mat"), DIGITS
@@ -136,9 +136,9 @@ def imagenet32(folder: Path) -> Parts:
 
 
 def _read_medmnist(file: Path, classes: tuple[str, ...]) -> Parts:
-    """Images (rows, height, width), or with channels behind, in the arrays that MedMNIST's files have."""
+    """An .npz file with MedMNIST's arrays; images are (rows, height, width) or (rows, height, width, channels)."""
     with np.load(file, allow_pickle=False) as arrays:
-        X, y, X_test, y_test = (arrays[f"{part}_{kind}"] for part in ("train", "test") for kind in ("images", "labels"))
+        X, y, X_test, y_test = (arrays[f"{part}_{name}"] for part in ("train", "test") for name in ("images", "labels"))
     X, X_test = (rows[:, None] if rows.ndim == 3 else np.moveaxis(rows, 3, 1) for rows in (X, X_test))
     return X, y.ravel().astype(np.int64), X_test, y_test.ravel().astype(np.int64), classes
 
@@ -147,8 +147,8 @@ def _read_signed(folder: Path, file: str, features: int, classes: tuple[str, ...
     """Two LIBSVM files, `file` and `file.t`; label -1 is class 0, +1 is class 1."""
     train, test = (read_libsvm(locate(folder, name), features) for name in (file, f"{file}.t"))
     for part in (train, test):
-        if strange := set(part["y"]) - {-1.0, 1.0}:
-            raise DataError(f"{folder / file} has the labels {strange}; expected -1 and +1")
+        if unexpected := set(part["y"]) - {-1.0, 1.0}:
+            raise DataError(f"{folder / file}: unexpected labels {unexpected}; expected -1 and +1")
     return train["X"], (train["y"] > 0).astype(np.int64), test["X"], (test["y"] > 0).astype(np.int64), classes
 
 
@@ -164,7 +164,7 @@ def trec(folder: Path) -> Parts:
     def read_questions(path: Path) -> tuple[Array, Array]:
         lines = read_bytes(path).decode("iso-8859-1").split("\n")
         labels, texts = zip(*(line.split(" ", 1) for line in lines if line), strict=True)
-        return _as_text(texts), _number([label.split(":")[0] for label in labels], QUESTIONS, path)
+        return _as_text(texts), _encode_labels([label.split(":")[0] for label in labels], QUESTIONS, path)
 
     train, test = (read_questions(locate(folder, file)) for file in ("train_5500.label", "TREC_10.label"))
     return *train, *test, QUESTIONS
@@ -182,9 +182,9 @@ def imdb(folder: Path) -> Parts:
 
 
 def _read_glue(*paths: Path) -> tuple[Array, Array]:
-    """Lines of sentence, tab, label (0 or 1) below a header; quotes mean nothing."""
+    """Lines of sentence, tab, label (0 or 1) below a header. Quotes are ordinary characters."""
     rows = [line.split("\t") for path in paths for line in read_bytes(path).decode("utf-8").split("\n")[1:] if line]
-    return _as_text([row[0].strip() for row in rows]), _number([row[-1] for row in rows], ("0", "1"), paths[0])
+    return _as_text([row[0].strip() for row in rows]), _encode_labels([row[-1] for row in rows], ("0", "1"), paths[0])
 
 
 def sst2(folder: Path) -> Parts:
@@ -192,7 +192,7 @@ def sst2(folder: Path) -> Parts:
 
 
 def sst2_cut(folder: Path) -> Parts:
-    """A copy in which part of the training set was cut off as glue_dev, and glue_test is the official dev set."""
+    """A copy in which glue_dev is a part of the training set and glue_test is the official dev set."""
     train, cut, dev = (locate(folder, f"glue_{part}.tsv") for part in ("train", "dev", "test"))
     return *_read_glue(train, cut), *_read_glue(dev), MOODS
 
@@ -204,7 +204,7 @@ def _read_rows(path: Path, encoding: str) -> list[list[str]]:
 def _read_news(path: Path, *, title: bool) -> tuple[Array, Array]:
     rows = _read_rows(path, "utf-8")
     texts = [f"{row[1]} {row[2]}" if title else row[2] for row in rows]
-    return _as_text(texts), _number([row[0] for row in rows], ("1", "2", "3", "4"), path)
+    return _as_text(texts), _encode_labels([row[0] for row in rows], ("1", "2", "3", "4"), path)
 
 
 def agnews(folder: Path) -> Parts:
@@ -213,19 +213,19 @@ def agnews(folder: Path) -> Parts:
 
 
 def agnews_sample(folder: Path) -> Parts:
-    """10,001 rows of the training set without their titles, so the titles of the test set are left out too."""
+    """10,001 rows of the training set without titles; the titles of the test set are dropped as well."""
     path = locate(folder, "alps_dev.tsv")
     texts, labels = zip(
         *(line.split("\t") for line in read_bytes(path).decode("utf-8").split("\n") if line), strict=True
     )
     test = _read_news(locate(folder, "test.csv"), title=False)
-    return _as_text(texts), _number(labels, TOPICS, path), *test, TOPICS
+    return _as_text(texts), _encode_labels(labels, TOPICS, path), *test, TOPICS
 
 
 def _read_tweets(path: Path, encoding: str) -> tuple[Array, Array]:
-    """Rows that end in polarity, ID, date, query, user, text. The neutral tweets (2) of the test file are left out."""
+    """Rows that end in polarity, ID, date, query, user, text. Neutral tweets (polarity 2) are dropped."""
     rows = [row for row in _read_rows(path, encoding) if row[-6] != "2"]
-    return _as_text([row[-1].strip() for row in rows]), _number([row[-6] for row in rows], ("0", "4"), path)
+    return _as_text([row[-1].strip() for row in rows]), _encode_labels([row[-6] for row in rows], ("0", "4"), path)
 
 
 def sent140(folder: Path) -> Parts:
@@ -234,7 +234,7 @@ def sent140(folder: Path) -> Parts:
 
 
 def sent140_sample(folder: Path) -> Parts:
-    """A sample without a test set: every fifth tweet is kept for it."""
+    """A sample without a test set: every fifth tweet becomes a test row."""
     X, y = _read_tweets(locate(folder, "sample.csv"), "utf-8")
     test = np.arange(len(y)) % 5 == 4
     return X[~test], y[~test], X[test], y[test], MOODS

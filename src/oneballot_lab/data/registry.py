@@ -1,7 +1,8 @@
-"""The public data sets of the papers, by name: found on this machine, or downloaded with a checksum.
+"""Loads the papers' public data sets by name from local files, or downloads them with a checksum.
 
-Looked for in the folder that the environment variable ONEBALLOT_DATA names, then in the cache (~/.cache/oneballot, or
-below XDG_CACHE_HOME). What is found in neither is downloaded into the cache, where a checksum is known for certain.
+Data sets are searched for in the folder named by the environment variable ONEBALLOT_DATA, then in the cache
+(~/.cache/oneballot, or oneballot/ below XDG_CACHE_HOME). A data set found in neither is downloaded into the cache if
+its checksum is known.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class DataSet:
 
     Images are uint8 `(rows, channels, height, width)`, LIBSVM sets float32 `(rows, features)` with label -1 as class 0
     and +1 as class 1, texts object arrays of str `(rows,)`.
-    The note is not empty where the files at hand are not the whole, original set.
+    note: how the local files differ from the complete original data set; empty if they don't.
     """
 
     name: str
@@ -40,62 +41,73 @@ class DataSet:
 
 
 def names() -> tuple[str, ...]:
-    """All data sets that can be loaded, sorted."""
+    """The names of all data sets, sorted."""
     return tuple(sorted(ENTRIES))
 
 
 def describe(name: str) -> str:
-    """One line: what is in a data set, and whether it can be downloaded."""
+    """One line on the contents of a data set and whether it can be downloaded."""
     entry = _entry(name)
-    return entry.about + ("" if entry.downloads else " (bring your own: not downloaded)")
+    return entry.about + ("" if entry.downloads else " (no download: provide the files yourself)")
 
 
 def load(name: str) -> DataSet:
-    """A data set from the folder in ONEBALLOT_DATA or from the cache, or downloaded into the cache."""
+    """Load a data set from ONEBALLOT_DATA or the cache; download it into the cache if it is in neither.
+
+    Raises DataNotFound if there are no files and no download succeeds, and MissingExtra if a download needs pooch.
+    """
     entry = _entry(name)
-    searched = places()
-    for place in searched:
-        if data := _read_from(place, name, entry):
+    for root in data_folders():
+        if data := _read_from(root, name, entry):
             return data
-    if entry.downloads:
-        try:
-            _download(name, entry)
-        except (DataError, OSError) as error:
-            raise DataNotFound(
-                f"{_not_found(name, entry, searched)} It could not be had otherwise: {error}."
-            ) from error
-        if data := _read_from(_cache(), name, entry):
-            return data
-    raise DataNotFound(f"{_not_found(name, entry, searched)} It is not downloaded, as no checksum of it is certain.")
+    if not entry.downloads:
+        raise DataNotFound(f"{_not_found(name, entry)} It cannot be downloaded: no checksum of it is known.")
+    try:
+        _download(name, entry)
+    except (DataError, OSError) as error:
+        raise DataNotFound(f"{_not_found(name, entry)} The download failed: {error}.") from error
+    if data := _read_from(_cache(), name, entry):
+        return data
+    raise DataNotFound(_not_found(name, entry))
 
 
-def _entry(name: str) -> Entry:
-    if name not in ENTRIES:
-        close = difflib.get_close_matches(name, names(), n=1)
-        hint = f" Did you mean {close[0]!r}?" if close else ""
-        raise DataError(f"there is no data set {name!r}; there are {', '.join(names())}.{hint}")
-    return ENTRIES[name]
+def data_folders() -> list[Path]:
+    """The folders in which data sets are searched for, in order."""
+    named = os.environ.get("ONEBALLOT_DATA")
+    return [*([Path(named)] if named else []), _cache()]
+
+
+def find_file(name: str, how_to_get: str) -> Path:
+    """A file below the first data folder that has it. Raises DataNotFound with the advice on how to get it."""
+    for root in data_folders():
+        if (root / name).is_file():
+            return root / name
+    raise DataNotFound(f"{name} not found. {how_to_get} Put it into {' or '.join(map(str, data_folders()))}.")
 
 
 def _cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "oneballot"
 
 
-def places() -> list[Path]:
-    """Where data are looked for, the first first."""
-    named = os.environ.get("ONEBALLOT_DATA")
-    return [*([Path(named)] if named else []), _cache()]
+def _entry(name: str) -> Entry:
+    if name not in ENTRIES:
+        close = difflib.get_close_matches(name, names(), n=1)
+        hint = f" Did you mean {close[0]!r}?" if close else ""
+        raise DataError(f"unknown data set {name!r}; expected one of {', '.join(names())}.{hint}")
+    return ENTRIES[name]
 
 
-def _read_from(place: Path, name: str, entry: Entry) -> DataSet | None:
-    """The data set in the first of its layouts that is here and whole."""
+def _read_from(root: Path, name: str, entry: Entry) -> DataSet | None:
+    """Read the data set in the first of its layouts whose files are all below this folder."""
     for layout in entry.layouts:
-        folder = place / layout.folder
+        folder = root / layout.folder
         if all(parsers.find(folder, file) for file in layout.files):
             try:
                 data = DataSet(name, *layout.parse(folder), note=layout.note)
             except (*DAMAGE, ValueError, IndexError, KeyError, csv.Error) as error:
-                raise DataError(f"{folder} is not in the expected form; copy or download it again ({error})") from error
+                raise DataError(
+                    f"the files in {folder} are not in the expected format; copy or download them again ({error})"
+                ) from error
             _check(data, folder)
             return data
     return None
@@ -105,22 +117,22 @@ def _check(data: DataSet, folder: Path) -> None:
     for X, y in ((data.X, data.y), (data.X_test, data.y_test)):
         if not 0 < len(X) == len(y) or y.max() >= len(data.classes):
             raise DataError(
-                f"{folder}: {len(X)} rows with {len(y)} labels up to {max(y, default=0)}, where there are "
-                f"{len(data.classes)} classes; copy or download {data.name} again"
+                f"{folder}: {len(X)} rows, {len(y)} labels up to {max(y, default=0)}, {len(data.classes)} classes; "
+                f"expected one label a row, below the number of classes. Copy or download {data.name} again."
             )
 
 
 def _download(name: str, entry: Entry) -> None:
     for download in entry.downloads:
         file = fetch(download, _cache() / name)
-        if entry.unpacks:
-            unpack(file, entry.unpacks)
+        if entry.unpack_folders:
+            unpack(file, entry.unpack_folders)
             file.unlink()
 
 
-def _not_found(name: str, entry: Entry, places: list[Path]) -> str:
-    usual = entry.layouts[0]
+def _not_found(name: str, entry: Entry) -> str:
+    layout = entry.layouts[0]
     return (
-        f"the data set {name!r} is not at hand. Put {', '.join(usual.files)} into a folder {usual.folder}/ in "
-        f"{' or '.join(map(str, places))}, or let the environment variable ONEBALLOT_DATA name the folder above it."
+        f"data set {name!r} not found. Put {', '.join(layout.files)} into a folder {layout.folder}/ in "
+        f"{' or '.join(map(str, data_folders()))}, or set ONEBALLOT_DATA to the folder that contains {layout.folder}/."
     )

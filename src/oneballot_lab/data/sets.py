@@ -1,7 +1,7 @@
-"""The table of public data sets: how each usually lies in a folder, and where it can be downloaded.
+"""The table of public data sets: file layouts, parsers, download URLs and checksums.
 
 Checksums are the published ones (torchvision, torchtext, MedMNIST, CIFAR's own page) or, for a9a, cod-rna and TREC,
-those of the original files. A set without one has to be brought by hand.
+those of the original files. Users have to provide the files of a data set without a checksum themselves.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _MEDMNIST = ("https://zenodo.org/records/10519652/files/",)
 
 @dataclass(frozen=True)
 class Layout:
-    """A folder below the data folder, the files (plain or compressed) it must have, and how they are read.
+    """A folder below the data folder, the files (plain or compressed) it must contain, and their parser.
 
-    The note says in what these files differ from the whole, original set.
+    note: how these files differ from the complete original data set.
     """
 
     folder: str
@@ -42,15 +42,15 @@ class Layout:
 
 @dataclass(frozen=True)
 class Entry:
-    """A data set. Its usual layout comes first; `unpacks` are the folders wanted of a downloaded archive."""
+    """A data set. layouts: the usual one first. unpack_folders: the folders to unpack from a downloaded archive."""
 
     about: str
     layouts: tuple[Layout, ...]
     downloads: tuple[Download, ...] = ()
-    unpacks: tuple[str, ...] = ()
+    unpack_folders: tuple[str, ...] = ()
 
 
-def _from(sites: tuple[str, ...], checksums: dict[str, str]) -> tuple[Download, ...]:
+def _downloads(sites: tuple[str, ...], checksums: dict[str, str]) -> tuple[Download, ...]:
     return tuple(Download(file, tuple(site + file for site in sites), check) for file, check in checksums.items())
 
 
@@ -64,7 +64,7 @@ ENTRIES = {
     "mnist": Entry(
         "handwritten digits, 1x28x28, 10 classes, 60,000 + 10,000 rows",
         tuple(Layout(place, _IDX, parsers.mnist) for place in ("mnist", "MNIST/raw")),
-        _from(
+        _downloads(
             _MNIST,
             {
                 "train-images-idx3-ubyte.gz": "md5:f68b3c2dcbeaaa9fbdd348bbdeb94873",
@@ -76,12 +76,12 @@ ENTRIES = {
     ),
     "fashion-mnist": Entry(
         "articles of clothing, 1x28x28, 10 classes, 60,000 + 10,000 rows",
-        # The last is where Debian's package dataset-fashion-mnist puts it.
+        # The last one is where Debian's package dataset-fashion-mnist installs it.
         tuple(
             Layout(place, _IDX, parsers.fashion_mnist)
             for place in ("fashion-mnist", "FashionMNIST/raw", "/usr/share/datasets/fashion-mnist")
         ),
-        _from(
+        _downloads(
             _FASHION,
             {
                 "train-images-idx3-ubyte.gz": "md5:8d4fb7e6c68d591d4c3dfef9ec88bf0d",
@@ -94,7 +94,7 @@ ENTRIES = {
     "adult": Entry(
         "income from census answers (a9a), 123 binary features, <=50K (-1) and >50K (+1), 32,561 + 16,281 rows",
         (Layout("adult", ("a9a", "a9a.t"), parsers.adult),),
-        _from(
+        _downloads(
             _LIBSVM,
             {
                 "a9a": "sha256:f5d5ffd8d865ff41328e7ee043e4b020816914ff6843ff15b98905ddbedce906",
@@ -105,7 +105,7 @@ ENTRIES = {
     "cod-rna": Entry(
         "non-coding RNA (LIBSVM), 8 features, classes -1 and +1, 59,535 + 271,617 rows",
         (Layout("cod-rna", ("cod-rna", "cod-rna.t"), parsers.cod_rna),),
-        _from(
+        _downloads(
             _LIBSVM,
             {
                 "cod-rna": "sha256:65b7cc0689fc29bba5db8b50fab0b6446d985f4bf8f6f5dd474f7df8b2f1ab6c",
@@ -121,19 +121,19 @@ ENTRIES = {
             (*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin"),
             parsers.cifar10,
         ),
-        _from(_TORONTO, {"cifar-10-binary.tar.gz": "md5:c32a1d4ab5d03f1284b67883e8d87530"}),
+        _downloads(_TORONTO, {"cifar-10-binary.tar.gz": "md5:c32a1d4ab5d03f1284b67883e8d87530"}),
         ("cifar-10-batches-bin",),
     ),
     "cifar100": Entry(
         "photographs, 3x32x32, 100 fine classes, 50,000 + 10,000 rows",
         _cifar("cifar100", "cifar-100-binary", ("train.bin", "test.bin", "fine_label_names.txt"), parsers.cifar100),
-        _from(_TORONTO, {"cifar-100-binary.tar.gz": "md5:03b5dce01913d631647c71ecec9e9cb8"}),
+        _downloads(_TORONTO, {"cifar-100-binary.tar.gz": "md5:03b5dce01913d631647c71ecec9e9cb8"}),
         ("cifar-100-binary",),
     ),
     "svhn": Entry(
         "house numbers, cropped digits, 3x32x32, 10 classes, 73,257 + 26,032 rows",
         (Layout("svhn", ("train_32x32.mat", "test_32x32.mat"), parsers.svhn),),
-        _from(
+        _downloads(
             _SVHN,
             {
                 "train_32x32.mat": "md5:e26dedcc434d2e4c54c9b2d4a06d8373",
@@ -142,30 +142,30 @@ ENTRIES = {
         ),
     ),
     "pneumoniamnist": Entry(
-        "chest X-rays (MedMNIST), 1x28x28, normal and pneumonia, 4,708 + 624 rows; the 524 for validation are left out",
+        "chest X-rays (MedMNIST), 1x28x28, normal and pneumonia, 4,708 + 624 rows, without the 524 validation rows",
         (Layout("pneumoniamnist", ("pneumoniamnist.npz",), parsers.pneumoniamnist),),
-        _from(_MEDMNIST, {"pneumoniamnist.npz": "md5:28209eda62fecd6e6a2d98b1501bb15f"}),
+        _downloads(_MEDMNIST, {"pneumoniamnist.npz": "md5:28209eda62fecd6e6a2d98b1501bb15f"}),
     ),
     "chest-xray": Entry(
-        "chest X-rays (Kaggle), grey, normal and pneumonia, 5,216 + 624 rows; prepared, as MedMNIST's files",
+        "chest X-rays (Kaggle), grey, normal and pneumonia, 5,216 + 624 rows; in the format of MedMNIST's files",
         (Layout("chest-xray", ("chest-xray.npz",), parsers.chest_xray),),
     ),
     "rsna": Entry(
-        "chest X-rays (RSNA), grey, normal and pneumonia, 26,684 rows; prepared, as MedMNIST's files",
+        "chest X-rays (RSNA), grey, normal and pneumonia, 26,684 rows; in the format of MedMNIST's files",
         (Layout("rsna", ("rsna.npz",), parsers.rsna),),
     ),
     "celeba": Entry(
-        "faces by gender, 3x32x32, 162,770 + 19,962 rows; prepared, as MedMNIST's files",
+        "faces by gender, 3x32x32, 162,770 + 19,962 rows; in the format of MedMNIST's files",
         (Layout("celeba", ("celeba.npz",), parsers.celeba),),
     ),
     "imagenet32": Entry(
-        "photographs, 3x32x32, 1,000 classes, of any number of rows; prepared, as MedMNIST's files",
+        "photographs, 3x32x32, 1,000 classes, any number of rows; in the format of MedMNIST's files",
         (Layout("imagenet32", ("imagenet32.npz",), parsers.imagenet32),),
     ),
     "trec": Entry(
-        "questions by what they ask for (TREC-6), text, 6 classes, 5,452 + 500 rows",
+        "questions by the type of answer (TREC-6), text, 6 classes, 5,452 + 500 rows",
         (Layout("trec", ("train_5500.label", "TREC_10.label"), parsers.trec),),
-        _from(
+        _downloads(
             _TREC,
             {
                 "train_5500.label": "sha256:9e4c8bdcaffb96ed61041bd64b564183d52793a8e91d84fc3a8646885f466ec3",
@@ -179,7 +179,7 @@ ENTRIES = {
             Layout(place, ("train/neg", "train/pos", "test/neg", "test/pos"), parsers.imdb)
             for place in ("imdb/aclImdb", "aclImdb")
         ),
-        _from(_IMDB, {"aclImdb_v1.tar.gz": "md5:7c2ac02c03563afcf9b574c7e56c153a"}),
+        _downloads(_IMDB, {"aclImdb_v1.tar.gz": "md5:7c2ac02c03563afcf9b574c7e56c153a"}),
         ("aclImdb/train/neg", "aclImdb/train/pos", "aclImdb/test/neg", "aclImdb/test/pos"),
     ),
     "sst2": Entry(
@@ -194,7 +194,7 @@ ENTRIES = {
                 "training rows in another order",
             ),
         ),
-        _from(_GLUE, {"SST-2.zip": "md5:9f81648d4199384278b86e315dac217c"}),
+        _downloads(_GLUE, {"SST-2.zip": "md5:9f81648d4199384278b86e315dac217c"}),
         ("SST-2",),
     ),
     "agnews": Entry(
@@ -208,7 +208,7 @@ ENTRIES = {
                 "10,001 of the 120,000 training rows, and no titles",
             ),
         ),
-        _from(
+        _downloads(
             _AG_NEWS,
             {
                 "train.csv": "md5:b1a00f826fdfbd249f79597b59e1dc12",

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
-
+from oneballot.data.rows import join_rows
 from oneballot.election.election import Election
 from oneballot.errors import QuorumError
 from oneballot.methods.dosfl.method import DOSFL
@@ -66,7 +65,7 @@ class Chain:
 
 @dataclass(frozen=True)
 class Eavesdropped:
-    """Section 5.2: what intercepted lessons are worth to somebody who guesses the first weights.
+    """Section 5.2: what intercepted distilled data are worth to an eavesdropper who guesses the initial weights.
 
     values: accuracy, of those who know them; `by RULE` and `at DISTANCE` of the eavesdroppers, means of five.
     """
@@ -77,31 +76,28 @@ class Eavesdropped:
     learners: Mapping[str, Any] = field(default_factory=dict)
 
     def run(self, seed: int, device: str) -> Found:
-        from oneballot.methods.dosfl.distillation import Distillation, Party
-        from oneballot.methods.dosfl.initial import initial
+        from oneballot.methods.dosfl.distillation import Party
+        from oneballot.methods.dosfl.initialization import initial_weights
+        from oneballot.methods.dosfl.work import DistilJob
 
         from .eavesdrop import accuracies, at_distance, with_other_weights
 
         election, parties, test = _begin(self, seed, device)
         learner: Any = election.learner_of("final")
         network = learner.network(test.X.shape[1:], len(election.classes))
-        start = initial(network, self.method.first_weights, seed)
-        settings = {name: getattr(self.method, name) for name in Distillation.__dataclass_fields__}
-        plan, X, own = Distillation(**settings), np.concatenate([data.X for data in parties.values()]), []
-        begin = 0
-        for i, data in enumerate(parties.values()):
-            own.append(Party(begin + np.arange(len(data)), data.y, start, 1000 * seed + i, plan))
-            begin += len(data)
-        from oneballot.methods.dosfl.jobs import DistilJob
-
-        lessons = learner.run(DistilJob(network, X, own, len(election.classes)))
-        asked = (plan.epochs, range(100, 100 + SEEDS), test.X, test.y)
-        known = accuracies(network, [start], [lessons], plan.epochs, test.X, test.y, device=device)
+        initial = initial_weights(network, self.method.first_weights, seed)
+        X, rows = join_rows([data.X for data in parties.values()])
+        distilling = [
+            Party(own, data.y, initial, 1000 * seed + i, self.method)
+            for i, (own, data) in enumerate(zip(rows, parties.values(), strict=True))
+        ]
+        distilled = learner.run(DistilJob(network, X, distilling, len(election.classes)))
+        epochs, seeds = self.method.epochs, range(100, 100 + SEEDS)
+        known = accuracies(network, [initial], [distilled], epochs, test.X, test.y, device=device)
         values = {"accuracy": float(known[0])}
-        for rule, found in with_other_weights(network, lessons, *asked, device=device).items():
-            values[f"by {rule}"] = float(found.mean())
-        epochs, seeds, *tested = asked
-        near = at_distance(network, start, lessons, epochs, DISTANCES, seeds, *tested, device=device)
+        guessed = with_other_weights(network, distilled, epochs, seeds, test.X, test.y, device=device)
+        values |= {f"by {rule}": float(found.mean()) for rule, found in guessed.items()}
+        near = at_distance(network, initial, distilled, epochs, DISTANCES, seeds, test.X, test.y, device=device)
         values |= {f"at {distance:g}": float(found.mean()) for distance, found in zip(DISTANCES, near, strict=True)}
         return Found(values, notes=self.federation.notes)
 

@@ -13,55 +13,54 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from oneballot.fleet import draws
 from oneballot.fleet.models.inputs import as_tensor
 from oneballot.fleet.models.network import Network
-from oneballot.fleet.train import draws
 from oneballot.fleet.train.devices import find_device, one_thread, precision
 from oneballot.fleet.train.recipe import Recipe
-from oneballot.methods.dosfl.distillation import Distilled
-from oneballot.methods.dosfl.initial import NAMES, initial
-from oneballot.methods.dosfl.lessons import Merging, learn_from
-from oneballot.methods.dosfl.logits import Logits
-from oneballot.methods.dosfl.replay import stacked
+from oneballot.methods.dosfl.distillation import DistilledData
+from oneballot.methods.dosfl.initialization import RULES, initial_weights
+from oneballot.methods.dosfl.stacked import StackedNetwork
+from oneballot.methods.dosfl.steps import DistilledSteps, Merging, train_merged
 from oneballot.types import Array
 
 ROWS_AT_ONCE = 64
 
 
 def accuracies(
-    network: Network, starts: Sequence[Mapping[str, Array]], lessons: Sequence[Sequence[Distilled]], epochs: int,
+    network: Network, starts: Sequence[Mapping[str, Array]], distilled: Sequence[Sequence[DistilledData]], epochs: int,
     X: Array, y: Array, *, device: str = "auto", merging: Merging = "interleaved",
 ) -> Array:  # fmt: skip
-    """Of each start, after it has learned from its own list of parties' lessons, merged: on rows X with classes y.
+    """The accuracy on rows X with classes y, for each start, after training on its own list of parties' distilled data.
 
     All lists are of the same length.
     """
     place = find_device(device)
     with precision(Recipe(), place), one_thread():
-        net = Logits(network, place)
-        parties = [stacked([own[k] for own in lessons], place) for k in range(len(lessons[0]))]
-        weights = learn_from(net, net.stack(starts), parties, epochs, merging)
+        net = StackedNetwork(network, place)
+        parties = [DistilledSteps.stack([own[k] for own in distilled], place) for k in range(len(distilled[0]))]
+        weights = train_merged(net, net.stack(starts), parties, epochs, merging)
         rows = as_tensor(X.reshape(len(X), *network.shape), place, network.takes)
         return _right(net, weights, rows, torch.from_numpy(y).to(place))
 
 
 def with_other_weights(
-    network: Network, lessons: Sequence[Distilled], epochs: int, seeds: Sequence[int], X: Array, y: Array, *,
-    rules: Sequence[str] = NAMES, device: str = "auto",
+    network: Network, distilled: Sequence[DistilledData], epochs: int, seeds: Sequence[int], X: Array, y: Array, *,
+    rules: Sequence[str] = RULES, device: str = "auto",
 ) -> dict[str, Array]:  # fmt: skip
     """Figure 3a: the accuracy of an eavesdropper who guesses a rule of first weights, for each rule and seed."""
-    starts = [initial(network, rule, seed) for rule in rules for seed in seeds]
-    found = accuracies(network, starts, [lessons] * len(starts), epochs, X, y, device=device)
+    starts = [initial_weights(network, rule, seed) for rule in rules for seed in seeds]
+    found = accuracies(network, starts, [distilled] * len(starts), epochs, X, y, device=device)
     return dict(zip(rules, found.reshape(len(rules), len(seeds)), strict=True))
 
 
 def at_distance(
-    network: Network, start: Mapping[str, Array], lessons: Sequence[Distilled], epochs: int,
+    network: Network, start: Mapping[str, Array], distilled: Sequence[DistilledData], epochs: int,
     distances: Sequence[float], seeds: Sequence[int], X: Array, y: Array, *, device: str = "auto",
 ) -> Array:  # fmt: skip
     """Figure 3b: with weights θ₀ + k·v/‖v‖ for a normal v, the accuracy for each distance k and direction v."""
     starts = [moved(start, distance, seed) for distance in distances for seed in seeds]
-    found = accuracies(network, starts, [lessons] * len(starts), epochs, X, y, device=device)
+    found = accuracies(network, starts, [distilled] * len(starts), epochs, X, y, device=device)
     return found.reshape(len(distances), len(seeds))
 
 
@@ -74,7 +73,7 @@ def moved(start: Mapping[str, Array], distance: float, seed: int) -> dict[str, A
     return {name: (value + distance * way[name] / length).astype(np.float32) for name, value in start.items()}
 
 
-def _right(net: Logits, weights: Sequence[Tensor], X: Tensor, y: Tensor) -> Array:
+def _right(net: StackedNetwork, weights: Sequence[Tensor], X: Tensor, y: Tensor) -> Array:
     """How many rows each model gets right."""
     right = torch.zeros(len(weights[0]), device=X.device)
     with torch.no_grad():

@@ -19,12 +19,13 @@ from oneballot.election.election import Election
 from oneballot.election.schema import Schema
 from oneballot.errors import DataNotFound
 from oneballot.methods.ensemble.method import Ensemble
-from oneballot.simulation import auc_at_parties, local_auc_at_parties, simulate_parties
+from oneballot.simulation import simulate_parties
 from oneballot.types import Array, Data
 
-from ..data.registry import load, places
+from ..data.registry import data_folders, load
 from .cells import Found
 from .experiments import smaller_learner
+from .metrics import auc_at_parties, local_auc_at_parties
 
 NUMBERS = {"age": (17, 90), "fnlwgt": (12285, 1490400), "education-num": (1, 16), "capital-gain": (0, 99999),
            "capital-loss": (0, 4356), "hours-per-week": (1, 99)}  # fmt: skip
@@ -120,11 +121,11 @@ def _adult(by: str, every: int) -> tuple[Array, Array, Array]:
     """The UCI files, both together: numbers scaled by their range, categories as 0 and 1, without the silo's column."""
     rows = []
     for file in ("adult.data", "adult.test"):
-        path = next((place / "adult" / file for place in places() if (place / "adult" / file).is_file()), None)
+        path = next((place / "adult" / file for place in data_folders() if (place / "adult" / file).is_file()), None)
         if path is None:
             raise DataNotFound(
                 f"adult/{file} is not at hand. Put the census table with its columns, from "
-                f"https://archive.ics.uci.edu/dataset/2/adult, into {' or '.join(map(str, places()))}."
+                f"https://archive.ics.uci.edu/dataset/2/adult, into {' or '.join(map(str, data_folders()))}."
             )
         with path.open(newline="") as text:
             rows += [row for row in csv.reader(text, skipinitialspace=True) if len(row) == len(COLUMNS)]
@@ -137,12 +138,12 @@ def _adult(by: str, every: int) -> tuple[Array, Array, Array]:
 
 
 def _by_device(name: str) -> tuple[Array, Array, Array]:
-    for place in places():
+    for place in data_folders():
         path = place / name / f"{name}.npz"
         if path.is_file():
             with np.load(path, allow_pickle=False) as arrays:
                 return arrays["X"], arrays["y"].astype(np.int64), arrays["device"]
     raise DataNotFound(
-        f"{name}/{name}.npz is not at hand. Put it into {' or '.join(map(str, places()))}, with the arrays X "
+        f"{name}/{name}.npz is not at hand. Put it into {' or '.join(map(str, data_folders()))}, with the arrays X "
         "(rows, features), y (class numbers) and device (whose a row is)."
     )

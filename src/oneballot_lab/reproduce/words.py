@@ -11,10 +11,10 @@ import numpy as np
 
 from oneballot.errors import DataNotFound
 from oneballot.fleet.models.vectors import FIRST, WORD, Vectors
-from oneballot.learners._words import vectors_of
+from oneballot.learners._word_vectors import vectors_of
 from oneballot.types import Array
 
-from ..data.registry import DataSet, places
+from ..data.registry import DataSet, data_folders
 
 Words = Literal["glove", "own"]
 VOCABULARY = 20_000
@@ -23,12 +23,12 @@ FILE = Path("glove/glove.6B.100d.txt")
 
 def glove() -> Path:
     """The file of the papers' word vectors. Raises NotAtHand where there is none."""
-    for place in places():
+    for place in data_folders():
         if (place / FILE).is_file():
             return place / FILE
     raise DataNotFound(
         f"the word vectors {FILE} are not at hand. Get glove.6B.zip from https://nlp.stanford.edu/projects/glove/ "
-        f"and put the file into {' or '.join(map(str, places()))}."
+        f"and put the file into {' or '.join(map(str, data_folders()))}."
     )
 
 

@@ -1,4 +1,4 @@
-"""What tests over data sets share."""
+"""Fixtures of the tests of data sets."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 
 @pytest.fixture
 def home(tmp_path, monkeypatch):
-    """A data folder and a cache of its own; nothing beyond this machine is asked."""
+    """A temporary data folder and cache; proxies are bypassed."""
     monkeypatch.setenv("ONEBALLOT_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("no_proxy", "127.0.0.1")

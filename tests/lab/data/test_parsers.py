@@ -1,4 +1,4 @@
-"""The public data sets in their published formats, in tiny files written here."""
+"""Parsers of public data sets, on tiny files in the published formats."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_cifar100_takes_the_fine_label_and_its_name(home):
     np.testing.assert_array_equal(data.X[1].ravel(), CIFAR[1])
 
 
-def test_svhn_counts_label_ten_as_zero(home):
+def test_svhn_label_ten_is_class_zero(home):
     from scipy.io import savemat
 
     X = np.arange(32 * 32 * 3 * 2).reshape(32, 32, 3, 2).astype(np.uint8)
@@ -97,9 +97,9 @@ def test_pneumoniamnist_is_read_from_its_npz(home):
 
 
 @pytest.mark.parametrize("name", ["celeba", "chest-xray", "imagenet32", "rsna"])
-def test_sets_to_be_prepared_are_read_from_an_npz_in_the_same_form(home, name):
+def test_prepared_image_sets_are_read_from_an_npz_with_the_same_arrays(home, name):
     (home / "data" / name).mkdir(parents=True)
-    images = np.arange(2 * 4 * 5 * 3, dtype=np.uint8).reshape(2, 4, 5, 3)  # channels behind, as pictures are read
+    images = np.arange(2 * 4 * 5 * 3, dtype=np.uint8).reshape(2, 4, 5, 3)  # channels last, as most readers return them
     parts = {f"{part}_images": images for part in ("train", "test")}
     labels = {f"{part}_labels": np.array([1, 0], np.uint8) for part in ("train", "test")}
     np.savez(home / f"data/{name}/{name}.npz", **parts, **labels)
@@ -181,7 +181,7 @@ TEXTS = {
 
 
 @pytest.mark.parametrize("case", TEXTS)
-def test_texts_come_as_strings_with_their_classes(home, case):
+def test_texts_are_read_as_strings_with_their_classes(home, case):
     files, texts, labels = TEXTS[case]
     for file, content in files.items():
         put(home / "data" / file, content)
@@ -192,17 +192,17 @@ def test_texts_come_as_strings_with_their_classes(home, case):
     assert bool(data.note) == case.endswith(" ")
 
 
-def test_damaged_files_are_named_with_their_folder(home):
+def test_errors_for_damaged_files_name_the_folder_and_the_problem(home):
     put_idx(home / "data/mnist", IMAGES[:1])
-    with pytest.raises(DataError, match="1 rows with 2 labels up to 7"):
+    with pytest.raises(DataError, match="1 rows, 2 labels up to 7"):
         registry.load("mnist")
     put(home / "data/mnist/train-images-idx3-ubyte", idx(IMAGES)[:-5])
-    with pytest.raises(DataError, match="holds 1,563 values where its header says 1,568"):
+    with pytest.raises(DataError, match="has 1,563 values; its header declares 1,568"):
         registry.load("mnist")
     put(home / "data/pneumoniamnist/pneumoniamnist.npz", b"no zip")
-    with pytest.raises(DataError, match="pneumoniamnist is not in the expected form"):
+    with pytest.raises(DataError, match="pneumoniamnist are not in the expected format"):
         registry.load("pneumoniamnist")
     put(home / "data/trec/train_5500.label", "WHAT:ever Who ?\n")
     put(home / "data/trec/TREC_10.label", "HUM:desc Who ?\n")
-    with pytest.raises(DataError, match="has the labels WHAT; expected ABBR"):
+    with pytest.raises(DataError, match="unexpected labels WHAT; expected ABBR"):
         registry.load("trec")

@@ -1,4 +1,4 @@
-"""Public data sets by name: downloads from a real server, and the real sets where they are at hand."""
+"""Public data sets by name: downloads from a local HTTP server, and the real files if ONEBALLOT_DATA has them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import hashlib
 import http.server
 import io
 import os
+import sys
 import tarfile
 import threading
 import zipfile
@@ -14,7 +15,8 @@ import zipfile
 import numpy as np
 import pytest
 
-from oneballot.errors import DataError
+import oneballot_lab
+from oneballot.errors import DataError, MissingExtra
 from oneballot.runtime.progress import report_progress_to
 from oneballot_lab.data import registry
 from oneballot_lab.data.download import Download, fetch, unpack
@@ -42,31 +44,31 @@ PAPERS = [
 ]
 
 
-def test_the_sets_of_the_papers_are_known_and_described():
+def test_every_data_set_of_the_papers_is_listed_and_described():
     assert list(registry.names()) == PAPERS
     assert "123 binary features" in registry.describe("adult")
-    assert "bring your own" in registry.describe("sent140")
+    assert "provide the files yourself" in registry.describe("sent140")
     for entry in ENTRIES.values():
         for download in entry.downloads:
             algorithm, _, digest = download.checksum.partition(":")
             assert len(bytes.fromhex(digest)) == hashlib.new(algorithm).digest_size
 
 
-def test_a_misspelt_name_gets_a_hint():
-    with pytest.raises(DataError, match=r"there are adult, .* Did you mean 'cifar10'"):
+def test_a_misspelt_name_suggests_the_right_one():
+    with pytest.raises(DataError, match=r"expected one of adult, .* Did you mean 'cifar10'"):
         registry.load("cifar-10")
 
 
-def test_a_set_that_has_to_be_brought_says_where_to_put_which_files(home):
+def test_the_error_for_missing_files_says_which_files_go_where(home):
     with pytest.raises(
         DataError,
-        match=r"(?s)not at hand. Put training\.1600000.*sent140/ in .*data or .*cache/oneballot.*ONEBALLOT_DATA",
+        match=r"(?s)not found. Put training\.1600000.*sent140/ in .*data or .*cache/oneballot.*set ONEBALLOT_DATA",
     ):
         registry.load("sent140")
 
 
 class Server(http.server.BaseHTTPRequestHandler):
-    """Serves a dict of contents; a path that begins with /cut breaks off in the middle."""
+    """Serves a dict of contents; a path that begins with /cut stops halfway."""
 
     def __init__(self, files: dict[str, bytes], *args: object) -> None:
         self.files = files
@@ -106,21 +108,21 @@ def md5(content: bytes) -> str:
     return "md5:" + hashlib.md5(content).hexdigest()
 
 
-def test_what_is_not_at_hand_is_downloaded_once_and_then_read_from_the_cache(home, serve, monkeypatch):
+def test_a_data_set_is_downloaded_once_and_then_read_from_the_cache(home, serve, monkeypatch):
     files = {"a9a": b"-1 1:1\n+1 2:1\n", "a9a.t": b"+1 123:1\n"}
     site = serve(files)
     downloads = tuple(Download(name, (f"{site}/gone/nothing", f"{site}/{name}"), md5(files[name])) for name in files)
     monkeypatch.setitem(ENTRIES, "adult", Entry("tiny", ENTRIES["adult"].layouts, downloads))
-    seen = []
-    with report_progress_to(lambda *step: seen.append(step)):
+    reports = []
+    with report_progress_to(lambda *step: reports.append(step)):
         assert registry.load("adult").X.shape == (2, 123)
-    assert ("downloading a9a (MiB)", 1, 1) in seen
+    assert ("downloading a9a (MiB)", 1, 1) in reports
     files.clear()
     assert list(registry.load("adult").y) == [0, 1]
     assert sorted(path.name for path in (home / "cache/oneballot/adult").iterdir()) == ["a9a", "a9a.t"]
 
 
-def test_an_archive_is_unpacked_into_its_usual_layout(home, serve, monkeypatch):
+def test_a_downloaded_archive_is_unpacked_into_its_usual_layout(home, serve, monkeypatch):
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz") as tar:
         for name in ("train/neg/1.txt", "train/pos/1.txt", "test/neg/1.txt", "test/pos/1.txt", "train/unsup/1.txt"):
@@ -129,14 +131,16 @@ def test_an_archive_is_unpacked_into_its_usual_layout(home, serve, monkeypatch):
             tar.addfile(member, io.BytesIO(b"text"))
     content = packed.getvalue()
     download = Download("aclImdb_v1.tar.gz", (serve({"imdb": content}) + "/imdb",), md5(content))
-    monkeypatch.setitem(ENTRIES, "imdb", Entry("tiny", ENTRIES["imdb"].layouts, (download,), ENTRIES["imdb"].unpacks))
+    monkeypatch.setitem(
+        ENTRIES, "imdb", Entry("tiny", ENTRIES["imdb"].layouts, (download,), ENTRIES["imdb"].unpack_folders)
+    )
     assert list(registry.load("imdb").X) == ["text", "text"]
     folder = home / "cache/oneballot/imdb"
     assert [path.name for path in folder.iterdir()] == ["aclImdb"]
     assert not (folder / "aclImdb/train/unsup").exists()
 
 
-def test_a_zip_gives_only_the_folder_asked_for_and_nothing_outside_it(tmp_path):
+def test_unpacking_a_zip_writes_only_the_requested_folder_and_nothing_outside_it(tmp_path):
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         for name in ("SST-2/train.tsv", "SST-2/original/x", "../out", "SST-2/../../out"):
             archive.writestr(name, "text")
@@ -152,25 +156,39 @@ def test_a_zip_gives_only_the_folder_asked_for_and_nothing_outside_it(tmp_path):
 @pytest.mark.parametrize(
     ("path", "message"),
     [
-        ("/a9a", "its md5 is 5d41402abc4b2a76b9719d911017c592, expected 0{32}"),
-        ("/cut/a9a", "broke off after 2 of 5 bytes"),
+        ("/a9a", "MD5 hash .* expected md5:0{32} but got 5d41402abc4b2a76b9719d911017c592"),
+        ("/cut/a9a", r"IncompleteRead\(2 bytes read, 3 more expected\)"),
         ("/none", "404"),
     ],
 )
-def test_a_download_that_fails_leaves_nothing_behind(home, serve, path, message):
+def test_a_failed_download_leaves_no_file_behind(home, serve, path, message):
     url = serve({"a9a": b"hello"}) + path
     with pytest.raises(DataError, match=f"(?s)a9a could not be downloaded from {url}.*{message}"):
         fetch(Download("a9a", (url,), "md5:" + "0" * 32), home / "cache")
-    assert not (home / "cache").exists()
+    assert list((home / "cache").iterdir()) == []
 
 
-def test_a_server_that_is_not_there_is_named_with_where_it_looked_and_what_to_do(home, monkeypatch):
+def test_the_error_for_an_unreachable_server_names_its_url_and_the_folders(home, monkeypatch):
     download = Download("a9a", ("http://127.0.0.1:1/a9a",), "md5:" + "0" * 32)
     monkeypatch.setitem(ENTRIES, "adult", Entry("tiny", ENTRIES["adult"].layouts, (download,)))
     with pytest.raises(
-        DataError, match=r"(?s)not at hand. Put a9a, a9a\.t into.*data or .*cache.*http://127\.0\.0\.1:1/a9a"
+        DataError,
+        match=r"(?s)not found. Put a9a, a9a\.t into.*data or .*cache.*The download failed.*http://127\.0\.0\.1:1/a9a",
     ):
         registry.load("adult")
+
+
+def test_a_cached_file_with_a_wrong_checksum_is_downloaded_again(home, serve):
+    site = serve({"a9a": b"hello"})
+    (home / "a9a").write_bytes(b"damaged")
+    fetch(Download("a9a", (f"{site}/a9a",), md5(b"hello")), home)
+    assert (home / "a9a").read_bytes() == b"hello"
+
+
+def test_a_download_without_pooch_names_the_extra(home, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pooch", None)
+    with pytest.raises(MissingExtra, match=r"pip install 'oneballot\[lab\]'"):
+        oneballot_lab.load("adult")
 
 
 ROWS = {
@@ -186,15 +204,15 @@ ROWS = {
 }
 
 
-@pytest.mark.skipif(not REAL, reason="ONEBALLOT_DATA names no folder")
+@pytest.mark.skipif(not REAL, reason="ONEBALLOT_DATA is not set")
 @pytest.mark.parametrize("name", PAPERS)
-def test_the_real_set_is_read_whole(name, monkeypatch, tmp_path):
+def test_the_real_data_set_is_complete(name, monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setitem(ENTRIES, name, Entry("", ENTRIES[name].layouts))
     try:
         data = registry.load(name)
     except DataError as error:
-        if "is not in" not in str(error):
+        if "not found" not in str(error):
             raise
         pytest.skip(f"{name} is not in ONEBALLOT_DATA")
     assert (len(data.y), len(data.y_test)) == ROWS.get(name, (len(data.y), len(data.y_test)))

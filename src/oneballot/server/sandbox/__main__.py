@@ -1,4 +1,4 @@
-"""The room's worker: holds the libraries and X, makes a child for each model, and looks into none itself."""
+"""The sandbox's worker: imports the libraries, holds X, and evaluates each model in a forked child with limits."""
 
 from __future__ import annotations
 
@@ -16,29 +16,41 @@ import numpy as np
 from ... import plugins
 from ...errors import Spoiled
 from ...types import Array
-from ._wire import HEADER, read_exactly, receive, send
+from ._wire import HEADER_BYTES, read_exactly, receive, send
 
 try:
     import resource
 except ImportError:  # Windows
     resource = None  # type: ignore[assignment]
 
-WORDS = 2000
+REASON_LENGTH = 2000
 OPEN_FILES = 64
+MEMORY_IN_USE = "/proc/self/statm"  # Linux only
 
 
 def main() -> None:
-    questions, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what libraries print must not come between the answers
-    send(answers, {"ready": True})
+    requests, replies = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # libraries may print; stdout carries the replies
+    send(replies, {"missing": missing_protection()})
     X = np.zeros((0, 0))
     with contextlib.suppress(EOFError, BrokenPipeError):
         while True:
-            question = receive(questions)
-            data = bytes(read_exactly(questions, question["size"]))
-            if question["X"]:
-                X = _read_array(questions, **question["X"])
-            send(answers, *_answer(question, data, X))
+            request = receive(requests)
+            data = bytes(read_exactly(requests, request["size"]))
+            if request["X"]:
+                X = _read_array(requests, **request["X"])
+            send(replies, *_reply(request, data, X))
+
+
+def missing_protection() -> list[str]:
+    """List what this platform cannot enforce: nothing on Linux."""
+    limits = resource is not None and hasattr(os, "fork")
+    protection = {
+        "models are not isolated from each other (no fork)": hasattr(os, "fork"),
+        "files and processes are not limited": limits,
+        "memory is not limited": limits and os.path.exists(MEMORY_IN_USE),
+    }
+    return [missing for missing, present in protection.items() if not present]
 
 
 def _read_array(pipe: IO[bytes], dtype: str, shape: list[int]) -> Array:
@@ -46,37 +58,43 @@ def _read_array(pipe: IO[bytes], dtype: str, shape: list[int]) -> Array:
     return np.frombuffer(read_exactly(pipe, size), dtype=dtype).reshape(shape)
 
 
-def _answer(question: dict[str, Any], data: bytes, X: Array) -> tuple[dict[str, Any], bytes]:
+def _reply(request: dict[str, Any], data: bytes, X: Array) -> tuple[dict[str, Any], bytes]:
     try:
-        form = plugins.find("formats", question["format"])
+        form = plugins.find("formats", request["format"])
         getattr(form, "prepare", lambda: None)()
         gc.collect()
         gc.freeze()
     except Exception as error:
         traceback.print_exc()
-        return {"broken": str(error)[:WORDS]}, b""
+        return {"broken": str(error)[:REASON_LENGTH]}, b""
 
-    def ask() -> bytes:
-        model = form.load(data, classes=question["classes"])
+    def evaluate() -> bytes:
+        model = form.load(data, classes=request["classes"])
         return np.ascontiguousarray(model.predict_proba(X), dtype=np.float64).tobytes()
 
-    run = contain if hasattr(os, "fork") else _attempt
-    size = len(X) * question["classes"] * 8
-    good, payload = run(ask, memory_mb=question["memory_mb"], seconds=question["seconds"], size=size)
+    size = len(X) * request["classes"] * 8
+    if hasattr(os, "fork"):
+        limits = {"memory_mb": request["memory_mb"], "seconds": request["seconds"]}
+        good, payload = run_in_child(evaluate, size=size, **limits)
+    else:
+        good, payload = _attempt(evaluate)
     if good and len(payload) == size:
         return {"answer": True}, payload
-    reason = f"answers with {len(payload)} bytes: expected {size}" if good else payload.decode(errors="replace")
-    return {"spoiled": reason[:WORDS]}, b""
+    reason = f"returns {len(payload)} bytes; expected {size}" if good else payload.decode(errors="replace")
+    return {"spoiled": reason[:REASON_LENGTH]}, b""
 
 
-def contain(work: Callable[[], bytes], *, memory_mb: int, seconds: float, size: int) -> tuple[bool, bytes]:
-    """Do the work in a child that may crash, hang or eat memory: (True, its bytes), or (False, the reason)."""
+def run_in_child(work: Callable[[], bytes], *, memory_mb: int, seconds: float, size: int) -> tuple[bool, bytes]:
+    """Run `work` in a child that may crash, hang or exhaust its memory.
+
+    Returns (True, its bytes, of which at most about `size` are read) or (False, the reason).
+    """
     inward, outward = os.pipe()
     child = os.fork()
     if child == 0:
         try:
             os.close(inward)
-            outward = _confine(outward, memory_mb, seconds)
+            outward = _restrict(outward, memory_mb, seconds)
             good, payload = _attempt(work)
             with os.fdopen(outward, "wb") as pipe:
                 pipe.write((b"+" if good else b"-") + payload)
@@ -85,30 +103,30 @@ def contain(work: Callable[[], bytes], *, memory_mb: int, seconds: float, size: 
     os.close(outward)
     try:
         with os.fdopen(inward, "rb") as pipe:
-            message = pipe.read(size + HEADER)
+            message = pipe.read(size + HEADER_BYTES)
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
     if message:
         return message[:1] == b"+", message[1:]
-    return False, _tell(status, seconds).encode()
+    return False, _describe_exit(status, seconds).encode()
 
 
-def _attempt(work: Callable[[], bytes], **_: Any) -> tuple[bool, bytes]:
+def _attempt(work: Callable[[], bytes]) -> tuple[bool, bytes]:
     try:
         return True, work()
     except MemoryError:
-        reason = "needs more memory than it is given"
+        reason = "needs more memory than the limit"
     except Spoiled as error:
         reason = f"is refused: {error}"
     except BaseException as error:
-        reason = f"cannot be loaded or asked: {type(error).__name__}: {error}"
-    return False, reason.encode(errors="replace")[:WORDS]
+        reason = f"cannot be loaded or evaluated: {type(error).__name__}: {error}"
+    return False, reason.encode(errors="replace")[:REASON_LENGTH]
 
 
-def _confine(outward: int, memory_mb: int, seconds: float) -> int:
-    """Leave the child one open pipe, no files to write, no processes to start, and its share of memory and time."""
+def _restrict(outward: int, memory_mb: int, seconds: float) -> int:
+    """Leave the child one open pipe, and limit its time, memory, files and processes. Returns the pipe."""
     nothing = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1, 2):
         os.dup2(nothing, number)
@@ -116,15 +134,20 @@ def _confine(outward: int, memory_mb: int, seconds: float) -> int:
     os.closerange(4, 4096)
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_REAL, seconds)
+    if resource is None:
+        return 3
     limits = {"CORE": 0, "FSIZE": 0, "NPROC": 0, "NOFILE": OPEN_FILES}
-    with contextlib.suppress(OSError), open("/proc/self/statm") as pages:
+    with contextlib.suppress(OSError), open(MEMORY_IN_USE) as pages:
         limits["AS"] = int(pages.read().split()[0]) * resource.getpagesize() + memory_mb * 2**20
     for name, value in limits.items():
-        resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (value, value))
+        limit = getattr(resource, f"RLIMIT_{name}")
+        hard = resource.getrlimit(limit)[1]
+        value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(limit, (value, value))
     return 3
 
 
-def _tell(status: int, seconds: float) -> str:
+def _describe_exit(status: int, seconds: float) -> str:
     if not os.WIFSIGNALED(status):
         return f"ended its process with status {os.WEXITSTATUS(status)}"
     number = os.WTERMSIG(status)

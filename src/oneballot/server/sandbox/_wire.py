@@ -1,4 +1,4 @@
-"""What passes between the room and its worker: a length, a JSON header, and bytes whose number both sides know."""
+"""Messages between the sandbox and its worker: a length, a JSON header, and bytes whose number both sides know."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import struct
 from typing import IO, Any
 
-HEADER = 1 << 16
+HEADER_BYTES = 1 << 16
 
 
 def send(pipe: IO[bytes], header: dict[str, Any], *parts: Any) -> None:
@@ -19,21 +19,21 @@ def send(pipe: IO[bytes], header: dict[str, Any], *parts: Any) -> None:
 
 def receive(pipe: IO[bytes]) -> dict[str, Any]:
     (size,) = struct.unpack(">I", read_exactly(pipe, 4))
-    if size > HEADER:
-        raise ValueError(f"a header of {size} bytes: expected {HEADER} at the most")
+    if size > HEADER_BYTES:
+        raise ValueError(f"the header has {size} bytes; expected at most {HEADER_BYTES}")
     header = json.loads(read_exactly(pipe, size))
     if not isinstance(header, dict):
-        raise ValueError("a header that is not an object")
+        raise ValueError("the header is not a JSON object")
     return header
 
 
 def read_exactly(pipe: IO[bytes], size: int) -> bytearray:
-    """So many bytes, in memory of their own that may be written to."""
+    """Read `size` bytes into a new, writable buffer. Raises EOFError if the pipe ends early."""
     data = bytearray(size)
     view, place = memoryview(data), 0
     while place < size:
         count = pipe.readinto(view[place:])  # type: ignore[attr-defined]
         if not count:
-            raise EOFError(f"{place} bytes of {size}")
+            raise EOFError(f"the pipe ended after {place} of {size} bytes")
         place += count
     return data
