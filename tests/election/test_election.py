@@ -309,7 +309,7 @@ def test_bytes_stay_bytes():
         ({"privacy": ob.L2(2.0), "method": ob.FedKT(open_vote="odds", students=False)}, "at L2 needs students = true"),
         ({"privacy": ob.L2(2.0), "method": ob.FedKT(ballot="models", students=False)}, "needs students = true"),
         ({"privacy": ob.L1(2.0), "method": ob.FedKT(ballot="models", students=False)}, "must aggregate its teachers"),
-        ({"privacy": ob.L1(2.0), "method": ob.FedKT(weights="class-counts", most_rows=10**5)}, "unit, .* between 1 and 65,536"),
+        ({"privacy": ob.L1(2.0), "method": ob.FedKT(weights="class-counts", most_rows=10**5)}, "unit, .* and 65,536"),
         ({"learners": {"judge": TREE}}, "method fedkt has no learner judge; it has final, teacher"),
         ({"learner": ob.Sklearn("SVR")}, "'SVR' is not supported"),
         ({"learners": {"final": ob.Sklearn("SVC", {"c": 1})}}, r"SVC has no parameter \['c'\]"),
