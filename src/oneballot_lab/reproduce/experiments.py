@@ -32,8 +32,7 @@ AT_MOST = 12
 ROUNDS_AT_MOST = 40
 """Of iterative methods: their fleets are small, and those that have ended are kept."""
 LESSONS_AT_MOST = 20
-"""Of cells that distil: 200 lessons of ten parties keep a large GPU busy, and what is learned from 20 times 100 lessons
-is one fleet too. Each holds its parties' rows."""
+"""Of cells that distil: 200 parties keep a large GPU busy. Each cell holds the rows of its parties."""
 TEXT = ("textcnn", "bilstm", "transformer")
 QUICK_ROUNDS = 3
 """Of an iterative method in a reduced version."""

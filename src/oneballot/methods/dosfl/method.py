@@ -1,10 +1,8 @@
-"""The method `dosfl`: each party sends distilled data instead of weights.
+"""The method `dosfl`: each party sends distilled data instead of weights (Zhou et al. 2021).
 
-Zhou, Pu, Ma, Li, Wu: Distilled One-Shot Federated Learning, 2021. An election that starts from another's outcome, one
-party each, is the paper's LP-DOSFL (section 4.3).
-
-Only L0: nothing bounds what distilled data reveal about a row. Section 5.2 argues that they are useless without the
-initial weights; everyone who holds the election holds those, and the lab's experiments don't confirm it for others.
+A chain of elections, one party each, in which each starts from the outcome before, is LP-DOSFL (section 4.3). Only L0:
+nothing bounds what distilled data reveal about a row. Section 5.2 argues that they are useless without the initial
+weights, but everyone who holds the election holds those, and the lab's experiments don't confirm it for others.
 """
 
 from __future__ import annotations
@@ -20,8 +18,7 @@ from ...errors import ElectionError, Spoiled
 from ...interfaces import Agreement, CastSteps, Context, Model, TallyContext
 from ...settings import settings
 from ...types import Abstain, Ballot, Count, Data, Plan
-from .encoding import read_inputs, write_inputs
-from .work import DistilWork, InitialWeights, TrainWork, check_network
+from .work import DistilWork, InitialWeights, TrainWork, read_inputs, write_inputs
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
@@ -99,7 +96,17 @@ module = "mlp"
         return cls(**{**PAPER[task], **settings})
 
     def check(self, agreed: Agreement, learners: Mapping[str, Any]) -> None:
-        check_network(learners["final"], agreed.shape, len(agreed.classes), agreed.start)
+        from .stacked import check_distillable
+
+        if not agreed.shape:
+            raise ElectionError(
+                "dosfl needs the shape of a row: give the election a [schema], or the learner a shape, for instance "
+                "settings = {shape = [1, 28, 28]}"
+            )
+        network = learners["final"].network(agreed.shape, len(agreed.classes))
+        check_distillable(network)
+        if agreed.start is not None:
+            learners["final"].weights_of(agreed.start, network.shape, len(agreed.classes))
 
     def plan(self, data: Data, ctx: Context) -> Plan:
         what = f"{self.steps} steps of {self.batch} distilled inputs, labels and rates"
@@ -121,9 +128,7 @@ module = "mlp"
         if distilled.skipped == 1:
             raise Abstain("all gradients are 0 or overflow float32; scale its columns, or lower first_rate")
         if distilled.skipped:
-            ctx.warn(
-                f"gradients are 0 or overflow float32 in {distilled.skipped:.0%} of the batches, which are skipped"
-            )
+            ctx.warn(f"{distilled.skipped:.0%} of the batches are skipped: their gradients are 0 or overflow float32")
         contents = {}
         for name, (low, high) in self._bounds().items():
             values = getattr(distilled, name)
@@ -156,7 +161,7 @@ module = "mlp"
         for contents in (count.by_party[name] for name in names):
             inputs = read_inputs(contents, (self.steps, self.batch, *shape), self.numbers)
             parties.append((inputs, np.asarray(contents["labels"]), np.asarray(contents["rates"])))
-        model: Model = ctx.run(TrainWork(self._initial(ctx), names, parties, self.epochs, self.merging))
+        model: Model = ctx.run(TrainWork(self._initial(ctx), names, parties, self))
         return model
 
     def _bounds(self) -> dict[str, tuple[float, float]]:
