@@ -1,4 +1,4 @@
-"""The accuracy of networks on MNIST and CIFAR-10 in one message: the open vote, with shifted images for the final model.
+"""Accuracy on MNIST and CIFAR-10 in one message: the open vote, with a final model trained on shifted images.
 
 python benchmarks/fleet_accuracy.py --data mnist.npz [--only mlp cnn] [--betas 0.5 0.1] [--seeds 5] [--parties 10]
 

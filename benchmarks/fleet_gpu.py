@@ -139,8 +139,8 @@ def main() -> int:
                 f"{tiers} s | {got['total']:.2f} s | ≤ {SECONDS[name]:g} s | {'yes' if met else 'NO'}", flush=True,
             )  # fmt: skip
         sizes = [len(rows) for rows in got["subsets"]]
-        each = plain_loop(name, data, got["subsets"][int(np.argsort(sizes)[len(sizes) // 2])], recipe, options.loop_steps,
-                          options.device)  # fmt: skip
+        median = got["subsets"][int(np.argsort(sizes)[len(sizes) // 2])]
+        each = plain_loop(name, data, median, recipe, options.loop_steps, options.device)
         loop = each * sum(map(recipe.steps_of, sizes))
         times = loop / got["times"][0]
         missed += times < TIMES_FASTER
