@@ -18,8 +18,9 @@ from oneballot.election.columns import Place
 from oneballot.election.schema import encode_multilabels
 from oneballot.errors import DataError, ElectionError
 from oneballot.party.context import PartyContext
+from oneballot.report.metrics import accuracy
 from oneballot.server.context import TallyContext
-from oneballot.simulation import accuracy, compare, divide, rarest, simulate_parties
+from oneballot.simulation import baselines, divide, rarest_class, simulate_parties
 
 from .conftest import write_csv
 
@@ -118,7 +119,7 @@ def test_unsuitable_settings_are_rejected_before_training() -> None:
 
 def test_rows_are_split_by_their_rarest_class() -> None:
     y = np.array([[1, 1, -1], [1, -1, 0], [1, 1, 1], [-1, -1, -1], [1, -1, -1]])
-    assert rarest(y).tolist() == [1, 0, 2, 3, 0]
+    assert rarest_class(y).tolist() == [1, 0, 2, 3, 0]
     agreed = election()
     parties = divide(agreed.data(*rows(200, 4)), 3, "dirichlet:0.5", seed=0)
     assert sum(map(len, parties.values())) == 200
@@ -129,10 +130,10 @@ def test_accuracy_counts_only_known_labels() -> None:
     y = np.array([[1, -1, 0], [-1, -1, 1]])
     assert accuracy(np.array([[0.9, 0.2, 0.1], [0.6, 0.2, 0.1]]), y) == 3 / 5
     agreed = election()
-    beside = compare(
+    beside = baselines(
         agreed, {"a": agreed.data(*rows(300, 5)), "b": agreed.data(*rows(20, 6))}, agreed.data(*rows(300, 7))
     )
-    assert beside.together > 0.9
+    assert beside.pooled > 0.9
 
 
 def test_multilabel_changes_the_digest_only_where_it_is_set() -> None:

@@ -20,7 +20,7 @@ from .methods.fedkt.method import FedKT
 from .party.cast import cast_together
 from .report.plots import plot_class_counts
 from .server.tally import tally_box
-from .simulation import compare, divide, simulate_parties
+from .simulation import baselines, divide, simulate_parties
 from .types import Array
 
 PIXELS = [f"pixel{i:02d}" for i in range(64)]
@@ -56,7 +56,7 @@ def run(out: Path, *, parties: int = 10, beta: float = 0.5, seed: int = 0) -> di
     outcome.save(out / "outcome")
 
     paper = simulate_parties(replace(election, method=FedKT.paper()), held)
-    without = compare(election, held, tested)
+    without = baselines(election, held, tested)
     counts = np.stack([np.bincount(d.y, minlength=10) for d in held.values()])
     saved = {"model": "outcome", "ballots": "box", "election": "election.toml", "rows": "parties"}
     if picture := plot_class_counts(counts, list(held), [str(c) for c in range(10)], out / "parties.png"):
@@ -80,7 +80,7 @@ def run(out: Path, *, parties: int = 10, beta: float = 0.5, seed: int = 0) -> di
                 "bytes": paper.outcome.bytes // parties,
             },
             {"what": "FedKT with the open vote", "accuracy": open_vote, "bytes": outcome.bytes // parties},
-            {"what": "all data together (nobody may)", "accuracy": without.together, "bytes": 0},
+            {"what": "pooled data (upper bound)", "accuracy": without.pooled, "bytes": 0},
         ],
         "saved": {name: str(out / path) for name, path in saved.items()},
     }

@@ -49,7 +49,7 @@ def command(
     with session(as_json, workers):
         import time
 
-        from ..comparison import Standings, check_peer, describe, read_peer, save, standing_of
+        from ..comparison import PeerResult, check_peer, describe, election_result, read_peer, save
         from ..comparison import compare as compare_with
         from ..election.election import Election
         from ..runtime.files import check_writable
@@ -63,12 +63,12 @@ def command(
         shared, tested = read_parties(agreed, data, parties, split, seed, test, holdout)
         begin = time.monotonic()
         run = simulate_parties(agreed, shared)
-        own = standing_of(run, tested, time.monotonic() - begin)
+        own = election_result(run, tested, time.monotonic() - begin)
         about = {
             "election": agreed.digest, "data": str(data), "parties": len(shared), "split": split, "seed": seed,
             "rows": sum(map(len, shared.values())), "test_rows": len(tested),
         }  # fmt: skip
-        found: dict[str, Standings] = {}
+        found: dict[str, PeerResult] = {}
         for text, each in peers.items():
             found[text] = compare_with(each, agreed, shared, tested, outcome=run.outcome)
             if out is not None:

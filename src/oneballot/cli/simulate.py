@@ -46,18 +46,17 @@ def command(
     with session(as_json, workers):
         from ..election.election import Election
         from ..runtime.executor import spread
-        from ..simulation import check_empty, save, simulate_file
-        from ..simulation import compare as compare_without
+        from ..simulation import baselines, check_empty, save, simulate_file
 
         agreed = Election.read(election)
         if out is not None:
             check_empty(out)
         with spread(backend):
             run, test_data = simulate_file(agreed, data, parties, split, seed, test, holdout)
-            without = compare_without(agreed, run.parties, test_data) if compare else None
+            without = baselines(agreed, run.parties, test_data) if compare else None
         scores = {"outcome": run.accuracy(test_data)}
         if without is not None:
-            scores = {"alone": without.alone_mean, **scores, "together": without.together}
+            scores = {"alone": without.alone_mean, **scores, "together": without.pooled}
         if out is not None:
             save(run, out)
         sent = run.outcome.bytes / len(run.ballots)
