@@ -1,4 +1,4 @@
-"""The main job on embedded data: scikit-learn's digits, divided among parties that differ; real files throughout."""
+"""An election on embedded data: scikit-learn's digits, divided among parties that differ, with real files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PIXELS = [f"pixel{i:02d}" for i in range(64)]
 
 
 def run(out: Path, *, parties: int = 10, beta: float = 0.5, seed: int = 0) -> dict[str, Any]:
-    """Write the files of an election under `out`, run it, and return what there is to show."""
+    """Write the files of an election under `out`, run it, and return the results."""
     from sklearn.datasets import load_digits
 
     X, y = load_digits(return_X_y=True)
@@ -95,7 +95,7 @@ def _write_csv(path: Path, X: Array, y: Sequence[int] | Array | None = None) -> 
 
 
 def _fresh(folder: Path) -> Path:
-    """An empty box: the ballots of an earlier demo are of no use to this one."""
+    """An empty box: ballots of an earlier demo are removed."""
     for ballot in folder.glob("*.ballot"):
         ballot.unlink()
     return folder

@@ -32,7 +32,8 @@ def command(
     election: ElectionFile,
     data: AllRows,
     peer: Annotated[
-        list[str], typer.Option(help="What to compare with, NAME or NAME:SETTING=VALUE,…; several times. docs/peers.md")
+        list[str],
+        typer.Option(help="What to compare with: NAME or NAME:SETTING=VALUE,…; may be repeated. See docs/peers.md."),
     ],
     parties: Parties = None,
     split: Split = "dirichlet:0.5",
@@ -45,7 +46,7 @@ def command(
     workers: Workers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run the federation on one machine, and what iterative and central methods make of the same parties."""
+    """Simulate a federation on one machine, and compare it with iterative and central methods."""
     with session(as_json, workers):
         import time
 
@@ -86,10 +87,10 @@ def command(
                 "–" if passing is None else str(passing),
             ])  # fmt: skip
         header = ["", "1 round", "equal bytes", "at the end", "rounds", "bytes", "passes at"]
-        print_table(f"{agreed.name}: {len(shared)} parties, {split}, {len(tested)} rows to test", header, rows)
-        print("bytes: sent and received by all parties together, until the end. equal bytes: after the last round")
+        print_table(f"{agreed.name}: {len(shared)} parties, {split}, {len(tested)} test rows", header, rows)
+        print("bytes: sent and received by all parties together. equal bytes: accuracy after the last round within")
         print(
-            f"within those of {agreed.method.name}; – if the first takes more. passes at: the first round as accurate."
+            f"the bytes of {agreed.method.name}; – if the first round needs more. passes at: the first round as accurate."
         )
         if out is not None:
             print(f"Saved: {out}/comparison.json, .csv and .png.")

@@ -36,13 +36,13 @@ def command(
     test: TestRows = None,
     holdout: Holdout = 0.2,
     seed: SplitSeed = 0,
-    compare: Annotated[bool, typer.Option(help="Also train each party alone, and all data together.")] = True,
+    compare: Annotated[bool, typer.Option(help="Also train each party alone, and on all data pooled.")] = True,
     out: Annotated[Path | None, typer.Option(help="Save outcome/ and box/ with the ballots in this folder.")] = None,
     workers: Workers = None,
     backend: Backend = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run the whole federation on one machine, and test the final model."""
+    """Simulate a federation on one machine, and test the final model."""
     with session(as_json, workers):
         from ..election.election import Election
         from ..runtime.executor import spread
@@ -66,10 +66,10 @@ def command(
         names = {
             "alone": "each party alone, mean",
             "outcome": f"{agreed.method.name}, one ballot each",
-            "together": "all data together",
+            "together": "pooled data (upper bound)",
         }
         rows = [[names[k], percent(v), size(round(sent)) if k == "outcome" else ""] for k, v in scores.items()]
-        print_table(f"{agreed.name}: {len(run.parties)} parties, {split}", ["", "accuracy", "sent a party"], rows)
+        print_table(f"{agreed.name}: {len(run.parties)} parties, {split}", ["", "accuracy", "sent per party"], rows)
         if agreed.level != "L0":
             print("Privacy", "\n  ".join(run.outcome.ledger.describe(whole=True)))
         if out is not None:
