@@ -114,7 +114,7 @@ def test_private_elections_are_compared_without_their_noise(digits: Any, parties
 
 def test_nothing_to_compare_is_said(election: ob.Election, test: Data, parties: dict[str, Data]) -> None:
     none = Data(test.X[:0], test.y[:0])
-    with pytest.raises(DataError, match="no party has a row"):
+    with pytest.raises(DataError, match="no party has any rows"):
         compare(Known(), election, {"a": none}, test)
     with pytest.raises(DataError, match="known came to no model"):
         compare(Known(rounds=0), election, parties, test)
@@ -132,7 +132,7 @@ def test_peers_are_written_by_name_and_settings() -> None:
     ("text", "said"),
     [
         ("fedavgg", "unknown peer 'fedavgg'.*Did you mean 'fedavg'"),
-        ("fedavg:round=3", "'fedavg:round=3': fedavg has no setting round; it has rounds"),
+        ("fedavg:round=3", "'fedavg:round=3': fedavg: unknown setting round; available: rounds"),
         ("fedavg:rounds", "'rounds' is not setting=value"),
         ("fedavg:rounds=", "'rounds=' is not setting=value"),
         ("fedavg:rounds=many", "rounds: .*integer"),
@@ -227,6 +227,6 @@ class TestCommand:
         self.run("new", "election.toml", "--public", "public.csv", "--label", "ill")
         monkeypatch.setattr("oneballot.simulation.simulate_parties", lambda *_: pytest.fail("something was trained"))
         told = self.run("compare", "election.toml", "--data", "a.csv", "--peer", "fedavg", status=1).output
-        assert "the final of fedavg needs gradients, and learner sklearn does not give it" in told
+        assert "fedavg: the final learner must provide gradients; sklearn doesn't" in told
         told = self.run("compare", "election.toml", "--data", "a.csv", "--peer", "nobody", status=1).output
         assert "unknown peer 'nobody'" in told

@@ -1,7 +1,7 @@
 """The command line: one thin file per command, which reads arguments, calls the package and prints the result.
 
-A command is a module with `command`, an `EXAMPLE` for its help, and for plug-ins the `SECTION` of `oneballot --help`; or
-a module with a typer `app` for a group of commands. Nothing imports this package except `__main__` and plug-in commands.
+A command is a module with `command`, an `EXAMPLE` for its help, and for plug-ins the `SECTION` of `oneballot --help`;
+or a module with a typer `app`, for a group of commands. Only `__main__` and plug-in commands import this package.
 """
 
 from __future__ import annotations

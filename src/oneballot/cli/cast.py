@@ -18,17 +18,13 @@ def command(
     data: Annotated[Path, typer.Option(help="Your rows, with labels: CSV, Parquet, NPZ or LIBSVM.")],
     to: Annotated[
         str | None,
-        typer.Option(
-            help="The box: a folder, or s3://, sftp://, webdav+https://, https://. Without it the ballot is only kept."
-        ),
+        typer.Option(help="The box: a folder, or s3://, sftp://, webdav+https://, https://. Default: only keep it."),
     ] = None,
-    key: Annotated[
-        Path | None, typer.Option(help="Your secret key. Default: PARTY.key here or beside the election.")
-    ] = None,
+    key: Annotated[Path | None, typer.Option(help="Your secret key. Default: PARTY.key.")] = None,
     keep: Annotated[Path, typer.Option(help="The folder for your own copy of the ballot.")] = Path("ballots"),
     learner: Annotated[
         list[str] | None,
-        typer.Option(help="Your own choice of a learner: [ROLE=]NAME[:KEY=VALUE,…], e.g. teacher=xgboost:rounds=20."),
+        typer.Option(help="Your own learner: [ROLE=]NAME[:KEY=VALUE,…], e.g. teacher=xgboost:rounds=20."),
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check everything, and show what would be sent and spent.")
@@ -39,9 +35,7 @@ def command(
     ] = False,
     data_dependent: Annotated[
         bool,
-        typer.Option(
-            "--data-dependent", help="At L2: also show the privacy cost of your actual votes; do not publish it."
-        ),
+        typer.Option("--data-dependent", help="At L2: also the cost of your actual votes; do not publish it."),
     ] = False,
     workers: Workers = None,
     as_json: AsJson = False,

@@ -89,8 +89,6 @@ def command(
         header = ["", "1 round", "equal bytes", "at the end", "rounds", "bytes", "passes at"]
         print_table(f"{agreed.name}: {len(shared)} parties, {split}, {len(tested)} test rows", header, rows)
         print("bytes: sent and received by all parties together. equal bytes: accuracy after the last round within")
-        print(
-            f"the bytes of {agreed.method.name}; – if the first round needs more. passes at: the first round as accurate."
-        )
+        print(f"the bytes of {agreed.method.name}; – if one round needs more. passes at: the first round as accurate.")
         if out is not None:
             print(f"Saved: {out}/comparison.json, .csv and .png.")

@@ -89,5 +89,5 @@ def command(
             print("Read it, edit it, then give it to every party together with the public file.")
         else:
             print(
-                f"Read it: its ranges and categories come from {like}, which the parties do not need. Then distribute it."
+                f"Read it: its ranges and categories come from {like}, which parties do not need. Then distribute it."
             )

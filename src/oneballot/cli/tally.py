@@ -58,7 +58,7 @@ def command(
 ) -> None:
     """Count the ballots in a box and train the final model.
 
-    Run it again when a late ballot arrives: only new ballots are counted. An invalid ballot is reported with the reason,
+    Run it again when a late ballot arrives: only new ballots are counted. An invalid ballot is reported with a reason,
     and the others count. Before the election's deadline a tally waits for the whole roster, unless --early is given; a
     ballot after the deadline counts at the next tally. At L1 every tally draws noise and costs again, so an existing
     outcome is kept unless --again is given.

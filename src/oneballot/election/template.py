@@ -163,8 +163,8 @@ format = {FORMAT}
 name = {_value(name)}
 classes = {_value(list(classes))}
 seed = 0
-quorum = {quorum}                      # how many valid ballots are needed; quorum, roster and deadline may change at any time
-# deadline = 2027-03-01T12:00:00Z  # until then a tally waits for the whole roster; later ballots count at the next tally
+quorum = {quorum}                      # valid ballots needed; quorum, roster and deadline may change at any time
+# deadline = 2027-03-01T12:00:00Z  # until then a tally waits for the whole roster; later ballots count at the next
 
 {reader}
 # max_ballot_mb = 64             # larger ballots are rejected unread
@@ -196,7 +196,10 @@ def _public(public: Path, path: Path, schema: Schema) -> str:
         where = public.resolve().relative_to(path.parent.resolve())
     except ValueError:
         where = public.resolve()
-        text = f"the public set is outside the election's folder ({where}), so other machines will not find it; put it beside {path.name}"
+        text = (
+            f"the public set is outside the election's folder ({where}), so other machines will not find it; put it "
+            f"beside {path.name}"
+        )
         warnings.warn(text, OneBallotWarning, stacklevel=3)
     return f"""\
 [public]                        # public rows that all parties and the server have; labels are not used

@@ -22,7 +22,7 @@ AT_ONCE = 8
 connections."""
 
 LARGEST = 8 * 2**20
-"""The largest ballot that is prefetched, which bounds the memory. A larger one should be resumable and show progress."""
+"""The largest ballot to prefetch, which bounds the memory. A larger one is read with retries and progress."""
 
 ENOUGH = 2 * AT_ONCE
 """Consecutive failures after which prefetching stops: more than one broken connection can cause."""
