@@ -38,6 +38,10 @@ ALLOWED = {
     ("dosfl/*.py", '"lesson"'): "part of the path of a seed: another word draws other numbers",
     ("dosfl/*.py", '"first lesson"'): "likewise",
     ("*.py", "first_lessons"): "a setting in election files",
+    **{
+        ("src/oneballot/privacy/ledger.py", f'"{text}"'): "a value in the JSON of ledgers; people read another one"
+        for text in ("whoever", "whoever has it", "whoever sees the final model", "whoever sees ballot or model")
+    },
 }
 DIALECT = re.compile(r"\b(" + "|".join(BANNED).replace(" ", r"\s+") + r")\b", re.IGNORECASE)
 COLUMNS = 100
