@@ -21,7 +21,7 @@ from oneballot.methods.dosfl.distil import distil
 from oneballot.methods.dosfl.distillation import Party
 from oneballot.methods.dosfl.initial import initial
 from oneballot.methods.dosfl.replay import Course, replay
-from oneballot_lab.reproduce.eavesdrop import accuracies
+from oneballot_lab.reproduce.interception import accuracies
 
 HEAVIEST = 1e9
 

@@ -35,7 +35,7 @@ from oneballot.methods.dosfl.distillation import Distillation, Distilled, Party
 from oneballot.methods.dosfl.initial import initial
 from oneballot.methods.dosfl.logits import Logits
 from oneballot.methods.dosfl.work import read_inputs, write_inputs
-from oneballot_lab.reproduce.eavesdrop import accuracies, at_distance, with_other_weights
+from oneballot_lab.reproduce.interception import accuracies, guess_weights, perturb_weights
 
 PAPER = {
     ("mnist", 10): dict(zip(VARIANTS, [(94.02, 51.55), (95.64, 61.26), (93.05, 77.71), (93.68, 70.13), (90.87, 78.83),
@@ -138,11 +138,11 @@ def eavesdrop(
     )
     seeds = range(100, 105)
     print("| first weights by | accuracy |\n|---|---|")
-    for rule, found in with_other_weights(network, lessons, plan.epochs, seeds, X, y, device=told.device).items():
+    for rule, found in guess_weights(network, lessons, plan.epochs, seeds, X, y, device=told.device).items():
         print(f"| {rule} | {found.mean():.1%} ({found.min():.1%} to {found.max():.1%}) |")
     distances = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
     print("\n| distance from the true weights | accuracy |\n|---|---|")
-    all_found = at_distance(network, start, lessons, plan.epochs, distances, seeds, X, y, device=told.device)
+    all_found = perturb_weights(network, start, lessons, plan.epochs, distances, seeds, X, y, device=told.device)
     for distance, found in zip(distances, all_found, strict=True):
         print(f"| {distance:g} | {found.mean():.1%} ({found.min():.1%} to {found.max():.1%}) |")
 

@@ -31,7 +31,7 @@ from oneballot.fleet.train.engine import Training
 from oneballot.fleet.train.recipe import Recipe
 from oneballot.fleet.train.reference import answer_one
 from oneballot.types import Array, Task
-from oneballot_lab.reproduce.joint import Joint
+from oneballot_lab.reproduce.joint_training import JointTraining
 
 SHAPES = {"mlp": (784,), "cnn": (1, 28, 28), "resnet8": (1, 28, 28)}
 SECONDS = 60.0
@@ -103,7 +103,7 @@ def in_step(network: Network, X: Array, y: Array, recipe: Recipe, told: argparse
             apart[number, turn] = time.perf_counter() - begin
         training.forget()
         alone.append(values)
-    joint = Joint(dict.fromkeys(range(told.federations), X), make)
+    joint = JointTraining(dict.fromkeys(range(told.federations), X), make)
     now, seconds = [dict(network.start(0)) for _ in each], []
     for turn in range(told.rounds):
         begin = time.perf_counter()

@@ -28,7 +28,7 @@ from oneballot.methods.dosfl.lessons import step  # noqa: E402
 from oneballot.methods.dosfl.logits import Logits  # noqa: E402
 from oneballot.methods.dosfl.replay import Course, replay, take_courses  # noqa: E402
 from oneballot.types import Array  # noqa: E402
-from oneballot_lab.reproduce.eavesdrop import accuracies, at_distance, moved, with_other_weights  # noqa: E402
+from oneballot_lab.reproduce.interception import accuracies, guess_weights, perturb, perturb_weights  # noqa: E402
 
 DOUBLE = torch.float64
 NET = built_in("mlp", {"hidden": [6]}, (4,), 3)
@@ -376,12 +376,12 @@ def test_an_eavesdropper_needs_the_first_weights() -> None:
     plan = replace(PLAN, local_epochs=30)
     lessons = distil(NET, X, [party(np.arange(50), 3, plan), party(np.arange(50, 100), 4, plan)], 3, device="cpu")
     (known,) = accuracies(NET, [START], [lessons], plan.epochs, X[100:], Y[100:], device="cpu")
-    guessed = with_other_weights(NET, lessons, plan.epochs, [11, 12], X[100:], Y[100:], device="cpu")
+    guessed = guess_weights(NET, lessons, plan.epochs, [11, 12], X[100:], Y[100:], device="cpu")
     assert list(guessed) == list(NAMES)
     assert all(found.shape == (2,) for found in guessed.values())
     assert np.mean(list(guessed.values())) < known
-    near, far = at_distance(NET, START, lessons, plan.epochs, [0.0, 30.0], [1, 2], X[100:], Y[100:], device="cpu")
+    near, far = perturb_weights(NET, START, lessons, plan.epochs, [0.0, 30.0], [1, 2], X[100:], Y[100:], device="cpu")
     assert near == pytest.approx(known)
     assert far.mean() < known
-    away = moved(START, 3.0, 9)
+    away = perturb(START, 3.0, 9)
     assert np.sqrt(sum(((away[k] - START[k]) ** 2).sum() for k in START)) == pytest.approx(3.0, rel=1e-5)
