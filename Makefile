@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-all lint bench fuzz clean
+.PHONY: demo test test-all lint docs bench fuzz clean
 
 demo: .venv/demo.stamp
 	$(BIN)/oneballot demo
@@ -18,6 +18,9 @@ lint: .venv/dev.stamp
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+docs: .venv/dev.stamp
+	$(BIN)/pytest -n 2 tests/docs
 
 bench: .venv/dev.stamp
 	$(BIN)/python benchmarks/trees.py

@@ -1,8 +1,8 @@
-"""LP-DOSFL, figure 2 of the paper: one party after the other, each distils for the weights that those before it led to.
+"""LP-DOSFL, figure 2 of the paper: each party distils for the weights that the parties before it led to.
 
 python benchmarks/dosfl_chain.py --data mnist.npz --seeds 3 --variants "soft labels" "soft labels and resets"
 
-All seeds, splits and variants go party by party as one fleet. Data and settings are those of dosfl_gpu.py.
+All seeds, splits and variants run side by side, party by party. Data and settings are those of dosfl_gpu.py.
 """
 
 from __future__ import annotations
@@ -16,39 +16,39 @@ import numpy as np
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
-from dosfl_tasks import arguments, deal, machine, read, told_of, variants
+from dosfl_tasks import arguments, machine, read, split_rows, summary, variants
 from oneballot.methods.dosfl.distil import distil
 from oneballot.methods.dosfl.distillation import Party
-from oneballot.methods.dosfl.initial import initial
-from oneballot.methods.dosfl.replay import Course, replay
+from oneballot.methods.dosfl.initialization import initial_weights
+from oneballot.methods.dosfl.train import TrainingRun, train_runs
 from oneballot_lab.reproduce.interception import accuracies
-
-HEAVIEST = 1e9
 
 
 def main() -> int:
-    told = arguments(__doc__).parse_args()
-    task, plan = read(told)
-    kinds = variants(plan, told.variants, told.reset)
-    cells = [(v, s, seed) for v in kinds for s in told.splits for seed in range(told.seeds)]
-    hands = [deal(task.y, told.parties, s, np.random.default_rng([seed, s == "IID"])) for _, s, seed in cells]
-    now = [initial(task.network, told.rule, seed) for _, _, seed in cells]
-    print(f"{task.name}, {told.parties} parties one after the other, {plan}, on {machine(told.device)}.\n")
-    named = list(dict.fromkeys(cell[:2] for cell in cells))
-    print("| parties | seconds | " + " | ".join(f"{variant}, {split}: mean | best" for variant, split in named) + " |")
-    print("|---|---|" + "---|" * 2 * len(named), flush=True)
+    args = arguments(__doc__).parse_args()
+    task, settings = read(args)
+    network, X_test, y_test, device = task.network, task.X_test, task.y_test, args.device
+    by_variant = variants(settings, args.variants, args.reset)
+    cells = [(v, s, seed) for v in by_variant for s in args.splits for seed in range(args.seeds)]
+    splits = [split_rows(task.y, args.parties, s, np.random.default_rng([seed, s == "IID"])) for _, s, seed in cells]
+    weights = [initial_weights(network, args.rule, seed) for _, _, seed in cells]
+    print(f"{task.name}, {args.parties} parties one after the other, {settings}, on {machine(device)}.\n")
+    columns = list(dict.fromkeys(cell[:2] for cell in cells))
+    print(
+        "| parties | seconds | " + " | ".join(f"{variant}, {split}: mean | best" for variant, split in columns) + " |"
+    )
+    print("|---|---|" + "---|" * 2 * len(columns), flush=True)
     begin = time.perf_counter()
-    for k in range(told.parties):
+    for k in range(args.parties):
         parties = [
-            Party(hand[k], task.y[hand[k]], start, 1000 * seed + k, kinds[variant])
-            for hand, start, (variant, _, seed) in zip(hands, now, cells, strict=True)
+            Party(rows[k], task.y[rows[k]], initial, 1000 * seed + k, by_variant[variant])
+            for rows, initial, (variant, _, seed) in zip(splits, weights, cells, strict=True)
         ]
-        lessons = distil(task.network, task.X, parties, task.classes, device=told.device, workers=2)
-        courses = [Course(start, [lesson], plan.epochs) for start, lesson in zip(now, lessons, strict=True)]
-        found = accuracies(task.network, now, [[lesson] for lesson in lessons], plan.epochs, task.X_test, task.y_test,
-                           device=told.device) * 100  # fmt: skip
-        now = [dict(learned.values) for learned in replay(task.network, courses, HEAVIEST, device=told.device)]
-        scores = " | ".join(told_of(found[[cell[:2] == name for cell in cells]]) for name in named)
+        data = [[one] for one in distil(network, task.X, parties, task.classes, device=device, workers=2)]
+        accuracy = accuracies(network, weights, data, settings.epochs, X_test, y_test, device=device) * 100
+        runs = [TrainingRun(initial, own, settings.epochs) for initial, own in zip(weights, data, strict=True)]
+        weights = [dict(result.weights) for result in train_runs(network, runs, device=device)]
+        scores = " | ".join(summary(accuracy[[cell[:2] == name for cell in cells]]) for name in columns)
         print(f"| {k + 1} | {time.perf_counter() - begin:.0f} | {scores} |", flush=True)
     return 0
 

@@ -1,14 +1,13 @@
-"""DOSFL on MNIST and TREC-6, tables 1 and 2 of the paper, and the eavesdroppers of its section 5.2: all parties, seeds
-and variants as one fleet.
+"""DOSFL on MNIST and texts: tables 1 and 2 of the paper, and the eavesdroppers of its section 5.2.
 
 python benchmarks/dosfl_gpu.py --data mnist.npz                      # on a GPU: the whole table
-python benchmarks/dosfl_gpu.py --data mnist.npz --probe 4            # so many batches of it, to know time and memory
-python benchmarks/dosfl_gpu.py --data mnist.npz --reduced            # on a CPU: a cell of it, in minutes
+python benchmarks/dosfl_gpu.py --data mnist.npz --probe 4            # only 4 batches: measure time and memory
+python benchmarks/dosfl_gpu.py --data mnist.npz --reduced            # on a CPU: a small table, in minutes
 python benchmarks/dosfl_gpu.py --data trec.npz --parties 2           # or 29; dosfl_words.py writes the file
 
-LeNet on MNIST: 10 parties, IID and 2 shards a party, S_d = 30, E_d = 3, B_d = 10, E = 30 of batches of 512. Bi-LSTM on
-TREC-6: S_d = 2, E_d = 1, B_d = 1, E = 50. It needs torch, numpy and oneballot.fleet alone, on a CPU joblib too. The
-file has the arrays X, y, X_test and y_test: images of bytes, or token numbers, which come with a table of word vectors.
+All parties, seeds and variants run side by side. LeNet on MNIST: 10 parties, IID and 2 shards a party, S_d = 30,
+E_d = 3, B_d = 10, E = 30 with batches of 512. Bi-LSTM on TREC-6: S_d = 2, E_d = 1, B_d = 1, E = 50. The file has the
+arrays X, y, X_test and y_test: images of bytes, or tokens with a table of word vectors.
 """
 
 from __future__ import annotations
@@ -26,157 +25,164 @@ import torch
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
-from dosfl_tasks import VARIANTS, Task, arguments, deal, machine, read, told_of, variants
+from dosfl_tasks import VARIANTS, Task, arguments, machine, read, split_rows, summary, variants
 from oneballot.fleet.train.devices import find_device, precision
 from oneballot.fleet.train.recipe import Recipe
 from oneballot.methods.dosfl.distil import distil
-from oneballot.methods.dosfl.distil_wave import Wave
-from oneballot.methods.dosfl.distillation import Distillation, Distilled, Party
-from oneballot.methods.dosfl.initial import initial
-from oneballot.methods.dosfl.logits import Logits
-from oneballot.methods.dosfl.work import read_inputs, write_inputs
+from oneballot.methods.dosfl.distillation import DistilledData, Party
+from oneballot.methods.dosfl.encoding import read_inputs, write_inputs
+from oneballot.methods.dosfl.initialization import initial_weights
+from oneballot.methods.dosfl.method import DOSFL
+from oneballot.methods.dosfl.stacked import StackedNetwork
+from oneballot.methods.dosfl.wave import Wave
 from oneballot_lab.reproduce.interception import accuracies, guess_weights, perturb_weights
 
+MNIST = [(94.02, 51.55), (95.64, 61.26), (93.05, 77.71), (93.68, 70.13), (90.87, 78.83), (95.64, 61.26)]
 PAPER = {
-    ("mnist", 10): dict(zip(VARIANTS, [(94.02, 51.55), (95.64, 61.26), (93.05, 77.71), (93.68, 70.13), (90.87, 78.83),
-                                       (95.64, 61.26)], strict=True)),
+    ("mnist", 10): dict(zip(VARIANTS, MNIST, strict=True)),
     ("trec", 2): dict.fromkeys(("soft labels", "soft labels and resets"), (83.6, 73.4)),
     ("trec", 29): dict.fromkeys(("soft labels", "soft labels and resets"), (79.0, 73.6)),
-}  # fmt: skip
-"""Best of five runs, IID and with 2 shards a party. Of TREC-6 it does not say which additions; one input a step for six
-classes cannot do without soft labels."""
+}
+"""Best of five runs, IID and with 2 shards a party. For TREC-6 the paper does not name the additions; one input a step
+for six classes needs soft labels."""
+MERGING = ("interleaved", "averaged", "weights")
 
 
 def main() -> int:
     parser = arguments(__doc__)
-    parser.add_argument("--first-lessons", default="own", choices=["own", "shared"], help="noise that lessons begin as")
-    parser.add_argument("--times", nargs="+", type=int, default=[], help="also take the merged lessons so many times")
-    parser.add_argument("--probe", type=int, default=0, help="stop after so many batches, and tell time and memory")
+    parser.add_argument(
+        "--first-lessons", default="own", choices=["own", "shared"], help="noise that parties start from"
+    )
+    parser.add_argument("--times", nargs="+", type=int, default=[], help="also train on the merged data so many times")
+    parser.add_argument("--probe", type=int, default=0, help="stop after so many batches, and report time and memory")
     parser.add_argument("--eavesdrop", action="store_true", help="also the eavesdroppers, of the first IID cell")
-    told = parser.parse_args()
-    return run(told, *read(told))
+    args = parser.parse_args()
+    return run(args, *read(args))
 
 
-def run(told: Any, task: Task, plan: Distillation) -> int:
-    network, X, y, X_test, y_test, classes = task.network, task.X, task.y, task.X_test, task.y_test, task.classes
-    paper = PAPER.get((task.name, told.parties), {})
-    kinds = variants(plan, told.variants, told.reset)
-    cells = [(v, s, seed) for v in kinds for s in told.splits for seed in range(told.seeds)]
-    starts = [initial(network, told.rule, seed) for seed in range(told.seeds)]
+def run(args: Any, task: Task, settings: DOSFL) -> int:
+    network, X_test, y_test = task.network, task.X_test, task.y_test
+    by_variant = variants(settings, args.variants, args.reset)
+    cells = [(v, s, seed) for v in by_variant for s in args.splits for seed in range(args.seeds)]
+    by_seed = [initial_weights(network, args.rule, seed) for seed in range(args.seeds)]
     parties = []
     for variant, split, seed in cells:
         rng = np.random.default_rng([seed, split == "IID"])
-        for k, rows in enumerate(deal(y, told.parties, split, rng)):
-            first = 1000 * seed if told.first_lessons == "shared" else None
-            parties.append(Party(rows, y[rows], starts[seed], 1000 * seed + k, kinds[variant], first=first))
-    if told.probe:
-        with precision(Recipe(), find_device(told.device)):
-            return probe(network, X, parties, classes, told)
+        noise_seed = 1000 * seed if args.first_lessons == "shared" else None
+        for k, rows in enumerate(split_rows(task.y, args.parties, split, rng)):
+            one = Party(rows, task.y[rows], by_seed[seed], 1000 * seed + k, by_variant[variant], noise_seed=noise_seed)
+            parties.append(one)
+    if args.probe:
+        with precision(Recipe(), find_device(args.device)):
+            return probe(task, parties, args)
     begin = time.perf_counter()
-    lessons = distil(network, X, parties, classes, device=told.device, workers=2)
-    took = time.perf_counter() - begin
-    lists = [lessons[i : i + told.parties] for i in range(0, len(lessons), told.parties)]
-    own = [starts[seed] for _, _, seed in cells]
+    distilled = distil(network, task.X, parties, task.classes, device=args.device, workers=2)
+    seconds = time.perf_counter() - begin
+    by_cell = [distilled[i : i + args.parties] for i in range(0, len(distilled), args.parties)]
+    initial = [by_seed[seed] for _, _, seed in cells]
 
-    def test(lists: list[list[Distilled]], merging: Any = "interleaved", times: int = plan.epochs) -> np.ndarray:
-        parts = [(own[i : i + 40], lists[i : i + 40]) for i in range(0, len(lists), 40)]
-        found = [accuracies(network, *part, times, X_test, y_test, device=told.device, merging=merging)
-                 for part in parts]  # fmt: skip
-        return np.concatenate(found)
+    def test(data: list[list[DistilledData]], merging: Any = "interleaved", epochs: int = settings.epochs) -> Any:
+        """The accuracy of each cell, 40 cells at once."""
+        parts = [(initial[i : i + 40], data[i : i + 40]) for i in range(0, len(data), 40)]
+        return np.concatenate(
+            [accuracies(network, *p, epochs, X_test, y_test, device=args.device, merging=merging) for p in parts]
+        )
 
-    found, averaged, weights = (test(lists, merging) for merging in ("interleaved", "averaged", "weights"))
-    alone = test([lessons[:1] for lessons in lists])
-    each = lists[0][0]
-    sent = each.inputs.size + each.labels.size + each.rates.size
-    print(
-        f"{task.name}, {told.parties} parties, {len(y):,} rows, {plan}, rule {told.rule}, soft resets {told.reset}, "
-        f"{told.first_lessons} first lessons."
-    )
-    print(
-        f"{len(parties)} lessons distilled in {took:.0f} s on {machine(told.device)}; a ballot: {4 * sent:,} bytes.\n"
-    )
-    head = "{0}: one party's lesson | interleaved: mean | best | paper (best of 5) | averaged: mean | best"
-    head += " | weights: mean | best"
-    print("| additions | " + " | ".join(head.format(s) for s in told.splits) + " |")
-    print("|---|" + "---|" * 8 * len(told.splits))
-    for variant in kinds:
-        row = f"| {variant} |"
-        for split in told.splits:
-            which = [i for i, cell in enumerate(cells) if cell[:2] == (variant, split)]
-            of, mean, ends, one = (values[which] * 100 for values in (found, averaged, weights, alone))
-            theirs = f"{paper[variant][split != 'IID']:.1f}" if variant in paper else "–"
-            row += f" {one.mean():.1f} | {told_of(of)} | {theirs} |"
-            row += "".join(f" {told_of(v)} |" for v in (mean, ends))
-        print(row)
-    for times in told.times:
-        more = test(lists, times=times) * 100
+    merged = {merging: test(by_cell, merging) for merging in MERGING}
+    alone = test([data[:1] for data in by_cell])
+    first = by_cell[0][0]
+    size = 4 * (first.inputs.size + first.labels.size + first.rates.size)
+    print(f"{task.name}, {args.parties} parties, {len(task.y):,} rows, {settings}, rule {args.rule}, "
+          f"soft resets {args.reset}, {args.first_lessons} initial noise.")  # fmt: skip
+    print(f"{len(parties)} parties distilled in {seconds:.0f} s on {machine(args.device)}; a ballot: {size:,} bytes.\n")
+    print_table(args, cells, merged, alone, PAPER.get((task.name, args.parties), {}))
+    for times in args.times:
+        more = test(by_cell, epochs=times) * 100
         for variant, split in dict.fromkeys(cell[:2] for cell in cells):
-            of = more[[cell[:2] == (variant, split) for cell in cells]]
-            print(f"Interleaved {times} times, {variant}, {split}: mean and best {told_of(of)}")
+            chosen = more[[cell[:2] == (variant, split) for cell in cells]]
+            print(f"Interleaved {times} times, {variant}, {split}: mean and best {summary(chosen)}")
     print(f"\nPeak memory {memory():.1f} GiB.", flush=True)
     for numbers in ("float16", "uint8"):
-        rounded = test([[round_off(lesson, numbers) for lesson in lessons] for lessons in lists])
-        print(f"Inputs as {numbers}: accuracy {(rounded - found).mean() * 100:+.2f} points in the mean of all cells, "
-              f"{(rounded - found).min() * 100:+.2f} to {(rounded - found).max() * 100:+.2f}.", flush=True)  # fmt: skip
-    if told.eavesdrop:
+        rounded = test([[round_inputs(one, numbers) for one in data] for data in by_cell])
+        change = (rounded - merged["interleaved"]) * 100
+        print(f"Inputs as {numbers}: accuracy {change.mean():+.2f} points in the mean of all cells, "
+              f"{change.min():+.2f} to {change.max():+.2f}.", flush=True)  # fmt: skip
+    if args.eavesdrop:
         i = next((i for i, cell in enumerate(cells) if cell[1] == "IID"), 0)
-        eavesdrop(network, own[i], lists[i], found[i], plan, X_test, y_test, told)
+        print_eavesdroppers(task, initial[i], by_cell[i], merged["interleaved"][i], settings.epochs, args.device)
     return 0
 
 
-def round_off(lesson: Distilled, numbers: str) -> Distilled:
-    return replace(lesson, inputs=read_inputs(write_inputs(lesson.inputs, numbers), lesson.inputs.shape, numbers))
+def print_table(args: Any, cells: list[Any], merged: dict[str, Any], alone: np.ndarray, paper: dict[str, Any]) -> None:
+    head = (
+        "{0}: one party | interleaved: mean | best | paper (best of 5) | averaged: mean | best | weights: mean | best"
+    )
+    print("| additions | " + " | ".join(head.format(split) for split in args.splits) + " |")
+    print("|---|" + "---|" * 8 * len(args.splits))
+    for variant in dict.fromkeys(cell[0] for cell in cells):
+        row = f"| {variant} |"
+        for split in args.splits:
+            chosen = [cell[:2] == (variant, split) for cell in cells]
+            interleaved, averaged, weights = (summary(merged[merging][chosen] * 100) for merging in MERGING)
+            theirs = f"{paper[variant][split != 'IID']:.1f}" if variant in paper else "–"
+            row += f" {alone[chosen].mean() * 100:.1f} | {interleaved} | {theirs} | {averaged} | {weights} |"
+        print(row)
 
 
-def eavesdrop(
-    network: Any, start: Any, lessons: list[Distilled], known: float, plan: Distillation, X: Any, y: Any, told: Any
+def round_inputs(data: DistilledData, numbers: str) -> DistilledData:
+    return replace(data, inputs=read_inputs(write_inputs(data.inputs, numbers), data.inputs.shape, numbers))
+
+
+def print_eavesdroppers(
+    task: Task, initial: Any, data: list[DistilledData], known: float, epochs: int, device: str
 ) -> None:
     """Section 5.2, five seeds or directions each."""
-    print(
-        f"\nEavesdroppers on the first cell (IID, if there is one), whose own accuracy is {known:.1%}; mean of five "
-        "(lowest to highest).\n"
-    )
-    seeds = range(100, 105)
-    print("| first weights by | accuracy |\n|---|---|")
-    for rule, found in guess_weights(network, lessons, plan.epochs, seeds, X, y, device=told.device).items():
-        print(f"| {rule} | {found.mean():.1%} ({found.min():.1%} to {found.max():.1%}) |")
+    print(f"\nEavesdroppers on the first cell (IID, if there is one), whose own accuracy is {known:.1%}; mean of five "
+          "(lowest to highest).\n")  # fmt: skip
+    network, X, y, seeds = task.network, task.X_test, task.y_test, range(100, 105)
+    print("| initial weights by | accuracy |\n|---|---|")
+    for rule, values in guess_weights(network, data, epochs, seeds, X, y, device=device).items():
+        print(f"| {rule} | {values.mean():.1%} ({values.min():.1%} to {values.max():.1%}) |")
     distances = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
     print("\n| distance from the true weights | accuracy |\n|---|---|")
-    all_found = perturb_weights(network, start, lessons, plan.epochs, distances, seeds, X, y, device=told.device)
-    for distance, found in zip(distances, all_found, strict=True):
-        print(f"| {distance:g} | {found.mean():.1%} ({found.min():.1%} to {found.max():.1%}) |")
+    by_distance = perturb_weights(network, initial, data, epochs, distances, seeds, X, y, device=device)
+    for distance, values in zip(distances, by_distance, strict=True):
+        print(f"| {distance:g} | {values.mean():.1%} ({values.min():.1%} to {values.max():.1%}) |")
 
 
-def probe(network: Any, X: np.ndarray, parties: list[Party], classes: int, told: Any) -> int:
-    """A few batches: time and memory of each way, and the slopes of three parties against a CPU's."""
-    place = find_device(told.device)
-    shared = torch.from_numpy(X).to(place)
+def probe(task: Task, parties: list[Party], args: Any) -> int:
+    """Measure a few batches by autograd, without it, and recorded; compare gradients of three parties with a CPU's."""
+    place = find_device(args.device)
+    X = torch.from_numpy(task.X).to(place)
     some = parties[:: max(1, len(parties) // 3)][:3]
-    short = [replace(party, plan=replace(party.plan, steps=2, epochs=2)) for party in some]
-    got = []
+    short = [replace(party, settings=replace(party.settings, steps=2, epochs=2)) for party in some]
+    gradients = []
     for where in (place, torch.device("cpu")):
-        wave = Wave(Logits(network, where), shared.to(where), short, classes)
-        got.append([part.cpu().double() for part in next(wave.batches())])
-    worst = max(float((a - b).norm() / (b.norm() + 1e-12)) for a, b in zip(*got, strict=True))
-    print(f"slopes of three parties against a CPU's: {worst:.1e} apart, relatively", flush=True)
+        wave = Wave(StackedNetwork(task.network, where), X.to(where), short, task.classes)
+        gradients.append([part.cpu().double() for part in next(wave.batches())])
+    worst = max(float((a - b).norm() / (b.norm() + 1e-12)) for a, b in zip(*gradients, strict=True))
+    print(f"gradients of three parties: relative difference to a CPU's {worst:.1e}", flush=True)
     counts = (max(1, len(parties) // 10), len(parties))
-    ways = [("autograd", False), (None, False)] + [(None, True)] * (place.type == "cuda")
-    for count, (way, record) in product(counts, ways):
+    implementations: list[tuple[Any, bool]] = [("autograd", False), (None, False)] + [(None, True)] * (
+        place.type == "cuda"
+    )
+    for count, (implementation, record) in product(counts, implementations):
         begin = time.perf_counter()
-        wave = Wave(Logits(network, place, way=way), shared, parties[:count], classes, record=record)
+        net = StackedNetwork(task.network, place, implementation=implementation)
+        wave = Wave(net, X, parties[:count], task.classes, record=record)
         batches, clock = wave.batches(), [time.perf_counter()]
-        for _ in range(told.probe):
-            found = next(batches)
+        for _ in range(args.probe):
+            last = next(batches)
             if place.type == "cuda":
                 torch.cuda.synchronize()
             clock.append(time.perf_counter())
         each = np.diff(clock)
-        sums = ", ".join(f"{float(part.double().abs().sum()):.6e}" for part in found)  # the same, up to rounding
+        sums = ", ".join(f"{float(part.double().abs().sum()):.6e}" for part in last)  # equal up to rounding
         times = ", ".join(f"{t:.2f}" for t in each)
-        print(f"{count} lessons, by {wave.net.way}{', recorded' * record}: set up in {clock[0] - begin:.1f} s; batches "
-              f"{times} s; {wave.ends[0]} batches would take {each[-1] * wave.ends[0]:.0f} s; peak memory "
-              f"{memory():.1f} GiB; slopes {sums}", flush=True)  # fmt: skip
-        del wave, batches, found
+        print(f"{count} parties, by {net.implementation}{', recorded' * record}: set up in {clock[0] - begin:.1f} s; "
+              f"batches {times} s; {wave.ends[0]} batches would take {each[-1] * wave.ends[0]:.0f} s; peak memory "
+              f"{memory():.1f} GiB; gradients {sums}", flush=True)  # fmt: skip
+        del wave, batches, last
     return 0
 
 

@@ -1,4 +1,4 @@
-"""What the benchmarks of DOSFL share: tasks with their networks, the paper's settings, additions, splits, arguments."""
+"""Shared by the benchmarks of DOSFL: tasks with their networks, the paper's settings, additions, splits, arguments."""
 
 from __future__ import annotations
 
@@ -10,50 +10,52 @@ import numpy as np
 import torch
 
 from oneballot.fleet.models.network import Network, built_in
-from oneballot.methods.dosfl.distillation import Distillation
+from oneballot.methods.dosfl.method import DOSFL
 
-MEAN, SPREAD = 0.1307, 0.3081
-"""Of MNIST's pixels, as everybody knows them: lessons begin as normal noise, and rows should look alike."""
-MNIST = Distillation()
-TREC = Distillation(steps=2, epochs=1, batch=1, first_rate=1.5, learning_rate=0.1, decay_period=30, local_epochs=50)
-VARIANTS = ("none", "soft labels", "soft resets", "random masking", "soft labels and resets", "soft labels, any sign")
+MEAN, DEVIATION = 0.1307, 0.3081
+"""Of MNIST's pixels, a published constant: distilled inputs begin as normal noise, and rows should look alike."""
+MNIST = DOSFL(soft_labels=False)
+TREC = DOSFL.paper("trec6", soft_labels=False)
+ADDITIONS: dict[str, dict[str, Any]] = {
+    "none": {},
+    "soft labels": {"soft_labels": True},
+    "soft resets": {},
+    "random masking": {"masking": 0.3},
+    "soft labels and resets": {"soft_labels": True},
+    "soft labels, any sign": {"soft_labels": True, "negative_labels": True},
+}
+VARIANTS = tuple(ADDITIONS)
 PAPER_RESET = 0.2
+SETTINGS = ("steps", "epochs", "batch", "local_epochs", "local_batch", "first_rate", "learning_rate", "decay_period")
 
 
-def variants(plan: Distillation, wanted: list[str], resets: list[float]) -> dict[str, Distillation]:
-    """Those that are wanted, each with resets for every size of them."""
-    added: dict[str, dict[str, Any]] = {
-        "none": {},
-        "soft labels": {"soft_labels": True},
-        "soft labels, any sign": {"soft_labels": True, "negative_labels": True},
-        "soft resets": {},
-        "random masking": {"masking": 0.3},
-        "soft labels and resets": {"soft_labels": True},
-    }
-    found = {}
-    for name in wanted:
+def variants(settings: DOSFL, names: list[str], resets: list[float]) -> dict[str, DOSFL]:
+    """The settings of each named variant; those with soft resets once for every share in `resets`."""
+    result = {}
+    for name in names:
         for reset in resets if "resets" in name else [0.0]:
             size = f", {reset:g}" if "resets" in name and reset != PAPER_RESET else ""
-            found[name + size] = replace(plan, soft_reset=reset, **added[name])
-    return found
+            result[name + size] = replace(settings, soft_reset=reset, **ADDITIONS[name])
+    return result
 
 
-def deal(y: np.ndarray, parties: int, split: str, rng: np.random.Generator) -> list[np.ndarray]:
+def split_rows(y: np.ndarray, parties: int, split: str, rng: np.random.Generator) -> list[np.ndarray]:
+    """The rows of each party: a random share, or 2 shards of the rows sorted by class."""
     order = rng.permutation(len(y))
     if split == "IID":
         return np.array_split(order, parties)
-    pieces = np.array_split(order[np.argsort(y[order], kind="stable")], 2 * parties)
-    return [np.concatenate([pieces[i] for i in hand]) for hand in rng.permutation(2 * parties).reshape(parties, 2)]
+    shards = np.array_split(order[np.argsort(y[order], kind="stable")], 2 * parties)
+    return [np.concatenate([shards[i] for i in own]) for own in rng.permutation(2 * parties).reshape(parties, 2)]
 
 
-def told_of(values: np.ndarray) -> str:
-    """Mean, the sample's deviation, and the best."""
+def summary(values: np.ndarray) -> str:
+    """Mean, sample standard deviation, and the best."""
     return f"{values.mean():.1f} ± {values.std(ddof=1) if len(values) > 1 else 0:.1f} | {values.max():.1f}"
 
 
 @dataclass(frozen=True)
 class Task:
-    """What is learned, and by which network; classes are numbers."""
+    """Rows with class numbers, and the network that learns them."""
 
     name: str
     network: Network
@@ -67,68 +69,60 @@ class Task:
         return int(self.y.max()) + 1
 
 
-def arguments(about: str | None) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+def arguments(description: str | None) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", required=True, help="an .npz with X, y, X_test, y_test")
     parser.add_argument("--parties", type=int, default=10)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--variants", nargs="+", default=list(VARIANTS[:4]), choices=VARIANTS)
     parser.add_argument("--splits", nargs="+", default=["IID", "2 shards"], choices=["IID", "2 shards"])
-    parser.add_argument("--rule", default="xavier-uniform", help="of the first weights")
-    parser.add_argument(
-        "--reset", nargs="+", type=float, default=[PAPER_RESET], help="shares of the first weights that are drawn anew"
-    )
+    parser.add_argument("--rule", default="xavier-uniform", help="rule for the initial weights")
+    parser.add_argument("--reset", nargs="+", type=float, default=[PAPER_RESET], help="shares of soft resets")
     parser.add_argument("--network", default="bilstm", choices=["bilstm", "textcnn"], help="for texts")
-    parser.add_argument("--hidden", type=int, default=100, help="of the Bi-LSTM")
-    parser.add_argument("--length", type=int, default=30, help="of a text, in words")
+    parser.add_argument("--hidden", type=int, default=100, help="hidden units of the Bi-LSTM")
+    parser.add_argument("--length", type=int, default=30, help="words of a text")
     parser.add_argument("--rows", type=int, default=60_000)
     parser.add_argument("--test-rows", type=int, default=60_000)
     parser.add_argument("--device", default="auto", choices=["auto", "cuda", "cpu"])
-    parser.add_argument("--bytes", action="store_true", help="pixels from 0 to 1, instead of about 0 with deviation 1")
-    parser.add_argument("--reduced", action="store_true", help="3 parties, 1,500 rows, short lessons: for a CPU")
-    for name in (
-        "steps",
-        "epochs",
-        "batch",
-        "local_epochs",
-        "local_batch",
-        "first_rate",
-        "learning_rate",
-        "decay_period",
-    ):
-        usual = getattr(Distillation(), name)
-        parser.add_argument(f"--{name.replace('_', '-')}", type=type(usual), default=None, help=f"{usual} in the paper")
+    parser.add_argument("--bytes", action="store_true", help="scale pixels to 0 to 1 instead of standardising them")
+    parser.add_argument("--reduced", action="store_true", help="3 parties, 1,500 rows, fewer steps: for a CPU")
+    for name in SETTINGS:
+        default = getattr(MNIST, name)
+        option = f"--{name.replace('_', '-')}"
+        parser.add_argument(option, type=type(default), default=None, help=f"{default} in the paper")
     return parser
 
 
-def read(told: Any) -> tuple[Task, Distillation]:
-    """The task of the file that is told, and how its rows are distilled."""
-    file = np.load(told.data)
+def read(args: Any) -> tuple[Task, DOSFL]:
+    """The task in the file `--data`, and the settings of its distillation."""
+    file = np.load(args.data)
     data = {key: file[key] for key in file.files}
-    plan = TREC if "table" in data else MNIST
-    if told.reduced:
-        plan = replace(plan, steps=15, epochs=2, first_rate=0.05, local_epochs=20, local_batch=128, learning_rate=0.02)
-        told.parties, told.rows, told.seeds = 3, min(told.rows, 1_500), min(told.seeds, 1)
-    given = {name: getattr(told, name) for name in vars(plan) if getattr(told, name, None) is not None}
-    return task_of(told, data), replace(plan, **given)
+    settings = TREC if "table" in data else MNIST
+    if args.reduced:
+        settings = replace(
+            settings, steps=15, epochs=2, first_rate=0.05, local_epochs=20, local_batch=128, learning_rate=0.02
+        )
+        args.parties, args.rows, args.seeds = 3, min(args.rows, 1_500), min(args.seeds, 1)
+    given = {name: getattr(args, name) for name in SETTINGS if getattr(args, name) is not None}
+    return make_task(args, data), replace(settings, **given)
 
 
-def task_of(told: Any, data: dict[str, np.ndarray]) -> Task:
-    X, y, X_test = data["X"][: told.rows], data["y"][: told.rows].astype(np.int64), data["X_test"][: told.test_rows]
-    y_test, classes = data["y_test"][: told.test_rows].astype(np.int64), int(data["y"].max()) + 1
+def make_task(args: Any, data: dict[str, np.ndarray]) -> Task:
+    X, y, X_test = data["X"][: args.rows], data["y"][: args.rows].astype(np.int64), data["X_test"][: args.test_rows]
+    y_test, classes = data["y_test"][: args.test_rows].astype(np.int64), int(data["y"].max()) + 1
     table = data.get("table")
     if table is None:
-        task, network = "mnist", built_in("lenet", {"shape": [1, 28, 28]}, X.shape[1:], classes)
+        name, network = "mnist", built_in("lenet", {"shape": [1, 28, 28]}, X.shape[1:], classes)
     else:
-        X, X_test = X[:, : told.length], X_test[:, : told.length]
+        X, X_test = X[:, : args.length], X_test[:, : args.length]
         words = {"vocabulary": len(table), "dimension": table.shape[1], "embedding": "frozen"}
-        own = {"hidden": told.hidden} if told.network == "bilstm" else {}
-        task = "trec" if classes == 6 else "texts"
-        network = built_in(told.network, {**words, **own}, X.shape[1:], classes, table)
+        own = {"hidden": args.hidden} if args.network == "bilstm" else {}
+        name = "trec" if classes == 6 else "texts"
+        network = built_in(args.network, {**words, **own}, X.shape[1:], classes, table)
     X, X_test = (part.reshape(len(part), *network.shape) for part in (X, X_test))
-    if task == "mnist" and not told.bytes:
-        X, X_test = (((part / 255 - MEAN) / SPREAD).astype(np.float32) for part in (X, X_test))
-    return Task(task, network, X, y, X_test, y_test)
+    if name == "mnist" and not args.bytes:
+        X, X_test = (((part / 255 - MEAN) / DEVIATION).astype(np.float32) for part in (X, X_test))
+    return Task(name, network, X, y, X_test, y_test)
 
 
 def machine(device: str) -> str:

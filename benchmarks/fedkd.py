@@ -27,8 +27,8 @@ if __name__ == "__main__":
 from oneballot.fleet.models.network import built_in
 from oneballot.fleet.train.engine import train
 from oneballot.fleet.train.recipe import Recipe
-from oneballot.methods.fedkd.grid import UNIT, Grid, ensemble, greatest
-from oneballot.methods.fedkd.passes import further
+from oneballot.methods.fedkd.grid import UNIT, Grid, ensemble, largest_logit
+from oneballot.methods.fedkd.passes import further_passes
 from oneballot.types import Array, Task
 
 ROUNDS, SCALE, PASSES = 100, 200, 5
@@ -84,9 +84,9 @@ class Variant:
         for z, n in zip(logits, seen, strict=True):
             if self.centre:
                 z = z - z[:, n > 0].mean(axis=1, keepdims=True)
-            half_step = grid.half_step(greatest(z, n))
+            half_step = grid.half_step(largest_logit(z, n))
             counts = n if self.weights == "class-counts" else np.ones_like(n)
-            points = points + grid.points(grid.levels(z, half_step)) * (counts * half_step)
+            points = points + grid.half_steps(grid.quantize(z, half_step)) * (counts * half_step)
             weight = weight + counts
         z = ensemble(points, weight, UNIT)
         if self.gamma < np.inf:
@@ -141,7 +141,7 @@ def cell(what: Experiment, alpha: float, seed: int, told: argparse.Namespace) ->
         public = foreign[rng.permutation(len(foreign))[: len(public)]]
     tested, truth = tested[order], truth[order]
     classes, row = int(y.max()) + 1, X.shape[1:]
-    several = further(public, PASSES, what.augment, seed)
+    several = further_passes(public, PASSES, what.augment, seed)
     rows = np.concatenate([X, public, several, tested])
     first, last = len(X), len(X) + PASSES * len(public)
     hands = [hand for hand in deal(y, alpha, rng, what.parties) if len(hand)]
@@ -170,7 +170,7 @@ def cell(what: Experiment, alpha: float, seed: int, told: argparse.Namespace) ->
         recipe = replace(final, augment=what.augment, epochs=max(1, final.epochs // passes))
         answers = train(network, rows, list(some.values()), recipe, classes, device=told.device, what="finals").logits
         found |= {name: 100 * float((z.argmax(1) == truth).mean()) for name, z in zip(some, answers, strict=True)}
-    contents = Grid(SCALE, "ends").bytes(len(public) * classes) + 8 + 8 * classes
+    contents = Grid(SCALE, "ends").size(len(public) * classes) + 8 + 8 * classes
     weights = sum(p.numel() for p in network.bare.parameters())
     return found | {"bytes": contents, "FedAvg": ROUNDS * 2 * 4 * weights}
 

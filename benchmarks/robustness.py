@@ -22,7 +22,7 @@ import numpy as np
 
 import oneballot as ob
 from oneballot.comparison import compare
-from oneballot.learners._training import TrainedNetworks
+from oneballot.learners._training import TrainedModels
 from oneballot.party.cast import cast_together
 from oneballot.server.tally import tally
 from oneballot.simulation import accuracy, divide
@@ -63,13 +63,13 @@ class Liar:
     def check(self) -> None:
         self.honest.check()
 
-    def fit_many(self, X: Array, tasks: Sequence[Task], classes: int, *, keep: bool = True) -> TrainedNetworks:
+    def fit_many(self, X: Array, tasks: Sequence[Task], classes: int, *, keep: bool = True) -> TrainedModels:
         if self.lie == "shift":
             answers = self.honest.fit_many(X, tasks, classes, keep=False).predictions()
         else:
             answers = [np.zeros((0 if task.ask is None else len(task.ask), classes)) for task in tasks]
         lot = np.random.default_rng(tasks[0].seed)
-        return TrainedNetworks([None] * len(tasks), [self._said(answer, lot) for answer in answers])
+        return TrainedModels([None] * len(tasks), [self._said(answer, lot) for answer in answers])
 
     def _said(self, answer: Array, lot: np.random.Generator) -> Array:
         """Certain of a class, and never *not mine*, which an open vote has as one more."""

@@ -106,7 +106,10 @@ def test_what_cannot_be_is_refused_in_a_sentence_before_training() -> None:
         election(method=ob.FedKT())
     with pytest.raises(ElectionError, match=r"needs multilabel.*, and learner sklearn does not give it"):
         election(learner=ob.Sklearn())
-    for settings, words in (({"temperature": 2.0}, "taught by their logits"), ({"centre": True}, "one label a row")):
+    for settings, words in (
+        ({"temperature": 2.0}, "need temperature = inf"),
+        ({"centre": True}, "not available in multi-label"),
+    ):
         with pytest.raises(ElectionError, match=words):
             election(**settings)
     with pytest.raises(DataError, match=r"labels must be 3 a row"):
@@ -204,6 +207,6 @@ def test_a_class_that_nobody_has_is_said_of_no_row(temperature: float) -> None:
     X, y = rows(300, 2)
     y[:, 2] = -1  # not known to anybody
     agreed = election(temperature=temperature)
-    with pytest.warns(ob.OneBallotWarning, match="nobody has rows of class far"):
+    with pytest.warns(ob.OneBallotWarning, match="no party has rows of class far"):
         outcome = ob.tally(agreed, [ob.cast(agreed, X, y, party="a")])
     assert outcome.model.predict(rows(200, 3)[0])[:, 2].mean() < 0.1

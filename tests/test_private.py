@@ -444,7 +444,7 @@ def test_the_final_model_may_weigh_rows_by_the_lead_of_their_label() -> None:
         election.method.close(Count({"votes": np.tile([[7, 1], [2, 5]], (30, 1))}), ctx)
     np.testing.assert_allclose(leads[0], np.tile([6, 3], 30) / 4.5)
     assert accuracy(run(election)) > 0.95
-    with pytest.raises(ElectionError, match="cannot be had at L1"):
+    with pytest.raises(ElectionError, match="not available at L1"):
         election_at(ob.L1(1.0), method=ob.FedKT(final_weights="lead"))
 
 

@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 import pytest
 
-from oneballot.boxes import _patience
+from oneballot.boxes import _retry
 from oneballot.boxes._remote import PROBE
 
 USER, PASSWORD = "clinic", "s3cret/word"
@@ -118,7 +118,7 @@ def place_of(servers, tmp_path: Path, monkeypatch) -> Callable[[str], Place]:
         monkeypatch.setenv(f"AWS_{name}", value)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
-    monkeypatch.setattr(_patience, "PAUSES", (0.05,) * 5)
+    monkeypatch.setattr(_retry, "DELAYS", (0.05,) * 5)
 
     def place_of(kind: str) -> Place:
         port, folder = servers(kind)

@@ -115,7 +115,7 @@ def test_a_channel_that_has_not_answered_in_time_is_not_used_again(place_of, wir
     box = box_at(address)
     with box.open_once("a") as file:
         file.read(2**16)
-        channel = box._own.files.get_channel()
+        channel = box._thread.sftp.get_channel()
         channel.settimeout(0.2)
         line.flows.clear()
         with pytest.raises(BoxError, match="Tried 1 times"):

@@ -62,9 +62,9 @@ def test_cast_and_tally_give_the_same_outcome_as_with_a_folder(place, agreed: Pa
 def test_a_box_that_cannot_be_reached_is_told_before_anybody_trains(
     place_of, agreed: Path, tmp_path, monkeypatch
 ) -> None:
-    from oneballot.boxes import _patience
+    from oneballot.boxes import _retry
 
-    monkeypatch.setattr(_patience, "PAUSES", (0.01,))
+    monkeypatch.setattr(_retry, "DELAYS", (0.01,))
     error = answer(
         "cast", "election.toml", "--party", "c", "--data", "c.csv", "--keep", tmp_path, "--to", "sftp://u:s3cret@127.0.0.1:1/x",
         status=1,

@@ -7,7 +7,7 @@ import time
 import pytest
 
 import oneballot as ob
-from oneballot.boxes import _download, _patience, _remote, box_at, http
+from oneballot.boxes import _remote, _retry, _transfer, box_at, http
 from oneballot.boxes._remote import PROBE
 from oneballot.errors import AlreadyCast, BoxError, NotFound, OneBallotWarning
 from oneballot.party.cast import cast_together
@@ -38,7 +38,7 @@ def test_names_of_a_hostile_host_lead_nowhere(place_of) -> None:
         box = box_at(place.address("hostile"))
         assert list(box.names()) == [("good", 5)]
         for name in ("../evil", "..\\evil", "a\nb", ".hidden", "x" * 300):
-            with pytest.raises(NotFound, match="no name of a ballot"):
+            with pytest.raises(NotFound, match="not the name of a ballot"):
                 box.open(name)
 
 
@@ -82,15 +82,15 @@ def test_a_box_that_goes_away_ends_a_tally_and_spoils_nobody(place_of, wire, ele
 
 @pytest.mark.parametrize("page", ["no-token", "no-number"])
 def test_an_index_page_that_cannot_be_parsed_is_refused(page: str, place_of) -> None:
-    with pytest.raises(BoxError, match=f"hostile/{page} shows an index page that cannot be read: [eE]x"):
+    with pytest.raises(BoxError, match=f"hostile/{page}: its index page cannot be parsed: [eE]x"):
         list(box_at(place_of("http").address(f"hostile/{page}")).names())
 
 
 def test_listings_without_end_are_refused(place_of, monkeypatch) -> None:
-    monkeypatch.setattr(http, "MOST_INDEX", 2**20)
-    with pytest.raises(BoxError, match="without end"):
+    monkeypatch.setattr(http, "MAX_INDEX_BYTES", 2**20)
+    with pytest.raises(BoxError, match="exceeds the limit"):
         list(box_at(place_of("http").address("hostile/endless-index")).names())
-    monkeypatch.setattr(_remote, "MOST_FILES", 5)
+    monkeypatch.setattr(_remote, "MAX_FILES", 5)
     for kind in ("s3", "sftp", "webdav"):
         place = place_of(kind)
         for i in range(7):
@@ -100,7 +100,7 @@ def test_listings_without_end_are_refused(place_of, monkeypatch) -> None:
 
 
 def test_a_host_that_drips_is_given_up(place_of, monkeypatch) -> None:
-    monkeypatch.setattr(_download, "GRACE", 0.5)
+    monkeypatch.setattr(_transfer, "GRACE", 0.5)
     began = time.monotonic()
     with (
         box_at(place_of("http").address("hostile")).open("dripping") as file,
@@ -112,7 +112,7 @@ def test_a_host_that_drips_is_given_up(place_of, monkeypatch) -> None:
 
 def test_a_server_that_replaces_although_it_was_told_not_to_is_told_of(place_of) -> None:
     place = place_of("http")
-    with pytest.warns(OneBallotWarning, match="does not know If-None-Match"):
+    with pytest.warns(OneBallotWarning, match="ignores If-None-Match"):
         box_at(place.address("forgetful")).deliver("a", b"first")
     with pytest.raises(AlreadyCast):  # one looks before one sends, so only a race can replace
         box_at(place.address("forgetful")).deliver("a", b"second")
@@ -129,7 +129,7 @@ def test_where_nobody_may_look_such_a_server_is_refused(place_of) -> None:
 
 def test_a_server_that_denies_dot_files_is_asked_all_the_same(place_of) -> None:
     place = place_of("http")
-    with pytest.raises(BoxError, match=r"does not know If-None-Match.*none was sent"):
+    with pytest.raises(BoxError, match=r"ignores If-None-Match.*none was sent"):
         box_at(place.address("forgetful/dropbox/dotless")).deliver("a", b"ballot")
     assert place.files("forgetful/dropbox/dotless") == {}
 
@@ -140,7 +140,7 @@ def test_what_a_server_was_asked_with_is_no_ballot_to_anybody(place_of, kind: st
     box_at(place.address("probed")).deliver("a", b"ballot")
     assert set(place.all_files("probed")) == {"a.ballot", PROBE}
     assert list(box_at(place.address("probed")).names()) == [("a", 6)]
-    assert _remote.left_by(f"{PART}probe.0123456789abcdef", [PROBE]) == []
+    assert _remote.leftover_parts(f"{PART}probe.0123456789abcdef", [PROBE]) == []
     if kind == "http":
         assert list(ob.Folder(place.inside("probed")).names()) == [("a", 6)], "who tallies on the server itself"
 
@@ -152,7 +152,7 @@ def test_a_server_that_takes_ballots_alone_is_trusted_by_those_who_may_look(plac
     assert place.all_files(box) == {"a.ballot": b"ballot"}
     with pytest.raises(AlreadyCast):
         box_at(place.address(box)).deliver("a", b"other")
-    words = f"takes no {PROBE}, .*answers {status} .*Ask the operator to let you put that file as well, or read"
+    words = f"refuses {PROBE} .*responds {status} .*Ask the operator to let you write that file or read"
     with pytest.raises(BoxError, match=words):
         box_at(place.address(f"dropbox/{box}")).deliver("a", b"ballot")
     assert place.all_files(f"dropbox/{box}") == {}
@@ -177,7 +177,7 @@ def test_least_rights_on_s3(place_of) -> None:
     delivering(box_at(place.address("few rights")))
     assert place.all_files("few rights") == {"a.ballot": b"ballot", PROBE: b"oneballot\n"}
     denied.add(PROBE)
-    with pytest.raises(BoxError, match=rf"takes no {PROBE}, .*\(Access Denied\).*none was sent"):
+    with pytest.raises(BoxError, match=rf"refuses {PROBE} \(Access Denied\).*none was sent"):
         delivering(box_at(place.address("fewer rights")))
     assert place.all_files("fewer rights") == {}
 
@@ -186,7 +186,7 @@ def test_a_server_that_is_busy_is_not_taken_for_one_where_nobody_may_look(place_
     place = place_of("http")
     calm = place.folder / "calm"
     calm.unlink(missing_ok=True)
-    monkeypatch.setattr(_patience.time, "sleep", lambda seconds: calm.touch())
+    monkeypatch.setattr(_retry.time, "sleep", lambda seconds: calm.touch())
     with pytest.warns(OneBallotWarning) as told:
         box_at(place.address("busy/forgetful")).deliver("a", b"ballot")
     assert [text in str(one.message) for one, text in zip(told, ("503", "If-None-Match"), strict=True)] == [True, True]
@@ -194,15 +194,15 @@ def test_a_server_that_is_busy_is_not_taken_for_one_where_nobody_may_look(place_
 
 
 def test_large_ballots_are_asked_for_as_well(place_of) -> None:
-    with pytest.warns(OneBallotWarning, match="does not know If-None-Match"):
+    with pytest.warns(OneBallotWarning, match="ignores If-None-Match"):
         box_at(place_of("http").address("forgetful/large")).deliver("a", bytes(2**21))
 
 
 def test_of_two_that_a_server_has_taken_at_once_the_one_that_was_replaced_is_told(place_of) -> None:
     place = place_of("webdav")
     box = box_at(place.address("both"))
-    tidy = box._tidy
-    box._tidy = lambda *args: (place.put("both", "a.ballot", b"theirs"), tidy(*args))
+    clean_up = box._clean_up
+    box._clean_up = lambda *args: (place.put("both", "a.ballot", b"theirs"), clean_up(*args))
     with pytest.raises(AlreadyCast, match="at the same moment"):
         box.deliver("a", b"mine")
 
@@ -227,13 +227,13 @@ def test_a_box_that_may_be_written_to_and_not_read(place_of) -> None:
 
 def test_statuses_that_stay_are_told_and_those_that_pass_are_waited_for(place_of, monkeypatch) -> None:
     place = place_of("http")
-    with pytest.raises(BoxError, match=r"307 .*give the address that it leads to"):
+    with pytest.raises(BoxError, match=r"307 .*use the address that it redirects to"):
         box_at(place.address("redirected")).deliver("a", b"?")
     with pytest.raises(BoxError, match="403"):
         box_at(place.address("readonly")).deliver("a", b"?")
     place.put("busy", "a.ballot", b"ballot")
     (place.folder / "calm").unlink(missing_ok=True)
-    monkeypatch.setattr(_patience.time, "sleep", lambda seconds: (place.folder / "calm").touch())
+    monkeypatch.setattr(_retry.time, "sleep", lambda seconds: (place.folder / "calm").touch())
     with pytest.warns(OneBallotWarning, match="503"), box_at(place.address("busy")).open("a") as file:
         assert file.read() == b"ballot"
 
@@ -269,7 +269,7 @@ def test_credentials_from_the_configuration_of_fsspec(place_of, monkeypatch) -> 
 
 
 def test_a_host_that_is_not_in_known_hosts_is_refused_and_so_is_another_key(place_of, monkeypatch) -> None:
-    monkeypatch.setattr(_patience, "PAUSES", (600.0,))
+    monkeypatch.setattr(_retry, "DELAYS", (600.0,))
     place = place_of("sftp")
     address = place.address("known")
     known = place.home / ".ssh" / "known_hosts"
@@ -288,7 +288,7 @@ def test_a_host_that_is_not_in_known_hosts_is_refused_and_so_is_another_key(plac
 
 def test_a_greeting_where_sftp_is_expected_is_told(place_of) -> None:
     address = place_of("sftp").address("greeted").replace(f"{USER}:", f"{GREETED}:")
-    with pytest.raises(BoxError, match="speaks no SFTP; does a shell greet"):
+    with pytest.raises(BoxError, match="does not respond with SFTP; check that its shell"):
         box_at(address).deliver("a", b"?")
 
 

@@ -23,7 +23,7 @@ from urllib.parse import quote
 
 import pytest
 
-from oneballot.boxes import _patience, box_at
+from oneballot.boxes import _retry, box_at
 from oneballot.errors import AlreadyCast, BoxError, NotFound, OneBallotWarning
 
 from .conftest import PASSWORD, USER, Place
@@ -222,7 +222,7 @@ def installed(request, start, tmp_path: Path, monkeypatch) -> Installed:
     port, home = start(kind)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
-    monkeypatch.setattr(_patience, "PAUSES", (0.05,) * 5)
+    monkeypatch.setattr(_retry, "DELAYS", (0.05,) * 5)
     key = (home / "host-key.pub").read_text().rpartition(" ")[0] if kind == "openssh" else ""
     if kind == "apache":
         monkeypatch.setenv("SSL_CERT_FILE", str(home / "ca.crt"))
@@ -240,9 +240,9 @@ def made(installed: Installed, box: str) -> str:
 
 
 def told(installed: Installed) -> AbstractContextManager[object]:
-    """nginx does not know If-None-Match, and a party that delivers by plain HTTP is told so."""
+    """nginx ignores If-None-Match, and a party that delivers by plain HTTP is told so."""
     if (installed.kind, installed.scheme) == ("nginx", "http"):
-        return pytest.warns(OneBallotWarning, match="does not know If-None-Match")
+        return pytest.warns(OneBallotWarning, match="ignores If-None-Match")
     return nullcontext()
 
 
@@ -307,17 +307,20 @@ def test_of_many_who_deliver_at_once_exactly_one_succeeds(installed: Installed) 
 
 
 def test_what_will_not_change_by_waiting_is_told_at_once(installed: Installed, monkeypatch, capfd) -> None:
-    monkeypatch.setattr(_patience, "PAUSES", (600.0,))
+    monkeypatch.setattr(_retry, "DELAYS", (600.0,))
     address, wrong = made(installed, "wrong"), []
     if installed.kind == "openssh":
         (installed.home / ".ssh/id_ed25519").unlink()
-        wrong = [(address, "takes a key of ~/.ssh"), (address.replace("@127.0.0.1", "@localhost"), "connect once with")]
+        wrong = [
+            (address, "requires a key in ~/.ssh"),
+            (address.replace("@127.0.0.1", "@localhost"), "connect once with"),
+        ]
     elif installed.kind in APACHES:
-        wrong = [(installed.address("wrong", password="wr0ng"), "another name and password")]
+        wrong = [(installed.address("wrong", password="wr0ng"), "another user name and password")]
         wrong += [(address.replace("https://", "http://"), "400")] if installed.kind == "apache" else []
     else:
-        wrong = [(address.replace("http://", "https://"), "nobody speaks TLS there")]
-    wrong.append((f"{installed.scheme}://nobody.invalid/box", "spelled"))
+        wrong = [(address.replace("http://", "https://"), "does not use TLS on this port")]
+    wrong.append((f"{installed.scheme}://nobody.invalid/box", "check the spelling"))
     for place, words in wrong:
         with pytest.raises(BoxError, match=words):
             box_at(place).deliver("a", b"ballot")
@@ -328,7 +331,7 @@ def test_what_will_not_change_by_waiting_is_told_at_once(installed: Installed, m
 def test_a_certificate_of_ones_own_authority_has_to_be_named(installed: Installed, monkeypatch) -> None:
     address, authority = made(installed, "unknown"), os.environ["SSL_CERT_FILE"]
     monkeypatch.delenv("SSL_CERT_FILE")
-    with pytest.raises(BoxError, match="name its file in SSL_CERT_FILE"):
+    with pytest.raises(BoxError, match="set SSL_CERT_FILE"):
         box_at(address).deliver("a", b"ballot")
     monkeypatch.setenv("SSL_CERT_FILE", "/dev/null")
     with pytest.raises(BoxError, match="SSL_CERT_FILE"):
@@ -339,7 +342,7 @@ def test_a_certificate_of_ones_own_authority_has_to_be_named(installed: Installe
 
 @pytest.mark.parametrize("installed", ["nginx http"], indirect=True)
 def test_a_server_that_replaces_and_may_not_be_read_is_not_trusted_with_a_ballot(installed: Installed) -> None:
-    with pytest.raises(BoxError, match=r"does not know If-None-Match.*none was sent"):
+    with pytest.raises(BoxError, match=r"ignores If-None-Match.*none was sent"):
         box_at(installed.address("dropbox")).deliver("a", b"ballot")
     assert "a.ballot" not in installed.files("dropbox")
     with pytest.raises(NotFound):

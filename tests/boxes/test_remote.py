@@ -13,7 +13,7 @@ from contextlib import suppress
 
 import pytest
 
-from oneballot.boxes import _patience, box_at
+from oneballot.boxes import _retry, box_at
 from oneballot.boxes._remote import PROBE
 from oneballot.errors import AlreadyCast, BoxError, NotFound, OneBallotWarning
 from oneballot.runtime.files import PART
@@ -64,16 +64,12 @@ def blind(box) -> None:
         size, looks = box._size, iter([None])
         box._size = lambda file: next(looks, size(file)) if file == "a.ballot" else size(file)
     elif type(box).name == "webdav":
-        do = box._do
-        box._do = lambda method, *args, **more: (
-            (_ for _ in ()).throw(FileNotFoundError) if method == "HEAD" else do(method, *args, **more)
+        send = box._send
+        box._send = lambda method, *args, **more: (
+            (_ for _ in ()).throw(FileNotFoundError) if method == "HEAD" else send(method, *args, **more)
         )
     else:
-
-        async def no_look(file: str) -> bool:
-            return True
-
-        box._look = no_look
+        box._check_free = lambda file: True
 
 
 @pytest.mark.parametrize("size", [1_000, 9 * 2**20])
@@ -145,7 +141,7 @@ def test_files_that_are_no_ballots_are_passed_over(place) -> None:
     place.put("mixed/below", "b.ballot", b"?")
     assert list(box_at(place.address("mixed")).names()) == [("ok (1)", 1)]
     assert read(box_at(place.address("mixed")), "ok (1)") == b"?"
-    with pytest.raises(NotFound, match="no name of a ballot"):
+    with pytest.raises(NotFound, match="not the name of a ballot"):
         box_at(place.address("mixed")).open("../mixed/ok (1)")
 
 
@@ -245,7 +241,10 @@ def test_a_file_that_changes_while_it_is_read_is_not_patched_together(place, wir
         file.read(2**16)
         time.sleep(1.1 if place.kind != "s3" else 0)  # their clocks have seconds
         place.put("changed", "a.ballot", noise(BIG))
-        with pytest.raises(BoxError, match="has changed"), pytest.warns(OneBallotWarning, match="trying again"):
+        with (
+            pytest.raises(BoxError, match="changed during the download"),
+            pytest.warns(OneBallotWarning, match="trying again"),
+        ):
             file.read()
 
 
@@ -255,7 +254,7 @@ def test_a_server_that_is_away_is_asked_a_few_times(place, monkeypatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", f"http://127.0.0.1:{port}")
-    monkeypatch.setattr(_patience, "PAUSES", (0.01, 0.02))
+    monkeypatch.setattr(_retry, "DELAYS", (0.01, 0.02))
     box = box_at(place.address("away", port))
     with pytest.warns(OneBallotWarning), pytest.raises(BoxError, match=r"Tried 3 times; check the connection") as told:
         box.deliver("a", b"ballot")
@@ -280,7 +279,7 @@ def test_a_name_that_cannot_be_looked_up_just_now_is_tried_again(place_of, monke
 
 
 def test_a_wrong_password_is_told_at_once_and_not_repeated(place_of, monkeypatch) -> None:
-    monkeypatch.setattr(_patience, "PAUSES", (600.0,))
+    monkeypatch.setattr(_retry, "DELAYS", (600.0,))
     for kind in ("sftp", "webdav"):
         box = box_at(place_of(kind).address("denied", password="wr0ng"))
         for work in (
@@ -298,7 +297,7 @@ def test_a_wrong_password_is_told_at_once_and_not_repeated(place_of, monkeypatch
 
 
 def test_a_bucket_that_is_not_there_is_told_at_once(place_of, monkeypatch) -> None:
-    monkeypatch.setattr(_patience, "PAUSES", (600.0,))
+    monkeypatch.setattr(_retry, "DELAYS", (600.0,))
     place_of("s3")
     with pytest.raises(BoxError, match="bucket does not exist") as told:
         list(box_at("s3://nobucket/box").names())

@@ -1,4 +1,4 @@
-"""docs/deploy.md, run as it stands: every command, at the place that it is for, with a real server as the box."""
+"""Runs every command of docs/deploy.md in the folder of its organisation, with a real WebDAV server as the box."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ BOX = "webdav+https://box.example.org/votes"
 def rows(count: int, seed: int, *, label: bool) -> str:
     rng = np.random.default_rng(seed)
     X = rng.uniform(20, 90, size=(count, 2)).round(1)
-    X[:2] = (20, 20), (90, 90)  # the range of a column is that of the public rows
+    X[:2] = (20, 20), (90, 90)  # the range of a column comes from the public rows
     ill = np.where(X.sum(axis=1) > 110, "yes", "no")
     lines = [f"{age},{pressure}" + (f",{y}" if label else "") for (age, pressure), y in zip(X, ill, strict=True)]
     return "\n".join(["age,pressure" + (",ill" if label else ""), *lines]) + "\n"
 
 
-def found(pattern: str, text: str) -> str:
+def search(pattern: str, text: str) -> str:
     match = re.search(pattern, text, re.M)
     assert match, f"no {pattern!r} in\n{text}"
     return match[1]
@@ -40,7 +40,7 @@ def found(pattern: str, text: str) -> str:
 
 @pytest.fixture
 def box(tmp_path: Path) -> Iterator[str]:
-    """The address of a box on a WebDAV server, a process of its own."""
+    """The address of a box on a WebDAV server in another process."""
     (folder := tmp_path / "webdav").mkdir()
     command = [sys.executable, str(HERE / "boxes/servers.py"), "webdav", str(folder)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
@@ -51,7 +51,7 @@ def box(tmp_path: Path) -> Iterator[str]:
 
 
 class Guide:
-    """The page's commands, in their order, each typed where it belongs."""
+    """The page's commands in order, each run in the folder of its organisation."""
 
     def __init__(self, folder: Path, box: str, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder, self.box, self.monkeypatch = folder, box, monkeypatch
@@ -83,7 +83,7 @@ class Guide:
         return [self.type(clinic, line.replace("clinic-a", clinic)) for clinic in who]
 
 
-def test_every_command_of_the_guide_for_operators(tmp_path: Path, box: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_command_of_the_guide_runs(tmp_path: Path, box: str, monkeypatch: pytest.MonkeyPatch) -> None:
     guide, server = Guide(tmp_path, box, monkeypatch), tmp_path / "server"
     (server / "public.csv").write_text(rows(300, 0, label=True))
     (server / "test.csv").write_text(rows(300, 1, label=True))
@@ -91,13 +91,13 @@ def test_every_command_of_the_guide_for_operators(tmp_path: Path, box: str, monk
         (tmp_path / clinic / "rows.csv").write_text(rows(150, 2 + i, label=True))
         (tmp_path / clinic / "new.csv").write_text(rows(20, 9, label=False))
 
-    server_key = found(r"(x25519:[\w+/=]+)", guide.server("oneballot keys new"))
-    keys = [found(r"(ed25519:[\w+/=]+)", text) for text in guide.clinics("oneballot keys new")]
+    server_key = search(r"(x25519:[\w+/=]+)", guide.server("oneballot keys new"))
+    keys = [search(r"(ed25519:[\w+/=]+)", text) for text in guide.clinics("oneballot keys new")]
     guide.server("oneballot new", key=server_key)
     edit(server / "election.toml", keys)
-    hand_out(tmp_path)
+    distribute(tmp_path)
 
-    digests = {found(r"([0-9a-f]{16,})", text) for text in guide.clinics("oneballot check")}
+    digests = {search(r"([0-9a-f]{16,})", text) for text in guide.clinics("oneballot check")}
     assert len(digests) == 1
     assert all(clinic in text for text in guide.clinics("oneballot keys list") for clinic in CLINICS)
     guide.clinics("oneballot cast")
@@ -107,19 +107,19 @@ def test_every_command_of_the_guide_for_operators(tmp_path: Path, box: str, monk
 
     assert "election: 3 ballots" in guide.server("oneballot tally")
     assert "election: 2 ballots" in guide.server("oneballot tally")
-    assert float(found(r"(\d+\.\d+) ?%", guide.server("oneballot evaluate"))) > 85
+    assert float(search(r"(\d+\.\d+) ?%", guide.server("oneballot evaluate"))) > 85
     for clinic in CLINICS:
         shutil.copytree(server / "released", tmp_path / clinic / "released")
     assert all({"yes", "no"} <= set(text.split()) for text in guide.clinics("oneballot predict"))
 
     guide.clinics("mv", ("clinic-a",))
     (text,) = guide.clinics("oneballot keys new", ("clinic-a",))
-    edit(server / "election.toml", [found(r"(ed25519:[\w+/=]+)", text), *keys[1:]], lost=keys[0])
-    hand_out(tmp_path)
+    edit(server / "election.toml", [search(r"(ed25519:[\w+/=]+)", text), *keys[1:]], lost=keys[0])
+    distribute(tmp_path)
     guide.clinics("oneballot cast", ("clinic-a",))
-    told = guide.server("oneballot tally")
-    assert "election: 3 ballots" in told
-    assert "revoked" in told
+    printed = guide.server("oneballot tally")
+    assert "election: 3 ballots" in printed
+    assert "revoked" in printed
     assert guide.left == []
 
 
@@ -128,7 +128,7 @@ def ballots(folder: Path) -> list[Path]:
 
 
 def edit(election: Path, keys: list[str], lost: str = "") -> None:
-    """What an operator types into the file, between the heading of the roster and that of the schema."""
+    """Edit the file as an operator would: fill in the roster and, for a lost key, the revocation."""
     head, rest = election.read_text("utf-8").split("\n[roster]", 1)
     roster = [f'{clinic} = "{key}"' for clinic, key in zip(CLINICS, keys, strict=True)]
     revoked = ["[revoked]", f'"{lost}" = "lost on a train"'] if lost else []
@@ -136,7 +136,7 @@ def edit(election: Path, keys: list[str], lost: str = "") -> None:
     election.write_text(head + typed + rest[rest.index("[schema]") :], "utf-8")
 
 
-def hand_out(folder: Path) -> None:
+def distribute(folder: Path) -> None:
     for clinic in CLINICS:
         for name in ("election.toml", "public.csv"):
             shutil.copy(folder / "server" / name, folder / clinic)

@@ -1,7 +1,8 @@
-"""The documentation is true: its examples run, its links lead somewhere, its commands and options exist."""
+"""The examples of the documentation run, its links resolve, and its commands and options exist."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -32,12 +33,12 @@ from oneballot.server.sandbox import Sandbox
 from oneballot.types import Blob, Data
 
 ROOT = Path(__file__).parents[2]
-PAGES = [p for p in (ROOT / "README.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").glob("*.md"))) if p.exists()]
+PAGES = sorted(p for places in ("*.md", "docs/*.md", "docs/results/*.md", "benchmarks/*.md") for p in ROOT.glob(places))
 FENCE = re.compile(r"^```[^\n]*\n.*?^```$", re.MULTILINE | re.DOTALL)
 EXTENDING = (ROOT / "docs/extending.md").read_text("utf-8")
 EXAMPLES = dict(re.findall(r"^`([\w/]+\.\w+)`:\n\n```\w+\n(.*?)^```$", EXTENDING, re.M | re.S))
 
-pages = pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+pages = pytest.mark.parametrize("page", PAGES, ids=lambda p: p.relative_to(ROOT).as_posix())
 
 
 # The examples of docs/extending.md
@@ -45,7 +46,7 @@ pages = pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 
 @pytest.fixture(scope="module")
 def plugin(tmp_path_factory):
-    """The examples as an installed distribution: a folder on sys.path with the package and its metadata."""
+    """The examples as an installed package: a folder on sys.path with its metadata."""
     site = tmp_path_factory.mktemp("site")
     project = _write_examples(site)
     info = site / "plain_ballots-1.0.dist-info"
@@ -56,11 +57,11 @@ def plugin(tmp_path_factory):
     (info / "entry_points.txt").write_text("\n".join(lines) + "\n")
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(site)
-        _forget()
+        _clear_caches()
         yield site
     for name in [name for name in sys.modules if name.partition(".")[0] == "plain_ballots"]:
         del sys.modules[name]
-    _forget()
+    _clear_caches()
 
 
 def _write_examples(site):
@@ -71,7 +72,7 @@ def _write_examples(site):
     return tomllib.loads(EXAMPLES["pyproject.toml"])["project"]
 
 
-def _forget():
+def _clear_caches():
     plugins.names.cache_clear()
     plugins.find.cache_clear()
 
@@ -91,8 +92,13 @@ def cast_all(election, parties):
     return [ob.cast(election, X, y, party=party) for party, (X, y) in parties.items()]
 
 
-def test_the_examples_are_found_by_name_and_say_the_same_name(plugin):
-    for kind, name in (("methods", "class-means"), ("learners", "centres"), ("formats", "linear")):
+def test_the_examples_are_found_under_their_own_names(plugin):
+    for kind, name in (
+        ("methods", "class-means"),
+        ("learners", "centres"),
+        ("formats", "linear"),
+        ("peers", "largest"),
+    ):
         assert name in plugins.names(kind)
         assert plugins.find(kind, name).name == name
     with pytest.raises(ElectionError, match="Did you mean 'class-means'"):
@@ -121,7 +127,7 @@ def test_the_method_of_the_examples_runs_an_election(plugin, digits, tmp_path):
     np.testing.assert_array_equal(ob.Outcome.load(tmp_path).model.predict(X), outcome.model.predict(X))
 
 
-def test_the_method_of_the_examples_abstains_and_spoils(plugin, digits):
+def test_the_method_of_the_examples_abstains_and_rejects_invalid_ballots(plugin, digits):
     public, parties, _ = digits
     election = ob.Election(range(10), public, method=plugins.find("methods", "class-means")())
     X, y = parties["clinic-a"]
@@ -192,7 +198,7 @@ def test_the_examples_work_by_name_in_an_election_file(plugin, digits, tmp_path)
     assert "accuracy" in call("evaluate", tmp_path / "outcome", "--data", tmp_path / "test.csv")
 
 
-def test_models_of_the_examples_travel_through_the_room(plugin, digits, monkeypatch, tmp_path):
+def test_models_of_the_examples_are_queried_in_the_sandbox(plugin, digits, monkeypatch, tmp_path):
     public, parties, (X, y) = digits
     learner = plugins.find("learners", "centres")()
     election = ob.Election(range(10), public, method=ob.FedKT(ballot="models"), learner=learner)
@@ -210,7 +216,39 @@ def test_models_of_the_examples_travel_through_the_room(plugin, digits, monkeypa
     np.testing.assert_array_equal(here.count.sums["votes"], outcome.count.sums["votes"])
 
 
-def test_the_format_of_the_examples_refuses_altered_bytes(plugin, digits):
+def test_the_peer_of_the_examples_is_compared_with_an_election(plugin, digits):
+    public, parties, test = digits
+    election = ob.Election(range(10), public, learner=plugins.find("learners", "centres")())
+    held = {party: election.data(X, y) for party, (X, y) in parties.items()}
+    standings = ob.compare("largest", election, held, election.data(*test))
+    assert len(standings.rounds) == 1
+    assert standings.last.accuracy > 0.7
+    assert standings.last.bytes == 4 * 8 * 10 * 65  # up once, down three times: a table of 10 classes
+
+
+def test_the_command_of_the_examples_is_listed_and_runs(plugin, digits, tmp_path):
+    public, parties, _ = digits
+    election = ob.Election(range(10), public, method=plugins.find("methods", "class-means")())
+    for ballot in cast_all(election, parties):
+        ob.Folder(tmp_path).deliver(f"{ballot.party}.ballot", ballot.sealed)
+
+    def call(*words):
+        paths = os.pathsep.join([str(plugin), *filter(None, [os.environ.get("PYTHONPATH")])])
+        command = [sys.executable, "-m", "oneballot", *words]
+        done = subprocess.run(command, env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True)
+        return done.returncode, done.stdout + done.stderr
+
+    assert re.search(r"^Boxes:\n  sizes +List the ballots in a box", call("--help")[1], re.M)
+    assert "Example: oneballot sizes box/" in call("sizes", "--help")[1]
+    status, text = call("sizes", str(tmp_path))
+    assert (status, len(text.splitlines())) == (0, 4)
+    assert set(json.loads(call("sizes", str(tmp_path), "--json")[1])) == {f"{party}.ballot" for party in parties}
+    status, text = call("sizes", "nowhere://at/all")
+    assert (status, text.count("\n")) == (1, 1)
+    assert text.startswith("error: ")
+
+
+def test_the_format_of_the_examples_rejects_altered_bytes(plugin, digits):
     public, parties, _ = digits
     model = plugins.find("learners", "centres")().fit_many(public, [], 10)
     assert len(model) == 0
@@ -219,15 +257,15 @@ def test_the_format_of_the_examples_refuses_altered_bytes(plugin, digits):
     models = plugins.find("learners", "centres")().fit_many(X, tasks, 10)
     assert [a.shape for a in models[:].predictions()] == [(0, 10), (5, 10)]
     data = models[0].dump().data
-    with Sandbox() as room:
-        answer = room.ask(Blob("linear", data), public, classes=10)
+    with Sandbox() as sandbox:
+        answer = sandbox.ask(Blob("linear", data), public, classes=10)
         np.testing.assert_array_equal(answer, models[0].predict_proba(public))
         for bad in (b"", data[:-1], data + data, data[:-8] + np.float64(np.nan).tobytes(), b"\xff" * len(data)):
             with pytest.raises(Spoiled, match="the linear model is refused"):
-                room.ask(Blob("linear", bad), public, classes=10)
+                sandbox.ask(Blob("linear", bad), public, classes=10)
 
 
-def test_constant_and_single_class_tasks_are_learned_by_the_learner_of_the_examples(plugin):
+def test_the_learner_of_the_examples_fits_constant_and_single_class_tasks(plugin):
     X, rows = np.ones((6, 2, 2), dtype=np.uint8), np.arange(6)
     tasks = [ob.Task(rows, np.full(6, 2), ask=rows), ob.Task(rows[:1], np.array([0]), ask=rows, answer="scores"),
              ob.Task(rows, np.arange(6) % 2, weight=np.array([3.0, 1.0] * 3), ask=rows)]  # fmt: skip
@@ -265,7 +303,7 @@ def test_the_examples_work_as_files_of_oneballot_with_no_other_edit(tmp_path):
     assert str(ours) in done.stdout
 
 
-def test_the_examples_keep_the_rules_of_the_project(tmp_path):
+def test_the_examples_pass_the_linter_and_formatter(tmp_path):
     _write_examples(tmp_path)
     ours = "lint.isort.known-first-party = ['oneballot', 'plain_ballots']"
     config = ["--config", str(ROOT / "pyproject.toml"), "--config", ours, "--no-cache"]
@@ -280,17 +318,17 @@ def test_the_examples_keep_the_rules_of_the_project(tmp_path):
 
 
 def test_the_python_of_the_readme_runs(tmp_path, monkeypatch):
-    """Its blocks are one program, in their order."""
+    """Its blocks form one program."""
     monkeypatch.chdir(tmp_path)
     readme = (ROOT / "README.md").read_text("utf-8")
     program = "\n".join(re.findall(r"^```python\n(.*?)^```$", readme, re.M | re.S))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ob.OneBallotWarning)  # a note to people, nothing wrong
+        warnings.simplefilter("ignore", ob.OneBallotWarning)  # a hint to users, not a failure
         exec(compile(program, "README.md", "exec"), {"__name__": "__readme__"})
 
 
 @pages
-def test_relative_links_lead_to_files(page):
+def test_relative_links_resolve(page):
     text = FENCE.sub("", page.read_text("utf-8"))
     links = re.findall(r"\]\(<?([^)\s>]+)>?[^)]*\)", text) + re.findall(r'(?:src|href)="([^"]+)"', text)
     links += re.findall(r"^\[[^\]]+\]:\s*(\S+)", text, re.M)
@@ -304,13 +342,13 @@ def test_relative_links_lead_to_files(page):
 
 
 def _headings(page):
-    """The names that GitHub gives to headings."""
+    """The anchors that GitHub gives to headings."""
     titles = re.findall(r"^#+ +(.+?) *$", FENCE.sub("", page.read_text("utf-8")), re.M)
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
 def commands(command, path=("oneballot",)):
-    """Each command by its words."""
+    """Every command by its words, subcommands included."""
     found = {path: command}
     for name, part in getattr(command, "commands", {}).items():
         found |= commands(part, (*path, name))
@@ -322,14 +360,14 @@ LEAVES = {path: command for path, command in COMMANDS.items() if not hasattr(com
 
 
 def options_of(path):
-    """What `--help` of a command lists."""
+    """The options that `--help` of a command lists."""
     command = COMMANDS[path]
     context = click.Context(command, info_name=path[-1])
     return {o for p in command.get_params(context) if isinstance(p, click.Option) for o in p.opts + p.secondary_opts}
 
 
 def wrong_with(text):
-    """What is wrong with a command line as it stands in a text; nothing if it could be typed."""
+    """What is wrong with a command line in a page; empty if it is valid."""
     try:
         words = shlex.split(text, comments=True)
     except ValueError:
@@ -355,7 +393,7 @@ def named_commands(text):
 
 
 @pages
-def test_commands_that_pages_name_exist_with_their_options(page):
+def test_commands_in_pages_exist_with_their_options(page):
     wrong = [f"{c!r}: {w}" for c in named_commands(page.read_text("utf-8")) if (w := wrong_with(c))]
     assert not wrong, f"{page.name}: {'; '.join(wrong)}"
 
@@ -369,7 +407,7 @@ def test_a_command_that_does_not_exist_is_noticed():
 
 
 @pytest.mark.parametrize("path", LEAVES, ids=" ".join)
-def test_help_has_an_example_that_could_be_typed(path):
+def test_help_has_a_valid_example(path):
     result = CliRunner().invoke(app, [*path[1:], "--help"], terminal_width=400)
     assert result.exit_code == 0
     example = re.search(r"Example: (oneballot [^\n]*)", result.output)

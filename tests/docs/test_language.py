@@ -209,6 +209,7 @@ def _member(thing: Any, name: str) -> Any:
 
 ENTRY_POINTS = re.compile(r"oneballot\.(methods|learners|formats|boxes|peers|commands)")
 FILES = re.compile(r".*\.(toml|csv|md|py|json|html|npz|ballot|log|org|com)")
+OTHER_LIBRARIES = ("nn", "np", "sklearn", "torch", "typer")
 MODULES_OF_AUTHORS = ("errors", "interfaces", "plugins", "settings", "testing", "types")
 """Modules that plug-ins import, and whose names no variable in an example has."""
 
@@ -240,7 +241,7 @@ def _is_ours(name: str, attributes: str) -> bool:
         return False
     if name in MODULES_OF_AUTHORS:
         return True
-    return re.match(r"\.[A-Z][a-z]\w+", attributes) is not None and name not in ("nn", "np", "torch", "sklearn")
+    return re.match(r"\.[A-Z][a-z]\w+", attributes) is not None and name not in OTHER_LIBRARIES
 
 
 @pytest.mark.parametrize(

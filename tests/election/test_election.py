@@ -72,10 +72,10 @@ MISTAKES = [
     ('name = "fedkt"', "name = 5", r'election.toml, \[method\]: name = "…" is missing'),
     ("partitions = 1 ", "partition = 2 ", r"\[method\]: fedkt has no setting partition; it has partitions, subsets"),
     ("partitions = 1 ", "partitions = 0 ", r"election.toml, \[method\]: FedKT: partitions: .*greater than 0 \(got 0\)"),
-    ("# students = false", 'voting = "soft"\nopen_vote = "weighted" #', r"\[method\]: open_vote = .weighted. adds up"),
+    ("# students = false", 'voting = "soft"\nopen_vote = "weighted" #', r"\[method\]: open_vote = .weighted. needs"),
     ('"sklearn" ', '"sklern" ', r"election.toml, \[learners.all\]: unknown learner 'sklern'.*mean 'sklearn'"),
     ('name = "sklearn"', 'name = "xgboost"', r"election.toml, \[learners.all\]: xgboost has no setting estimator"),
-    ("RandomForestClassifier", "RandomForest", r"election.toml, \[learners.all\]: .*'RandomForest' cannot be used"),
+    ("RandomForestClassifier", "RandomForest", r"election.toml, \[learners.all\]: .*'RandomForest' is not supported"),
     ("n_estimators", "trees", r"election.toml, \[learners.all\]: .* has no parameter \['trees'\]; it has n_estimators"),
     ("n_estimators = 100", "n_estimators = 0", r"election.toml, \[learners.all\]: .*'n_estimators' .* Got 0 instead"),
     ("[learners.all]", "[learners.techer]", "election.toml: method fedkt has no learner techer; it has final, teacher"),
@@ -249,8 +249,8 @@ def test_a_setting_that_cannot_be_written_down_is_refused():
         ([[1, "b"]], "expected numbers"),
         ([[None, 1]], "expected numbers, not object"),
         ([[1j]], "expected numbers, not complex"),
-        ([1.0, 2.0], r"expected rows of features, at least one, but the shape is \(2,\)"),
-        (np.zeros((0, 3)), r"at least one, but the shape is \(0, 3\)"),
+        ([1.0, 2.0], r"expected at least one row of features, but the shape is \(2,\)"),
+        (np.zeros((0, 3)), r"at least one row of features, but the shape is \(0, 3\)"),
         ([[1], [1, 2]], "expected rows of the same shape"),
     ],
 )
@@ -306,12 +306,12 @@ def test_bytes_stay_bytes():
         ({"roster": {"a\n": KEYS[0]}}, "party name"),
         ({"privacy": "L1"}, "level L1 needs a budget"),
         ({"privacy": ob.L1(2.0), "method": ob.FedKT(open_vote="odds")}, "lets one party weigh as much as thousands"),
-        ({"privacy": ob.L2(2.0), "method": ob.FedKT(open_vote="odds", students=False)}, "needs students at L2"),
+        ({"privacy": ob.L2(2.0), "method": ob.FedKT(open_vote="odds", students=False)}, "at L2 needs students = true"),
         ({"privacy": ob.L2(2.0), "method": ob.FedKT(ballot="models", students=False)}, "needs students = true"),
-        ({"privacy": ob.L1(2.0), "method": ob.FedKT(ballot="models", students=False)}, "must decide for its teachers"),
+        ({"privacy": ob.L1(2.0), "method": ob.FedKT(ballot="models", students=False)}, "must aggregate its teachers"),
         ({"privacy": ob.L1(2.0), "method": ob.FedKT(weights="class-counts", most_rows=10**5)}, "unit from 1 to 65,536"),
         ({"learners": {"judge": TREE}}, "method fedkt has no learner judge; it has final, teacher"),
-        ({"learner": ob.Sklearn("SVR")}, "'SVR' cannot be used"),
+        ({"learner": ob.Sklearn("SVR")}, "'SVR' is not supported"),
         ({"learners": {"final": ob.Sklearn("SVC", {"c": 1})}}, r"SVC has no parameter \['c'\]"),
     ],
 )
@@ -372,14 +372,14 @@ def test_all_rows_of_an_election_are_of_the_type_of_its_public_set():
     election = ob.Election(classes=[0, 1], public=public)
     assert election.kind == np.uint8
     assert election.data(public.astype(np.float64), np.arange(20) % 2).X.dtype == np.uint8
-    with pytest.raises(DataError, match=r"Ann: rows are float32, and expected are bytes.*do not scale them"):
+    with pytest.raises(DataError, match=r"Ann: rows are float32 but must be bytes.*do not scale them"):
         ob.cast(election, public / 255, np.arange(20) % 2, party="Ann")
     floats = ob.Election(classes=[0, 1], public=public / 255)
-    with pytest.raises(DataError, match=r"Ann: rows are bytes \(uint8\), and expected are float32"):
+    with pytest.raises(DataError, match=r"Ann: rows are bytes \(uint8\) but must be float32"):
         ob.cast(floats, public, np.arange(20) % 2, party="Ann")
     tokens = ob.Election(classes=[0, 1], public=public.astype(np.int32))
     assert tokens.data(public.astype(np.int64), np.arange(20) % 2).X.dtype == np.int32
-    with pytest.raises(DataError, match="expected are whole numbers"):
+    with pytest.raises(DataError, match="must be whole numbers"):
         tokens.rows(public + 0.5)
 
 
@@ -415,10 +415,10 @@ def test_an_epsilon_that_promises_nothing_is_said_in_plain_words():
 def test_what_a_method_cannot_do_is_refused_when_the_file_is_read(drafted):
     drafted.write_text(draft(drafted.parent / "public.csv", "ill", beside=drafted, method=section("fedkd")), "utf-8")
     altered(drafted, "temperature = 0.0 ", "passes = 3\ntemperature = 0.0 ")
-    with pytest.raises(ElectionError, match=r"election.toml: passes = 3 moves images, .*set passes = 1"):
+    with pytest.raises(ElectionError, match=r"election.toml: passes = 3 needs images, .*set passes = 1"):
         Election.read(drafted)
 
 
 def test_more_queries_than_public_rows_are_refused_before_training():
-    with pytest.raises(ElectionError, match="queries = 7, and there are 6 public rows to ask about"):
+    with pytest.raises(ElectionError, match="queries = 7, but there are only 6 public rows"):
         election(method=ob.FedKT(queries=7))

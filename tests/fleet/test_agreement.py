@@ -19,7 +19,7 @@ from oneballot.fleet.models.network import Network, built_in  # noqa: E402
 from oneballot.fleet.train.chain import Chain, is_chain  # noqa: E402
 from oneballot.fleet.train.recipe import Recipe  # noqa: E402
 from oneballot.fleet.train.reference import answer_one, fit_one  # noqa: E402
-from oneballot.fleet.train.timetable import Timetable  # noqa: E402
+from oneballot.fleet.train.schedule import Timetable  # noqa: E402
 from oneballot.fleet.train.wave import Wave  # noqa: E402
 from oneballot.types import Array, Task  # noqa: E402
 
@@ -79,7 +79,7 @@ def assert_same(
         epochs = sum(fleet.train())
     assert epochs == len(tasks) * recipe.epochs
     for task, values, logits in zip(tasks, fleet.values(), fleet.answers(), strict=True):
-        one = network.make(network.first(task)).to(device, fleet.dtype)
+        one = network.make(network.initial(task)).to(device, fleet.dtype)
         fit_one(one, X, task, recipe, CLASSES)
         state = one.state_dict()
         assert values.keys() == state.keys()
@@ -116,7 +116,7 @@ def test_a_chain_can_be_stacked_as_well(name: str) -> None:
 @pytest.mark.parametrize("name", ["cnn", "lenet", "vgg9"])
 def test_convolutions_as_products_of_windows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     made = Chain.__init__
-    monkeypatch.setattr(Chain, "__init__", lambda *a, **k: made(*a, **{**k, "way": "windows"}))
+    monkeypatch.setattr(Chain, "__init__", lambda *a, **k: made(*a, **{**k, "implementation": "windows"}))
     assert_same(name, Recipe(epochs=1, batch=4, precision="float64"), make_tasks(), "cpu", chain=True)
 
 
@@ -259,7 +259,7 @@ def assert_begins_again(name: str, optimizer: str, device: str) -> None:
 
 
 def test_dropout_differs_by_model_and_step_and_keeps_its_share() -> None:
-    from oneballot.fleet.train.draws import dropout_key, kept
+    from oneballot.fleet.draws import dropout_key, kept
 
     keys = torch.tensor([dropout_key(seed) for seed in range(3)])
     first, second = (kept(keys, torch.tensor(step), 0, (50, 40), 0.25, torch.device("cpu")) for step in (0, 1))

@@ -17,7 +17,7 @@ from oneballot.fleet.models.architectures import ARCHITECTURES, build, check_set
 from oneballot.fleet.models.inputs import as_tensor, check_tokens, move, scaled  # noqa: E402
 from oneballot.fleet.models.network import built_in  # noqa: E402
 from oneballot.fleet.models.text import Attention, BiLSTM  # noqa: E402
-from oneballot.fleet.models.weights import first_weights  # noqa: E402
+from oneballot.fleet.models.weights import initial_weights  # noqa: E402
 
 torch.set_num_threads(1)
 PAPERS = [  # (architecture, settings, shape, classes, parameters without the table of words)
@@ -89,7 +89,7 @@ def test_nothing_is_computed_to_know_what_is_expected() -> None:
 
 def test_first_weights_are_torchs_law_and_follow_the_seed() -> None:
     module = build("cnn", check_settings("cnn", {}), (1, 28, 28), 10)
-    one, same, other = (first_weights(module, seed) for seed in (1, 1, 2))
+    one, same, other = (initial_weights(module, seed) for seed in (1, 1, 2))
     assert one.keys() == dict(module.named_parameters()).keys()
     for name, values in one.items():
         layer = module.get_submodule(name.rpartition(".")[0])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch")
 
 from oneballot.errors import ElectionError  # noqa: E402
-from oneballot.fleet.train import draws  # noqa: E402
+from oneballot.fleet import draws  # noqa: E402
 from oneballot.fleet.train.recipe import ABSENT, Recipe  # noqa: E402
 
 

@@ -18,17 +18,16 @@ torch = pytest.importorskip("torch")
 from torch import Tensor, nn  # noqa: E402
 
 from oneballot.errors import DataError, ElectionError, OneBallotWarning  # noqa: E402
-from oneballot.fleet.models.network import built_in, own  # noqa: E402
-from oneballot.fleet.train import apart as processes  # noqa: E402
-from oneballot.fleet.train import engine  # noqa: E402
+from oneballot.fleet.models.network import built_in, custom  # noqa: E402
+from oneballot.fleet.train import engine, loop  # noqa: E402
 from oneballot.fleet.train.chain import is_chain  # noqa: E402
 from oneballot.fleet.train.engine import train  # noqa: E402
 from oneballot.fleet.train.job import How, Job  # noqa: E402
 from oneballot.fleet.train.probe import why_not_stacked  # noqa: E402
 from oneballot.fleet.train.recipe import Recipe  # noqa: E402
-from oneballot.fleet.train.timetable import Timetable  # noqa: E402
+from oneballot.fleet.train.schedule import Timetable  # noqa: E402
 from oneballot.fleet.train.wave import Wave  # noqa: E402
-from oneballot.fleet.train.waves import most_at_once  # noqa: E402
+from oneballot.fleet.train.waves import models_that_fit  # noqa: E402
 from oneballot.runtime.progress import report_progress_to  # noqa: E402
 from oneballot.types import Array, Task  # noqa: E402
 
@@ -207,7 +206,7 @@ def test_models_of_which_not_even_two_fit_are_trained_one_by_one(monkeypatch: py
     for name in ("synchronize", "reset_peak_memory_stats"):
         monkeypatch.setattr(torch.cuda, name, lambda device: None)
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 0)
-    assert most_at_once(torch.device("cuda"), 2, trial) == 1
+    assert models_that_fit(torch.device("cuda"), 2, trial) == 1
 
 
 class Recurrent(nn.Module):
@@ -282,13 +281,13 @@ def test_a_module_that_vmap_would_get_wrong_or_slow_is_found_out(factory: Any, r
     X = torch.from_numpy(make_rows(12))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = why_not_stacked(own(factory, (12,), CLASSES), X, make_tasks(4)[0], CLASSES)
+        found = why_not_stacked(custom(factory, (12,), CLASSES), X, make_tasks(4)[0], CLASSES)
     assert re.search(reason, found) if reason else not found
 
 
 @pytest.mark.parametrize("how", ["stacked", "loop"])
 def test_a_users_module_is_trained_stacked_as_in_a_loop(how: Any) -> None:
-    X, tasks, network = make_rows(12), make_tasks(9, 4, 1), own(normalised, (12,), CLASSES)
+    X, tasks, network = make_rows(12), make_tasks(9, 4, 1), custom(normalised, (12,), CLASSES)
     assert not is_chain(network.bare)
     sgd = Recipe(epochs=2, batch=4, optimizer="sgd", learning_rate=0.01)
     ours = train(network, X, tasks, sgd, CLASSES, device="cpu", how=how)
@@ -307,7 +306,7 @@ def test_on_a_gpu_such_a_module_is_trained_one_by_one_with_one_warning(monkeypat
 
     monkeypatch.setattr(engine, "why_not_stacked", lambda *_: "it is odd")
     with pytest.warns(OneBallotWarning, match="the 3 models are trained one after the other, which is slow: it is odd"):
-        assert engine._choose(own(Recurrent, (12,), CLASSES), Elsewhere(), make_tasks(1, 1, 1), CLASSES) == "loop"  # type: ignore[arg-type]
+        assert engine._choose(custom(Recurrent, (12,), CLASSES), Elsewhere(), make_tasks(1, 1, 1), CLASSES) == "loop"  # type: ignore[arg-type]
     small, large = (built_in("vgg9", {"width": width}, (3, 8, 8), CLASSES) for width in (2, 32))
     assert engine._choose(small, Elsewhere(), [], CLASSES) == "chain"  # type: ignore[arg-type]
     assert engine._choose(large, Elsewhere(), [], CLASSES) == "stacked"  # type: ignore[arg-type]
@@ -339,7 +338,7 @@ def test_a_chain_is_only_what_is_surely_one(change: Any, chain: bool) -> None:
 
 
 def test_many_models_without_stacking_go_to_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "ENOUGH", -1.0)
+    monkeypatch.setattr(loop, "PROCESSES_PAY_OFF", -1.0)
     X, tasks = np.random.default_rng(0).integers(0, 9, (30, 4)).astype(np.int32), make_tasks(9, 4, 6)
     network = built_in("bilstm", {"vocabulary": 9, "hidden": 3}, (4,), CLASSES)
     apart = train(network, X, tasks, RECIPE, CLASSES, device="cpu", workers=2)
@@ -354,7 +353,7 @@ def test_other_processes_read_rows_without_a_word(
     from joblib.externals.loky import get_reusable_executor
 
     get_reusable_executor().shutdown()  # those that there are print elsewhere
-    monkeypatch.setattr(processes, "ENOUGH", -1.0)
+    monkeypatch.setattr(loop, "PROCESSES_PAY_OFF", -1.0)
     monkeypatch.setenv("PYTHONWARNINGS", "always")
     X = np.random.default_rng(0).integers(0, 9, (30, 1000)).astype(np.int32)
     network = built_in("textcnn", {"vocabulary": 9, "dimension": 2, "filters": 1}, (1000,), CLASSES)

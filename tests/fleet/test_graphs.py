@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from oneballot.fleet.gpu.graphs import nothing_thrown_away
+from oneballot.fleet.gpu.graphs import no_garbage_collection
 
 
 class Graph:
@@ -26,7 +26,7 @@ def many(count: int = 5_000) -> list[list[object]]:
 
 def test_while_a_graph_is_recorded_no_other_is_destroyed() -> None:
     gc.collect()
-    with nothing_thrown_away():
+    with no_garbage_collection():
         other = weakref.ref(Graph())
         kept = many()
         assert other() is not None
@@ -38,7 +38,7 @@ def test_while_a_graph_is_recorded_no_other_is_destroyed() -> None:
 def test_who_has_switched_the_collector_off_finds_it_so() -> None:
     gc.disable()
     try:
-        with nothing_thrown_away():
+        with no_garbage_collection():
             pass
         assert not gc.isenabled()
     finally:

@@ -1,4 +1,4 @@
-"""XGBoost and LightGBM as learners: any subset of the classes, the same answers after the journey."""
+"""XGBoost and LightGBM learners: any subset of the classes, and the same predictions after loading."""
 
 import json
 from dataclasses import asdict
@@ -32,7 +32,7 @@ def rows(seen, count=120):
 
 @every_booster
 @pytest.mark.parametrize(("seen", "classes"), [([0, 1], 2), (range(10), 10), ([3, 7], 10), ([1, 4, 9], 10)], ids=str)
-def test_a_booster_learns_the_classes_it_has_and_answers_the_same_after_the_journey(learner, seen, classes):
+def test_a_booster_learns_its_classes_and_predicts_the_same_after_loading(learner, seen, classes):
     X, y = rows(list(seen))
     everything = np.arange(len(y))
     models = learner.fit_many(X, [Task(everything, y, seed=1, ask=everything)], classes)
@@ -51,7 +51,7 @@ def test_a_booster_learns_the_classes_it_has_and_answers_the_same_after_the_jour
 
 
 @every_booster
-def test_scores_are_answered_where_they_are_asked_for(learner):
+def test_a_task_can_ask_for_scores(learner):
     X, y = rows([0, 1, 2])
     which = np.arange(len(y))
     models = learner.fit_many(X, [Task(which, y, ask=which, answer="scores")], 4)
@@ -60,7 +60,7 @@ def test_scores_are_answered_where_they_are_asked_for(learner):
 
 
 @every_booster
-def test_thin_tasks_are_ordinary(learner):
+def test_tasks_with_few_rows_or_one_class_are_trained(learner):
     X, y = rows([0, 1, 2])
     asked = np.arange(5)
     two = np.array([np.flatnonzero(y == 0)[0], np.flatnonzero(y == 2)[0]])
@@ -73,7 +73,7 @@ def test_thin_tasks_are_ordinary(learner):
 
 
 @every_booster
-def test_the_seed_decides_and_nothing_else(learner):
+def test_models_depend_on_the_seed_only(learner):
     X, y = rows([0, 1, 2])
     drawn = {"subsample": 0.5} if learner.name == "xgboost" else {"bagging_fraction": 0.5, "bagging_freq": 1}
     which = np.arange(len(y))
@@ -86,7 +86,7 @@ def test_the_seed_decides_and_nothing_else(learner):
 
 
 @every_booster
-def test_soft_labels_are_rows_once_a_class_with_weights(learner):
+def test_a_soft_label_counts_as_one_weighted_row_per_class(learner):
     X, y = rows([0, 1, 2])
     targets = np.random.default_rng(3).dirichlet(np.ones(3), len(y))
     where, label = np.nonzero(targets)
@@ -100,7 +100,7 @@ def test_soft_labels_are_rows_once_a_class_with_weights(learner):
 
 
 @every_booster
-def test_images_and_bytes_give_the_answers_of_their_numbers(learner):
+def test_images_and_bytes_give_the_same_predictions_as_flat_floats(learner):
     X, y = rows([0, 1, 2])
     X = np.clip(X * 20, 0, 255).astype(np.uint8)
     which = np.arange(len(y))
@@ -112,14 +112,14 @@ def test_images_and_bytes_give_the_answers_of_their_numbers(learner):
 
 
 @every_booster
-def test_settings_survive_being_written_down(learner):
+def test_settings_survive_a_json_round_trip(learner):
     learner.check()
     assert type(learner)(**json.loads(json.dumps(asdict(learner)))) == learner
     assert "soft" in learner.provides
 
 
 @pytest.mark.parametrize("kind", [XGBoost, LightGBM])
-def test_a_setting_that_does_not_exist_is_refused(kind):
+def test_an_unknown_setting_is_refused(kind):
     with pytest.raises(ElectionError, match="there is no setting round; there are rounds"):
         kind(round=5)
     with pytest.raises(ElectionError, match=r"rounds: .* greater than 0 \(got 0\)"):
@@ -127,29 +127,29 @@ def test_a_setting_that_does_not_exist_is_refused(kind):
 
 
 @pytest.mark.parametrize(
-    ("learner", "says"),
+    ("learner", "message"),
     [
-        (XGBoost(params={"objective": "reg:squarederror"}), "xgboost: params must not have objective"),
-        (XGBoost(params={"seed": 3, "nthread": 4}), "must not have nthread, seed"),
-        (XGBoost(params={"booster": "dart"}), "xgboost: with these params models cannot travel: booster is 'dart'"),
-        (XGBoost(params={"multi_strategy": "multi_output_tree"}), "cannot travel"),
-        (XGBoost(params={"max_depth": "deep"}), "params {'max_depth': 'deep'} do not work.*expect int"),
+        (XGBoost(params={"objective": "reg:squarederror"}), "xgboost: OneBallot sets objective; remove it from params"),
+        (XGBoost(params={"seed": 3, "nthread": 4}), "OneBallot sets nthread, seed"),
+        (XGBoost(params={"booster": "dart"}), "xgboost: with these params models cannot be sent: booster is 'dart'"),
+        (XGBoost(params={"multi_strategy": "multi_output_tree"}), "cannot be sent"),
+        (XGBoost(params={"max_depth": "deep"}), "invalid params {'max_depth': 'deep'}: .*expect int"),
         (XGBoost(learning_rate=-1), "learning_rate should be greater"),
-        (LightGBM(params={"objective": "binary"}), "lightgbm: params must not have objective"),
-        (LightGBM(params={"linear_tree": True}), "lightgbm: with these params models cannot travel"),
-        (LightGBM(params={"boosting": "rf", "bagging_freq": 1, "bagging_fraction": 0.5}), "cannot travel"),
-        (LightGBM(params={"sigmoid": 2.0}), "cannot travel"),
-        (LightGBM(params={"max_bin": -4}), "do not work.*max_bin"),
-        (LightGBM(params={"early_stopping_round": 2}), "do not work.*early stopping"),
+        (LightGBM(params={"objective": "binary"}), "lightgbm: OneBallot sets objective"),
+        (LightGBM(params={"linear_tree": True}), "lightgbm: with these params models cannot be sent"),
+        (LightGBM(params={"boosting": "rf", "bagging_freq": 1, "bagging_fraction": 0.5}), "cannot be sent"),
+        (LightGBM(params={"sigmoid": 2.0}), "cannot be sent"),
+        (LightGBM(params={"max_bin": -4}), "invalid params .*max_bin"),
+        (LightGBM(params={"early_stopping_round": 2}), "invalid params .*early stopping"),
     ],
     ids=str,
 )
-def test_params_that_cannot_work_or_whose_models_cannot_travel_are_refused_before_training(learner, says):
-    with pytest.raises(ElectionError, match=says):
+def test_params_that_are_invalid_or_give_unsafe_models_are_refused_before_training(learner, message):
+    with pytest.raises(ElectionError, match=message):
         learner.check()
 
 
-def test_constraints_on_columns_are_not_refused_for_want_of_columns():
+def test_constraints_on_columns_are_accepted():
     learner = XGBoost(rounds=2, params={"monotone_constraints": "(1,0,0,1)"})
     learner.check()
     X, y = rows([0, 1])

@@ -1,4 +1,4 @@
-"""Trees grown without scikit-learn's checks are scikit-learn's trees, node by node."""
+"""Trees grown without scikit-learn's checks equal scikit-learn's trees, node by node."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def rows(classes: list[int], count: int = 120):
     return X.astype(np.float32), y
 
 
-def test_the_version_that_is_installed_is_one_that_is_tested() -> None:
+def test_the_installed_version_of_scikit_learn_is_supported() -> None:
     assert __version__.rpartition(".")[0] in TESTED
 
 
 @pytest.mark.parametrize("classes", [[0, 1], [2, 5, 9]], ids=str)
 @pytest.mark.parametrize("number", range(len(MODELS)))
-def test_a_grown_model_is_the_fitted_one(number: int, classes: list[int]) -> None:
+def test_a_grown_model_equals_the_fitted_one(number: int, classes: list[int]) -> None:
     from sklearn.base import clone
 
     X, y = rows(classes)
@@ -49,8 +49,8 @@ def test_a_grown_model_is_the_fitted_one(number: int, classes: list[int]) -> Non
     fresh, _ = rows(classes, 77)
     assert np.array_equal(fitted.predict_proba(fresh), grown.predict_proba(fresh))
     assert np.array_equal(fitted.classes_, grown.classes_)
-    travelled = Skops.load(SklearnModel(grown, 10).dump().data, classes=10)
-    assert np.array_equal(travelled.predict_proba(fresh), SklearnModel(fitted, 10).predict_proba(fresh))
+    loaded = Skops.load(SklearnModel(grown, 10).dump().data, classes=10)
+    assert np.array_equal(loaded.predict_proba(fresh), SklearnModel(fitted, 10).predict_proba(fresh))
 
 
 def trees(model):
@@ -68,5 +68,5 @@ def trees(model):
         DecisionTreeClassifier(max_leaf_nodes=5),
     ],
 )
-def test_what_is_unusual_is_left_to_scikit_learn(model) -> None:
+def test_unusual_settings_use_scikit_learns_own_fit(model) -> None:
     assert not can_grow(model)

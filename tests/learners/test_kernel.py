@@ -1,4 +1,4 @@
-"""The kernel learner: its closed forms against hand, brute force and other solvers."""
+"""The kernel learner: its closed forms against hand calculation, brute force and other solvers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_equation_3_by_hand() -> None:
     model = fit(ob.Kernel(gamma=math.log(2), ridge=0, intercept=False), X, F, 2, kind="scores")
     np.testing.assert_allclose(model.coefficients[:, 0], [4 / 3, -2 / 3], rtol=1e-6)
     np.testing.assert_allclose(model.scores(X), F, atol=1e-6)
-    # Half-way between the two both are equally near: (4/3 - 2/3)·2^(-1/4).
+    # Halfway between the rows both kernels are 2^(-1/4), so the score is (4/3 - 2/3)·2^(-1/4).
     assert model.scores(np.array([[0.5]]))[0, 0] == pytest.approx(2 / 3 * 2**-0.25, rel=1e-5)
 
 
@@ -51,7 +51,7 @@ def test_equation_3_against_a_brute_force_minimizer() -> None:
     np.testing.assert_allclose(model.scores(asked)[:, 0], rbf_kernel(asked, X, gamma=2.0) @ found.x, atol=2e-3)
 
 
-def test_where_rows_repeat_equation_3_has_the_solution_of_least_norm() -> None:
+def test_with_repeated_rows_equation_3_has_the_minimum_norm_solution() -> None:
     X = np.repeat(rows(5), 2, axis=0)
     F = np.random.default_rng(1).random((10, 2))
     model = fit(ob.Kernel(gamma=1.0, ridge=0, intercept=False), X, F, 2, kind="scores")
@@ -84,7 +84,7 @@ def test_with_an_intercept_it_is_the_least_squares_support_vector_machine() -> N
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("weighted", [True, False])
 @pytest.mark.parametrize("landmarks", [True, False])
-def test_leave_one_out_is_what_leaving_one_out_gives(intercept: bool, weighted: bool, landmarks: bool) -> None:
+def test_leave_one_out_errors_match_explicit_refits(intercept: bool, weighted: bool, landmarks: bool) -> None:
     rng = np.random.default_rng(5)
     X = rng.normal(size=(25, 2))
     Y = np.eye(2)[(np.sin(2.5 * X[:, 0]) + 0.2 * rng.normal(size=25) > 0).astype(int)]
@@ -98,7 +98,7 @@ def test_leave_one_out_is_what_leaving_one_out_gives(intercept: bool, weighted: 
         for i in range(25):
             rest = np.delete(np.arange(25), i)
             use = centres if landmarks else rest
-            penalty = 25 * ridge * K[np.ix_(use, use)]  # the penalty of the whole, on one row fewer
+            penalty = 25 * ridge * K[np.ix_(use, use)]  # the penalty of the full problem, without one row
             design = np.c_[K[np.ix_(rest, use)], np.ones(24)] if intercept else K[np.ix_(rest, use)]
             inner = design.T * w[rest] @ design
             inner[: len(use), : len(use)] += penalty
@@ -117,7 +117,7 @@ def test_leave_one_out_is_what_leaving_one_out_gives(intercept: bool, weighted: 
     assert best not in (some[0], some[-1])
 
 
-def test_with_all_rows_as_landmarks_nothing_changes() -> None:
+def test_all_rows_as_landmarks_give_the_full_solution() -> None:
     X, w = rows(30), np.random.default_rng(0).uniform(0.5, 1.5, 30)
     K, Y = rbf_kernel(X, gamma=1.0), np.eye(3)[np.arange(30) % 3]
     for intercept in (True, False):
@@ -127,7 +127,7 @@ def test_with_all_rows_as_landmarks_nothing_changes() -> None:
                                    atol=1e-6)  # fmt: skip
 
 
-def test_landmarks_bound_the_size_and_the_rest_is_learned_from_all_the_same() -> None:
+def test_landmarks_bound_the_models_size_and_all_rows_are_fitted() -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(600, 2)).astype(np.float32)
     y = (np.hypot(X[:, 0], X[:, 1]) > 1.2).astype(int)
@@ -138,7 +138,7 @@ def test_landmarks_bound_the_size_and_the_rest_is_learned_from_all_the_same() ->
     assert right[0] > max(0.95, right[1])
 
 
-def test_a_row_with_weight_two_is_a_row_twice_and_one_without_weight_is_none() -> None:
+def test_a_weight_of_two_repeats_a_row_and_a_weight_of_zero_removes_it() -> None:
     X, y = rows(20), np.arange(20) % 2
     twice = np.r_[np.arange(20), np.arange(5)]
     weight = np.r_[np.full(5, 2.0), np.ones(15)]
@@ -152,7 +152,7 @@ def test_a_row_with_weight_two_is_a_row_twice_and_one_without_weight_is_none() -
     np.testing.assert_allclose(c, d, atol=1e-6)
 
 
-def test_soft_labels_are_each_class_once_weighted() -> None:
+def test_a_soft_label_counts_as_one_weighted_row_per_class() -> None:
     X, soft = rows(15), np.random.default_rng(0).dirichlet(np.ones(3), 15)
     learner = ob.Kernel(gamma=0.5, ridge=0.01)
     at, label = np.divmod(np.arange(45), 3)
@@ -161,7 +161,7 @@ def test_soft_labels_are_each_class_once_weighted() -> None:
     np.testing.assert_allclose(a, b, atol=1e-5)
 
 
-def test_the_answers_of_a_fit_are_those_of_its_models_and_do_not_depend_on_workers(digits, monkeypatch) -> None:
+def test_predictions_are_those_of_the_models_and_do_not_depend_on_workers(digits, monkeypatch) -> None:
     tasks = [Task(np.arange(i, i + 20), digits.y[i : i + 20], ask=np.arange(7)) for i in range(200)]
     monkeypatch.setenv("ONEBALLOT_WORKERS", "1")
     alone = ob.Kernel().fit_many(digits.X, tasks, 10)
@@ -174,7 +174,7 @@ def test_the_answers_of_a_fit_are_those_of_its_models_and_do_not_depend_on_worke
         ob.Kernel().fit_many(digits.X, tasks[:1], 10, keep=False)[0]
 
 
-def test_a_single_class_gives_a_constant_and_an_unseen_class_gets_next_to_nothing(digits) -> None:
+def test_a_single_class_gives_a_constant_and_an_unseen_class_almost_no_probability(digits) -> None:
     zeros = np.flatnonzero(digits.y == 0)
     constant = ob.Kernel().fit_many(digits.X, [Task(zeros, digits.y[zeros])], 10)[0]
     assert len(constant.rows) == 0
@@ -185,7 +185,7 @@ def test_a_single_class_gives_a_constant_and_an_unseen_class_gets_next_to_nothin
     assert (two.predict_proba(digits.X[few]).argmax(1) == digits.y[few]).all()
 
 
-def test_no_rows_and_values_without_measure_are_answered_by_frequencies_or_refused() -> None:
+def test_no_rows_or_huge_values_give_class_frequencies_or_an_error() -> None:
     X, y = rows(6), np.arange(6) % 2
     nothing = Task(np.arange(0), y[:0])
     np.testing.assert_allclose(ob.Kernel().fit_many(X, [nothing], 2)[0].predict_proba(X), 0.5)
@@ -201,11 +201,11 @@ def test_no_rows_and_values_without_measure_are_answered_by_frequencies_or_refus
         fit(ob.Kernel(), X, np.eye(2)[y], 2, kind="multilabel")
 
 
-def test_far_from_zero_nothing_is_lost_to_rounding() -> None:
+def test_features_far_from_zero_lose_no_precision() -> None:
     X, y = rows(30), np.arange(30) % 2
     near = fit(ob.Kernel(ridge=0.01), X, y, 2).scores(X)
     far = fit(ob.Kernel(ridge=0.01), X + np.float32(4096), y, 2).scores(X + np.float32(4096))
-    np.testing.assert_allclose(near, far, atol=5e-3)  # 4096 leaves 11 bits after the point
+    np.testing.assert_allclose(near, far, atol=5e-3)  # 4096 leaves 11 bits after the binary point
 
 
 @pytest.mark.parametrize("settings", [{"gamma": 0}, {"gamma": "auto"}, {"ridge": -1}, {"landmarks": 0}, {"C": 1}])
@@ -214,14 +214,14 @@ def test_settings_out_of_range_are_refused(settings) -> None:
         ob.Kernel(**settings)
 
 
-def test_it_is_a_learner_like_any_other(make_election, digits, parties) -> None:
+def test_an_election_with_kernel_models_is_accurate(make_election, digits, parties) -> None:
     from oneballot.simulation import simulate_parties
 
     election = make_election(method=ob.FedKT(final_weights="lead"), learner=ob.Kernel())
     assert simulate_parties(election, parties).accuracy(election.data(digits.X_test, digits.y_test)) > 0.9
 
 
-def test_what_else_is_asked_does_not_matter() -> None:
+def test_a_prediction_does_not_depend_on_the_other_rows() -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(200, 5)).astype(np.float32)
     model = fit(ob.Kernel(), X, (X[:, 0] > 0).astype(int), 2)
@@ -229,7 +229,7 @@ def test_what_else_is_asked_does_not_matter() -> None:
     np.testing.assert_allclose(model.scores(odd)[:-1], model.scores(X), rtol=1e-9, atol=1e-9)
 
 
-def test_the_model_that_is_served_is_the_one_that_was_solved() -> None:
+def test_the_stored_model_keeps_the_precision_of_the_solution() -> None:
     X = np.linspace(0, 1, 400, dtype=np.float32)[:, None]
     model = fit(ob.Kernel(), X, (np.sin(12 * X[:, 0]) > 0).astype(int), 2)
     assert np.abs(model.scores(X)).max() < 3

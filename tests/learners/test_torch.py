@@ -1,4 +1,4 @@
-"""Networks as a learner: any subset of the classes, the same answers after the journey, own modules that stay."""
+"""The torch learner: any subset of the classes, the same predictions after loading, and custom modules."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def small(classes: int) -> nn.Module:
 
 
 @pytest.mark.parametrize(("seen", "classes"), [([0, 1], 2), (list(range(10)), 10), ([3, 7], 10)], ids=str)
-def test_it_learns_the_classes_it_has_and_answers_the_same_after_the_journey(seen: list[int], classes: int) -> None:
+def test_a_network_learns_its_classes_and_predicts_the_same_after_loading(seen: list[int], classes: int) -> None:
     X, y = rows(seen)
     everything = np.arange(len(y))
     models = QUICK.fit_many(X, [Task(everything, y, seed=1, ask=everything)], classes)
@@ -56,20 +56,20 @@ def test_it_learns_the_classes_it_has_and_answers_the_same_after_the_journey(see
     assert loaded.dump() == blob
 
 
-def test_scores_are_answered_where_they_are_asked_for_and_models_can_be_forgotten() -> None:
+def test_a_task_can_ask_for_scores_and_models_need_not_be_kept() -> None:
     X, y = rows([0, 1, 2])
     which = np.arange(len(y))
     tasks = [Task(which, y, ask=which, answer="scores"), Task(which, y)]
     models = QUICK.fit_many(X, tasks, 4)
     np.testing.assert_allclose(models.predictions()[0], models[0].scores(X), atol=1e-5)
     assert models.predictions()[1].shape == (0, 4)
-    forgotten = QUICK.fit_many(X, tasks, 4, keep=False)
-    np.testing.assert_array_equal(forgotten.predictions()[0], models.predictions()[0])
+    dropped = QUICK.fit_many(X, tasks, 4, keep=False)
+    np.testing.assert_array_equal(dropped.predictions()[0], models.predictions()[0])
     with pytest.raises(LookupError, match="keep=False"):
-        forgotten[0]
+        dropped[0]
 
 
-def test_thin_tasks_are_ordinary() -> None:
+def test_tasks_with_few_rows_or_one_class_are_trained() -> None:
     X, y = rows([0, 1, 2])
     asked = np.arange(5)
     two = np.array([np.flatnonzero(y == 0)[0], np.flatnonzero(y == 2)[0]])
@@ -85,7 +85,7 @@ def test_thin_tasks_are_ordinary() -> None:
         QUICK.fit_many(X, [Task(two[:0], y[two[:0]], required=True, label="the final model")], 3)
 
 
-def test_the_seed_decides_and_nothing_else() -> None:
+def test_models_depend_on_the_seed_only() -> None:
     X, y = rows([0, 1, 2])
     which = np.arange(len(y))
     models = QUICK.fit_many(X, [Task(which, y, seed=seed, ask=which) for seed in (1, 1, 2)], 3)
@@ -95,7 +95,7 @@ def test_the_seed_decides_and_nothing_else() -> None:
     assert models[0].dump() == models[1].dump()
 
 
-def test_soft_labels_and_weights_teach_what_they_say() -> None:
+def test_every_type_of_target_and_weights_can_be_learned() -> None:
     X, y = rows([0, 1, 2])
     which = np.arange(len(y))
     wrong = (y + 1) % 3
@@ -108,10 +108,10 @@ def test_soft_labels_and_weights_teach_what_they_say() -> None:
     for answer in QUICK.fit_many(X, tasks, 3).predictions():
         assert (answer.argmax(axis=1) == y).mean() > 0.8
     labels = QUICK.fit_many(X, tasks, 3).predictions()[2]
-    assert abs(labels.sum(axis=1) - 1).max() > 1e-3  # each label has a probability of its own
+    assert abs(labels.sum(axis=1) - 1).max() > 1e-3  # each label has its own probability
 
 
-def test_a_network_that_diverges_is_told_and_replaced(recwarn: pytest.WarningsRecorder) -> None:
+def test_a_network_that_diverges_is_reported_and_replaced(recwarn: pytest.WarningsRecorder) -> None:
     X, y = rows([0, 1, 2])
     wild = replace(QUICK, optimizer="sgd", learning_rate=1e9, epochs=3)
     task = Task(np.arange(len(y)), y, ask=np.arange(4), label="Ann's teacher")
@@ -122,8 +122,10 @@ def test_a_network_that_diverges_is_told_and_replaced(recwarn: pytest.WarningsRe
         wild.fit_many(X, [replace(task, required=True)], 4)
 
 
-def test_finite_weights_that_answer_with_no_numbers_have_diverged_too(recwarn: pytest.WarningsRecorder) -> None:
-    """Weights of 1e30 are finite, and their products are not."""
+def test_a_network_with_finite_weights_and_infinite_predictions_has_diverged_too(
+    recwarn: pytest.WarningsRecorder,
+) -> None:
+    """Weights of 1e30 are finite; their products are not."""
     X = np.tile(np.float32([1e30, -1e30]), (8, 2))
     task = Task(np.arange(8), np.arange(8) % 2, ask=np.arange(8), label="Ann's teacher")
     (answer,) = replace(QUICK, optimizer="sgd", learning_rate=1e-25, epochs=1).fit_many(X, [task], 2).predictions()
@@ -132,14 +134,14 @@ def test_finite_weights_that_answer_with_no_numbers_have_diverged_too(recwarn: p
 
 
 @pytest.mark.parametrize("kind", [np.int8, np.uint8, np.int32, np.int64, np.float64, np.bool_])
-def test_numbers_of_any_type_can_be_learned_from(kind: Any) -> None:
+def test_rows_of_any_number_type_can_be_learned(kind: Any) -> None:
     X, y = rows([0, 1])
     which = np.arange(len(y))
     models = QUICK.fit_many((X * 9).astype(kind), [Task(which, y, ask=which)], 2)
     np.testing.assert_allclose(models[0].predict_proba((X * 9).astype(kind)), models.predictions()[0], atol=1e-6)
 
 
-def test_a_module_that_writes_over_its_rows_does_not_write_over_the_callers() -> None:
+def test_an_in_place_module_does_not_change_the_callers_rows() -> None:
     X, y = rows([0, 1])
     factory = lambda classes: nn.Sequential(nn.ReLU(inplace=True), nn.Linear(4, classes))  # noqa: E731
     model = Torch(factory, epochs=1, device="cpu").fit_many(X, [Task(np.arange(len(y)), y)], 2)[0]
@@ -148,7 +150,7 @@ def test_a_module_that_writes_over_its_rows_does_not_write_over_the_callers() ->
     np.testing.assert_array_equal(X, before)
 
 
-def test_images_as_bytes_flat_or_not_are_the_same_images() -> None:
+def test_flat_and_square_images_train_the_same_network() -> None:
     rng = np.random.default_rng(0)
     y = rng.integers(0, 2, 40)
     X = rng.integers(0, 60, (40, 16, 16)).astype(np.uint8)
@@ -168,7 +170,7 @@ def test_images_as_bytes_flat_or_not_are_the_same_images() -> None:
     assert not np.array_equal(moved.predictions()[0], square.predictions()[0])
 
 
-def test_text_by_word_vectors_trained_or_frozen(tmp_path: Path) -> None:
+def test_text_is_learned_with_trained_or_frozen_word_vectors(tmp_path: Path) -> None:
     from oneballot.fleet.models.vectors import read_vectors
 
     rng = np.random.default_rng(3)
@@ -194,7 +196,7 @@ def test_text_by_word_vectors_trained_or_frozen(tmp_path: Path) -> None:
             models[0].predict_proba(X + 23)
 
 
-def test_a_module_of_ones_own_trains_and_answers_here_and_cannot_travel() -> None:
+def test_a_custom_module_trains_and_predicts_here_and_cannot_be_sent() -> None:
     X, y = rows([0, 1, 2])
     which = np.arange(len(y))
     learner = Torch(small, epochs=30, batch=16, learning_rate=0.01, device="cpu")
@@ -202,21 +204,23 @@ def test_a_module_of_ones_own_trains_and_answers_here_and_cannot_travel() -> Non
     models = learner.fit_many(X, [Task(which, y, ask=which), Task(which[:9], y[:9])], 3)
     assert (models.predictions()[0].argmax(axis=1) == y).mean() > 0.8
     np.testing.assert_allclose(models[0].predict_proba(X), models.predictions()[0], atol=1e-6)
-    with pytest.raises(ElectionError, match=r"the module .*small cannot travel or be saved: nobody else could"):
+    with pytest.raises(ElectionError, match=r"the custom module .*small cannot be sent or saved"):
         models[0].dump()
     written = json.loads(json.dumps(asdict(learner)))
     assert written["module"].startswith("own:")
-    with pytest.raises(ElectionError, match=r"\[learners.all\].*small is somebody's own, to be used in Python"):
+    with pytest.raises(
+        ElectionError, match=r"\[learners.all\].*small is a custom module; create this election in Python"
+    ):
         make("learners", {"name": "torch", **written}, "election.toml, [learners.all]")
 
 
-def test_two_lambdas_are_two_modules() -> None:
+def test_two_lambdas_are_different_modules() -> None:
     one = lambda classes: nn.Linear(4, classes)  # noqa: E731
     other = lambda classes: nn.Sequential(nn.Linear(4, 9), nn.Linear(9, classes))  # noqa: E731
     assert Torch(one) == Torch(one) != Torch(other)
 
 
-def test_settings_survive_being_written_down() -> None:
+def test_settings_survive_a_json_round_trip() -> None:
     learner = Torch("resnet8", {"width": 4}, augment=("flip", "crop"), optimizer="sgd", steps=7, precision="tf32")
     learner.check()
     written = json.loads(json.dumps(asdict(learner)))
@@ -224,21 +228,24 @@ def test_settings_survive_being_written_down() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "says"),
+    ("settings", "message"),
     [
         ({"module": "mpl"}, "there is no architecture 'mpl'"),
         ({"module": "cnn", "settings": {"depth": 3}}, "cnn has no setting depth"),
-        ({"module": "mlp", "augment": ("flip",)}, "augment is for images, and mlp takes numbers"),
-        ({"module": "mlp", "vectors": "glove.txt"}, "vectors are for text, and mlp takes numbers"),
-        ({"module": small, "settings": {"width": 3}}, "settings of your own module are its own, not width"),
+        ({"module": "mlp", "augment": ("flip",)}, "augment is for images, but mlp takes numbers"),
+        ({"module": "mlp", "vectors": "glove.txt"}, "vectors are for text, but mlp takes numbers"),
+        ({"module": small, "settings": {"width": 3}}, "a custom module has no setting width, only shape"),
         ({"module": small, "settings": {"shape": 784}}, "shape must be a list of 1 to 8 whole numbers .*, not 784"),
-        ({"module": nn.Linear(2, 2)}, "a function from the number of classes to a new nn.Module, not Linear"),
+        (
+            {"module": nn.Linear(2, 2)},
+            "a function that takes the number of classes and returns a new nn.Module, not Linear",
+        ),
         ({"module": 3}, "not int"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_settings_that_cannot_work_are_refused_before_training(settings: dict[str, Any], says: str) -> None:
-    with pytest.raises(ElectionError, match=says):
+def test_invalid_settings_are_refused_before_training(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ElectionError, match=message):
         Torch(**settings).check()
 
 
@@ -246,19 +253,19 @@ OUT_OF_BOUNDS = [{"epochs": 0}, {"optimizer": "lion"}, {"learning_rate": -1}, {"
 
 
 @pytest.mark.parametrize("settings", OUT_OF_BOUNDS, ids=str)
-def test_settings_out_of_bounds_are_refused_in_plain_words(settings: dict[str, Any]) -> None:
-    with pytest.raises(ElectionError, match=f"Torch: (there is no setting )?{next(iter(settings))}") as told:
+def test_settings_out_of_bounds_are_refused_with_our_own_message(settings: dict[str, Any]) -> None:
+    with pytest.raises(ElectionError, match=f"Torch: (there is no setting )?{next(iter(settings))}") as caught:
         Torch(**settings)
-    assert "http" not in str(told.value)
+    assert "http" not in str(caught.value)
 
 
-def test_one_augmentation_needs_no_list() -> None:
+def test_a_single_augmentation_can_be_a_string() -> None:
     made = make("learners", {"name": "torch", "module": "cnn", "augment": "flip"}, "x")
     assert made == Torch("cnn", augment=("flip",))
 
 
 @pytest.mark.parametrize(
-    ("learner", "shape", "kind", "says"),
+    ("learner", "shape", "kind", "message"),
     [
         (Torch("cnn"), (64,), np.uint8, "say what they are, as in settings"),
         (Torch("cnn"), (1, 8, 8), np.uint8, "images of at least 16 pixels a side"),
@@ -276,26 +283,28 @@ def test_one_augmentation_needs_no_list() -> None:
     ],
     ids=range(8),
 )
-def test_an_election_refuses_rows_that_its_network_cannot_take(
-    learner: Torch, shape: Any, kind: Any, says: str
+def test_an_election_refuses_rows_that_do_not_fit_its_network(
+    learner: Torch, shape: Any, kind: Any, message: str
 ) -> None:
     public = (np.random.default_rng(0).random((20, *shape)) * 5).astype(kind)
-    with pytest.raises(ElectionError, match=says):
+    with pytest.raises(ElectionError, match=message):
         ob.Election(classes=[0, 1], public=public, learner=learner)
 
 
-def test_at_l2_teachers_train_by_steps_and_the_final_model_as_it_likes() -> None:
+def test_at_l2_teachers_train_by_steps_and_the_final_model_may_train_by_epochs() -> None:
     X = rows([0, 1])[0]
     private = ob.L2(epsilon=8.0, delta=1e-5)
-    with pytest.raises(ElectionError, match=r"learner torch: at L2 a teacher takes a number of steps, .* steps = 150"):
+    with pytest.raises(
+        ElectionError, match=r"learner torch: at L2 a teacher trains for a fixed number of steps.* steps = 150"
+    ):
         ob.Election(classes=[0, 1], public=X, learner=QUICK, privacy=private)
     by_steps = replace(QUICK, steps=150)
     election = ob.Election(classes=[0, 1], public=X, learner=by_steps, learners={"final": QUICK}, privacy=private)
-    with pytest.raises(ElectionError, match="at L2 a teacher takes a number of steps"):
+    with pytest.raises(ElectionError, match="at L2 a teacher trains for a fixed number of steps"):
         election.with_learners({"teacher": QUICK})
 
 
-def test_by_steps_a_single_class_is_learned_like_others() -> None:
+def test_with_steps_a_single_class_is_trained_like_any_other() -> None:
     X, y = rows([0, 1])
     tasks = [
         Task(np.arange(40), y[:40], ask=np.arange(9)),
@@ -311,7 +320,7 @@ def write_vectors(path: Path, factor: float = 1.0) -> None:
     path.write_text("".join(f"w{i} {i * factor} 1\n" for i in range(8)))
 
 
-def test_word_vectors_lie_beside_the_election_and_their_content_is_what_is_agreed(
+def test_word_vectors_are_found_beside_the_election_and_their_content_is_in_the_digest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folders = [tmp_path / name for name in ("ann", "bob", "eve")]
@@ -334,7 +343,7 @@ def test_word_vectors_lie_beside_the_election_and_their_content_is_what_is_agree
 
 
 @pytest.mark.parametrize("module", ["mlp", small])
-def test_an_election_by_votes_and_by_models(module: Any) -> None:
+def test_an_election_with_votes_or_models_in_the_ballots(module: Any) -> None:
     X, y = rows([0, 1, 2], 240)
     learner = replace(QUICK, module=module, settings={} if module is small else QUICK.settings, epochs=15)
     election = ob.Election(
@@ -347,7 +356,7 @@ def test_an_election_by_votes_and_by_models(module: Any) -> None:
     assert alone.contents["votes"].tolist() == simulation.ballots[0].contents["votes"].tolist()  # type: ignore[union-attr]
     models = replace(election, method=replace(election.method, ballot="models"))  # type: ignore[type-var]
     if module is small:
-        with pytest.raises(ElectionError, match="cannot travel"):
+        with pytest.raises(ElectionError, match="cannot be sent"):
             simulate_parties(models, parties)
     else:
         sent = simulate_parties(models, parties)
@@ -355,7 +364,7 @@ def test_an_election_by_votes_and_by_models(module: Any) -> None:
         assert sent.accuracy(election.data(X[180:], y[180:])) > 0.8
 
 
-def test_an_mlp_that_is_told_of_images_moves_them() -> None:
+def test_an_mlp_with_an_image_shape_augments_its_images() -> None:
     X = np.random.default_rng(0).integers(0, 255, size=(60, 64), dtype=np.uint8)
     y = np.arange(60) % 2
     asked = np.arange(60)
@@ -367,11 +376,11 @@ def test_an_mlp_that_is_told_of_images_moves_them() -> None:
     assert not np.allclose(moved, still)
 
 
-def test_a_module_that_others_cannot_import_is_trained_in_this_process(monkeypatch) -> None:
-    """Tests are imported in a way that worker processes cannot repeat; so may be a user's script."""
-    from oneballot.fleet.train import apart
+def test_a_module_that_workers_cannot_import_is_trained_in_this_process(monkeypatch) -> None:
+    """Worker processes cannot import this test module; the same can be true of a user's script."""
+    from oneballot.fleet.train import loop
 
-    monkeypatch.setattr(apart, "ENOUGH", 0.0)
+    monkeypatch.setattr(loop, "PROCESSES_PAY_OFF", 0.0)
     X, y = rows([0, 1], 60)
     tasks = [Task(np.arange(60), y, seed=i, ask=np.arange(60)) for i in range(3)]
     monkeypatch.setenv("ONEBALLOT_WORKERS", "2")

@@ -1,4 +1,4 @@
-"""Training tasks one by one or over processes: the same models, and thin data is ordinary."""
+"""Training tasks one by one or in workers gives the same models, also from few rows or one class."""
 
 import itertools
 import multiprocessing
@@ -36,7 +36,7 @@ def test_a_single_class_gives_a_constant_model(data):
     np.testing.assert_array_equal(models.predictions()[0], np.tile([0, 1, 0], (7, 1)))
 
 
-def test_one_row_gives_its_class_and_no_row_gives_all_classes_alike(data):
+def test_one_row_gives_its_class_and_no_row_gives_equal_probabilities(data):
     X, y = data
     tasks = [Task(np.arange(count), y[:count], ask=np.arange(7)) for count in (1, 0)]
     one, none = TREE.fit_many(X, tasks, 3).predictions()
@@ -44,13 +44,13 @@ def test_one_row_gives_its_class_and_no_row_gives_all_classes_alike(data):
     np.testing.assert_array_equal(none, np.full((7, 3), 1 / 3))
 
 
-def test_soft_labels_that_all_name_one_class_give_a_constant_model(data):
+def test_soft_labels_of_a_single_class_give_a_constant_model(data):
     X, _ = data
     models = TREE.fit_many(X, [Task(np.arange(5), np.eye(3)[[2] * 5], "soft")], 3)
     assert isinstance(models[0], ConstantModel)
 
 
-def test_nothing_asked_is_answered_with_no_rows_and_no_tasks_with_no_models(data):
+def test_a_task_that_asks_for_nothing_has_no_predictions_and_no_tasks_give_no_models(data):
     X, y = data
     models = TREE.fit_many(X, [Task(np.arange(90), y)], 3)
     assert models.predictions()[0].shape == (0, 3)
@@ -59,23 +59,23 @@ def test_nothing_asked_is_answered_with_no_rows_and_no_tasks_with_no_models(data
 
 
 @pytest.mark.parametrize("kind", ["scores", "multilabel"])
-def test_other_targets_are_refused_by_name(data, kind):
+def test_other_targets_are_refused_with_the_tasks_name(data, kind):
     X, _ = data
     with pytest.raises(DataError, match=f"clinic-b: this learner trains on labels or soft labels, not on {kind}"):
         TREE.fit_many(X, [Task(np.arange(90), np.zeros((90, 3)), kind, label="clinic-b")], 3)
 
 
-def test_without_keep_only_the_answers_remain(data):
+def test_without_keep_only_the_predictions_are_kept(data):
     X, y = data
     kept, dropped = (
         TREE.fit_many(X, [Task(np.arange(60), y[:60], ask=np.arange(90))], 3, keep=keep) for keep in (True, False)
     )
     np.testing.assert_array_equal(kept.predictions()[0], dropped.predictions()[0])
-    with pytest.raises(LookupError, match="only its answers were kept"):
+    with pytest.raises(LookupError, match="only its predictions were kept"):
         dropped[0]
 
 
-def test_a_slice_of_models_has_their_answers(data):
+def test_a_slice_of_models_has_their_predictions(data):
     X, y = data
     tasks = [Task(np.arange(count), y[:count], ask=np.arange(9)) for count in (20, 40, 60)]
     models = TREE.fit_many(X, tasks, 3)
@@ -85,13 +85,13 @@ def test_a_slice_of_models_has_their_answers(data):
 
 
 @pytest.fixture
-def hurried(monkeypatch):
-    """A clock by which everything takes long, so that other processes are called in after the first task."""
+def slow_clock(monkeypatch):
+    """A clock that runs fast, so that workers are used after the first task."""
     ticks = itertools.count(step=100)
     monkeypatch.setattr(_training, "time", SimpleNamespace(monotonic=lambda: next(ticks)))
 
 
-@pytest.mark.usefixtures("hurried")
+@pytest.mark.usefixtures("slow_clock")
 @pytest.mark.parametrize(
     ("learner", "count"),
     [
@@ -125,12 +125,12 @@ def test_the_result_does_not_depend_on_the_number_of_processes(monkeypatch, lear
             np.testing.assert_array_equal(loaded.predict_proba(X), results[0].predictions()[which])
 
 
-@pytest.mark.usefixtures("hurried")
-def test_errors_and_troubles_of_other_processes_arrive_here(monkeypatch, data):
+@pytest.mark.usefixtures("slow_clock")
+def test_errors_and_failures_in_workers_are_reported_here(monkeypatch, data):
     X, y = data
     monkeypatch.setenv("ONEBALLOT_WORKERS", "2")
     tasks = [Task(np.arange(60), y[:60], weight=weight) for weight in (None, np.ones(60))]
-    with pytest.raises(ElectionError, match="KNeighborsClassifier cannot weigh its rows"):
+    with pytest.raises(ElectionError, match="KNeighborsClassifier cannot weight its rows"):
         Sklearn("KNeighborsClassifier").fit_many(X, tasks, 3)
     thin = np.array([np.flatnonzero(y == label)[0] for label in (0, 1)])
     tasks = [tasks[0], Task(thin, y[thin], label="clinic-c, teacher 1")]
@@ -138,15 +138,15 @@ def test_errors_and_troubles_of_other_processes_arrive_here(monkeypatch, data):
         Sklearn("KNeighborsClassifier").fit_many(X, tasks, 3)
 
 
-def test_training_tells_whoever_watches(data):
+def test_training_reports_its_progress(data):
     X, y = data
     seen = []
-    with report_progress_to(lambda *told: seen.append(told)):
+    with report_progress_to(lambda *step: seen.append(step)):
         TREE.fit_many(X, [Task(np.arange(90), y)] * 2, 3)
     assert seen == [("training DecisionTreeClassifier", done, 2) for done in (0, 1, 2)]
 
 
-def test_the_number_of_processes_is_joblibs_then_the_environments_then_the_machines(monkeypatch):
+def test_the_number_of_workers_comes_from_joblib_then_the_environment_then_the_machine(monkeypatch):
     import joblib
 
     monkeypatch.setenv("ONEBALLOT_WORKERS", "3")
@@ -158,7 +158,7 @@ def test_the_number_of_processes_is_joblibs_then_the_environments_then_the_machi
 
 
 @pytest.mark.parametrize("wrong", ["many", "0", "-1", "1.5"])
-def test_a_number_of_processes_that_is_none_is_refused(monkeypatch, wrong):
+def test_an_invalid_number_of_workers_is_refused(monkeypatch, wrong):
     monkeypatch.setenv("ONEBALLOT_WORKERS", wrong)
     with pytest.raises(
         ElectionError, match=f"ONEBALLOT_WORKERS must be a number of processes, such as 4, not '{wrong}'"

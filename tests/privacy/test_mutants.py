@@ -350,7 +350,7 @@ MUTANTS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], Check, str]] = {
     "queries on which teachers disagree dropped": (
         put(FedKT, "_labels", only_where_they_agree), whole(IDS, leads=(2, 0)), DEPENDS),
     "frequencies of the whole silo divided out": (
-        put(Teachers, "seen", of_the_silo),
+        put(Teachers, "class_counts", of_the_silo),
         whole(IDS, weights="prior", leads=(-6, 4), learner=TWO_NEAREST), FAR),
     "more than a vote in shares": (
         put(fedkt_method, "at_most_one_vote", lambda points, partitions: points),

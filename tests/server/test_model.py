@@ -129,7 +129,7 @@ def test_images_keep_their_shape_and_another_shape_is_refused():
         ("uint8", "int64", None),
         ("int32", "int64", None),
         ("float32", "int32", None),
-        ("float32", "uint8", 'rows are bytes .* give X.astype\\("float32"\\), or X / 255'),
+        ("float32", "uint8", 'rows are bytes .* pass X.astype\\("float32"\\), or X / 255'),
     ],
 )
 def test_rows_of_another_type_are_the_same_rows_or_refused(kind, given, says):
@@ -147,7 +147,7 @@ def test_rows_of_another_type_are_the_same_rows_or_refused(kind, given, says):
 @pytest.mark.parametrize("bad", [0.5, -1.0, 256.0])
 def test_what_no_byte_can_be_is_refused_by_a_model_of_bytes(bad):
     model = FinalModel(ob.Sklearn("GaussianNB")).fit(np.arange(40, dtype=np.uint8).reshape(20, 2), np.arange(20) % 2)
-    with pytest.raises(ValueError, match="expected are bytes, whole numbers from 0 to 255"):
+    with pytest.raises(ValueError, match="must be bytes, whole numbers from 0 to 255"):
         model.predict(np.array([[1, bad]]))
 
 

@@ -1,4 +1,8 @@
-"""Where ballots are put: one file a kind of place, found by the first word of its address."""
+"""Boxes: the places where parties deliver ballots and the server reads them.
+
+One module per type of box. `box_at` finds the type by the address. Modules with a leading underscore hold what remote
+boxes share. Only the party, the server, the integrations and the command line import this package.
+"""
 
 from __future__ import annotations
 
@@ -9,37 +13,37 @@ from ..errors import BoxError, ElectionError
 from ..interfaces import Box
 from .folder import Folder
 
-SPELLINGS = {"file": "folder", "https": "http", "ssh": "sftp", "dav": "webdav"}
-"""First words of addresses that lead to a box of another name. Of `webdav+https` the part before the + is looked up."""
+ALIASES = {"file": "folder", "https": "http", "ssh": "sftp", "dav": "webdav"}
+"""Address schemes whose box has another name. Of `webdav+https`, only the part before the + counts."""
 
 
 def box_at(address: str) -> Box:
     """The box at an address: `box/`, `s3://bucket/box`, `sftp://host/box`, `webdav+https://host/box`, …
 
-    What does not look like an address is a folder. A plug-in of the group `oneballot.boxes` is found by its name, and
-    its class is given the address. Nothing is connected to before the box is used.
+    Text without `://` is the path of a folder. A plug-in of the group `oneballot.boxes` is found by its name, and its
+    class is called with the address. The box connects when it is first used.
     """
-    scheme, found, _ = address.partition("://")
-    if not found:
+    scheme, separator, _ = address.partition("://")
+    if not separator:
         _check_folder(address)
         return Folder(address)
-    word = scheme.lower().partition("+")[0]
-    name = SPELLINGS.get(word, word)
+    prefix = scheme.lower().partition("+")[0]
+    name = ALIASES.get(prefix, prefix)
     if name == "folder":
         return Folder(unquote(urlsplit(address).path))
     try:
-        kind = plugins.find("boxes", name)
+        box_type = plugins.find("boxes", name)
     except ElectionError as error:
         raise BoxError(str(error)) from None
-    box: Box = kind(address)
+    box: Box = box_type(address)
     return box
 
 
-def _check_folder(name: str) -> None:
-    """`sftp:/host/box` and scp's `host:box` would be folders here, and a ballot in them lost. (`C:/box` is one.)"""
-    before, colon, _ = name.partition("/")[0].partition(":")
-    if colon and len(before) > 1:  # not repeated: there may be a password in it
+def _check_folder(path: str) -> None:
+    """Reject `sftp:/host/box` and scp's `host:box`: a ballot in a local folder of that name would be lost."""
+    prefix, colon, _ = path.partition("/")[0].partition(":")
+    if colon and len(prefix) > 1:  # C:/box is a folder; the path is not quoted, as it may hold a password
         raise BoxError(
-            "the box looks like an address, and is none: write KIND://HOST/FOLDER, with two slashes, as in "
-            "sftp://HOST/FOLDER and not HOST:FOLDER. A folder with a colon in its name is ./NAME"
+            "the box looks like an address but is not a valid one: write TYPE://HOST/FOLDER with two slashes, such as "
+            "sftp://HOST/FOLDER instead of HOST:FOLDER. Write ./NAME for a folder with a colon in its name"
         )

@@ -1,4 +1,4 @@
-"""Where a box is, and how that is told to people: without the password."""
+"""Addresses of remote boxes, shown without their passwords."""
 
 from __future__ import annotations
 
@@ -13,48 +13,48 @@ class Address:
     scheme: str
     host: str
     port: int | None
-    path: str  # as in a URL: with %20 for a space
+    path: str  # URL-encoded
     user: str | None = None
     password: str | None = field(default=None, repr=False)
 
     @classmethod
-    def read(cls, text: str) -> Address:
-        """What cannot be read is not repeated: a slash in a password is enough to make its rest look like a folder."""
+    def parse(cls, text: str) -> Address:
+        """Parse an address. Errors don't quote it: a slash in a password makes its end look like a folder."""
         scheme = text.partition("://")[0]
+        form = f"{scheme}://[USER@]HOST[:PORT]/FOLDER"
         try:
             parts = urlsplit(text)
             host, port = parts.hostname or "", parts.port
         except ValueError:
             raise BoxError(
-                f"the address {scheme}://… cannot be read: write {scheme}://[USER@]HOST[:PORT]/FOLDER, with %2F and "
-                "the like for special signs in names"
+                f"the address {scheme}://… is invalid: write {form}, with special characters encoded (%2F for /)"
             ) from None
         if not host or parts.query or parts.fragment:
             raise BoxError(
-                f"the address {scheme}://… must be a host and a folder, {scheme}://[USER@]HOST[:PORT]/FOLDER, without "
-                "? and #; write %3F and %23 if they belong to a name"
+                f"the address {scheme}://… must have a host and a folder, {form}, without ? and #; "
+                "write %3F and %23 where they are part of a name"
             )
         user, password = (unquote(part) if part else None for part in (parts.username, parts.password))
         path = quote(parts.path.rstrip("/"), safe="/%~!$&'()*+,;=:@")
         return cls(scheme.lower(), host, port, path, user, password)
 
     @property
-    def place(self) -> str:
-        """Host and port, as they stand in a URL."""
+    def netloc(self) -> str:
+        """Host and port as in a URL."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port is None else f"{host}:{self.port}"
 
     @property
     def folder(self) -> str:
-        """The path with percent signs resolved."""
+        """The decoded path."""
         return unquote(self.path)
 
     def __str__(self) -> str:
         user = "" if self.user is None else f"{quote(self.user)}@"
-        return f"{self.scheme}://{user}{self.place}{self.path}"
+        return f"{self.scheme}://{user}{self.netloc}{self.path}"
 
-    def hush(self, text: str) -> str:
-        """A text without the password, should a library have quoted it."""
+    def redact(self, text: str) -> str:
+        """Remove the password from a text, such as a library's error message."""
         for secret in (self.password, quote(self.password, safe="")) if self.password else ():
             text = text.replace(secret, "…")
         return text

@@ -1,7 +1,7 @@
-"""What boxes on other machines share: patience, nothing replaced, several ballots on their way at once.
+"""The base class of remote boxes: retries, no replaced ballots, concurrent downloads.
 
-A kind of place says how a file is listed, read from some byte on, and put in its place whole or not at all. The host
-of the box is a stranger: what it lists is bounded and looked at before it is used, and nothing becomes a file here.
+A subclass lists files, reads a file from an offset, and uploads a file completely or not at all. The host is not
+trusted: its listings are limited and checked, and nothing it sends becomes a local file name.
 """
 
 from __future__ import annotations
@@ -18,36 +18,34 @@ from typing import Any, BinaryIO, ClassVar, TypeVar, cast
 from ..errors import AlreadyCast, BoxError, MissingExtra, NotFound, OneBallotWarning, printable
 from ..runtime.files import PART
 from ._address import Address
-from ._download import Download, Stream, is_ballot
-from ._patience import Patience, advice, passes
-from ._transfer import transfer
-from .folder import SUFFIX
+from ._retry import RetryBudget, connection_advice, is_transient
+from ._transfer import CHUNK, Download, Stream, is_ballot, transfer_reporter
+from .folder import NEVER_REPLACED, SUFFIX
 
 T = TypeVar("T")
 
-MOST_FILES = 200_000
-"""A box that lists more is refused."""
+MAX_FILES = 200_000
+"""A box that lists more files is refused."""
 
 PROBE = "oneballot-probe"
-"""A file of no worth that a server is asked to keep, before a ballot is trusted to it. Readers pass over it, for it is
-no ballot; many web servers deny what has a dot in front. It stays, for whoever asks next: of two who would clear it
-away after themselves each could mislead the other.
+"""A file that tests whether a server overwrites files. Readers ignore it. It has no leading dot, which many web servers
+deny. It stays in the box: two parties that remove it could mislead each other.
 """
 
-LOOKED_AT = 2**20
-"""So many bytes of a ballot are read again where a server may have taken two at once: in these no two are the same."""
+VERIFIED_BYTES = 2**20
+"""Bytes read back after a delivery that may have been overwritten. No two ballots agree in all of them."""
 
 
 class Remote:
     name: ClassVar[str]
     extra: ClassVar[str]
     failures: tuple[type[Exception], ...] = (OSError, EOFError)
-    """What its libraries raise; anything else is a fault of ours and not hidden."""
-    looks_back: ClassVar[bool] = False
-    """Whether a ballot is looked at again after it was put in, because servers look first and then take the name."""
+    """Errors that the client library raises. Any other exception is a bug and propagates."""
+    verifies: ClassVar[bool] = False
+    """Whether to read a ballot back after its delivery, as some servers check for a file before they write it."""
 
     def __init__(self, address: str) -> None:
-        self.address = Address.read(address)
+        self.address = Address.parse(address)
         try:
             self._prepare()
         except ImportError:
@@ -57,170 +55,169 @@ class Remote:
         return str(self.address)
 
     def _prepare(self) -> None:
-        """Import what is needed; connect to nothing."""
+        """Import the client library, without connecting."""
 
     def _list(self) -> Iterable[tuple[str, int]]:
-        """The files in the box with their sizes, one by one."""
+        """The names and sizes of the files in the box."""
         raise NotImplementedError
 
     def _read(self, file: str, start: int) -> Stream:
-        """A file, from some byte on. Several threads may ask at once, each for its own; none of them disconnects."""
+        """Open a file at an offset. Several threads may call this at once; none of them disconnects."""
         raise NotImplementedError
 
-    def _place(self, file: str, sealed: bytes, part: str, told: Callable[[int], None]) -> None:
-        """One try to put a file in, of which readers see all or nothing. Raises FileExistsError if there is one.
+    def _upload(self, file: str, sealed: bytes, part: str, report: Callable[[int], None]) -> None:
+        """Try once to store a complete file. Raises FileExistsError if the name is taken.
 
-        The part is a name that readers pass over, the same in all tries of one delivery.
+        `part` is a temporary name that readers ignore, the same in all attempts of one delivery.
         """
         raise NotImplementedError
 
-    def _tidy(self, file: str, part: str) -> None:
-        """Remove what this delivery, or an earlier one that was killed, has left. The file is in its place by now, so
-        that whoever is still delivering it will find it there.
-        """
+    def _clean_up(self, file: str, part: str) -> None:
+        """Remove temporary files of this delivery and of earlier ones. The ballot itself is already in the box."""
 
-    def _passes(self, error: Exception) -> bool:
-        return passes(error)
+    def _is_transient(self, error: Exception) -> bool:
+        return is_transient(error)
 
     def _advice(self, error: Exception) -> str:
-        return advice(error)
+        return connection_advice(error)
 
-    def _unseen(self, error: Exception) -> bool:
-        """Whether a file is not there, or not for our eyes: some boxes may be written to and not read."""
+    def _is_unreadable(self, error: Exception) -> bool:
+        """Whether a file is missing or may not be read; some boxes are write-only."""
         return isinstance(error, (FileNotFoundError, PermissionError))
 
     def _disconnect(self) -> None:
-        """Before another try, which connects again, and at the end."""
+        """Close the connection, before a retry and at the end."""
 
     def __del__(self) -> None:
         with suppress(Exception):
             self._disconnect()
 
     def deliver(self, name: str, sealed: bytes) -> None:
-        """Put a ballot in, whole or not at all. The same bytes again are welcome; others are refused."""
+        """Store a complete ballot or nothing. Delivering the same bytes again succeeds; other bytes are refused."""
         file, part = name + SUFFIX, f"{PART}{name}.{secrets.token_hex(8)}"
-        told, there = transfer(f"sending {file} (MiB)", len(sealed)), False
+        report, exists = transfer_reporter(f"sending {file} (MiB)", len(sealed)), False
         try:
-            self.attempt(f"cannot put a ballot into {self}", lambda: self._place(file, sealed, part, told))
+            self.attempt(f"cannot put a ballot into {self}", lambda: self._upload(file, sealed, part, report))
         except FileExistsError:
-            there = True
-        told(len(sealed))
+            exists = True
+        report(len(sealed))
         with suppress(BoxError, *self.failures):
-            self._tidy(file, part)
-        if there:
+            self._clean_up(file, part)
+        if exists:
             self._compare(name, sealed)
-        elif self.looks_back:
-            self._look_back(name, sealed)
+        elif self.verifies:
+            self._verify(name, sealed)
 
     def names(self) -> Iterator[tuple[str, int]]:
-        found = self.attempt(f"cannot list {self}", lambda: list(islice(self._list(), MOST_FILES + 1)))
-        if len(found) > MOST_FILES:
-            raise BoxError(f"{self} lists more than {MOST_FILES:,} files: that is no box of ballots")
-        yield from sorted((file.removesuffix(SUFFIX), size) for file, size in found if is_ballot(file))
+        files = self.attempt(f"cannot list {self}", lambda: list(islice(self._list(), MAX_FILES + 1)))
+        if len(files) > MAX_FILES:
+            raise BoxError(f"{self} lists more than {MAX_FILES:,} files, so it is not a box of ballots")
+        yield from sorted((file.removesuffix(SUFFIX), size) for file, size in files if is_ballot(file))
 
     def open(self, name: str) -> BinaryIO:
-        return self._open(name, Patience())
+        return self._open(name, RetryBudget())
 
     def open_once(self, name: str) -> BinaryIO:
-        return self._open(name, Patience(()))
+        return self._open(name, RetryBudget(()))
 
-    def _open(self, name: str, patience: Patience) -> BinaryIO:
-        return cast(BinaryIO, io.BufferedReader(Download(self, name + SUFFIX, patience), 2**18))
+    def _open(self, name: str, budget: RetryBudget) -> BinaryIO:
+        return cast(BinaryIO, io.BufferedReader(Download(self, name + SUFFIX, budget), CHUNK))
 
-    def attempt(self, doing: str, work: Callable[[], T], patience: Patience | None = None) -> T:
-        """Do it, again and again while failures are of the kind that passes."""
-        patience = patience or Patience()
-        while True:
-            try:
-                return work()
-            except FileExistsError:
-                raise
-            except self.failures as error:
-                reason = self._reason(error)
-                if not self._passes(error):
-                    told = f": {words}" if (words := self._advice(error)) else ""
-                    raise (NotFound if self._unseen(error) else BoxError)(f"{doing}: {reason}{told}") from None
-                if not patience.wait(f"{doing}: {reason}; trying again"):
-                    raise BoxError(
-                        f"{doing}: {reason}. Tried {patience.tries} times; check the connection, and run it again."
-                    ) from None
-                warnings.warn(f"{doing}: {reason}; trying again", OneBallotWarning, stacklevel=3)
-                with suppress(*self.failures):
-                    self._disconnect()
+    def attempt(self, action: str, work: Callable[[], T], budget: RetryBudget | None = None) -> T:
+        """Call `work`, with retries after transient errors. `action` begins the error message."""
+        budget = budget or RetryBudget()
 
-    def _reason(self, error: Exception) -> str:
-        return printable(self.address.hush(_words(error)), 500)
+        def transient(error: BaseException) -> bool:
+            expected = isinstance(error, self.failures) and not isinstance(error, FileExistsError)
+            return expected and self._is_transient(cast(Exception, error))
+
+        def reconnect(error: BaseException) -> str:
+            text = f"{action}: {self._reason(error)}; trying again"
+            warnings.warn(text, OneBallotWarning, stacklevel=2)
+            with suppress(*self.failures):
+                self._disconnect()
+            return text
+
+        try:
+            return budget.run(work, transient, reconnect)
+        except FileExistsError:
+            raise
+        except self.failures as error:
+            text = f"{action}: {self._reason(error)}"
+            if self._is_transient(error):
+                raise BoxError(
+                    f"{text}. Tried {budget.attempts} times; check the connection and run it again."
+                ) from None
+            text += f": {advice}" if (advice := self._advice(error)) else ""
+            raise (NotFound if self._is_unreadable(error) else BoxError)(text) from None
+
+    def _reason(self, error: BaseException) -> str:
+        text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        return printable(self.address.redact(text.strip().rstrip(".") or type(error).__name__), 500)
 
     def _compare(self, name: str, sealed: bytes) -> None:
-        where = f"{self}/{name}{SUFFIX}"
+        path = f"{self}/{name}{SUFFIX}"
         try:
             with self.open(name) as file:
-                found = file.read(len(sealed) + 1)
+                existing = file.read(len(sealed) + 1)
         except NotFound as error:
             raise AlreadyCast(
-                f"{where} is already there, and may not be read from here, so that nobody knows whether it is this "
-                f"ballot ({error}). Ask the operator."
+                f"{path} already exists and may not be read from here, so it is unknown whether it is this ballot "
+                f"({error}). Ask the operator."
             ) from None
-        if found == sealed:
+        if existing == sealed:
             return
-        if len(found) < len(sealed) and sealed.startswith(found):
+        if len(existing) < len(sealed) and sealed.startswith(existing):
             raise BoxError(
-                f"{where} holds only the first {len(found):,} of {len(sealed):,} bytes of this ballot: the server has "
-                "kept a delivery that was cut. Run it again: the ballot is then delivered beside it."
+                f"{path} holds only the first {len(existing):,} of {len(sealed):,} bytes of this ballot: the server "
+                "kept an interrupted delivery. Run it again to deliver the ballot under another name."
             )
-        raise AlreadyCast(
-            f"{where} is another ballot of {name}, and a ballot in the box is never replaced. "
-            "If it should not count, ask the operator to move it away, then deliver again."
-        )
+        raise AlreadyCast(f"{path} {NEVER_REPLACED.format(name=name)}")
 
-    def _look_back(self, name: str, sealed: bytes) -> None:
-        """Of two deliveries at the same moment the server may have taken both: who was replaced is told."""
-        with suppress(NotFound), self.open(name) as file:  # some boxes may be written to and not read
-            if file.read(LOOKED_AT) != sealed[:LOOKED_AT]:
+    def _verify(self, name: str, sealed: bytes) -> None:
+        """Check that a simultaneous delivery has not overwritten this one."""
+        with suppress(NotFound), self.open(name) as file:  # the box may be write-only
+            if file.read(VERIFIED_BYTES) != sealed[:VERIFIED_BYTES]:
                 raise AlreadyCast(
-                    f"another ballot of {name} came to {self} at the same moment, and is there instead of this one. "
+                    f"another ballot of {name} reached {self} at the same moment and has replaced this one. "
                     "If it should not count, ask the operator to move it away, then deliver again."
                 )
 
-    def check_heeds(self, looked: bool, put: Callable[[str], Any]) -> None:
-        """Before a ballot is sent: is "do not replace" heeded, a wish that some servers ignore?
+    def check_overwrite(self, readable: bool, put: Callable[[str], Any]) -> None:
+        """Check that the server honours "do not overwrite" by storing a probe file twice: the second must fail.
 
-        Of a file of no worth that is put twice the second must be refused. If it is not, or if the server takes ballots
-        alone so that nobody knows, one must have looked.
+        If the server overwrites, or refuses the probe, then it must be `readable` whether a ballot exists already.
         """
         try:
             put(PROBE)
             put(PROBE)
-        except FileExistsError:  # kept, as it should be
+        except FileExistsError:
             return
         except self.failures as error:
-            if self._passes(error):
+            if self._is_transient(error):
                 raise
-            if looked:  # if nothing is taken here, the ballot will be told so
+            if readable:  # if the server accepts no files at all, the upload of the ballot reports it
                 return
             raise BoxError(
-                f"{self} takes no {PROBE}, by which one sees whether it would replace a ballot "
-                f"({self._reason(error)}); nor may you look whether a ballot of yours is there, so none was sent. Ask "
-                "the operator to let you put that file as well, or read your ballot"
+                f"{self} refuses {PROBE} ({self._reason(error)}), which tests whether it would replace a ballot, and "
+                "you may not read whether your ballot is already there, so none was sent. Ask the operator to let you "
+                "write that file or read your ballot"
             ) from None
-        heedless = f"{self} does not know If-None-Match, and replaces what is there although it is told not to"
-        if not looked:
+        overwrites = f"{self} ignores If-None-Match and overwrites existing files"
+        if not readable:
             raise BoxError(
-                f"{heedless}; nor may you look whether a ballot of yours is there, so none was sent. Ask the operator "
-                "to let you read your ballot, or for another kind of box"
+                f"{overwrites}, and you may not read whether your ballot is already there, so none was sent. Ask the "
+                "operator to let you read your ballot, or for another type of box"
             )
         warnings.warn(
-            f"{heedless}: whoever may write into this box can replace a ballot, and of two that are sent at the same "
-            "moment one is lost", OneBallotWarning, stacklevel=2,
-        )  # fmt: skip
+            f"{overwrites}: anyone who can write to this box can replace a ballot, and of two simultaneous deliveries "
+            "under one name, one is lost",
+            OneBallotWarning,
+            stacklevel=2,
+        )
 
 
-def left_by(part: str, files: Iterable[str]) -> list[str]:
-    """The parts among these files that deliveries under the same name have left."""
-    kin = re.compile(re.escape(part.rpartition(".")[0]) + r"\.[0-9a-f]{16}")
-    return [file for file in files if kin.fullmatch(file)]
-
-
-def _words(error: Exception) -> str:
-    told = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return told.strip().rstrip(".") or type(error).__name__
+def leftover_parts(part: str, files: Iterable[str]) -> list[str]:
+    """The temporary files among these that deliveries under the same name have left behind."""
+    pattern = re.compile(re.escape(part.rpartition(".")[0]) + r"\.[0-9a-f]{16}")
+    return [file for file in files if pattern.fullmatch(file)]

@@ -1,8 +1,8 @@
-"""A box in object storage, `s3://BUCKET/FOLDER`: Amazon S3, and servers that speak as it does.
+"""A box in object storage, `s3://BUCKET/FOLDER`: Amazon S3 and compatible servers.
 
-An object is there whole or not at all, whether it came in one request or in many pieces. That none is replaced is asked
-of the server with every delivery (`If-None-Match: *`). Who may do what is up to the usual places: AWS_* variables,
-~/.aws, the machine's role, or fsspec's own configuration.
+An object appears complete or not at all, whether it is sent in one request or in parts. Every delivery asks the server
+not to overwrite (`If-None-Match: *`). Credentials come from the usual places: AWS_* variables, ~/.aws, the machine's
+role, or fsspec's configuration.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from functools import partial
 from typing import Any, ClassVar
 
 from ..errors import BoxError
-from ._patience import passes
 from ._remote import Remote
+from ._retry import is_transient
 from ._transfer import PIECE
 
-_MORE = {"SlowDown", "InternalError", "ServiceUnavailable", "RequestTimeout", "ConditionalRequestConflict", "409"}
-_MORE |= {"500", "502", "503", "504", "429"}
-_DENIED = {"AccessDenied", "403", "NoSuchKey", "404"}
+_TRANSIENT = {"SlowDown", "InternalError", "ServiceUnavailable", "RequestTimeout", "ConditionalRequestConflict", "409"}
+_TRANSIENT |= {"500", "502", "503", "504", "429"}
+_UNREADABLE = {"AccessDenied", "403", "NoSuchKey", "404"}
+MAX_PARTS = 9_999
 
 
 class S3(Remote):
@@ -27,27 +28,31 @@ class S3(Remote):
     extra: ClassVar[str] = "s3"
 
     def _prepare(self) -> None:
-        import botocore.exceptions
+        import botocore.exceptions as errors
         from aiohttp import ClientPayloadError
         from fsspec.config import conf
         from s3fs import S3FileSystem
 
         if self.address.user is not None:
-            raise BoxError("keys do not belong into an s3:// address: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
+            raise BoxError("an s3:// address cannot hold keys: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY instead")
         self._bucket, self._folder = self.address.host, self.address.folder.strip("/")
-        own = {"retries": {"max_attempts": 0}, "connect_timeout": 30, "read_timeout": 60}
-        settings = conf.get("s3", {}).get("config_kwargs", {})
-        self._s3: Any = S3FileSystem(config_kwargs=own | settings, skip_instance_cache=True, use_listings_cache=False)
-        self._s3.retries = 1  # one patience is enough
-        known = botocore.exceptions
-        self._cuts = (known.HTTPClientError, known.ConnectionError, known.IncompleteReadError, ClientPayloadError)
-        self.failures = (OSError, known.BotoCoreError, known.ClientError, *self._cuts)
+        defaults = {"retries": {"max_attempts": 0}, "connect_timeout": 30, "read_timeout": 60}
+        settings = defaults | conf.get("s3", {}).get("config_kwargs", {})
+        self._s3: Any = S3FileSystem(config_kwargs=settings, skip_instance_cache=True, use_listings_cache=False)
+        self._s3.retries = 1  # Remote retries
+        self._transient = (
+            errors.HTTPClientError,
+            errors.ConnectionError,
+            errors.IncompleteReadError,
+            ClientPayloadError,
+        )
+        self.failures = (OSError, errors.BotoCoreError, errors.ClientError, *self._transient)
 
-    def _call(self, method: str, file: str | None = None, **words: Any) -> Any:
+    def _call(self, method: str, file: str | None = None, **arguments: Any) -> Any:
         if file is not None:
-            words["Key"] = self._key(file)
+            arguments["Key"] = self._key(file)
         try:
-            return self._s3.call_s3(method, Bucket=self._bucket, **words)
+            return self._s3.call_s3(method, Bucket=self._bucket, **arguments)
         except OSError as error:
             if _code(error) in ("PreconditionFailed", "412"):
                 raise FileExistsError from error
@@ -57,31 +62,31 @@ class S3(Remote):
         return f"{self._folder}/{file}" if self._folder else file
 
     def _list(self) -> Iterator[tuple[str, int]]:
-        """Page by page, so that a bucket without end is noticed."""
+        """List page by page, so that the caller can stop at its limit."""
         prefix = self._key("")
-        more: dict[str, str] = {}
+        token: dict[str, str] = {}
         while True:
-            page = self._call("list_objects_v2", Prefix=prefix, Delimiter="/", **more)
+            page = self._call("list_objects_v2", Prefix=prefix, Delimiter="/", **token)
             for entry in page.get("Contents", ()):
                 yield entry["Key"].removeprefix(prefix), entry["Size"]
             if not page.get("IsTruncated"):
                 return
-            more = {"ContinuationToken": page["NextContinuationToken"]}
+            token = {"ContinuationToken": page["NextContinuationToken"]}
 
     def _read(self, file: str, start: int) -> _Object:
         return _Object(self._s3, self._call("get_object", file, **({"Range": f"bytes={start}-"} if start else {})))
 
-    def _place(self, file: str, sealed: bytes, part: str, told: Callable[[int], None]) -> None:
-        looked = self._look(file)
-        self._check_library()
-        self.check_heeds(looked, lambda name: self._call("put_object", name, Body=b"oneballot\n", IfNoneMatch="*"))
+    def _upload(self, file: str, sealed: bytes, part: str, report: Callable[[int], None]) -> None:
+        readable = self._check_free(file)
+        put = partial(self._call, "put_object", IfNoneMatch="*")
+        self.check_overwrite(readable, lambda name: put(name, Body=b"oneballot\n"))
         if len(sealed) > PIECE:
-            self._place_in_pieces(file, sealed, told)
+            self._upload_in_parts(file, sealed, report)
         else:
-            self._call("put_object", file, Body=sealed, IfNoneMatch="*")
+            put(file, Body=sealed)
 
-    def _look(self, file: str) -> bool:
-        """Raise FileExistsError if it is there; False if one may not look."""
+    def _check_free(self, file: str) -> bool:
+        """Raise FileExistsError if the object exists; return False if the server does not say."""
         try:
             self._call("head_object", file)
         except FileNotFoundError:
@@ -90,50 +95,41 @@ class S3(Remote):
             return False
         raise FileExistsError
 
-    def _place_in_pieces(self, file: str, sealed: bytes, told: Callable[[int], None]) -> None:
-        """Each piece has its own tries: after a cut only the piece that was under way is sent again."""
+    def _upload_in_parts(self, file: str, sealed: bytes, report: Callable[[int], None]) -> None:
+        """Each part has its own retries: after a lost connection, only the current part is sent again."""
         upload = self._call("create_multipart_upload", file)["UploadId"]
-        step = max(PIECE, -(-len(sealed) // 9_999))
-        pieces = []
+        size = max(PIECE, -(-len(sealed) // MAX_PARTS))
+        parts = []
         try:
-            for number, start in enumerate(range(0, len(sealed), step), start=1):
-                piece = {"UploadId": upload, "PartNumber": number, "Body": sealed[start : start + step]}
-                send = partial(self._call, "upload_part", file, **piece)
-                sent = self.attempt(f"cannot put a ballot into {self}", send)
-                pieces.append({"PartNumber": number, "ETag": sent["ETag"]})
-                told(start)
+            for number, start in enumerate(range(0, len(sealed), size), start=1):
+                arguments = {"UploadId": upload, "PartNumber": number, "Body": sealed[start : start + size]}
+                send = partial(self._call, "upload_part", file, **arguments)
+                reply = self.attempt(f"cannot put a ballot into {self}", send)
+                parts.append({"PartNumber": number, "ETag": reply["ETag"]})
+                report(start)
             self._call(
-                "complete_multipart_upload", file, UploadId=upload, MultipartUpload={"Parts": pieces}, IfNoneMatch="*"
+                "complete_multipart_upload", file, UploadId=upload, MultipartUpload={"Parts": parts}, IfNoneMatch="*"
             )
         except BaseException:
             with suppress(*self.failures):
                 self._call("abort_multipart_upload", file, UploadId=upload)
             raise
 
-    def _tidy(self, file: str, part: str) -> None:
-        """Pieces of a killed delivery are seen by nobody, but are paid for."""
+    def _clean_up(self, file: str, part: str) -> None:
+        """Parts of interrupted uploads are invisible, but are billed."""
         for upload in self._call("list_multipart_uploads", Prefix=self._key(file)).get("Uploads", ()):
             if upload["Key"] == self._key(file):
                 self._call("abort_multipart_upload", file, UploadId=upload["UploadId"])
 
-    def _check_library(self) -> None:
-        """s3fs leaves out what an older botocore does not know, and then nothing would keep a ballot from another's."""
-        known = self._s3.s3.meta.service_model
-        for method in ("PutObject", "CompleteMultipartUpload"):
-            if "IfNoneMatch" not in known.operation_model(method).input_shape.members:
-                raise BoxError(
-                    "this botocore cannot deliver without replacing: pip install -U s3fs 'botocore>=1.35.20'"
-                )
+    def _is_transient(self, error: Exception) -> bool:
+        return _code(error) in _TRANSIENT or is_transient(error, self._transient)
 
-    def _passes(self, error: Exception) -> bool:
-        return _code(error) in _MORE or passes(error, self._cuts)
-
-    def _unseen(self, error: Exception) -> bool:
-        return _code(error) in _DENIED
+    def _is_unreadable(self, error: Exception) -> bool:
+        return _code(error) in _UNREADABLE
 
 
 class _Object:
-    """An object on its way, read as it comes: a server that sends more than was asked for fills no memory."""
+    """An object, read in pieces, so that a server that sends too much cannot fill the memory."""
 
     def __init__(self, s3: Any, reply: Any) -> None:
         self._s3, self._body = s3, reply["Body"]
@@ -146,11 +142,11 @@ class _Object:
         return data
 
     def close(self) -> None:
-        self._s3.loop.call_soon_threadsafe(self._body.close)  # connections belong to the loop's own thread
+        self._s3.loop.call_soon_threadsafe(self._body.close)  # connections belong to the loop's thread
 
 
 def _code(error: BaseException | None) -> str:
-    """What S3 calls the failure; empty if it is none of its own."""
+    """S3's error code; empty for other errors."""
     while error is not None:
         reply = getattr(error, "response", None)
         if isinstance(reply, dict):

@@ -1,4 +1,4 @@
-"""Opens files, seeing through compression, and says so when one is damaged."""
+"""Opens data files, decompressing .gz, .xz and .bz2."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ from ..errors import DataError
 
 OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
 DAMAGE = (OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
-"""What reading a damaged file raises."""
+"""Errors that reading a damaged file raises."""
 
 
 def open_plain(path: Path) -> BinaryIO:
-    """Open a file for reading bytes, seeing through an outer .gz, .xz or .bz2."""
     opened: BinaryIO = OPENERS.get(path.suffix.lower(), open)(path, "rb")
     return opened
 
@@ -33,4 +32,4 @@ def read_bytes(path: Path) -> bytes:
 
 
 def damaged(path: Path, error: Exception) -> DataError:
-    return DataError(f"{path} cannot be read; it may be cut short or damaged, so copy it again ({error})")
+    return DataError(f"{path} cannot be read; it may be truncated or damaged, so copy it again ({error})")

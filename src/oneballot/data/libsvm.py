@@ -1,4 +1,4 @@
-"""Reads the LIBSVM format: a line a row, `label index:value index:value …`."""
+"""Reads the LIBSVM format: one row per line, `label index:value index:value …`."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ..types import Array
 from .files import DAMAGE, damaged, open_plain
 
 DENSE_LIMIT = 4 * 2**30
-"""Bytes that a dense X may take."""
+"""The largest dense X, in bytes."""
 
 
 def read_libsvm(path: Path, features: int | None = None) -> dict[str, Array]:
-    """X `(rows, features)` dense in float32, and y `(rows,)`. Indices are 1-based and increase within a line."""
+    """A dense X `(rows, features)` in float32, and y `(rows,)`. Indices start at 1 and increase within a line."""
     from sklearn.datasets import load_svmlight_file
 
     try:
@@ -26,24 +26,24 @@ def read_libsvm(path: Path, features: int | None = None) -> dict[str, Array]:
         raise damaged(path, error) from error
     except (ValueError, OverflowError) as error:
         with open_plain(path) as file:
-            raise _explain(path, file, error) from error
+            raise _find_error(path, file, error) from error
     rows, width = X.shape
     if rows == 0:
         raise DataError(f"{path} has no rows")
     if features is not None and features < width:
-        raise DataError(f"{path} uses feature {width}, but {features} features are expected")
+        raise DataError(f"{path} uses feature {width}, but only {features} features are expected")
     width = features or width
     if (size := rows * width * 4) > DENSE_LIMIT:
         raise DataError(
-            f"{path}: {rows:,} rows of {width:,} features would take {size / 2**30:.1f} GiB, more than the "
-            f"{DENSE_LIMIT / 2**30:g} GiB that a dense table may; keep fewer features or fewer rows"
+            f"{path}: {rows:,} rows of {width:,} features need {size / 2**30:.1f} GiB, more than the limit of "
+            f"{DENSE_LIMIT / 2**30:g} GiB; keep fewer features or fewer rows"
         )
     X.resize((rows, width))
     return {"X": X.astype(np.float32).toarray(), "y": np.asarray(y, dtype=np.float64)}
 
 
-def _explain(path: Path, lines: Iterable[bytes], error: Exception) -> DataError:
-    """The first line that is not LIBSVM, named."""
+def _find_error(path: Path, lines: Iterable[bytes], error: Exception) -> DataError:
+    """An error that names the first invalid line."""
     for number, line in enumerate(lines, start=1):
         label, *pairs = line.split(b"#", 1)[0].split() or [b"0"]
         try:
@@ -54,10 +54,10 @@ def _explain(path: Path, lines: Iterable[bytes], error: Exception) -> DataError:
                 if not last < int(index) < 2**31:
                     return DataError(
                         f"{path}, line {number}: feature {int(index)} after {last}; "
-                        "indices begin at 1 and increase within a line"
+                        "indices must start at 1 and increase within a line"
                     )
                 last = int(index)
         except ValueError:
             shown = line.decode("utf-8", "replace").strip()[:60]
-            return DataError(f"{path}, line {number}: expected 'label index:value …' (LIBSVM), found {shown!r}")
+            return DataError(f"{path}, line {number}: expected 'label index:value …' (LIBSVM), got {shown!r}")
     return DataError(f"{path} is not a LIBSVM file ({error})")

@@ -1,7 +1,7 @@
-"""The three types that rows come in, and how others become one of them: exactly, or not at all.
+"""Checks rows of features and converts them, exactly or not at all, to one of three types.
 
-float32 are numbers, uint8 are bytes of images, which networks read as parts of 255, and int32 are token numbers. A
-federation in which some give bytes and others fractions of the same image would learn nothing, and say nothing.
+float32 holds numbers, uint8 the bytes of images, which networks divide by 255, and int32 token numbers. A federation
+in which some parties had bytes and others fractions of the same images would silently learn nothing.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ ROW_DTYPES = (np.dtype(np.float32), np.dtype(np.uint8), np.dtype(np.int32))
 
 
 def as_rows(X: Any, source: str, *, empty: bool = False) -> Array:
-    """Numbers in the types that digests and learners agree on; nothing that is not finite."""
+    """Rows as an array of one of ROW_DTYPES. Raises DataError if they are not rectangular, numeric and finite."""
     try:
         rows = np.asarray(X)
     except ValueError as error:
         raise DataError(f"{source}: expected rows of the same shape: {error}") from None
     if rows.ndim < 2 or not (len(rows) or empty):
-        raise DataError(f"{source}: expected rows of features, at least one, but the shape is {rows.shape}")
+        raise DataError(f"{source}: expected at least one row of features, but the shape is {rows.shape}")
     if rows.dtype.kind not in "biuf":
         raise DataError(
             f"{source}: expected numbers, not {rows.dtype}; describe the columns in a schema to encode them"
@@ -38,36 +38,36 @@ def as_rows(X: Any, source: str, *, empty: bool = False) -> Array:
     return rows
 
 
-def as_dtype(rows: Array, kind: np.dtype[Any] | None, source: str) -> Array:
-    """Rows in the type that is asked for. None asks for nothing."""
-    if kind is None or rows.dtype == kind:
+def as_dtype(rows: Array, dtype: np.dtype[Any] | None, source: str) -> Array:
+    """Rows as another type, with the same values. None keeps the type. Raises DataError if values would change."""
+    if dtype is None or rows.dtype == dtype:
         return rows
-    if kind == np.float32:
+    if dtype == np.float32:
         if rows.dtype == np.uint8:
             raise DataError(
-                f'{source}: rows are bytes (uint8), and expected are float32: give X.astype("float32"), '
-                "or X / 255 if that is what the others have"
+                f'{source}: rows are bytes (uint8) but must be float32: pass X.astype("float32"), or X / 255 if the '
+                "other parties do"
             )
         return rows.astype(np.float32)
     with np.errstate(invalid="ignore"):
-        whole = rows.astype(kind)
-    if not np.array_equal(whole, rows):
-        what = "bytes, whole numbers from 0 to 255" if kind == np.uint8 else "whole numbers"
-        raise DataError(f"{source}: rows are {rows.dtype}, and expected are {what} ({kind}); do not scale them")
-    return whole
+        converted = rows.astype(dtype)
+    if not np.array_equal(converted, rows):
+        expected = "bytes, whole numbers from 0 to 255" if dtype == np.uint8 else "whole numbers"
+        raise DataError(f"{source}: rows are {rows.dtype} but must be {expected} ({dtype}); do not scale them")
+    return converted
 
 
 def join_rows(stacks: Sequence[Array | Stack]) -> tuple[Array, list[Array]]:
-    """One array of all rows, a part that several share held once, and where in it the rows of each went."""
+    """All rows in one array, with shared parts stored once, and for each stack the indices of its rows."""
     parts: dict[int, Array] = {}
-    begin: dict[int, int] = {}
-    where = []
+    offsets: dict[int, int] = {}
+    indices = []
     for stack in stacks:
         own = stack.parts if isinstance(stack, Stack) else (stack,)
         for part in own:
             if id(part) not in parts:
-                begin[id(part)] = sum(map(len, parts.values()))
+                offsets[id(part)] = sum(map(len, parts.values()))
                 parts[id(part)] = part
-        where.append(np.concatenate([begin[id(part)] + np.arange(len(part)) for part in own]))
+        indices.append(np.concatenate([offsets[id(part)] + np.arange(len(part)) for part in own]))
     arrays = list(parts.values())
-    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays), where
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays), indices

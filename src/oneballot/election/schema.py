@@ -16,8 +16,7 @@ from typing import Annotated, Any, Self
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from ..data.read import read
-from ..data.table import Table
+from ..data.read import Table, read
 from ..errors import DataError, ElectionError
 from ..types import Array
 from .columns import MISSING, Column, Tensor, Where, as_text, repeated

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from .. import plugins
-from ..data.read import read
-from ..data.table import Table
+from ..data.read import Table, read
 from ..errors import DataError, ElectionError, OneBallotWarning
 from ..types import Array
 from .columns import MISSING, Category, Number, Tensor, Text, as_text

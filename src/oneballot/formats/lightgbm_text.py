@@ -60,7 +60,7 @@ class LightGBMText:
         try:
             import lightgbm
         except ImportError:
-            raise MissingExtra("LightGBM models", "lightgbm") from None
+            raise MissingExtra("Training or loading LightGBM models", "lightgbm") from None
         return lightgbm
 
     @staticmethod

@@ -128,7 +128,7 @@ class TorchSafetensors:
 
             from ..fleet.models import network  # noqa: F401
         except ImportError:
-            raise MissingExtra("Networks", "torch") from None
+            raise MissingExtra("Training or loading networks", "torch") from None
         return torch
 
     @staticmethod

@@ -57,7 +57,7 @@ class UBJSON:
         try:
             import xgboost
         except ImportError:
-            raise MissingExtra("XGBoost models", "xgboost") from None
+            raise MissingExtra("Training or loading XGBoost models", "xgboost") from None
         return xgboost
 
     @staticmethod

@@ -1,9 +1,8 @@
-"""Grows scikit-learn's trees and forests without its checks of every single tree.
+"""Trains scikit-learn's decision trees and random forests without its per-tree checks.
 
 The trees are the same, node by node (tests/learners compares them): the same compiled builder with the same random
-numbers. A forest of a hundred small trees spends two thirds of its time on what is left out here: signatures, clones,
-random states and the distinct labels, for each tree again. What is unusual (weights, class weights, pruning, …)
-and every other estimator is left to scikit-learn's own `fit`.
+numbers. scikit-learn spends two thirds of the time of a forest of small trees on signatures, clones, random states and
+label encoding for each tree. Unusual settings and all other estimators use scikit-learn's own `fit`.
 """
 
 from __future__ import annotations
@@ -15,16 +14,14 @@ import numpy as np
 
 from ..types import Array
 
-USUAL = {
+TESTED = ("1.9",)
+"""Versions of scikit-learn whose compiled builder is known to work here; others use their own `fit`."""
+REQUIRED = {
     "max_leaf_nodes": None, "class_weight": None, "monotonic_cst": None, "ccp_alpha": 0.0, "min_samples_leaf": 1,
     "min_samples_split": 2, "min_weight_fraction_leaf": 0.0, "min_impurity_decrease": 0.0, "criterion": "gini",
     "splitter": "best", "bootstrap": True, "oob_score": False, "max_samples": None, "warm_start": False,
 }  # fmt: skip
-"""What these settings must be. Depth, number of trees and `max_features` are free."""
-
-
-TESTED = ("1.9",)
-"""Versions of scikit-learn whose compiled builder is known to be called rightly here; others use their own `fit`."""
+"""The only values that `grow` supports. Depth, number of trees and `max_features` are free."""
 
 
 def can_grow(model: Any) -> bool:
@@ -37,33 +34,33 @@ def can_grow(model: Any) -> bool:
 
     params = model.get_params(deep=False)
     return type(model) in (RandomForestClassifier, DecisionTreeClassifier) and all(
-        params[name] == value for name, value in USUAL.items() if name in params
+        params[name] == value for name, value in REQUIRED.items() if name in params
     )
 
 
 def grow(model: Any, X: Array, y: Array) -> None:
-    """Fit a tree or a forest that `can_grow` to float32 rows X and class numbers y."""
+    """Fit a tree or forest for which `can_grow` is true to float32 rows X and class numbers y."""
     from sklearn.tree import DecisionTreeClassifier
 
     seen, codes = np.unique(y, return_inverse=True)
     target = np.ascontiguousarray(codes.reshape(-1, 1), dtype=np.float64)
-    X = np.asfortranarray(X)  # a split looks at one column
+    X = np.asfortranarray(X)  # a split reads one column
     if isinstance(model, DecisionTreeClassifier):
         _grow_tree(model, X, target, None, seen, np.random.RandomState(model.random_state))
         return
-    pattern = DecisionTreeClassifier(max_depth=model.max_depth, max_features=model.max_features)
+    template = DecisionTreeClassifier(max_depth=model.max_depth, max_features=model.max_features)
     seeds, random = np.random.RandomState(model.random_state), np.random.RandomState(0)
     model.estimators_ = []
-    for seed in (seeds.randint(np.iinfo(np.int32).max) for _ in range(model.n_estimators)):
-        tree = copy.copy(pattern)
-        tree.random_state = seed
-        random.seed(seed)
-        times = np.bincount(random.randint(0, len(X), len(X)), minlength=len(X)).astype(np.float64)
-        random.seed(seed)
-        _grow_tree(tree, X, target, times, np.arange(len(seen), dtype=float), random)
+    for _ in range(model.n_estimators):
+        tree = copy.copy(template)
+        tree.random_state = seeds.randint(np.iinfo(np.int32).max)
+        random.seed(tree.random_state)
+        draws = np.bincount(random.randint(0, len(X), len(X)), minlength=len(X)).astype(np.float64)
+        random.seed(tree.random_state)
+        _grow_tree(tree, X, target, draws, np.arange(len(seen), dtype=float), random)
         model.estimators_.append(tree)
-    model.estimator_ = pattern
-    _describe(model, X, seen)
+    model.estimator_ = template
+    _set_fitted(model, X, seen)
 
 
 def _grow_tree(tree: Any, X: Array, y: Array, weight: Array | None, seen: Array, random: Any) -> None:
@@ -72,20 +69,20 @@ def _grow_tree(tree: Any, X: Array, y: Array, weight: Array | None, seen: Array,
     from sklearn.tree._tree import DepthFirstTreeBuilder, Tree
 
     columns, count = X.shape[1], np.array([len(seen)], dtype=np.intp)
-    tree.max_features_ = _columns_tried(tree.max_features, columns)
+    tree.max_features_ = _max_features(tree.max_features, columns)
     depth = np.iinfo(np.int32).max if tree.max_depth is None else tree.max_depth
     splitter = BestSplitter(Gini(1, count), tree.max_features_, 1, 0.0, random, None)
     tree.tree_ = Tree(columns, count, 1)
     DepthFirstTreeBuilder(splitter, 2, 1, 0.0, depth, 0.0).build(tree.tree_, X, y, weight, None)
-    _describe(tree, X, seen)
+    _set_fitted(tree, X, seen)
 
 
-def _describe(model: Any, X: Array, seen: Array) -> None:
+def _set_fitted(model: Any, X: Array, seen: Array) -> None:
     model.classes_, model.n_classes_ = seen, len(seen)
     model.n_features_in_, model.n_outputs_ = X.shape[1], 1
 
 
-def _columns_tried(setting: Any, columns: int) -> int:
+def _max_features(setting: Any, columns: int) -> int:
     match setting:
         case None:
             return columns

@@ -1,4 +1,4 @@
-"""Least squares in the span of a kernel, in closed form, with the penalty chosen by exact leave-one-out.
+"""Kernel ridge regression in closed form, with the penalty chosen by exact leave-one-out.
 
     min over α, b of  (1/n) Σ_i w_i |y_i - b - Σ_j α_j k(x_j, x_i)|² + λ αᵀKα
 
@@ -15,12 +15,12 @@ import numpy as np
 from ..types import Array
 
 RIDGES = tuple(10.0**-power for power in range(11))
-"""λ among which leave-one-out chooses, the largest first: of equal ones the smoothest."""
+"""Candidates for λ, the largest first, so that leave-one-out chooses the smoothest of equal ones."""
 
 
 @dataclass(frozen=True)
 class Solution:
-    """coefficients `(rows, classes)`, intercept `(classes,)`, the λ that was taken."""
+    """Coefficients `(centres, classes)`, intercept `(classes,)` and the chosen λ."""
 
     coefficients: Array
     intercept: Array
@@ -28,10 +28,10 @@ class Solution:
 
 
 def solve(K: Array, Y: Array, weight: Array, ridges: tuple[float, ...], intercept: bool) -> Solution:
-    """With every row as a centre. K `(n, n)`, Y `(n, classes)`, weights of mean 1.
+    """Solve with every row as a centre. K `(n, n)`, Y `(n, classes)`, weights of mean 1.
 
-    Rows are scaled by the roots d of their weights, and d itself, the intercept's column, is projected out. What is
-    left is diagonal: K = U·S·Uᵀ gives the solution and its leave-one-out errors for every λ at once.
+    Rows are scaled by d, the square roots of their weights, and d itself, the intercept's column, is projected out. The
+    eigendecomposition K = U·S·Uᵀ then gives the solution and its leave-one-out errors for every λ.
     """
     n, d = len(K), np.sqrt(weight)
     scaled, target = d[:, None] * K * d, d[:, None] * Y
@@ -39,7 +39,7 @@ def solve(K: Array, Y: Array, weight: Array, ridges: tuple[float, ...], intercep
         unit = d / np.linalg.norm(d)
         half = scaled @ unit
         centred = scaled - np.outer(unit, half) - np.outer(half, unit) + (unit @ half) * np.outer(unit, unit)
-        # d lies apart from the rest with the largest eigenvalue, the last, which is then left out.
+        # The added term makes d the eigenvector of the largest eigenvalue, the last, which is dropped.
         S, U = np.linalg.eigh(centred + (2 * np.trace(centred) + 1) * np.outer(unit, unit))
         S, U = S[:-1], U[:, :-1]
     else:
@@ -63,15 +63,15 @@ def solve(K: Array, Y: Array, weight: Array, ridges: tuple[float, ...], intercep
 def solve_with_landmarks(
     K: Array, L: Array, Y: Array, weight: Array, ridges: tuple[float, ...], intercept: bool
 ) -> Solution:
-    """The same with some rows alone as centres: K `(n, landmarks)`, L `(landmarks, landmarks)` among these."""
+    """Solve with some rows as centres: K `(n, landmarks)`, L `(landmarks, landmarks)`."""
     from scipy.linalg import solve_triangular
 
     n, d = len(K), np.sqrt(weight)
     roots = np.linalg.cholesky(L + 1e-8 * np.eye(len(L)))
-    plain = d[:, None] * solve_triangular(roots, K.T, lower=True).T  # features whose inner products are the kernel
+    features = d[:, None] * solve_triangular(roots, K.T, lower=True).T  # their inner products are the kernel
     target = d[:, None] * Y
     unit = d / np.linalg.norm(d) if intercept else np.zeros(n)
-    Z, rest = plain - np.outer(unit, unit @ plain), target - np.outer(unit, unit @ target)
+    Z, rest = features - np.outer(unit, unit @ features), target - np.outer(unit, unit @ target)
     S, V = np.linalg.eigh(Z.T @ Z)
     S, turned = np.maximum(S, 0), Z @ V
     inner, squares = turned.T @ rest, turned**2
@@ -86,11 +86,11 @@ def solve_with_landmarks(
                 continue
             least = error
         best, ridge = V @ theta, candidate
-    b = d @ (target - plain @ best) / (d @ d) if intercept else np.zeros(Y.shape[1])
+    b = d @ (target - features @ best) / (d @ d) if intercept else np.zeros(Y.shape[1])
     return Solution(solve_triangular(roots, best, lower=True, trans="T"), b, ridge)
 
 
 def _inverse(values: Array, n: int) -> Array:
-    """Of what is not 0 up to rounding: with λ = 0 the solution of least norm."""
+    """Pseudo-inverse of a diagonal: 0 where a value is 0 up to rounding, so λ = 0 gives the minimum-norm solution."""
     large = values > n * np.finfo(float).eps * values.max(initial=0)
     return np.asarray(np.where(large, 1 / np.where(large, values, 1), 0.0))

@@ -1,33 +1,31 @@
-"""Trains tasks one by one, spread over processes or threads by joblib: what learners of single models share.
+"""Trains tasks one by one, in this process or in joblib's workers: shared by learners that train single models.
 
-The result does not depend on the number of workers: a task carries its own seed, and its libraries get one thread.
+The result does not depend on the number of workers: each task has its own seed, and libraries use one thread.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, overload
 
 import numpy as np
 
-from ..errors import DataError, ElectionError, OneBallotError, OneBallotWarning, Spoiled
-from ..formats.safetensors import ConstantModel
+from ..errors import DataError, ElectionError, OneBallotError, Spoiled
 from ..interfaces import Format, Model
-from ..runtime.executor import in_threads, parallelism, run
-from ..runtime.executor import workers as workers
+from ..runtime.executor import in_threads, parallelism, run, workers
 from ..runtime.progress import track
 from ..types import Array, Task
+from ._fallback import class_frequencies, predict, report_failure
 
 
-class Single(Protocol):
+class SingleModelLearner(Protocol):
     def fit_one(self, X: Array, y: Array, weight: Array | None, seed: int, classes: int) -> Model:
-        """Train on class numbers y, of which there are at least two different ones."""
+        """Train on class numbers y, at least two of which differ."""
 
 
-class Booster(Single, Protocol):
+class Booster(SingleModelLearner, Protocol):
     name: ClassVar[str]
 
     @property
@@ -36,10 +34,10 @@ class Booster(Single, Protocol):
 
 @dataclass(frozen=True)
 class TrainedModels:
-    """Models from separate trainings, with their answers."""
+    """Models that were trained separately (None if they were not kept), and their predictions."""
 
     models: Sequence[Model | None]
-    replies: Sequence[Array]
+    outputs: Sequence[Array]
 
     def __len__(self) -> int:
         return len(self.models)
@@ -50,45 +48,39 @@ class TrainedModels:
     def __getitem__(self, which: slice) -> TrainedModels: ...
     def __getitem__(self, which: int | slice) -> Model | TrainedModels:
         if isinstance(which, slice):
-            return TrainedModels(self.models[which], self.replies[which])
+            return TrainedModels(self.models[which], self.outputs[which])
         model = self.models[which]
         if model is None:
-            raise LookupError("this model was trained with keep=False: only its answers were kept")
+            raise LookupError("this model was trained with keep=False: only its predictions were kept")
         return model
 
     def predictions(self) -> list[Array]:
-        return list(self.replies)
-
-
-def spread(
-    learner: Single, X: Array, tasks: Sequence[Task], classes: int, keep: bool, what: str, threads: bool = False
-) -> TrainedModels:
-    """Train every task with `fit_one`. Threads are for learners that release the interpreter's lock."""
-    models: list[Model | None] = []
-    replies: list[Array] = []
-    troubles: list[str] = []
-    for model, reply, trouble in track(
-        f"training {what}", _train_all(learner, X, tasks, classes, keep, threads), len(tasks)
-    ):
-        models.append(model)
-        replies.append(reply)
-        if trouble:
-            troubles.append(trouble)
-    for trouble in troubles:
-        _warn(f"{trouble} It answers with the frequencies of its classes.")
-    return TrainedModels(models, replies)
+        return list(self.outputs)
 
 
 Result = tuple[Model | None, Array, str]
+"""The model if it is kept, its predictions, and the reason if its training failed."""
+
+
+def fit_each(
+    learner: SingleModelLearner, X: Array, tasks: Sequence[Task], classes: int, keep: bool, what: str,
+    threads: bool = False,
+) -> TrainedModels:  # fmt: skip
+    """Train every task with `fit_one`. Set `threads` if the learner releases the interpreter's lock."""
+    results = list(track(f"training {what}", _train_all(learner, X, tasks, classes, keep, threads), len(tasks)))
+    for task, (_, _, reason) in zip(tasks, results, strict=True):
+        if reason:
+            report_failure(task, reason)
+    return TrainedModels([model for model, _, _ in results], [output for _, output, _ in results])
 
 
 def _train_all(
-    learner: Single, X: Array, tasks: Sequence[Task], classes: int, keep: bool, threads: bool
+    learner: SingleModelLearner, X: Array, tasks: Sequence[Task], classes: int, keep: bool, threads: bool
 ) -> Iterator[Result]:
-    """Start in this process, and call others in when the first tasks show that there is much to do."""
+    """Start in this process; use workers if the first tasks show that the rest takes long."""
     from threadpoolctl import threadpool_limits
 
-    _load()
+    _import_libraries()
     here, begin, done = workers(), time.monotonic(), 0
     count = parallelism(here)
     with threadpool_limits(1):
@@ -101,76 +93,60 @@ def _train_all(
     rest = [(learner, X, tasks[i : i + size], classes, keep) for i in range(done, len(tasks), size)]
     if rest:
         prefer = "threads" if threads else "processes"
-        train = _train_batch if in_threads(prefer) else _train_batch_apart
-        with threadpool_limits(1):  # of the whole process, so threads must not set it themselves
+        train = _train_batch if in_threads(prefer) else _train_batch_in_worker
+        with threadpool_limits(1):  # the limit holds for the process, so threads must not set it themselves
             for batch in run(train, rest, workers=here, max_nbytes=100_000, prefer=prefer):
                 yield from batch
 
 
-def _train_batch(learner: Single, X: Array, tasks: Sequence[Task], classes: int, keep: bool) -> list[Result]:
+def _train_batch(
+    learner: SingleModelLearner, X: Array, tasks: Sequence[Task], classes: int, keep: bool
+) -> list[Result]:
     return [_train_one(learner, X, task, classes, keep) for task in tasks]
 
 
-def _train_batch_apart(learner: Single, X: Array, tasks: Sequence[Task], classes: int, keep: bool) -> list[Result]:
-    """In a process of its own, which has its own limit of threads."""
-    with _one_thread():
-        return _train_batch(learner, X, tasks, classes, keep)
+def _train_batch_in_worker(*arguments: Any) -> list[Result]:
+    """Train in a worker process, which has its own thread limits; a Dask worker may train in several threads.
+
+    OpenMP's limit holds for one thread. OpenBLAS's holds for the process and stays set: restoring it would lift it for
+    the other threads.
+    """
+    from threadpoolctl import threadpool_limits
+
+    _import_libraries()
+    threadpool_limits(1, "blas")
+    with threadpool_limits(1, "openmp"):
+        return _train_batch(*arguments)
 
 
-def _load() -> None:
-    """Libraries that are loaded after a limit was set are not limited by it."""
+def _import_libraries() -> None:
+    """A thread limit affects only libraries that are loaded before it is set."""
     import scipy.linalg  # noqa: F401
     import sklearn.ensemble  # noqa: F401
 
 
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Limit libraries to one thread, in a process that trains for others: a worker of Dask may do so in several.
-
-    OpenMP has a limit for each thread. OpenBLAS has one for the process, and keeps this one: whoever gave it back would
-    take it from the other threads.
-    """
-    from threadpoolctl import threadpool_limits
-
-    _load()
-    threadpool_limits(1, "blas")
-    with threadpool_limits(1, "openmp"):
-        yield
-
-
-def _train_one(learner: Single, X: Array, task: Task, classes: int, keep: bool) -> Result:
+def _train_one(learner: SingleModelLearner, X: Array, task: Task, classes: int, keep: bool) -> Result:
     rows, y, weight = _as_labels(task)
-    asked = None if task.ask is None else X[task.ask]
-    model, trouble = _constant(y, weight, classes), ""
+    reason = ""
     if len(np.unique(y)) > 1:
         try:
             model = learner.fit_one(X[rows], y, weight, task.seed, classes)
-            if asked is None:
-                model.predict_proba(X[rows[:1]])  # k-NN with few rows says so only when it is asked
-            reply = _answer(model, task, asked, classes)
-            if np.isnan(reply).any():
-                raise ValueError("it answers with something that is no number")
+            if task.ask is None:
+                model.predict_proba(X[rows[:1]])  # k-NN with too few rows fails only when it predicts
+            output = predict(model, X, task, classes)
+            if np.isnan(output).any():
+                raise ValueError("it predicts NaN")
+            return model if keep else None, output, ""
         except OneBallotError:
             raise
-        except Exception as error:  # whatever the data lead a library to: at L2 no row may stop a cast
-            if task.required:
-                raise DataError(f"{task.label} could not learn from {len(y)} rows: {error}") from error
-            trouble = f"{task.label} could not learn from {len(y)} rows: {str(error).rstrip('.')}."
-            model = _constant(y, weight, classes)
-            reply = _answer(model, task, asked, classes)
-    else:
-        reply = _answer(model, task, asked, classes)
-    return model if keep else None, reply, trouble
-
-
-def _answer(model: Model, task: Task, asked: Array | None, classes: int) -> Array:
-    if asked is None or not len(asked):
-        return np.empty((0, classes))
-    return model.scores(asked) if task.answer == "scores" else model.predict_proba(asked)
+        except Exception as error:  # libraries raise anything; at L2 no row may stop a cast
+            reason = str(error) or type(error).__name__
+    constant = class_frequencies(task, classes)
+    return constant if keep else None, predict(constant, X, task, classes), reason
 
 
 def _as_labels(task: Task) -> tuple[Array, Array, Array | None]:
-    """Rows, labels and weights; a soft label becomes each class once, weighted by its probability."""
+    """Return rows, labels and weights; a soft label becomes one row per class, weighted by its probability."""
     if task.kind == "labels":
         return task.rows, task.targets, task.weight
     if task.kind != "soft":
@@ -180,28 +156,17 @@ def _as_labels(task: Task) -> tuple[Array, Array, Array | None]:
     return task.rows[row], label, weight
 
 
-def _constant(y: Array, weight: Array | None, classes: int) -> Model:
-    mass = np.bincount(y, weight, minlength=classes).astype(float)
-    return ConstantModel(mass / mass.sum() if mass.sum() else np.full(classes, 1 / classes))
-
-
-def check_travels(learner: Booster, form: type[Format], ours: Collection[str]) -> None:
-    """Train on a handful of rows, so that params which cannot work, or whose models cannot travel, are found early."""
-    if decided := sorted(learner.params.keys() & set(ours)):
-        raise ElectionError(f"learner {learner.name}: params must not have {', '.join(decided)}: it is set elsewhere")
-    X = np.zeros((90, 256), dtype=np.float32)  # so wide because constraints may name columns
+def check_params(learner: Booster, form: type[Format], reserved: Collection[str]) -> None:
+    """Train on a few rows, to find params that are invalid, or whose models the format refuses, before training."""
+    if taken := sorted(learner.params.keys() & set(reserved)):
+        raise ElectionError(f"learner {learner.name}: OneBallot sets {', '.join(taken)}; remove it from params")
+    X = np.zeros((90, 256), dtype=np.float32)  # wide, because constraints may name columns
     X[:, 0] = np.arange(90)
     for classes in (2, 3):
         try:
             blob = learner.fit_one(X, np.arange(90) * classes // 90, None, 0, classes).dump()
             form.check(blob.data, classes=classes, features=X.shape[1])
         except Spoiled as error:
-            raise ElectionError(f"learner {learner.name}: with these params models cannot travel: {error}") from None
-        except (ValueError, TypeError, AttributeError) as error:  # libraries are not careful about what they raise
-            raise ElectionError(f"learner {learner.name}: params {dict(learner.params)} do not work: {error}") from None
-
-
-def _warn(text: str) -> None:
-    import warnings
-
-    warnings.warn(text, OneBallotWarning, stacklevel=2)
+            raise ElectionError(f"learner {learner.name}: with these params models cannot be sent: {error}") from None
+        except (ValueError, TypeError, AttributeError) as error:  # libraries raise any of these
+            raise ElectionError(f"learner {learner.name}: invalid params {dict(learner.params)}: {error}") from None

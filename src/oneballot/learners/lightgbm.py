@@ -9,18 +9,18 @@ from typing import Any, ClassVar
 import numpy as np
 from pydantic import PositiveInt
 
-from ..errors import MissingExtra
+from ..formats.lightgbm_text import LightGBMModel, LightGBMText
 from ..interfaces import Model, Models
 from ..settings import settings
 from ..types import Array, Task
-from ._training import check_travels, spread
+from ._training import check_params, fit_each
 
-OURS = ("objective", "num_class", "seed", "random_state", "deterministic", "num_threads", "n_jobs", "verbosity")
+RESERVED = ("objective", "num_class", "seed", "random_state", "deterministic", "num_threads", "n_jobs", "verbosity")
 
 
 @settings
 class LightGBM:
-    """Boosted trees; `params` go to LightGBM as they are."""
+    """Boosted trees; `params` are passed to LightGBM unchanged."""
 
     name: ClassVar[str] = "lightgbm"
     provides: ClassVar[frozenset[str]] = frozenset({"probabilities", "scores", "soft"})
@@ -31,21 +31,14 @@ class LightGBM:
     params: Mapping[str, Any] = field(default_factory=dict)
 
     def check(self) -> None:
-        try:
-            import lightgbm  # noqa: F401
-        except ImportError:
-            raise MissingExtra("The learner lightgbm", "lightgbm") from None
-        from ..formats.lightgbm_text import LightGBMText
-
-        check_travels(replace(self, rounds=1), LightGBMText, OURS)
+        LightGBMText.prepare()
+        check_params(replace(self, rounds=1), LightGBMText, RESERVED)
 
     def fit_many(self, X: Array, tasks: Sequence[Task], classes: int, *, keep: bool = True) -> Models:
-        return spread(self, X, tasks, classes, keep, "LightGBM")
+        return fit_each(self, X, tasks, classes, keep, "LightGBM")
 
     def fit_one(self, X: Array, y: Array, weight: Array | None, seed: int, classes: int) -> Model:
         import lightgbm
-
-        from ..formats.lightgbm_text import LightGBMModel
 
         seen, codes = np.unique(y, return_inverse=True)
         several = {"objective": "multiclass", "num_class": len(seen)}

@@ -16,18 +16,18 @@ from ..interfaces import Model, Models
 from ..settings import settings
 from ..types import Array, Task
 from ._grow import can_grow, grow
-from ._training import spread
+from ._training import fit_each
 
-STAY: dict[str, dict[str, tuple[Any, ...]]] = {
+REFUSED: dict[str, dict[str, tuple[Any, ...]]] = {
     "SGDClassifier": {"loss": ("squared_error", "huber", "epsilon_insensitive", "squared_epsilon_insensitive")},
     "SimpleImputer": {"add_indicator": (True,)},
 }
-"""Values with which a model of an allowed kind has parts that `formats/skops.py` refuses."""
+"""Values of parameters that give an allowed estimator parts which `formats/skops.py` refuses."""
 
 
 @settings
 class Sklearn:
-    """A scikit-learn estimator by name and parameters, or an (unfitted) instance, which is taken apart into these.
+    """A scikit-learn estimator, given as a name and parameters or as an unfitted instance.
 
     A parameter that is itself an estimator is written `{"estimator": NAME, "params": {...}}`, and so are the `steps`
     of a Pipeline.
@@ -47,21 +47,23 @@ class Sklearn:
 
     @property
     def provides(self) -> frozenset[str]:
-        """Soft labels are learned as weighted rows, which not every estimator takes."""
+        """Soft labels are trained as weighted rows, which not every estimator supports."""
         soft = _weight_name(build(self.estimator, self.params)) is not None
         return frozenset({"probabilities", "scores", "soft"} if soft else {"probabilities", "scores"})
 
     def check(self) -> None:
-        """Build it once, so that a wrong name or parameter is found before any training."""
-        final = _last(build(self.estimator, self.params))
+        """Build the estimator once, to find a wrong name or parameter before any training."""
         from sklearn.base import is_classifier
 
+        final = build(self.estimator, self.params)
+        while hasattr(final, "steps"):
+            final = final.steps[-1][1]
         if not is_classifier(final):
             raise ElectionError(f"learner sklearn: {type(final).__name__} is not a classifier")
 
     def fit_many(self, X: Array, tasks: Sequence[Task], classes: int, *, keep: bool = True) -> Models:
-        threads = can_grow(build(self.estimator, self.params))  # growing releases the interpreter's lock
-        return spread(self, X, tasks, classes, keep, self.estimator, threads=threads)
+        threads = can_grow(build(self.estimator, self.params))  # `grow` releases the interpreter's lock
+        return fit_each(self, X, tasks, classes, keep, self.estimator, threads=threads)
 
     def fit_one(self, X: Array, y: Array, weight: Array | None, seed: int, classes: int) -> Model:
         model = build(self.estimator, self.params)
@@ -70,30 +72,34 @@ class Sklearn:
         X = np.ascontiguousarray(X.reshape(len(X), -1), dtype=np.float32)
         if weight is None and can_grow(model):
             grow(model, X, y)
+        elif weight is None:
+            model.fit(X, y)
+        elif argument := _weight_name(model):
+            model.fit(X, y, **{argument: weight})
         else:
-            model.fit(X, y, **_weighted(model, weight, self.estimator))
+            raise ElectionError(f"learner sklearn: {self.estimator} cannot weight its rows, which soft labels need")
         return SklearnModel(model, classes)
 
 
 def build(estimator: str, params: Mapping[str, Any]) -> Any:
-    """The estimator that a name and parameters describe."""
+    """Build the estimator that a name and parameters describe."""
     if not isinstance(params, Mapping):
-        raise ElectionError(f"learner sklearn: params of {estimator} must be names with values, not {params!r}")
-    made = {key: _build_value(value) for key, value in params.items()}
+        raise ElectionError(f"learner sklearn: params of {estimator} must be names and values, not {params!r}")
+    built = {key: _build_value(value) for key, value in params.items()}
     if estimator == "Pipeline":
-        return _build_pipeline(made)
-    kind = _find(estimator)
-    known = inspect.signature(kind).parameters
-    if unknown := sorted(made.keys() - known.keys()):
+        return _build_pipeline(built)
+    cls = _find(estimator)
+    known = inspect.signature(cls).parameters
+    if unknown := sorted(built.keys() - known.keys()):
         raise ElectionError(f"learner sklearn: {estimator} has no parameter {unknown}; it has {', '.join(known)}")
-    for key, value in made.items():
+    for key, value in built.items():
         if isinstance(value, list) and isinstance(known[key].default, tuple):  # TOML and JSON have no tuples
-            made[key] = tuple(value)
-        if value in STAY.get(estimator, {}).get(key, ()):
-            raise ElectionError(f"learner sklearn: {estimator}({key}={value!r}) gives models that cannot travel")
-    if made.get("categorical_features", "from_dtype") not in ("from_dtype", None):
-        raise ElectionError(f"learner sklearn: {estimator}(categorical_features=…) gives models that cannot travel")
-    model = kind(**made)
+            built[key] = tuple(value)
+        if value in REFUSED.get(estimator, {}).get(key, ()):
+            raise ElectionError(f"learner sklearn: {estimator}({key}={value!r}) gives models that cannot be sent")
+    if built.get("categorical_features", "from_dtype") not in ("from_dtype", None):
+        raise ElectionError(f"learner sklearn: {estimator}(categorical_features=…) gives models that cannot be sent")
+    model = cls(**built)
     try:
         model._validate_params()
     except ValueError as error:
@@ -111,20 +117,22 @@ def _build_pipeline(params: Mapping[str, Any]) -> Any:
 
 
 def describe(estimator: Any) -> dict[str, Any]:
-    """The name of an estimator and those of its parameters that are not the default."""
-    kind = type(estimator)
-    if kind.__module__.split(".")[0] != "sklearn":
+    """Return an estimator's name and its parameters that differ from the defaults."""
+    cls = type(estimator)
+    if cls.__module__.split(".")[0] != "sklearn":
         raise ElectionError(
-            f"{kind.__module__}.{kind.__name__} is not of scikit-learn, and a tally only loads models whose format is "
-            "known to be safe. Write a learner for it: see docs/extending.md"
+            f"{cls.__module__}.{cls.__name__} is not part of scikit-learn, and a tally loads only models in a safe "
+            "format. Write a learner for it: see docs/extending.md"
         )
     if hasattr(estimator, "steps"):
         steps = [step for _, step in estimator.steps if not isinstance(step, str)]  # "passthrough" does nothing
         return {"estimator": "Pipeline", "params": {"steps": [describe(step) for step in steps]}}
-    usual = {name: p.default for name, p in inspect.signature(kind).parameters.items()}
-    given = {k: v for k, v in estimator.get_params(deep=False).items()
-             if v is not usual[k] and (isinstance(v, np.ndarray) or v != usual[k])}  # fmt: skip
-    return {"estimator": kind.__name__, "params": {k: _describe_value(k, v, kind) for k, v in given.items()}}
+    params, defaults = {}, inspect.signature(cls).parameters
+    for name, value in estimator.get_params(deep=False).items():
+        default = defaults[name].default
+        if value is not default and (isinstance(value, np.ndarray) or value != default):
+            params[name] = _describe_value(f"{cls.__name__}({name}={value!r})", value)
+    return {"estimator": cls.__name__, "params": params}
 
 
 def _build_value(value: Any) -> Any:
@@ -133,37 +141,29 @@ def _build_value(value: Any) -> Any:
     return [_build_value(v) for v in value] if isinstance(value, list) else value
 
 
-def _describe_value(name: str, value: Any, kind: type) -> Any:
+def _describe_value(where: str, value: Any) -> Any:
     if hasattr(value, "get_params"):
         return describe(value)
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, list | tuple | np.ndarray):
-        return [_describe_value(name, v, kind) for v in value]
+        return [_describe_value(where, v) for v in value]
     if value is None or isinstance(value, str | int | float | bool):
         return value
-    raise ElectionError(f"{kind.__name__}({name}={value!r}) cannot be written into an election: use a number or a name")
+    raise ElectionError(f"{where} cannot be written into an election; use a number, a name or a list")
 
 
 def _find(name: str) -> Any:
-    """The class, if models of it can travel: the ones whose files can be checked."""
+    """Return the class if `formats/skops.py` accepts models of it."""
     for module, names in (*CLASSIFIERS.items(), *PARTS.items()):
         if name in names.split() and not name.startswith("_"):
             return getattr(importlib.import_module(module), name)
     known = ", ".join(sorted(n for names in CLASSIFIERS.values() for n in names.split()))
-    raise ElectionError(f"learner sklearn: {name!r} cannot be used; the classifiers that can are {known}")
-
-
-def _weighted(model: Any, weight: Array | None, name: str) -> dict[str, Array]:
-    if weight is None:
-        return {}
-    if (argument := _weight_name(model)) is None:
-        raise ElectionError(f"learner sklearn: {name} cannot weigh its rows, as soft labels need")
-    return {argument: weight}
+    raise ElectionError(f"learner sklearn: {name!r} is not supported; choose one of {known}")
 
 
 def _weight_name(model: Any) -> str | None:
-    """What `fit` calls the weights of rows; none where it takes none. In a Pipeline they are its last step's."""
+    """Return the name of the `fit` argument for sample weights, of a Pipeline's last step; None if there is none."""
     from sklearn.utils.validation import has_fit_parameter
 
     if hasattr(model, "steps"):
@@ -171,10 +171,6 @@ def _weight_name(model: Any) -> str | None:
         inner = _weight_name(last)
         return inner and f"{name}__{inner}"
     return "sample_weight" if has_fit_parameter(model, "sample_weight") else None
-
-
-def _last(model: Any) -> Any:
-    return _last(model.steps[-1][1]) if hasattr(model, "steps") else model
 
 
 plugin = Sklearn

@@ -9,18 +9,18 @@ from typing import Any, ClassVar
 import numpy as np
 from pydantic import PositiveInt
 
-from ..errors import MissingExtra
+from ..formats.ubjson import UBJSON, XGBoostModel
 from ..interfaces import Model, Models
 from ..settings import settings
 from ..types import Array, Task
-from ._training import check_travels, spread
+from ._training import check_params, fit_each
 
-OURS = ("objective", "num_class", "seed", "random_state", "nthread", "n_jobs", "verbosity")
+RESERVED = ("objective", "num_class", "seed", "random_state", "nthread", "n_jobs", "verbosity")
 
 
 @settings
 class XGBoost:
-    """Boosted trees; `params` go to XGBoost as they are."""
+    """Boosted trees; `params` are passed to XGBoost unchanged."""
 
     name: ClassVar[str] = "xgboost"
     provides: ClassVar[frozenset[str]] = frozenset({"probabilities", "scores", "soft"})
@@ -31,21 +31,14 @@ class XGBoost:
     params: Mapping[str, Any] = field(default_factory=dict)
 
     def check(self) -> None:
-        try:
-            import xgboost  # noqa: F401
-        except ImportError:
-            raise MissingExtra("The learner xgboost", "xgboost") from None
-        from ..formats.ubjson import UBJSON
-
-        check_travels(replace(self, rounds=1), UBJSON, OURS)
+        UBJSON.prepare()
+        check_params(replace(self, rounds=1), UBJSON, RESERVED)
 
     def fit_many(self, X: Array, tasks: Sequence[Task], classes: int, *, keep: bool = True) -> Models:
-        return spread(self, X, tasks, classes, keep, "XGBoost")
+        return fit_each(self, X, tasks, classes, keep, "XGBoost")
 
     def fit_one(self, X: Array, y: Array, weight: Array | None, seed: int, classes: int) -> Model:
         import xgboost
-
-        from ..formats.ubjson import XGBoostModel
 
         seen, codes = np.unique(y, return_inverse=True)
         params = self.parameters(len(seen), seed)
@@ -53,7 +46,7 @@ class XGBoost:
         return XGBoostModel(xgboost.train(params, matrix, self.rounds), seen, classes)
 
     def parameters(self, classes: int, seed: int) -> dict[str, Any]:
-        """All that XGBoost is told, to tell so many classes apart."""
+        """Return all of XGBoost's parameters for so many classes."""
         several = {"objective": "multi:softprob", "num_class": classes}
         return {
             **({"objective": "binary:logistic"} if classes == 2 else several),

@@ -1,4 +1,4 @@
-"""Which public rows are asked about, the same at every party and at the tally, and by how many teachers."""
+"""The queries: which public rows are labelled, the same at every party and at the tally."""
 
 from __future__ import annotations
 
@@ -7,39 +7,39 @@ import numpy as np
 from ..errors import ElectionError
 from ..interfaces import Context
 from ..types import Array
+from ._shared import public_rows
 
 MOST_TEACHERS = 10_000
 
 
-def count_queries(wanted: float, public: int) -> int:
-    """Of so many public rows: a fraction of them up to 1, a number above."""
-    if wanted <= 1:
-        return max(1, round(wanted * public))
-    if wanted > public:
-        raise ElectionError(f"queries = {wanted:g}, and there are {public:,} public rows to ask about")
-    return int(wanted)
+def check_queries(queries: float) -> None:
+    if queries > 1 and queries != int(queries):
+        raise ElectionError(f"queries must be a fraction up to 1 or a whole number of rows, not {queries:g}")
 
 
-def check_queries(wanted: float) -> None:
-    if wanted > 1 and wanted != int(wanted):
-        raise ElectionError(f"queries is a fraction up to 1 or a whole number of rows, not {wanted:g}")
+def count_queries(queries: float, public: int) -> int:
+    """How many of `public` rows: up to 1 a fraction of them, above 1 a number."""
+    if queries <= 1:
+        return max(1, round(queries * public))
+    if queries > public:
+        raise ElectionError(f"queries = {queries:g}, but there are only {public:,} public rows")
+    return int(queries)
 
 
-def check_teachers(each: int, partitions: int = 1) -> None:
-    """Of a party: a teacher needs rows, and nobody has so many that more teachers would have some."""
-    if each * partitions > MOST_TEACHERS:
-        of = f" in each of {partitions:,} partitions" if partitions > 1 else ""
-        raise ElectionError(
-            f"subsets = {each:,}{of}: a party would train {each * partitions:,} teachers, {MOST_TEACHERS:,} at most; "
-            "a teacher learns from a party's rows divided by the subsets, so take far fewer"
-        )
-
-
-def choose_queries(wanted: float, ctx: Context) -> Array:
-    """Numbers of public rows, sorted."""
-    assert ctx.public is not None, "the election was checked: the method needs a public set"
-    rows = len(ctx.public)
-    if count_queries(wanted, rows) == rows:
+def choose_queries(queries: float, ctx: Context) -> Array:
+    """Indices of public rows, sorted."""
+    rows = len(public_rows(ctx))
+    count = count_queries(queries, rows)
+    if count == rows:
         return np.arange(rows)
-    order = np.random.default_rng(ctx.shared_seed("queries")).permutation(rows)
-    return np.sort(order[: count_queries(wanted, rows)])
+    return np.sort(np.random.default_rng(ctx.shared_seed("queries")).permutation(rows)[:count])
+
+
+def check_teachers(subsets: int, partitions: int = 1) -> None:
+    teachers = subsets * partitions
+    if teachers > MOST_TEACHERS:
+        where = f" in each of {partitions:,} partitions" if partitions > 1 else ""
+        raise ElectionError(
+            f"subsets = {subsets:,}{where}: a party would train {teachers:,} teachers, {MOST_TEACHERS:,} at most. "
+            "A teacher learns from a party's rows divided by the subsets; use far fewer"
+        )

@@ -1,12 +1,13 @@
-"""Where trainings run: on this machine, or on a Dask or Ray cluster, all by joblib.
+"""Runs trainings in parallel with joblib: on this machine, or on a Dask or Ray cluster.
 
-Only trainings are sent away. joblib's own `parallel_config` would send every loop of every library after them: each
-tree of a forest for itself, and probabilities would be added up in the order in which threads bring them.
+Only trainings go to the cluster. With joblib's own `parallel_config`, the inner loops of all libraries would follow:
+each tree of a forest on its own, with probabilities summed in the order in which threads deliver them.
 """
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import socket
 from collections.abc import Callable, Iterator, Sequence
@@ -20,15 +21,16 @@ from typing import Any
 from ..errors import ElectionError, MissingExtra, OneBallotError, printable
 
 CONNECT_SECONDS = 30
-AT_ONCE = 16
-"""Where joblib gives results only when all are there (Ray): how many calls a worker are waited for together."""
-MATTER = ("oneballot", "numpy", "scipy", "scikit-learn", "xgboost", "xgboost-cpu", "lightgbm", "torch")
-"""Packages of which a worker must have the same version, or its models would differ from those trained here."""
+CALLS_PER_WORKER = 16
+"""Batch size where joblib returns results only when all are done (Ray)."""
+CHECKED_PACKAGES = ("oneballot", "numpy", "scipy", "scikit-learn", "xgboost", "xgboost-cpu", "lightgbm", "torch")
+"""Packages whose version affects trained models, so workers must have the same."""
+SAME_VERSIONS = "Every worker needs the same versions of oneballot and its libraries as this machine."
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """Workers, as joblib knows them."""
+    """Workers behind a joblib backend."""
 
     backend: str
     workers: int
@@ -40,21 +42,21 @@ _active: ContextVar[Cluster | None] = ContextVar("cluster", default=None)
 
 @contextmanager
 def spread(backend: str | None) -> Iterator[None]:
-    """Trainings in this block run on a cluster; the outcome is the same, bit by bit.
+    """Run the trainings in this block on a cluster; the outcome is the same, bit by bit.
 
-    `dask://HOST:PORT` and `ray://HOST:PORT` are clusters that run. `dask` and `ray` start one of as many processes as a
-    training on this machine would have, and end it. None is this machine without a cluster.
+    `dask://HOST:PORT` and `ray://HOST:PORT` connect to a running cluster. `dask` and `ray` start one on this machine
+    for the block, with `workers()` processes. None uses no cluster.
     """
     if backend is None:
         yield
         return
-    kind, mark, address = backend.partition("://")
-    if kind not in KINDS or (mark and not address):
+    name, separator, address = backend.partition("://")
+    if name not in _CONNECT or (separator and not address):
         raise ElectionError(
-            f"there is no backend {backend!r}: expected dask://HOST:PORT or ray://HOST:PORT, or dask or ray alone for "
-            "a cluster of processes on this machine"
+            f"unknown backend {backend!r}: expected dask://HOST:PORT or ray://HOST:PORT, or only dask or ray for a "
+            "cluster of processes on this machine"
         )
-    with KINDS[kind](address) as cluster:
+    with _CONNECT[name](address) as cluster:
         token = _active.set(cluster)
         try:
             yield
@@ -63,28 +65,28 @@ def spread(backend: str | None) -> Iterator[None]:
 
 
 def active_cluster() -> Cluster | None:
-    """The cluster of the block that this is called in."""
+    """The cluster of the enclosing `spread` block."""
     return _active.get()
 
 
 def workers() -> int:
-    """How many processes: what joblib was told, else ONEBALLOT_WORKERS, else the machine's cores."""
+    """The number of local processes: joblib's setting, else ONEBALLOT_WORKERS, else the number of cores."""
     import joblib
     from joblib.parallel import get_active_backend
 
-    told: Any = get_active_backend()[1]
-    if told not in (None, 1):
-        return int(joblib.effective_n_jobs(told))
-    asked = os.environ.get("ONEBALLOT_WORKERS") or str(joblib.cpu_count())
-    if not asked.isdecimal() or int(asked) < 1:
-        raise ElectionError(f"ONEBALLOT_WORKERS must be a number of processes, such as 4, not {asked!r}")
-    return int(asked)
+    configured: Any = get_active_backend()[1]
+    if configured not in (None, 1):
+        return int(joblib.effective_n_jobs(configured))
+    number = os.environ.get("ONEBALLOT_WORKERS") or str(joblib.cpu_count())
+    if not number.isdecimal() or int(number) < 1:
+        raise ElectionError(f"ONEBALLOT_WORKERS must be a number of processes, such as 4, not {number!r}")
+    return int(number)
 
 
-def parallelism(here: int) -> int:
-    """How many trainings run at once: on the cluster, else so many here."""
+def parallelism(local: int) -> int:
+    """The number of trainings that run at once: the workers of the cluster, or `local` without one."""
     cluster = active_cluster()
-    return here if cluster is None else cluster.workers
+    return local if cluster is None else cluster.workers
 
 
 def in_threads(prefer: str) -> bool:
@@ -97,9 +99,9 @@ def in_threads(prefer: str) -> bool:
 def run(
     function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], *, workers: int, **settings: Any
 ) -> Iterator[Any]:
-    """What the function makes of each tuple of arguments, in their order: on the cluster, else by so many workers here.
+    """Call the function with each tuple of arguments, on the cluster or with local workers; results keep the order.
 
-    The settings are those of `joblib.Parallel`, for this machine.
+    `settings` are those of `joblib.Parallel`, and apply to local workers only.
     """
     cluster = active_cluster()
     if cluster is None:
@@ -109,16 +111,16 @@ def run(
 
     try:
         with joblib.parallel_config(cluster.backend, **cluster.settings):
-            results = _run(_if_alike, [(versions(), function, *a) for a in arguments], cluster.workers, {})
+            results = _run(_run_on_worker, [(versions(), function, *a) for a in arguments], cluster.workers, {})
         yield from results
     except ImportError as error:
-        raise OneBallotError(f"a worker of the {cluster.backend} cluster lacks something: {error}. {ALIKE}") from None
+        raise OneBallotError(f"a worker of the {cluster.backend} cluster: {error}. {SAME_VERSIONS}") from None
     except Exception as error:
         if type(error).__module__.partition(".")[0] not in ("distributed", "ray"):
             raise
         raise OneBallotError(
-            f"the {cluster.backend} cluster failed: {printable(error, 300)} … Nothing was written; look at its "
-            "workers' logs and memory, and run it again, there or without a backend."
+            f"the {cluster.backend} cluster failed: {printable(error, 300)} … Nothing was written. Check the logs and "
+            "the memory of its workers, then run again, there or without a backend."
         ) from error
 
 
@@ -133,28 +135,25 @@ def _run(
     if backend.supports_return_generator:
         results: Iterator[Any] = joblib.Parallel(workers, return_as="generator", **settings)(calls)
         return results
-    return _in_rounds(joblib.Parallel(workers, **settings), calls, AT_ONCE * workers)
+    return _run_in_batches(joblib.Parallel(workers, **settings), calls, CALLS_PER_WORKER * workers)
 
 
-def _in_rounds(parallel: Any, calls: Sequence[Any], size: int) -> Iterator[Any]:
+def _run_in_batches(parallel: Any, calls: Sequence[Any], size: int) -> Iterator[Any]:
     with parallel:
         for i in range(0, len(calls), size):
             yield from parallel(calls[i : i + size])
 
 
-ALIKE = "Every worker needs the same versions of oneballot and its libraries as this machine."
-
-
-def _if_alike(expected: dict[str, str], function: Callable[..., Any], *arguments: Any) -> Any:
-    """On a worker: refuse to come to results that would be others than here, and send no loop on to other workers."""
+def _run_on_worker(expected: dict[str, str], function: Callable[..., Any], *arguments: Any) -> Any:
+    """Run the function sequentially, after a check that the results will be those of the calling machine."""
     import joblib
 
-    found = versions()
+    installed = versions()
     for name, wanted in expected.items():
-        if found.get(name) != wanted:
+        if installed.get(name) != wanted:
             raise OneBallotError(
-                f"the worker on {socket.gethostname()} has {name} {found.get(name, 'not installed')}, and this machine "
-                f"{wanted}. {ALIKE}"
+                f"the worker on {socket.gethostname()} has {name} {installed.get(name, 'not installed')}, but this "
+                f"machine has {wanted}. {SAME_VERSIONS}"
             )
     with joblib.parallel_config("sequential", n_jobs=1):
         return function(*arguments)
@@ -162,30 +161,27 @@ def _if_alike(expected: dict[str, str], function: Callable[..., Any], *arguments
 
 @cache
 def versions() -> dict[str, str]:
-    found = {}
-    for name in MATTER:
+    installed = {}
+    for name in CHECKED_PACKAGES:
         with contextlib.suppress(PackageNotFoundError):
-            found[name] = version(name)
-    return found
+            installed[name] = version(name)
+    return installed
 
 
 @contextmanager
-def _dask(address: str) -> Iterator[Cluster]:
+def _connect_dask(address: str) -> Iterator[Cluster]:
     try:
         from distributed import Client, LocalCluster
     except ImportError:
         raise MissingExtra("The backend dask", "dask") from None
-    import logging
 
+    settings = {"threads_per_worker": 1, "dashboard_address": None, "silence_logs": logging.ERROR}
     with contextlib.ExitStack() as stack:
-        where: Any = f"tcp://{address}"
+        scheduler: Any = f"tcp://{address}"
         if not address:
-            local = LocalCluster(
-                n_workers=workers(), threads_per_worker=1, dashboard_address=None, silence_logs=logging.ERROR
-            )
-            where = stack.enter_context(local)
+            scheduler = stack.enter_context(LocalCluster(n_workers=workers(), **settings))
         try:
-            client = stack.enter_context(Client(where, timeout=CONNECT_SECONDS, set_as_default=False))
+            client = stack.enter_context(Client(scheduler, timeout=CONNECT_SECONDS, set_as_default=False))
             client.wait_for_workers(1, timeout=CONNECT_SECONDS)
         except (OSError, ValueError, TimeoutError) as error:
             raise OneBallotError(
@@ -196,15 +192,14 @@ def _dask(address: str) -> Iterator[Cluster]:
 
 
 @contextmanager
-def _ray(address: str) -> Iterator[Cluster]:
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # else it tells its makers
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # else it warns that one day this will be usual
+def _connect_ray(address: str) -> Iterator[Cluster]:
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no telemetry
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # otherwise it warns of a future default
     try:
         import ray
         from ray.util.joblib import register_ray
     except ImportError:
         raise MissingExtra("The backend ray", "ray") from None
-    import logging
 
     settings: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     with contextlib.ExitStack() as stack:
@@ -225,4 +220,4 @@ def _ray(address: str) -> Iterator[Cluster]:
         yield Cluster("ray", count, {"ray_remote_args": {"num_cpus": 1}})
 
 
-KINDS: dict[str, Callable[[str], AbstractContextManager[Cluster]]] = {"dask": _dask, "ray": _ray}
+_CONNECT: dict[str, Callable[[str], AbstractContextManager[Cluster]]] = {"dask": _connect_dask, "ray": _connect_ray}

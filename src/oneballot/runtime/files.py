@@ -1,52 +1,64 @@
-"""Files that are there whole or not at all, and folders that two processes use in turn."""
+"""Atomic file writes, and locks between processes."""
 
 from __future__ import annotations
 
 import errno
 import os
+import platform
 import tempfile
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 
+from ..errors import OneBallotWarning
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
 PART = ".oneballot-part-"
-"""How files begin that are not whole yet."""
+"""Prefix of incomplete files."""
 
 NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
-"""What some file systems, such as NFS without its lock service, say to whoever asks for a lock."""
+"""Errors of file systems without locks, such as NFS without its lock service."""
 
 
 def write_atomic(path: Path, data: bytes, mode: int = 0o644) -> None:
-    """Write a file, or replace one; killed at any moment it is as before, or complete.
+    """Write or replace a file. If the process is killed, the file is either unchanged or complete.
 
-    Raises OSError with the file's own name, where the disk is full or cannot be written to.
+    Raises OSError with the path of the file, for example if the disk is full.
     """
     try:
-        _write_whole(path, data, mode)
+        with temporary_copy(path.parent, data, mode) as part:
+            os.replace(part, path)
     except OSError as error:
         raise type(error)(error.errno, error.strerror, str(path)) from None
 
 
-def _write_whole(path: Path, data: bytes, mode: int) -> None:
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=PART, delete=False) as part:
-        try:
+@contextmanager
+def temporary_copy(folder: Path, data: bytes, mode: int = 0o644) -> Iterator[str]:
+    """The path of a temporary file with these bytes, flushed to disk. It is removed afterwards if it still exists."""
+    handle, path = tempfile.mkstemp(dir=folder, prefix=PART)
+    try:
+        with os.fdopen(handle, "wb") as part:
             part.write(data)
             part.flush()
             os.fsync(part.fileno())
-            os.chmod(part.name, mode)
-            os.replace(part.name, path)
-        except BaseException:
-            with suppress(FileNotFoundError):
-                os.unlink(part.name)
-            raise
+        os.chmod(path, mode)
+        yield path
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(path)
 
 
 @contextmanager
 def lock_folder(folder: Path) -> Iterator[None]:
-    """Those who write into one folder take turns, where the system has locks."""
-    try:
-        import fcntl
-    except ImportError:  # Windows
+    """Wait for an exclusive lock on a folder, so that processes that write into it take turns."""
+    if fcntl is None:
+        _warn_of_missing_locks()
         yield
         return
     handle = os.open(folder, os.O_RDONLY)
@@ -59,40 +71,39 @@ def lock_folder(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def lock_file(file: Path) -> Iterator[None]:
-    """Hold a file that nobody else holds, where the system has locks. One who is killed holds nothing any more.
+    """Hold an exclusive lock file, which names its holder. The lock of a killed process is released.
 
-    Raises BlockingIOError, with the words of who holds it, if somebody does: whoever holds it says so in the file, and
-    removes it in the end.
+    Raises BlockingIOError with the name of the holder if another process holds the lock. Without support for locks
+    in the file system, nothing is locked.
     """
-    handle = _hold(file)
+    handle = _acquire(file)
     try:
         yield
     finally:
         if handle is not None:
             with suppress(OSError):
-                if _is(file, handle):  # and no other's, where this one was removed by hand
+                if _is_same(file, handle):  # not the lock of another process, after a manual removal
                     os.unlink(file)
             os.close(handle)
 
 
-def _hold(file: Path) -> int | None:
-    """The file, locked; None where there are no locks."""
-    try:
-        import fcntl
-    except ImportError:  # Windows
+def _acquire(file: Path) -> int | None:
+    """The locked file's handle; None without support for locks."""
+    if fcntl is None:
+        _warn_of_missing_locks()
         return None
     while True:
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
             handle = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-        except FileNotFoundError:  # who was here before has taken the empty folder along
+        except FileNotFoundError:  # the previous holder removed the empty folder
             continue
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if _is(file, handle):  # and not removed by its last holder since it was opened
-                with suppress(OSError):  # the lock holds without these words, on a full disk
+            if _is_same(file, handle):  # not removed by its last holder since it was opened
+                with suppress(OSError):  # on a full disk, the lock works without the holder's name
                     os.truncate(handle, 0)
-                    os.pwrite(handle, f"process {os.getpid()} on {os.uname().nodename}".encode(), 0)
+                    os.pwrite(handle, f"process {os.getpid()} on {platform.node()}".encode(), 0)
                 return handle
         except BlockingIOError as error:
             holder = os.pread(handle, 200, 0).decode(errors="replace") or "another process"
@@ -108,7 +119,17 @@ def _hold(file: Path) -> int | None:
         os.close(handle)
 
 
-def _is(file: Path, handle: int) -> bool:
+@cache
+def _warn_of_missing_locks() -> None:
+    warnings.warn(
+        "this system has no file locks, so two commands on the same files at the same time, such as two casts of one "
+        "party, are not noticed; run one at a time",
+        OneBallotWarning,
+        stacklevel=5,
+    )
+
+
+def _is_same(file: Path, handle: int) -> bool:
     try:
         return os.path.samestat(os.stat(file), os.fstat(handle))
     except FileNotFoundError:
@@ -116,9 +137,9 @@ def _is(file: Path, handle: int) -> bool:
 
 
 def check_writable(folder: Path) -> None:
-    """Raise OSError, naming the folder, if no file can be written there; before anything is spent for it."""
-    there = next(place for place in (folder.resolve(), *folder.resolve().parents) if place.exists())
+    """Raise OSError with the folder's path if it, or its nearest existing parent, is not writable."""
+    existing = next(place for place in (folder.resolve(), *folder.resolve().parents) if place.exists())
     try:
-        tempfile.TemporaryFile(dir=there).close()
+        tempfile.TemporaryFile(dir=existing).close()
     except OSError as error:
         raise type(error)(error.errno, error.strerror, str(folder)) from None

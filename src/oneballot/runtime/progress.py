@@ -1,4 +1,4 @@
-"""Tells whoever watches how far long work has come. Silent unless somebody has asked to watch."""
+"""Progress of long work, reported to a watcher if there is one."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import TypeVar
 
 T = TypeVar("T")
 Watcher = Callable[[str, int, int], None]
-"""Called with what is being done, how many of it are done, and how many there are."""
+"""Called with a description, the number of items done, and the total."""
 
 _watcher: ContextVar[Watcher | None] = ContextVar("watcher", default=None)
 
 
 @contextmanager
 def report_progress_to(watcher: Watcher) -> Iterator[None]:
+    """Report all progress in this block, and in this context, to the watcher."""
     token = _watcher.set(watcher)
     try:
         yield
@@ -24,18 +25,15 @@ def report_progress_to(watcher: Watcher) -> Iterator[None]:
 
 
 def track(what: str, items: Iterable[T], total: int) -> Iterator[T]:
-    """The items, reported one by one."""
-    watcher = _watcher.get()
-    if watcher is None:
-        yield from items
-        return
-    watcher(what, 0, total)
+    """Yield the items and report each one when it is done."""
+    report = progress_reporter(what, total)
+    report(0)
     for done, item in enumerate(items, start=1):
         yield item
-        watcher(what, done, total)
+        report(done)
 
 
 def progress_reporter(what: str, total: int) -> Callable[[int], None]:
-    """For work that is no loop, or goes on in another thread: call it with how many are done by now."""
+    """A function to call, from any thread, with the number of items done so far."""
     watcher = _watcher.get()
     return lambda done: None if watcher is None else watcher(what, done, total)

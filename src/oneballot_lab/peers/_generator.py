@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from oneballot.errors import ElectionError
 from oneballot.fleet.models.network import Network, pour
-from oneballot.fleet.models.weights import first_weights
+from oneballot.fleet.models.weights import initial_weights
 from oneballot.fleet.train.chain import is_chain
 from oneballot.types import Array
 
@@ -33,7 +33,7 @@ class Generator(nn.Module):
         super().__init__()
         self.classes, self.noise = classes, noise
         self.below, self.above = nn.Linear(classes + noise, hidden), nn.Linear(hidden, latent)
-        pour(first_weights(self, seed), self)
+        pour(initial_weights(self, seed), self)
 
     def forward(self, labels: Tensor, noise: Tensor) -> Tensor:
         one_hot = F.one_hot(labels, self.classes).to(noise)

@@ -176,7 +176,7 @@ class Boost:
     def grown(self, learner: Any) -> list[Forest]:
         import joblib
 
-        from oneballot.learners._training import workers
+        from oneballot.runtime.executor import workers
 
         spread = joblib.Parallel(n_jobs=workers(), prefer="threads")  # XGBoost releases the interpreter's lock
         return list(spread(joblib.delayed(self._one)(learner, i) for i in range(len(self.parties))))

@@ -15,8 +15,8 @@ from pydantic import PositiveInt
 
 from oneballot.errors import ElectionError
 from oneballot.interfaces import TallyContext
-from oneballot.learners._training import workers
 from oneballot.peers import Round
+from oneballot.runtime.executor import workers
 from oneballot.settings import settings
 from oneballot.types import Array
 
@@ -82,7 +82,7 @@ class Federation:
     """The parties' rows beside what the generator draws for each of them."""
 
     def __init__(self, assembly: Assembly, settings: FedGEN) -> None:
-        from oneballot.fleet.models.network import own
+        from oneballot.fleet.models.network import custom
 
         from ._generator import Generator, MakeEither, beside, last_layer
 
@@ -93,7 +93,7 @@ class Federation:
         self.generator = Generator(
             assembly.classes, self.latent, settings.noise, settings.hidden, assembly.ctx.shared_seed("generator")
         )
-        self.network = own(MakeEither(assembly.network), self.rows.shape[1:], assembly.classes)
+        self.network = custom(MakeEither(assembly.network), self.rows.shape[1:], assembly.classes)
 
     @property
     def size(self) -> int:

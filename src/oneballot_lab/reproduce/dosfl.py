@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
-
+from oneballot.data.rows import join_rows
 from oneballot.election.election import Election
 from oneballot.errors import QuorumError
 from oneballot.methods.dosfl.method import DOSFL
@@ -86,27 +85,26 @@ class InterceptionRun(_DistillationRun):
     """
 
     def run(self, seed: int, device: str) -> Result:
-        from oneballot.methods.dosfl.distillation import Distillation, Party
-        from oneballot.methods.dosfl.initial import initial
-        from oneballot.methods.dosfl.jobs import DistilJob
+        from oneballot.methods.dosfl.distillation import Party
+        from oneballot.methods.dosfl.initialization import initial_weights
+        from oneballot.methods.dosfl.work import DistilJob
 
         from .interception import accuracies, guess_weights, perturb_weights
 
         election, parties, test = self._prepare(seed, device)
         learner: Any = election.learner_of("final")
         network = learner.network(test.X.shape[1:], len(election.classes))
-        start = initial(network, self.method.first_weights, seed)
-        plan = Distillation(**{name: getattr(self.method, name) for name in Distillation.__dataclass_fields__})
-        begin, jobs = 0, []
-        for i, data in enumerate(parties.values()):
-            jobs.append(Party(begin + np.arange(len(data)), data.y, start, 1000 * seed + i, plan))
-            begin += len(data)
-        X = np.concatenate([data.X for data in parties.values()])
-        distilled = learner.run(DistilJob(network, X, jobs, len(election.classes)))
-        rows, epochs = (test.X, test.y), plan.epochs
-        true = accuracies(network, [start], [distilled], epochs, *rows, device=device)
-        guessed = guess_weights(network, distilled, epochs, SEEDS, *rows, device=device)
-        perturbed = perturb_weights(network, start, distilled, epochs, DISTANCES, SEEDS, *rows, device=device)
+        initial = initial_weights(network, self.method.first_weights, seed)
+        X, rows = join_rows([data.X for data in parties.values()])
+        distilling = [
+            Party(own, data.y, initial, 1000 * seed + i, self.method)
+            for i, (own, data) in enumerate(zip(rows, parties.values(), strict=True))
+        ]
+        distilled = learner.run(DistilJob(network, X, distilling, len(election.classes)))
+        epochs, tested = self.method.epochs, (test.X, test.y)
+        true = accuracies(network, [initial], [distilled], epochs, *tested, device=device)
+        guessed = guess_weights(network, distilled, epochs, SEEDS, *tested, device=device)
+        perturbed = perturb_weights(network, initial, distilled, epochs, DISTANCES, SEEDS, *tested, device=device)
         values = {"accuracy": float(true[0])}
         values |= {f"by {rule}": float(figures.mean()) for rule, figures in guessed.items()}
         values |= {

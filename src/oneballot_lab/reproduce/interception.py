@@ -13,16 +13,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from oneballot.fleet import draws
 from oneballot.fleet.models.inputs import as_tensor
 from oneballot.fleet.models.network import Network
-from oneballot.fleet.train import draws
 from oneballot.fleet.train.devices import find_device, one_thread, precision
 from oneballot.fleet.train.recipe import Recipe
-from oneballot.methods.dosfl.distillation import Distilled
-from oneballot.methods.dosfl.initial import NAMES, initial
-from oneballot.methods.dosfl.lessons import Merging, learn_from
-from oneballot.methods.dosfl.logits import Logits
-from oneballot.methods.dosfl.replay import stacked
+from oneballot.methods.dosfl.distillation import DistilledData
+from oneballot.methods.dosfl.initialization import RULES, initial_weights
+from oneballot.methods.dosfl.stacked import StackedNetwork
+from oneballot.methods.dosfl.steps import DistilledSteps, Merging, train_merged
 from oneballot.types import Array
 
 BATCH = 64
@@ -31,7 +30,7 @@ BATCH = 64
 def accuracies(
     network: Network,
     starts: Sequence[Mapping[str, Array]],
-    distilled: Sequence[Sequence[Distilled]],
+    distilled: Sequence[Sequence[DistilledData]],
     epochs: int,
     X: Array,
     y: Array,
@@ -45,26 +44,26 @@ def accuracies(
     """
     place = find_device(device)
     with precision(Recipe(), place), one_thread():
-        net = Logits(network, place)
-        parties = [stacked([one[k] for one in distilled], place) for k in range(len(distilled[0]))]
-        weights = learn_from(net, net.stack(starts), parties, epochs, merging)
+        net = StackedNetwork(network, place)
+        parties = [DistilledSteps.stack([one[k] for one in distilled], place) for k in range(len(distilled[0]))]
+        weights = train_merged(net, net.stack(starts), parties, epochs, merging)
         rows = as_tensor(X.reshape(len(X), *network.shape), place, network.takes)
         return _evaluate(net, weights, rows, torch.from_numpy(y).to(place))
 
 
 def guess_weights(
     network: Network,
-    distilled: Sequence[Distilled],
+    distilled: Sequence[DistilledData],
     epochs: int,
     seeds: Sequence[int],
     X: Array,
     y: Array,
     *,
-    rules: Sequence[str] = NAMES,
+    rules: Sequence[str] = RULES,
     device: str = "auto",
 ) -> dict[str, Array]:
     """Figure 3a: the accuracy of an eavesdropper who draws initial weights by a rule, for each rule and seed."""
-    starts = [initial(network, rule, seed) for rule in rules for seed in seeds]
+    starts = [initial_weights(network, rule, seed) for rule in rules for seed in seeds]
     figures = accuracies(network, starts, [distilled] * len(starts), epochs, X, y, device=device)
     return dict(zip(rules, figures.reshape(len(rules), len(seeds)), strict=True))
 
@@ -72,7 +71,7 @@ def guess_weights(
 def perturb_weights(
     network: Network,
     start: Mapping[str, Array],
-    distilled: Sequence[Distilled],
+    distilled: Sequence[DistilledData],
     epochs: int,
     distances: Sequence[float],
     seeds: Sequence[int],
@@ -96,7 +95,7 @@ def perturb(start: Mapping[str, Array], distance: float, seed: int) -> dict[str,
     return {name: (value + distance * direction[name] / length).astype(np.float32) for name, value in start.items()}
 
 
-def _evaluate(net: Logits, weights: Sequence[Tensor], X: Tensor, y: Tensor) -> Array:
+def _evaluate(net: StackedNetwork, weights: Sequence[Tensor], X: Tensor, y: Tensor) -> Array:
     """The accuracy of each model."""
     correct = torch.zeros(len(weights[0]), device=X.device)
     with torch.no_grad():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -94,9 +95,10 @@ def _wrap(text: str, indent: str = "") -> str:
 
 
 def _wrap_command(command: str) -> str:
-    """An indented code block whose lines continue with a backslash."""
-    lines = textwrap.wrap(command, WIDTH - 10, break_long_words=False, break_on_hyphens=False)
-    return "    " + " \\\n        ".join(lines)
+    """An indented code block whose lines continue with a backslash; options stay with their values."""
+    joined = re.sub(r"(--\w+) (?!-)", "\\1\0", command)
+    lines = textwrap.wrap(joined, WIDTH - 10, break_long_words=False, break_on_hyphens=False)
+    return "    " + " \\\n        ".join(lines).replace("\0", " ")
 
 
 def as_json(table: Table, summary: Summary, command: str) -> dict[str, Any]:

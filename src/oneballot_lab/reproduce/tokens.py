@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from oneballot.fleet.models.vectors import FIRST, WORD, Vectors
-from oneballot.learners._words import vectors_of
+from oneballot.learners._word_vectors import vectors_of
 from oneballot.learners.torch import Torch
 from oneballot.types import Array
 

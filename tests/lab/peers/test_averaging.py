@@ -288,7 +288,7 @@ class TestFromTheOutcome:
     ) -> None:
         other = replace(networks, learner=replace(LEARNER, settings={"hidden": [9]}))
         test = parties["p0"]
-        with pytest.raises(ElectionError, match="cannot go on from"):
+        with pytest.raises(ElectionError, match="cannot start from"):
             compare(FedAvg(init="outcome"), other, parties, test, outcome=run.outcome)
 
 

@@ -28,9 +28,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 from tiny import DIGITS, TREE
 
 pytest.importorskip("torch")
-from oneballot.methods.dosfl.distillation import Distillation, Party
-from oneballot.methods.dosfl.jobs import DistilJob, ReplayJob
-from oneballot.methods.dosfl.replay import Course
+from oneballot.methods.dosfl.distillation import Party
+from oneballot.methods.dosfl.train import TrainingRun
+from oneballot.methods.dosfl.work import DistilJob, TrainJob
 
 LEARNER = ob.Torch("mlp", settings={"hidden": [16]}, epochs=2)
 MLP = ElectionRun(DIGITS, ob.FedKT(open_vote="odds"), replace(LEARNER, epochs=8))
@@ -142,12 +142,12 @@ class Distilling(Experiment):
         rng, learner = np.random.default_rng(seed), join_lockstep(replace(LEARNER, device=device))
         network, rows = learner.network((6,), 2), np.arange(20)
         X, y = rng.normal(size=(20, 6)).astype(np.float32), rng.integers(0, 2, 20 - (self.bad == "labels"))
-        plan = Distillation(steps=2, epochs=1, batch=2, local_epochs=2)
-        party = Party(rows, y, network.start(seed), 1, plan, label="of 20 rows")
-        (lesson,) = learner.run(DistilJob(network, X, [party], 2))
+        settings = ob.DOSFL(steps=2, epochs=1, batch=2, local_epochs=2, soft_labels=False)
+        party = Party(rows, y, network.start(seed), 1, settings, label="of 20 rows")
+        (distilled,) = learner.run(DistilJob(network, X, [party], 2))
         start = learner.network((7 if self.bad == "start" else 6,), 2).start(seed)
-        (learned,) = learner.run(ReplayJob(network, [Course(start, [lesson], 1)], 1e9))
-        return Result({"last": sum(float(value.sum()) for value in learned.values.values())})
+        result = learner.run(TrainJob(network, TrainingRun(start, [distilled], 1)))
+        return Result({"last": sum(float(value.sum()) for value in result.weights.values())})
 
     def quick(self) -> Distilling:
         return self

@@ -1,4 +1,4 @@
-"""DOSFL as a method: ballots, hostile ones too, elections that go on from an outcome, and who lacks what."""
+"""DOSFL as a method: its ballots, hostile ballots, and elections that start from an outcome."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ import oneballot as ob
 from oneballot.ballot.seal import seal
 from oneballot.cli import app
 from oneballot.errors import ElectionError, OneBallotWarning, Spoiled
-from oneballot.methods.dosfl.work import LARGEST, read_inputs, write_inputs
+from oneballot.methods.dosfl.encoding import read_inputs, write_inputs
+from oneballot.methods.dosfl.method import LIMIT
 from oneballot.party.cast import cast_together
 from oneballot.server.context import TallyContext
 from oneballot.simulation import divide, simulate_parties
@@ -41,10 +42,17 @@ def three(make, digits) -> dict[str, Data]:
     return divide(make().data(digits.X[:300] / 16, digits.y[:300]), 3, "homogeneous")
 
 
-def test_an_election_learns_and_its_ballots_are_small(make, digits) -> None:
+def test_the_model_is_accurate_and_ballots_have_the_planned_size(make, digits) -> None:
     wide = ob.Torch("mlp", settings={"shape": [64], "hidden": [32]}, device="cpu")
-    slow = {"steps": 4, "first_rate": 0.1, "learning_rate": 0.05, "local_epochs": 20, "local_batch": 128,
-            "negative_labels": True, "merging": "averaged"}  # fmt: skip
+    slow = {
+        "steps": 4,
+        "first_rate": 0.1,
+        "learning_rate": 0.05,
+        "local_epochs": 20,
+        "local_batch": 128,
+        "negative_labels": True,
+        "merging": "averaged",
+    }
     election = make(ob.DOSFL(**{**QUICK, **slow}), learner=wide)
     simulation = ob.simulate(election, digits.X / 16, digits.y, parties=3, split="homogeneous")
     assert simulation.accuracy(election.data(digits.X_test / 16, digits.y_test)) > 0.6
@@ -53,20 +61,26 @@ def test_an_election_learns_and_its_ballots_are_small(make, digits) -> None:
     assert all(plan.bytes < len(ballot.sealed) < plan.bytes + 2500 for ballot in simulation.ballots)
 
 
-def test_a_simulated_ballot_is_the_partys_own(make, three) -> None:
+def test_a_simulated_ballot_has_the_bytes_of_the_partys_own(make, three) -> None:
     election = make()
     for ballot, (party, data) in zip(cast_together(election, three), three.items(), strict=True):
         assert ballot.sealed == ob.cast(election, data.X, data.y, party=party).sealed
 
 
-SETTINGS: list[dict[str, Any]] = [{"soft_labels": False}, {"soft_reset": 0.05}, {"masking": 0.3},
-                                  {"numbers": "float32"}, {"numbers": "uint8"}, {"first_weights": "torch"},
-                                  {"merging": "averaged"},
-                                  {"merging": "weights", "first_lessons": "shared"}]  # fmt: skip
+SETTINGS: list[dict[str, Any]] = [
+    {"soft_labels": False},
+    {"soft_reset": 0.05},
+    {"masking": 0.3},
+    {"numbers": "float32"},
+    {"numbers": "uint8"},
+    {"first_weights": "torch"},
+    {"merging": "averaged"},
+    {"merging": "weights", "first_lessons": "shared"},
+]
 
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
-def test_every_setting_works_to_the_end(make, three, settings: dict[str, Any]) -> None:
+def test_elections_with_every_setting_give_a_model(make, three, settings: dict[str, Any]) -> None:
     election = make(ob.DOSFL(**{**QUICK, "local_epochs": 1, **settings}))
     simulation = simulate_parties(election, three)
     assert set(simulation.outcome.voted) == set(three)
@@ -76,7 +90,7 @@ def test_every_setting_works_to_the_end(make, three, settings: dict[str, Any]) -
         assert set(np.unique(simulation.ballots[0].contents["labels"])) == {0.0, 1.0}
 
 
-def test_the_order_of_ballots_and_files_changes_nothing(make, three, tmp_path) -> None:
+def test_the_model_does_not_depend_on_the_order_of_ballots_or_on_saving(make, three, tmp_path) -> None:
     election = make()
     ballots = cast_together(election, three)
     one, other = ob.tally(election, ballots), ob.tally(election, [b.sealed for b in reversed(ballots)])
@@ -85,7 +99,7 @@ def test_the_order_of_ballots_and_files_changes_nothing(make, three, tmp_path) -
     assert ob.Outcome.load(tmp_path / "outcome").model.dump() == one.model.dump()
 
 
-def test_a_party_may_be_missing_late_left_out_or_alone(make, three) -> None:
+def test_a_party_may_be_missing_late_excluded_or_alone(make, three) -> None:
     election = make()
     ballots = cast_together(election, three)
     two = ob.tally(election, ballots[:2])
@@ -95,13 +109,15 @@ def test_a_party_may_be_missing_late_left_out_or_alone(make, three) -> None:
     assert ob.tally(election, ballots[:1]).voted.keys() == {"party-1"}
 
 
-def test_a_party_that_lacks_most_classes_takes_part_and_one_without_rows_abstains(make, three) -> None:
+def test_a_party_without_some_classes_takes_part_and_one_without_rows_abstains(make, three) -> None:
     lacking = three["party-1"]
     some = lacking.y < 2
     election = make()
     with pytest.warns(OneBallotWarning, match="party-1: it has no rows of class 2, 3, 4"):
-        ballots = cast_together(election, {**three, "party-1": Data(lacking.X[some], lacking.y[some]),
-                                           "party-4": Data(lacking.X[:0], lacking.y[:0])})  # fmt: skip
+        ballots = cast_together(
+            election,
+            {**three, "party-1": Data(lacking.X[some], lacking.y[some]), "party-4": Data(lacking.X[:0], lacking.y[:0])},
+        )
     outcome = ob.tally(election, ballots)
     assert outcome.voted["party-4"].abstained == "it has no rows"
     assert outcome.summary()["counted"] == ["party-1", "party-2", "party-3"]
@@ -111,7 +127,7 @@ def altered(ballot: ob.Ballot, name: str, value: Any) -> dict[str, Any]:
     return {**ballot.contents, name: value(np.array(ballot.contents[name]))}
 
 
-def put(number: float) -> Callable[[np.ndarray], np.ndarray]:
+def set_last(number: float) -> Callable[[np.ndarray], np.ndarray]:
     def change(values: np.ndarray) -> np.ndarray:
         values.reshape(-1)[-1] = number
         return values
@@ -120,26 +136,26 @@ def put(number: float) -> Callable[[np.ndarray], np.ndarray]:
 
 
 HOSTILE: list[tuple[str, Callable[[np.ndarray], Any], str]] = [
-    ("inputs", put(np.nan), "its inputs must be from -64 to 64"),
-    ("inputs", put(np.inf), "its inputs must be"),
-    ("inputs", put(65), "its inputs must be"),
+    ("inputs", set_last(np.nan), "its inputs must be from -64 to 64"),
+    ("inputs", set_last(np.inf), "its inputs must be"),
+    ("inputs", set_last(65), "its inputs must be"),
     ("inputs", lambda v: v[:1], "expected an array 'inputs' of float16"),
     ("inputs", lambda v: v.astype(np.float32), "expected an array 'inputs' of float16"),
-    ("labels", put(-np.inf), "its labels must be"),
-    ("labels", put(1e30), "its labels must be"),
-    ("labels", put(-0.1), "its labels must be from 0 to 64"),
+    ("labels", set_last(-np.inf), "its labels must be"),
+    ("labels", set_last(1e30), "its labels must be"),
+    ("labels", set_last(-0.1), "its labels must be from 0 to 64"),
     ("labels", lambda v: v[..., :9], "expected an array 'labels'"),
-    ("rates", put(-0.1), "its rates must be from 0"),
-    ("rates", put(np.nan), "its rates must be"),
-    ("rates", put(1e6), "its rates must be"),
+    ("rates", set_last(-0.1), "its rates must be from 0"),
+    ("rates", set_last(np.nan), "its rates must be"),
+    ("rates", set_last(1e6), "its rates must be"),
     ("rates", lambda v: v[None], "expected an array 'rates'"),
-    ("first", lambda v: v ^ 1, "for other first weights"),
+    ("first", lambda v: v ^ 1, "for other initial weights"),
     ("first", lambda v: v[:4], "expected an array 'first'"),
 ]
 
 
 @pytest.mark.parametrize(("name", "change", "reason"), HOSTILE)
-def test_a_hostile_ballot_is_spoiled_and_the_rest_is_counted(make, three, name, change, reason) -> None:
+def test_a_hostile_ballot_is_spoiled_and_the_others_are_counted(make, three, name, change, reason) -> None:
     election = make(ob.DOSFL(**{**QUICK, "local_epochs": 1}))
     ballots = cast_together(election, {p: three[p] for p in ("party-1", "party-2")})
     bad = seal(altered(ballots[1], name, change), election, "party-2")
@@ -149,7 +165,7 @@ def test_a_hostile_ballot_is_spoiled_and_the_rest_is_counted(make, three, name, 
     assert outcome.model.dump() == ob.tally(election, ballots[:1]).model.dump()
 
 
-def test_missing_arrays_and_wrong_ends_of_bytes_are_spoiled(make, three) -> None:
+def test_a_ballot_with_missing_arrays_or_wrong_ends_is_spoiled(make, three) -> None:
     election = make(ob.DOSFL(**{**QUICK, "local_epochs": 1, "numbers": "uint8"}))
     ballot = ob.cast(election, three["party-1"].X, three["party-1"].y, party="a")
     for name in ballot.contents:
@@ -158,28 +174,30 @@ def test_missing_arrays_and_wrong_ends_of_bytes_are_spoiled(make, three) -> None
             election.method.count(seal(less, election, "a"), ctx)
     for number in (np.nan, -1e9, 1e9):
         with TallyContext(election) as ctx, pytest.raises(Spoiled):
-            election.method.count(seal(altered(ballot, "ends", put(number)), election, "a"), ctx)
+            election.method.count(seal(altered(ballot, "ends", set_last(number)), election, "a"), ctx)
 
 
-def test_a_party_whose_rows_teach_nothing_abstains_and_says_why(make, three) -> None:
+def test_a_party_whose_gradients_overflow_abstains_with_the_reason(make, three) -> None:
     election = make(ob.DOSFL(**QUICK))
     ballot = ob.cast(election, three["party-1"].X * np.float32(1e30), three["party-1"].y, party="far")
-    assert "its rows teach nothing" in ballot.abstained
+    assert "all gradients are 0 or overflow float32" in ballot.abstained
 
 
-def test_the_worst_ballot_that_is_allowed_does_not_end_in_silence(make, three) -> None:
-    """Everything at its bound: the model stays finite, or the tally names the party."""
+def test_the_worst_valid_ballot_stops_the_tally_and_its_party_is_named(make, three) -> None:
     election = make(ob.DOSFL(**{**QUICK, "local_epochs": 1, "first_rate": 1.0, "steps": 4, "epochs": 5}))
     ballot = ob.cast(election, three["party-1"].X, three["party-1"].y, party="honest")
-    worst = {**ballot.contents, "inputs": np.sign(ballot.contents["inputs"]) * np.float16(LARGEST),
-             "labels": (ballot.contents["labels"] < 0.5).astype(np.float32) * np.float32(LARGEST),
-             "rates": np.full_like(ballot.contents["rates"], LARGEST)}  # fmt: skip
-    with pytest.raises(ElectionError, match="grew without bound at a step of zed: tally `--without zed`"):
+    worst = {
+        **ballot.contents,
+        "inputs": np.sign(ballot.contents["inputs"]) * np.float16(LIMIT),
+        "labels": (ballot.contents["labels"] < 0.5).astype(np.float32) * np.float32(LIMIT),
+        "rates": np.full_like(ballot.contents["rates"], LIMIT),
+    }
+    with pytest.raises(ElectionError, match="diverged at a step of zed: tally `--without zed`"):
         ob.tally(election, [seal(worst, election, "zed")])
 
 
 @pytest.mark.parametrize("numbers", ["float32", "float16", "uint8"])
-def test_inputs_survive_being_written(numbers: str) -> None:
+def test_encoded_inputs_are_decoded_up_to_rounding(numbers: str) -> None:
     inputs = np.random.default_rng(1).normal(size=(3, 2, 5)).astype(np.float32)
     back = read_inputs(write_inputs(inputs, numbers), inputs.shape, numbers)
     near = {"float32": 0, "float16": 2e-3, "uint8": np.ptp(inputs) / 510 + 1e-6}[numbers]
@@ -189,29 +207,29 @@ def test_inputs_survive_being_written(numbers: str) -> None:
     assert np.abs(read_inputs(write_inputs(flat, numbers), flat.shape, numbers) - flat).max() < 1e-6
 
 
-def test_a_chain_of_elections_goes_on_from_each_outcome(make, three, digits) -> None:
-    """LP-DOSFL: one party after the other, each distilling for the weights that the one before has left."""
-    outcome, digests, right = None, set(), []
+def test_a_chain_of_elections_starts_from_the_outcome_before(make, three, digits) -> None:
+    """LP-DOSFL: each party distils for the weights that the parties before it led to."""
+    outcome, digests, accuracies = None, set(), []
     for party, data in three.items():
         election = make(ob.DOSFL(**{**QUICK, "local_epochs": 20}), start=outcome)
         outcome = ob.tally(election, [ob.cast(election, data.X, data.y, party=party)])
         digests.add(election.digest)
-        right.append((outcome.model.predict(digits.X_test / 16) == digits.y_test).mean())
+        accuracies.append((outcome.model.predict(digits.X_test / 16) == digits.y_test).mean())
     assert len(digests) == 3
-    assert right[-1] > right[0]
+    assert accuracies[-1] > accuracies[0]
 
 
-def test_a_lesson_for_other_weights_is_spoiled(make, three) -> None:
+def test_distilled_data_for_other_weights_are_spoiled(make, three) -> None:
     election = make(ob.DOSFL(**{**QUICK, "local_epochs": 1}))
     data = three["party-1"]
     outcome = ob.tally(election, [ob.cast(election, data.X, data.y, party="a")])
     later = replace(election, start=outcome)
-    lesson = ob.cast(election, data.X, data.y, party="a").contents
-    spoiled = ob.tally(later, [seal(lesson, later, "a"), ob.cast(later, data.X, data.y, party="b")]).spoiled
-    assert "other first weights" in next(iter(spoiled.values()))
+    contents = ob.cast(election, data.X, data.y, party="a").contents
+    spoiled = ob.tally(later, [seal(contents, later, "a"), ob.cast(later, data.X, data.y, party="b")]).spoiled
+    assert "other initial weights" in next(iter(spoiled.values()))
 
 
-def test_start_is_a_folder_in_a_file_and_part_of_the_digest(make, three, tmp_path) -> None:
+def test_start_names_a_folder_in_a_file_and_is_part_of_the_digest(make, three, tmp_path) -> None:
     election = make(ob.DOSFL(**{**QUICK, "local_epochs": 1}))
     data = three["party-1"]
     outcome = ob.tally(election, [ob.cast(election, data.X, data.y, party="a")])
@@ -232,8 +250,8 @@ device = "cpu"
     assert read.digest == make(ob.DOSFL(), start=outcome).digest == make(ob.DOSFL(), start=tmp_path / "outcome").digest
     assert read.digest != make(ob.DOSFL()).digest
     assert read.start == outcome.model.dump()
-    told = CliRunner().invoke(app, ["check", str(tmp_path / "next.toml")]).output
-    assert f"starts from: the model of an outcome, sha256 {hashlib.sha256(read.start.data).hexdigest()[:16]}…" in told
+    output = CliRunner().invoke(app, ["check", str(tmp_path / "next.toml")]).output
+    assert f"starts from: the model of an outcome, sha256 {hashlib.sha256(read.start.data).hexdigest()[:16]}…" in output
     (tmp_path / "next.toml").write_text(text.replace("outcome/", "nowhere/"))
     with pytest.raises(ElectionError, match=r"next.toml: start: .*nowhere is not an outcome"):
         ob.Election.read(tmp_path / "next.toml")
@@ -246,12 +264,12 @@ device = "cpu"
 def test_a_start_that_does_not_fit_is_refused(make, three, make_election, parties) -> None:
     trees = simulate_parties(make_election(), parties).outcome
     data = three["party-1"]
-    with pytest.raises(ElectionError, match="goes on from its own networks alone, not from a skops model"):
+    with pytest.raises(ElectionError, match="can only start from a network, not from a skops model"):
         ob.cast(make(start=trees), data.X, data.y, party="a")
     small = make(ob.DOSFL(**{**QUICK, "local_epochs": 1}))
     outcome = ob.tally(small, [ob.cast(small, data.X, data.y, party="a")])
     wide = ob.Torch("mlp", settings={"shape": [64], "hidden": [17]}, device="cpu")
-    with pytest.raises(ElectionError, match="cannot go on from a mlp"):
+    with pytest.raises(ElectionError, match="cannot start from mlp"):
         ob.cast(make(learner=wide, start=outcome), data.X, data.y, party="a")
     with pytest.raises(ElectionError, match="method fedkt cannot go on from an outcome"):
         make_election(start=outcome)
@@ -271,9 +289,9 @@ def test_pairings_that_cannot_work_are_refused_before_training(make) -> None:
     resnet = ob.Torch("resnet8", settings={"shape": [1, 8, 8], "width": 2}, device="cpu")
     with pytest.raises(ElectionError, match="batch normalisation"):
         make(learner=resnet)
-    with pytest.raises(ElectionError, match="dosfl must know the shape of a row"):
+    with pytest.raises(ElectionError, match="dosfl needs the shape of a row"):
         make(learner=ob.Torch("mlp", device="cpu"))
-    with pytest.raises(ElectionError, match=r"table of words must stay as it is: settings = .embedding = .frozen"):
+    with pytest.raises(ElectionError, match=r"must not be trained: set settings = .embedding = .frozen"):
         make(learner=ob.Torch("bilstm", settings={"shape": [5], "vocabulary": 9}, device="cpu"))
 
 
@@ -281,11 +299,21 @@ def test_text_is_distilled_as_word_vectors(tmp_path) -> None:
     rng = np.random.default_rng(2)
     tokens = rng.integers(1, 12, size=(80, 6)).astype(np.int32)
     y = ((tokens < 6).sum(1) >= 3).astype(int)
-    learner = ob.Torch("textcnn", device="cpu", settings={"shape": [6], "vocabulary": 12, "dimension": 5, "filters": 8,
-                                                          "widths": [1, 2], "embedding": "frozen"})  # fmt: skip
+    learner = ob.Torch(
+        "textcnn",
+        device="cpu",
+        settings={
+            "shape": [6],
+            "vocabulary": 12,
+            "dimension": 5,
+            "filters": 8,
+            "widths": [1, 2],
+            "embedding": "frozen",
+        },
+    )
     method = ob.DOSFL.paper("trec6", steps=4, local_epochs=40, soft_labels=True, first_rate=0.5, local_batch=40)
     election = ob.Election(classes=["no", "yes"], method=method, learner=learner)
     simulation = ob.simulate(election, tokens, np.array(["no", "yes"])[y], parties=1, split="homogeneous")
     assert simulation.ballots[0].contents["inputs"].shape == (4, 1, 6, 5)
-    found = simulation.outcome.model.predict(tokens)
-    assert ((found == "yes") == y).mean() > max(y.mean(), 1 - y.mean()) + 0.1
+    predicted = simulation.outcome.model.predict(tokens)
+    assert ((predicted == "yes") == y).mean() > max(y.mean(), 1 - y.mean()) + 0.1

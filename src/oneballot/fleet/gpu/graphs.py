@@ -29,7 +29,7 @@ def _stream(device: torch.device) -> torch.cuda.Stream:
 
 
 @contextmanager
-def nothing_thrown_away() -> Iterator[None]:
+def no_garbage_collection() -> Iterator[None]:
     """While a graph is recorded: another one that Python's collector happens to find and destroy would break it."""
     collecting = gc.isenabled()
     gc.disable()
@@ -109,7 +109,7 @@ class Recorded(Steps):
         static = [None if part is None else part.clone() for part in self._cut(0, size)]
         graph = torch.cuda.CUDAGraph()
         self.stream.synchronize()
-        with nothing_thrown_away():
+        with no_garbage_collection():
             graph.capture_begin(pool=self.pool)  # torch.cuda.graph would empty the cache first, which takes longer
             try:
                 self.steps(*static)

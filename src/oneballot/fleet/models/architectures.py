@@ -176,7 +176,7 @@ def check_settings(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     return out
 
 
-def own_shape(settings: Mapping[str, Any]) -> Shape:
+def custom_shape(settings: Mapping[str, Any]) -> Shape:
     """What the settings of a user's own module say of the shape of a row; empty if nothing."""
     try:
         return tuple(Wholes((), LARGEST_ROW).read(settings["shape"])) if "shape" in settings else ()

@@ -13,9 +13,9 @@ from torch import nn
 
 from ...types import Array, Task
 from .architectures import ARCHITECTURES, build, check_settings, shape_of
+from .custom import Generators, check_module
 from .inputs import Takes
-from .own import Generators, check_module
-from .weights import first_weights
+from .weights import initial_weights
 
 TABLE = "embedding.weight"
 
@@ -35,7 +35,7 @@ class Network:
     built_in: bool = False
     takes: Takes = "anything"
 
-    def first(self, task: Task) -> Mapping[str, Array]:
+    def initial(self, task: Task) -> Mapping[str, Array]:
         """The numbers that a task's model begins with."""
         return self.start(task.seed) if task.start is None else task.start
 
@@ -62,13 +62,13 @@ def built_in(
     shape = shape_of(name, settings, tuple(row))
     bare = build(name, settings, shape, classes)
     with torch.no_grad():
-        for key, values in first_weights(bare, 0).items():
+        for key, values in initial_weights(bare, 0).items():
             bare.get_parameter(key).copy_(torch.from_numpy(values if table is None or key != TABLE else table))
     learned = {key for key, weight in bare.named_parameters() if weight.requires_grad}
     buffers = {key: value.numpy() for key, value in bare.state_dict().items() if key in dict(bare.named_buffers())}
 
     def start(seed: int) -> dict[str, Array]:
-        values = {key: value for key, value in first_weights(bare, seed).items() if key in learned}
+        values = {key: value for key, value in initial_weights(bare, seed).items() if key in learned}
         if table is not None and TABLE in learned:
             values[TABLE] = table
         return values | buffers
@@ -77,7 +77,7 @@ def built_in(
     return Network(bare, start, shape, tokens, built_in=True, takes=takes)
 
 
-def own(factory: Callable[[int], nn.Module], row: Sequence[int], classes: int) -> Network:
+def custom(factory: Callable[[int], nn.Module], row: Sequence[int], classes: int) -> Network:
     """A module of the user's. Its first weights are torch's, of a generator that the seed decides."""
 
     def make(seed: int) -> nn.Module:

@@ -10,10 +10,10 @@ from torch import nn
 
 from ...errors import ElectionError
 from ...types import Array
-from ..train import draws
+from .. import draws
 
 
-def first_weights(module: nn.Module, seed: int) -> dict[str, Array]:
+def initial_weights(module: nn.Module, seed: int) -> dict[str, Array]:
     """For each parameter its values, float32. Linear and convolution: uniform up to 1/√(inputs of a unit), as torch."""
     out = {}
     for number, (name, layer, key) in enumerate(_parameters(module)):

@@ -13,8 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from . import draws
-from .convolutions import WIDEST, Apart, Way, Windows, best_way
+from .. import draws
+from .convolutions import WIDEST, Convolution, Implementation, WindowProducts, implementation_for
 
 aten = torch.ops.aten
 
@@ -25,10 +25,10 @@ class Layer(Protocol):
         """The slope by the layer's input, where it is needed; the slopes by its weights are written down."""
 
 
-class Choice(Layer, Protocol):
+class Weightless(Layer, Protocol):
     """A layer without weights."""
 
-    def along(self, drift: Tensor) -> Tensor:
+    def jvp(self, tangent: Tensor) -> Tensor:
         """What comes out of a change of what it was given."""
 
 
@@ -40,9 +40,9 @@ class Chain:
 
     def __init__(
         self, module: nn.Sequential, weights: Mapping[str, Tensor], slopes: Mapping[str, Tensor] | None = None,
-        keys: Tensor | None = None, tick: Tensor | None = None, *, way: Way | None = None,
+        keys: Tensor | None = None, tick: Tensor | None = None, *, implementation: Implementation | None = None,
     ) -> None:  # fmt: skip
-        way, drops = way or best_way(next(iter(weights.values())).device), 0
+        implementation, drops = implementation or implementation_for(next(iter(weights.values())).device), 0
         self.layers: list[Layer] = []
         for name, part in module.named_children():
             if isinstance(part, nn.Linear | nn.Conv2d):
@@ -50,20 +50,21 @@ class Chain:
                 if slopes is not None:
                     own += [slopes[f"{name}.weight"], slopes[f"{name}.bias"]]
             if isinstance(part, nn.Conv2d):
-                self.layers.append((Apart if way == "apart" else Windows)(part.padding[0], *own))  # type: ignore[arg-type]
+                convolution = Convolution if implementation == "separate" else WindowProducts
+                self.layers.append(convolution(int(part.padding[0]), *own))
             elif isinstance(part, nn.Linear):
                 self.layers.append(Linear(*own))
             elif isinstance(part, nn.ReLU):
                 self.layers.append(_ReLU())
             elif isinstance(part, nn.MaxPool2d):
-                self.layers.append(_PoolOnCPU() if way == "apart" else _Pool())
+                self.layers.append(_PoolOnCPU() if implementation == "separate" else _Pool())
             elif isinstance(part, nn.Flatten):
                 self.layers.append(_Flat())
             elif isinstance(part, nn.Dropout):
                 if slopes is not None and keys is not None and tick is not None and part.p > 0:
                     self.layers.append(_Dropout(part.p, drops, keys, tick))
                 drops += 1
-        self.first = next(i for i, layer in enumerate(self.layers) if isinstance(layer, Linear | Apart))
+        self.first = next(i for i, layer in enumerate(self.layers) if isinstance(layer, Linear | Convolution))
 
     def forward(self, x: Tensor, present: Tensor | None = None) -> Tensor:
         for layer in self.layers:
@@ -109,16 +110,16 @@ def _is_link(part: Any) -> bool:
 
 class Linear:
     def __init__(self, weight: Tensor, bias: Tensor, *slopes: Tensor) -> None:
-        self.weight, self.bias, self.slopes = weight, bias.unsqueeze(1), slopes
+        self.weight, self.bias, self.gradients = weight, bias.unsqueeze(1), slopes
 
     def forward(self, x: Tensor) -> Tensor:
         self.x = x
         return torch.baddbmm(self.bias, x, self.weight.transpose(1, 2))
 
     def backward(self, d: Tensor, needed: bool) -> Tensor:
-        if self.slopes:
-            torch.bmm(d.transpose(1, 2), self.x, out=self.slopes[0])
-            torch.sum(d, 1, out=self.slopes[1])
+        if self.gradients:
+            torch.bmm(d.transpose(1, 2), self.x, out=self.gradients[0])
+            torch.sum(d, 1, out=self.gradients[1])
         return torch.bmm(d, self.weight) if needed else d
 
 
@@ -129,8 +130,8 @@ class _ReLU:
         self.y = x.relu_()
         return self.y
 
-    def along(self, drift: Tensor) -> Tensor:
-        return drift * (self.y > 0)
+    def jvp(self, tangent: Tensor) -> Tensor:
+        return tangent * (self.y > 0)
 
     def backward(self, d: Tensor, needed: bool) -> Tensor:
         return aten.threshold_backward(d, self.y, 0) if needed else d
@@ -158,8 +159,8 @@ class _Pool:
         self.shape = x.shape
         return y.view(*x.shape[:2], *y.shape[1:])
 
-    def along(self, drift: Tensor) -> Tensor:
-        chosen = drift.flatten(0, 1).flatten(2).gather(2, self.where.flatten(2))
+    def jvp(self, tangent: Tensor) -> Tensor:
+        chosen = tangent.flatten(0, 1).flatten(2).gather(2, self.where.flatten(2))
         return chosen.view(*self.shape[:2], *self.where.shape[1:])
 
     def backward(self, d: Tensor, needed: bool) -> Tensor:
@@ -179,9 +180,9 @@ class _PoolOnCPU:
         self.side = torch.maximum(x[..., 0::2], x[..., 1::2])
         return torch.maximum(self.side[..., 0::2, :], self.side[..., 1::2, :])
 
-    def along(self, drift: Tensor) -> Tensor:
-        x, drift = (part[..., : self.high, : self.wide] for part in (self.x, drift))
-        lines = torch.where(x[..., 0::2] >= x[..., 1::2], drift[..., 0::2], drift[..., 1::2])
+    def jvp(self, tangent: Tensor) -> Tensor:
+        x, tangent = (part[..., : self.high, : self.wide] for part in (self.x, tangent))
+        lines = torch.where(x[..., 0::2] >= x[..., 1::2], tangent[..., 0::2], tangent[..., 1::2])
         upper = self.side[..., 0::2, :] >= self.side[..., 1::2, :]
         return torch.where(upper, lines[..., 0::2, :], lines[..., 1::2, :])
 
@@ -203,8 +204,8 @@ class _Flat:
         self.shape = x.shape
         return x.flatten(2)
 
-    def along(self, drift: Tensor) -> Tensor:
-        return drift.flatten(2)
+    def jvp(self, tangent: Tensor) -> Tensor:
+        return tangent.flatten(2)
 
     def backward(self, d: Tensor, needed: bool) -> Tensor:
         return d.view(self.shape)

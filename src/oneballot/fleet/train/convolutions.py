@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-Way = Literal["apart", "windows"]
+Implementation = Literal["separate", "windows"]
 aten = torch.ops.aten
 WIDEST = 256
 """Inputs of a unit above which a GPU does better with models that are stacked."""
@@ -16,16 +16,16 @@ FEW = 4
 """Channels of an image up to which a sum over windows is quicker on a CPU than a library's own slopes by the image."""
 
 
-def best_way(device: torch.device) -> Way:
+def implementation_for(device: torch.device) -> Implementation:
     """Of a chain's convolutions: on a CPU each model by itself, on a GPU products of windows."""
-    return "apart" if device.type == "cpu" else "windows"
+    return "separate" if device.type == "cpu" else "windows"
 
 
-class Apart:
+class Convolution:
     """Each model by itself: on a CPU."""
 
     def __init__(self, padding: int, weight: Tensor, bias: Tensor, *slopes: Tensor) -> None:
-        self.padding, self.weight, self.bias, self.slopes = padding, weight, bias, slopes
+        self.padding, self.weight, self.bias, self.gradients = padding, weight, bias, slopes
 
     def forward(self, x: Tensor) -> Tensor:
         self.x = x
@@ -35,7 +35,7 @@ class Apart:
     def backward(self, d: Tensor, needed: bool) -> Tensor:
         """Without slopes to write to, only those by the images."""
         out = torch.empty_like(self.x) if needed else d
-        ones, around, few, written = [1, 1], [self.padding] * 2, self.x.shape[2] <= FEW, bool(self.slopes)
+        ones, around, few, written = [1, 1], [self.padding] * 2, self.x.shape[2] <= FEW, bool(self.gradients)
         for i, (one, weight) in enumerate(zip(self.x, self.weight, strict=True)):
             wanted = [needed and not few, written, written]
             back = aten.convolution_backward(
@@ -44,7 +44,7 @@ class Apart:
             if needed:
                 out[i] = self._into_few(d[i], one, weight) if few else back[0]
             if written:
-                self.slopes[0][i], self.slopes[1][i] = back[1], back[2]
+                self.gradients[0][i], self.gradients[1][i] = back[1], back[2]
         return out
 
     def _into_few(self, d: Tensor, x: Tensor, weight: Tensor) -> Tensor:
@@ -53,7 +53,7 @@ class Apart:
         return F.fold(parts, x.shape[-2:], weight.shape[-2:], padding=self.padding)
 
 
-class Windows(Apart):
+class WindowProducts(Convolution):
     """All models in one product, of the weights and the windows of all images: on a GPU.
 
     Each image gets two more pixels, 0 and 1: windows find the padding in one, and the bias is a weight of the other.
@@ -78,10 +78,10 @@ class Windows(Apart):
         models, rows, depth, height, width = self.shape
         high, wide = self.weight.shape[-2:]
         d = d.reshape(models * rows, -1, self.down * self.across)
-        if self.slopes:
+        if self.gradients:
             both = torch.bmm(d, self.cut.transpose(1, 2)).view(models, rows, d.shape[1], -1).sum(1)
-            self.slopes[0].copy_(both[..., :-1].view(self.weight.shape))
-            self.slopes[1].copy_(both[..., -1])
+            self.gradients[0].copy_(both[..., :-1].view(self.weight.shape))
+            self.gradients[1].copy_(both[..., -1])
         if not needed:
             return d
         # Each pixel's slope is the sum over the windows that it is in: across, then down.

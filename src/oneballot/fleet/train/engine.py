@@ -19,12 +19,11 @@ from ...types import Array, Task
 from ..gpu.vmapped import warn_without_kernels
 from ..models.inputs import as_tensor, check_tokens
 from ..models.network import Network
-from ..models.own import try_out
 from .chain import is_chain
 from .devices import find_device, one_thread, precision
 from .job import How, Job
 from .losses import check_targets
-from .probe import why_not_stacked
+from .probe import try_out, why_not_stacked
 from .recipe import Recipe
 
 

@@ -15,10 +15,10 @@ from torch import Tensor
 
 from ...types import Array, Task
 from ..models.network import Network
-from .apart import train_apart
+from .loop import train_in_loop
 from .recipe import Recipe
 from .wave import Wave
-from .waves import in_halves, most_at_once
+from .waves import models_that_fit, run_waves
 
 How = Literal["chain", "stacked", "loop"]
 CACHE = 16 << 20
@@ -65,7 +65,7 @@ class Job:
     def run(self) -> Iterator[None]:
         """Yields once for each epoch of a model."""
         if self.how == "loop":
-            yield from train_apart(
+            yield from train_in_loop(
                 self.network, self.X, self.tasks, self.recipe, self.classes, self.workers, self._keep
             )
             return
@@ -145,7 +145,7 @@ class Job:
 
     def _on_gpu(self) -> Iterator[int]:
         self.waves = self.waves or self._cut(self._most_at_once())
-        return in_halves(self.waves, self._wave, kept=lambda: self.kept is not None)
+        return run_waves(self.waves, self._wave, kept=lambda: self.kept is not None)
 
     def _most_at_once(self) -> int:
         """By what two models need in a step."""
@@ -158,7 +158,7 @@ class Job:
         def trial() -> None:
             Wave(self.network, self.X, pair, self.recipe, self.classes, chain=self.how == "chain").trial()
 
-        return most_at_once(self.X.device, len(pair), trial)
+        return models_that_fit(self.X.device, len(pair), trial)
 
 
 def _same(old: object, new: object) -> bool:

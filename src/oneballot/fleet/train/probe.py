@@ -7,13 +7,56 @@ import warnings
 import torch
 from torch import Tensor
 
+from ...errors import ElectionError
 from ...types import Task
+from .. import draws
+from ..models.custom import Generators
 from ..models.inputs import scaled
 from ..models.network import Network
-from . import draws
 from .stacked import Drawn, Stacked
 
 CLOSE = 1e-3
+
+
+def try_out(network: Network, X: Tensor, classes: int) -> None:
+    """Two rows there and back, before anything is trained: a user's module may do anything."""
+    name, shape = f"your module {type(network.bare).__name__}", tuple(X.shape[1:])
+    try:
+        _try_out(network, X, classes, name)
+    except ElectionError:
+        raise
+    except Exception as error:
+        first = (str(error).splitlines() or [""])[0][:300]
+        raise ElectionError(
+            f"{name} fails on two rows of shape {shape} ({X.dtype}): {type(error).__name__}: {first}"
+        ) from error
+
+
+def _try_out(network: Network, X: Tensor, classes: int, name: str) -> None:
+    x = scaled(X[[0, -1]], torch.float32)
+    module = network.make(network.start(0)).to(X.device).train()
+    key, tick = (torch.zeros((), dtype=torch.int64, device=X.device) for _ in range(2))
+    with Generators(0, 1, X.device).here(), Drawn(key, tick):
+        logits = module(x.clone())
+    if not isinstance(logits, Tensor):
+        raise ElectionError(f"{name} answers with {type(logits).__name__}: expected a tensor (rows, {classes})")
+    if logits.shape != (2, classes) or logits.dtype != torch.float32:
+        raise ElectionError(
+            f"{name} answers two rows with {logits.dtype} {tuple(logits.shape)}: expected float32 {(2, classes)}, "
+            "a number for each class; the function is given how many there are"
+        )
+    if not logits.requires_grad:
+        raise ElectionError(f"{name}: its answers do not depend on a parameter that could be trained")
+    copied = network.make({key: value.detach().cpu().numpy() for key, value in module.state_dict().items()})
+    with torch.no_grad(), Generators(0, 1, X.device).here():
+        kept = module.eval()(x.clone())
+    with torch.no_grad(), Generators(0, 1, X.device).here():
+        again = copied.to(X.device).eval()(x.clone())
+    if not torch.allclose(kept, again, rtol=1e-4, atol=1e-5, equal_nan=True):
+        raise ElectionError(
+            f"{name} learns something that is not in its state_dict: a copy with the same numbers answers otherwise. "
+            "Keep it in a parameter, or a persistent buffer that is changed in place"
+        )
 
 
 def why_not_stacked(network: Network, X: Tensor, task: Task, classes: int) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...errors import ElectionError
 from ...types import Array
-from . import draws
+from .. import draws
 
 ABSENT = -1
 """The place in a batch that no row takes: the end of an epoch."""

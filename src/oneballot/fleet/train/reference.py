@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from ...types import Array, Task
+from .. import draws
 from ..models.inputs import move, scaled
-from . import draws
 from .losses import loss, targets_of, weights_of
 from .recipe import ABSENT, Recipe
 from .stacked import Drawn

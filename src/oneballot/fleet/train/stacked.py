@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 from torch.overrides import TorchFunctionMode
 
+from .. import draws
 from ..gpu import vmapped
-from . import draws
 
 
 class Stacked:

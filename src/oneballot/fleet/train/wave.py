@@ -16,18 +16,18 @@ import torch
 from torch import Tensor, nn
 
 from ...types import Array, Task
+from .. import draws
 from ..models.inputs import move, scaled
 from ..models.network import Network
-from . import draws
 from .ahead import ahead
 from .chain import Chain
 from .layout import Layout
 from .losses import aim, targets_of, weights_of
 from .optimizers import MEMORIES, Lean
 from .recipe import Recipe
+from .schedule import Timetable
 from .stacked import Stacked
 from .steps import Steps
-from .timetable import Timetable
 
 DTYPES = {"float64": torch.float64}
 BLOCK_BYTES = 64 << 20
@@ -61,7 +61,7 @@ class Wave:
         return Timetable(self.recipe, self.tasks, tuple(self.X.shape), at_once=self.block, recorded=recorded)
 
     def _lay_out(self) -> None:
-        starts = [self.network.first(task) for task in self.tasks]
+        starts = [self.network.initial(task) for task in self.tasks]
         learned = {key for key, weight in self.module.named_parameters() if weight.requires_grad}
         whole = {key for key, value in self.module.state_dict().items() if not value.is_floating_point()}
         given = [(key, value) for key, value in self.module.state_dict().items() if key in starts[0]]
@@ -95,7 +95,7 @@ class Wave:
         """Back to the first step with other first numbers, seeds and offsets; the rest of each task is as it was."""
         self.tasks = [tasks[i] for i in self.number]
         self.times.tasks = self.tasks
-        starts = [self.network.first(task) for task in self.tasks]
+        starts = [self.network.initial(task) for task in self.tasks]
         self.weights.copy_(self.layout.pack(starts, self.device, self.dtype))
         self.buffers.copy_(self.side.pack(starts, self.device, self.dtype))
         for key, part in self.whole.items():

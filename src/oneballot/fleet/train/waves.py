@@ -11,7 +11,7 @@ SHARE = 0.7
 """Of a GPU's free memory that a wave is planned to need."""
 
 
-def in_halves(
+def run_waves(
     waves: list[list[int]], run: Callable[[Sequence[int]], Iterator[int]], kept: Callable[[], bool] = lambda: False
 ) -> Iterator[int]:
     """Run each wave, a list of numbers; one that does not fit is cut in two, in the list too, and run again.
@@ -40,7 +40,7 @@ def in_halves(
             torch.cuda.empty_cache()
 
 
-def most_at_once(device: torch.device, models: int, trial: Callable[[], object]) -> int:
+def models_that_fit(device: torch.device, models: int, trial: Callable[[], object]) -> int:
     """How many models fit, by what a trial with some of them needs; 1 if these are too many already."""
     for _ in range(2):  # in the first, libraries set aside memory that they keep
         torch.cuda.synchronize(device)

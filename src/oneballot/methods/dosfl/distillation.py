@@ -1,94 +1,63 @@
-"""The nouns of distillation: how it is done, who does it, and what comes of it."""
+"""Records of dataset distillation: a party that distils, and the distilled data."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...errors import ElectionError
 from ...fleet.train.recipe import Recipe
 from ...types import Array
 
-
-@dataclass(frozen=True)
-class Distillation:
-    """steps (S_d), epochs (E_d), batch (B_d): a lesson is so many steps of so many inputs, taken so many times.
-
-    first_rate (η₀): of a step, before it is learned. learning_rate (α), multiplied by `decay` every `decay_period` (τ)
-    of the `local_epochs` (E), with batches of `local_batch` of the party's rows.
-    soft_labels: labels are learned too; below 0 only with negative_labels, for a label below 0 pushes its class away
-    for ever, however often its step is taken. soft_reset (σ²_sr): the share of the variance of each layer's first
-    weights that is drawn anew for each batch; with 1 they are other weights each time. masking (p_rm): how likely the
-    inputs of a step are replaced by normal noise for one batch.
-    """
-
-    steps: int = 30
-    epochs: int = 3
-    batch: int = 10
-    first_rate: float = 0.02
-    learning_rate: float = 0.01
-    decay: float = 0.5
-    decay_period: int = 40
-    local_epochs: int = 30
-    local_batch: int = 512
-    soft_labels: bool = False
-    negative_labels: bool = False
-    soft_reset: float = 0.0
-    masking: float = 0.0
-
-    def __post_init__(self) -> None:
-        whole = ("steps", "epochs", "batch", "decay_period", "local_epochs", "local_batch")
-        if bad := [name for name in whole if getattr(self, name) < 1]:
-            raise ElectionError(f"{', '.join(bad)} must be 1 or more")
-        fine = self.first_rate > 0 and self.learning_rate >= 0
-        if not (fine and 0 <= self.soft_reset <= 1 and 0 <= self.masking <= 1):
-            raise ElectionError("first_rate must be above 0, soft_reset a share from 0 to 1, masking a probability")
-
-    @property
-    def form(self) -> tuple[int, int, int, int]:
-        """What lessons that are learned side by side have in common."""
-        return self.steps, self.epochs, self.batch, self.local_batch
-
-    @property
-    def recipe(self) -> Recipe:
-        return Recipe(epochs=self.local_epochs, batch=self.local_batch)
-
-    def rate(self, epoch: int) -> float:
-        """At which a lesson is learned in this epoch."""
-        return self.learning_rate * self.decay ** (epoch // self.decay_period)
+if TYPE_CHECKING:
+    from .method import DOSFL
 
 
 @dataclass(frozen=True)
 class Party:
-    """Who distils: its rows of a shared X with their class numbers y, and the weights that its lesson starts at.
+    """A party that distils: the indices of its rows in a shared X, their class numbers y, and the initial weights.
 
-    first: the seed of the noise that the lesson begins as, where all parties' lessons begin as the same.
+    noise_seed: the seed of the initial distilled inputs, where all parties begin with the same ones.
     """
 
     rows: Array
     y: Array
-    start: Mapping[str, Array]
+    initial: Mapping[str, Array]
     seed: int
-    plan: Distillation
+    settings: DOSFL
     label: str = "a party"
-    first: int | None = None
+    noise_seed: int | None = None
+
+    @property
+    def sizes(self) -> tuple[int, int, int, int]:
+        """Parties with equal sizes can be distilled in one wave."""
+        return self.settings.steps, self.settings.epochs, self.settings.batch, self.settings.local_batch
+
+    @property
+    def recipe(self) -> Recipe:
+        return Recipe(epochs=self.settings.local_epochs, batch=self.settings.local_batch)
 
     @property
     def batches(self) -> int:
-        """Of its rows, that its lesson is learned by."""
-        return self.plan.recipe.steps_of(len(self.rows))
+        """The number of batches of its rows, over all epochs."""
+        return self.recipe.steps_of(len(self.rows))
 
     def epochs_done(self, batches: int) -> int:
-        return self.plan.recipe.epochs_done(len(self.rows), batches)
+        return self.recipe.epochs_done(len(self.rows), batches)
+
+    def learning_rate(self, batches: int) -> float:
+        """Adam's learning rate after so many batches."""
+        decays = self.epochs_done(batches) // self.settings.decay_period
+        return self.settings.learning_rate * self.settings.decay**decays
 
 
 @dataclass(frozen=True)
-class Distilled:
-    """A lesson of one party: inputs `(steps, batch, …)`, labels `(steps, batch, classes)` and rates `(steps,)`.
+class DistilledData:
+    """One party's distilled inputs `(steps, batch, …)`, labels `(steps, batch, classes)` and learning rates `(steps,)`.
 
-    skipped: the share of its batches that taught nothing: slopes were 0, or beyond what their kind of number holds.
+    skipped: the share of the party's batches that changed nothing, since all gradients were 0 or not finite.
     """
 
     inputs: Array
@@ -97,11 +66,13 @@ class Distilled:
     skipped: float = 0.0
 
 
-def first_labels(y: Array, steps: int, batch: int, classes: int) -> Array:
-    """One-hot `(steps, batch, classes)`: one of each class, as in the paper; a batch too small for that goes through
-    the classes of y, the most frequent first."""
-    seen = np.bincount(y, minlength=classes)
-    order = np.argsort(-seen, kind="stable")
+def initial_labels(y: Array, steps: int, batch: int, classes: int) -> Array:
+    """One-hot labels `(steps, batch, classes)`, one of each class as in section 4.1.
+
+    A batch smaller than the number of classes cycles through the classes in y, the most frequent first.
+    """
+    counts = np.bincount(y, minlength=classes)
+    order = np.argsort(-counts, kind="stable")
     if batch < classes:
-        order = order[: np.count_nonzero(seen)]
+        order = order[: np.count_nonzero(counts)]
     return np.eye(classes, dtype=np.float32)[np.resize(order, steps * batch)].reshape(steps, batch, classes)

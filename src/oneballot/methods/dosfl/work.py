@@ -1,46 +1,56 @@
-"""What DOSFL asks of its learner: first weights, lessons, and to learn from them; and how inputs are written down."""
+"""What DOSFL requests from its learner.
+
+A method yields works (`InitialWeights`, `DistilWork`, `TrainWork`), each of one party or tally. A work submits a job
+(`DistilJob`, `TrainJob`) to the learner. Works of all parties of a simulation, and jobs of all cells of a table, run as
+one.
+"""
 
 from __future__ import annotations
 
-import hashlib
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from ...errors import ElectionError, Spoiled
+from ...data.rows import join_rows
+from ...errors import ElectionError
 from ...interfaces import Model, NetworkLearner
-from ...types import Array, Ballot, Blob, Contents
-from .jobs import DistilJob, ReplayJob
+from ...runtime.executor import workers
+from ...types import Array, Blob
+from .encoding import digest
 
 if TYPE_CHECKING:
     from ...fleet.models.network import Network
-    from .distillation import Distilled
-    from .lessons import Merging
-
-LARGEST = 64.0
-"""Of a distilled input or label, and of a rate in units of the first one. They begin at 1, about."""
-HEAVIEST = 1e9
-"""Of a weight of the final model."""
+    from .distillation import DistilledData, Party
+    from .method import DOSFL
+    from .steps import Merging
+    from .train import TrainingResult, TrainingRun
 
 
 def check_network(learner: NetworkLearner, row: tuple[int, ...], classes: int, start: Blob | None) -> None:
-    """Before anybody distils. Raises ElectionError for a network that lessons cannot be made for, or go on from."""
-    from .logits import check_that_steps_teach
+    """Raise ElectionError if the network cannot be trained on distilled data, or cannot start from `start`."""
+    from .stacked import check_distillable
 
     if not row:
-        raise ElectionError("dosfl must know the shape of a row: give the election a [schema], or the learner's "
-                            "settings a shape, as in settings = {shape = [1, 28, 28]}")  # fmt: skip
+        raise ElectionError(
+            "dosfl needs the shape of a row: give the election a [schema], or the learner a shape, for instance "
+            "settings = {shape = [1, 28, 28]}"
+        )
     network = learner.network(row, classes)
-    check_that_steps_teach(network)
+    check_distillable(network)
     if start is not None:
         learner.weights_of(start, network.shape, classes)
 
 
 @dataclass(frozen=True)
-class Origin:
-    """Where every lesson of an election begins. As work: the digest of the first weights, and the shape of an input."""
+class InitialWeights:
+    """The election's initial weights θ₀: by rule and seed, or those of the outcome `start`.
+
+    As work, it returns their digest and the shape of a distilled input.
+    """
 
     row: tuple[int, ...]
     classes: int
@@ -49,124 +59,133 @@ class Origin:
     start: Blob | None
     role: ClassVar[str] = "final"
 
-    def network(self, learner: NetworkLearner) -> Network:
-        found: Network = learner.network(self.row, self.classes)
-        return found
+    def make(self, learner: NetworkLearner) -> tuple[Network, Mapping[str, Array]]:
+        """The network and its initial weights."""
+        from .initialization import initial_weights
 
-    def weights(self, learner: NetworkLearner, network: Network) -> Mapping[str, Array]:
+        network = learner.network(self.row, self.classes)
         if self.start is not None:
-            return learner.weights_of(self.start, network.shape, self.classes)
-        from .initial import initial
-
-        return initial(network, self.rule, self.seed)
+            return network, learner.weights_of(self.start, network.shape, self.classes)
+        return network, initial_weights(network, self.rule, self.seed)
 
     @staticmethod
-    def together(learner: NetworkLearner, works: Sequence[Origin]) -> list[tuple[bytes, tuple[int, ...]]]:
+    def together(learner: NetworkLearner, works: Sequence[InitialWeights]) -> list[tuple[bytes, tuple[int, ...]]]:
         import torch
 
-        from .logits import Logits
+        from .stacked import StackedNetwork
 
-        out = []
-        for work in works:
-            network = work.network(learner)
-            out.append((digest(work.weights(learner, network)), Logits(network, torch.device("cpu")).shape))
-        return out
+        made = [work.make(learner) for work in works]
+        return [(digest(weights), StackedNetwork(network, torch.device("cpu")).shape) for network, weights in made]
 
 
 @dataclass(frozen=True)
-class Distil:
-    """A party's lesson, and the digest of the first weights that it is for."""
+class DistilWork:
+    """Distil a party's rows. Returns the distilled data, and the digest of the initial weights they are for.
 
-    origin: Origin
+    noise_seed: see `Party`.
+    """
+
+    initial: InitialWeights
     X: Array
     y: Array
     seed: int
-    settings: tuple[tuple[str, Any], ...]
-    label: str
-    first: int | None = None
+    settings: DOSFL
+    noise_seed: int | None = None
     role: ClassVar[str] = "final"
 
     @staticmethod
-    def together(learner: NetworkLearner, works: Sequence[Distil]) -> list[tuple[Distilled, bytes]]:
-        from .distillation import Distillation, Party
+    def together(learner: NetworkLearner, works: Sequence[DistilWork]) -> list[tuple[DistilledData, bytes]]:
+        from .distillation import Party
 
-        origin = works[0].origin
-        network = origin.network(learner)
-        start = origin.weights(learner, network)
-        begins = np.cumsum([0] + [len(work.X) for work in works])
+        network, weights = works[0].initial.make(learner)
+        X, rows = join_rows([work.X for work in works])
         parties = [
-            Party(begin + np.arange(len(work.X)), work.y, start, work.seed, Distillation(**dict(work.settings)),
-                  work.label, work.first)
-            for begin, work in zip(begins, works, strict=False)
-        ]  # fmt: skip
-        X = works[0].X if len(works) == 1 else np.concatenate([work.X for work in works])
-        name = digest(start)
-        return [(lesson, name) for lesson in learner.run(DistilJob(network, X, parties, origin.classes))]
+            Party(own, work.y, weights, work.seed, work.settings, noise_seed=work.noise_seed)
+            for own, work in zip(rows, works, strict=True)
+        ]
+        distilled = learner.run(DistilJob(network, X, parties, works[0].initial.classes))
+        return [(data, digest(weights)) for data in distilled]
 
 
 @dataclass(frozen=True)
-class Learn:
-    """The model that the first weights become by the lessons of all parties."""
+class TrainWork:
+    """Train the final model on the distilled data of all parties."""
 
-    origin: Origin
-    parties: tuple[str, ...]
-    inputs: Sequence[Array]
-    labels: Sequence[Array]
-    rates: Sequence[Array]
+    initial: InitialWeights
+    names: tuple[str, ...]
+    parties: Sequence[tuple[Array, Array, Array]]
     epochs: int
     merging: Merging
     role: ClassVar[str] = "final"
 
     @staticmethod
-    def together(learner: NetworkLearner, works: Sequence[Learn]) -> list[Model]:
-        return [work.learned(learner) for work in works]
+    def together(learner: NetworkLearner, works: Sequence[TrainWork]) -> list[Model]:
+        return [work.train(learner) for work in works]
 
-    def learned(self, learner: NetworkLearner) -> Model:
-        from .distillation import Distilled
-        from .replay import Course
+    def train(self, learner: NetworkLearner) -> Model:
+        from .distillation import DistilledData
+        from .train import TrainingRun
 
-        network = self.origin.network(learner)
-        start = self.origin.weights(learner, network)
-        lessons = [Distilled(*parts) for parts in zip(self.inputs, self.labels, self.rates, strict=True)]
-        (learned,) = learner.run(ReplayJob(network, [Course(start, lessons, self.epochs, self.merging)], HEAVIEST))
-        if learned.burst is not None:
-            party = self.parties[learned.burst]
+        network, weights = self.initial.make(learner)
+        run = TrainingRun(weights, [DistilledData(*parts) for parts in self.parties], self.epochs, self.merging)
+        result = learner.run(TrainJob(network, run))
+        if result.diverged is not None:
+            party = self.names[result.diverged]
             raise ElectionError(
-                f"the final model's weights grew without bound at a step of {party}: tally `--without {party}`, or "
-                "let parties distil with a lower first_rate"
+                f"training of the final model diverged at a step of {party}: tally `--without {party}`, or let the "
+                "parties cast with a lower first_rate"
             )
-        return learner.model_of(network, learned.values, self.origin.classes)
+        return learner.model_of(network, result.weights, self.initial.classes)
 
 
-def digest(weights: Mapping[str, Array]) -> bytes:
-    """Of the names, shapes and numbers of first weights, in the order of their names."""
-    found = hashlib.sha256()
-    for name in sorted(weights):
-        value = np.ascontiguousarray(weights[name], dtype="<f4")
-        found.update(f"{name} {value.shape} ".encode() + value.tobytes())
-    return found.digest()
+@dataclass(frozen=True)
+class DistilJob:
+    """Distil the rows of X that each party holds. Returns the `DistilledData` of each."""
+
+    network: Network
+    X: Array
+    parties: Sequence[Party]
+    classes: int
+
+    @property
+    def key(self) -> str:
+        return json.dumps(["distil", *self.X.shape[1:], str(self.X.dtype), self.classes])
+
+    @staticmethod
+    def run_together(learner: NetworkLearner, jobs: Sequence[DistilJob]) -> list[list[DistilledData]]:
+        from .distil import distil
+
+        X, rows = join_rows([job.X for job in jobs])
+        parties = [
+            replace(party, rows=own[party.rows]) for job, own in zip(jobs, rows, strict=True) for party in job.parties
+        ]
+        distilled = distil(
+            jobs[0].network,
+            X,
+            parties,
+            jobs[0].classes,
+            device=learner.device,
+            workers=workers(),
+            precision=learner.precision,
+        )
+        ends = np.cumsum([0, *(len(job.parties) for job in jobs)])
+        return [distilled[begin:end] for begin, end in pairwise(ends)]
 
 
-def write_inputs(inputs: Array, numbers: str) -> dict[str, Array]:
-    """uint8: each step has 256 levels between its lowest and its highest number."""
-    if numbers != "uint8":
-        return {"inputs": inputs.astype(numbers)}
-    flat = inputs.reshape(len(inputs), -1)
-    ends = np.stack([flat.min(1), flat.max(1)], 1).astype(np.float32)
-    unit = np.maximum(ends[:, 1:] - ends[:, :1], np.float32(1e-12)) / np.float32(255)
-    levels = np.clip(np.rint((flat - ends[:, :1]) / unit), 0, 255).astype(np.uint8)
-    return {"inputs": levels.reshape(inputs.shape), "ends": ends}
+@dataclass(frozen=True)
+class TrainJob:
+    """Train a network on distilled data. Returns a `TrainingResult`."""
 
+    network: Network
+    run: TrainingRun
 
-def read_inputs(contents: Ballot | Contents, shape: tuple[int, ...], numbers: str) -> Array:
-    """float32, of this shape. Raises Spoiled for what `write_inputs` would not have written."""
-    if not isinstance(contents, Ballot):
-        contents = Ballot("", contents, "", None, b"")
-    inputs = contents.array("inputs", numbers, shape)
-    if numbers != "uint8":
-        return np.asarray(inputs.astype(np.float32))
-    ends = contents.array("ends", np.float32, (shape[0], 2))
-    if not (np.isfinite(ends).all() and (ends[:, 0] <= ends[:, 1]).all()):
-        raise Spoiled("the lowest and highest inputs of its steps are not in order")
-    low, high = (ends[:, i].reshape(-1, *[1] * (len(shape) - 1)) for i in (0, 1))
-    return np.asarray(low + (high - low) * (inputs.astype(np.float32) / np.float32(255)))
+    @property
+    def key(self) -> str:
+        sizes = {name: list(weight.shape) for name, weight in self.network.bare.named_parameters()}
+        return json.dumps(["train on distilled data", self.network.shape, sizes], sort_keys=True)
+
+    @staticmethod
+    def run_together(learner: NetworkLearner, jobs: Sequence[TrainJob]) -> list[TrainingResult]:
+        from .train import train_runs
+
+        return train_runs(jobs[0].network, [job.run for job in jobs], device=learner.device)

@@ -1,13 +1,10 @@
-"""FedKD: one-shot distillation from logits (Gong et al.: Preserving Privacy in Federated Learning with Ensemble
-Cross-Domain Knowledge Distillation, AAAI 2022).
+"""FedKD: parties send quantized logits on the public set; the server sums them and distils the final model.
 
-Each party trains one model and sends its logits on the public set, on a grid of S levels. The server adds them up, each
-class weighed by the rows that a party has of it, and the final model learns the sums. The paper's z_max is the largest
-logit of all parties, which takes a message more; here each party's grid has its own, which travels with it.
+The paper's z_max is the largest logit of all parties, which would take a second message; here each party's grid has its
+own, and the ballot carries it.
 
-The paper's noise (`gamma`) is no differential privacy: z_max, class counts and logits are exact and unbounded. It is
-drawn at L0 from a seed that everybody can compute, for comparison alone; with it nothing more is promised than without.
-At L1 and L2 softmax of the logits is sent instead, and sums of that are noised (`_softened.py`).
+The paper's noise (`gamma`) does not give differential privacy: z_max, class counts and logits are exact and unbounded.
+It is here for comparison at L0 and comes from a seed that anyone can compute. L1 and L2 are in `softened.py`.
 """
 
 from __future__ import annotations
@@ -25,28 +22,30 @@ from ...interfaces import Agreement, CastSteps, Context, Learner, Model, TallyCo
 from ...settings import settings
 from ...types import Abstain, Array, Ballot, Contents, Count, Data, Fit, Plan, Spending, Stack, Task
 from .._queries import check_queries, check_teachers, choose_queries
-from .grid import LARGEST, UNIT, Grid, ensemble, greatest, sink
-from .passes import check_images, further
+from .._shared import missing_classes, public_rows, read_class_counts
+from .grid import LARGEST, UNIT, Grid, ensemble, largest_logit, lower_unknown_classes
+from .passes import check_images, further_passes
 from .softened import Softened
 
-Kind = Literal["labels", "soft", "scores", "multilabel"]
+L0_ONLY = {"gamma": inf, "passes": 1, "bound": None, "join_public": False, "centre": False, "rounding": "ends"}
+"""Settings that must keep their default at L1 and L2."""
 
 
 @settings
 class FedKD:
-    """`FedKD.paper()` has the paper's settings.
+    """`FedKD.paper()` gives the paper's settings.
 
-    scale (S), rounding: the levels of a logit; "ends" is the paper's equation 3, "zero" its equation 4 (`_grid.Grid`).
-    weights: "class-counts" is ω of equation 1, a party's rows of a class over everyone's; "uniform" the plain mean.
+    scale (S), rounding: the levels of a logit; "ends" is the paper's equation 3, "zero" its equation 4 (`grid.Grid`).
+    weights: "class-counts": ω of equation 1, a party's share of all rows of a class; "uniform": the plain mean.
     most_rows: a party with more rows of a class weighs no more, and a ballot that claims more is spoiled.
-    temperature (τ): inf teaches the logits by their squared error, a number softmax(logits/τ), 0 the best class.
-    bound: logits beyond it are clipped, and no z_max travels. centre: a row's mean over the party's classes is taken
-    off its logits, which softmax does not see and weighted sums do.
-    gamma (γ): Laplace noise of scale 1/γ on every sum, as in the paper; inf is none. It promises nothing.
-    At L1 and L2: queries, the public rows that are asked about, as a fraction up to 1 or a number above; subsets, the
-    teachers of a party (L2).
-    passes: ask about the public images so often, from the second time on moved by `augment`.
-    join_public: parties train on the public rows, whose labels the election has, and on their own.
+    temperature (τ): inf distils the logits by their squared error, a number softmax(logits/τ), 0 the best class.
+    bound: clip logits to it, so that no z_max is sent. centre: subtract each row's mean over the party's classes, which
+    softmax ignores and weighted sums do not.
+    gamma (γ): Laplace noise of scale 1/γ on every sum, as in the paper; inf is none. It guarantees nothing.
+    passes: predict the public images this often, augmented by `augment` from the second time on.
+    join_public: parties train on the labelled public rows as well.
+    queries, subsets (L1 and L2): the public rows to predict, up to 1 as a fraction, above as a number; at L2 the
+    teachers of a party.
     """
 
     name: ClassVar[str] = "fedkd"
@@ -86,31 +85,27 @@ temperature = 0.0               # labels; a final model of "torch" may learn log
     @property
     def needs(self) -> Mapping[str, frozenset[str]]:
         learns = {0: frozenset[str](), inf: frozenset({"score targets"})}.get(self.temperature, frozenset({"soft"}))
-        asked = {"teacher": frozenset({"scores"}), "final": learns | {"probabilities"}}
-        return {"public": frozenset(), **({"public labels": frozenset()} if self.join_public else {}), **asked}
+        roles = {"teacher": frozenset({"scores"}), "final": learns | {"probabilities"}}
+        return {"public": frozenset(), **({"public labels": frozenset()} if self.join_public else {}), **roles}
 
     def check(self, agreed: Agreement, learners: Mapping[str, Learner]) -> None:
         if agreed.multilabel and 0 < self.temperature < inf:
-            raise ElectionError("several labels a row are taught by their logits (temperature = inf) or as 0 and 1 (0)")
+            raise ElectionError("multi-label elections need temperature = inf (logits) or 0 (labels)")
         if agreed.multilabel and self.centre:
-            raise ElectionError("centre = true is for one label a row: with several, 0 means as likely as not")
+            raise ElectionError("centre = true is not available in multi-label elections: a logit of 0 means 50 %")
         if self.passes > 1:
-            check_images(_public(agreed), self.passes)
+            check_images(public_rows(agreed), self.passes)
 
     def for_level(self, level: str) -> Self:
         if level == "L0":
             if self.queries != 1 or self.subsets is not None:
-                raise ElectionError(
-                    "queries and subsets are for L1 and L2; at L0 all public rows are asked, once a party"
-                )
+                raise ElectionError("queries and subsets are for L1 and L2; at L0 every party predicts all public rows")
             return self
-        other = {"gamma": inf, "passes": 1, "bound": None, "join_public": False, "centre": False, "rounding": "ends"}
-        if given := [name for name, usual in other.items() if getattr(self, name) != usual]:
-            raise ElectionError(f"{', '.join(given)} cannot be had at {level}; leave it out")
+        if given := [name for name, usual in L0_ONLY.items() if getattr(self, name) != usual]:
+            raise ElectionError(f"{', '.join(given)}: not available at {level}; leave it out")
         if level == "L1" and self.subsets not in (None, 1):
-            raise ElectionError("subsets are for L2; at L1 a party has one model, and the parties are the voters")
-        subsets = self.subsets or (25 if level == "L2" else 1)
-        return replace(self, weights="uniform", subsets=subsets)
+            raise ElectionError("subsets are for L2; at L1 each party trains one model and casts one vote")
+        return replace(self, weights="uniform", subsets=self.subsets or (25 if level == "L2" else 1))
 
     def spends(self, level: str, classes: int, public: int) -> Spending:
         return self._softened.spends(level, classes, public)
@@ -118,10 +113,10 @@ temperature = 0.0               # labels; a final model of "torch" may learn log
     def plan(self, data: Data, ctx: Context) -> Plan:
         if ctx.level != "L0":
             return self._softened.plan(ctx)
-        rows, classes = self.passes * len(_public(ctx)), len(ctx.classes)
+        rows, classes = self.passes * len(public_rows(ctx)), len(ctx.classes)
         beside = 8 * (self.bound is None) + 8 * classes * self._weighs
         carries = f"logits of {classes} classes on {rows:,} public rows, {self._grid.bits} bits each"
-        return Plan(1, carries, self._grid.bytes(rows * classes) + beside)
+        return Plan(1, carries, self._grid.size(rows * classes) + beside)
 
     def cast(self, data: Data, ctx: Context) -> CastSteps:
         if ctx.level != "L0":
@@ -130,87 +125,96 @@ temperature = 0.0               # labels; a final model of "torch" may learn log
             raise Abstain("it has no rows")
         if ctx.multilabel and not data.y.any():
             raise Abstain("none of its labels is known")
-        public, y, seen = _public(ctx), data.y, data.class_counts(len(ctx.classes))
+        public, y, class_counts = public_rows(ctx), data.y, data.class_counts(len(ctx.classes))
         if self.join_public:
-            assert ctx.public_labels is not None, "the election was checked"
-            known = Data(public, ctx.public_labels)
-            y, seen = np.concatenate([y, known.y]), seen + known.class_counts(len(ctx.classes))
-        self._tell_what_is_thin(seen, ctx)
-        parts = (data.X, public) if self.passes == 1 else (data.X, public, self._further(ctx))
+            assert ctx.public_labels is not None, "the election has been checked"
+            labelled = Data(public, ctx.public_labels)
+            y, class_counts = np.concatenate([y, labelled.y]), class_counts + labelled.class_counts(len(ctx.classes))
+        self._warn_of_class_counts(class_counts, ctx)
+        parts = (data.X, public) if self.passes == 1 else (data.X, public, self._further_passes(ctx))
         asked = len(data) + np.arange(self.passes * len(public))
-        kind: Kind = "multilabel" if ctx.multilabel else "labels"
+        kind: Literal["multilabel", "labels"] = "multilabel" if ctx.multilabel else "labels"
         task = Task(np.arange(len(y)), y, kind, seed=ctx.seed("teacher"), ask=asked, answer="scores")
         models = yield Fit("teacher", Stack(parts), [task], len(ctx.classes), keep=False)
         (logits,) = models.predictions()
         if np.isnan(logits).any():
-            raise Abstain("its model answers with something that is no number")
-        return self._write(logits, seen)
+            raise Abstain("its model predicts NaN")
+        return self._encode(logits, class_counts)
 
-    def _write(self, logits: Array, seen: Array) -> Contents:
-        contents, half_step = {}, self._half_step
+    def _encode(self, logits: Array, class_counts: Array) -> Contents:
+        contents, half_step = {}, self._shared_half_step
         logits = np.clip(logits, -LARGEST, LARGEST)
-        if self.centre and seen.any():
-            logits = logits - logits[:, seen > 0].mean(axis=1, keepdims=True)
+        if self.centre and class_counts.any():
+            logits = logits - logits[:, class_counts > 0].mean(axis=1, keepdims=True)
         if half_step is None:
-            half_step = self._grid.half_step(greatest(logits, seen))
+            half_step = self._grid.half_step(largest_logit(logits, class_counts))
             contents["half-step"] = np.array([half_step])
-        levels = self._grid.levels(logits, half_step)
+        levels = self._grid.quantize(logits, half_step)
         if self._weighs:
-            contents["seen"] = np.minimum(seen, self.most_rows)
-            levels[:, seen == 0] = 0  # they weigh nothing, and need tell nothing
-        return {**contents, "levels": self._grid.write(levels)}
+            contents["seen"] = np.minimum(class_counts, self.most_rows)
+            levels[:, class_counts == 0] = 0  # their weight is 0, so they need not be revealed
+        return {**contents, "levels": self._grid.encode(levels)}
 
     def count(self, ballot: Ballot, ctx: TallyContext) -> Count:
         if ctx.level != "L0":
             return self._softened.count(ballot, ctx)
-        rows, classes = self.passes * len(_public(ctx)), len(ctx.classes)
-        written = ballot.array("levels", np.uint8, (self._grid.bytes(rows * classes),))
-        points = self._grid.points(self._grid.read(written, (rows, classes)))
-        weight = self._seen(ballot, classes) if self._weighs else np.ones(classes, dtype=np.int64)
-        own = 1 if self._half_step is not None else self._own_half_step(ballot)
-        return Count({"logits": points * (weight * own), "weight": weight})
+        rows, classes = self.passes * len(public_rows(ctx)), len(ctx.classes)
+        encoded = ballot.array("levels", np.uint8, (self._grid.size(rows * classes),))
+        half_steps = self._grid.half_steps(self._grid.decode(encoded, (rows, classes)))
+        weight = np.ones(classes, dtype=np.int64)
+        if self._weighs:
+            weight = read_class_counts(ballot, ctx, self.most_rows)
+        length = self._read_half_step(ballot) if self._shared_half_step is None else 1
+        return Count({"logits": half_steps * (weight * length), "weight": weight})
 
     def close(self, count: Count, ctx: TallyContext) -> Model:
-        if ctx.level != "L0":
+        public = public_rows(ctx)
+        if ctx.level == "L0":
+            weight = count.sums["weight"]
+            logits = self._ensemble(count.sums["logits"], weight, ctx)
+            rows = np.arange(len(logits))
+            if self.passes > 1:
+                public = np.concatenate([public, self._further_passes(ctx)])
+        else:
+            weight, rows = np.ones(len(ctx.classes)), choose_queries(self.queries, ctx)
             logits = self._softened.logits(count, ctx)
-            task = self._lesson(logits, np.ones(len(ctx.classes)), ctx)
-            rows = choose_queries(self.queries, ctx)
-            return ctx.fit("final", _public(ctx), [replace(task, rows=rows)], len(ctx.classes))[0]
-        if not count.sums["weight"].any():
+        kind, targets = self._targets(logits, weight, ctx)
+        output: Literal["sigmoid", "softmax"] = "sigmoid" if ctx.multilabel else "softmax"
+        seed = ctx.shared_seed("final")
+        task = Task(rows, targets, kind, output=output, seed=seed, required=True, label="the final model")
+        return ctx.fit("final", public, [task], len(ctx.classes))[0]
+
+    def _ensemble(self, sums: Array, weight: Array, ctx: TallyContext) -> Array:
+        """The logits of equation 2, `(rows, classes)`."""
+        if not weight.any():
             raise ElectionError("no ballot has a row of any class, so there is nothing to train the final model on")
-        if lost := [str(c) for c, n in zip(ctx.classes, count.sums["weight"], strict=True) if not n]:
-            ctx.warn(f"nobody has rows of class {', '.join(lost)}: the final model will not know it")
-        logits = ensemble(count.sums["logits"], count.sums["weight"], (self._half_step or 1) * UNIT)
+        if missing := missing_classes(weight, ctx):
+            ctx.warn(f"no party has rows of class {missing}: the final model will not know it")
+        logits = ensemble(sums, weight, (self._shared_half_step or 1) * UNIT)
         if self.gamma < inf:
             logits += np.random.default_rng(ctx.shared_seed("noise")).laplace(scale=1 / self.gamma, size=logits.shape)
-        if ctx.multilabel:  # what nobody has, no row has
-            logits[:, count.sums["weight"] == 0] = -np.abs(logits).max(initial=1.0)
+        if ctx.multilabel:  # no row has a class that no party has
+            logits[:, weight == 0] = -np.abs(logits).max(initial=1.0)
         else:
-            sink(logits, count.sums["weight"])
-        public = _public(ctx)
-        rows = public if self.passes == 1 else np.concatenate([public, self._further(ctx)])
-        return ctx.fit("final", rows, [self._lesson(logits, count.sums["weight"], ctx)], len(ctx.classes))[0]
+            lower_unknown_classes(logits, weight)
+        return logits
 
-    def _lesson(self, logits: Array, weight: Array, ctx: TallyContext) -> Task:
-        """What the final model learns of the ensemble: its logits, softened probabilities, or labels."""
-        kind: Kind = "labels"
+    def _targets(
+        self, logits: Array, weight: Array, ctx: TallyContext
+    ) -> tuple[Literal["labels", "soft", "scores", "multilabel"], Array]:
+        """What the final model learns (equations 5 to 7): logits, softened probabilities, or labels."""
         if self.temperature == inf:
-            kind, targets = "scores", logits
-        elif self.temperature == 0 and ctx.multilabel:
-            kind, targets = "multilabel", np.where((logits > 0) & (weight > 0), 1, -1)
-        elif self.temperature == 0:
-            targets = logits.argmax(axis=1) if ctx.level == "L1" else ctx.decide(logits, cell="tally")
-        else:
+            return "scores", logits
+        if self.temperature > 0:
             powers = np.exp((logits - logits.max(axis=1, keepdims=True)) / self.temperature)
-            kind, targets = "soft", powers / powers.sum(axis=1, keepdims=True)
-        return Task(
-            np.arange(len(logits)), targets, kind, output="sigmoid" if ctx.multilabel else "softmax",
-            seed=ctx.shared_seed("final"), required=True, label="the final model",
-        )  # fmt: skip
+            return "soft", powers / powers.sum(axis=1, keepdims=True)
+        if ctx.multilabel:
+            return "multilabel", np.where((logits > 0) & (weight > 0), 1, -1)
+        return "labels", logits.argmax(axis=1) if ctx.level == "L1" else ctx.decide(logits, cell="tally")
 
     @property
     def _softened(self) -> Softened:
-        assert self.subsets is not None, "`at` has chosen"
+        assert self.subsets is not None, "`for_level` has chosen"
         return Softened(self.queries, self.subsets)
 
     @property
@@ -222,39 +226,26 @@ temperature = 0.0               # labels; a final model of "torch" may learn log
         return self.weights == "class-counts"
 
     @property
-    def _half_step(self) -> int | None:
-        """Of the grid that everybody has; none where each party has its own."""
+    def _shared_half_step(self) -> int | None:
+        """The half-step of the grid that `bound` sets; None where each party has its own."""
         return None if self.bound is None else self._grid.half_step(self.bound)
 
-    def _own_half_step(self, ballot: Ballot) -> int:
-        own = int(ballot.array("half-step", np.int64, (1,))[0])
-        if not 1 <= own <= self._grid.longest:
-            raise Spoiled(
-                f"a half-step of {own} units: z_max would be {own * self._grid.top * UNIT:g}, not in (0, {LARGEST:g}]"
-            )
-        return own
+    def _read_half_step(self, ballot: Ballot) -> int:
+        half_step, most = int(ballot.array("half-step", np.int64, (1,))[0]), self._grid.half_step(LARGEST)
+        if not 1 <= half_step <= most:
+            raise Spoiled(f"half-step {half_step}: expected 1 to {most}, which is a z_max up to {LARGEST:g}")
+        return half_step
 
-    def _seen(self, ballot: Ballot, classes: int) -> Array:
-        seen = ballot.array("seen", np.int64, (classes,))
-        if not ((seen >= 0) & (seen <= self.most_rows)).all():
-            raise Spoiled(f"class counts must be from 0 to {self.most_rows} (most_rows), not {seen}")
-        return seen
+    def _further_passes(self, ctx: Context) -> Array:
+        return further_passes(public_rows(ctx), self.passes, self.augment, ctx.shared_seed("passes"))
 
-    def _further(self, ctx: Context) -> Array:
-        return further(_public(ctx), self.passes, self.augment, ctx.shared_seed("passes"))
-
-    def _tell_what_is_thin(self, seen: Array, ctx: Context) -> None:
-        if absent := [str(c) for c, n in zip(ctx.classes, seen, strict=True) if not n]:
-            ctx.warn(f"it has no rows of class {', '.join(absent)}")
-        if not ctx.multilabel and np.count_nonzero(seen) == 1:
-            ctx.warn("all its rows are of one class: its model cannot tell public rows apart")
-        if self._weighs and seen.max() > self.most_rows:
-            ctx.warn(f"it has {seen.max():,} rows of a class, and weighs as if it had {self.most_rows:,} (most_rows)")
-
-
-def _public(agreed: Agreement) -> Array:
-    assert agreed.public is not None, "the election was checked: FedKD needs a public set"
-    return agreed.public
+    def _warn_of_class_counts(self, class_counts: Array, ctx: Context) -> None:
+        if missing := missing_classes(class_counts, ctx):
+            ctx.warn(f"it has no rows of class {missing}")
+        if not ctx.multilabel and np.count_nonzero(class_counts) == 1:
+            ctx.warn("all its rows are of one class: its model cannot distinguish public rows")
+        if self._weighs and (most := class_counts.max()) > self.most_rows:
+            ctx.warn(f"it has {most:,} rows of a class, and is weighted as if it had {self.most_rows:,} (most_rows)")
 
 
 plugin = FedKD

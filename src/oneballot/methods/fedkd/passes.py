@@ -1,6 +1,6 @@
-"""The public set seen several times, each time moved a little: what a party is asked about in further passes.
+"""Further passes over the public images, each augmented anew (FedKD, Table 2).
 
-The moves are drawn from a seed that everybody shares, so that the final model sees the images that were asked about.
+The augmentation comes from a shared seed, so that the final model is trained on the images that parties predicted.
 """
 
 from __future__ import annotations
@@ -14,35 +14,35 @@ from ...errors import ElectionError
 from ...types import Array
 
 REACH = {"shift": 14, "crop": 8}
-"""An image is moved by at most its side divided by this: 2 of 28 pixels, 4 of 32."""
+"""An image moves by at most its height divided by this: 2 of 28 pixels, 4 of 32."""
 
-_made: WeakValueDictionary[tuple[object, ...], Array] = WeakValueDictionary()
-"""While somebody has them: parties that cast together share one array."""
+_cache: WeakValueDictionary[tuple[object, ...], Array] = WeakValueDictionary()
+"""Parties that cast together share one array, which lives as long as one of them holds it."""
 
 
 def check_images(public: Array, passes: int) -> None:
     if public.ndim < 3:
         raise ElectionError(
-            f"passes = {passes} moves images, rows (height, width) or (channels, height, width), and a row here has "
-            f"the shape {public.shape[1:]}; set passes = 1, or give the public set the shape of its images"
+            f"passes = {passes} needs images, rows (height, width) or (channels, height, width), but a public row has "
+            f"the shape {public.shape[1:]}; set passes = 1, or reshape the public set"
         )
 
 
-def further(public: Array, passes: int, augment: Sequence[str], seed: int) -> Array:
+def further_passes(public: Array, passes: int, augment: Sequence[str], seed: int) -> Array:
     """The images of all passes but the first, one pass below the other."""
     key = (id(public), seed, passes, *augment)
-    made = _made.get(key)
-    if made is None:
+    images = _cache.get(key)
+    if images is None:
         rng = np.random.default_rng(seed)
-        made = _made[key] = np.concatenate([moved(public, augment, rng) for _ in range(passes - 1)])
-    return made
+        images = _cache[key] = np.concatenate([augment_images(public, augment, rng) for _ in range(passes - 1)])
+    return images
 
 
-def moved(images: Array, augment: Sequence[str], rng: np.random.Generator) -> Array:
-    """Images `(rows, …, height, width)`, each moved and mirrored by lot; 0 comes in from outside."""
+def augment_images(images: Array, augment: Sequence[str], rng: np.random.Generator) -> Array:
+    """Images `(rows, …, height, width)`, each shifted and mirrored at random, with zeros at the border."""
     height, width = images.shape[-2:]
     flat = images.reshape(len(images), -1, height, width)
-    reach = max((height // REACH[way] for way in augment if way in REACH), default=0)
+    reach = max((height // REACH[name] for name in augment if name in REACH), default=0)
     padded = np.pad(flat, ((0, 0), (0, 0), (reach, reach), (reach, reach)))
     down, right = rng.integers(2 * reach + 1, size=(2, len(images), 1))
     columns = right + np.arange(width)

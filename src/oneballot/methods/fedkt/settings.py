@@ -1,4 +1,4 @@
-"""The settings of FedKT: which go together, what is chosen by the level of privacy, and what is released there."""
+"""The settings of FedKT: which can be combined, their defaults at each privacy level, and what is released there."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, PositiveInt
 
 from ...errors import ElectionError
+from ...interfaces import Agreement
 from ...settings import settings
 from ...types import Numbers, Spending, Votes
 from .._queries import check_queries, check_teachers, count_queries
-from .votes import PARTS
+from .votes import PARTS, Encoding, Labels, Levels, Weighted
 
 CLASS_COUNTS = Numbers("class counts", comes_or_goes=1, replaced=2)
 """A row that comes or goes changes one count by 1, a row that is replaced changes two."""
@@ -20,18 +21,22 @@ CLASS_COUNTS = Numbers("class counts", comes_or_goes=1, replaced=2)
 
 @settings
 class Settings:
-    """`FedKT.paper()` has the paper's. What is left out is chosen by the level of privacy.
+    """`FedKT.paper()` gives the paper's settings. The privacy level chooses those that are None.
 
-    partitions (s), subsets (t): teachers a party are s·t. students: train one a partition.
-    voting: of partitions: "consistent" one vote a party if they agree, "majority" one each, "soft" probabilities.
-    open_vote: "off", "hard" (the class, or none below the odds `claim`), "weighted" (and 4 bits of odds), "odds".
-    weights: of a vote for class c: "uniform" 1, "class-counts" the party's rows of c over everyone's (FedKD's ω), at L1
-    over `most_rows` and at most 1; "prior": class frequencies are divided out of probabilities before the vote.
-    influence: of a ballot on the whole count: what its votes claim, or "equal": the votes of every ballot are scaled to
-    the same sum, so that who claims every row says little about each (docs/results/robustness.md).
-    queries: how many public rows are labelled, as a fraction up to 1 or as a number above. At L1 by the server, at L2
-    by the teachers of each party, whose student then labels all. ballot: send "votes", or the "models" behind them.
-    final_weights: "lead" lets the final model weigh each row by the lead of its label (not at L1: labels are all).
+    partitions (s), subsets (t): a party trains s·t teachers. students: train one for each partition.
+    voting: "consistent": one vote a party, if its partitions agree; "majority": one vote for each partition; "soft":
+    probabilities instead of votes.
+    open_vote: "off"; "hard": the best class, or none if its odds are below `claim`; "weighted": the best class with its
+    odds in 4 bits; "odds": the odds of every class.
+    weights: of a vote for class c: "uniform": 1; "class-counts": the party's share of all rows of c (FedKD's ω), at L1
+    its rows of c divided by `most_rows`, at most 1; "prior": the party divides its class frequencies out of its
+    probabilities before it votes.
+    influence: "claimed": ballots weigh what their votes claim; "equal": the votes of every ballot are scaled to the
+    same sum, which limits a party that claims every row (docs/results/robustness.md).
+    queries: how many public rows are labelled, up to 1 as a fraction, above as a number: at L1 by the server, at L2 by
+    each party's teachers, whose student then labels all rows.
+    ballot: send "votes", or the "models" that cast them.
+    final_weights: "lead" weights each row of the final training by the margin of its label.
     """
 
     partitions: PositiveInt = 1
@@ -55,25 +60,23 @@ class Settings:
 
     def __post_init__(self) -> None:
         if self.open_vote not in ("off", None) and self.weights != "uniform":
-            raise ElectionError(
-                f'weights = "{self.weights}" needs open_vote = "off": an open vote brings its own weights'
-            )
+            raise ElectionError(f'weights = "{self.weights}" needs open_vote = "off": the open vote sets the weights')
         if self.open_vote in ("weighted", "odds") and self.voting != "majority":
-            raise ElectionError(f'open_vote = "{self.open_vote}" adds up opinions: it needs voting = "majority"')
+            raise ElectionError(f'open_vote = "{self.open_vote}" needs voting = "majority": it sums the odds')
         if self.open_vote == "hard" and self.voting == "soft":
-            raise ElectionError('voting = "soft" and open_vote = "hard" exclude each other; use open_vote = "odds"')
+            raise ElectionError('voting = "soft" cannot be combined with open_vote = "hard"; use open_vote = "odds"')
         if self.influence == "equal" and self.weights == "class-counts":
-            raise ElectionError('influence = "equal" and weights = "class-counts" exclude each other; choose one')
+            raise ElectionError('influence = "equal" cannot be combined with weights = "class-counts"; choose one')
         check_queries(self.queries)
         check_teachers(self.subsets or 1, self.partitions)
 
     @property
     def needs(self) -> Mapping[str, frozenset[str]]:
         roles = ("teacher", "student", "final") if self.students else ("teacher", "final")
-        asked = dict.fromkeys(roles, frozenset({"probabilities"}))
+        needs = {"public": frozenset[str](), **dict.fromkeys(roles, frozenset({"probabilities"}))}
         if self.final_weights == "lead":
-            asked["final"] |= {"soft"}  # learners that take weights
-        return {"public": frozenset(), **asked}
+            needs["final"] |= {"soft"}  # learners that accept weights
+        return needs
 
     def for_level(self, level: str) -> Self:
         plain = level != "L0" or self.weights != "uniform" or self.voting == "soft"
@@ -84,40 +87,44 @@ class Settings:
             students=bool(self.students),
             open_vote=self.open_vote or usual,
         )
-        if level == "L1" and self.final_weights != "uniform":
-            raise ElectionError('final_weights = "lead" cannot be had at L1: labels are all that is released')
-        if level == "L1" and self.influence != "claimed":
-            raise ElectionError('influence = "equal" cannot be had at L1: a vote that is scaled up is more than a vote')
         unbounded = chosen.open_vote in ("weighted", "odds")
+        if level == "L1" and self.final_weights != "uniform":
+            raise ElectionError('final_weights = "lead" is not available at L1: only labels are released there')
+        if level == "L1" and self.influence != "claimed":
+            raise ElectionError('influence = "equal" is not available at L1: scaling would make a vote more than one')
         if level == "L1" and unbounded:
-            raise ElectionError(
-                f'open_vote = "{chosen.open_vote}" lets one party weigh as much as thousands, which no noise of L1 '
-                'covers; use open_vote = "hard", or voting = "soft" with open_vote = "off"'
-            )
+            why = 'it lets one party weigh as much as thousands; use open_vote = "hard"'
+            raise ElectionError(f'open_vote = "{chosen.open_vote}" is not available at L1: {why}')
         if level == "L1" and self.voting == "soft" and self.weights == "class-counts":
-            raise ElectionError('voting = "soft" and weights = "class-counts" exclude each other at L1; choose one')
+            raise ElectionError('voting = "soft" cannot be combined with weights = "class-counts" at L1; choose one')
         if level == "L2" and not chosen.students and unbounded:
-            raise ElectionError(
-                f'open_vote = "{chosen.open_vote}" needs students at L2: odds of teachers are not noised votes. '
-                'Set students = true, or open_vote = "hard"'
-            )
+            why = "the odds of teachers are not noisy votes"
+            raise ElectionError(f'open_vote = "{chosen.open_vote}" at L2 needs students = true: {why}')
         if level != "L0" and chosen.ballot == "models" and not chosen.students:
-            why = "teachers have seen private rows" if level == "L2" else "a party must decide for its teachers itself"
+            why = "teachers saw private rows" if level == "L2" else "a party must aggregate its teachers' votes itself"
             raise ElectionError(f'ballot = "models" at {level} needs students = true: {why}')
         return chosen
 
     def spends(self, level: str, classes: int, public: int) -> Spending:
-        queries, subsets = self.query_count(public), self.subsets or 1
-        if level == "L1":
-            return Spending(Votes(queries, classes, self.partitions, subsets, self.unit(level)))
-        votes = Votes(queries, classes + (self.open_vote != "off"), self.partitions, subsets, self.unit(level))
-        return Spending(votes, CLASS_COUNTS if self.weights == "class-counts" else None)
+        queries = count_queries(self.queries, public)
+        answers = classes + (level != "L1" and self.open_vote != "off")
+        votes = Votes(queries, answers, self.partitions, self.subsets or 1, self.unit(level))
+        return Spending(votes, CLASS_COUNTS if level != "L1" and self.weights == "class-counts" else None)
 
     def unit(self, level: str) -> int:
-        """Into how many parts a vote is divided where shares of votes are added up and noised."""
+        """The number of parts of a vote, where fractions of votes are summed and noised."""
         if self.voting == "soft":
             return PARTS
         return self.most_rows if level == "L1" and self.weights == "class-counts" else 1
+
+    def encoding(self, agreed: Agreement) -> Encoding:
+        """How a ballot encodes its votes."""
+        classes = len(agreed.classes)
+        if self.open_vote == "weighted":
+            return Weighted(classes, self.partitions)
+        if self.open_vote == "odds" or (self.voting == "soft" and (self.students or agreed.level != "L2")):
+            return Levels(classes, self.partitions, odds=self.open_vote == "odds")
+        return Labels(classes, self.partitions, unanimous=self.voting == "consistent")
 
     def with_queries(self, queries: int, public: int) -> Self:
         return replace(self, queries=queries / public)
@@ -129,9 +136,6 @@ class Settings:
             plain["open_vote"] = "hard"
         if level == "L1":
             plain["subsets"] = 1
-        elif self.weights == "class-counts":  # noised to nothing, they would take votes out of the count
+        elif self.weights == "class-counts":  # noisy counts of 0 would remove votes from the count
             plain["weights"] = "uniform"
         return replace(self, **plain)
-
-    def query_count(self, public: int) -> int:
-        return count_queries(self.queries, public)

@@ -1,7 +1,7 @@
-"""The teachers of a party: `partitions` times its rows are dealt into subsets, and each subset trains one.
+"""A party's teachers: its rows are partitioned into subsets, and each subset trains one (Algorithm 1, lines 2 to 5).
 
-Under the open vote a teacher is two models, cross-fitted: each has seen one half of the public set as *not mine*, and
-is asked about the other.
+Under the open vote a teacher is two models, cross-fitted: each is trained with one half of the public set as *not mine*
+and predicts the other half.
 """
 
 from __future__ import annotations
@@ -13,79 +13,78 @@ import numpy as np
 
 from ...interfaces import Context
 from ...types import Array, Data, Stack, Task
+from .._shared import public_rows
 
 
 @dataclass(frozen=True)
 class Teachers:
-    """Who is trained on what. A subset without rows trains nobody, and casts a vote that is known beforehand."""
+    """An empty subset trains no teacher; its vote is fixed in advance."""
 
     data: Data
-    deals: list[list[Array]]  # rows by partition and subset
+    subsets: list[list[Array]]  # rows by partition and subset
     queries: Array  # rows of the public set
     classes: int
     open: bool
 
     @classmethod
     def of(cls, data: Data, ctx: Context, partitions: int, subsets: int, queries: Array, *, open: bool) -> Teachers:
-        if ctx.level != "L2":  # where a subset may be empty, and their number must not tell how many rows there are
+        if ctx.level != "L2":  # at L2 the number of teachers must not reveal the number of rows
             subsets = min(subsets, len(data))
-        deals = [ctx.assign_subsets(data, subsets, "partition", j) for j in range(partitions)]
-        return cls(data, deals, queries, len(ctx.classes), open)
+        assigned = [ctx.assign_subsets(data, subsets, "partition", j) for j in range(partitions)]
+        return cls(data, assigned, queries, len(ctx.classes), open)
 
     def tasks(self, ctx: Context) -> tuple[Stack, list[Task]]:
-        """By partition, subset and half, on the party's rows with the public set below them."""
-        below, tasks = len(self.data), []
-        asked = self.queries + below
-        for j, k, rows in self._busy():
+        """Tasks by partition, subset and half, on the party's rows with the public set below them."""
+        offset, tasks = len(self.data), []
+        queries = self.queries + offset
+        for j, k, rows in self._trained():
             if not self.open:
-                seed = ctx.seed("teacher", j, k)
-                tasks.append(Task(rows, self.data.y[rows], seed=seed, ask=asked))
+                tasks.append(Task(rows, self.data.y[rows], seed=ctx.seed("teacher", j, k), ask=queries))
                 continue
             half_of = halves(ctx)
             for half in (0, 1):
-                background = np.flatnonzero(half_of != half) + below
+                background = np.flatnonzero(half_of != half) + offset
                 targets = np.append(self.data.y[rows], np.full(len(background), self.classes))
                 seed = ctx.seed("teacher", j, k, half)
-                own = asked[half_of[self.queries] == half]
-                tasks.append(Task(np.append(rows, background), targets, seed=seed, ask=own))
-        assert ctx.public is not None
-        return Stack((self.data.X, ctx.public)), tasks
+                ask = queries[half_of[self.queries] == half]
+                tasks.append(Task(np.append(rows, background), targets, seed=seed, ask=ask))
+        return Stack((self.data.X, public_rows(ctx))), tasks
 
-    def answers(self, replies: Sequence[Array], ctx: Context) -> Array:
-        """What they say about the queries, `(partitions, subsets, queries, classes)`, halves put together."""
+    def predictions(self, replies: Sequence[Array], ctx: Context) -> Array:
+        """Probabilities on the queries, `(partitions, subsets, queries, classes)`, the two halves joined."""
         joined = join_halves(replies, self.queries, ctx) if self.open else replies
         width = self.classes + self.open
-        fixed = np.eye(width)[self._fixed(ctx)]
-        out = np.empty((len(self.deals), len(self.deals[0]), len(self.queries), width))
+        fixed = np.eye(width)[self._fixed_labels(ctx)]
+        out = np.empty((len(self.subsets), len(self.subsets[0]), len(self.queries), width))
         out[:] = fixed
-        for (j, k, _), reply in zip(self._busy(), joined, strict=True):
-            fine = np.isfinite(reply)
-            out[j, k] = reply if fine.all() else np.where(fine.all(axis=1, keepdims=True), reply, fixed)
+        for (j, k, _), reply in zip(self._trained(), joined, strict=True):
+            finite = np.isfinite(reply).all(axis=1, keepdims=True)
+            out[j, k] = np.where(finite, reply, fixed)
         return out
 
-    def seen(self) -> Array:
-        """Each teacher's own class counts, `(partitions, subsets, 1, classes)`."""
-        return np.array([[[np.bincount(self.data.y[rows], minlength=self.classes)] for rows in deal]
-                         for deal in self.deals])  # fmt: skip
+    def class_counts(self) -> Array:
+        """Each teacher's rows of each class, `(partitions, subsets, 1, classes)`."""
+        y, classes = self.data.y, self.classes
+        return np.array([[[np.bincount(y[rows], minlength=classes)] for rows in part] for part in self.subsets])
 
-    def _busy(self) -> list[tuple[int, int, Array]]:
-        return [(j, k, rows) for j, deal in enumerate(self.deals) for k, rows in enumerate(deal) if len(rows)]
+    def _trained(self) -> list[tuple[int, int, Array]]:
+        """Partition, subset and rows of each subset that has rows."""
+        return [(j, k, rows) for j, part in enumerate(self.subsets) for k, rows in enumerate(part) if len(rows)]
 
-    def _fixed(self, ctx: Context) -> Array:
-        """The vote of an empty subset: *not mine*, or a lot that everybody can draw."""
+    def _fixed_labels(self, ctx: Context) -> Array:
+        """The labels of an empty subset: *not mine*, or random classes from a shared seed."""
         if self.open:
             return np.full(len(self.queries), self.classes)
         return np.random.default_rng(ctx.shared_seed("empty subset")).integers(self.classes, size=len(self.queries))
 
 
 def halves(ctx: Context) -> Array:
-    """The half, 0 or 1, of each public row: a teacher sees one as background and is asked about the other."""
-    assert ctx.public is not None
-    return np.random.default_rng(ctx.shared_seed("halves")).permutation(len(ctx.public)) % 2
+    """The half, 0 or 1, of each public row: a teacher is trained with one as background and predicts the other."""
+    return np.random.default_rng(ctx.shared_seed("halves")).permutation(len(public_rows(ctx))) % 2
 
 
 def join_halves(replies: Sequence[Array], queries: Array, ctx: Context) -> Array:
-    """Two replies a teacher, each on its half of the queries, as one: `(teachers, queries, classes)`."""
+    """Two replies for each teacher, each on its half of the queries, as one: `(teachers, queries, classes)`."""
     half = halves(ctx)[queries]
     out = np.empty((len(replies) // 2, len(queries), replies[0].shape[1] if len(replies) else 0))
     for i, reply in enumerate(replies):
@@ -93,8 +92,8 @@ def join_halves(replies: Sequence[Array], queries: Array, ctx: Context) -> Array
     return out
 
 
-def without_prior(answers: Array, seen: Array) -> Array:
-    """Probabilities with class frequencies divided out; a class that was not seen gets none."""
-    likelihood = np.where(seen > 0, answers / np.maximum(seen, 1), 0)
+def without_prior(probabilities: Array, class_counts: Array) -> Array:
+    """Probabilities with class frequencies divided out and normalized; a class without rows gets 0."""
+    likelihood = np.where(class_counts > 0, probabilities / np.maximum(class_counts, 1), 0)
     total = likelihood.sum(axis=-1, keepdims=True)
-    return np.where(total > 0, likelihood / np.maximum(total, 1e-300), answers)  # an empty subset keeps its fixed vote
+    return np.where(total > 0, likelihood / np.maximum(total, 1e-300), probabilities)  # empty subsets stay as they are

@@ -1,0 +1,29 @@
+"""What several methods need of the public set, the class counts and the classes nobody has."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..errors import Spoiled
+from ..interfaces import Agreement
+from ..types import Array, Ballot
+
+MOST_ROWS = 2**31 - 1
+
+
+def public_rows(agreed: Agreement) -> Array:
+    assert agreed.public is not None, "the election has been checked: the method needs a public set"
+    return agreed.public
+
+
+def missing_classes(counts: Array, agreed: Agreement) -> str:
+    """The names of the classes whose count is 0, separated by commas."""
+    return ", ".join(str(name) for name, count in zip(agreed.classes, counts, strict=True) if not count)
+
+
+def read_class_counts(ballot: Ballot, agreed: Agreement, most: int = MOST_ROWS) -> Array:
+    """A ballot's rows of each class. Raises Spoiled unless they are from 0 to `most`."""
+    counts = ballot.array("seen", np.int64, (len(agreed.classes),))
+    if not ((counts >= 0) & (counts <= most)).all():
+        raise Spoiled(f"class counts {counts.tolist()}: expected 0 to {most:,} for each class")
+    return counts

@@ -1,0 +1,300 @@
+"""FedKT against Algorithm 1 of its paper, written out plainly, and what goes beyond it."""
+
+from __future__ import annotations
+
+import warnings
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.tree import DecisionTreeClassifier
+
+import oneballot as ob
+from oneballot.ballot.seal import seal
+from oneballot.errors import ElectionError, OneBallotWarning, Spoiled
+from oneballot.party.cast import cast_together
+from oneballot.party.context import PartyContext
+from oneballot.server.context import TallyContext
+from oneballot.simulation import compare, divide, simulate_parties
+from oneballot.types import Data
+
+TREE = ob.Sklearn("DecisionTreeClassifier", {"max_depth": 6})
+FOREST = ob.Sklearn("ExtraTreesClassifier", {"n_estimators": 20})
+
+
+def counts_of(election: ob.Election, ballots: list[ob.Ballot]) -> list[np.ndarray]:
+    with TallyContext(election) as ctx:
+        return [election.method.count(b, ctx).sums["votes"] for b in ballots]
+
+
+def votes_by_the_book(election: ob.Election, data: Data, party: str) -> np.ndarray:
+    """Lines 2 to 19 of Algorithm 1 for one party, in loops, with scikit-learn alone and the desk's seeds."""
+    method, public, ctx = election.method, election.public, PartyContext(election, party)
+    students = []
+    for j in range(method.partitions):
+        order = np.random.default_rng(ctx.seed("partition", j)).permutation(len(data))
+        votes = np.zeros((len(public), 10))
+        for k, rows in enumerate(np.array_split(order, method.subsets)):
+            if len(np.unique(data.y[rows])) == 1:
+                votes[:, data.y[rows][0]] += 1
+                continue
+            teacher = DecisionTreeClassifier(max_depth=6, random_state=ctx.seed("teacher", j, k))
+            teacher.fit(data.X[rows], data.y[rows])
+            votes[np.arange(len(public)), teacher.predict(public)] += 1
+        labels = ctx.decide(votes, cell=f"partition {j}")
+        student = DecisionTreeClassifier(max_depth=6, random_state=ctx.seed("student", j)).fit(public, labels)
+        students.append(student.predict(public))
+    agreed = np.all(np.array(students) == students[0], axis=0)
+    return (students[0][:, None] == np.arange(10)) & agreed[:, None]
+
+
+def test_fedkt_is_algorithm_1_of_the_paper(make_election, digits) -> None:
+    election = make_election(method=ob.FedKT.paper())
+    parties = divide(election.data(digits.X, digits.y), 4, "dirichlet:0.5", seed=3)
+    counts = counts_of(election, cast_together(election, parties))
+    for (party, data), counted in zip(parties.items(), counts, strict=True):
+        assert np.array_equal(counted, votes_by_the_book(election, data, party))
+
+
+def test_the_final_model_learns_the_labels_with_most_votes(make_election, parties) -> None:
+    election = make_election(method=ob.FedKT.paper())
+    simulation = simulate_parties(election, parties)
+    votes = simulation.outcome.count.sums["votes"]
+    voted = votes.sum(1) > 0
+    with TallyContext(election) as ctx:
+        labels = ctx.decide(votes[voted], cell="tally")
+        final = DecisionTreeClassifier(max_depth=6, random_state=ctx.shared_seed("final"))
+    final.fit(election.public[voted], labels)
+    assert np.array_equal(simulation.outcome.model.predict(election.public), final.predict(election.public))
+
+
+def test_ties_are_drawn_alike_at_every_desk_and_favour_no_class(make_election) -> None:
+    election = make_election()
+    votes = np.ones((4000, 4))
+    drawn = PartyContext(election, "a").decide(votes, cell="x")
+    assert np.array_equal(drawn, PartyContext(election, "b").decide(votes, cell="x"))
+    assert np.bincount(drawn, minlength=4).min() > 800
+    assert PartyContext(election, "a").decide(np.array([[0, 2, 1]]), cell="x").tolist() == [1]
+
+
+SETTINGS: dict[str, ob.FedKT] = {
+    "paper": ob.FedKT.paper(),
+    "paper without students": ob.FedKT.paper(students=False),
+    "majority": ob.FedKT.paper(voting="majority"),
+    "soft": ob.FedKT.paper(voting="soft"),
+    "soft without students": ob.FedKT(open_vote="off", voting="soft", subsets=3),
+    "class counts": ob.FedKT(open_vote="off", weights="class-counts"),
+    "class counts, soft": ob.FedKT(open_vote="off", weights="class-counts", voting="soft"),
+    "prior": ob.FedKT(open_vote="off", weights="prior", subsets=2),
+    "prior with students": ob.FedKT.paper(weights="prior"),
+    "half of the queries": ob.FedKT(queries=0.5),
+    "open, hard": ob.FedKT(open_vote="hard"),
+    "open, hard, five teachers, students": ob.FedKT(open_vote="hard", subsets=5, partitions=2, students=True),
+    "open, hard, consistent": ob.FedKT(open_vote="hard", partitions=2, voting="consistent"),
+    "open, weighted": ob.FedKT(),
+    "open, weighted, students": ob.FedKT(partitions=2, students=True),
+    "open, odds": ob.FedKT(open_vote="odds", partitions=2, subsets=2),
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_votes_and_models_give_the_same_count_and_the_same_final_model(name: str, make_election, digits) -> None:
+    from dataclasses import replace
+
+    by_votes = make_election(method=SETTINGS[name])
+    by_models = make_election(method=replace(SETTINGS[name], ballot="models"))
+    held = divide(by_votes.data(digits.X, digits.y), 3, "dirichlet:0.5", seed=2)
+    # The digest seeds the training, so the second election is given the first one's.
+    by_models.__dict__["digest"] = by_votes.digest
+    votes, models = simulate_parties(by_votes, held), simulate_parties(by_models, held)
+    assert votes.outcome.count.sums.keys() == models.outcome.count.sums.keys()
+    for key, value in votes.outcome.count.sums.items():
+        assert np.array_equal(value, models.outcome.count.sums[key])
+    assert np.array_equal(
+        votes.outcome.model.predict_proba(digits.X_test), models.outcome.model.predict_proba(digits.X_test)
+    )
+    assert votes.outcome.bytes < models.outcome.bytes
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_plan_foretells_the_models_and_the_bytes(name: str, make_election, parties) -> None:
+    election = make_election(method=SETTINGS[name])
+    data = parties["party-1"]
+    plan = election.method.plan(data, PartyContext(election, "party-1"))
+    votes = ob.cast(election, data.X, data.y, party="party-1").contents["votes"]
+    assert plan.bytes == votes.nbytes
+    method = election.method
+    teachers = method.partitions * method.subsets * (1 if method.open_vote == "off" else 2)
+    assert plan.models == teachers + (method.partitions if method.students else 0)
+
+
+def mean_accuracy(digits, method: ob.FedKT, beta: float) -> float:
+    out = []
+    for seed in range(3):
+        election = ob.Election(classes=range(10), public=digits.public, method=method, learner=FOREST, seed=seed)
+        held = divide(election.data(digits.X, digits.y), 10, f"dirichlet:{beta}", seed)
+        out.append(simulate_parties(election, held).accuracy(election.data(digits.X_test, digits.y_test)))
+    return float(np.mean(out))
+
+
+def test_the_open_vote_holds_where_parties_differ_most(digits) -> None:
+    plain = mean_accuracy(digits, ob.FedKT(open_vote="off"), 0.1)
+    for way in ("hard", "weighted", "odds"):
+        assert mean_accuracy(digits, ob.FedKT(open_vote=way), 0.1) > max(0.85, plain + 0.1)
+
+
+def test_weights_help_where_parties_differ(digits) -> None:
+    plain = mean_accuracy(digits, ob.FedKT(open_vote="off"), 0.1)
+    for weights in ("class-counts", "prior"):
+        assert mean_accuracy(digits, ob.FedKT(open_vote="off", weights=weights), 0.1) > plain
+
+
+def test_a_teacher_is_never_asked_about_rows_it_was_shown_as_not_mine(make_election, parties) -> None:
+    election = make_election(method=ob.FedKT(subsets=3, partitions=2, queries=0.7))
+    casting = election.method.cast(parties["party-1"], PartyContext(election, "party-1"))
+    asked = []
+    for task in next(casting).tasks:
+        background = task.rows[task.targets == 10]
+        assert len(background)
+        assert not np.intersect1d(background, task.ask).size
+        asked.append(task.ask)
+    assert np.array_equal(np.sort(np.concatenate(asked[:2])), np.sort(np.concatenate(asked[2:4])))
+
+
+class TestThinParties:
+    """Parties that lack classes or rows take part, and are named in a warning."""
+
+    def run(self, make_election, held: dict[str, tuple[Any, Any]], **settings: Any):
+        election = make_election(**settings)
+        data = {party: election.data(X, y) for party, (X, y) in held.items()}
+        return simulate_parties(election, data)
+
+    @pytest.mark.parametrize("method", [ob.FedKT.paper(), ob.FedKT(), ob.FedKT(open_vote="hard", subsets=5)])
+    @pytest.mark.parametrize("learner", [TREE, ob.XGBoost(rounds=3), ob.LightGBM(rounds=3)], ids=lambda x: x.name)
+    def test_one_class_and_few_rows_work(self, method, learner, make_election, digits) -> None:
+        zeros = digits.y == 0
+        held = {
+            "full": (digits.X, digits.y), "only-zeros": (digits.X[zeros], digits.y[zeros]),
+            "three-rows": (digits.X[:3], digits.y[:3]), "one-row": (digits.X[:1], digits.y[:1]),
+        }  # fmt: skip
+        with pytest.warns(OneBallotWarning) as caught:
+            simulation = self.run(make_election, held, method=method, learner=learner)
+        assert set(simulation.outcome.voted) == set(held)
+        told = " ".join(str(w.message) for w in caught)
+        assert "only-zeros: it has no rows of class 1, 2, 3" in told
+        if (method.subsets or 1) > 1:
+            assert "three-rows: it has 3 rows for" in told
+
+    def test_teachers_of_a_single_class_are_told(self, make_election, digits) -> None:
+        few = np.r_[np.flatnonzero(digits.y == 0)[:30], np.flatnonzero(digits.y == 1)[:1]]
+        with pytest.warns(OneBallotWarning, match="a: 4 of its 5 teachers see a single class"):
+            self.run(make_election, {"a": (digits.X[few], digits.y[few])}, method=ob.FedKT(open_vote="off", subsets=5))
+
+    def test_a_party_without_rows_abstains(self, make_election, digits, parties) -> None:
+        election = make_election()
+        empty = Data(np.empty((0, 64), np.float32), np.empty(0, int))
+        outcome = simulate_parties(election, {**parties, "empty": empty}).outcome
+        assert outcome.voted["empty"].abstained == "it has no rows"
+        without = simulate_parties(election, parties).outcome
+        assert np.array_equal(outcome.count.sums["votes"], without.count.sums["votes"])
+
+
+def test_teacher_student_and_final_learner_may_all_differ(make_election, digits, parties) -> None:
+    learners = {
+        "teacher": TREE,
+        "student": ob.XGBoost(rounds=3),
+        "final": ob.Sklearn("LogisticRegression", {"max_iter": 2000}),
+    }
+    election = make_election(method=ob.FedKT.paper(ballot="models"), learners=learners)
+    simulation = simulate_parties(election, parties)
+    formats = {c.format for b in simulation.ballots for c in b.contents.values()}
+    assert formats == {"ubjson"}
+    assert simulation.outcome.model.model_.dump().format == "skops"
+
+
+def test_a_party_may_choose_its_own_learners(make_election, digits, parties) -> None:
+    election = make_election(method=ob.FedKT(ballot="models"))
+    ballots = []
+    choices = {"party-1": ob.XGBoost(rounds=3), "party-2": ob.LightGBM(rounds=3)}
+    for party, data in parties.items():
+        own = {"teacher": choices[party]} if party in choices else None
+        ballots.append(ob.cast(election, data.X, data.y, party=party, learners=own))
+    assert len({c.format for b in ballots for c in b.contents.values()}) == 3
+    outcome = ob.tally(election, ballots)
+    assert len(outcome.voted) == 5
+    assert not outcome.spoiled
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"open_vote": "weighted", "weights": "prior"}, "the open vote sets the weights"),
+        ({"open_vote": "odds", "voting": "soft"}, "needs voting"),
+        ({"open_vote": "hard", "voting": "soft"}, "cannot be combined"),
+        ({"queries": 1.5}, "a fraction up to 1 or a whole number of rows, not 1.5"),
+    ],
+)
+def test_settings_that_exclude_each_other_are_refused(settings, words: str) -> None:
+    with pytest.raises(ElectionError, match=words):
+        ob.FedKT(**settings)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"partitions": 0}, {"queries": 0}, {"claim": 0}, {"voting": "x"}, {"partition": 2}]
+)
+def test_settings_out_of_range_are_refused(settings) -> None:
+    with pytest.raises(ElectionError, match=next(iter(settings))):
+        ob.FedKT(**settings)
+
+
+def test_without_a_public_set_there_is_no_fedkt() -> None:
+    with pytest.raises(ElectionError, match="fedkt needs a public set"):
+        ob.Election(classes=range(10), learner=TREE)
+
+
+class TestHostileContents:
+    def count(self, election: ob.Election, contents: dict[str, Any]) -> None:
+        ballot = seal(contents, election, "forger")
+        with TallyContext(election) as ctx:
+            election.method.count(ballot, ctx)
+
+    @pytest.mark.parametrize("seen", [np.full(10, -1), np.full(10, 2**40), np.full(9, 1), np.ones(10), None])
+    def test_class_counts_out_of_bounds_are_spoiled(self, seen, make_election, digits, parties) -> None:
+        election = make_election(method=ob.FedKT(open_vote="off", weights="class-counts"))
+        data = parties["party-1"]
+        good = dict(ob.cast(election, data.X, data.y, party="a").contents)
+        changed = {k: v for k, v in good.items() if k != "seen"} | ({} if seen is None else {"seen": seen})
+        with pytest.raises(Spoiled, match=r"class counts|expected an array 'seen'"):
+            self.count(election, changed)
+
+    @pytest.mark.parametrize("number", [0, 1, 3, 200])
+    def test_another_number_of_models_is_spoiled(self, number: int, make_election, digits, parties) -> None:
+        election = make_election(method=ob.FedKT(ballot="models"))
+        data = parties["party-1"]
+        blob = ob.cast(election, data.X, data.y, party="a").contents["model.0"]
+        with pytest.raises(Spoiled, match="models: expected 2"):
+            self.count(election, {f"model.{i}": blob for i in range(number)})
+
+
+def test_each_party_alone_and_all_together_stand_beside_the_outcome(election, digits, parties) -> None:
+    test = election.data(digits.X_test, digits.y_test)
+    without = compare(election, parties, test)
+    assert set(without.alone) == set(parties)
+    assert without.alone_mean < without.together
+
+
+@pytest.mark.parametrize("open_vote", ["hard", "weighted", "odds"])
+def test_a_public_set_of_another_kind_is_told_of(open_vote: str) -> None:
+    rng = np.random.default_rng(0)
+    learner = ob.Sklearn("GaussianNB")
+    rows, labels = rng.normal(size=(300, 4)) + 3 * (np.arange(300)[:, None] % 2), np.arange(300) % 2
+    for public, told in ((rng.normal(size=(100, 4)) + rng.integers(2, size=(100, 1)) * 3, False),
+                         (rng.normal(size=(100, 4)) + 40, True)):  # fmt: skip
+        method = ob.FedKT(open_vote=open_vote)
+        election = ob.Election(classes=[0, 1], public=public, method=method, learner=learner)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            with suppress(ElectionError):  # under the hard vote there may be nothing to learn from
+                ob.simulate(election, rows, labels, parties=3)
+        assert any("resemble no party" in str(w.message) for w in caught) == told
