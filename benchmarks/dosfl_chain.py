@@ -20,7 +20,8 @@ from dosfl_tasks import arguments, machine, read, split_rows, summary, variants
 from oneballot.methods.dosfl.distil import distil
 from oneballot.methods.dosfl.distillation import Party
 from oneballot.methods.dosfl.initialization import initial_weights
-from oneballot.methods.dosfl.train import TrainingRun, train_runs
+from oneballot.methods.dosfl.steps import train_network
+from oneballot.methods.dosfl.work import TrainJob
 from oneballot_lab.reproduce.interception import accuracies
 
 
@@ -44,10 +45,10 @@ def main() -> int:
             Party(rows[k], task.y[rows[k]], initial, 1000 * seed + k, by_variant[variant])
             for rows, initial, (variant, _, seed) in zip(splits, weights, cells, strict=True)
         ]
-        data = [[one] for one in distil(network, task.X, parties, task.classes, device=device, workers=2)]
+        data = [[one] for one in distil(network, task.X, parties, task.classes, device)]
         accuracy = accuracies(network, weights, data, settings.epochs, X_test, y_test, device=device) * 100
-        runs = [TrainingRun(initial, own, settings.epochs) for initial, own in zip(weights, data, strict=True)]
-        weights = [dict(result.weights) for result in train_runs(network, runs, device=device)]
+        jobs = [TrainJob(network, initial, own, settings.epochs) for initial, own in zip(weights, data, strict=True)]
+        weights = [dict(train_network(job, device).weights) for job in jobs]
         scores = " | ".join(summary(accuracy[[cell[:2] == name for cell in cells]]) for name in columns)
         print(f"| {k + 1} | {time.perf_counter() - begin:.0f} | {scores} |", flush=True)
     return 0

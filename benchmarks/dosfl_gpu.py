@@ -30,9 +30,8 @@ from oneballot.fleet.train.devices import find_device, precision
 from oneballot.fleet.train.recipe import Recipe
 from oneballot.methods.dosfl.distil import distil
 from oneballot.methods.dosfl.distillation import DistilledData, Party
-from oneballot.methods.dosfl.encoding import read_inputs, write_inputs
 from oneballot.methods.dosfl.initialization import initial_weights
-from oneballot.methods.dosfl.method import DOSFL
+from oneballot.methods.dosfl.method import DOSFL, read_inputs, write_inputs
 from oneballot.methods.dosfl.stacked import StackedNetwork
 from oneballot.methods.dosfl.wave import Wave
 from oneballot_lab.reproduce.interception import accuracies, guess_weights, perturb_weights
@@ -76,7 +75,7 @@ def run(args: Any, task: Task, settings: DOSFL) -> int:
         with precision(Recipe(), find_device(args.device)):
             return probe(task, parties, args)
     begin = time.perf_counter()
-    distilled = distil(network, task.X, parties, task.classes, device=args.device, workers=2)
+    distilled = distil(network, task.X, parties, task.classes, args.device)
     seconds = time.perf_counter() - begin
     by_cell = [distilled[i : i + args.parties] for i in range(0, len(distilled), args.parties)]
     initial = [by_seed[seed] for _, _, seed in cells]
@@ -163,12 +162,10 @@ def probe(task: Task, parties: list[Party], args: Any) -> int:
     worst = max(float((a - b).norm() / (b.norm() + 1e-12)) for a, b in zip(*gradients, strict=True))
     print(f"gradients of three parties: relative difference to a CPU's {worst:.1e}", flush=True)
     counts = (max(1, len(parties) // 10), len(parties))
-    implementations: list[tuple[Any, bool]] = [("autograd", False), (None, False)] + [(None, True)] * (
-        place.type == "cuda"
-    )
-    for count, (implementation, record) in product(counts, implementations):
+    modes: list[tuple[Any, bool]] = [("autograd", False), (None, False)] + [(None, True)] * (place.type == "cuda")
+    for count, (mode, record) in product(counts, modes):
         begin = time.perf_counter()
-        net = StackedNetwork(task.network, place, implementation=implementation)
+        net = StackedNetwork(task.network, place, mode=mode)
         wave = Wave(net, X, parties[:count], task.classes, record=record)
         batches, clock = wave.batches(), [time.perf_counter()]
         for _ in range(args.probe):
@@ -179,7 +176,7 @@ def probe(task: Task, parties: list[Party], args: Any) -> int:
         each = np.diff(clock)
         sums = ", ".join(f"{float(part.double().abs().sum()):.6e}" for part in last)  # equal up to rounding
         times = ", ".join(f"{t:.2f}" for t in each)
-        print(f"{count} parties, by {net.implementation}{', recorded' * record}: set up in {clock[0] - begin:.1f} s; "
+        print(f"{count} parties, by {net.mode}{', recorded' * record}: set up in {clock[0] - begin:.1f} s; "
               f"batches {times} s; {wave.ends[0]} batches would take {each[-1] * wave.ends[0]:.0f} s; peak memory "
               f"{memory():.1f} GiB; gradients {sums}", flush=True)  # fmt: skip
         del wave, batches, last

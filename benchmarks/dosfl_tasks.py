@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from oneballot.fleet.models.network import Network, built_in
+from oneballot.methods.dosfl.initialization import RULES
 from oneballot.methods.dosfl.method import DOSFL
 
 MEAN, DEVIATION = 0.1307, 0.3081
@@ -76,7 +77,7 @@ def arguments(description: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--variants", nargs="+", default=list(VARIANTS[:4]), choices=VARIANTS)
     parser.add_argument("--splits", nargs="+", default=["IID", "2 shards"], choices=["IID", "2 shards"])
-    parser.add_argument("--rule", default="xavier-uniform", help="rule for the initial weights")
+    parser.add_argument("--rule", default="xavier-uniform", choices=RULES, help="rule for the initial weights")
     parser.add_argument("--reset", nargs="+", type=float, default=[PAPER_RESET], help="shares of soft resets")
     parser.add_argument("--network", default="bilstm", choices=["bilstm", "textcnn"], help="for texts")
     parser.add_argument("--hidden", type=int, default=100, help="hidden units of the Bi-LSTM")

@@ -29,7 +29,7 @@ from fleet_gpu import CLASSES, deal
 from oneballot.fleet.models.network import Network, built_in
 from oneballot.fleet.train.engine import Training
 from oneballot.fleet.train.recipe import Recipe
-from oneballot.fleet.train.reference import answer_one
+from oneballot.fleet.train.reference import predict_one
 from oneballot.types import Array, Task
 from oneballot_lab.reproduce.joint_training import JointTraining
 
@@ -147,7 +147,7 @@ def main() -> int:
         again, anew = fedavg(network, X, tasks, recipe, 3, told.device, kept=False)
         short, _ = fedavg(network, X, tasks, recipe, 3, told.device, kept=True)
         apart = max(float(np.abs(short[key] - again[key]).max()) for key in again)
-        logits = answer_one(network.make(values), torch.from_numpy(data["X_test"].reshape(-1, *SHAPES[name])),
+        logits = predict_one(network.make(values), torch.from_numpy(data["X_test"].reshape(-1, *SHAPES[name])),
                             np.arange(len(data["y_test"])), CLASSES)  # fmt: skip
         right = float((logits.numpy().argmax(1) == data["y_test"]).mean())
         met = sum(seconds) <= SECONDS

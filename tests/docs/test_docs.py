@@ -421,10 +421,10 @@ def test_help_has_a_valid_example(path):
 
 
 def test_every_fault_of_the_table_names_a_test_that_exists():
-    table = (ROOT / "docs/reliability.md").read_text("utf-8")
-    rows = re.findall(r"^\| (?!fault|---)(.+?) \|.*\| `([^`]+)` \|$", table, re.M)
+    table = (ROOT / "docs/reliability.md").read_text("utf-8").partition("| fault |")[2].partition("\n\n")[0]
+    rows = re.findall(r"^\| (.+?) \|.*\| `([^`]+)` \|$", table, re.M)
     assert len(rows) > 15
-    assert len(rows) == len(re.findall(r"^\| (?!fault|---)", table, re.M)), "every row ends with a test"
+    assert len(rows) == len(re.findall(r"^\| ", table, re.M)), "every row ends with a test"
     for fault, test in rows:
         file, *inside, name = test.split("::")
         text = (ROOT / "tests" / file).read_text("utf-8")

@@ -178,8 +178,8 @@ def modules() -> dict[str, list[str]]:
     """The dotted names of our modules by their last part."""
     found = defaultdict(list)
     for package in (oneballot, oneballot_lab):
-        names = [package.__name__, *(m.name for m in pkgutil.walk_packages(package.__path__, f"{package.__name__}."))]
-        for name in names:
+        inside = pkgutil.walk_packages(package.__path__, f"{package.__name__}.", onerror=lambda name: None)
+        for name in (package.__name__, *(module.name for module in inside)):
             found[name.rpartition(".")[2]].append(name)
     return found
 
@@ -226,10 +226,12 @@ def wrong_names(text: str) -> list[str]:
         wrong |= {f"{module}.{name}" for name in imported if not resolves(f"{module}.{name}")}
     for code in re.findall(r"(?<!`)`([^`\n]+)`(?!`)", text):
         for name, attributes in re.findall(r"(?<![\w./])([a-z_]\w*)((?:\.[A-Za-z_]\w*)+)", code):
-            if _is_ours(name, attributes) and not FILES.fullmatch(name + attributes):
-                wrong |= {name + attributes} - {
-                    name + attributes for full in modules().get(name, []) if resolves(full + attributes)
-                }
+            known = any(resolves(full + attributes) for full in modules().get(name, []))
+            if _is_ours(name, attributes) and not known and not FILES.fullmatch(name + attributes):
+                wrong.add(name + attributes)
+        for name in re.findall(r"(?<![\w./])ctx\.(\w+)", code):
+            if not resolves(f"oneballot.interfaces.TallyContext.{name}"):
+                wrong.add(f"ctx.{name}")
     return sorted(wrong)
 
 
@@ -257,19 +259,19 @@ def test_api_names_of_pages_exist(page: Path) -> None:
 
 def test_names_that_do_not_exist_are_noticed() -> None:
     text = """`core.Work`, `interfaces.Nothing`, `oneballot.interfaces.Nothing`, `ob.load`, `oneballot_lab.nothing`,
-`ob.FedKT.no_such_setting`, `protocols.Learner`
+`ob.FedKT.no_such_setting`, `protocols.Learner`, `ctx.deal(…)`
 
 ```python
 from oneballot.types import Data, Nowhere
 ```
 """
     assert wrong_names(text) == [
-        *("core.Work", "interfaces.Nothing", "ob.FedKT.no_such_setting", "ob.load", "oneballot.interfaces.Nothing"),
-        *("oneballot.types.Nowhere", "oneballot_lab.nothing", "protocols.Learner"),
+        *("core.Work", "ctx.deal", "interfaces.Nothing", "ob.FedKT.no_such_setting", "ob.load"),
+        *("oneballot.interfaces.Nothing", "oneballot.types.Nowhere", "oneballot_lab.nothing", "protocols.Learner"),
     ]
 
 
 def test_names_that_exist_are_fine() -> None:
     text = """`interfaces.Work`, `types.Fit`, `ob.FedKT`, `ob.Task.rows`, `oneballot.types.Data`, `oneballot.commands`,
-`election.toml`, `data.y`, `outcome.save(folder)`, `nn.Module`, oneballot_lab.peers, https://oneballot.example.org"""
+`ctx.fit`, `election.toml`, `data.y`, `outcome.save(folder)`, `nn.Module`, oneballot_lab.peers, https://oneballot.example.org"""
     assert wrong_names(text) == []

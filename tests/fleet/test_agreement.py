@@ -18,8 +18,8 @@ from oneballot.fleet.models.inputs import as_tensor  # noqa: E402
 from oneballot.fleet.models.network import Network, built_in  # noqa: E402
 from oneballot.fleet.train.chain import Chain, is_chain  # noqa: E402
 from oneballot.fleet.train.recipe import Recipe  # noqa: E402
-from oneballot.fleet.train.reference import answer_one, fit_one  # noqa: E402
-from oneballot.fleet.train.schedule import Timetable  # noqa: E402
+from oneballot.fleet.train.reference import fit_one, predict_one  # noqa: E402
+from oneballot.fleet.train.schedule import Schedule  # noqa: E402
 from oneballot.fleet.train.wave import Wave  # noqa: E402
 from oneballot.types import Array, Task  # noqa: E402
 
@@ -78,7 +78,7 @@ def assert_same(
         fleet = Wave(network, X, tasks, recipe, CLASSES, chain=chain)
         epochs = sum(fleet.train())
     assert epochs == len(tasks) * recipe.epochs
-    for task, values, logits in zip(tasks, fleet.values(), fleet.answers(), strict=True):
+    for task, values, logits in zip(tasks, fleet.values(), fleet.predict(), strict=True):
         one = network.make(network.initial(task)).to(device, fleet.dtype)
         fit_one(one, X, task, recipe, CLASSES)
         state = one.state_dict()
@@ -86,7 +86,7 @@ def assert_same(
         for key, value in values.items():
             np.testing.assert_allclose(value, state[key].cpu().numpy(), atol=close, rtol=close, err_msg=key)
         assert task.ask is not None
-        np.testing.assert_allclose(logits, answer_one(one, X, task.ask, CLASSES).numpy(), atol=100 * close)
+        np.testing.assert_allclose(logits, predict_one(one, X, task.ask, CLASSES).numpy(), atol=100 * close)
     return fleet.values()
 
 
@@ -165,10 +165,10 @@ def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(torch.cuda, thing, lambda _: contextlib.nullcontext())
     monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self: self)
 
-    def record(self: graphs.Recorded, size: int) -> Any:
+    def record(self: graphs.RecordedSteps, size: int) -> Any:
         static = [None if part is None else part.clone() for part in self._cut(0, size)]
         graph = Nothing()
-        graph.replay = lambda: self.steps(*static)  # type: ignore[attr-defined]
+        graph.replay = lambda: self.compute(*static)  # type: ignore[attr-defined]
         self.graphs[size] = graph, static  # type: ignore[assignment]
         return graph, static
 
@@ -176,13 +176,13 @@ def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def make(self: Wave, *given: Any, **more: Any) -> None:
         made(self, *given, **more)
-        self.block, self.final, self.looks_ahead = 3, [part.clone() for part in self.final], True
-        self.times.recorded = True
+        self.block, self.results, self.on_gpu = 3, [part.clone() for part in self.results], True
+        self.schedule.recorded = True
 
-    monkeypatch.setattr(graphs.Recorded, "_record", record)
+    monkeypatch.setattr(graphs.RecordedSteps, "_record", record)
     monkeypatch.setattr(Wave, "__init__", make)
-    monkeypatch.setattr(Wave, "runner", lambda self, count, step: graphs.Recorded(self, count, step))
-    monkeypatch.setattr(Timetable, "length", lambda self, count, step: 5)
+    monkeypatch.setattr(Wave, "new_runner", lambda self, count, step: graphs.RecordedSteps(self, count, step))
+    monkeypatch.setattr(Schedule, "chunk_length", lambda self, count, step: 5)
 
 
 @pytest.mark.usefixtures("as_on_a_gpu")
@@ -247,21 +247,21 @@ def assert_begins_again(name: str, optimizer: str, device: str) -> None:
     kept.runners = {}
     for number, some in enumerate(rounds):
         if number:
-            kept.again(some)
+            kept.reset(some)
         new = Wave(network, X, some, recipe, CLASSES, chain=name in CHAINS)
         assert sum(kept.train()) == sum(new.train()) == len(tasks) * recipe.epochs
         for ours, theirs in zip(kept.values(), new.values(), strict=True):
             for key in theirs:
                 np.testing.assert_allclose(ours[key], theirs[key], rtol=0, atol=1e-12 if device == "cpu" else 1e-6)
-        for asked, right in zip(kept.answers(), new.answers(), strict=True):
+        for asked, right in zip(kept.predict(), new.predict(), strict=True):
             np.testing.assert_allclose(asked, right, atol=1e-6)
     assert len(kept.runners) > 1
 
 
 def test_dropout_differs_by_model_and_step_and_keeps_its_share() -> None:
-    from oneballot.fleet.draws import dropout_key, kept
+    from oneballot.fleet.draws import DROPOUT, kept, key_of
 
-    keys = torch.tensor([dropout_key(seed) for seed in range(3)])
+    keys = torch.tensor([key_of(seed, DROPOUT) for seed in range(3)])
     first, second = (kept(keys, torch.tensor(step), 0, (50, 40), 0.25, torch.device("cpu")) for step in (0, 1))
     other = kept(keys, torch.tensor(0), 1, (50, 40), 0.25, torch.device("cpu"))
     assert first.shape == (3, 50, 40)

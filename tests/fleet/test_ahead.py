@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from oneballot.fleet.train.ahead import ahead
+from oneballot.fleet.train.schedule import prefetch
 
 
 def test_the_next_is_made_while_one_is_used() -> None:
@@ -19,7 +19,7 @@ def test_the_next_is_made_while_one_is_used() -> None:
             yield i
 
     seen = []
-    for i in ahead(make()):
+    for i in prefetch(make()):
         assert all(event.wait(10) for event in made[: i + 2])
         assert not any(event.is_set() for event in made[i + 2 :])
         seen.append(i)
@@ -31,7 +31,7 @@ def test_an_error_comes_in_its_turn() -> None:
         yield 7
         raise ValueError("no more")
 
-    found = ahead(make())
+    found = prefetch(make())
     assert next(found) == 7
     with pytest.raises(ValueError, match="no more"):
         next(found)
@@ -39,7 +39,7 @@ def test_an_error_comes_in_its_turn() -> None:
 
 def test_who_stops_early_leaves_no_thread() -> None:
     before = threading.active_count()
-    found = ahead(iter(range(10)))
+    found = prefetch(iter(range(10)))
     assert next(found) == 0
     assert threading.active_count() == before + 1
     found.close()

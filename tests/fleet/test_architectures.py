@@ -138,7 +138,7 @@ def test_attention_is_torchs_and_hides_padding() -> None:
         ("mlp", {"hidden": [10**9]}, "hidden must be"),
         ("mlp", {"hidden": [100.0]}, "hidden must be"),
         ("mlp", {"hidden": "100"}, "hidden must be"),
-        ("mlp", "big", "settings must be names with values"),
+        ("mlp", "big", "settings must be a table of names and values"),
         ("resnet8", {"width": True}, "width must be a whole number from 1 to 256, not True"),
         ("vgg9", {"dropout": 1.0}, "dropout must be a number from 0 up to 1"),
         ("vgg9", {"dropout": float("nan")}, "dropout must be"),

@@ -136,7 +136,7 @@ def test_weights_without_a_slope_are_left_to_the_loop() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         reason = why_not_stacked(custom(Detached, (12,), CLASSES), torch.from_numpy(X), make_tasks(4)[0], CLASSES)
-    assert reason == "not all of its weights have a part in its answers (inner.weight, inner.bias)"
+    assert reason == "its output does not depend on all of its weights (inner.weight, inner.bias)"
 
 
 class Running(Plain):
@@ -180,19 +180,19 @@ def with_(module: nn.Module, change: Any) -> nn.Module:
     ("factory", "says"),
     [
         (lambda c: None, "returns NoneType, not an nn.Module"),
-        (lambda c: nn.Sequential(nn.LazyLinear(c)), "has lazy layers, which have no numbers yet"),
-        (Extra, r"no tensor in its state_dict \(_extra_state\)"),
+        (lambda c: nn.Sequential(nn.LazyLinear(c)), "has lazy layers, whose parameters do not exist yet"),
+        (Extra, r"values that are not tensors \(_extra_state\)"),
         (lambda c: Plain(c).double(), "inner.weight, .*: expected float32"),
         (lambda c: Plain(c).bfloat16(), "expected float32"),
-        (lambda c: Plain(c).requires_grad_(False), "has no parameter that could be trained"),
-        (lambda c: nn.Identity(), "has no parameter that could be trained"),
-        (lambda c: with_(Detached(c), lambda m: m.out.requires_grad_(False)), "do not depend on a parameter"),
-        (Pair, r"Pair answers with tuple: expected a tensor \(rows, 3\)"),
-        (lambda c: Plain(c + 2), r"\(2, 5\): expected float32 \(2, 3\), a number for each class"),
-        (lambda c: nn.Sequential(nn.Flatten(), nn.Linear(12, c - 1)), r"\(2, 2\): expected float32 \(2, 3\)"),
+        (lambda c: Plain(c).requires_grad_(False), "has no trainable parameter"),
+        (lambda c: nn.Identity(), "has no trainable parameter"),
+        (lambda c: with_(Detached(c), lambda m: m.out.requires_grad_(False)), "does not depend on"),
+        (Pair, r"Pair returns tuple: expected a tensor \(rows, 3\)"),
+        (lambda c: Plain(c + 2), r"\(2, 5\) for two rows: expected float32 \(2, 3\), a number for each class"),
+        (lambda c: nn.Sequential(nn.Flatten(), nn.Linear(12, c - 1)), r"\(2, 2\) for two rows: expected"),
         (lambda c: nn.Sequential(nn.Flatten(), nn.Linear(13, c)), r"two rows of shape \(12,\).*cannot be multiplied"),
-        (lambda c: Running(c, persistent=False), "learns something that is not in its state_dict"),
-        (Attribute, "learns something that is not in its state_dict"),
+        (lambda c: Running(c, persistent=False), "learns something outside its state_dict"),
+        (Attribute, "learns something outside its state_dict"),
     ],
     ids=range(14),
 )

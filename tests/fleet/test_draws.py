@@ -21,7 +21,7 @@ def test_draws_never_change() -> None:
     assert draws.raw(7, draws.ORDER, 3, 2).tolist() == RAW
     assert draws.order(7, 0, 8).tolist() == ORDER
     np.testing.assert_array_equal(draws.uniform(7, 0, 3), np.array(UNIFORM, dtype=np.float32))
-    assert draws.dropout_key(7) == KEY
+    assert draws.key_of(7, draws.DROPOUT) == KEY
 
 
 RAW = [14235748561938599882, 10715015893532904190]
@@ -123,7 +123,7 @@ def test_few_rows_do_not_fill_a_large_batch_and_steps_tell_nothing_of_them() -> 
     assert large.places(3, 60, 0, 1).shape == (1, 64)
     assert [Recipe(batch=32).width(rows) for rows in (1, 20, 100)] == [32, 32, 32]
     assert {Recipe(batch=100, steps=5).width(rows) for rows in (1, 33, 1000)} == {100}
-    with pytest.raises(ElectionError, match="batch must be 65,536 at the most"):
+    with pytest.raises(ElectionError, match="batch must be at most 65,536"):
         Recipe(batch=10**9)
 
 

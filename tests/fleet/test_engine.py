@@ -25,7 +25,7 @@ from oneballot.fleet.train.engine import train  # noqa: E402
 from oneballot.fleet.train.job import How, Job  # noqa: E402
 from oneballot.fleet.train.probe import why_not_stacked  # noqa: E402
 from oneballot.fleet.train.recipe import Recipe  # noqa: E402
-from oneballot.fleet.train.schedule import Timetable  # noqa: E402
+from oneballot.fleet.train.schedule import Schedule  # noqa: E402
 from oneballot.fleet.train.wave import Wave  # noqa: E402
 from oneballot.fleet.train.waves import models_that_fit  # noqa: E402
 from oneballot.runtime.progress import report_progress_to  # noqa: E402
@@ -132,24 +132,24 @@ def test_schedules_are_each_models_own_places_whatever_is_cut(
     rng = np.random.default_rng(len(sizes))
     tasks = [Task(rng.permutation(90)[:size], rng.integers(0, CLASSES, size), seed=i) for i, size in enumerate(sizes)]
     tasks.sort(key=lambda task: -recipe.steps_of(len(task.rows)))
-    made = Timetable(recipe, tasks, (90, 6), at_once=1, recorded=on_gpu)
-    made.length = lambda count, step: length  # type: ignore[method-assign]
+    made = Schedule(recipe, tasks, (90, 6), block=1, recorded=on_gpu)
+    made.chunk_length = lambda count, step: length  # type: ignore[method-assign]
     step, seen = 0, [list[Array]() for _ in tasks]
     for count, begun, until in made.stages():
         assert begun == step
         assert count == sum(end > begun for end in made.ends)
-        for first, last in made.cuts(count, begun, until):
+        for first, last in made.chunks(count, begun, until):
             assert (first, last) == (step, min(step + length, until))
-            places, _, _ = made.schedule(count, first, last)
+            places, _, _ = made.draw(count, first, last)
             for i in range(count):
                 seen[i] += list(places[:, i])
             step = last
     assert step == made.ends[0]
     for task, begin, end, found in zip(made.tasks, made.begins[:-1], made.ends, seen, strict=True):
         places = recipe.places(task.seed, len(task.rows), 0, end)
-        wanted = np.where(places < 0, made.nobody, places + begin)
+        wanted = np.where(places < 0, made.absent, places + begin)
         np.testing.assert_array_equal(found[:end], wanted)
-        assert all((rest == made.nobody).all() for rest in found[end:])
+        assert all((rest == made.absent).all() for rest in found[end:])
 
 
 def test_by_steps_neither_waves_nor_schedules_tell_how_many_rows_there_are() -> None:
@@ -158,7 +158,7 @@ def test_by_steps_neither_waves_nor_schedules_tell_how_many_rows_there_are() -> 
     for sizes in ((3, 9, 1, 7), (30, 1, 2, 29)):
         job = Job(network, torch.zeros(30, 6), make_tasks(*sizes), recipe, CLASSES, "chain", 1)
         wave = Wave(network, job.X, job.tasks, recipe, CLASSES, chain=True)
-        seen.append((job._cut(3), wave.number, wave.times.ends, wave.times.schedule(4, 0, 3)[0].shape, wave.block))
+        seen.append((job._cut(3), wave.order, wave.schedule.ends, wave.schedule.draw(4, 0, 3)[0].shape, wave.block))
     assert seen[0] == seen[1]
     assert seen[0][0] == [[0, 1], [2, 3]]
 
@@ -192,7 +192,7 @@ def test_a_wave_that_does_not_fit_is_halved_until_it_does(monkeypatch: pytest.Mo
 
     with monkeypatch.context() as patch:
         patch.setattr(Wave, "train", train_wave)
-        patch.setattr(job, "_most_at_once", lambda: 8)
+        patch.setattr(job, "_models_that_fit", lambda: 8)
         patch.setattr(torch.cuda, "empty_cache", lambda: None)
         assert sum(job._on_gpu()) == 16
     assert sizes == [8, 4, 2, 2, 4, 2, 2]
@@ -268,10 +268,10 @@ def normalised(classes: int) -> nn.Module:
         (normalised, ""),
         (Recurrent, "vmap cannot take this module"),
         (Attentive, "vmap cannot take this module|batching rule"),
-        (Centred, "would not come to the same"),
+        (Centred, "would differ from one alone"),
         (Noisy, "vmap cannot take this module"),
         (Branching, "vmap cannot take this module"),
-        (Wide, r"it answers with shape \(5, 1, 3\): expected \(5, 3\)"),
+        (Wide, r"it returns the shape \(5, 1, 3\): expected \(5, 3\)"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
@@ -442,7 +442,7 @@ def test_rounds_of_a_training_are_trainings_of_their_own(how: Any) -> None:
 
 def test_a_kept_wave_is_used_for_the_same_tasks_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a GPU keeps between rounds, kept on this machine."""
-    monkeypatch.setattr(Job, "_keeps", lambda self, numbers: len(numbers) == len(self.tasks))
+    monkeypatch.setattr(Job, "_keeps_wave", lambda self, numbers: len(numbers) == len(self.tasks))
     X, network, tasks = make_rows(6), built_in("mlp", {"hidden": [5]}, (6,), CLASSES), make_tasks(9, 4, 17)
     training = engine.Training(network, X, RECIPE, CLASSES, device="cpu")
     made = Wave.__init__
@@ -461,7 +461,7 @@ def test_a_kept_wave_is_used_for_the_same_tasks_alone(monkeypatch: pytest.Monkey
 def test_numbers_of_another_network_are_refused(what: str) -> None:
     network, other = (built_in("mlp", {"hidden": [size]}, (6,), CLASSES) for size in (5, 4))
     (task,) = make_tasks(9)
-    with pytest.raises(DataError, match=rf"m0: its {what} is not one of this network: .*weight"):
+    with pytest.raises(DataError, match=rf"m0: its {what} does not fit this network: .*weight"):
         train(network, make_rows(6), [replace(task, **{what: other.start(0)})], RECIPE, CLASSES, device="cpu")
-    with pytest.raises(DataError, match=f"its {what} is not one"):
+    with pytest.raises(DataError, match=f"its {what} does not fit"):
         train(network, make_rows(6), [replace(task, **{what: {}})], RECIPE, CLASSES, device="cpu")

@@ -175,7 +175,7 @@ def test_sums_over_pixels_do_not_depend_on_how_they_are_cut(monkeypatch: pytest.
     found = []
     for programs in (1, 4096):
         monkeypatch.setattr(conv_kernels, "PROGRAMS", programs)
-        found.append(conv_kernels.slopes_by_weight(x.detach(), weight.detach(), d.detach(), 1, (1, 1)))
+        found.append(conv_kernels.gradient_by_weight(x.detach(), weight.detach(), d.detach(), 1, (1, 1)))
     torch.testing.assert_close(*found)
 
 

@@ -61,7 +61,7 @@ def test_cohorts_have_ensembles_of_their_own_and_new_parties_find_theirs() -> No
 
 def test_a_stranger_is_never_loaded_here_and_one_that_fails_is_left_out() -> None:
     model = EnsembleModel([STRANGER.dump(), constant(1, 0, 0)], np.ones((1, 2, 3)))
-    with pytest.raises(OneBallotError, match="in the room alone"):
+    with pytest.raises(OneBallotError, match="only runs in the sandbox"):
         model.predict_proba(X)
 
     def refuse(blob: Blob, X: np.ndarray, *, classes: int) -> np.ndarray:

@@ -134,7 +134,7 @@ def test_what_does_not_fit_the_election_is_refused() -> None:
         (ABOUT | {"architecture": ["resnet8"]}, "a name"),
         (ABOUT | {"architecture": "os.system"}, "there is no architecture"),
         (ABOUT | {"output": "argmax"}, "neither softmax nor sigmoid"),
-        (ABOUT | {"settings": None}, "settings must be names with values"),
+        (ABOUT | {"settings": None}, "settings must be a table of names"),
         (ABOUT | {"settings": {"width": 10**6}}, "width must be a whole number from 1 to 256"),
         (ABOUT | {"settings": {"width": 3}}, "expected float32"),
         (ABOUT | {"shape": [64]}, "say what they are"),

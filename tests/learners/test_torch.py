@@ -384,6 +384,6 @@ def test_a_module_that_workers_cannot_import_is_trained_in_this_process(monkeypa
     X, y = rows([0, 1], 60)
     tasks = [Task(np.arange(60), y, seed=i, ask=np.arange(60)) for i in range(3)]
     monkeypatch.setenv("ONEBALLOT_WORKERS", "2")
-    with pytest.warns(OneBallotWarning, match="trained in this process alone"):
+    with pytest.warns(OneBallotWarning, match="trained in this process only"):
         answers = replace(QUICK, module=small, settings={}).fit_many(X, tasks, 2).predictions()
     assert len(answers) == 3

@@ -29,7 +29,6 @@ from tiny import DIGITS, TREE
 
 pytest.importorskip("torch")
 from oneballot.methods.dosfl.distillation import Party
-from oneballot.methods.dosfl.train import TrainingRun
 from oneballot.methods.dosfl.work import DistilJob, TrainJob
 
 LEARNER = ob.Torch("mlp", settings={"hidden": [16]}, epochs=2)
@@ -146,7 +145,7 @@ class Distilling(Experiment):
         party = Party(rows, y, network.start(seed), 1, settings, label="of 20 rows")
         (distilled,) = learner.run(DistilJob(network, X, [party], 2))
         start = learner.network((7 if self.bad == "start" else 6,), 2).start(seed)
-        result = learner.run(TrainJob(network, TrainingRun(start, [distilled], 1)))
+        result = learner.run(TrainJob(network, start, [distilled], 1))
         return Result({"last": sum(float(value.sum()) for value in result.weights.values())})
 
     def quick(self) -> Distilling:

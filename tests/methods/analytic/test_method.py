@@ -20,9 +20,8 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 import oneballot as ob
 from oneballot.election.template import draft, section
 from oneballot.errors import ElectionError, Spoiled
-from oneballot.methods.analytic.format import Analytic as Format
-from oneballot.methods.analytic.format import FeatureMap, LinearModel
-from oneballot.methods.analytic.statistics import GRID, LARGEST, STATISTICS, solve, square, statistics
+from oneballot.methods.analytic.format import AnalyticFormat, FeatureMap, LinearModel
+from oneballot.methods.analytic.statistics import GRID, LARGEST, STATISTICS, solve, statistics, symmetric
 from oneballot.party.context import PartyContext
 from oneballot.server.context import TallyContext
 from oneballot.simulation import compare
@@ -121,9 +120,9 @@ class TestPrivate:
         sigma = agreed.ballot_ledger.lines[0].scale
         clean, noisy = cast(election()).contents, cast(agreed).contents
         bound = PartyContext(agreed, "a")
-        gram, sums = statistics(agreed.method._map(bound), Data(X[ROWS], Y[ROWS]), 10)
+        gram, sums = statistics(agreed.method.feature_map(bound), Data(X[ROWS], Y[ROWS]), 10)
         apart = (noisy["sums"] - sums).ravel() / sigma
-        twice = (square(noisy["gram"], len(gram)) - 2 * gram) / sigma
+        twice = (symmetric(noisy["gram"], len(gram)) - 2 * gram) / sigma
         off, diagonal = twice[np.triu_indices(len(gram), 1)] / math.sqrt(2), np.diag(twice) / 2
         for drawn in (apart, off, diagonal):
             surprise = (drawn**2).sum()
@@ -142,7 +141,7 @@ class TestPrivate:
         ctx = TallyContext(agreed)
         count = agreed.method.count(cast(agreed), ctx)
         lots = 4 * ctx.noise
-        for share, words in ((0.99, "nothing to learn from"), (1.01, None)):
+        for share, words in ((0.99, "nothing can be learned"), (1.01, None)):
             count.sums["sums"][-1] = 0
             count.sums["sums"][-1, 3] = share * lots
             with pytest.raises(ElectionError, match=words) if words else nullcontext():
@@ -186,14 +185,14 @@ def test_a_party_can_be_taken_out_again_and_may_lack_most_classes() -> None:
 @pytest.mark.parametrize(("name", "change", "words"), [
     ("gram", lambda a: a[:-1], "expected an array 'gram'"),
     ("gram", lambda a: a.astype(np.float64), "expected an array 'gram'"),
-    ("sums", lambda a: a * np.int64(3), "not of the same rows"),
-    ("sums", lambda a: -a, "rows of a class"),
-    ("sums", lambda a: a + 1, "rows of a class"),
-    ("gram", lambda a: a * np.int64(2), "not of the same rows"),
-    ("gram", lambda a: np.where(np.arange(a.size) == 1, 10 * a.max(), a), "such a Gram matrix"),
-    ("gram", lambda a: np.where(np.arange(a.size) == 0, a + 2**45, a), "larger than so many rows"),
+    ("sums", lambda a: a * np.int64(3), "not sums of the same rows"),
+    ("sums", lambda a: -a, "row counts of the classes"),
+    ("sums", lambda a: a + 1, "row counts of the classes"),
+    ("gram", lambda a: a * np.int64(2), "not sums of the same rows"),
+    ("gram", lambda a: np.where(np.arange(a.size) == 1, 10 * a.max(), a), "not positive semi-definite"),
+    ("gram", lambda a: np.where(np.arange(a.size) == 0, a + 2**45, a), "larger than its rows"),
     ("sums", lambda a: a + 2**40 * np.eye(*a.shape, dtype=np.int64) - 2**40 * np.eye(*a.shape, 1, dtype=np.int64),
-     "not of the same rows|longer than its rows"),
+     "not sums of the same rows|longer than its rows"),
     ("sums", lambda a: a + np.array([2**40, -(2**40)] + 8 * [0]) * (np.arange(len(a)) == 3)[:, None], "longer than"),
     ("sums", lambda a: np.where(np.arange(a.size).reshape(a.shape) < 2, np.iinfo(np.int64).min, a), "more than"),
     ("gram", lambda a: np.full_like(a, 3 * LARGEST), "more than"),
@@ -208,7 +207,7 @@ def test_sums_that_no_rows_add_up_to_are_spoiled(name: str, change: Callable[[An
 
 
 def test_fourier_features_stand_for_a_gaussian_kernel() -> None:
-    features = election(features="fourier", number=4000, width=2.0).method._map(
+    features = election(features="fourier", number=4000, width=2.0).method.feature_map(
         PartyContext(election(features="fourier", number=4000, width=2.0), "a")
     )
     z = features(X[:40])[:, :-1] * math.hypot(1, 0.3)
@@ -252,10 +251,10 @@ class TestEncoder:
 
     @pytest.mark.parametrize(("settings", "words"), [
         ({"features": "encoder"}, "needs encoder"), ({"encoder": "x"}, "needs encoder"),
-        ({"width": 1.0}, "width is for"),
+        ({"width": 1.0}, "width is only for"),
         ({"features": "encoder", "encoder": "nowhere"}, "cannot be read"),
-        ({"features": "encoder", "encoder": b"abc"}, "no network in the format"),
-        ({"features": "encoder", "encoder": 3}, "a file, or a torch module"),
+        ({"features": "encoder", "encoder": b"abc"}, "not a network in the format"),
+        ({"features": "encoder", "encoder": 3}, "a file or a torch module"),
     ])  # fmt: skip
     def test_what_is_no_encoder_is_refused(self, settings: dict[str, Any], words: str) -> None:
         with pytest.raises(ElectionError, match=words):
@@ -263,14 +262,14 @@ class TestEncoder:
 
 
 def test_without_a_public_set_rows_are_bounded_by_what_a_schema_allows() -> None:
-    with pytest.raises(ElectionError, match="needs a schema or a public set"):
+    with pytest.raises(ElectionError, match="needs the number of features"):
         election(public=None)
     for public in (PUBLIC[:1], np.ones((5, 3))):
-        with pytest.raises(ElectionError, match="needs width, or a public set of different rows"):
+        with pytest.raises(ElectionError, match="needs width, or a public set with different rows"):
             election(features="fourier", public=public)
     with pytest.raises(ElectionError, match=r'4,100 features: 4,095 at most; use features = "fourier"'):
         election(public=np.eye(3, 4100))
-    with pytest.warns(ob.OneBallotWarning, match="longer than the bound 0.1, .* Scale columns"):
+    with pytest.warns(ob.OneBallotWarning, match="longer than the bound 0.1 and are clipped. Scale columns"):
         cast(election(bound=0.1))
 
 
@@ -279,7 +278,7 @@ def test_a_column_that_drowns_the_others_is_told_of_before_training() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         election(classes=range(2), public=rows)
-    with pytest.warns(ob.OneBallotWarning, match=r"column 1 makes up 99.9.% of the spread .*: scale all"):
+    with pytest.warns(ob.OneBallotWarning, match=r"column 1 has 99.9.% of the variance .*: scale all"):
         election(classes=range(2), public=rows * [1, 100, 1])
 
 
@@ -315,21 +314,21 @@ class TestFormat:
     def test_a_model_comes_back_as_it_was(self) -> None:
         model = LinearModel(FeatureMap(np.zeros(4), 2.0, 0.5, np.ones((3, 4))), np.arange(21.0).reshape(7, 3), "share")
         blob = model.dump()
-        Format.check(blob.data, classes=3, features=4)
+        AnalyticFormat.check(blob.data, classes=3, features=4)
         rows = np.random.default_rng(0).random((9, 4), dtype=np.float32)
-        np.testing.assert_array_equal(Format.load(blob.data, classes=3).scores(rows), model.scores(rows))
+        np.testing.assert_array_equal(AnalyticFormat.load(blob.data, classes=3).scores(rows), model.scores(rows))
 
     @pytest.mark.parametrize(("changed", "words"), [
         ({"weights": np.ones((5, 2))}, "weights is"), ({"weights": np.ones((5, 3), dtype=np.float32)}, "weights is"),
-        ({"centre": np.full(4, np.nan)}, "NaN"), ({"bound": np.zeros(1)}, "not above 0"),
+        ({"centre": np.full(4, np.nan)}, "not NaN"), ({"bound": np.zeros(1)}, "not above 0"),
         ({"more": np.ones(1)}, "arrays are"),
         ({"output": "other"}, "expected softmax"), ({"frequencies": np.ones((4000, 4))}, "at most"),
         ({"frequencies": np.ones(3)}, "arrays are"), ({"encoder": np.ones(9, dtype=np.uint8)}, "header"),
     ])  # fmt: skip
     def test_anything_else_is_spoiled(self, changed: dict[str, Any], words: str) -> None:
-        Format.check(self.blob(), classes=3, features=4)
+        AnalyticFormat.check(self.blob(), classes=3, features=4)
         with pytest.raises(Spoiled, match=words):
-            Format.check(self.blob(**changed), classes=3, features=4)
+            AnalyticFormat.check(self.blob(**changed), classes=3, features=4)
 
 
 @pytest.mark.parametrize("intercept", [0.01, 0.3, 3.0])

@@ -9,7 +9,8 @@ import torch
 
 from oneballot import DOSFL
 from oneballot.fleet.models.network import built_in
-from oneballot.methods.dosfl.distillation import Party
+from oneballot.methods.dosfl.distil import _Job
+from oneballot.methods.dosfl.distillation import DistilledData, Party
 from oneballot.methods.dosfl.initialization import initial_weights
 from oneballot.types import Array
 
@@ -39,3 +40,11 @@ VARIED = [
 
 def party(rows: Array, seed: int, settings: DOSFL = SETTINGS) -> Party:
     return Party(rows, Y[rows], INITIAL, seed, settings)
+
+
+def distil_in_double(parties: list[Party], device: torch.device = CPU) -> list[DistilledData]:
+    """`distil` in float64, so that results can be compared although many steps amplify rounding."""
+    job = _Job(NET, torch.from_numpy(X).to(device), parties, 3, DOUBLE)
+    for _ in job.on_cpu(1) if device == CPU else job.on_gpu():
+        pass
+    return [job.results[i] for i in range(len(parties))]

@@ -17,7 +17,7 @@ import torch.nn.functional as F  # noqa: E402
 from torch.func import functional_call  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).parent))
-from distilling import CPU, DOUBLE, INITIAL, NET, RNG, SETTINGS, VARIANTS, VARIED, X, Y, party  # noqa: E402
+from distilling import CPU, DOUBLE, INITIAL, NET, RNG, SETTINGS, VARIANTS, VARIED, X, Y, distil_in_double, party  # noqa: E402
 
 from oneballot import DOSFL  # noqa: E402
 from oneballot.errors import DataError, ElectionError  # noqa: E402
@@ -80,7 +80,7 @@ def assert_alike(one: DistilledData, other: DistilledData, rtol: float = 1e-5, a
 def test_distillation_is_algorithm_1_of_the_paper(added: dict[str, Any]) -> None:
     settings = replace(SETTINGS, **added)
     one = party(np.arange(40), 7, settings)
-    (ours,) = distil(NET, X, [one], 3, device="cpu", dtype=DOUBLE)
+    (ours,) = distil_in_double([one])
     for mine, theirs in zip((ours.inputs, ours.labels, ours.rates), algorithm_1(one), strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-6)
     hard = initial_labels(one.y, settings.steps, settings.batch, 3)
@@ -93,7 +93,7 @@ def test_a_wave_gives_each_party_what_it_gets_alone() -> None:
     wave = Wave(StackedNetwork(NET, CPU, DOUBLE), torch.from_numpy(X), VARIED, 3)
     assert len(list(wave.train())) == sum(settings.local_epochs for settings in VARIANTS)
     for one, together in zip(VARIED, wave.results(), strict=True):
-        (alone,) = distil(NET, X, [one], 3, device="cpu", dtype=DOUBLE)
+        (alone,) = distil_in_double([one])
         assert_alike(together, alone)
 
 
@@ -111,14 +111,14 @@ def test_waves_have_equal_sizes_fit_the_memory_and_have_a_largest_size(
     monkeypatch.setattr(job, "_run", lambda numbers, run=job._run: seen.append(len(numbers)) or run(numbers))
     assert sum(job.on_gpu()) == sum(one.settings.local_epochs for one in [*VARIED, *others])
     assert seen == sizes
-    for i, alone in enumerate(distil(NET, X, [*VARIED, *others], 3, device="cpu", dtype=DOUBLE)):
+    for i, alone in enumerate(distil_in_double([*VARIED, *others])):
         assert_alike(job.results[i], alone)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 def test_on_a_gpu_distilled_data_equal_those_on_a_cpu() -> None:
     others = [replace(one, settings=replace(one.settings, steps=2)) for one in VARIED[:2]]
-    on_gpu, on_cpu = (distil(NET, X, [*VARIED, *others], 3, device=where, dtype=DOUBLE) for where in ("cuda", "cpu"))
+    on_gpu, on_cpu = (distil_in_double([*VARIED, *others], torch.device(where)) for where in ("cuda", "cpu"))
     for one, other in zip(on_gpu, on_cpu, strict=True):
         assert_alike(one, other, rtol=1e-3, atol=1e-4)
 
@@ -147,7 +147,8 @@ def test_on_a_gpu_recorded_batches_equal_unrecorded_ones_and_those_on_a_cpu() ->
 def test_on_a_cpu_a_partys_result_does_not_depend_on_other_parties(enough: float, monkeypatch: Any) -> None:
     monkeypatch.setattr(distil_module, "PROCESSES_PAY_OFF", enough)
     parties = [party(np.arange(30), 1), party(np.arange(30, 90), 2), party(np.arange(90, 93), 3)]
-    together = distil(NET, X, parties, 3, device="cpu", workers=2)
+    monkeypatch.setenv("ONEBALLOT_WORKERS", "2")
+    together = distil(NET, X, parties, 3, device="cpu")
     for one, mine in zip(parties, together, strict=True):
         (alone,) = distil(NET, X, [one], 3, device="cpu")
         assert all(np.array_equal(a, b) for a, b in zip(vars(mine).values(), vars(alone).values(), strict=True))

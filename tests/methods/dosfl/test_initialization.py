@@ -7,7 +7,6 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from oneballot.errors import ElectionError  # noqa: E402
 from oneballot.fleet.models.network import built_in  # noqa: E402
 from oneballot.methods.dosfl.initialization import RULES, initial_weights  # noqa: E402
 
@@ -38,9 +37,7 @@ def test_weights_of_each_rule_have_the_deviation_and_bound_of_torchs(rule: str) 
             assert np.abs(value).max() == pytest.approx(np.abs(theirs).max(), rel=0.1)
 
 
-def test_the_rule_torch_is_the_networks_own_and_an_unknown_rule_is_refused() -> None:
+def test_the_rule_torch_gives_the_networks_own_weights() -> None:
     assert set(RULES) == {"torch", *TORCH}
     own = NET.start(5)
     assert all(np.array_equal(value, own[name]) for name, value in initial_weights(NET, "torch", 5).items())
-    with pytest.raises(ElectionError, match="unknown rule 'zeros'"):
-        initial_weights(NET, "zeros", 1)

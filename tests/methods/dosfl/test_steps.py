@@ -123,9 +123,7 @@ def test_one_step_of_a_linear_model_has_its_closed_form() -> None:
 @pytest.mark.parametrize("implementation", ["separate", "windows"])
 @pytest.mark.parametrize("name", ["mlp", "lenet"])
 def test_chains_give_the_gradients_of_autograd_and_leave_their_inputs_unchanged(name: str, implementation: Any) -> None:
-    chain, autograd = (
-        StackedNetwork(network(name), CPU, DOUBLE, implementation=each) for each in (implementation, "autograd")
-    )
+    chain, autograd = (StackedNetwork(network(name), CPU, DOUBLE, mode=each) for each in (implementation, "autograd"))
     initial = chain.stack([initial_weights(network(name), "kaiming", seed) for seed in (1, 2, 3)])
     steps = random_steps(chain, 3)
     before = steps.inputs.clone()

@@ -16,7 +16,7 @@ from oneballot.errors import ElectionError, OneBallotWarning, QuorumError
 from oneballot.formats.kernel import KernelModel
 from oneballot.formats.skops import Skops
 from oneballot.methods.ensemble.format import EnsembleModel
-from oneballot.metrics import mean_auc
+from oneballot.methods.ensemble.method import mean_auc
 from oneballot.party.cast import cast_together
 from oneballot.party.context import PartyContext
 from oneballot.server.context import TallyContext
@@ -134,7 +134,7 @@ class TestSelection:
         assert len(members(first)) == 3
 
     def test_k_above_the_number_of_parties_is_all(self, make_election, digits) -> None:
-        with pytest.warns(ob.OneBallotWarning, match=r"k = 100 is more than there are to select from \(8\)"):
+        with pytest.warns(ob.OneBallotWarning, match=r"k = 100, but there are 8 models"):
             outcome, _ = self.outcome(make_election, digits, select="random", k=100)
         assert len(members(outcome)) == 8
 
@@ -163,7 +163,7 @@ class TestWeights:
         opened = EnsembleModel(list(alone.values()), np.ones((1, 3, 10)))
         counts = np.stack([np.bincount(d.y, minlength=10) for d in held.values()])
         rows = election.rows(digits.X_test)
-        return simulation.outcome.model.predict_proba(rows), [a for _, a in opened.opinions(rows)], counts
+        return simulation.outcome.model.predict_proba(rows), [a for _, a in opened.member_predictions(rows)], counts
 
     @pytest.mark.parametrize("weights", ["seen", "class-counts", "uniform"])
     def test_the_mean_is_as_it_is_written_down(self, weights: str, make_election, digits) -> None:
@@ -236,7 +236,7 @@ class TestCohorts:
         assert b"a-0" not in model.dump().data
 
     def test_a_new_party_is_placed_by_its_own_model(self, make_election, held, digits) -> None:
-        from oneballot.methods.ensemble.cohorts import queries
+        from oneballot.methods.ensemble.cohorts import cohort_queries
         from oneballot.types import Task
 
         election = make_election(method=ob.Ensemble(cohorts=2), learner=KERNEL)
@@ -244,14 +244,14 @@ class TestCohorts:
         model = simulate_parties(election, less).outcome.model.model_
         new = held["b-5"]
         own = KERNEL.fit_many(new.X, [Task(np.arange(len(new)), new.y)], 10)[0]
-        asked = election.public[queries(len(election.public), TallyContext(election).shared_seed("cohorts"))]
+        asked = election.public[cohort_queries(len(election.public), TallyContext(election).shared_seed("cohorts"))]
         assert model.closest(own.predict_proba(asked)) == model.cohort_of("b-1")
         assert model.best(new.X, new.y) == model.cohort_of("b-1")
 
     def test_no_more_cohorts_than_parties_that_differ(self, make_election, held, digits) -> None:
         election = make_election(method=ob.Ensemble(cohorts=4), learner=KERNEL)
         same = held["a-0"]
-        with pytest.warns(OneBallotWarning, match="2 cohorts where 4 were asked for"):
+        with pytest.warns(OneBallotWarning, match="2 cohorts instead of 4"):
             outcome = simulate_parties(election, {"a": same, "b": same, "c": held["b-1"]}).outcome
         assert [outcome.model.model_.cohort_of(p) for p in "abc"] == [0, 0, 1]
 
@@ -260,7 +260,7 @@ class TestCohorts:
         broken = {"seen": np.ones(10, dtype=np.int64), "model": Blob("skops", b"nothing")}
         with (
             TallyContext(election) as ctx, pytest.warns(OneBallotWarning, match="member 0 is left out"),
-            pytest.raises(ElectionError, match="no ballot's model could be asked"),
+            pytest.raises(ElectionError, match="no ballot's model made predictions"),
         ):  # fmt: skip
             election.method.close(Count(by_party={"a": broken}), ctx)
 
@@ -282,7 +282,7 @@ class TestThinAndMissingParties:
                 "none": Data(np.empty((0, 64), np.float32), np.empty(0, int))}  # fmt: skip
         with pytest.warns(OneBallotWarning, match="zeros: it has no rows of class 1, 2, 3"):
             outcome = simulate_parties(election, held).outcome
-        assert outcome.voted["none"].abstained == "it has 0 rows, and the election asks for 1 at the least"
+        assert outcome.voted["none"].abstained == "it has 0 rows, fewer than min_rows = 1"
         alone = simulate_parties(election, {"full": held["full"]}).outcome
         assert accuracy(alone, digits) > (0.9 if learner is KERNEL else 0.6)
         assert accuracy(outcome, digits) > accuracy(alone, digits) - 0.15
@@ -338,7 +338,7 @@ class TestHostileBallots:
         few = digits.y < 8
         with pytest.warns(ob.OneBallotWarning):
             ballot = ob.cast(election, digits.X[few], digits.y[few], party="a")
-        with pytest.warns(ob.OneBallotWarning, match="nobody has rows of class 8, 9: the ensemble does not know it"):
+        with pytest.warns(ob.OneBallotWarning, match="no party has rows of class 8, 9: the ensemble does not know it"):
             ob.tally(election, [ballot])
 
     def test_a_model_that_shouts_is_one_voice(self, make_election, parties, digits) -> None:
@@ -363,7 +363,7 @@ class TestRefusedBeforeTraining:
     @pytest.mark.parametrize(
         ("settings", "words"),
         [
-            ({"k": 3}, "needs a way to select"),
+            ({"k": 3}, "k = 3 needs select"),
             ({"select": "cv"}, "needs k"),
             ({"min_score": 0.5}, 'needs select = "cv"'),
         ],

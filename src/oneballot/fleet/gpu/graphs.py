@@ -1,4 +1,4 @@
-"""Steps on a GPU, recorded once and replayed: launching every kernel anew takes longer than the kernels do."""
+"""Steps on a GPU, recorded once as a CUDA graph and replayed: launching each kernel anew takes longer than it runs."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from ..train.steps import Steps
 if TYPE_CHECKING:
     from ..train.wave import Wave
 
-RECORDING = 0.05
-"""Seconds that recording a block of steps may take, about."""
+RECORDING_SECONDS = 0.05
+"""About how long recording a block of steps may take."""
 
 
 @cache
 def _stream(device: torch.device) -> torch.cuda.Stream:
-    """One for all: libraries keep workspaces for every stream that they have seen."""
+    """One stream for all waves: libraries keep a workspace for every stream that they see."""
     return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
 
 @contextmanager
 def no_garbage_collection() -> Iterator[None]:
-    """While a graph is recorded: another one that Python's collector happens to find and destroy would break it."""
+    """Use this while recording: if the collector destroyed another graph meanwhile, the recording would break."""
     collecting = gc.isenabled()
     gc.disable()
     try:
@@ -40,59 +40,59 @@ def no_garbage_collection() -> Iterator[None]:
             gc.enable()
 
 
-class Recorded(Steps):
-    """Two graphs: of a block of steps, and of one step, for what is left before some model is done."""
+class RecordedSteps(Steps):
+    """Two graphs: one of a block of steps, and one of a single step, for the rest until some model is done."""
 
-    def __init__(self, wave: Wave, count: int, step: int) -> None:
+    def __init__(self, wave: Wave, count: int, first: int) -> None:
         self.wave = wave
         self.stream = _stream(wave.device)
         self.stream.wait_stream(torch.cuda.current_stream(wave.device))
         self.graphs: dict[int, tuple[torch.cuda.CUDAGraph, list[Tensor | None]]] = {}
-        others = [runner for runner in (wave.runners or {}).values() if isinstance(runner, Recorded)]
+        others = [runner for runner in (wave.runners or {}).values() if isinstance(runner, RecordedSteps)]
         self.pool: Any = others[0].pool if others else torch.cuda.graph_pool_handle()
-        """Memory that all graphs of a wave share, for only one runs at a time, and begins with what it is given."""
+        """Memory that all graphs of a wave share: one runs at a time, and none reads what another has left."""
         self.block = 0
         self.loaded: torch.cuda.Event | None = None
         with self.here():
-            super().__init__(wave, count, step)
+            super().__init__(wave, count, first)
 
-    def again(self) -> None:
+    def reset(self) -> None:
         self.stream.wait_stream(torch.cuda.current_stream(self.wave.device))
         with self.here():
-            super().again()
+            super().reset()
 
     def load(self, places: Array, moves: Array | None, rates: Array | None) -> None:
-        """Bring the schedule to the device while the steps of the one before run, and no other waits."""
+        """Copy the next chunk to the device while the steps of the last one run; at most one chunk waits."""
         if self.loaded is not None:
             self.loaded.synchronize()
         with self.here():
-            self.schedule = [
+            self.chunk = [
                 None if part is None else torch.from_numpy(part).pin_memory().to(self.wave.device, non_blocking=True)
                 for part in (places, moves, rates)
             ]
             self.loaded = torch.cuda.Event()  # type: ignore[no-untyped-call]
             self.loaded.record(self.stream)
 
-    def go(self, first: int, last: int) -> None:
+    def run(self, first: int, last: int) -> None:
         with self.here():
             while first < last and self.block <= 0:
                 self._warm_up(first)
                 first += 1
             while first < last:
                 size = self.block if last - first >= self.block else 1
-                graph, static = self.graphs.get(size) or self._record(size)
-                for held, new in zip(static, self._cut(first, first + size), strict=True):
+                graph, inputs = self.graphs.get(size) or self._record(size)
+                for held, new in zip(inputs, self._cut(first, first + size), strict=True):
                     if held is not None and new is not None:
                         held.copy_(new)
                 graph.replay()
                 first += size
 
     def _warm_up(self, step: int) -> None:
-        """Two steps as they are: libraries set themselves up in the first, and the second tells how many to record."""
+        """Run a step without a graph: libraries initialize in the first, and the second shows how many to record."""
         begin = time.perf_counter()
-        self.steps(*self._cut(step, step + 1))
+        self.compute(*self._cut(step, step + 1))
         self.stream.synchronize()
-        most = int(RECORDING / (time.perf_counter() - begin))
+        most = int(RECORDING_SECONDS / (time.perf_counter() - begin))
         self.block = -1 if self.block == 0 else max(1, min(most, self.wave.block))
 
     def wait(self) -> None:
@@ -103,23 +103,23 @@ class Recorded(Steps):
         self.graphs.clear()
 
     def _cut(self, first: int, last: int) -> list[Tensor | None]:
-        return [None if part is None else part[first:last] for part in self.schedule]
+        return [None if part is None else part[first:last] for part in self.chunk]
 
     def _record(self, size: int) -> tuple[torch.cuda.CUDAGraph, list[Tensor | None]]:
-        static = [None if part is None else part.clone() for part in self._cut(0, size)]
+        inputs = [None if part is None else part.clone() for part in self._cut(0, size)]
         graph = torch.cuda.CUDAGraph()
         self.stream.synchronize()
         with no_garbage_collection():
-            graph.capture_begin(pool=self.pool)  # torch.cuda.graph would empty the cache first, which takes longer
+            graph.capture_begin(pool=self.pool)  # torch.cuda.graph would first empty the cache, which takes longer
             try:
-                self.steps(*static)
+                self.compute(*inputs)
             except BaseException:
-                with suppress(RuntimeError):  # what went wrong is told, not that the record is broken
+                with suppress(RuntimeError):  # report the error itself, not the broken recording
                     graph.capture_end()
                 raise
             graph.capture_end()
-        self.graphs[size] = graph, static
-        return graph, static
+        self.graphs[size] = graph, inputs
+        return graph, inputs
 
     @contextmanager
     def here(self) -> Iterator[None]:

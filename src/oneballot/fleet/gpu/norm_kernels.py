@@ -1,6 +1,7 @@
-"""Batch normalisation of many models at once as kernels of a GPU (Triton): one program a model and channel.
+"""Triton kernels: batch normalisation of many models at once, one program for each model and channel.
 
-Images are `(models, rows, channels, pixels)`. Means and variances are of the rows that are present; all are normalised.
+Images are `(models, rows, channels, pixels)`. Means and variances are over the rows that are present; all rows are
+normalised.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import triton.language as tl
 from torch import Tensor
 
 LONG = 2048
-"""Numbers that a program takes at once."""
+"""Values that a program processes at once."""
 
 
 @triton.jit
@@ -52,7 +53,7 @@ def _backward(
     x, d, weight, present, mean, var, out, by_weight, by_bias, rows, channels,
     EPS: tl.constexpr, PIXELS: tl.constexpr, LONG: tl.constexpr,
 ):  # fmt: skip
-    """With z = (x - mean)·r, r = 1 / sqrt(var + eps), over n present numbers: weight·r·(d - (Σd + z·Σdz) / n)."""
+    """weight·r·(d - (Σd + z·Σdz) / n), where r = 1 / sqrt(var + eps), z = (x - mean)·r, and n values are present."""
     model, channel = (tl.program_id(0) // channels).to(tl.int64), tl.program_id(0) % channels
     lane, own = tl.arange(0, LONG), model * rows * channels + channel
     kind = x.dtype.element_ty
@@ -62,10 +63,10 @@ def _backward(
     for first in range(0, rows * PIXELS, LONG):
         row, at = (first + lane) // PIXELS, (first + lane) % PIXELS
         place, here = (own + row * channels) * PIXELS + at, row < rows
-        slope = tl.load(d + place, here, 0.0)
+        gradient = tl.load(d + place, here, 0.0)
         count += tl.load(present + model * rows + row, here, 0).to(kind)
-        total += slope
-        along += slope * (tl.load(x + place, here, 0.0) - centre) * unit
+        total += gradient
+        along += gradient * (tl.load(x + place, here, 0.0) - centre) * unit
     number, first_sum, second_sum = tl.maximum(tl.sum(count, 0), 1), tl.sum(total, 0), tl.sum(along, 0)
     tl.store(by_bias + tl.program_id(0), first_sum)
     tl.store(by_weight + tl.program_id(0), second_sum)
@@ -75,13 +76,13 @@ def _backward(
         place, here = (own + row * channels) * PIXELS + at, row < rows
         there = tl.load(present + model * rows + row, here, 0).to(kind)
         z = (tl.load(x + place, here, 0.0) - centre) * unit
-        slope = tl.load(d + place, here, 0.0) - there * (first_sum + z * second_sum) / number
-        tl.store(out + place, scale * slope, here)
+        gradient = tl.load(d + place, here, 0.0) - there * (first_sum + z * second_sum) / number
+        tl.store(out + place, scale * gradient, here)
 
 
 def normalize(x: Tensor, weight: Tensor, bias: Tensor, present: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor]:
-    """weight and bias `(models, channels)`, present `(models, rows)`: also the mean and the variance `(models,
-    channels)`."""
+    """The normalised x, the mean and the variance. weight, bias, mean, variance `(models, channels)`, present
+    `(models, rows)`."""
     models, rows, channels, pixels = x.shape
     y, mean, var = torch.empty_like(x), torch.empty_like(weight), torch.empty_like(weight)
     _forward[models * channels,](
@@ -90,10 +91,10 @@ def normalize(x: Tensor, weight: Tensor, bias: Tensor, present: Tensor, eps: flo
     return y, mean, var
 
 
-def slopes(
+def gradients(
     x: Tensor, d: Tensor, weight: Tensor, present: Tensor, mean: Tensor, var: Tensor, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """By x, weight and bias."""
+    """The gradients by x, weight and bias."""
     models, rows, channels, pixels = x.shape
     out, by_weight, by_bias = torch.empty_like(x), torch.empty_like(weight), torch.empty_like(weight)
     _backward[models * channels,](

@@ -1,7 +1,7 @@
-"""Layers whose many models, under vmap, are worked on by kernels of our own.
+"""Convolution and batch normalisation whose many models, under vmap, are one call of a Triton kernel.
 
-vmap itself makes one convolution of as many groups as there are models, for which a GPU's library has no good kernels.
-A kernel takes stacks of models. One model goes in as a stack of one; where vmap has many, they are one stack.
+vmap itself makes one convolution with as many groups as there are models, for which cuDNN has no good kernels. Our
+kernels take stacks of models: one model is a stack of one, and vmap merges its models into one stack.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from torch.autograd.function import once_differentiable
 from ...errors import OneBallotWarning
 
 WIDEST = 7
-"""Windows beyond it take long to compile, and more memory than some GPUs share among threads."""
+"""Larger windows take long to compile, and more shared memory than some GPUs have."""
 
 
 def has_kernels(x: Tensor) -> bool:
+    """Whether the kernels can work on this tensor."""
     return x.is_cuda and x.dtype in (torch.float32, torch.float64) and not why_no_kernels(x.device)
 
 
@@ -41,7 +42,7 @@ def why_no_kernels(device: torch.device) -> str:
 
 @cache
 def warn_without_kernels(device: torch.device) -> None:
-    """Warn, once, that convolutional networks train more slowly where Triton does not work."""
+    """Warn, once, that convolutional networks train more slowly because Triton does not work."""
     if reason := why_no_kernels(device):
         text = f"convolutional networks such as ResNets train about three times slower: Triton does not work ({reason})"
         warnings.warn(text, OneBallotWarning, stacklevel=2)
@@ -51,7 +52,7 @@ def convolve(
     x: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
     groups: int = 1,
 ) -> Tensor:  # fmt: skip
-    """F.conv2d; by a kernel if it is a simple one."""
+    """F.conv2d, by a kernel if there is one for these arguments."""
     around = (-1, -1) if isinstance(padding, str) else _pair(padding)
     simple = _pair(dilation) == (1, 1) and groups == 1 and len({*_pair(stride)}) == 1
     if not (simple and _fits(x, weight, bias, around)) or torch.is_autocast_enabled(x.device.type):
@@ -61,7 +62,7 @@ def convolve(
 
 
 def _fits(x: Tensor, weight: Tensor, bias: Tensor | None, around: tuple[int, int]) -> bool:
-    """Whether a kernel can take them. If not, torch does it, or says what is wrong."""
+    """Whether the kernel accepts these tensors. If not, torch computes the convolution or reports what is wrong."""
     if x.dim() != 4 or weight.dim() != 4 or not x.numel() or x.shape[1] != weight.shape[1] or x.dtype != weight.dtype:
         return False
     if bias is not None and bias.shape != weight.shape[:1]:
@@ -71,27 +72,27 @@ def _fits(x: Tensor, weight: Tensor, bias: Tensor | None, around: tuple[int, int
 
 
 def normalize(x: Tensor, weight: Tensor, bias: Tensor, present: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor]:
-    """x `(rows, channels, pixels)`, by the mean and variance of its present rows, which come with it."""
-    given = (part.unsqueeze(0) for part in (x, weight, bias, present))
-    y, mean, var = _Normalization.apply(*given, eps)  # type: ignore[no-untyped-call]
+    """x `(rows, channels, pixels)`, normalised by the mean and variance of its present rows, and these two."""
+    stacks = (part.unsqueeze(0) for part in (x, weight, bias, present))
+    y, mean, var = _Normalization.apply(*stacks, eps)  # type: ignore[no-untyped-call]
     return y.squeeze(0), mean.squeeze(0), var.squeeze(0)
 
 
 class _Stacks(torch.autograd.Function):
-    """Of stacks of models: under vmap, of one stack of all."""
+    """A function of stacks of models. vmap merges its stacks into one."""
 
     @classmethod
-    def vmap(cls, info: Any, dims: Any, *given: Any) -> tuple[Any, Any]:
+    def vmap(cls, info: Any, dims: Any, *arguments: Any) -> tuple[Any, Any]:
         def fold(part: Any, dim: int | None) -> Any:
             if not isinstance(part, Tensor):
                 return part
-            all_of = part.expand(info.batch_size, *part.shape) if dim is None else part.movedim(dim, 0)
-            return all_of.flatten(0, 1)
+            stacks = part.expand(info.batch_size, *part.shape) if dim is None else part.movedim(dim, 0)
+            return stacks.flatten(0, 1)
 
-        found = cls.apply(*map(fold, given, dims))  # type: ignore[no-untyped-call]
-        if isinstance(found, Tensor):
-            return found.view(info.batch_size, -1, *found.shape[1:]), 0
-        return tuple(part.view(info.batch_size, -1, *part.shape[1:]) for part in found), (0,) * len(found)
+        result = cls.apply(*map(fold, arguments, dims))  # type: ignore[no-untyped-call]
+        if isinstance(result, Tensor):
+            return result.view(info.batch_size, -1, *result.shape[1:]), 0
+        return tuple(part.view(info.batch_size, -1, *part.shape[1:]) for part in result), (0,) * len(result)
 
 
 class _Convolution(_Stacks):
@@ -104,7 +105,7 @@ class _Convolution(_Stacks):
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
         ctx.save_for_backward(*inputs[:2])
-        ctx.how = inputs[2:]
+        ctx.geometry = inputs[2:]
 
     @staticmethod
     @once_differentiable
@@ -113,10 +114,8 @@ class _Convolution(_Stacks):
 
         x, weight = ctx.saved_tensors
         by_images, by_weight = ctx.needs_input_grad[:2]
-        return (
-            kernels.slopes_by_images(x, weight, d, *ctx.how) if by_images else None,
-            kernels.slopes_by_weight(x, weight, d, *ctx.how) if by_weight else None, None, None,
-        )  # fmt: skip
+        images = kernels.gradient_by_images(x, weight, d, *ctx.geometry) if by_images else None
+        return images, kernels.gradient_by_weight(x, weight, d, *ctx.geometry) if by_weight else None, None, None
 
 
 class _Normalization(_Stacks):
@@ -138,7 +137,7 @@ class _Normalization(_Stacks):
         from . import norm_kernels as kernels
 
         x, weight, present, mean, var = (part.contiguous() for part in ctx.saved_tensors)
-        return *kernels.slopes(x, d.contiguous(), weight, present, mean, var, ctx.eps), None, None
+        return *kernels.gradients(x, d.contiguous(), weight, present, mean, var, ctx.eps), None, None
 
 
 def _pair(part: Any) -> tuple[int, int]:

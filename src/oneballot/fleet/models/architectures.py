@@ -1,6 +1,6 @@
-"""The built-in architectures by name: their settings with bounds, the rows they take, and how they are built.
+"""The built-in architectures by name: their settings with bounds, the rows they accept, and how to build them.
 
-A stranger's ballot names an architecture and its settings, so every setting has a smallest and a largest value.
+An untrusted ballot names an architecture and its settings, so every setting has a lower and an upper bound.
 """
 
 from __future__ import annotations
@@ -23,66 +23,43 @@ MOST_CLASSES = 1 << 16
 
 
 @dataclass(frozen=True)
-class Whole:
-    """A setting that is a whole number."""
+class Setting:
+    """A setting of an architecture. expected: what `accepts` accepts, for error messages."""
 
-    usual: int
-    low: int
-    high: int
+    default: Any
+    expected: str
+    accepts: Callable[[Any], bool]
+    convert: Callable[[Any], Any] = lambda value: value
 
-    def read(self, value: Any) -> int:
-        if type(value) is not int or not self.low <= value <= self.high:
-            raise ValueError(f"a whole number from {self.low} to {self.high}")
-        return value
-
-
-@dataclass(frozen=True)
-class Wholes:
-    """A setting that is a list of whole numbers."""
-
-    usual: Sequence[int]
-    high: int
-    most: int = 8
-    fewest: int = 1
-
-    def read(self, value: Any) -> list[int]:
-        good = isinstance(value, list | tuple) and self.fewest <= len(value) <= self.most
-        if not good or not all(type(v) is int and 1 <= v <= self.high for v in value):
-            raise ValueError(f"a list of {self.fewest} to {self.most} whole numbers from 1 to {self.high}")
-        return list(value)
+    def read(self, value: Any) -> Any:
+        if not self.accepts(value):
+            raise ValueError(self.expected)
+        return self.convert(value)
 
 
-@dataclass(frozen=True)
-class Fraction:
-    """A setting from 0 up to, and without, 1."""
-
-    usual: float
-
-    def read(self, value: Any) -> float:
-        if type(value) not in (int, float) or not 0 <= value < 1:
-            raise ValueError("a number from 0 up to 1")
-        return float(value)
+def _integer(default: int, low: int, high: int) -> Setting:
+    expected = f"a whole number from {low} to {high}"
+    return Setting(default, expected, lambda value: type(value) is int and low <= value <= high)
 
 
-@dataclass(frozen=True)
-class Choice:
-    usual: str
-    known: tuple[str, ...]
+def _integers(default: Sequence[int], high: int, *, fewest: int = 1, most: int = 8) -> Setting:
+    def accepts(value: Any) -> bool:
+        sized = isinstance(value, list | tuple) and fewest <= len(value) <= most
+        return sized and all(type(v) is int and 1 <= v <= high for v in value)
 
-    def read(self, value: Any) -> str:
-        if value not in self.known:
-            raise ValueError(f"one of {', '.join(self.known)}")
-        return str(value)
+    return Setting(default, f"a list of {fewest} to {most} whole numbers from 1 to {high}", accepts, list)
 
 
-Setting = Whole | Wholes | Fraction | Choice
+def _fraction(default: float) -> Setting:
+    expected = "a number from 0 up to 1, without 1"
+    return Setting(default, expected, lambda value: type(value) in (int, float) and 0 <= value < 1, float)
 
 
 @dataclass(frozen=True)
 class Architecture:
     """takes: "numbers" of any shape, "images" of at least `side` pixels a side, or "tokens".
 
-    widest: how many numbers a row is, by settings and shape, where the network is widest.
+    widest: the largest number of activations that one row needs in any layer, by settings and shape.
     """
 
     takes: Takes
@@ -93,13 +70,13 @@ class Architecture:
 
 
 _TEXT: dict[str, Setting] = {
-    "vocabulary": Whole(20_000, 2, 4_000_000),
-    "dimension": Whole(100, 1, 2048),
-    "embedding": Choice("trained", ("trained", "frozen")),
+    "vocabulary": _integer(20_000, 2, 4_000_000),
+    "dimension": _integer(100, 1, 2048),
+    "embedding": Setting("trained", "one of trained, frozen", lambda value: value in ("trained", "frozen")),
 }
 _CONVOLUTIONS: dict[str, Setting] = {
-    "channels": Wholes((6, 16), 512, most=2, fewest=2),
-    "hidden": Wholes((120, 84), 8192),
+    "channels": _integers((6, 16), 512, most=2, fewest=2),
+    "hidden": _integers((120, 84), 8192),
 }
 
 
@@ -109,7 +86,7 @@ def _pixels(shape: Shape) -> int:
 
 ARCHITECTURES: dict[str, Architecture] = {
     "mlp": Architecture(
-        "numbers", images.mlp, {"hidden": Wholes((100, 100), 8192, fewest=0)},
+        "numbers", images.mlp, {"hidden": _integers((100, 100), 8192, fewest=0)},
         lambda s, shape: max([math.prod(shape), *s["hidden"]]),
     ),
     "cnn": Architecture(
@@ -122,53 +99,53 @@ ARCHITECTURES: dict[str, Architecture] = {
     ),
     "vgg9": Architecture(
         "images", images.vgg9,
-        {"width": Whole(32, 1, 256), "hidden": Whole(512, 1, 8192), "dropout": Fraction(0.1)},
+        {"width": _integer(32, 1, 256), "hidden": _integer(512, 1, 8192), "dropout": _fraction(0.1)},
         lambda s, shape: max(2 * s["width"], shape[0]) * _pixels(shape), side=8,
     ),
     "resnet8": Architecture(
-        "images", lambda **s: images.ResNet(blocks=(1, 1, 1), **s), {"width": Whole(16, 1, 256)},
+        "images", lambda **s: images.ResNet(blocks=(1, 1, 1), **s), {"width": _integer(16, 1, 256)},
         lambda s, shape: max(s["width"], shape[0]) * _pixels(shape), side=4,
     ),
     "resnet34": Architecture(
-        "images", lambda **s: images.ResNet(blocks=(3, 4, 6, 3), **s), {"width": Whole(64, 1, 256)},
+        "images", lambda **s: images.ResNet(blocks=(3, 4, 6, 3), **s), {"width": _integer(64, 1, 256)},
         lambda s, shape: max(s["width"], shape[0]) * _pixels(shape), side=8,
     ),
     "textcnn": Architecture(
         "tokens", text.TextCNN,
-        _TEXT | {"filters": Whole(100, 1, 4096), "widths": Wholes((3, 4, 5), 64), "dropout": Fraction(0.0)},
+        _TEXT | {"filters": _integer(100, 1, 4096), "widths": _integers((3, 4, 5), 64), "dropout": _fraction(0.0)},
         lambda s, shape: max(s["dimension"], s["filters"]) * shape[0],
     ),
     "bilstm": Architecture(
-        "tokens", text.BiLSTM, _TEXT | {"hidden": Whole(100, 1, 2048), "layers": Whole(2, 1, 8)},
+        "tokens", text.BiLSTM, _TEXT | {"hidden": _integer(100, 1, 2048), "layers": _integer(2, 1, 8)},
         lambda s, shape: max(s["dimension"], 4 * s["hidden"]) * shape[0],
     ),
     "transformer": Architecture(
         "tokens", text.Transformer,
-        _TEXT | {"heads": Whole(4, 1, 64), "layers": Whole(2, 1, 32), "width": Whole(400, 1, 16384),
-                 "dropout": Fraction(0.1)},
+        _TEXT | {"heads": _integer(4, 1, 64), "layers": _integer(2, 1, 32), "width": _integer(400, 1, 16384),
+                 "dropout": _fraction(0.1)},
         lambda s, shape: max(3 * s["dimension"], s["width"], s["heads"] * shape[0]) * shape[0],
     ),
 }  # fmt: skip
 
 
 def check_settings(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """All settings of an architecture, those left out as usual. Raises ElectionError for what cannot be.
+    """Complete the settings of an architecture with its defaults. Raises ElectionError for invalid settings.
 
-    Each may also have `shape`, of a row as the network sees it: a flat row of 784 numbers as [1, 28, 28].
+    Every architecture also accepts `shape`, the shape of a row as the network sees it: [1, 28, 28] for 784 numbers.
     """
     if name not in ARCHITECTURES:
         raise ElectionError(f"there is no architecture {name!r:.60}; there are {', '.join(ARCHITECTURES)}")
     known = ARCHITECTURES[name].settings
     if not isinstance(settings, Mapping):
-        raise ElectionError(f"{name}: settings must be names with values, not {settings!r:.60}")
+        raise ElectionError(f"{name}: settings must be a table of names and values, not {settings!r:.60}")
     if unknown := [str(key)[:40] for key in settings if key not in known and key != "shape"]:
         raise ElectionError(f"{name} has no setting {', '.join(unknown)}; it has {', '.join([*known, 'shape'])}")
     out: dict[str, Any] = {}
-    for key, setting in [*known.items(), ("shape", Wholes((), LARGEST_ROW, most=3))]:
+    for key, setting in [*known.items(), ("shape", _integers((), LARGEST_ROW, most=3))]:
         if key == "shape" and key not in settings:
             continue
         try:
-            out[key] = setting.read(settings.get(key, setting.usual))
+            out[key] = setting.read(settings.get(key, setting.default))
         except ValueError as error:
             raise ElectionError(f"{name}: {key} must be {error}, not {settings[key]!r:.60}") from None
     if name == "transformer" and out["dimension"] % out["heads"]:
@@ -177,15 +154,15 @@ def check_settings(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def custom_shape(settings: Mapping[str, Any]) -> Shape:
-    """What the settings of a user's own module say of the shape of a row; empty if nothing."""
+    """The shape of a row in the settings of a custom module; empty if it has none."""
     try:
-        return tuple(Wholes((), LARGEST_ROW).read(settings["shape"])) if "shape" in settings else ()
+        return tuple(_integers((), LARGEST_ROW).read(settings["shape"])) if "shape" in settings else ()
     except ValueError as error:
         raise ElectionError(f"learner torch: shape must be {error}, not {settings['shape']!r:.60}") from None
 
 
 def shape_of(name: str, settings: Mapping[str, Any], row: Shape) -> Shape:
-    """Of a row as the network sees it, of one as it comes. Raises ElectionError where they do not fit."""
+    """The shape in which the network sees a row of shape `row`. Raises ElectionError if they do not fit."""
     architecture, wanted = ARCHITECTURES[name], tuple(settings.get("shape", ()))
     if not row or math.prod(row) > LARGEST_ROW:
         raise ElectionError(f"{name}: rows of shape {row}: expected 1 to {LARGEST_ROW} numbers")
@@ -193,7 +170,7 @@ def shape_of(name: str, settings: Mapping[str, Any], row: Shape) -> Shape:
         raise ElectionError(f"{name}: shape = {list(wanted)} does not fit rows of shape {row}")
     shape = wanted or row
     if architecture.takes == "numbers":
-        return wanted if len(wanted) == 3 else (math.prod(shape),)  # told that rows are images, it can move them
+        return wanted if len(wanted) == 3 else (math.prod(shape),)  # images can be augmented
     if architecture.takes == "tokens":
         least = max(settings.get("widths", [1]))
         if len(shape) != 1 or shape[0] < least:
@@ -203,7 +180,7 @@ def shape_of(name: str, settings: Mapping[str, Any], row: Shape) -> Shape:
         shape = (1, *shape)
     if len(shape) != 3:
         raise ElectionError(
-            f"{name} takes images (channels, height, width), and rows have the shape {row}; "
+            f"{name} takes images (channels, height, width), but the rows have the shape {row}; "
             "say what they are, as in settings = {shape = [1, 28, 28]}"
         )
     if min(shape[1:]) < architecture.side:
@@ -212,12 +189,12 @@ def shape_of(name: str, settings: Mapping[str, Any], row: Shape) -> Shape:
 
 
 def widest(name: str, settings: Mapping[str, Any], shape: Shape) -> int:
-    """How many numbers a row is where the network is widest."""
+    """The largest number of activations that one row needs in any layer."""
     return ARCHITECTURES[name].widest(settings, shape)
 
 
 def build(name: str, settings: Mapping[str, Any], shape: Shape, classes: int) -> nn.Module:
-    """The network with weights that mean nothing yet. Settings are checked ones, and the shape is of `shape_of`."""
+    """The network with uninitialized weights. Takes the results of `check_settings` and `shape_of`."""
     if not 1 <= classes <= MOST_CLASSES:
         raise ElectionError(f"{name}: {classes} classes: expected 1 to {MOST_CLASSES}")
     given: dict[str, Any] = {key: value for key, value in settings.items() if key != "shape"}
@@ -230,7 +207,7 @@ def build(name: str, settings: Mapping[str, Any], shape: Shape, classes: int) ->
 
 
 class _WithoutWeights(torch.overrides.TorchFunctionMode):
-    """Leaves out torch's own first weights: ours are drawn elsewhere."""
+    """Skips torch's initialization: `weights.initial_weights` does it."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if getattr(func, "__module__", None) == "torch.nn.init":
@@ -239,7 +216,7 @@ class _WithoutWeights(torch.overrides.TorchFunctionMode):
 
 
 def expected(name: str, settings: Mapping[str, Any], shape: Shape, classes: int) -> dict[str, tuple[int, ...]]:
-    """The names and shapes of all numbers of such a network. Nothing is allocated for them."""
+    """The names and shapes of all entries of the network's state_dict, without allocating them."""
     with torch.device("meta"):
         module = build(name, settings, shape, classes)
     return {key: tuple(value.shape) for key, value in module.state_dict().items()}

@@ -1,4 +1,4 @@
-"""A user's own modules: torch's generators for them, and what is tried before any is trained."""
+"""Custom modules, which a user provides: the random generators they see, and the check of what a factory returns."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from torch.nn.parameter import is_lazy
 from ...errors import ElectionError
 from .. import draws
 
-_ALONE = threading.Lock()
+_LOCK = threading.Lock()
 """torch's generators belong to the process, and waves are threads."""
 
 
 class Generators:
-    """torch's generators as one model finds and leaves them: seeded for it, whatever else draws in between.
+    """torch's generators as one model sees them: seeded for it, whatever else draws in between.
 
-    number: 0 for its first weights, 1 for its training.
+    number: 0 for its initial weights, 1 for its training.
     """
 
     def __init__(self, seed: int, number: int, device: torch.device | str = "cpu") -> None:
-        self.seed = int(draws.raw(seed, draws.OWN, number, 1)[0] >> np.uint64(1))
+        self.seed = int(draws.raw(seed, draws.CUSTOM, number, 1)[0] >> np.uint64(1))
         self.states: list[Tensor] = []
         self.all = [torch.default_generator]
         if (device := torch.device(device)).type == "cuda":
@@ -34,7 +34,7 @@ class Generators:
 
     @contextmanager
     def here(self) -> Iterator[None]:
-        with _ALONE:
+        with _LOCK:
             before = [each.get_state() for each in self.all]
             for i, each in enumerate(self.all):
                 each.set_state(self.states[i]) if self.states else each.manual_seed(self.seed)
@@ -46,7 +46,7 @@ class Generators:
                     each.set_state(state)
 
     def during(self, work: Iterator[None]) -> Iterator[None]:
-        """The work, step by step, each of which sees these generators."""
+        """Run a generator so that each of its steps sees these random generators."""
         while True:
             with self.here():
                 try:
@@ -57,21 +57,18 @@ class Generators:
 
 
 def check_module(module: Any) -> nn.Module:
-    """What the factory has made, if it is a module whose numbers can be read, trained and written."""
+    """The module, if its state can be read, trained and written. Raises ElectionError otherwise."""
     name = f"your module {type(module).__name__}"
     if not isinstance(module, nn.Module):
         raise ElectionError(f"the function that you gave as module returns {type(module).__name__}, not an nn.Module")
-    tensors = [*module.parameters(), *module.buffers()]
-    if any(map(is_lazy, tensors)):
-        raise ElectionError(f"{name} has lazy layers, which have no numbers yet; give their sizes")
+    if any(map(is_lazy, [*module.parameters(), *module.buffers()])):
+        raise ElectionError(f"{name} has lazy layers, whose parameters do not exist yet; give their sizes")
     state = module.state_dict()
     if odd := [key for key, value in state.items() if not isinstance(value, Tensor)]:
-        raise ElectionError(f"{name} keeps what is no tensor in its state_dict ({', '.join(odd)}); use buffers")
-    if odd := [key for key, value in state.items() if value.is_complex() or value.dtype in _OTHER_FLOATS]:
-        raise ElectionError(f"{name}: {', '.join(odd)[:200]}: expected float32; the learner has a setting precision")
+        raise ElectionError(f"{name} has a state_dict with values that are not tensors ({', '.join(odd)}); use buffers")
+    other_floats = (torch.float64, torch.float16, torch.bfloat16)
+    if odd := [key for key, value in state.items() if value.is_complex() or value.dtype in other_floats]:
+        raise ElectionError(f"{name}: {', '.join(odd)[:200]}: expected float32; use the learner's setting precision")
     if not any(weight.requires_grad for weight in module.parameters()):
-        raise ElectionError(f"{name} has no parameter that could be trained")
+        raise ElectionError(f"{name} has no trainable parameter")
     return module
-
-
-_OTHER_FLOATS = (torch.float64, torch.float16, torch.bfloat16)

@@ -1,4 +1,4 @@
-"""Networks for numbers and images: the MLP and CNN of FedKT, LeNet, VGG-9, and ResNets."""
+"""Networks for numbers and images: FedKT's MLP and CNN, LeNet, VGG-9 and ResNets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Shape = tuple[int, ...]
 
 
 def mlp(shape: Shape, classes: int, hidden: Sequence[int]) -> nn.Module:
-    """Fully connected layers (FedKT, section 5: two of 100 units); without a hidden one, softmax regression."""
+    """Fully connected layers (FedKT, section 5: two of 100 units); softmax regression if `hidden` is empty."""
     sizes = [math.prod(shape), *hidden]
     layers: OrderedDict[str, nn.Module] = OrderedDict(flat=nn.Flatten())
     for i, (a, b) in enumerate(pairwise(sizes), start=1):
@@ -25,7 +25,7 @@ def mlp(shape: Shape, classes: int, hidden: Sequence[int]) -> nn.Module:
 def convolutional(shape: Shape, classes: int, channels: Sequence[int], hidden: Sequence[int], pad: int) -> nn.Module:
     """5x5 convolutions, each with 2x2 max pooling, then fully connected layers: FedKT's CNN; with pad 2, LeNet-5.
 
-    Pooling comes before ReLU: the same numbers, at a quarter of the work.
+    Pooling comes before ReLU, which gives the same result at a quarter of the work.
     """
     depth, height, width = shape
     layers: OrderedDict[str, nn.Module] = OrderedDict()
@@ -48,7 +48,7 @@ def vgg9(shape: Shape, classes: int, width: int, hidden: int, dropout: float) ->
     for i, times in enumerate((1, 2, 4, 4, 8, 8), start=1):
         layers[f"conv{i}"] = nn.Conv2d(depth, times * width, 3, padding=1)
         depth = times * width
-        if i % 2 == 0:  # ReLU and pooling change places freely
+        if i % 2 == 0:  # ReLU and max pooling commute
             layers[f"pool{i // 2}"] = nn.MaxPool2d(2)
         layers[f"relu{i}"] = nn.ReLU()
         if i in (4, 6):
@@ -60,7 +60,7 @@ def vgg9(shape: Shape, classes: int, width: int, hidden: int, dropout: float) ->
 
 
 class Block(nn.Module):
-    """Two 3x3 convolutions with batch normalisation, and a way around them (He et al. 2016, basic block)."""
+    """Two 3x3 convolutions with batch normalisation, and a shortcut (He et al. 2016, basic block)."""
 
     def __init__(self, depth: int, size: int, stride: int) -> None:
         super().__init__()
@@ -78,9 +78,9 @@ class Block(nn.Module):
 
 
 class ResNet(nn.Module):
-    """Stages of blocks, each of half the side and twice the channels, then the mean of each channel.
+    """Stages of blocks, each with half the side and twice the channels, then average pooling (He et al. 2016).
 
-    Images of more than 64 pixels begin with ImageNet's 7x7 convolution and pooling, smaller ones with 3x3.
+    Images of more than 64 pixels go through ImageNet's 7x7 convolution and pooling first, smaller ones through a 3x3.
     """
 
     def __init__(self, shape: Shape, classes: int, width: int, blocks: Sequence[int]) -> None:
@@ -105,5 +105,5 @@ class ResNet(nn.Module):
 
 def _norm(size: int) -> nn.BatchNorm2d:
     norm = nn.BatchNorm2d(size)
-    norm.num_batches_tracked = None  # nobody reads it, and it would travel with every model
+    norm.num_batches_tracked = None  # it is never read, and would be sent with every model
     return norm

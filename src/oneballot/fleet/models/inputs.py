@@ -1,4 +1,4 @@
-"""Rows on their way into a network: one shared tensor on the device, bytes as fractions, images moved."""
+"""Inputs of networks: rows as one tensor on the device, scaling of bytes, augmentation of images."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ...errors import DataError
 from ...types import Array
 
 Takes = Literal["numbers", "images", "tokens", "anything"]
-"""What the rows of a network are. A user's own module may take anything, and gets whole numbers as they are."""
+"""What the rows of a network are. A custom module takes "anything": integers reach it unchanged."""
 
 
 def as_tensor(X: Array, device: torch.device | str = "cpu", takes: Takes = "anything") -> Tensor:
-    """All rows on the device, once: tokens as int32, bytes as bytes, which become floats batch by batch."""
+    """Copy all rows to the device: tokens as int32, bytes as uint8 (`scaled` later), other numbers as float32."""
     if takes == "tokens":
         X = X.astype(np.int32, copy=False)
     elif X.dtype != np.uint8 and (takes != "anything" or X.dtype not in (np.int32, np.int64)):
@@ -28,22 +28,22 @@ def as_tensor(X: Array, device: torch.device | str = "cpu", takes: Takes = "anyt
 
 
 def check_tokens(X: Array, vocabulary: int) -> None:
-    """A token that is not in the table would end the process on a GPU, so it is looked for here."""
+    """Raise DataError for tokens outside the vocabulary, which on a GPU would end the process."""
     if X.dtype.kind not in "iu" and not (X.dtype.kind == "f" and (np.rint(X) == X).all()):
-        raise DataError(f"text must be token numbers, whole ones, and these rows are {X.dtype}; see docs/networks.md")
+        raise DataError(f"text must be token numbers, whole ones, but these rows are {X.dtype}; see docs/networks.md")
     if X.size and (X.min() < 0 or X.max() >= vocabulary):
         raise DataError(f"tokens from {X.min()} to {X.max()}: expected 0 (padding) to {vocabulary - 1}")
 
 
-def scaled(x: Tensor, kind: torch.dtype) -> Tensor:
-    """As a network takes them: bytes as 0 to 1, numbers as they are, tokens as tokens."""
+def scaled(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """Scale bytes to [0, 1] and convert floats to `dtype`; tokens stay integers."""
     if x.dtype == torch.uint8:
-        return x.to(kind) * (1 / 255) if kind == torch.float64 else x * (1 / 255)
-    return x.to(kind) if x.is_floating_point() else x
+        return x.to(dtype) * (1 / 255) if dtype == torch.float64 else x * (1 / 255)
+    return x.to(dtype) if x.is_floating_point() else x
 
 
 def move(images: Tensor, moves: Tensor) -> Tensor:
-    """Images `(…, channels, height, width)`, mirrored and then moved by `moves` `(…, 3)`; what comes in is black."""
+    """Mirror and then shift images `(…, channels, height, width)` by `moves` `(…, 3)`; new pixels are black."""
     height, width = images.shape[-2:]
     down, right, mirrored = (moves[..., i, None].long() for i in range(3))
     y = torch.arange(height, device=images.device) - down

@@ -1,4 +1,4 @@
-"""Networks for text: token numbers `(rows, length)`, 0 is padding; an embedding table, trained or given and frozen."""
+"""Networks for text: inputs are token numbers `(rows, length)`, 0 is padding; the embedding is trained or frozen."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from torch import Tensor, nn
 
 
 class Text(nn.Module):
-    """What they share: the table. Its first row, padding, is zero and stays so.
+    """The base of all text networks: the embedding. Its row for padding is zero and stays zero.
 
-    `read` is the network behind the table: words `(rows, length, dimension)`, and where there is one `(rows, length)`.
+    `read` is the network behind the embedding. It takes word vectors `(rows, length, dimension)` and the mask of words
+    that are not padding `(rows, length)`.
     """
 
     def __init__(self, vocabulary: int, dimension: int, embedding: str) -> None:
@@ -29,7 +30,7 @@ class Text(nn.Module):
 
 
 class TextCNN(Text):
-    """Convolutions of several widths over the words, the largest value of each (Kim 2014; DOSFL's sizes)."""
+    """Convolutions of several widths over the words, then max pooling over time (Kim 2014; DOSFL's sizes)."""
 
     def __init__(
         self, classes: int, vocabulary: int, dimension: int, embedding: str,
@@ -47,7 +48,7 @@ class TextCNN(Text):
 
 
 class Recurrence(nn.Module):
-    """An LSTM in one direction, in plain products that vmap can stack. Over padding the state stays as it is."""
+    """An LSTM in one direction, in plain products that vmap can batch. Padding leaves the state unchanged."""
 
     def __init__(self, inputs: int, hidden: int, backwards: bool) -> None:
         super().__init__()
@@ -72,7 +73,7 @@ class Recurrence(nn.Module):
 
 
 class BiLSTM(Text):
-    """Layers of LSTMs in both directions; the last states of both decide (DOSFL: two layers of 100)."""
+    """Layers of LSTMs in both directions; a linear layer classifies their last states (DOSFL: two layers of 100)."""
 
     def __init__(self, classes: int, vocabulary: int, dimension: int, embedding: str, hidden: int, layers: int) -> None:
         super().__init__(vocabulary, dimension, embedding)
@@ -85,14 +86,14 @@ class BiLSTM(Text):
     def read(self, words: Tensor, present: Tensor) -> Tensor:
         x = words
         for both in self.layers:
-            x = torch.cat([way(x, present) for way in both], -1)  # type: ignore[attr-defined]
+            x = torch.cat([lstm(x, present) for lstm in both], -1)  # type: ignore[attr-defined]
         half = x.shape[-1] // 2
         out: Tensor = self.out(torch.cat([x[:, -1, :half], x[:, 0, half:]], -1))
         return out
 
 
 class Attention(nn.Module):
-    """A layer of a transformer (Vaswani et al. 2017), normalised before each part, in plain products."""
+    """A pre-norm transformer layer (Vaswani et al. 2017), in plain products that vmap can batch."""
 
     def __init__(self, dimension: int, heads: int, width: int, dropout: float) -> None:
         super().__init__()
@@ -103,20 +104,20 @@ class Attention(nn.Module):
         self.drop = nn.Dropout(dropout)
 
     def forward(self, x: Tensor, hidden: Tensor) -> Tensor:
-        """`(rows, length, dimension)`; what is `hidden` `(rows, length)` is not looked at."""
+        """x `(rows, length, dimension)`; positions that are `hidden` `(rows, length)` are not attended to."""
         rows, length, dimension = x.shape
         parts = self.inward(self.norm1(x)).reshape(rows, length, 3, self.heads, dimension // self.heads)
         query, key, value = parts.permute(2, 0, 3, 1, 4).unbind(0)
-        likeness = query @ key.transpose(-2, -1) / math.sqrt(dimension // self.heads)
-        likeness = likeness.masked_fill(hidden[:, None, None, :], -1e9)
-        seen = (likeness.softmax(-1) @ value).transpose(1, 2).reshape(rows, length, dimension)
+        scores = query @ key.transpose(-2, -1) / math.sqrt(dimension // self.heads)
+        scores = scores.masked_fill(hidden[:, None, None, :], -1e9)
+        seen = (scores.softmax(-1) @ value).transpose(1, 2).reshape(rows, length, dimension)
         x = x + self.drop(self.outward(seen))
         out: Tensor = x + self.drop(self.narrow(F.relu(self.wide(self.norm2(x)))))
         return out
 
 
 class Transformer(Text):
-    """Layers of attention over words and their places; the mean over the words decides."""
+    """Layers of attention over words and their positions; a linear layer classifies the mean over the words."""
 
     places: Tensor
 
@@ -125,7 +126,7 @@ class Transformer(Text):
         length: int, heads: int, layers: int, width: int, dropout: float,
     ) -> None:  # fmt: skip
         super().__init__(vocabulary, dimension, embedding)
-        self.register_buffer("places", _places(length, dimension), persistent=False)
+        self.register_buffer("places", _positions(length, dimension), persistent=False)
         self.layers = nn.ModuleList(Attention(dimension, heads, width, dropout) for _ in range(layers))
         self.norm = nn.LayerNorm(dimension)
         self.out = nn.Linear(dimension, classes)
@@ -139,8 +140,8 @@ class Transformer(Text):
         return out
 
 
-def _places(length: int, dimension: int) -> Tensor:
-    """Sines and cosines of each place, `(length, dimension)`. On the device "meta" nothing is computed."""
-    place, pair = torch.arange(length, dtype=torch.float64), torch.arange(0, dimension, 2, dtype=torch.float64)
-    angle = place[:, None] / 10000 ** (pair / dimension)
+def _positions(length: int, dimension: int) -> Tensor:
+    """Sinusoidal position encodings `(length, dimension)` (Vaswani et al. 2017, section 3.5)."""
+    position, pair = torch.arange(length, dtype=torch.float64), torch.arange(0, dimension, 2, dtype=torch.float64)
+    angle = position[:, None] / 10000 ** (pair / dimension)
     return torch.stack([angle.sin(), angle.cos()], -1).flatten(1)[:, :dimension].float()

@@ -1,4 +1,4 @@
-"""Word vectors in GloVe's text format, a word and its numbers a line, and texts as the numbers of their words."""
+"""Word vectors in GloVe's text format (a word and its numbers on each line), and texts as token numbers."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ...errors import DataError
 from ...types import Array
 
 PADDING, UNKNOWN, FIRST = 0, 1, 2
-"""Token numbers: nothing, a word that is not in the file, and the file's first word."""
+"""Token numbers of padding, of words that are not in the file, and of the file's first word."""
 
 WORD = re.compile(r"\w+|[^\w\s]")
 
 
 @dataclass(frozen=True)
 class Vectors:
-    """table `(2 + words, dimension)`: padding is zero, the unknown word the mean of all, then the file's words."""
+    """table `(2 + words, dimension)`: zeros for padding, the mean of all words for unknown ones, then all words."""
 
     words: tuple[str, ...]
     table: Array
@@ -31,10 +31,10 @@ class Vectors:
         return {word: i for i, word in enumerate(self.words, start=FIRST)}
 
     def encode(self, texts: Sequence[str], length: int) -> Array:
-        """Token numbers `(texts, length)`, int32, cut or padded behind.
+        """Token numbers `(texts, length)`, int32, truncated or padded at the end.
 
-        What stands between spaces is a word if the file has it; else words and signs are told apart. Each is looked for
-        as it is written, and then in small letters.
+        A chunk between spaces is one token if the file has it; otherwise it is split into words and punctuation. Each
+        token is looked up as written, then in lower case.
         """
         out = np.full((len(texts), length), PADDING, dtype=np.int32)
         for row, text in zip(out, texts, strict=True):
@@ -52,7 +52,7 @@ class Vectors:
 
 
 def read_vectors(path: str | Path, most: int | None = None) -> Vectors:
-    """The first `most` words of a file; in GloVe's files the most frequent come first. A word twice counts once."""
+    """Read the first `most` words of a file (in GloVe's files the most frequent). Later duplicates are ignored."""
     words: dict[str, Array] = {}
     dimension = 0
     try:
@@ -60,12 +60,12 @@ def read_vectors(path: str | Path, most: int | None = None) -> Vectors:
             for number, line in enumerate(lines, start=1):
                 parts = line.rstrip(" \r\n").split(" ")
                 if parts == [""] or (number == 1 and len(parts) == 2 and all(part.isdigit() for part in parts)):
-                    continue  # nothing, or word2vec's first line: how many words and numbers there are
+                    continue  # an empty line, or word2vec's header
                 dimension = dimension or len(parts) - 1
                 values = np.array(parts[-dimension:] if dimension else [], dtype=np.float32)
                 if not dimension or len(parts) <= dimension or not np.isfinite(values).all():
-                    raise DataError(f"{path}, line {number}: expected a word and {dimension or 'some'} finite numbers")
-                words.setdefault(" ".join(parts[:-dimension]), values)  # GloVe's largest file has words with spaces
+                    raise ValueError
+                words.setdefault(" ".join(parts[:-dimension]), values)  # words of GloVe's 840B file contain spaces
                 if len(words) == most:
                     break
     except ValueError:

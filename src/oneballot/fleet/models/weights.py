@@ -1,9 +1,8 @@
-"""The first weights of a network, by torch's own rules for its layers, from our own draws."""
+"""The initial weights of a network: torch's rule for each type of layer, drawn from our own random streams."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 import numpy as np
 from torch import nn
@@ -14,27 +13,21 @@ from .. import draws
 
 
 def initial_weights(module: nn.Module, seed: int) -> dict[str, Array]:
-    """For each parameter its values, float32. Linear and convolution: uniform up to 1/√(inputs of a unit), as torch."""
-    out = {}
-    for number, (name, layer, key) in enumerate(_parameters(module)):
-        shape = tuple(getattr(layer, key).shape)
-        count = math.prod(shape)
-        if isinstance(layer, nn.Linear | nn.Conv1d | nn.Conv2d):
-            inputs = math.prod(layer.weight.shape[1:])
-            values = draws.uniform(seed, number, count) * np.float32(1 / math.sqrt(inputs))
-        elif isinstance(layer, nn.Embedding):
-            values = draws.normal(seed, number, count)
-            if layer.padding_idx is not None:
-                values.reshape(shape)[layer.padding_idx] = 0
-        elif isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d | nn.LayerNorm):
-            values = np.full(count, key == "weight", dtype=np.float32)
-        else:
-            raise ElectionError(f"there is no rule for the first weights of {type(layer).__name__} ({name})")
-        out[name] = values.reshape(shape)
-    return out
-
-
-def _parameters(module: nn.Module) -> Iterator[tuple[str, nn.Module, str]]:
+    """The initial values of each parameter, float32. Linear and convolutional: uniform within ±1/√(fan-in)."""
+    out: dict[str, Array] = {}
     for place, layer in module.named_modules():
-        for key, _ in layer.named_parameters(recurse=False):
-            yield f"{place}.{key}" if place else key, layer, key
+        for key, parameter in layer.named_parameters(recurse=False):
+            name, stream = f"{place}.{key}" if place else key, len(out)
+            if isinstance(layer, nn.Linear | nn.Conv1d | nn.Conv2d):
+                fan_in = math.prod(layer.weight.shape[1:])
+                values = draws.uniform(seed, stream, parameter.numel()) * np.float32(1 / math.sqrt(fan_in))
+            elif isinstance(layer, nn.Embedding):
+                values = draws.normal(seed, stream, parameter.numel())
+                if layer.padding_idx is not None:
+                    values.reshape(parameter.shape)[layer.padding_idx] = 0
+            elif isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d | nn.LayerNorm):
+                values = np.full(parameter.numel(), key == "weight", dtype=np.float32)
+            else:
+                raise ElectionError(f"{name}: there is no rule for the initial weights of {type(layer).__name__}")
+            out[name] = values.reshape(tuple(parameter.shape))
+    return out

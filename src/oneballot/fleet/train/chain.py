@@ -1,7 +1,7 @@
-"""Networks that are layers one after the other, for many models at once and without autograd.
+"""Chains: networks of layers one after the other, for many models at once and without autograd.
 
-A product for all models is one batched product, slopes are written where the optimizer reads them, and nothing else is
-remembered: on a CPU this is twice as quick as vmap.
+One batched product serves all models, gradients are written where the optimizer reads them, and nothing else is stored.
+On a CPU this is twice as fast as vmap.
 """
 
 from __future__ import annotations
@@ -22,48 +22,47 @@ aten = torch.ops.aten
 class Layer(Protocol):
     def forward(self, x: Tensor) -> Tensor: ...
     def backward(self, d: Tensor, needed: bool) -> Tensor:
-        """The slope by the layer's input, where it is needed; the slopes by its weights are written down."""
+        """The gradient by the layer's input, if it is needed. Writes the gradients by its weights."""
 
 
 class Weightless(Layer, Protocol):
     """A layer without weights."""
 
     def jvp(self, tangent: Tensor) -> Tensor:
-        """What comes out of a change of what it was given."""
+        """The change of its output for a change of its input (a Jacobian-vector product)."""
 
 
 class Chain:
-    """Logits `(models, rows, classes)` of x `(models, rows, …)`, and the slopes of all weights from theirs.
+    """Computes logits `(models, rows, classes)` of x `(models, rows, …)`, and the gradients by the weights.
 
-    Without slopes to write to, it only answers.
+    Without gradients to write to, it only predicts.
     """
 
     def __init__(
-        self, module: nn.Sequential, weights: Mapping[str, Tensor], slopes: Mapping[str, Tensor] | None = None,
+        self, module: nn.Sequential, weights: Mapping[str, Tensor], gradients: Mapping[str, Tensor] | None = None,
         keys: Tensor | None = None, tick: Tensor | None = None, *, implementation: Implementation | None = None,
     ) -> None:  # fmt: skip
-        implementation, drops = implementation or implementation_for(next(iter(weights.values())).device), 0
+        implementation = implementation or implementation_for(next(iter(weights.values())).device)
+        separate, dropouts = implementation == "separate", 0
         self.layers: list[Layer] = []
         for name, part in module.named_children():
-            if isinstance(part, nn.Linear | nn.Conv2d):
-                own = [weights[f"{name}.weight"], weights[f"{name}.bias"]]
-                if slopes is not None:
-                    own += [slopes[f"{name}.weight"], slopes[f"{name}.bias"]]
+            maps = [weights] if gradients is None else [weights, gradients]
             if isinstance(part, nn.Conv2d):
-                convolution = Convolution if implementation == "separate" else WindowProducts
-                self.layers.append(convolution(int(part.padding[0]), *own))
+                convolution = Convolution if separate else WindowProducts
+                tensors = [each[f"{name}.{key}"] for each in maps for key in ("weight", "bias")]
+                self.layers.append(convolution(int(part.padding[0]), *tensors))
             elif isinstance(part, nn.Linear):
-                self.layers.append(Linear(*own))
+                self.layers.append(Linear(*(each[f"{name}.{key}"] for each in maps for key in ("weight", "bias"))))
             elif isinstance(part, nn.ReLU):
                 self.layers.append(_ReLU())
             elif isinstance(part, nn.MaxPool2d):
-                self.layers.append(_PoolOnCPU() if implementation == "separate" else _Pool())
+                self.layers.append(_PoolOnCPU() if separate else _Pool())
             elif isinstance(part, nn.Flatten):
-                self.layers.append(_Flat())
+                self.layers.append(_Flatten())
             elif isinstance(part, nn.Dropout):
-                if slopes is not None and keys is not None and tick is not None and part.p > 0:
-                    self.layers.append(_Dropout(part.p, drops, keys, tick))
-                drops += 1
+                if gradients is not None and keys is not None and tick is not None and part.p > 0:
+                    self.layers.append(_Dropout(part.p, dropouts, keys, tick))
+                dropouts += 1
         self.first = next(i for i, layer in enumerate(self.layers) if isinstance(layer, Linear | Convolution))
 
     def forward(self, x: Tensor, present: Tensor | None = None) -> Tensor:
@@ -77,9 +76,9 @@ class Chain:
 
 
 def is_chain(module: nn.Module, *, on_gpu: bool = False) -> bool:
-    """Whether it is layers of the kinds above, and has no hook, no layer or weight twice and no frozen weight.
+    """Whether a module consists of the layers below, without hooks, shared layers or weights, or frozen weights.
 
-    On a GPU also whether its convolutions are small enough to be done as products of windows.
+    On a GPU also whether its convolutions are small enough to be computed as products of windows.
     """
     if on_gpu and any(isinstance(part, nn.Conv2d) and part.weight[0].numel() > WIDEST for part in module.children()):
         return False
@@ -87,12 +86,12 @@ def is_chain(module: nn.Module, *, on_gpu: bool = False) -> bool:
         return False
     if any(p._forward_hooks or p._forward_pre_hooks or p._backward_hooks for p in [module, *module]):
         return False
-    flat = [i for i, part in enumerate(module) if type(part) is nn.Flatten]
+    flatten = [i for i, part in enumerate(module) if type(part) is nn.Flatten]
     first = [i for i, part in enumerate(module) if type(part) is nn.Linear][:1]
-    shaped = len(flat) == 1 and flat < first  # every Linear sees `(rows, features)`
+    flat = len(flatten) == 1 and flatten < first  # every Linear sees `(rows, features)`
     weights = [weight for _, weight in module.named_parameters(remove_duplicate=False)]
-    own = all(w.requires_grad for w in weights) and len(set(map(id, weights))) == len(weights)
-    return shaped and own and all(map(_is_link, module))
+    trained = all(w.requires_grad for w in weights) and len(set(map(id, weights))) == len(weights)
+    return flat and trained and all(map(_is_link, module))
 
 
 def _is_link(part: Any) -> bool:
@@ -109,8 +108,8 @@ def _is_link(part: Any) -> bool:
 
 
 class Linear:
-    def __init__(self, weight: Tensor, bias: Tensor, *slopes: Tensor) -> None:
-        self.weight, self.bias, self.gradients = weight, bias.unsqueeze(1), slopes
+    def __init__(self, weight: Tensor, bias: Tensor, *gradients: Tensor) -> None:
+        self.weight, self.bias, self.gradients = weight, bias.unsqueeze(1), gradients
 
     def forward(self, x: Tensor) -> Tensor:
         self.x = x
@@ -124,7 +123,7 @@ class Linear:
 
 
 class _ReLU:
-    """In place: whatever lies before it does not look at its own result again."""
+    """In place: no layer before it needs its own output again."""
 
     def forward(self, x: Tensor) -> Tensor:
         self.y = x.relu_()
@@ -138,12 +137,12 @@ class _ReLU:
 
 
 class _Dropout:
-    def __init__(self, drop: float, number: int, keys: Tensor, tick: Tensor) -> None:
-        self.drop, self.number, self.keys, self.tick = drop, number, keys, tick
+    def __init__(self, p: float, number: int, keys: Tensor, tick: Tensor) -> None:
+        self.p, self.number, self.keys, self.tick = p, number, keys, tick
 
     def forward(self, x: Tensor) -> Tensor:
-        kept = draws.kept(self.keys, self.tick, self.number, tuple(x.shape[1:]), self.drop, x.device)
-        self.factor = kept * (1 / (1 - self.drop))
+        kept = draws.kept(self.keys, self.tick, self.number, tuple(x.shape[1:]), self.p, x.device)
+        self.factor = kept * (1 / (1 - self.p))
         return x * self.factor
 
     def backward(self, d: Tensor, needed: bool) -> Tensor:
@@ -151,11 +150,10 @@ class _Dropout:
 
 
 class _Pool:
-    """The largest of 2x2 pixels, of equal ones the first in reading order, as torch has it."""
+    """Max pooling of 2x2 pixels. As in torch, the first of equal pixels in reading order wins."""
 
     def forward(self, x: Tensor) -> Tensor:
-        flat = x.flatten(0, 1)
-        y, self.where = F.max_pool2d(flat, 2, return_indices=True)
+        y, self.where = F.max_pool2d(x.flatten(0, 1), 2, return_indices=True)
         self.shape = x.shape
         return y.view(*x.shape[:2], *y.shape[1:])
 
@@ -171,7 +169,7 @@ class _Pool:
 
 
 class _PoolOnCPU:
-    """The same by comparing halves: torch's own took ten times as long on a CPU, and a sixth of a CNN's time."""
+    """The same, by comparing halves: on a CPU torch's pooling takes ten times as long, a sixth of a CNN's time."""
 
     def forward(self, x: Tensor) -> Tensor:
         self.x = x
@@ -199,7 +197,7 @@ class _PoolOnCPU:
         return whole
 
 
-class _Flat:
+class _Flatten:
     def forward(self, x: Tensor) -> Tensor:
         self.shape = x.shape
         return x.flatten(2)

@@ -1,4 +1,4 @@
-"""Convolutions of many models at once, for chains. Images are `(models, rows, channels, height, width)`."""
+"""Convolutions of many models, for chains. Images are `(models, rows, channels, height, width)`."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from torch import Tensor
 Implementation = Literal["separate", "windows"]
 aten = torch.ops.aten
 WIDEST = 256
-"""Inputs of a unit above which a GPU does better with models that are stacked."""
+"""Inputs of a unit above which stacked models are faster on a GPU."""
 FEW = 4
-"""Channels of an image up to which a sum over windows is quicker on a CPU than a library's own slopes by the image."""
+"""Channels up to which, on a CPU, a sum over windows computes gradients by images faster than the library does."""
 
 
 def implementation_for(device: torch.device) -> Implementation:
-    """Of a chain's convolutions: on a CPU each model by itself, on a GPU products of windows."""
+    """The fastest implementation of a chain's convolutions."""
     return "separate" if device.type == "cpu" else "windows"
 
 
 class Convolution:
-    """Each model by itself: on a CPU."""
+    """One convolution for each model, for a CPU. `gradients`: where to write those of weight and bias, if anywhere."""
 
-    def __init__(self, padding: int, weight: Tensor, bias: Tensor, *slopes: Tensor) -> None:
-        self.padding, self.weight, self.bias, self.gradients = padding, weight, bias, slopes
+    def __init__(self, padding: int, weight: Tensor, bias: Tensor, *gradients: Tensor) -> None:
+        self.padding, self.weight, self.bias, self.gradients = padding, weight, bias, gradients
 
     def forward(self, x: Tensor) -> Tensor:
         self.x = x
@@ -33,35 +33,34 @@ class Convolution:
         return torch.stack([F.conv2d(one, weight, bias, padding=self.padding) for one, weight, bias in each])
 
     def backward(self, d: Tensor, needed: bool) -> Tensor:
-        """Without slopes to write to, only those by the images."""
         out = torch.empty_like(self.x) if needed else d
-        ones, around, few, written = [1, 1], [self.padding] * 2, self.x.shape[2] <= FEW, bool(self.gradients)
+        ones, around, few, writes = [1, 1], [self.padding] * 2, self.x.shape[2] <= FEW, bool(self.gradients)
         for i, (one, weight) in enumerate(zip(self.x, self.weight, strict=True)):
-            wanted = [needed and not few, written, written]
+            wanted = [needed and not few, writes, writes]
             back = aten.convolution_backward(
                 d[i], one, weight, [len(weight)], ones, around, ones, False, [0, 0], 1, wanted
             )
             if needed:
                 out[i] = self._into_few(d[i], one, weight) if few else back[0]
-            if written:
+            if writes:
                 self.gradients[0][i], self.gradients[1][i] = back[1], back[2]
         return out
 
     def _into_few(self, d: Tensor, x: Tensor, weight: Tensor) -> Tensor:
-        """The slopes by images of few channels: the library takes four times as long where there is one."""
+        """The gradient by images of few channels. With one channel the library takes four times as long."""
         parts = weight.flatten(1).T @ d.flatten(2)
         return F.fold(parts, x.shape[-2:], weight.shape[-2:], padding=self.padding)
 
 
 class WindowProducts(Convolution):
-    """All models in one product, of the weights and the windows of all images: on a GPU.
+    """One batched product for all models, of the weights and the windows of all images, for a GPU.
 
-    Each image gets two more pixels, 0 and 1: windows find the padding in one, and the bias is a weight of the other.
+    Each image gets two more pixels, 0 and 1: the first is the padding, and the bias is the weight of the second.
     """
 
-    def __init__(self, padding: int, weight: Tensor, bias: Tensor, *slopes: Tensor) -> None:
-        super().__init__(padding, weight, bias, *slopes)
-        self.extra = torch.arange(2, dtype=weight.dtype, device=weight.device)  # made there: it may be recorded
+    def __init__(self, padding: int, weight: Tensor, bias: Tensor, *gradients: Tensor) -> None:
+        super().__init__(padding, weight, bias, *gradients)
+        self.extra = torch.arange(2, dtype=weight.dtype, device=weight.device)  # no copy: this may be recorded
         self.places: tuple[torch.Size, Tensor] | None = None
 
     def forward(self, x: Tensor) -> Tensor:
@@ -84,7 +83,7 @@ class WindowProducts(Convolution):
             self.gradients[1].copy_(both[..., -1])
         if not needed:
             return d
-        # Each pixel's slope is the sum over the windows that it is in: across, then down.
+        # The gradient of a pixel is the sum over its windows: across, then down.
         back = torch.bmm(self.spread[..., :-1].transpose(1, 2), d)
         back = back.view(-1, depth, high, wide, self.down, self.across).permute(0, 1, 2, 4, 5, 3)
         edge = self.padding
@@ -95,7 +94,7 @@ class WindowProducts(Convolution):
         return whole.reshape(self.shape)
 
     def _windows(self, x: Tensor) -> Tensor:
-        """For each window the pixels it has, by weight and then by place; last the pixel that is 1."""
+        """The pixels of each window, by weight and then by position; the last is the pixel that is 1."""
         if self.places is None or self.places[0] != x.shape[2:]:
             depth, height, width = x.shape[2:]
             high, wide = self.weight.shape[-2:]

@@ -1,4 +1,4 @@
-"""Where a fleet is trained: the device, its precision, and the threads of a product."""
+"""Where a fleet is trained: the device, its precision, and the number of threads."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ import torch
 from ...errors import ElectionError
 from .recipe import Recipe
 
-_precise = threading.RLock()
+_precision_lock = threading.RLock()
 
 
 def find_device(name: str) -> torch.device:
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     if name == "cuda" and not torch.cuda.is_available():
-        raise ElectionError('device = "cuda", and torch finds no GPU here; use "auto" or "cpu"')
+        raise ElectionError('device = "cuda", but torch finds no GPU here; use "auto" or "cpu"')
     return torch.device(name)
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """For each product on a CPU. Several threads that wait for one another made a step ten times as long."""
+    """One thread for each product on a CPU: several threads that wait for one another take ten times as long."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -35,15 +35,15 @@ def one_thread() -> Iterator[None]:
 
 @contextmanager
 def precision(recipe: Recipe, device: torch.device) -> Iterator[None]:
-    """On a GPU: the same sums in the same order every time, and whether factors are rounded to 10 bits (TF32).
+    """On a GPU: make results reproducible, and allow TF32 if the recipe does.
 
-    It holds for the whole process, so that a thread waits until no other has set it.
+    The settings belong to the process, so a thread waits until no other thread uses them.
     """
     if device.type != "cuda":
         yield
         return
     product, convolution = torch.backends.cuda.matmul, torch.backends.cudnn
-    with _precise:
+    with _precision_lock:
         before = product.allow_tf32, convolution.allow_tf32, convolution.deterministic
         product.allow_tf32 = convolution.allow_tf32 = recipe.precision in ("tf32", "bfloat16")
         convolution.deterministic = True

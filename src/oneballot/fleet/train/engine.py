@@ -1,7 +1,7 @@
-"""Trains all tasks of a tier, or of a round: chooses how, and tells how far it is.
+"""The entrance to the fleet: trains the tasks of a tier or a round, and chooses the implementation.
 
-What was measured decides how (benchmarks/fleet.py): a chain is trained in waves everywhere, on a CPU one wave a core;
-other modules are stacked on a GPU, and on a CPU, where stacking gains nothing, trained one by one, a process a core.
+Chains train in waves, on a CPU one wave for each core. Other modules are stacked on a GPU; on a CPU stacking gains
+nothing (benchmarks/fleet.py), and they train one by one, in a process for each core.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -29,8 +30,8 @@ from .recipe import Recipe
 
 @dataclass(frozen=True)
 class TrainedNetworks:
-    """For each task the numbers of its model, if they are kept, the logits of what it asks `(asked, classes)`, and
-    whether all its numbers are finite."""
+    """For each task: the parameters and buffers of its model, if they are kept; the logits of the rows it asks about
+    `(asked, classes)`; and whether all parameters and buffers are finite."""
 
     values: list[dict[str, Array]]
     logits: list[Array]
@@ -38,24 +39,20 @@ class TrainedNetworks:
 
 
 def train(
-    network: Network, X: Array, tasks: Sequence[Task], recipe: Recipe, classes: int, *,
-    device: str = "auto", workers: int = 1, what: str = "networks", how: How | None = None, keep: bool = True,
-) -> TrainedNetworks:  # fmt: skip
-    """Train every task, each on at least one row of X. The result is that of `fit_one`, up to rounding.
-
-    keep: whether the numbers of the models are wanted, and not their answers alone.
-    """
-    training = Training(
-        network, X, recipe, classes, device=device, workers=workers, what=what, how=how, once=True, keep=keep
-    )
-    return training.run(tasks)
+    network: Network, X: Array, tasks: Sequence[Task], recipe: Recipe, classes: int, **options: Any
+) -> TrainedNetworks:
+    """Train every task, once. options: those of `Training`. The result is that of `fit_one`, up to rounding."""
+    return Training(network, X, recipe, classes, once=True, **options).run(tasks)
 
 
 class Training:
-    """Rows that networks are trained on again and again, each time from other first numbers: the rounds of a peer.
+    """Rows on which networks are trained repeatedly, from different initial weights: the rounds of a peer.
 
-    They are brought to the device once; and where the tasks of a round differ from those of the one before in nothing
-    but `start`, `seed` and `offset`, a GPU replays the graphs that it has recorded then.
+    The rows are copied to the device once. If the tasks of a round differ from the last ones only in `start`, `seed`
+    and `offset`, a GPU replays the graphs that it has recorded.
+
+    what: the networks' name in progress reports. how: the implementation, chosen if None. once: there is one round.
+    keep: the parameters of the models are wanted, not just their predictions.
     """
 
     def __init__(
@@ -79,45 +76,41 @@ class Training:
     def run(self, tasks: Sequence[Task]) -> TrainedNetworks:
         for task in tasks:
             check_targets(task, self.classes)
-            self._check_numbers(task)
-            if not len(task.rows):
-                raise DataError(f"{task.label} has no rows to learn from")
+            self._check_parameters(task)
         with precision(self.recipe, self.device), one_thread():
             if self.job is not None and self.job.is_like(tasks):
-                self.job.again(tasks)
+                self.job.reset(tasks)
             else:
                 self.how = self.how or _choose(self.network, self.X, tasks, self.classes)
                 self.forget()
                 self.job = Job(
-                    self.network, self.X, tasks, self.recipe, self.classes, self.how, self.workers, once=self.once,
-                    keep=self.keep,
-                )  # fmt: skip
+                    self.network, self.X, tasks, self.recipe, self.classes, self.how, self.workers, self.once, self.keep
+                )
             unit = "epochs" if self.recipe.steps is None else f"parts of {self.recipe.steps} steps"
-            told = f"training {len(tasks)} {self.what}, {unit}"
-            for _ in track(told, self.job.run(), len(tasks) * self.recipe.epochs):
+            label = f"training {len(tasks)} {self.what}, {unit}"
+            for _ in track(label, self.job.run(), len(tasks) * self.recipe.epochs):
                 pass
         return TrainedNetworks(self.job.values, self.job.logits, self.job.finite)
 
     def forget(self) -> None:
-        """What is kept on the device for another round of the same tasks."""
+        """Free what is kept on the device for another round of the same tasks."""
         if self.job is not None:
             self.job.forget()
         self.job = None
 
-    def _check_numbers(self, task: Task) -> None:
-        if task.start is None and task.offset is None:
-            return
-        for what, given, wanted in zip(("start", "offset"), (task.start, task.offset), self._shapes, strict=True):
-            shapes = wanted if given is None else {key: value.shape for key, value in given.items()}
-            if odd := sorted(key for key, _ in shapes.items() ^ wanted.items()):
-                raise DataError(f"{task.label}: its {what} is not one of this network: {', '.join(odd)[:200]}")
+    def _check_parameters(self, task: Task) -> None:
+        """Raise DataError if a task's start or offset belongs to another network."""
+        for what, given in (("start", task.start), ("offset", task.offset)):
+            if given is not None:
+                shapes, expected = {key: value.shape for key, value in given.items()}, self._shapes[what]
+                if odd := sorted(key for key, _ in shapes.items() ^ expected.items()):
+                    raise DataError(f"{task.label}: its {what} does not fit this network: {', '.join(odd)[:200]}")
 
     @cached_property
-    def _shapes(self) -> tuple[dict[str, tuple[int, ...]], dict[str, tuple[int, ...]]]:
-        """Of the numbers that a model begins with, and of those that it learns."""
+    def _shapes(self) -> dict[str, dict[str, tuple[int, ...]]]:
         learned = {key for key, weight in self.network.bare.named_parameters() if weight.requires_grad}
-        all_of = {key: value.shape for key, value in self.network.start(0).items()}
-        return all_of, {key: shape for key, shape in all_of.items() if key in learned}
+        start = {key: value.shape for key, value in self.network.start(0).items()}
+        return {"start": start, "offset": {key: shape for key, shape in start.items() if key in learned}}
 
 
 def _choose(network: Network, X: Tensor, tasks: Sequence[Task], classes: int) -> How:

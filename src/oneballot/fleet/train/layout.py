@@ -1,13 +1,11 @@
-"""Where each number of a network lies in a row of the wave's matrix: a row a model, so that a step updates all at once.
+"""Where each parameter lies in the matrix of a wave, which has one row for each model.
 
-Every parameter begins at a multiple of 256 bytes, which is what products on a GPU like best.
+Every parameter begins at a multiple of 256 bytes, the alignment at which a GPU's products are fastest.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -18,38 +16,26 @@ from ...types import Array
 ALIGN = 64
 
 
-@dataclass(frozen=True)
 class Layout:
-    names: tuple[str, ...]
-    shapes: tuple[tuple[int, ...], ...]
-    offsets: tuple[int, ...]
-    size: int
+    """parts: the columns and the shape of each parameter. size: the number of columns."""
 
-    @classmethod
-    def of(cls, tensors: Iterable[tuple[str, Tensor]]) -> Layout:
-        named = [(name, tuple(tensor.shape)) for name, tensor in tensors]
-        offsets, size = [], 0
-        for _, shape in named:
-            offsets.append(size)
-            size += -(-math.prod(shape) // ALIGN) * ALIGN
-        return cls(tuple(n for n, _ in named), tuple(s for _, s in named), tuple(offsets), size)
+    def __init__(self, tensors: Iterable[tuple[str, Tensor]]) -> None:
+        self.parts: dict[str, tuple[slice, torch.Size]] = {}
+        self.size = 0
+        for name, tensor in tensors:
+            self.parts[name] = slice(self.size, self.size + tensor.numel()), tensor.shape
+            self.size += -(-tensor.numel() // ALIGN) * ALIGN
 
     def views(self, matrix: Tensor) -> dict[str, Tensor]:
-        """The parameters of all models `(models, …)`, in place."""
-        return {
-            name: matrix[:, offset : offset + math.prod(shape)].view(len(matrix), *shape)
-            for name, shape, offset in zip(self.names, self.shapes, self.offsets, strict=True)
-        }
+        """The parameters of all models `(models, …)`, as views."""
+        return {name: matrix[:, columns].view(len(matrix), *shape) for name, (columns, shape) in self.parts.items()}
 
-    def pack(self, models: Sequence[Mapping[str, Array]], device: torch.device, kind: torch.dtype) -> Tensor:
+    def pack(self, models: Sequence[Mapping[str, Array]], device: torch.device, dtype: torch.dtype) -> Tensor:
         matrix = np.zeros((len(models), self.size), dtype=np.float32)
         for row, model in zip(matrix, models, strict=True):
-            for name, shape, offset in zip(self.names, self.shapes, self.offsets, strict=True):
-                row[offset : offset + math.prod(shape)] = model[name].reshape(-1)
-        return torch.from_numpy(matrix).to(device, kind)
+            for name, (columns, _) in self.parts.items():
+                row[columns] = model[name].reshape(-1)
+        return torch.from_numpy(matrix).to(device, dtype)
 
     def unpack(self, row: Array) -> dict[str, Array]:
-        return {
-            name: row[offset : offset + math.prod(shape)].reshape(shape).copy()
-            for name, shape, offset in zip(self.names, self.shapes, self.offsets, strict=True)
-        }
+        return {name: row[columns].reshape(tuple(shape)).copy() for name, (columns, shape) in self.parts.items()}

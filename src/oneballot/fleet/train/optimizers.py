@@ -1,6 +1,6 @@
-"""Adam and SGD for the matrix of a wave: all parameters of all models in as few sweeps as there are.
+"""Adam and SGD on the matrix of a wave: they update all parameters of all models together.
 
-What an optimizer holds is recorded in graphs and stays where it is: `again` begins anew in the same tensors.
+CUDA graphs record the tensors of an optimizer, so `reset` starts over in the same tensors.
 """
 
 from __future__ import annotations
@@ -13,34 +13,32 @@ from .layout import ALIGN
 from .recipe import Recipe
 
 PIECES = 36
-"""As many as torch sweeps in one launch; each gets at least one of the GPU's cores."""
+"""torch's fused Adam takes at most this many tensors in one launch, and gives each at least one of the GPU's cores."""
 
 
-class Lean:
-    """What a step has besides the slopes of the rows: a pull to where each model began, of a strength of its own
-    `(models, 1)`, which is added to the slopes (FedProx: Li et al. 2020), and an offset of each model's own, added to
-    the direction that the optimizer makes of them (SCAFFOLD: Karimireddy et al. 2020). For plain SGD a slope is a
-    direction.
+class Corrections:
+    """The terms that FedProx and SCAFFOLD add to each step.
+
+    proximal `(models, 1)`: strength of the pull towards each model's start, added to the gradients (FedProx: Li et al.
+    2020). offset: added to the direction that the optimizer takes (SCAFFOLD: Karimireddy et al. 2020).
     """
 
     def __init__(self, recipe: Recipe, weights: Tensor, proximal: Tensor | None, offset: Tensor | None) -> None:
         self.proximal, self.rate, self.offset = proximal, recipe.learning_rate, offset
-        self.origin = None if proximal is None else weights.clone()
-        self.way = None if proximal is None else torch.empty_like(weights)
+        self.origin = weights if proximal is None else weights.clone()
 
-    def again(self, weights: Tensor, offset: Tensor | None) -> None:
-        if self.origin is not None:
+    def reset(self, weights: Tensor, offset: Tensor | None) -> None:
+        if self.proximal is not None:
             self.origin.copy_(weights)
         if self.offset is not None and offset is not None:
             self.offset.copy_(offset)
 
-    def before(self, weights: Tensor, slopes: Tensor) -> None:
-        """A step of the first models, whose weights and slopes these are."""
-        if self.proximal is not None and self.origin is not None and self.way is not None:
-            torch.sub(weights, self.origin[: len(weights)], out=self.way[: len(weights)])
-            slopes.addcmul_(self.way[: len(weights)], self.proximal[: len(weights)])
+    def add_proximal(self, weights: Tensor, gradients: Tensor) -> None:
+        """weights, gradients: of the first models."""
+        if self.proximal is not None:
+            gradients.addcmul_(weights - self.origin[: len(weights)], self.proximal[: len(weights)])
 
-    def after(self, weights: Tensor, rates: Tensor | None) -> None:
+    def add_offset(self, weights: Tensor, rates: Tensor | None) -> None:
         if self.offset is not None and rates is None:
             weights.sub_(self.offset[: len(weights)], alpha=self.rate)
         elif self.offset is not None and rates is not None:
@@ -48,47 +46,50 @@ class Lean:
 
 
 class Adam:
-    """Kingma and Ba 2015, by torch's fused sweep. A GPU gets the matrix in pieces, or a few of its cores do it all."""
+    """Kingma and Ba 2015, by torch's fused kernel. A GPU takes the matrix in pieces, to use all of its cores."""
 
-    def __init__(self, recipe: Recipe, weights: Tensor, slopes: Tensor, memory: Tensor, done: int) -> None:
+    STATE = 2
+    """How many matrices the optimizer keeps."""
+
+    def __init__(self, recipe: Recipe, weights: Tensor, gradients: Tensor, state: Tensor, done: int) -> None:
         size = weights.numel()
         if weights.is_cuda:
             size = max(1, -(-size // PIECES // ALIGN)) * ALIGN
         self.recipe = recipe
-        parts = (weights, slopes, memory[0], memory[1])
+        parts = (weights, gradients, state[0], state[1])
         self.lists = [list(part.view(-1).split(size)) for part in parts]  # type: ignore[no-untyped-call]
-        count = len(self.lists[0])
-        self.count = torch.full((count,), float(done), device=weights.device)
+        self.count = torch.full((len(self.lists[0]),), float(done), device=weights.device)
         self.steps = list(self.count.unbind())
 
-    def again(self, done: int) -> None:
+    def reset(self, done: int) -> None:
         self.count.fill_(float(done))
 
     def step(self, rates: Tensor | None) -> None:
-        weights, slopes, means, squares = self.lists
+        weights, gradients, means, squares = self.lists
         adam(
-            weights, slopes, means, squares, [], self.steps, fused=True, capturable=self.steps[0].is_cuda,
+            weights, gradients, means, squares, [], self.steps, fused=True, capturable=self.steps[0].is_cuda,
             lr=self.recipe.learning_rate, weight_decay=self.recipe.weight_decay,
             beta1=0.9, beta2=0.999, eps=1e-8, amsgrad=False, maximize=False,
         )  # fmt: skip
 
 
 class SGD:
-    """With momentum; each model has its own learning rate, for each is in an epoch of its own."""
+    """SGD with momentum and a learning rate for each model, since each is in an epoch of its own."""
 
-    def __init__(self, recipe: Recipe, weights: Tensor, slopes: Tensor, memory: Tensor, done: int) -> None:
-        self.recipe, self.weights, self.slopes, self.speed = recipe, weights, slopes, memory[0]
+    STATE = 1
 
-    def again(self, done: int) -> None:
-        """Its rates are given, and it counts nothing."""
+    def __init__(self, recipe: Recipe, weights: Tensor, gradients: Tensor, state: Tensor, done: int) -> None:
+        self.recipe, self.weights, self.gradients, self.velocity = recipe, weights, gradients, state[0]
+
+    def reset(self, done: int) -> None:
+        """Nothing to do: SGD counts no steps."""
 
     def step(self, rates: Tensor | None) -> None:
         assert rates is not None
         if self.recipe.weight_decay:
-            self.slopes.add_(self.weights, alpha=self.recipe.weight_decay)
-        self.speed.mul_(self.recipe.momentum).add_(self.slopes)
-        self.weights.addcmul_(self.speed, rates.unsqueeze(-1), value=-1)
+            self.gradients.add_(self.weights, alpha=self.recipe.weight_decay)
+        self.velocity.mul_(self.recipe.momentum).add_(self.gradients)
+        self.weights.addcmul_(self.velocity, rates.unsqueeze(-1), value=-1)
 
 
 OPTIMIZERS: dict[str, type[Adam] | type[SGD]] = {"adam": Adam, "sgd": SGD}
-MEMORIES = {"adam": 2, "sgd": 1}

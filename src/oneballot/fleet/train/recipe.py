@@ -1,4 +1,4 @@
-"""How models are trained, and which rows each step of a model sees."""
+"""The recipe of a training: its settings, and the rows, augmentation and learning rate of each step."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from ...types import Array
 from .. import draws
 
 ABSENT = -1
-"""The place in a batch that no row takes: the end of an epoch."""
+"""An empty place in a batch, at the end of an epoch."""
 
 REACH = {"shift": 14, "crop": 8}
-"""An image is moved by at most its height and width divided by this: 2 of 28 pixels, 4 of 32."""
+"""An image is shifted by at most its height and width divided by this: 2 of 28 pixels, 4 of 32."""
 
 NARROWEST, LARGEST_BATCH = 32, 1 << 16
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """epochs, batch: an epoch sees every row once, the last batch may be smaller. steps: so many full batches a model
-    instead, whatever it has, going through its rows again and again (at L2 nothing may tell how many there are).
+    """epochs, batch: an epoch sees every row once; its last batch may be smaller. steps: the number of full batches of
+    every model instead, in repeated passes over its rows (at L2 it must not depend on how many rows there are).
     optimizer: "adam", or "sgd" with momentum and a learning rate that falls to `last_rate` along a cosine, by epochs.
-    precision: "float32", "tf32", "bfloat16"; "float64" is for tests.
+    precision: "float32", "tf32" or "bfloat16"; "float64" is for tests.
     """
 
     epochs: int = 10
@@ -44,7 +44,7 @@ class Recipe:
         if bad := [name for name, value in whole.items() if value < 1]:
             raise ElectionError(f"{', '.join(bad)} must be 1 or more")
         if self.batch > LARGEST_BATCH:
-            raise ElectionError(f"batch must be {LARGEST_BATCH:,} at the most, not {self.batch:,}")
+            raise ElectionError(f"batch must be at most {LARGEST_BATCH:,}, not {self.batch:,}")
         choices = {"optimizer": ("adam", "sgd"), "precision": ("float32", "tf32", "bfloat16", "float64")}
         for name, known in choices.items():
             if getattr(self, name) not in known:
@@ -53,18 +53,18 @@ class Recipe:
             raise ElectionError(f"there is no augmentation {', '.join(sorted(unknown))}; there are crop, flip, shift")
 
     def steps_of(self, rows: int) -> int:
-        """How many steps a model with so many rows takes."""
+        """The number of steps of a model with this many rows."""
         return self.steps or self.epochs * math.ceil(rows / self.batch)
 
     def width(self, rows: int) -> int:
-        """How many places a batch of such a model has. Few rows leave a large batch's places out, by powers of two.
+        """The number of places in a batch: for few rows fewer than `batch`, in powers of two.
 
-        It follows from the model's own rows alone: so its numbers are the same, whatever is trained beside it.
+        It depends on the model's own rows only, so a model is the same whatever is trained beside it.
         """
         return self.batch if self.steps else min(self.batch, max(NARROWEST, 1 << (rows - 1).bit_length()))
 
     def check_images(self, shape: tuple[int, ...]) -> None:
-        """Whether rows of this shape can be moved as it says."""
+        """Raise ElectionError if rows of this shape cannot be augmented."""
         if len(shape) != 3:
             raise ElectionError(f"augmentation is for images (channels, height, width), not for rows of {shape}")
         if set(self.augment) - {"flip"} and self.reach(shape) == (0, 0):
@@ -74,13 +74,13 @@ class Recipe:
             )
 
     def reach(self, image: tuple[int, ...]) -> tuple[int, int]:
-        """By how many pixels an image `(…, height, width)` is moved at the most, down or up, and to a side."""
-        down, right = (max([side // REACH[name] for name in self.augment if name in REACH], default=0)
-                       for side in image[-2:])  # fmt: skip
-        return down, right
+        """The largest shift of an image `(…, height, width)`, vertical and horizontal."""
+        parts = [REACH[name] for name in self.augment if name in REACH]
+        height, width = image[-2:]
+        return max([height // part for part in parts], default=0), max([width // part for part in parts], default=0)
 
     def epochs_done(self, rows: int, steps: int) -> int:
-        """After so many steps."""
+        """The epochs that a model has completed after this many steps."""
         return steps * self.epochs // self.steps_of(rows)
 
     def rates(self, rows: int, first: int, last: int) -> Array:
@@ -92,11 +92,11 @@ class Recipe:
         return np.asarray(self.last_rate + (self.learning_rate - self.last_rate) * fall)
 
     def places(self, seed: int, rows: int, first: int, last: int) -> Array:
-        """The rows' numbers that each step sees, `(steps, width)`; ABSENT behind the last row of an epoch."""
+        """The row numbers that each step sees `(steps, width)`; ABSENT after the last row of an epoch."""
         return self._cut([draws.order(seed, e, rows) for e in self._epochs(rows, first, last)], rows, first, last)
 
     def moves(self, seed: int, rows: int, first: int, last: int, image: tuple[int, ...]) -> Array:
-        """How the images `(…, height, width)` that each step sees are moved, `(steps, width, 3)`."""
+        """The augmentation of the images `(…, height, width)` that each step sees, `(steps, width, 3)`."""
         reach, drawn = self.reach(image), []
         for epoch in self._epochs(rows, first, last):
             places = draws.order(seed, epoch, rows)
@@ -104,7 +104,7 @@ class Recipe:
         return self._cut(drawn, rows, first, last)
 
     def _epochs(self, rows: int, first: int, last: int) -> range:
-        """The epochs of a model that these steps are of; in a training by steps, the rounds through its rows."""
+        """The epochs to which these steps belong; with `steps`, the passes over the rows."""
         each = rows if self.steps else math.ceil(rows / self.batch)
         unit = self.batch if self.steps else 1
         return range(first * unit // each, (last * unit - 1) // each + 1)

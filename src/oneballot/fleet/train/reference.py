@@ -1,4 +1,4 @@
-"""One model, trained in plain torch: what a fleet's models must come to, and what a fleet falls back to."""
+"""The training of one model in plain torch. It defines the result of a fleet, and is what a fleet falls back to."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from .. import draws
 from ..models.inputs import move, scaled
 from .losses import loss, targets_of, weights_of
 from .recipe import ABSENT, Recipe
-from .stacked import Drawn
+from .stacked import FleetLayers
 
 
 def fit_one(module: nn.Module, X: Tensor, task: Task, recipe: Recipe, classes: int) -> None:
-    """Train the module, in place, on the task's rows of X. It and X are on the same device."""
+    """Train the module, in place, on the task's rows of X. Both are on the same device."""
     for _ in epochs_of_one(module, X, task, recipe, classes):
         pass
 
 
 def epochs_of_one(module: nn.Module, X: Tensor, task: Task, recipe: Recipe, classes: int) -> Iterator[None]:
-    """The same, epoch by epoch."""
+    """`fit_one`, epoch by epoch."""
     named = {name: p for name, p in module.named_parameters() if p.requires_grad}
     weights = list(named.values())
     origin = [weight.detach().clone() for weight in weights] if task.proximal else []
@@ -33,11 +33,11 @@ def epochs_of_one(module: nn.Module, X: Tensor, task: Task, recipe: Recipe, clas
         optimizer = torch.optim.Adam(weights, recipe.learning_rate, weight_decay=recipe.weight_decay)
     else:
         optimizer = torch.optim.SGD(weights, recipe.learning_rate, recipe.momentum, weight_decay=recipe.weight_decay)
-    key = torch.tensor(draws.dropout_key(task.seed), device=X.device)
-    rows = torch.from_numpy(task.rows).to(X.device)
-    targets = torch.from_numpy(targets_of(task, classes)).to(X.device)
-    weight = torch.from_numpy(weights_of(task)).to(X.device)
-    count, kind = len(rows), weights[0].dtype
+    key = torch.tensor(draws.key_of(task.seed, draws.DROPOUT), device=X.device)
+    rows, targets, weight = (
+        torch.from_numpy(part).to(X.device) for part in (task.rows, targets_of(task), weights_of(task))
+    )
+    count, dtype = len(rows), weights[0].dtype
     steps, block = recipe.steps_of(count), math.ceil(count / recipe.batch)
     module.train()
     for step in range(steps):
@@ -46,23 +46,23 @@ def epochs_of_one(module: nn.Module, X: Tensor, task: Task, recipe: Recipe, clas
             places = recipe.places(task.seed, count, step, last)
             moves = recipe.moves(task.seed, count, step, last, tuple(X.shape)) if recipe.augment else places
             rates = recipe.rates(count, step, last)
-        there = places[step % block] != ABSENT
-        here = torch.from_numpy(places[step % block][there]).to(X.device)
-        x = X[rows[here]]
+        present = places[step % block] != ABSENT
+        batch = torch.from_numpy(places[step % block][present]).to(X.device)
+        x = X[rows[batch]]
         if recipe.augment:
-            x = move(x, torch.from_numpy(moves[step % block][there]).to(X.device))
+            x = move(x, torch.from_numpy(moves[step % block][present]).to(X.device))
         optimizer.param_groups[0]["lr"] = rates[step % block]
         with (
-            Drawn(key, torch.tensor(step, device=X.device)),
+            FleetLayers(key, torch.tensor(step, device=X.device)),
             torch.autocast(X.device.type, torch.bfloat16, enabled=recipe.precision == "bfloat16"),
         ):
-            logits = module(scaled(x, kind))
-        aim = targets[here] if task.kind == "labels" else targets[here].to(kind)
+            logits = module(scaled(x, dtype))
+        wanted = targets[batch] if task.kind == "labels" else targets[batch].to(dtype)
         optimizer.zero_grad()
-        loss(task.kind, logits.to(kind), aim, weight[here].to(kind)).backward()  # type: ignore[no-untyped-call]
-        for p, begun in zip(weights, origin, strict=False):
+        loss(task.kind, logits.to(dtype), wanted, weight[batch].to(dtype)).backward()  # type: ignore[no-untyped-call]
+        for p, start in zip(weights, origin, strict=False):
             if p.grad is not None:
-                p.grad.add_(p.detach() - begun, alpha=task.proximal)
+                p.grad.add_(p.detach() - start, alpha=task.proximal)
         optimizer.step()
         for name, more in offset.items():
             named[name].data.sub_(more, alpha=float(rates[step % block]))
@@ -71,11 +71,11 @@ def epochs_of_one(module: nn.Module, X: Tensor, task: Task, recipe: Recipe, clas
     module.eval()
 
 
-def answer_one(module: nn.Module, X: Tensor, rows: Array, classes: int) -> Tensor:
-    """Logits of rows of X, `(rows, classes)`."""
-    kind = next(p.dtype for p in module.parameters() if p.is_floating_point())
+def predict_one(module: nn.Module, X: Tensor, rows: Array, classes: int) -> Tensor:
+    """The logits of rows of X, `(rows, classes)`."""
+    dtype = next(p.dtype for p in module.parameters() if p.is_floating_point())
     out = [torch.empty(0, classes)]
     with torch.no_grad():
         for part in torch.from_numpy(rows).to(X.device).split(512):  # type: ignore[no-untyped-call]
-            out.append(module.eval()(scaled(X[part], kind)).float().cpu())
+            out.append(module.eval()(scaled(X[part], dtype)).float().cpu())
     return torch.cat(out)

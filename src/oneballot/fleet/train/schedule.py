@@ -1,8 +1,9 @@
-"""When each model of a wave is trained, and on which rows: drawn on the host."""
+"""The schedule of a wave, drawn on the host: how long each model trains, and the rows that each step sees."""
 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
 import numpy as np
@@ -10,89 +11,96 @@ import numpy as np
 from ...types import Array, Task
 from .recipe import ABSENT, Recipe
 
-SCHEDULE_BYTES = 32 << 20
-"""An epoch that goes on in the next schedule is drawn for both, so they should not be short."""
-WORTH = 0.85
-"""New graphs are recorded when no more than this part of the models is left."""
+CHUNK_BYTES = 32 << 20
+"""An epoch that two chunks share is drawn for both, so chunks should not be short."""
+RECORD_AGAIN = 0.85
+"""New graphs are recorded when at most this share of the models is left."""
 
-Schedule = tuple[Array, Array | None, Array | None]
-"""Of some steps: places `(steps, models, width)`, moves of images, learning rates."""
+Chunk = tuple[Array, Array | None, Array | None]
+"""For some steps: places `(steps, models, width)`, augmentations, learning rates."""
 
 
-class Timetable:
-    """Tasks are of one kind and width, those with the most steps first.
+class Schedule:
+    """Tasks have the same type of target and batch width, and are sorted by steps, most first.
 
-    ends: the steps of each. begins: where its rows begin among those of all; `nobody` is the place behind the last.
+    ends: the number of steps of each task. begins: where its rows begin among the rows of all tasks. absent: the place
+    of an absent row, behind all others.
     """
 
     def __init__(
-        self, recipe: Recipe, tasks: Sequence[Task], shape: tuple[int, ...], *, at_once: int, recorded: bool
+        self, recipe: Recipe, tasks: Sequence[Task], shape: tuple[int, ...], *, block: int, recorded: bool
     ) -> None:
-        """shape: of the rows of all. at_once: steps whose rows are gathered together. recorded: as graphs, so that
-        models that are done are trained on for a while."""
-        self.recipe, self.tasks, self.shape, self.at_once, self.recorded = recipe, tasks, shape, at_once, recorded
+        """shape: of X. block: steps whose rows are gathered together. recorded: as graphs, so that a model that is done
+        keeps training for a while."""
+        self.recipe, self.tasks, self.shape, self.block, self.recorded = recipe, tasks, shape, block, recorded
         self.ends = [recipe.steps_of(len(task.rows)) for task in tasks]
         self.begins = np.cumsum([0] + [len(task.rows) for task in tasks])
-        self.nobody = int(self.begins[-1])
+        self.absent = int(self.begins[-1])
         self.width = recipe.width(len(tasks[0].rows))
 
     def stages(self) -> Iterator[tuple[int, int, int]]:
-        """How many models are trained together, from which step, and until which."""
+        """How many models train together, from which step, and until which."""
         step = 0
         while step < self.ends[0]:
             count = sum(end > step for end in self.ends)
-            until = self.ends[self.left(count)]
+            until = self.ends[int(count * RECORD_AGAIN) if self.recorded else count - 1]
             yield count, step, until
             step = until
 
-    def left(self, count: int) -> int:
-        """When so few models are left, the others are left behind."""
-        return int(count * WORTH) if self.recorded else count - 1
-
-    def cuts(self, count: int, first: int, until: int) -> Iterator[tuple[int, int]]:
-        """The steps of a stage by what is scheduled together."""
+    def chunks(self, count: int, first: int, until: int) -> Iterator[tuple[int, int]]:
+        """Split the steps of a stage into parts that are drawn together."""
         while first < until:
-            last = min(until, first + self.length(count, first))
+            last = min(until, first + self.chunk_length(count, first))
             yield first, last
             first = last
 
-    def length(self, count: int, step: int) -> int:
-        most = SCHEDULE_BYTES // (count * self.width * 4)
-        return max(self.at_once, min(most, 128 if step == 0 else 2048))
+    def chunk_length(self, count: int, step: int) -> int:
+        most = CHUNK_BYTES // (count * self.width * 4)
+        return max(self.block, min(most, 128 if step == 0 else 2048))
 
-    def pieces(self, first: int, last: int) -> Iterator[tuple[int, int]]:
-        """These steps, cut wherever a model is done."""
+    def split_where_done(self, first: int, last: int) -> Iterator[tuple[int, int]]:
+        """Split these steps wherever a model is done."""
         yield from pairwise(sorted({first, last, *(end for end in self.ends if first < end < last)}))
 
     def done_at(self, step: int) -> slice:
-        """The models whose last step is the one before."""
+        """The models whose training ends before this step."""
         done = [i for i, end in enumerate(self.ends) if end == step]
         return slice(done[0], done[-1] + 1) if done else slice(0)
 
     def epochs(self, count: int, first: int, last: int) -> int:
-        """How many of the first models' epochs end in these steps."""
-        return sum(self._epochs(i, last) - self._epochs(i, first) for i in range(count))
+        """How many epochs of the first `count` models end in these steps."""
 
-    def _epochs(self, model: int, step: int) -> int:
-        return self.recipe.epochs_done(len(self.tasks[model].rows), min(step, self.ends[model]))
+        def done(model: int, step: int) -> int:
+            return self.recipe.epochs_done(len(self.tasks[model].rows), min(step, self.ends[model]))
 
-    def schedules(self) -> Generator[Schedule, None, None]:
-        """Of all stages, by what is scheduled together."""
-        return (self.schedule(count, a, b) for count, *steps in self.stages() for a, b in self.cuts(count, *steps))
+        return sum(done(i, last) - done(i, first) for i in range(count))
 
-    def schedule(self, count: int, first: int, last: int) -> Schedule:
-        """For steps of the first models."""
-        places = np.full((last - first, count, self.width), self.nobody, dtype=np.int32)
+    def draw_all(self) -> Generator[Chunk, None, None]:
+        """The chunks of all stages."""
+        return (self.draw(count, a, b) for count, *steps in self.stages() for a, b in self.chunks(count, *steps))
+
+    def draw(self, count: int, first: int, last: int) -> Chunk:
+        """The chunk of these steps of the first `count` models."""
+        places = np.full((last - first, count, self.width), self.absent, dtype=np.int32)
         moves = np.zeros((*places.shape, 3), dtype=np.int16) if self.recipe.augment else None
         rates = np.zeros((last - first, count), dtype=np.float32) if self.recipe.optimizer == "sgd" else None
         for i, task in enumerate(self.tasks[:count]):
-            upto, rows = min(last, self.ends[i]), len(task.rows)
-            if upto <= first:
+            end, rows = min(last, self.ends[i]), len(task.rows)
+            if end <= first:
                 continue
-            own = self.recipe.places(task.seed, rows, first, upto)
-            places[: upto - first, i] = np.where(own == ABSENT, self.nobody, own + self.begins[i])
+            drawn = self.recipe.places(task.seed, rows, first, end)
+            places[: end - first, i] = np.where(drawn == ABSENT, self.absent, drawn + self.begins[i])
             if moves is not None:
-                moves[: upto - first, i] = self.recipe.moves(task.seed, rows, first, upto, self.shape)
+                moves[: end - first, i] = self.recipe.moves(task.seed, rows, first, end, self.shape)
             if rates is not None:
-                rates[: upto - first, i] = self.recipe.rates(rows, first, upto)
+                rates[: end - first, i] = self.recipe.rates(rows, first, end)
         return places, moves, rates
+
+
+def prefetch(chunks: Iterator[Chunk]) -> Generator[Chunk, None, None]:
+    """Yield the chunks; a thread draws the next one while the current one is in use."""
+    with ThreadPoolExecutor(1) as thread:
+        coming = thread.submit(next, chunks, None)
+        while (chunk := coming.result()) is not None:
+            coming = thread.submit(next, chunks, None)
+            yield chunk

@@ -1,6 +1,6 @@
-"""Any module for many models at once, by torch.func.vmap, and the layers that need to know of models and batches.
+"""Many models of any module at once, by torch.func.vmap, and the layers that a fleet replaces.
 
-Dropout takes its mask from the model's own key, in a loop as in a fleet. Batch normalisation leaves absent rows out.
+Dropout takes its mask from the model's key, in a loop as in a fleet. Batch normalisation ignores absent rows.
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ from ..gpu import vmapped
 
 
 class Stacked:
-    """Like Chain. Buffers `(models, …)`, such as running means, are changed in place."""
+    """The interface of `Chain`, for any module. Buffers `(models, …)`, such as running means, are updated in place."""
 
     def __init__(
-        self, module: nn.Module, weights: Mapping[str, Tensor], slopes: Mapping[str, Tensor] | None = None,
+        self, module: nn.Module, weights: Mapping[str, Tensor], gradients: Mapping[str, Tensor] | None = None,
         keys: Tensor | None = None, tick: Tensor | None = None, *, buffers: Mapping[str, Tensor] | None = None,
         half: bool = False,
     ) -> None:  # fmt: skip
-        self.module, self.buffers, self.slopes, self.tick, self.half = module, dict(buffers or {}), slopes, tick, half
-        self.weights = {name: value.detach().requires_grad_(slopes is not None) for name, value in weights.items()}
+        self.module, self.buffers, self.gradients = module, dict(buffers or {}), gradients
+        self.tick, self.half = tick, half
+        self.weights = {name: value.detach().requires_grad_(gradients is not None) for name, value in weights.items()}
         models = len(next(iter(weights.values())))
         self.keys = torch.zeros(models, dtype=torch.int64, device=self.device) if keys is None else keys
 
@@ -36,14 +37,14 @@ class Stacked:
         return next(iter(self.weights.values())).device
 
     def forward(self, x: Tensor, present: Tensor | None = None) -> Tensor:
-        """present `(models, rows)`: False where a batch has no row."""
-        training = self.slopes is not None
+        """present `(models, rows)`: False for absent rows."""
+        training = self.gradients is not None
         self.module.train(training)
         if present is None:
             present = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device)
 
         def one(weights: Any, buffers: Any, x: Tensor, present: Tensor, key: Tensor) -> Any:
-            with Drawn(key, self.tick, present):
+            with FleetLayers(key, self.tick, present):
                 return functional_call(self.module, {**weights, **buffers}, (x,))
 
         with torch.set_grad_enabled(training), torch.autocast(x.device.type, torch.bfloat16, enabled=self.half):
@@ -52,16 +53,16 @@ class Stacked:
         return logits.float() if self.half else logits
 
     def backward(self, d: Tensor) -> None:
-        assert self.slopes is not None
-        found = torch.autograd.grad(self.logits, list(self.weights.values()), d.to(self.logits), allow_unused=True)
+        assert self.gradients is not None
+        results = torch.autograd.grad(self.logits, list(self.weights.values()), d.to(self.logits), allow_unused=True)
         del self.logits
-        for name, slope in zip(self.weights, found, strict=True):
-            if slope is not None:
-                self.slopes[name].copy_(slope)
+        for name, result in zip(self.weights, results, strict=True):
+            if result is not None:
+                self.gradients[name].copy_(result)
 
 
-class Drawn(TorchFunctionMode):
-    """While it is on: dropout of this model and step, and batch normalisation over the rows that are present."""
+class FleetLayers(TorchFunctionMode):
+    """A torch function mode: dropout of this model and step, and batch normalisation over the rows that are present."""
 
     def __init__(self, key: Tensor, tick: Tensor | None, present: Tensor | None = None) -> None:
         super().__init__()
@@ -73,7 +74,7 @@ class Drawn(TorchFunctionMode):
             return self._dropout(*args, **kwargs)
         if func is F.batch_norm:
             present = self.present
-            if present is None and args[0][:, 0].numel() == 1:  # which torch refuses
+            if present is None and args[0][:, 0].numel() == 1:  # torch refuses one value
                 present = torch.ones(1, dtype=torch.bool, device=args[0].device)
             if present is not None:
                 return _batch_norm(present, *args, **kwargs)
@@ -95,7 +96,7 @@ class Drawn(TorchFunctionMode):
 
 
 def _embedding(places: Tensor, table: Tensor, padding_idx: int | None = None, *rest: Any, **more: Any) -> Tensor:
-    """F.embedding. Under vmap torch 2.13 forgets that the padding of every model, not of the first alone, is fixed."""
+    """F.embedding. Under vmap, torch 2.13 gives the padding of all models but the first a gradient."""
     words = F.embedding(places, table, None, *rest, **more)
     if padding_idx is None:
         return words
@@ -107,31 +108,30 @@ def _batch_norm(
     present: Tensor, x: Tensor, mean: Tensor | None, var: Tensor | None, weight: Tensor | None = None,
     bias: Tensor | None = None, training: bool = False, momentum: float = 0.1, eps: float = 1e-5,
 ) -> Tensor:  # fmt: skip
-    """F.batch_norm over the rows that are present: by their mean and variance, which the running ones follow."""
+    """F.batch_norm over the rows that are present."""
     flat = (x.flatten(2) if x.dim() > 2 else x.unsqueeze(-1)).to(x.dtype if x.dtype == torch.float64 else torch.float32)
     weight = flat.new_ones(flat.shape[1]) if weight is None else weight
     bias = torch.zeros_like(weight) if bias is None else bias
     if training:
         normalize = vmapped.normalize if flat.numel() and vmapped.has_kernels(flat) else _normalize
-        out, here, spread = normalize(flat, weight, bias, present, eps)
+        out, batch_mean, batch_var = normalize(flat, weight, bias, present, eps)
         if mean is not None and var is not None:
             number = present.sum() * flat.shape[-1]
-            unbiased = spread.detach() * (number / (number - 1).clamp(min=1))
-            mean.copy_(mean + momentum * (here.detach() - mean))
+            unbiased = batch_var.detach() * (number / (number - 1).clamp(min=1))
+            mean.copy_(mean + momentum * (batch_mean.detach() - mean))
             var.copy_(var + momentum * (unbiased - var))
     else:
-        assert mean is not None
-        assert var is not None
+        assert mean is not None and var is not None  # noqa: PT018
         out = _scaled(flat, weight, bias, mean, var, eps)
     return out.reshape(x.shape).to(x.dtype)
 
 
 def _normalize(x: Tensor, weight: Tensor, bias: Tensor, present: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Each row's own mean and variance are found in one sweep, those of all present rows from these."""
+    """The mean and variance of all present rows, from those of each row, which one pass finds."""
     share = (present.to(x.dtype) / present.sum().clamp(min=1)).unsqueeze(-1)
-    own_spread, own_mean = torch.var_mean(x, -1, correction=0)
-    mean = (share * own_mean).sum(0)
-    var = (share * (own_spread + (own_mean - mean) ** 2)).sum(0)
+    row_var, row_mean = torch.var_mean(x, -1, correction=0)
+    mean = (share * row_mean).sum(0)
+    var = (share * (row_var + (row_mean - mean) ** 2)).sum(0)
     return _scaled(x, weight, bias, mean, var, eps), mean, var
 
 

@@ -1,16 +1,15 @@
-"""Steps of a wave's models, one after the other."""
+"""Training steps of a wave's models, as a CPU runs them; `gpu.graphs` records them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from ...types import Array
-from .losses import slope
+from .losses import gradient
 from .optimizers import OPTIMIZERS
 
 if TYPE_CHECKING:
@@ -18,50 +17,49 @@ if TYPE_CHECKING:
 
 
 class Steps:
-    """Of the first `count` models, which have taken so many steps already."""
+    """The steps of the first `count` models of a wave, from step `first` on."""
 
-    def __init__(self, wave: Wave, count: int, step: int) -> None:
-        self.wave = wave
-        weights, slopes, memory = wave.weights[:count], wave.slopes[:count], wave.memory[:, :count]
-        whole = (part[:count] for part in wave.whole.values())
-        self.net = wave.net(weights, wave.buffers[:count], whole, slopes)
-        self.weights, self.slopes, self.first = weights, slopes, step
-        self.optimizer = OPTIMIZERS[wave.recipe.optimizer](wave.recipe, weights, slopes, memory, step)
+    def __init__(self, wave: Wave, count: int, first: int) -> None:
+        self.wave, self.first = wave, first
+        self.weights, self.gradients = wave.weights[:count], wave.gradients[:count]
+        integers = [part[:count] for part in wave.integers.values()]
+        self.net = wave.net(self.weights, wave.buffers[:count], integers, self.gradients)
+        optimizer, state = OPTIMIZERS[wave.recipe.optimizer], wave.state[:, :count]
+        self.optimizer = optimizer(wave.recipe, self.weights, self.gradients, state, first)
 
-    def again(self) -> None:
-        """Back to the step that it began with: the numbers of the wave are new, in the same tensors."""
-        self.optimizer.again(self.first)
+    def reset(self) -> None:
+        """Return to the first step. The wave has new initial weights, in the same tensors."""
+        self.optimizer.reset(self.first)
 
     def load(self, places: Array, moves: Array | None, rates: Array | None) -> None:
-        self.schedule = [None if part is None else torch.from_numpy(part) for part in (places, moves, rates)]
+        """Take the next chunk of the schedule."""
+        self.chunk = [None if part is None else torch.from_numpy(part) for part in (places, moves, rates)]
 
-    def go(self, first: int, last: int) -> None:
+    def run(self, first: int, last: int) -> None:
+        """Run steps of the chunk."""
         for step in range(first, last):
-            self.steps(*(None if part is None else part[step : step + 1] for part in self.schedule))
+            self.compute(*(None if part is None else part[step : step + 1] for part in self.chunk))
 
-    def steps(self, places: Tensor | None, moves: Tensor | None, rates: Tensor | None) -> None:
-        """Some steps `(steps, models, batch)`, whose rows are gathered together."""
+    def compute(self, places: Tensor | None, moves: Tensor | None, rates: Tensor | None) -> None:
+        """Compute some steps `(steps, models, width)`, whose rows are gathered together."""
         assert places is not None
         with torch.no_grad():
-            x, present, gain, proximal = self.wave.batch(places, moves)
-            for u in range(len(places)):
-                logits = self.net.forward(x[u], present[u])
-                self.net.backward(slope(self.wave.kind, logits, gain[u], proximal[u]))
-                rate, lean = None if rates is None else rates[u], self.wave.lean
-                if lean is not None:
-                    lean.before(self.weights, self.slopes)
+            x, present, gain, shift = self.wave.batch(places, moves)
+            for i in range(len(places)):
+                rate = None if rates is None else rates[i]
+                logits = self.net.forward(x[i], present[i])
+                self.net.backward(gradient(self.wave.kind, logits, gain[i], shift[i]))
+                self.wave.corrections.add_proximal(self.weights, self.gradients)
                 self.optimizer.step(rate)
-                if lean is not None:
-                    lean.after(self.weights, rate)
+                self.wave.corrections.add_offset(self.weights, rate)
                 self.wave.tick.add_(1)
 
-    @contextmanager
-    def here(self) -> Iterator[None]:
-        """Where work is given to the device."""
-        yield
+    def here(self) -> AbstractContextManager[None]:
+        """Queue work on the stream of these steps."""
+        return nullcontext()
 
     def wait(self) -> None:
-        """Until everything is done."""
+        """Wait until all steps are done."""
 
     def forget(self) -> None:
-        """What is not needed unless it goes on."""
+        """Free what only further steps would need."""

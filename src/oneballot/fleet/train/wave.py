@@ -1,14 +1,14 @@
-"""Models that are trained side by side: one matrix, a row a model, those with the most steps first.
+"""A wave: models that train together. Their parameters are one matrix, a row for each, models with most steps first.
 
-So the models that still train are always the first rows. On a CPU the others are left at once; on a GPU, where steps
-are recorded as graphs, when enough are done to record new ones, and until then their numbers are set aside.
+So the models that still train are always the first rows. A CPU drops a model as soon as it is done. A GPU records steps
+as graphs: it drops models when enough are done to record new graphs, and until then keeps copies of their results.
 """
 
 from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 
 import numpy as np
@@ -19,13 +19,12 @@ from ...types import Array, Task
 from .. import draws
 from ..models.inputs import move, scaled
 from ..models.network import Network
-from .ahead import ahead
 from .chain import Chain
 from .layout import Layout
-from .losses import aim, targets_of, weights_of
-from .optimizers import MEMORIES, Lean
+from .losses import gain_and_shift, targets_of, weights_of
+from .optimizers import OPTIMIZERS, Corrections
 from .recipe import Recipe
-from .schedule import Timetable
+from .schedule import Schedule, prefetch
 from .stacked import Stacked
 from .steps import Steps
 
@@ -34,81 +33,73 @@ BLOCK_BYTES = 64 << 20
 
 
 class Wave:
-    """Tasks are of one kind and width. X is on the device, rows in the shape that the network takes."""
+    """Tasks have the same type of target and batch width. X is on the device, in the shape that the network takes."""
 
     def __init__(
         self, network: Network, X: Tensor, tasks: Sequence[Task], recipe: Recipe, classes: int, *, chain: bool
     ) -> None:
         self.X, self.recipe, self.classes, self.device, self.network = X, recipe, classes, X.device, network
-        self.number = sorted(range(len(tasks)), key=lambda i: -recipe.steps_of(len(tasks[i].rows)))
-        self.tasks = [tasks[i] for i in self.number]
+        self.order = sorted(range(len(tasks)), key=lambda i: -recipe.steps_of(len(tasks[i].rows)))
+        self.tasks = [tasks[i] for i in self.order]
         self.kind = tasks[0].kind
         self.dtype = DTYPES.get(recipe.precision, torch.float32)
         self.module: nn.Module = copy.deepcopy(network.bare).to(self.device, self.dtype)
         self.chain = chain and recipe.precision != "bfloat16"
+        self.on_gpu = self.device.type == "cuda"
         self.block = self._steps_at_once()
-        self.looks_ahead = self.device.type == "cuda"  # on a CPU the other cores have waves of their own
-        self.times = self._timetable()
-        self._lay_out()
+        self.schedule = Schedule(recipe, self.tasks, tuple(X.shape), block=self.block, recorded=self.on_gpu)
+        self._allocate()
         self._gather_targets()
-        self.tick = torch.zeros((), dtype=torch.int64, device=self.device)
-        self.keys = torch.tensor([draws.dropout_key(task.seed) for task in self.tasks], device=self.device)
         self.runners: dict[int, Steps] | None = None
-        """Those of a wave that is trained again and again, by the step that each begins with."""
+        """If the wave is kept for further rounds: its runners, by the step with which each begins."""
 
-    def _timetable(self) -> Timetable:
-        recorded = self.device.type == "cuda"
-        return Timetable(self.recipe, self.tasks, tuple(self.X.shape), at_once=self.block, recorded=recorded)
-
-    def _lay_out(self) -> None:
+    def _allocate(self) -> None:
         starts = [self.network.initial(task) for task in self.tasks]
         learned = {key for key, weight in self.module.named_parameters() if weight.requires_grad}
-        whole = {key for key, value in self.module.state_dict().items() if not value.is_floating_point()}
         given = [(key, value) for key, value in self.module.state_dict().items() if key in starts[0]]
-        self.layout = Layout.of((key, value) for key, value in given if key in learned)
-        self.side = Layout.of((key, value) for key, value in given if key not in learned | whole)
-        self.weights = self.layout.pack(starts, self.device, self.dtype)
-        self.buffers = self.side.pack(starts, self.device, self.dtype)
-        self.whole = {
-            key: torch.from_numpy(np.stack([start[key] for start in starts])).to(self.device) for key in sorted(whole)
-        }
-        pulls, offsets = self._pulls(), self._offsets()
-        leans = pulls is not None or offsets is not None
-        self.lean = Lean(self.recipe, self.weights, pulls, offsets) if leans else None
-        self.slopes = torch.zeros_like(self.weights)
-        self.memory = self.weights.new_zeros(MEMORIES[self.recipe.optimizer], *self.weights.shape)
-        apart = self.device.type == "cuda"  # there a model that is done is trained on for a while
-        held = [self.weights, self.buffers, *self.whole.values()]
-        self.final = [part.clone() for part in held] if apart else held
+        integers = [key for key, value in given if not value.is_floating_point()]
+        self.learned = Layout((key, value) for key, value in given if key in learned)
+        self.others = Layout((key, value) for key, value in given if key not in {*learned, *integers})
+        self.weights = self.learned.pack(starts, self.device, self.dtype)
+        self.buffers = self.others.pack(starts, self.device, self.dtype)
+        self.integers = {key: _stack(starts, key).to(self.device) for key in sorted(integers)}
+        self.corrections = Corrections(self.recipe, self.weights, self._proximal(), self._offsets())
+        self.gradients = torch.zeros_like(self.weights)
+        self.state = self.weights.new_zeros(OPTIMIZERS[self.recipe.optimizer].STATE, *self.weights.shape)
+        self.tick = torch.zeros((), dtype=torch.int64, device=self.device)
+        self.keys = self._dropout_keys().to(self.device)
+        parts = [self.weights, self.buffers, *self.integers.values()]
+        self.results = [part.clone() for part in parts] if self.on_gpu else parts
 
-    def _pulls(self) -> Tensor | None:
-        pulls = [[task.proximal] for task in self.tasks]
-        return torch.tensor(pulls, device=self.device, dtype=self.dtype) if any(map(any, pulls)) else None
+    def _proximal(self) -> Tensor | None:
+        strengths = [[task.proximal] for task in self.tasks]
+        return torch.tensor(strengths, device=self.device, dtype=self.dtype) if any(map(any, strengths)) else None
 
     def _offsets(self) -> Tensor | None:
         if all(task.offset is None for task in self.tasks):
             return None
-        none = {name: np.zeros(shape) for name, shape in zip(self.layout.names, self.layout.shapes, strict=True)}
-        return self.layout.pack([task.offset or none for task in self.tasks], self.device, self.dtype)
+        none = {name: np.zeros(shape) for name, (_, shape) in self.learned.parts.items()}
+        return self.learned.pack([task.offset or none for task in self.tasks], self.device, self.dtype)
 
-    def again(self, tasks: Sequence[Task]) -> None:
-        """Back to the first step with other first numbers, seeds and offsets; the rest of each task is as it was."""
-        self.tasks = [tasks[i] for i in self.number]
-        self.times.tasks = self.tasks
+    def _dropout_keys(self) -> Tensor:
+        return torch.tensor([draws.key_of(task.seed, draws.DROPOUT) for task in self.tasks])
+
+    def reset(self, tasks: Sequence[Task]) -> None:
+        """Return to the first step, with tasks that differ in nothing but initial weights, seeds and offsets."""
+        self.tasks = self.schedule.tasks = [tasks[i] for i in self.order]
         starts = [self.network.initial(task) for task in self.tasks]
-        self.weights.copy_(self.layout.pack(starts, self.device, self.dtype))
-        self.buffers.copy_(self.side.pack(starts, self.device, self.dtype))
-        for key, part in self.whole.items():
-            part.copy_(torch.from_numpy(np.stack([start[key] for start in starts])))
-        if self.lean is not None:
-            self.lean.again(self.weights, self._offsets())
-        self.keys.copy_(torch.tensor([draws.dropout_key(task.seed) for task in self.tasks]))
-        self.memory.zero_()
+        self.weights.copy_(self.learned.pack(starts, self.device, self.dtype))
+        self.buffers.copy_(self.others.pack(starts, self.device, self.dtype))
+        for key, part in self.integers.items():
+            part.copy_(_stack(starts, key))
+        self.corrections.reset(self.weights, self._offsets())
+        self.keys.copy_(self._dropout_keys())
+        self.state.zero_()
         self.tick.zero_()
 
     def _gather_targets(self) -> None:
-        """Rows, targets and weights of all tasks behind one another; the last place is nobody's and weighs nothing."""
-        parts = [targets_of(task, self.classes) for task in self.tasks]
+        """Concatenate rows, targets and weights of all tasks; the last place is for absent rows and has weight 0."""
+        parts = [targets_of(task) for task in self.tasks]
         targets = np.concatenate([*parts, np.zeros_like(parts[0][:1])])
         weight = np.concatenate([*map(weights_of, self.tasks), np.zeros(1, dtype=np.float32)])
         rows = np.concatenate([*(task.rows for task in self.tasks), np.zeros(1, dtype=np.int64)])
@@ -122,117 +113,120 @@ class Wave:
         """How many steps' rows are gathered together, and on a GPU recorded as one graph."""
         width = self.recipe.width(len(self.tasks[0].rows))
         each = math.prod(self.X.shape[1:]) * 4 * len(self.tasks) * width
-        return max(1, min(16, BLOCK_BYTES // each)) if self.device.type == "cuda" else 1
+        return max(1, min(16, BLOCK_BYTES // each)) if self.on_gpu else 1
 
     def train(self) -> Iterator[int]:
-        """Yields now and then how many epochs of models were trained since."""
-        times, drawn = self.times, self.times.schedules()
-        with closing(ahead(drawn) if self.looks_ahead else drawn) as schedules:
-            for count, begun, until in times.stages():
-                runner = self._runner(count, begun)
-                for first, last in times.cuts(count, begun, until):
-                    runner.load(*next(schedules))
-                    for a, b in times.pieces(first, last):
+        """Train all models. Yields how many of their epochs were completed since the last time."""
+        schedule, drawn = self.schedule, self.schedule.draw_all()
+        # On a CPU the other cores train other waves, so nothing is drawn in advance.
+        with closing(prefetch(drawn) if self.on_gpu else drawn) as chunks:
+            for count, begin, end in schedule.stages():
+                runner = self._runner(count, begin)
+                for first, last in schedule.chunks(count, begin, end):
+                    runner.load(*next(chunks))
+                    for a, b in schedule.split_where_done(first, last):
                         with runner.here():
-                            runner.go(a - first, b - first)
-                            self._set_aside(times.done_at(b))
-                    yield times.epochs(count, first, last)
+                            runner.run(a - first, b - first)
+                            self._keep_results(schedule.done_at(b))
+                    yield schedule.epochs(count, first, last)
                 if self.runners is None:
                     runner.wait()
                     runner.forget()
-                else:  # a device that is busy with these steps has the schedule of the next when it is done
-                    self.runners[begun] = runner
-                    if until == times.ends[0]:
+                else:  # the device may still be busy while the next runner gets its chunk
+                    self.runners[begin] = runner
+                    if end == schedule.ends[0]:
                         runner.wait()
-                del runner  # and with it what it holds on the device
+                del runner  # frees its memory on the device
 
     def trial(self) -> None:
-        """One step of all models, as it is: to see what it needs."""
-        places, moves, rates = self.times.schedule(len(self.tasks), 0, 1)
-        runner = Steps(self, len(self.tasks), 0)
-        given = (None if part is None else torch.from_numpy(part).to(self.device) for part in (places, moves, rates))
-        runner.steps(*given)
+        """Run one step of all models, to measure the memory that it needs."""
+        chunk = self.schedule.draw(len(self.tasks), 0, 1)
+        parts = (None if part is None else torch.from_numpy(part).to(self.device) for part in chunk)
+        Steps(self, len(self.tasks), 0).compute(*parts)
 
     def _runner(self, count: int, step: int) -> Steps:
-        """A new one, or the one that began here the last time, with the graphs that it has recorded."""
+        """The runner that began at this step in the last round, with its graphs, or a new one."""
         if self.runners is None or step not in self.runners:
-            return self.runner(count, step)
-        self.runners[step].again()
+            return self.new_runner(count, step)
+        self.runners[step].reset()
         return self.runners[step]
 
-    def runner(self, count: int, step: int) -> Steps:
-        if self.device.type == "cuda":
-            from ..gpu.graphs import Recorded
+    def new_runner(self, count: int, step: int) -> Steps:
+        if self.on_gpu:
+            from ..gpu.graphs import RecordedSteps
 
-            return Recorded(self, count, step)
+            return RecordedSteps(self, count, step)
         return Steps(self, count, step)
 
-    def _set_aside(self, some: slice) -> None:
-        """The numbers of these models, which are done."""
-        if self.final[0] is not self.weights and some.stop:
-            for kept, part in zip(self.final, [self.weights, self.buffers, *self.whole.values()], strict=True):
-                kept[some] = part[some]
+    def _keep_results(self, done: slice) -> None:
+        if self.results[0] is not self.weights and done.stop:
+            for kept, part in zip(self.results, [self.weights, self.buffers, *self.integers.values()], strict=True):
+                kept[done] = part[done]
 
-    def net(self, weights: Tensor, buffers: Tensor, whole: Iterable[Tensor], slopes: Tensor | None) -> Chain | Stacked:
-        """All models whose numbers these are, to be trained, or without slopes to be asked."""
-        count = len(weights)
-        learned = self.layout.views(weights)
-        lower = None if slopes is None else self.layout.views(slopes)
+    def net(
+        self, weights: Tensor, buffers: Tensor, integers: Iterable[Tensor], gradients: Tensor | None
+    ) -> Chain | Stacked:
+        """The models with these parameters: for training, or without gradients for prediction."""
+        named = self.learned.views(weights)
+        by_name = None if gradients is None else self.learned.views(gradients)
+        keys = self.keys[: len(weights)]
         if self.chain:
             assert isinstance(self.module, nn.Sequential)
-            return Chain(self.module, learned, lower, self.keys[:count], self.tick)
-        state = self.side.views(buffers) | dict(zip(self.whole, whole, strict=True))
+            return Chain(self.module, named, by_name, keys, self.tick)
+        state = self.others.views(buffers) | dict(zip(self.integers, integers, strict=True))
         half = self.recipe.precision == "bfloat16"
-        return Stacked(self.module, learned, lower, self.keys[:count], self.tick, buffers=state, half=half)
+        return Stacked(self.module, named, by_name, keys, self.tick, buffers=state, half=half)
 
     def batch(self, places: Tensor, moves: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Rows, who is present, gain and pull of the places `(…, models, batch)`."""
-        present = places < self.times.nobody
+        """Rows, which are present, and gain and shift of the loss, at places `(…, models, width)`."""
+        present = places < self.schedule.absent
         factor = self.weight[places] / present.sum(-1, keepdim=True).clamp(min=1)
-        gain, proximal = aim(self.kind, self.targets[places], factor, self.classes)
+        gain, shift = gain_and_shift(self.kind, self.targets[places], factor, self.classes)
         x = self.X[self.rows[places]]
         if moves is not None:
             x = move(x, moves)
-        return scaled(x, self.dtype), present, gain, proximal
+        return scaled(x, self.dtype), present, gain, shift
 
     def values(self) -> list[dict[str, Array]]:
-        """The numbers of each model, in the order of the tasks."""
-        weights, buffers = (part.float().cpu().numpy() for part in self.final[:2])
-        whole = [part.cpu().numpy() for part in self.final[2:]]
+        """The parameters and buffers of each model, in the order of the tasks."""
+        weights, buffers = (part.float().cpu().numpy() for part in self.results[:2])
+        integers = dict(zip(self.integers, (part.cpu().numpy() for part in self.results[2:]), strict=True))
         out: list[dict[str, Array]] = [{} for _ in self.tasks]
-        for row, i in enumerate(self.number):
-            out[i] = self.layout.unpack(weights[row]) | self.side.unpack(buffers[row])
-            out[i] |= {key: np.array(part[row]) for key, part in zip(self.whole, whole, strict=True)}
+        for row, i in enumerate(self.order):
+            out[i] = self.learned.unpack(weights[row]) | self.others.unpack(buffers[row])
+            out[i] |= {key: np.array(part[row]) for key, part in integers.items()}
         return out
 
     def finite(self) -> list[bool]:
-        """Whether all numbers of each model are, in the order of the tasks."""
-        parts = [part for part in self.final[:2] if part.shape[1]]
-        ends = torch.stack([end for part in parts for end in part.aminmax(dim=1)])  # NaN if any number is
-        fine, out = ends.isfinite().all(0).tolist(), [True] * len(self.tasks)
-        for row, i in enumerate(self.number):
-            out[i] = fine[row]
+        """Whether all parameters and buffers of each model are finite, in the order of the tasks."""
+        parts = [part for part in self.results[:2] if part.shape[1]]
+        extremes = torch.stack([end for part in parts for end in part.aminmax(dim=1)])  # NaN if any value is
+        fine = dict(zip(self.order, extremes.isfinite().all(0).tolist(), strict=True))
+        return [fine[i] for i in range(len(self.tasks))]
+
+    def predict(self) -> list[Array]:
+        """The logits of the rows that each task asks about `(asked, classes)`, in the order of the tasks."""
+        out = [np.empty((0, self.classes), dtype=np.float32) for _ in self.tasks]
+        asked = {row: task.ask for row, task in enumerate(self.tasks) if task.ask is not None and len(task.ask)}
+        if not asked:
+            return out
+        batch = min(max(2 * self.recipe.batch, 64), 512)  # fixed, so that a result does not depend on other rows
+        longest = max(map(len, asked.values()))
+        table = np.zeros((len(asked), -(-longest // batch) * batch), dtype=np.int64)
+        for line, rows in zip(table, asked.values(), strict=True):
+            line[: len(rows)] = rows
+        chosen = torch.tensor(list(asked), device=self.device)
+        weights, buffers, *integers = (part[chosen] for part in self.results)
+        net = self.net(weights, buffers, integers, None)
+        parts = []
+        with torch.no_grad():
+            for rows in torch.from_numpy(table).to(self.device).split(batch, 1):  # type: ignore[no-untyped-call]
+                parts.append(net.forward(scaled(self.X[rows], self.dtype)).float())
+        logits = torch.cat(parts, 1).cpu().numpy()
+        for (row, rows), each in zip(asked.items(), logits, strict=True):
+            out[self.order[row]] = each[: len(rows)]
         return out
 
-    def answers(self) -> list[Array]:
-        """Logits of what each task asks `(asked, classes)`, in the order of the tasks."""
-        asked = [np.empty(0, dtype=np.int64) if task.ask is None else task.ask for task in self.tasks]
-        who = [i for i, rows in enumerate(asked) if len(rows)]
-        out = [np.empty((0, self.classes), dtype=np.float32) for _ in self.tasks]
-        if who:
-            at_once = min(max(2 * self.recipe.batch, 64), 512)  # an answer must not depend on what else is asked
-            longest = max(len(asked[i]) for i in who)
-            table = np.zeros((len(who), -(-longest // at_once) * at_once), dtype=np.int64)
-            for row, i in zip(table, who, strict=True):
-                row[: len(asked[i])] = asked[i]
-            pick = torch.tensor(who, device=self.device)
-            weights, buffers, *whole = (part[pick] for part in self.final)
-            net = self.net(weights, buffers, whole, None)
-            parts = []
-            with torch.no_grad():
-                for rows in torch.from_numpy(table).to(self.device).split(at_once, 1):  # type: ignore[no-untyped-call]
-                    parts.append(net.forward(scaled(self.X[rows], self.dtype)).float())
-            logits = torch.cat(parts, 1).cpu().numpy()
-            for row, i in zip(logits, who, strict=True):
-                out[self.number[i]] = row[: len(asked[i])]
-        return out
+
+def _stack(starts: Sequence[Mapping[str, Array]], key: str) -> Tensor:
+    return torch.from_numpy(np.stack([start[key] for start in starts]))

@@ -1,4 +1,4 @@
-"""Waves on a GPU: as many models at once as its memory allows, and half as many where that was too many."""
+"""Waves on a GPU: as many models at once as its memory allows, and half as many if that was too many."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from collections.abc import Callable, Iterator, Sequence
 import torch
 
 SHARE = 0.7
-"""Of a GPU's free memory that a wave is planned to need."""
+"""The share of a GPU's free memory that a wave may be planned to need."""
 
 
 def run_waves(
     waves: list[list[int]], run: Callable[[Sequence[int]], Iterator[int]], kept: Callable[[], bool] = lambda: False
 ) -> Iterator[int]:
-    """Run each wave, a list of numbers; one that does not fit is cut in two, in the list too, and run again.
+    """Run each wave, a list of task numbers. A wave that does not fit is replaced by its halves, also in the list.
 
-    Yields, as `run` does, how many epochs were done; of what is done again nothing. Memory is given back after each,
-    unless somebody has `kept` it for the next round.
+    Yields, as `run` does, how many epochs were completed, counting repeated ones once. Frees the memory of each wave,
+    unless it is `kept` for the next round.
     """
-    done = again = 0
+    done = repeat = 0
     while done < len(waves):
-        numbers, told = waves[done], 0
+        numbers, reported = waves[done], 0
         try:
             for count in run(numbers):
-                told += count
-                repeated = min(again, count)
-                again -= repeated
+                reported += count
+                repeated = min(repeat, count)
+                repeat -= repeated
                 yield count - repeated
             done += 1
         except torch.OutOfMemoryError:
@@ -34,15 +34,15 @@ def run_waves(
                 raise
             half = len(numbers) // 2
             waves[done : done + 1] = [numbers[:half], numbers[half:]]
-            again += told
+            repeat += reported
         if not kept():
             gc.collect()
             torch.cuda.empty_cache()
 
 
 def models_that_fit(device: torch.device, models: int, trial: Callable[[], object]) -> int:
-    """How many models fit, by what a trial with some of them needs; 1 if these are too many already."""
-    for _ in range(2):  # in the first, libraries set aside memory that they keep
+    """How many models fit, by the memory that a trial with `models` of them needs; 1 if even these do not fit."""
+    for _ in range(2):  # libraries allocate memory that they keep in the first
         torch.cuda.synchronize(device)
         torch.cuda.reset_peak_memory_stats(device)
         before = torch.cuda.memory_allocated(device)

@@ -1,7 +1,7 @@
 """Linear models over a public feature map, as safetensors.
 
-The feature map is a part of the model: centre, divide by a bound, perhaps random Fourier features or a frozen network,
-shorten what is longer than 1, add a constant. Nothing of it comes from private rows.
+The feature map is part of the model: centre, divide by a bound, optionally apply random Fourier features or a frozen
+network, clip to length 1, append a constant. Nothing in it comes from private rows.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+from scipy.special import softmax
 
 from ...errors import DataError, ElectionError, Spoiled
 from ...formats.safetensors import read_arrays
@@ -24,27 +25,28 @@ LARGEST = 1e12
 
 
 class Encoder(str):
-    """A frozen network, called by the digest of its weights. What its last linear layer is given stands for a row.
+    """A frozen network, whose text is the digest of its weights. The input of its last linear layer represents a row.
 
-    Either bytes in the format torch-safetensors, or a module of the user's, which cannot travel.
+    It is made of bytes in the format torch-safetensors, or of a torch module, which cannot be saved.
     """
 
     data: bytes | None
     network: TorchModel | None
     module: Any
 
-    def __new__(cls, given: Any) -> Encoder:
-        if isinstance(given, bytes):
-            network = TorchModel(*read_network(given))
-            made = super().__new__(cls, "sha256:" + hashlib.sha256(given).hexdigest())
-            made.data, made.network, made.module = given, network, network.module
-            return made
+    def __new__(cls, source: Any) -> Encoder:
         weights = hashlib.sha256()
-        for name, value in given.state_dict().items():
+        if isinstance(source, bytes):
+            network = TorchModel(*read_network(source))
+            weights.update(source)
+            encoder = super().__new__(cls, f"sha256:{weights.hexdigest()}")
+            encoder.data, encoder.network, encoder.module = source, network, network.module
+            return encoder
+        for name, value in source.state_dict().items():
             weights.update(name.encode() + value.detach().cpu().numpy().tobytes())
-        made = super().__new__(cls, f"sha256:{weights.hexdigest()} of {type(given).__qualname__}")
-        made.data, made.network, made.module = None, None, given.eval()
-        return made
+        encoder = super().__new__(cls, f"sha256:{weights.hexdigest()} of {type(source).__qualname__}")
+        encoder.data, encoder.network, encoder.module = None, None, source.eval()
+        return encoder
 
     def __deepcopy__(self, memo: Any) -> Encoder:
         return self
@@ -54,22 +56,20 @@ class Encoder(str):
 
         linear = [part for part in self.module.modules() if isinstance(part, torch.nn.Linear)]
         if not linear:
-            raise ElectionError("the encoder has no linear layer, so there is no last hidden layer to take")
+            raise ElectionError("the encoder has no linear layer, whose input would be the features")
         kept: list[Any] = []
         hook = linear[-1].register_forward_pre_hook(lambda _, given: kept.append(given[0].flatten(1).double().numpy()))
         try:
-            self._ask(X)
+            self._forward(X)
         except RuntimeError as error:
             raise DataError(f"the encoder cannot take rows of shape {X.shape[1:]}: {error}") from None
         finally:
             hook.remove()
         if sum(map(len, kept)) != len(X):
-            raise ElectionError(
-                "the encoder's last linear layer is not asked once a row, so it cannot stand for the row"
-            )
+            raise ElectionError("the encoder does not use its last linear layer exactly once for each row")
         return np.concatenate(kept)
 
-    def _ask(self, X: Array) -> None:
+    def _forward(self, X: Array) -> None:
         import torch
 
         from ...fleet.models.inputs import as_tensor, scaled
@@ -81,18 +81,13 @@ class Encoder(str):
             for i in range(0, len(X), ROWS_AT_ONCE):
                 self.module(scaled(as_tensor(X[i : i + ROWS_AT_ONCE]).clone(), torch.float32))
 
-    def dump(self) -> bytes:
-        if self.data is None:
-            raise ElectionError("the model cannot be saved: its encoder is a module of your own; use it as it is")
-        return self.data
-
 
 @dataclass(frozen=True)
 class FeatureMap:
-    """From rows to vectors no longer than 1, the last number of which is always the same.
+    """From rows to vectors of length at most 1, whose last feature is the same for all rows.
 
-    centre: what is taken off a row. bound: what it is then divided by. frequencies: `(pairs, features)` of random
-    Fourier features, whose length is 1 by itself. encoder: a network whose last hidden layer stands for the row.
+    centre, bound: subtracted from a row, and what it is then divided by. frequencies: `(pairs, features)` of random
+    Fourier features, which have length 1. encoder: a network whose last hidden layer represents the row.
     """
 
     centre: Array
@@ -110,12 +105,12 @@ class FeatureMap:
         blocks = [self._block(X[i : i + ROWS_AT_ONCE]) for i in range(0, len(X), ROWS_AT_ONCE)]
         return np.concatenate(blocks) if blocks else np.empty((0, self.size))
 
-    def shortens(self, X: Array) -> float:
-        """The share of rows that are longer than the bound."""
+    def clipped_share(self, X: Array) -> float:
+        """The fraction of rows that are longer than the bound."""
         return float((np.linalg.norm(self.flat(X) - self.centre, axis=1) > self.bound * (1 + 1e-9)).mean())
 
     def flat(self, X: Array) -> Array:
-        """Rows as they come out of the encoder, or as they are; bytes as fractions."""
+        """The encoder's features, or the flattened rows, bytes scaled to 0 to 1."""
         if self.encoder is not None:
             return np.asarray(self.encoder.features(X), dtype=np.float64)
         rows = X.reshape(len(X), -1).astype(np.float64)
@@ -124,88 +119,91 @@ class FeatureMap:
     def _block(self, X: Array) -> Array:
         rows = (self.flat(X) - self.centre) / self.bound
         if self.frequencies is not None:
-            turned = rows @ self.frequencies.T
-            rows = np.hstack([np.cos(turned), np.sin(turned)]) / math.sqrt(len(self.frequencies))
+            phases = rows @ self.frequencies.T
+            rows = np.hstack([np.cos(phases), np.sin(phases)]) / math.sqrt(len(self.frequencies))
         rows = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1)
-        whole = np.hstack([rows, np.full((len(rows), 1), self.constant)])
-        return np.asarray(whole / math.hypot(1, self.constant))
+        with_constant = np.hstack([rows, np.full((len(rows), 1), self.constant)])
+        return np.asarray(with_constant / math.hypot(1, self.constant))
 
 
+@dataclass(frozen=True, eq=False)
 class LinearModel:
-    """Scores are `features(X) @ weights`, `(size, classes)`. output: "softmax" of scores that are logits, or "share" of
-    scores that estimate probabilities."""
+    """Scores are `features(X) @ weights`, with weights `(size, classes)`.
 
-    def __init__(self, features: FeatureMap, weights: Array, output: Literal["softmax", "share"]) -> None:
-        self.features, self.weights, self.output = features, weights, output
+    output: "softmax" if scores are logits, "share" if they estimate probabilities.
+    """
+
+    features: FeatureMap
+    weights: Array
+    output: Literal["softmax", "share"]
 
     def scores(self, X: Array) -> Array:
         return np.asarray(self.features(X) @ self.weights)
 
     def predict_proba(self, X: Array) -> Array:
-        scores = self.scores(X)
         if self.output == "softmax":
-            powers = np.exp(scores - scores.max(axis=1, keepdims=True))
-            return np.asarray(powers / powers.sum(axis=1, keepdims=True))
-        shares = np.clip(scores, 1e-6, 1)
+            return np.asarray(softmax(self.scores(X), axis=1))
+        shares = np.clip(self.scores(X), 1e-6, 1)
         return np.asarray(shares / shares.sum(axis=1, keepdims=True))
 
     def dump(self) -> Blob:
         from safetensors.numpy import save
 
-        about = self.features
-        arrays = {"centre": about.centre, "bound": np.array([about.bound]), "constant": np.array([about.constant]),
-                  "weights": np.ascontiguousarray(self.weights)}  # fmt: skip
-        if about.frequencies is not None:
-            arrays["frequencies"] = about.frequencies
-        if about.encoder is not None:
-            arrays["encoder"] = np.frombuffer(about.encoder.dump(), dtype=np.uint8)
-        return Blob(Analytic.name, save(arrays, metadata={"output": self.output}))
+        arrays = {
+            "centre": self.features.centre,
+            "bound": np.array([self.features.bound]),
+            "constant": np.array([self.features.constant]),
+            "weights": np.ascontiguousarray(self.weights),
+        }
+        if self.features.frequencies is not None:
+            arrays["frequencies"] = self.features.frequencies
+        if (encoder := self.features.encoder) is not None:
+            if encoder.data is None:
+                raise ElectionError("the model cannot be saved: its encoder is a torch module of your own")
+            arrays["encoder"] = np.frombuffer(encoder.data, dtype=np.uint8)
+        return Blob(AnalyticFormat.name, save(arrays, metadata={"output": self.output}))
 
 
-class Analytic:
+class AnalyticFormat:
     name: ClassVar[str] = "analytic"
     inert: ClassVar[bool] = False  # it may hold a network
 
     @staticmethod
     def check(data: bytes, *, classes: int, features: int) -> None:
-        arrays, output = _open(data)
+        metadata, stored = read_arrays(data)
+        arrays, output = dict(stored), metadata.get("output")
         if output not in ("softmax", "share"):
             raise Spoiled(f"output is {str(output)[:40]!r}: expected softmax or share")
         if "encoder" in arrays:
             network = arrays.pop("encoder").tobytes()
             TorchSafetensors.check(network, classes=read_network(network)[0].classes, features=features)
             features = arrays["centre"].size if "centre" in arrays else 0
-        wanted: dict[str, tuple[int, ...]] = {"centre": (features,), "bound": (1,), "constant": (1,)}
-        pairs = len(arrays["frequencies"]) if arrays.get("frequencies", np.empty(())).ndim == 2 else None
-        if pairs is not None:
-            wanted["frequencies"] = (pairs, features)
-        size = 1 + (features if pairs is None else 2 * pairs)
+        expected: dict[str, tuple[int, ...]] = {"centre": (features,), "bound": (1,), "constant": (1,)}
+        size = 1 + features
+        if (frequencies := arrays.get("frequencies")) is not None and frequencies.ndim == 2:
+            expected["frequencies"] = (len(frequencies), features)
+            size = 1 + 2 * len(frequencies)
         if size > MOST_FEATURES:
             raise Spoiled(f"{size} features: expected {MOST_FEATURES} at most")
-        wanted["weights"] = (size, classes)
-        if arrays.keys() != wanted.keys():
-            raise Spoiled(f"the arrays are {', '.join(sorted(arrays))[:200]}: expected {', '.join(sorted(wanted))}")
-        for key, shape in wanted.items():
-            value = arrays[key]
-            if value.dtype != np.float64 or value.shape != shape:
-                raise Spoiled(f"{key} is {value.dtype} {value.shape}: expected float64 {shape}")
-            if not (np.abs(value) <= LARGEST).all():
-                raise Spoiled(f"{key} has a number that is NaN or beyond {LARGEST:g}")
+        expected["weights"] = (size, classes)
+        if arrays.keys() != expected.keys():
+            raise Spoiled(f"the arrays are {', '.join(sorted(arrays))[:200]}: expected {', '.join(sorted(expected))}")
+        for name, shape in expected.items():
+            array = arrays[name]
+            if array.dtype != np.float64 or array.shape != shape:
+                raise Spoiled(f"{name} is {array.dtype} {array.shape}: expected float64 {shape}")
+            if not (np.abs(array) <= LARGEST).all():
+                raise Spoiled(f"{name}: expected numbers up to {LARGEST:g}, not NaN")
         if not float(arrays["bound"][0]) >= 1e-12:
             raise Spoiled("the bound is not above 0")
 
     @staticmethod
     def load(data: bytes, *, classes: int) -> LinearModel:
-        arrays, output = _open(data)
+        metadata, arrays = read_arrays(data)
         encoder = Encoder(arrays["encoder"].tobytes()) if "encoder" in arrays else None
         bound, constant = float(arrays["bound"][0]), float(arrays["constant"][0])
         features = FeatureMap(arrays["centre"], bound, constant, arrays.get("frequencies"), encoder)
-        return LinearModel(features, arrays["weights"], "softmax" if output == "softmax" else "share")
+        return LinearModel(features, arrays["weights"], "softmax" if metadata.get("output") == "softmax" else "share")
 
 
-def _open(data: bytes) -> tuple[dict[str, Array], Any]:
-    metadata, arrays = read_arrays(data)
-    return dict(arrays), metadata.get("output")
-
-
-plugin = Analytic
+plugin = AnalyticFormat

@@ -1,4 +1,4 @@
-"""What a party of the analytic method sends, whole sums of products, and the linear models that follow from them."""
+"""The integer sums that a party sends, and the linear models that follow from them."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ GRID = 2**15
 """Steps of a feature of length 1. A row adds less than 2³¹ to a sum, a party of MOST_ROWS rows less than LARGEST."""
 MOST_ROWS = 2**21
 LARGEST = 2 * GRID**2 * MOST_ROWS
-ROWS_AT_ONCE = 2**16  # sums of so many products stay below 2⁵³, so that floats add them exactly
+ROWS_AT_ONCE = 2**16  # sums of so many products stay below 2⁵³, where floats add exactly
 STATISTICS = Numbers("statistics", comes_or_goes=2.0 * GRID**4, replaced=4.5 * GRID**4)
-"""(G, C) of one row has length √2; two rows, at their worst angle of 120°, are √4.5 apart."""
+"""(G, C) of one row has length √2; those of two rows, at the worst angle of 120°, are √4.5 apart."""
 
 
 def statistics(features: FeatureMap, data: Data, classes: int) -> tuple[Array, Array]:
-    """G and C of these rows, whole numbers, in units of 1/GRID²."""
+    """G and C of these rows, as integers in units of 1/GRID²."""
     gram = np.zeros((features.size, features.size), dtype=np.int64)
     sums = np.zeros((features.size, classes), dtype=np.int64)
     for i in range(0, len(data), ROWS_AT_ONCE):
@@ -29,39 +29,43 @@ def statistics(features: FeatureMap, data: Data, classes: int) -> tuple[Array, A
     return gram, sums
 
 
-def check_that_rows_could_add_up_to(gram: Array, sums: Array, constant: int) -> None:
-    """At L0, where sums are as they were added up. `gram` is 2·G, and the last feature of every row is `constant`."""
+def check_sums(gram: Array, sums: Array, constant: int) -> None:
+    """Raise Spoiled for sums without noise that no rows add up to.
+
+    `gram` is 2·G, and the last feature of every row is `constant`.
+    """
     rows, rest = np.divmod(sums[-1], GRID * constant)
     if (rows < 0).any() or rest.any():
-        raise Spoiled("the rows of a class are no whole number from 0 upwards")
+        raise Spoiled("the row counts of the classes are not whole numbers from 0 upwards")
     # Σ_c C is GRID·Σ z, and G's last column is constant·Σ z.
     if (sums.sum(axis=1) // GRID * 2 * constant != gram[:, -1]).any():
-        raise Spoiled("the sums by class and the Gram matrix are not of the same rows")
+        raise Spoiled("the class sums and the Gram matrix are not sums of the same rows")
     if (np.linalg.norm(sums.astype(float), axis=0) > rows * float(GRID**2) * (1 + 1e-9)).any():
-        raise Spoiled("the sums of a class are longer than its rows, each of length 1, can be together")
-    if np.trace(gram.astype(float)) > 2.0 * GRID**2 * rows.sum() * (1 + 1e-9):
-        raise Spoiled("the Gram matrix is larger than so many rows of length 1 add up to")
-    least = np.linalg.eigvalsh(gram.astype(float))[0] if gram.any() else 0.0
-    if least < -1e-9 * max(1.0, float(np.trace(gram.astype(float)))):
-        raise Spoiled("no rows add up to such a Gram matrix: it is not positive")
+        raise Spoiled("the sum of a class is longer than its rows, each of length at most 1, allow")
+    trace = np.trace(gram.astype(float))
+    if trace > 2.0 * GRID**2 * rows.sum() * (1 + 1e-9):
+        raise Spoiled("the Gram matrix is larger than its rows, each of length at most 1, allow")
+    if gram.any() and np.linalg.eigvalsh(gram.astype(float))[0] < -1e-9 * max(1.0, float(trace)):
+        raise Spoiled("the Gram matrix is not positive semi-definite")
 
 
-def square(triangle: Array, size: int) -> Array:
-    square = np.zeros((size, size), dtype=np.int64)
-    square[np.triu_indices(size)] = triangle
-    return np.asarray(square + np.triu(square, 1).T)
+def symmetric(triangle: Array, size: int) -> Array:
+    """The symmetric matrix with this upper triangle."""
+    matrix = np.zeros((size, size), dtype=np.int64)
+    matrix[np.triu_indices(size)] = triangle
+    return np.asarray(matrix + np.triu(matrix, 1).T)
 
 
 def solve(gram: Array, ridge: float, right: Array) -> Array:
-    """(G + ridge·I)⁻¹ right, where G, which noise may have made indefinite, has its negative eigenvalues taken as 0."""
+    """(G + ridge·I)⁻¹ right, with negative eigenvalues of G, which come from noise, taken as 0."""
     values, vectors = np.linalg.eigh(gram)
     return np.asarray(vectors @ ((vectors.T @ right) / (np.maximum(values, 0) + ridge)[:, None]))
 
 
 def discriminants(gram: Array, sums: Array, rows: Array, ridge: float, length: float) -> Array:
-    """Of linear discriminant analysis: log-odds are linear in z with Σ⁻¹μ, Σ being what is left within the classes."""
+    """Linear discriminant analysis: log-odds are linear in z with Σ⁻¹μ, where Σ is the covariance within classes."""
     means, total = sums[:-1] / rows, rows.sum()
     within = gram[:-1, :-1] - (means * rows) @ means.T
-    slopes = solve(within, ridge, means) * total
-    offsets = np.log(rows / total) - (means * slopes).sum(axis=0) / 2
-    return np.vstack([slopes, offsets / length])
+    coefficients = solve(within, ridge, means) * total
+    offsets = np.log(rows / total) - (means * coefficients).sum(axis=0) / 2
+    return np.vstack([coefficients, offsets / length])

@@ -22,7 +22,7 @@ from ...fleet.train.devices import precision as set_precision
 from ...fleet.train.loop import PROCESSES_PAY_OFF, SHARED_MEMORY, can_be_sent
 from ...fleet.train.recipe import Recipe
 from ...fleet.train.waves import models_that_fit, run_waves
-from ...runtime.executor import parallelism, run
+from ...runtime.executor import parallelism, run, workers
 from ...runtime.progress import track
 from ...types import Array
 from .distillation import DistilledData, Party
@@ -36,15 +36,7 @@ MAX_WAVE = 400
 
 
 def distil(
-    network: Network,
-    X: Array,
-    parties: Sequence[Party],
-    classes: int,
-    *,
-    device: str = "auto",
-    workers: int = 1,
-    dtype: torch.dtype = torch.float32,
-    precision: str = "float32",
+    network: Network, X: Array, parties: Sequence[Party], classes: int, device: str = "auto", precision: str = "float32"
 ) -> list[DistilledData]:
     """Distil the rows of each party.
 
@@ -59,8 +51,8 @@ def distil(
     place = find_device(device)
     with set_precision(Recipe(precision=precision), place), one_thread():
         rows = as_tensor(X.reshape(len(X), *network.shape), place, network.takes)
-        job = _Job(network, rows, parties, classes, dtype)
-        work = job.on_cpu(workers) if place.type == "cpu" else job.on_gpu()
+        job = _Job(network, rows, parties, classes)
+        work = job.on_cpu(workers()) if place.type == "cpu" else job.on_gpu()
         epochs = sum(party.settings.local_epochs for party in parties)
         for _ in track(f"distilling for {len(parties)} parties, epochs", work, epochs):
             pass
@@ -70,7 +62,9 @@ def distil(
 class _Job:
     """Its iterators yield 1 for each finished epoch of a party."""
 
-    def __init__(self, network: Network, X: Tensor, parties: Sequence[Party], classes: int, dtype: torch.dtype) -> None:
+    def __init__(
+        self, network: Network, X: Tensor, parties: Sequence[Party], classes: int, dtype: torch.dtype = torch.float32
+    ) -> None:
         self.network, self.X, self.parties, self.classes, self.dtype = network, X, parties, classes, dtype
         self.results: dict[int, DistilledData] = {}
 
@@ -84,11 +78,11 @@ class _Job:
             yield 1
         self.results |= dict(zip(numbers, wave.results(), strict=True))
 
-    def on_cpu(self, workers: int) -> Iterator[int]:
+    def on_cpu(self, processes: int) -> Iterator[int]:
         """One party after the other, or in processes if that is worthwhile; threads would wait for each other."""
-        several = parallelism(workers) > 1 and len(self.parties) > 1
-        if several and self._estimate_seconds() > PROCESSES_PAY_OFF and can_be_sent(self.network, workers):
-            yield from self._in_processes(workers)
+        several = parallelism(processes) > 1 and len(self.parties) > 1
+        if several and self._estimate_seconds() > PROCESSES_PAY_OFF and can_be_sent(self.network, processes):
+            yield from self._in_processes(processes)
             return
         for i in range(len(self.parties)):
             yield from self._run([i])
@@ -99,10 +93,10 @@ class _Job:
         next(self._wave([0]).batches())
         return (time.monotonic() - begin) * sum(party.batches for party in self.parties)
 
-    def _in_processes(self, workers: int) -> Iterator[int]:
+    def _in_processes(self, processes: int) -> Iterator[int]:
         X = self.X.numpy()  # one array, which processes share
-        calls = [(os.getpid(), self.network, X, party, self.classes, self.dtype) for party in self.parties]
-        for i, data in enumerate(run(_distil_one, calls, workers=workers, **SHARED_MEMORY)):
+        calls = [(os.getpid(), self.network, X, party, self.classes) for party in self.parties]
+        for i, data in enumerate(run(_distil_one, calls, workers=processes, **SHARED_MEMORY)):
             self.results[i] = data
             yield from [1] * self.parties[i].settings.local_epochs
 
@@ -123,12 +117,10 @@ class _Job:
         return min(MAX_WAVE, models_that_fit(self.X.device, 2, lambda: next(self._wave(numbers[:2]).batches())))
 
 
-def _distil_one(
-    owner: int, network: Network, X: Array, party: Party, classes: int, dtype: torch.dtype
-) -> DistilledData:
+def _distil_one(owner: int, network: Network, X: Array, party: Party, classes: int) -> DistilledData:
     torch.set_num_threads(1)
     rows = torch.from_numpy(X if X.flags.writeable else X.copy())  # a cluster's arrays are read-only
-    job, parent = _Job(network, rows, [party], classes, dtype), os.getppid()
+    job, parent = _Job(network, rows, [party], classes), os.getppid()
     for _ in job.on_cpu(1):
         if os.getpid() != owner and os.getppid() != parent:  # the parent process was killed
             os._exit(1)

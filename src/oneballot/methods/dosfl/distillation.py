@@ -67,10 +67,8 @@ class DistilledData:
 
 
 def initial_labels(y: Array, steps: int, batch: int, classes: int) -> Array:
-    """One-hot labels `(steps, batch, classes)`, one of each class as in section 4.1.
-
-    A batch smaller than the number of classes cycles through the classes in y, the most frequent first.
-    """
+    """One-hot labels `(steps, batch, classes)`, one of each class as in section 4.1; a smaller batch cycles through the
+    classes in y, the most frequent first."""
     counts = np.bincount(y, minlength=classes)
     order = np.argsort(-counts, kind="stable")
     if batch < classes:

@@ -18,6 +18,8 @@ from torch import Tensor, nn
 from ...fleet.train.chain import Chain, Linear, Weightless
 from ...fleet.train.convolutions import Convolution, Implementation
 
+Named = Mapping[str, Tensor]
+
 
 class TangentChain:
     """`forward`: logits `(models, rows, classes)` of x `(models, rows, …)`, and their tangent.
@@ -27,13 +29,7 @@ class TangentChain:
     """
 
     def __init__(
-        self,
-        module: nn.Sequential,
-        weights: Mapping[str, Tensor],
-        direction: Mapping[str, Tensor],
-        gradients: Mapping[str, Tensor],
-        *,
-        implementation: Implementation,
+        self, module: nn.Sequential, weights: Named, direction: Named, gradients: Named, implementation: Implementation
     ) -> None:
         unbiased = {name: torch.zeros_like(w) if name.endswith("bias") else w for name, w in weights.items()}
         unused = {name: torch.empty_like(weight) for name, weight in weights.items()}

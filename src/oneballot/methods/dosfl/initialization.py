@@ -10,7 +10,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ...errors import ElectionError
 from ...fleet import draws
 from ...fleet.models.network import Network
 from ...types import Array
@@ -26,12 +25,10 @@ RULES = ("torch", *SCALES, "orthogonal")
 
 
 def initial_weights(network: Network, rule: str, seed: int) -> dict[str, Array]:
-    """Matrices and kernels follow the rule, their biases are 0; all other weights are PyTorch's."""
+    """Matrices and kernels follow one of RULES, their biases are 0; all other weights are PyTorch's."""
     weights: dict[str, Array] = dict(network.start(seed))
     if rule == "torch":
         return weights
-    if rule not in RULES:
-        raise ElectionError(f"unknown rule {rule!r} for initial weights; choose one of {', '.join(RULES)}")
     matrices = [name for name, value in weights.items() if name.endswith(".weight") and value.ndim > 1]
     for number, name in enumerate(matrices):
         weights[name] = _draw(rule, seed, number, weights[name].shape)

@@ -1,10 +1,8 @@
-"""The method `dosfl`: each party sends distilled data instead of weights.
+"""The method `dosfl`: each party sends distilled data instead of weights (Zhou et al. 2021).
 
-Zhou, Pu, Ma, Li, Wu: Distilled One-Shot Federated Learning, 2021. An election that starts from another's outcome, one
-party each, is the paper's LP-DOSFL (section 4.3).
-
-Only L0: nothing bounds what distilled data reveal about a row. Section 5.2 argues that they are useless without the
-initial weights; everyone who holds the election holds those, and the lab's experiments don't confirm it for others.
+A chain of elections, one party each, in which each starts from the outcome before, is LP-DOSFL (section 4.3). Only L0:
+nothing bounds what distilled data reveal about a row. Section 5.2 argues that they are useless without the initial
+weights, but everyone who holds the election holds those, and the lab's experiments don't confirm it for others.
 """
 
 from __future__ import annotations
@@ -19,9 +17,8 @@ from pydantic import Field, PositiveInt
 from ...errors import ElectionError, Spoiled
 from ...interfaces import Agreement, CastSteps, Context, Model, TallyContext
 from ...settings import settings
-from ...types import Abstain, Ballot, Count, Data, Plan
-from .encoding import read_inputs, write_inputs
-from .work import DistilWork, InitialWeights, TrainWork, check_network
+from ...types import Abstain, Array, Ballot, Contents, Count, Data, Plan
+from .work import DistilWork, InitialWeights, TrainWork
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
@@ -99,7 +96,17 @@ module = "mlp"
         return cls(**{**PAPER[task], **settings})
 
     def check(self, agreed: Agreement, learners: Mapping[str, Any]) -> None:
-        check_network(learners["final"], agreed.shape, len(agreed.classes), agreed.start)
+        from .stacked import check_distillable
+
+        if not agreed.shape:
+            raise ElectionError(
+                "dosfl needs the shape of a row: give the election a [schema], or the learner a shape, for instance "
+                "settings = {shape = [1, 28, 28]}"
+            )
+        network = learners["final"].network(agreed.shape, len(agreed.classes))
+        check_distillable(network)
+        if agreed.start is not None:
+            learners["final"].weights_of(agreed.start, network.shape, len(agreed.classes))
 
     def plan(self, data: Data, ctx: Context) -> Plan:
         what = f"{self.steps} steps of {self.batch} distilled inputs, labels and rates"
@@ -121,9 +128,7 @@ module = "mlp"
         if distilled.skipped == 1:
             raise Abstain("all gradients are 0 or overflow float32; scale its columns, or lower first_rate")
         if distilled.skipped:
-            ctx.warn(
-                f"gradients are 0 or overflow float32 in {distilled.skipped:.0%} of the batches, which are skipped"
-            )
+            ctx.warn(f"{distilled.skipped:.0%} of the batches are skipped: their gradients are 0 or overflow float32")
         contents = {}
         for name, (low, high) in self._bounds().items():
             values = getattr(distilled, name)
@@ -156,7 +161,7 @@ module = "mlp"
         for contents in (count.by_party[name] for name in names):
             inputs = read_inputs(contents, (self.steps, self.batch, *shape), self.numbers)
             parties.append((inputs, np.asarray(contents["labels"]), np.asarray(contents["rates"])))
-        model: Model = ctx.run(TrainWork(self._initial(ctx), names, parties, self.epochs, self.merging))
+        model: Model = ctx.run(TrainWork(self._initial(ctx), names, parties, self))
         return model
 
     def _bounds(self) -> dict[str, tuple[float, float]]:
@@ -179,5 +184,31 @@ module = "mlp"
 
 
 _FIRST: WeakKeyDictionary[Any, tuple[bytes, tuple[int, ...]]] = WeakKeyDictionary()
+
+
+def write_inputs(inputs: Array, numbers: str) -> dict[str, Array]:
+    """Encode inputs `(steps, …)`. uint8: 256 levels between each step's lowest and highest value, which are "ends"."""
+    if numbers != "uint8":
+        return {"inputs": inputs.astype(numbers)}
+    flat = inputs.reshape(len(inputs), -1)
+    ends = np.stack([flat.min(1), flat.max(1)], 1).astype(np.float32)
+    unit = np.maximum(ends[:, 1:] - ends[:, :1], np.float32(1e-12)) / np.float32(255)
+    levels = np.clip(np.rint((flat - ends[:, :1]) / unit), 0, 255).astype(np.uint8)
+    return {"inputs": levels.reshape(inputs.shape), "ends": ends}
+
+
+def read_inputs(contents: Ballot | Contents, shape: tuple[int, ...], numbers: str) -> Array:
+    """Decode inputs to float32. Raise Spoiled if they have another shape or type, or if "ends" are not in order."""
+    if not isinstance(contents, Ballot):
+        contents = Ballot("", contents, "", None, b"")
+    inputs = contents.array("inputs", numbers, shape)
+    if numbers != "uint8":
+        return np.asarray(inputs.astype(np.float32))
+    ends = contents.array("ends", np.float32, (shape[0], 2))
+    if not (np.isfinite(ends).all() and (ends[:, 0] <= ends[:, 1]).all()):
+        raise Spoiled("its 'ends' must be finite, and the lowest input of a step not above the highest")
+    low, high = (ends[:, i].reshape(-1, *[1] * (len(shape) - 1)) for i in (0, 1))
+    return np.asarray(low + (high - low) * (inputs.astype(np.float32) / np.float32(255)))
+
 
 plugin = DOSFL

@@ -25,6 +25,7 @@ from ...fleet.train.convolutions import Implementation, implementation_for
 from ...types import Array
 from .hvp import TangentChain
 
+Mode = Implementation | Literal["autograd"]
 Weights = Sequence[Tensor]
 """The weights of all models, each `(models, …)`, in the order of `StackedNetwork.names`."""
 
@@ -51,20 +52,15 @@ class StackedNetwork:
     """
 
     def __init__(
-        self,
-        network: Network,
-        device: torch.device,
-        dtype: torch.dtype = torch.float32,
-        *,
-        implementation: Implementation | Literal["autograd"] | None = None,
+        self, network: Network, device: torch.device, dtype: torch.dtype = torch.float32, mode: Mode | None = None
     ) -> None:
         check_distillable(network)
         self.module = copy.deepcopy(network.bare).to(device, dtype).eval()
         self.dtype, self.device = dtype, device
         self.names = [name for name, weight in self.module.named_parameters() if weight.requires_grad]
-        self.implementation = implementation or (implementation_for(device) if is_chain(self.module) else "autograd")
+        self.mode: Mode = mode or (implementation_for(device) if is_chain(self.module) else "autograd")
         convolutional = any(isinstance(part, nn.Conv2d) for part in self.module.modules())
-        self.unfolds = convolutional and self.implementation == "windows"
+        self.unfolds = convolutional and self.mode == "windows"
         self.shape, self.forward, self.prefix = network.shape, self.module, ""
         self.embedding: Tensor | None = None
         if isinstance(self.module, Text):
@@ -97,13 +93,13 @@ class StackedNetwork:
 
     def gradients(self, weights: Weights, x: Tensor, labels: Tensor, present: Tensor | None = None) -> list[Tensor]:
         """The gradient of each model's mean cross-entropy by its weights."""
-        if self.implementation == "autograd":
+        if self.mode == "autograd":
             with torch.enable_grad():
                 leaves = [weight.detach().requires_grad_() for weight in weights]
                 return list(torch.autograd.grad(cross_entropy(self(leaves, x, present), labels).sum(), leaves))
         assert isinstance(self.module, nn.Sequential), "is_chain"
         gradients = [torch.empty_like(weight) for weight in weights]
-        chain = Chain(self.module, self._named(weights), self._named(gradients), implementation=self.implementation)
+        chain = Chain(self.module, self._named(weights), self._named(gradients), implementation=self.mode)
         logits = chain.forward(x.clone())  # layers overwrite their input
         chain.backward(_by_logits(logits.softmax(-1), labels))
         return gradients
@@ -113,12 +109,12 @@ class StackedNetwork:
     ) -> tuple[Tensor, list[Tensor], Tensor, Tensor]:
         """The derivative of each model's mean cross-entropy in a direction of its weights, `(models,)`, and the
         gradient of that derivative by weights (the Hessian-vector product), inputs and labels."""
-        if self.implementation == "autograd":
+        if self.mode == "autograd":
             return self._hvp_by_autograd(weights, x, labels, direction)
         assert isinstance(self.module, nn.Sequential), "is_chain"
         by_weights = [torch.empty_like(weight) for weight in weights]
-        named = (self._named(part) for part in (weights, direction, by_weights))
-        chain = TangentChain(self.module, *named, implementation=self.implementation)
+        at, along, out = (self._named(part) for part in (weights, direction, by_weights))
+        chain = TangentChain(self.module, at, along, out, self.mode)
         logits, tangent = chain.forward(x.clone())
         probabilities, rows = logits.softmax(-1), x.shape[1]
         tangent = tangent - (probabilities * tangent).sum(-1, keepdim=True)  # of the log-probabilities

@@ -1,7 +1,7 @@
-"""Gradient descent on distilled steps, and back-propagation through it (Zhou et al. 2021, Algorithm 1).
+"""Training on distilled steps, and back-propagation through it (Zhou et al. 2021, Algorithm 1).
 
 A step is θ' = θ - η·∇ℓ(θ; x, y) with the mean cross-entropy ℓ. Let g = ∇ℓ(θ; x, y), and let λ be the gradient of some
-loss with respect to θ'. Then the gradient of that loss is
+loss by θ'. Then the gradient of that loss is
 
     by θ: λ - η·∇_θ⟨g, λ⟩    by x: -η·∇_x⟨g, λ⟩    by y: -η·∇_y⟨g, λ⟩    by η: -⟨g, λ⟩
 
@@ -11,19 +11,27 @@ intermediate results of a single step.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from ...fleet.train.devices import find_device, one_thread, precision
+from ...fleet.train.recipe import Recipe
 from ...runtime.progress import track
+from ...types import Array
 from .distillation import DistilledData
 from .stacked import StackedNetwork, Weights
 
+if TYPE_CHECKING:
+    from .work import TrainJob
+
 Merging = Literal["interleaved", "averaged", "weights"]
+MAX_WEIGHT = 1e9
+"""Training has diverged if a weight of the final model is larger than this."""
 
 
 @dataclass(frozen=True)
@@ -119,3 +127,41 @@ def backpropagate(
 def _times(rate: Tensor, value: Tensor) -> Tensor:
     """Multiply each model's value by its learning rate."""
     return rate.view(-1, *[1] * (value.dim() - 1)) * value
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """The final weights. diverged: the index of the party whose step made a weight exceed MAX_WEIGHT or not finite."""
+
+    weights: Mapping[str, Array]
+    diverged: int | None
+
+
+def train_network(job: TrainJob, device: str = "auto") -> TrainingResult:
+    """Train a network from initial weights on the distilled data of all parties (Algorithm 1, lines 6 to 12)."""
+    place = find_device(device)
+    with precision(Recipe(), place), one_thread():
+        net = StackedNetwork(job.network, place)
+        parties = [DistilledSteps.stack([data], place) for data in job.parties]
+        initial = net.stack([job.initial])
+        final = train_merged(net, initial, parties, job.epochs, job.merging)
+        bounded = all(map(_is_bounded, final))
+        diverged = None if bounded else _find_diverging(net, initial, parties, job.epochs, job.merging)
+    trained = {name: np.asarray(weight[0].cpu().numpy()) for name, weight in zip(net.names, final, strict=True)}
+    return TrainingResult({**job.initial, **trained}, diverged)
+
+
+def _find_diverging(
+    net: StackedNetwork, initial: Weights, parties: Sequence[DistilledSteps], epochs: int, merging: Merging
+) -> int:
+    """The party whose step diverges first. Of averaged steps or weights, the party that goes furthest by itself."""
+    if merging == "interleaved":
+        for number, weights in enumerate(descend(net, initial, merge(parties, merging), epochs)):
+            if not all(map(_is_bounded, weights)):
+                return number % len(parties)
+    ends = [train(net, initial, steps, epochs) for steps in parties]
+    return int(np.argmax([max(float(w.abs().nan_to_num(torch.inf).max()) for w in weights) for weights in ends]))
+
+
+def _is_bounded(weight: Tensor) -> bool:
+    return bool((weight.abs() <= MAX_WEIGHT).all())  # false for NaN

@@ -99,11 +99,8 @@ class Wave:
             inputs.append(draws.normal(seed, 0, int(np.prod(shape))).reshape(shape))
             labels.append(initial_labels(y, self.steps, self.batch, self.classes))
         raw = np.log(np.expm1([party.settings.first_rate for party in self.parties]))
-        rates = np.repeat(raw[:, None], self.steps, axis=1)
-        return [
-            torch.from_numpy(part).to(self.net.device, self.net.dtype)
-            for part in (np.stack(inputs), np.stack(labels), rates)
-        ]
+        data = np.stack(inputs), np.stack(labels), np.repeat(raw[:, None], self.steps, axis=1)
+        return [torch.from_numpy(part).to(self.net.device, self.net.dtype) for part in data]
 
     def train(self) -> Iterator[None]:
         """Yield once for each epoch of each party."""

@@ -1,12 +1,11 @@
-"""What DOSFL requests from its learner.
+"""What DOSFL requests from its learner: works of one party or tally, which submit jobs to the learner.
 
-A method yields works (`InitialWeights`, `DistilWork`, `TrainWork`), each of one party or tally. A work submits a job
-(`DistilJob`, `TrainJob`) to the learner. Works of all parties of a simulation, and jobs of all cells of a table, run as
-one.
+Works of all parties of a simulation run as one, and so do jobs of all cells of a table.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,39 +17,18 @@ import numpy as np
 from ...data.rows import join_rows
 from ...errors import ElectionError
 from ...interfaces import Model, NetworkLearner
-from ...runtime.executor import workers
 from ...types import Array, Blob
-from .encoding import digest
 
 if TYPE_CHECKING:
     from ...fleet.models.network import Network
     from .distillation import DistilledData, Party
     from .method import DOSFL
-    from .steps import Merging
-    from .train import TrainingResult, TrainingRun
-
-
-def check_network(learner: NetworkLearner, row: tuple[int, ...], classes: int, start: Blob | None) -> None:
-    """Raise ElectionError if the network cannot be trained on distilled data, or cannot start from `start`."""
-    from .stacked import check_distillable
-
-    if not row:
-        raise ElectionError(
-            "dosfl needs the shape of a row: give the election a [schema], or the learner a shape, for instance "
-            "settings = {shape = [1, 28, 28]}"
-        )
-    network = learner.network(row, classes)
-    check_distillable(network)
-    if start is not None:
-        learner.weights_of(start, network.shape, classes)
+    from .steps import Merging, TrainingResult
 
 
 @dataclass(frozen=True)
 class InitialWeights:
-    """The election's initial weights θ₀: by rule and seed, or those of the outcome `start`.
-
-    As work, it returns their digest and the shape of a distilled input.
-    """
+    """The initial weights θ₀, by rule and seed or of the outcome `start`. Returns their digest and an input's shape."""
 
     row: tuple[int, ...]
     classes: int
@@ -80,10 +58,7 @@ class InitialWeights:
 
 @dataclass(frozen=True)
 class DistilWork:
-    """Distil a party's rows. Returns the distilled data, and the digest of the initial weights they are for.
-
-    noise_seed: see `Party`.
-    """
+    """Distil a party's rows. Returns the distilled data, and the digest of the initial weights they are for."""
 
     initial: InitialWeights
     X: Array
@@ -114,8 +89,7 @@ class TrainWork:
     initial: InitialWeights
     names: tuple[str, ...]
     parties: Sequence[tuple[Array, Array, Array]]
-    epochs: int
-    merging: Merging
+    settings: DOSFL
     role: ClassVar[str] = "final"
 
     @staticmethod
@@ -124,11 +98,10 @@ class TrainWork:
 
     def train(self, learner: NetworkLearner) -> Model:
         from .distillation import DistilledData
-        from .train import TrainingRun
 
         network, weights = self.initial.make(learner)
-        run = TrainingRun(weights, [DistilledData(*parts) for parts in self.parties], self.epochs, self.merging)
-        result = learner.run(TrainJob(network, run))
+        data = [DistilledData(*parts) for parts in self.parties]
+        result = learner.run(TrainJob(network, weights, data, self.settings.epochs, self.settings.merging))
         if result.diverged is not None:
             party = self.names[result.diverged]
             raise ElectionError(
@@ -159,25 +132,21 @@ class DistilJob:
         parties = [
             replace(party, rows=own[party.rows]) for job, own in zip(jobs, rows, strict=True) for party in job.parties
         ]
-        distilled = distil(
-            jobs[0].network,
-            X,
-            parties,
-            jobs[0].classes,
-            device=learner.device,
-            workers=workers(),
-            precision=learner.precision,
-        )
+        first = jobs[0]
+        distilled = distil(first.network, X, parties, first.classes, learner.device, learner.precision)
         ends = np.cumsum([0, *(len(job.parties) for job in jobs)])
         return [distilled[begin:end] for begin, end in pairwise(ends)]
 
 
 @dataclass(frozen=True)
 class TrainJob:
-    """Train a network on distilled data. Returns a `TrainingResult`."""
+    """Train a network on the distilled data of all parties, `epochs` times over. Returns a `TrainingResult`."""
 
     network: Network
-    run: TrainingRun
+    initial: Mapping[str, Array]
+    parties: Sequence[DistilledData]
+    epochs: int
+    merging: Merging = "interleaved"
 
     @property
     def key(self) -> str:
@@ -186,6 +155,15 @@ class TrainJob:
 
     @staticmethod
     def run_together(learner: NetworkLearner, jobs: Sequence[TrainJob]) -> list[TrainingResult]:
-        from .train import train_runs
+        from .steps import train_network
 
-        return train_runs(jobs[0].network, [job.run for job in jobs], device=learner.device)
+        return [train_network(job, learner.device) for job in jobs]
+
+
+def digest(weights: Mapping[str, Array]) -> bytes:
+    """SHA-256 of the weights' names, shapes and float32 values, in the order of their names."""
+    sha = hashlib.sha256()
+    for name in sorted(weights):
+        value = np.ascontiguousarray(weights[name], dtype="<f4")
+        sha.update(f"{name} {value.shape} ".encode() + value.tobytes())
+    return sha.digest()

@@ -1,7 +1,7 @@
-"""Models of several parties as one: their answers averaged, class by class, by weights that each cohort has of its own.
+"""The models of several parties as one: predictions averaged class by class, with weights of its own for each cohort.
 
-A file of bytes and weights in safetensors. The members keep their own formats: inert ones are opened here, all others
-are strangers' models that may only be asked in the room, whenever the outcome is used.
+A safetensors file with the members' bytes and weights. Members keep their own formats: inert ones are opened in this
+process, all others only ever run in the sandbox, also when an outcome is loaded later.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
 from ... import plugins
 from ...errors import DataError, OneBallotError, OneBallotWarning, Spoiled
@@ -27,16 +28,21 @@ MOST_MEMBERS = 1_000_000
 
 
 class EnsembleModel:
-    """weights `(cohorts, members, classes)`: what a member's word on a class counts in a cohort; 0 is nothing.
+    """weights `(cohorts, members, classes)`: how much a member's prediction for a class counts in a cohort.
 
-    cohort: by the hash of a party's name (`hashed`), so that an outcome that is given to others names nobody.
-    centres `(cohorts, queries, classes)`: what a cohort's members say on average about some public rows.
+    cohort: a cohort for the hash of each party's name, so that a published outcome names no party.
+    centres `(cohorts, queries, classes)`: the mean prediction of a cohort's members on some public rows.
     """
 
     def __init__(
-        self, members: Sequence[Blob], weights: Array, *,
-        cohort: Mapping[str, int] | None = None, centres: Array | None = None, ask: Ask | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        members: Sequence[Blob],
+        weights: Array,
+        *,
+        cohort: Mapping[str, int] | None = None,
+        centres: Array | None = None,
+        ask: Ask | None = None,
+    ) -> None:
         self.members, self.weights, self.cohort = members, np.asarray(weights, dtype=np.float64), dict(cohort or {})
         self.centres = np.zeros((len(weights), 0, self.classes)) if centres is None else centres
         self._ask = ask
@@ -53,7 +59,7 @@ class EnsembleModel:
         self._ask = ask
 
     def predict_proba(self, X: Array) -> Array:
-        """For each class the mean of those members' answers that count for it, divided by the sum over the classes."""
+        """For each class the weighted mean of the members' probabilities, then normalized over the classes."""
         blocks = [X[i : i + ROWS_AT_ONCE] for i in range(0, len(X), ROWS_AT_ONCE)]
         return np.concatenate([self._mean(block) for block in blocks]) if blocks else np.empty((0, self.classes))
 
@@ -77,9 +83,9 @@ class EnsembleModel:
         return Blob(EnsembleFormat.name, save(ordered, metadata={"formats": json.dumps(names)}))
 
     def cohort_of(self, party: str) -> int:
-        """The cohort that the ballot of this party was counted in."""
-        if (key := hashed(party)) not in self.cohort:
-            raise DataError(f"no ballot of {party!r} was counted; `closest` and `best` place a party by what it has")
+        """The cohort of a party whose ballot was counted."""
+        if (key := hash_name(party)) not in self.cohort:
+            raise DataError(f"no ballot of {party!r} was counted; place a new party with `closest` or `best`")
         return self.cohort[key]
 
     def of(self, cohort: int) -> EnsembleModel:
@@ -88,25 +94,26 @@ class EnsembleModel:
             raise DataError(f"there is no cohort {cohort}: they are numbered 0 to {self.cohorts - 1}")
         some = np.flatnonzero(self.weights[cohort].any(axis=1))
         members = [self.members[int(i)] for i in some]
-        return EnsembleModel(members, self.weights[cohort : cohort + 1, some], ask=self._ask_stranger)
+        return EnsembleModel(members, self.weights[cohort : cohort + 1, some], ask=self._ask_sandbox)
 
-    def closest(self, answers: Array) -> int:
-        """The cohort of a new party whose model says this about the rows that cohorts were told apart by."""
-        if answers.shape != self.centres.shape[1:]:
-            raise DataError(f"answers of shape {answers.shape}: expected {self.centres.shape[1:]}")
-        return int(((self.centres - answers) ** 2).sum(axis=(1, 2)).argmin())
+    def closest(self, predictions: Array) -> int:
+        """The cohort of a new party whose model makes these predictions on `cohorts.cohort_queries`."""
+        if predictions.shape != self.centres.shape[1:]:
+            raise DataError(f"predictions of shape {predictions.shape}: expected {self.centres.shape[1:]}")
+        return int(((self.centres - predictions) ** 2).sum(axis=(1, 2)).argmin())
 
     def best(self, X: Array, y: Array) -> int:
-        """The cohort whose ensemble gives the labels of a new party's rows, as class numbers, the highest chance."""
-        if not (len(X) == len(y) and (np.isin(y, np.arange(self.classes))).all()):
+        """The cohort whose ensemble makes a new party's labels (class numbers) most likely."""
+        if len(X) != len(y) or not np.isin(y, np.arange(self.classes)).all():
             raise DataError(
-                f"{len(X)} rows and {len(y)} labels: expected as many, and class numbers 0 to {self.classes - 1}"
+                f"{len(X)} rows and {len(y)} labels: expected one for each row, class numbers 0 to {self.classes - 1}"
             )
-        likely = [np.log(self.of(c).predict_proba(X)[np.arange(len(y)), y] + 1e-6).sum() for c in range(self.cohorts)]
+        rows = np.arange(len(y))
+        likely = [np.log(self.of(c).predict_proba(X)[rows, y] + 1e-6).sum() for c in range(self.cohorts)]
         return int(np.argmax(likely))
 
-    def opinions(self, X: Array) -> Iterator[tuple[int, Array]]:
-        """Each member with its probabilities `(rows, classes)`. One that fails is left out, and named in a warning."""
+    def member_predictions(self, X: Array) -> Iterator[tuple[int, Array]]:
+        """Each member's index and probabilities `(rows, classes)`. A member that fails is left out with a warning."""
         kernels = {i: model for i, model in self._opened.items() if isinstance(model, KernelModel)}
         for i, scores in zip(kernels, scores_of(list(kernels.values()), X), strict=True):
             yield i, as_probabilities(scores)
@@ -114,43 +121,39 @@ class EnsembleModel:
             if i in kernels:
                 continue
             try:
-                yield (
-                    i,
-                    self._opened[i].predict_proba(X)
-                    if i in self._opened
-                    else self._ask_stranger(blob, X, classes=self.classes),
-                )
+                if i in self._opened:
+                    yield i, self._opened[i].predict_proba(X)
+                else:
+                    yield i, self._ask_sandbox(blob, X, classes=self.classes)
             except Spoiled as reason:
                 warnings.warn(f"member {i} is left out: {reason}", OneBallotWarning, stacklevel=2)
 
     def _mean(self, X: Array) -> Array:
         weights = self.weights.sum(axis=0)
         total, counted = np.zeros((len(X), self.classes)), np.zeros(self.classes)
-        for i, opinion in self.opinions(X):
-            total += weights[i] * opinion
+        for i, probabilities in self.member_predictions(X):
+            total += weights[i] * probabilities
             counted += weights[i]
         if not counted.any():
-            raise OneBallotError("no member of the ensemble could be asked")
+            raise OneBallotError("no member of the ensemble made a prediction; the warnings say why")
         total /= np.where(counted > 0, counted, 1)
-        total += np.where(total.any(axis=1, keepdims=True), 0.0, counted > 0)  # nobody gives any class a chance
+        total += np.where(total.any(axis=1, keepdims=True), 0.0, counted > 0)  # uniform where all probabilities are 0
         return np.asarray(total / total.sum(axis=1, keepdims=True))
 
-    def _ask_stranger(self, blob: Blob, X: Array, *, classes: int) -> Array:
+    def _ask_sandbox(self, blob: Blob, X: Array, *, classes: int) -> Array:
         if self._ask is None:
-            raise OneBallotError(
-                f"a stranger's {blob.format} model is asked in the room alone; load the outcome for it"
-            )
+            raise OneBallotError(f"a {blob.format} model only runs in the sandbox; open it with Outcome.load")
         return self._ask(blob, X, classes=classes)
 
     @cached_property
     def _opened(self) -> dict[int, Model]:
-        """The members that are arrays poured into our own code."""
-        inert = {f for f in {b.format for b in self.members} if plugins.find("formats", f).inert}
-        return {i: plugins.find("formats", blob.format).load(blob.data, classes=self.classes)
-                for i, blob in enumerate(self.members) if blob.format in inert}  # fmt: skip
+        """The members in inert formats."""
+        formats = {name: plugins.find("formats", name) for name in {blob.format for blob in self.members}}
+        inert = {i: blob for i, blob in enumerate(self.members) if formats[blob.format].inert}
+        return {i: formats[blob.format].load(blob.data, classes=self.classes) for i, blob in inert.items()}
 
 
-def hashed(party: str) -> str:
+def hash_name(party: str) -> str:
     return hashlib.blake2b(party.encode(), digest_size=8).hexdigest()
 
 
@@ -161,57 +164,59 @@ class EnsembleFormat:
 
     @staticmethod
     def check(data: bytes, *, classes: int, features: int) -> None:
-        """Every member is checked by its own format; an ensemble within an ensemble is refused."""
-        members, arrays = _open(data)
-        weights, centres, parties = arrays["weights"], arrays["centres"], arrays["cohort"]
-        if weights.dtype != np.float64 or weights.ndim != 3 or weights.shape[1:] != (len(members), classes):
-            raise Spoiled(f"weights are {weights.dtype} {weights.shape}: expected (cohorts, {len(members)}, {classes})")
+        """Checks every member with its own format; an ensemble within an ensemble is rejected."""
+        members, arrays = _read(data)
+        weights, centres, cohort = arrays["weights"], arrays["centres"], arrays["cohort"]
+        _expect("weights", weights, np.float64, (*weights.shape[:1], len(members), classes))
         if not ((weights >= 0) & (weights <= 2**53)).all() or not weights.any(axis=(1, 2)).all():
-            raise Spoiled("weights must be 0 or above, and some above 0 in every cohort")
-        cohorts = len(weights)
-        if centres.dtype != np.float64 or centres.ndim != 3 or (len(centres), centres.shape[2]) != (cohorts, classes):
-            raise Spoiled(f"centres are {centres.dtype} {centres.shape}: expected ({cohorts}, queries, {classes})")
+            raise Spoiled("weights: expected 0 or above, and some above 0 in every cohort")
+        _expect("centres", centres, np.float64, (len(weights), *centres.shape[1:2], classes))
         if not np.isfinite(centres).all():
-            raise Spoiled("centres have a number that is not finite")
-        if parties.shape != (len(arrays["parties"]),) or not ((parties >= 0) & (parties < cohorts)).all():
-            raise Spoiled(f"parties are of other cohorts than 0 to {cohorts - 1}")
-        for number, blob in enumerate(members):
+            raise Spoiled("centres: expected finite numbers")
+        if not ((cohort >= 0) & (cohort < len(weights))).all():
+            raise Spoiled(f"cohort: expected 0 to {len(weights) - 1}")
+        for i, blob in enumerate(members):
             try:
                 plugins.find("formats", blob.format).check(blob.data, classes=classes, features=features)
             except Spoiled as reason:
-                raise Spoiled(f"member {number}: {reason}") from None
+                raise Spoiled(f"member {i}: {reason}") from None
 
     @staticmethod
     def load(data: bytes, *, classes: int) -> EnsembleModel:
-        members, arrays = _open(data)
+        members, arrays = _read(data)
         names = [bytes(name).hex() for name in arrays["parties"]]
         cohort = dict(zip(names, arrays["cohort"].tolist(), strict=True))
         return EnsembleModel(members, arrays["weights"], cohort=cohort, centres=arrays["centres"])
 
 
-def _open(data: bytes) -> tuple[list[Blob], Arrays]:
+def _read(data: bytes) -> tuple[list[Blob], Arrays]:
     metadata, arrays = read_arrays(data)
     if arrays.keys() != {"bytes", "ends", "formats", "weights", "centres", "parties", "cohort"}:
-        raise Spoiled("an ensemble has other arrays than its members' bytes, weights and cohorts")
-    names, ends, kinds = _formats(metadata), arrays["ends"], arrays["formats"]
-    whole = all(arrays[name].dtype == np.int64 and arrays[name].ndim == 1 for name in ("ends", "formats", "cohort"))
-    if not whole or not 0 < len(ends) == len(kinds) <= MOST_MEMBERS or arrays["bytes"].dtype != np.uint8:
-        raise Spoiled("an ensemble does not say where its members end, or of which formats they are")
+        raise Spoiled(f"an ensemble with the arrays {', '.join(sorted(arrays))[:200]}: expected other arrays")
+    names, content, ends, formats = _format_names(metadata), arrays["bytes"], arrays["ends"], arrays["formats"]
+    _expect("bytes", content, np.uint8, (content.size,))
+    _expect("ends", ends, np.int64, (ends.size,))
+    _expect("formats", formats, np.int64, (ends.size,))
+    _expect("cohort", arrays["cohort"], np.int64, (arrays["cohort"].size,))
+    _expect("parties", arrays["parties"], np.uint8, (arrays["cohort"].size, 8))
+    if not 0 < ends.size <= MOST_MEMBERS:
+        raise Spoiled(f"{ends.size:,} members: expected 1 to {MOST_MEMBERS:,}")
     starts = np.concatenate([[0], ends[:-1]])
-    if (starts > ends).any() or starts.min() < 0 or arrays["bytes"].shape != (ends[-1],):
-        raise Spoiled("the members of an ensemble do not lie one after the other")
-    if not ((kinds >= 0) & (kinds < len(names))).all():
-        raise Spoiled("a member of an ensemble is of a format that is not named")
-    if arrays["parties"].dtype != np.uint8 or arrays["parties"].shape[1:] != (8,):
-        raise Spoiled("the parties of an ensemble are not hashes of 8 bytes")
-    whole_bytes = arrays["bytes"].tobytes()
-    members = [
-        Blob(names[k], whole_bytes[a:b]) for k, a, b in zip(kinds.tolist(), starts.tolist(), ends.tolist(), strict=True)
-    ]
-    return members, arrays
+    if (starts > ends).any() or starts.min() < 0 or content.size != ends[-1]:
+        raise Spoiled("ends: expected the members one after the other")
+    if not ((formats >= 0) & (formats < len(names))).all():
+        raise Spoiled(f"formats: expected 0 to {len(names) - 1}")
+    whole = content.tobytes()
+    spans = zip(formats.tolist(), starts.tolist(), ends.tolist(), strict=True)
+    return [Blob(names[format], whole[start:end]) for format, start, end in spans], arrays
 
 
-def _formats(metadata: Mapping[str, str]) -> list[str]:
+def _expect(name: str, array: Array, dtype: npt.DTypeLike, shape: tuple[int, ...]) -> None:
+    if array.dtype != dtype or array.shape != shape:
+        raise Spoiled(f"{name} is {array.dtype} {array.shape}: expected {np.dtype(dtype)} {shape}")
+
+
+def _format_names(metadata: Mapping[str, str]) -> list[str]:
     try:
         names: Any = json.loads(metadata.get("formats", ""))
     except (ValueError, TypeError, RecursionError):

@@ -27,7 +27,7 @@ if __name__ == "__main__":
     net, settings = built_in("mlp", {"hidden": [6]}, (4,), 3), DOSFL(steps=3, batch=3, local_epochs=10**6)
     initial, y = initial_weights(net, "xavier-uniform", 1), np.arange(30) % 3
     parties = [Party(np.arange(30), y, initial, seed, settings) for seed in range(2)]
-    distilling.distil(net, np.ones((30, 4), np.float32), parties, 3, device="cpu", workers=2)
+    distilling.distil(net, np.ones((30, 4), np.float32), parties, 3, device="cpu")
 """
 
 
@@ -35,7 +35,7 @@ if __name__ == "__main__":
 def test_processes_end_when_whoever_asked_is_killed(tmp_path: Path) -> None:
     """In the midst of a lesson: they would go on for minutes, for nobody."""
     (tmp_path / "long.py").write_text(LONG)
-    owner = subprocess.Popen([sys.executable, tmp_path / "long.py"])
+    owner = subprocess.Popen([sys.executable, tmp_path / "long.py"], env={**os.environ, "ONEBALLOT_WORKERS": "2"})
 
     def wait_for(done: Callable[[], bool]) -> None:
         end = time.monotonic() + 60

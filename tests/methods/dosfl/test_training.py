@@ -17,14 +17,14 @@ import torch.nn.functional as F  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).parent))
 from distilling import CPU, INITIAL, NET, SETTINGS, VARIED, X, Y, party  # noqa: E402
-from oneballot_lab.reproduce.eavesdrop import accuracies, at_distance, moved, with_other_weights  # noqa: E402
 
 from oneballot.methods.dosfl.distil import distil  # noqa: E402
 from oneballot.methods.dosfl.distillation import DistilledData  # noqa: E402
 from oneballot.methods.dosfl.initialization import RULES  # noqa: E402
 from oneballot.methods.dosfl.stacked import StackedNetwork  # noqa: E402
-from oneballot.methods.dosfl.steps import DistilledSteps, sgd_step  # noqa: E402
-from oneballot.methods.dosfl.train import TrainingResult, TrainingRun, train_runs, train_stacked  # noqa: E402
+from oneballot.methods.dosfl.steps import DistilledSteps, TrainingResult, sgd_step, train_network  # noqa: E402
+from oneballot.methods.dosfl.work import TrainJob  # noqa: E402
+from oneballot_lab.reproduce.interception import accuracies, guess_weights, perturb, perturb_weights  # noqa: E402
 
 MERGING: list[Any] = ["interleaved", "averaged", "weights"]
 
@@ -35,8 +35,7 @@ def two() -> list[DistilledData]:
 
 
 def train_on(parties: Sequence[DistilledData], merging: Any = "interleaved") -> TrainingResult:
-    (result,) = train_runs(NET, [TrainingRun(INITIAL, parties, 2, merging)], device="cpu")
-    return result
+    return train_network(TrainJob(NET, INITIAL, parties, 2, merging), "cpu")
 
 
 def test_interleaved_training_takes_one_sgd_step_of_each_party_in_turn(two: list[DistilledData]) -> None:
@@ -87,32 +86,23 @@ def test_the_party_whose_step_diverges_is_named(two: list[DistilledData], mergin
 
 
 @pytest.mark.parametrize("merging", MERGING)
-def test_stacked_runs_equal_each_alone_and_only_the_diverging_one_diverges(merging: Any) -> None:
+def test_stacked_models_are_as_accurate_as_each_alone(merging: Any) -> None:
     data = distil(NET, X, VARIED[:4], 3, device="cpu")
-    wild = replace(data[3], rates=data[3].rates * np.float32(1e30))
-    runs = [
-        TrainingRun(VARIED[i].initial, parties, 2, merging)
-        for i, parties in enumerate((data[:2], [data[2], wild], data[2:]))
-    ]
-    stacked = train_stacked(StackedNetwork(NET, CPU), runs)
-    assert [result.diverged for result in stacked] == [None, 1, None]
-    for run, mine in zip(runs[::2], stacked[::2], strict=True):
-        (alone,) = train_runs(NET, [run], device="cpu")
-        for name, value in alone.weights.items():
-            np.testing.assert_allclose(mine.weights[name], value, rtol=1e-4, atol=1e-6)
+    initial, lists = [one.initial for one in VARIED[:3]], [data[:2], data[1:3], data[2:]]
+
+    def test(which: slice) -> Any:
+        return accuracies(NET, initial[which], lists[which], 2, X, Y, device="cpu", merging=merging)
+
+    assert test(slice(3)).tolist() == [test(slice(i, i + 1)).item() for i in range(3)]
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
-def test_on_a_gpu_runs_of_any_sizes_equal_those_on_a_cpu() -> None:
-    data = distil(NET, X, VARIED, 3, device="cpu")
-    runs = [
-        TrainingRun(one.initial, data[:k], 2, merging)
-        for merging in MERGING
-        for one, k in zip(VARIED, (1, 2, 2, 6, 6, 6), strict=True)
-    ]
-    for mine, theirs in zip(*(train_runs(NET, runs, device=where) for where in ("cuda", "cpu")), strict=True):
-        for name, value in theirs.weights.items():
-            np.testing.assert_allclose(mine.weights[name], value, rtol=1e-3, atol=1e-4)
+@pytest.mark.parametrize("merging", MERGING)
+def test_on_a_gpu_the_weights_equal_those_on_a_cpu(two: list[DistilledData], merging: Any) -> None:
+    job = TrainJob(NET, INITIAL, two, 2, merging)
+    mine, theirs = (train_network(job, where).weights for where in ("cuda", "cpu"))
+    for name, value in theirs.items():
+        np.testing.assert_allclose(mine[name], value, rtol=1e-3, atol=1e-4)
 
 
 def test_an_eavesdropper_with_other_initial_weights_is_less_accurate() -> None:
@@ -120,12 +110,14 @@ def test_an_eavesdropper_with_other_initial_weights_is_less_accurate() -> None:
     parties = [party(np.arange(50), 3, settings), party(np.arange(50, 100), 4, settings)]
     data = distil(NET, X, parties, 3, device="cpu")
     (known,) = accuracies(NET, [INITIAL], [data], settings.epochs, X[100:], Y[100:], device="cpu")
-    guessed = with_other_weights(NET, data, settings.epochs, [11, 12], X[100:], Y[100:], device="cpu")
+    guessed = guess_weights(NET, data, settings.epochs, [11, 12], X[100:], Y[100:], device="cpu")
     assert list(guessed) == list(RULES)
     assert all(values.shape == (2,) for values in guessed.values())
     assert np.mean(list(guessed.values())) < known
-    near, far = at_distance(NET, INITIAL, data, settings.epochs, [0.0, 30.0], [1, 2], X[100:], Y[100:], device="cpu")
+    near, far = perturb_weights(
+        NET, INITIAL, data, settings.epochs, [0.0, 30.0], [1, 2], X[100:], Y[100:], device="cpu"
+    )
     assert near == pytest.approx(known)
     assert far.mean() < known
-    away = moved(INITIAL, 3.0, 9)
+    away = perturb(INITIAL, 3.0, 9)
     assert np.sqrt(sum(((away[k] - INITIAL[k]) ** 2).sum() for k in INITIAL)) == pytest.approx(3.0, rel=1e-5)
