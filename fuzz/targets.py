@@ -1,7 +1,7 @@
-"""What a stranger's bytes are given to: `unseal`, the `check` of every format, the `count` of every method.
+"""Fuzz targets, which receive untrusted bytes: `unseal`, the `check` of every format and the `count` of every method.
 
-Each target has seeds, files as honest parties write them, and a call that either returns or raises Spoiled. Anything
-else is a finding: another error, a hang, memory beyond the limit, a file that is written.
+A target has seeds, files that honest parties write, and a call that returns or raises Spoiled. Anything else is a
+finding: another error, a hang, too much memory, a written file.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ X = X.astype(np.float32)
 PUBLIC, CLASSES, FEATURES = X[::5], 3, X.shape[1]
 TREE = ob.Sklearn("DecisionTreeClassifier", {"max_depth": 3})
 MLP = ob.Torch("mlp", settings={"shape": [FEATURES], "hidden": [3]}, epochs=1, device="cpu")
-LESSONS = ob.DOSFL(steps=1, epochs=1, batch=3, local_epochs=1)
+DISTILLED = ob.DOSFL(steps=1, epochs=1, batch=3, local_epochs=1)
 
 LEARNERS = {
     "tree": TREE,
@@ -58,7 +58,7 @@ METHODS: dict[str, tuple[Any, Any]] = {
     "fedkt-models": (ob.FedKT(ballot="models"), ob.Kernel()),
     "fedkd": (ob.FedKD(), MLP),
     "ensemble": (ob.Ensemble(), ob.Kernel()),
-    "dosfl": (LESSONS, MLP),
+    "dosfl": (DISTILLED, MLP),
     "analytic": (ob.Analytic(), None),
     "analytic-ridge": (ob.Analytic(solver="ridge"), None),
 }
@@ -70,7 +70,7 @@ class Target:
     call: Callable[[bytes], object]
 
     def accepts(self, data: bytes) -> bool:
-        """Whether the bytes pass; False if they are refused as they should be."""
+        """Whether the call accepts the bytes; False if it raises Spoiled."""
         try:
             self.call(data)
         except Spoiled:
@@ -80,10 +80,10 @@ class Target:
 
 @cache
 def target(name: str) -> Target:
-    kind, _, rest = name.partition(":")
+    group, _, rest = name.partition(":")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return {"unseal": _unseal, "check": _check, "count": _count}[kind](rest)
+        return {"unseal": _unseal, "check": _check, "count": _count}[group](rest)
 
 
 def names() -> list[str]:
@@ -108,17 +108,17 @@ def _unseal(how: str) -> Target:
 
 @cache
 def _models() -> dict[str, list[bytes]]:
-    """Honest files of each format."""
+    """Seeds for each format: files that honest parties write."""
     blobs = [ConstantModel(np.array([0.2, 0.3, 0.5])).dump()]
     for learner in LEARNERS.values():
         blobs.append(learner.fit_many(X, [Task(np.arange(len(Y)), Y)], CLASSES)[0].dump())
     for method in ("analytic", "ensemble"):
         election = _election(method)
         blobs.append(ob.tally(election, [ob.cast(election, X, Y, party="a")]).model.dump())
-    found: dict[str, list[bytes]] = {}
+    by_format: dict[str, list[bytes]] = {}
     for blob in blobs:
-        found.setdefault(blob.format, []).append(blob.data)
-    return found
+        by_format.setdefault(blob.format, []).append(blob.data)
+    return by_format
 
 
 def _check(name: str) -> Target:
@@ -126,7 +126,7 @@ def _check(name: str) -> Target:
 
     def call(data: bytes) -> None:
         form.check(data, classes=CLASSES, features=FEATURES)
-        if form.inert:  # these are opened in the server's own process
+        if form.inert:  # the server loads these in its own process
             with np.errstate(all="ignore"):
                 form.load(data, classes=CLASSES).predict_proba(PUBLIC)
 
@@ -134,7 +134,7 @@ def _check(name: str) -> Target:
 
 
 def _count(name: str) -> Target:
-    """The bytes are a ballot's files without manifest, so that mutations reach the contents past the hashes."""
+    """The bytes are a ballot's files without the manifest, so that hashes do not stop mutations of the contents."""
     election = _election(name)
     contents = ob.cast(election, X, Y, party="clinic-a").contents
     ctx = TallyContext(election)
@@ -149,10 +149,10 @@ def _count(name: str) -> Target:
 
 
 def altered(data: bytes, alter: Callable[[bytes], bytes], pick: int) -> bytes:
-    """The bytes with something altered: in a zip one of its files, with sums and hashes that are right again."""
+    """Alter the bytes; in a zip, alter one of its files and correct the checksums and hashes."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            if sum(entry.file_size for entry in archive.infolist()) > MOST:
+            if sum(entry.file_size for entry in archive.infolist()) > MAX_TOTAL:
                 return alter(data)
             files = {name: archive.read(name) for name in archive.namelist()}
         name = sorted(files)[pick % len(files)]
@@ -162,20 +162,20 @@ def altered(data: bytes, alter: Callable[[bytes], bytes], pick: int) -> bytes:
             manifest["files"] = {n: hashlib.sha256(d).hexdigest() for n, d in files.items() if n != MANIFEST}
             files[MANIFEST] = json.dumps(manifest).encode()
         return zip_up(files)
-    except Exception:  # it is no zip any more, or one that nobody can read
+    except Exception:  # not a readable zip
         return alter(data)
 
 
-MOST = 1 << 20
+MAX_TOTAL = 1 << 20
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 
 
 def forbid_files() -> None:
-    """From now on a file that is opened for writing is a finding."""
+    """Make every later attempt to write a file a finding."""
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
         writes = event == "open" and isinstance(arguments[2], int) and arguments[2] & WRITES
         if writes or event in ("os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.chmod"):
-            raise RuntimeError(f"a stranger's bytes led to {event} {arguments}")
+            raise RuntimeError(f"untrusted bytes caused {event} {arguments}")
 
     sys.addaudithook(hook)

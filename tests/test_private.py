@@ -205,7 +205,7 @@ class TestTallyingAgain:
         ob.tally(election, ballots[:2], book=book)
         second = ob.tally(election, ballots[:3], book=book)
         assert second.ledger.epsilon == pytest.approx(2.0, rel=1e-3)
-        with pytest.raises(PrivacyError, match="tally number 3, and 2 are allowed"):
+        with pytest.raises(PrivacyError, match="tally number 3, but 2 are allowed"):
             ob.tally(election, ballots, book=book)
         third = ob.tally(election, ballots, book=book, over_budget=True)
         assert third.ledger.drawn == 3
@@ -421,7 +421,7 @@ class TestConfident:
     def test_a_threshold_that_only_noise_passes_is_refused(self) -> None:
         with pytest.raises(ElectionError, match="a party has 25 teachers"):
             election_at(ob.L2(**{**CONFIDENT, "threshold": 26.0}))
-        with pytest.warns(WillNotWork, match="more votes than there are"):
+        with pytest.warns(WillNotWork, match="more than all votes"):
             election_at(ob.L1(**{**CONFIDENT, "threshold": 30.0})).warn_if_hopeless(29)
 
 

@@ -18,7 +18,7 @@ from oneballot.errors import BoxError, MissingExtra
     ("address", "path"),
     [("box", "box"), ("./a b/c", "a b/c"), ("C:/box", "C:/box"), ("file:///srv/a%20box", "/srv/a box")],
 )
-def test_what_is_no_address_is_a_folder(address: str, path: str) -> None:
+def test_text_without_a_scheme_is_a_folder(address: str, path: str) -> None:
     box = box_at(address)
     assert isinstance(box, ob.Folder)
     assert box.path == Path(path)
@@ -26,7 +26,7 @@ def test_what_is_no_address_is_a_folder(address: str, path: str) -> None:
 
 
 @pytest.mark.parametrize("address", ["sftp:/host/box", "webdav+https:host", "ann@host:box", "ann:s3cret@host/box"])
-def test_a_misspelt_address_does_not_become_a_folder_in_which_a_ballot_is_lost(address: str) -> None:
+def test_a_misspelt_address_is_refused_and_does_not_become_a_folder(address: str) -> None:
     with pytest.raises(BoxError, match="TYPE://HOST/FOLDER") as told:
         box_at(address)
     assert "s3cret" not in str(told.value)
@@ -44,7 +44,7 @@ def test_a_misspelt_address_does_not_become_a_folder_in_which_a_ballot_is_lost(a
         ("memory://m/box", "memory", "memory://m/box"),
     ],
 )
-def test_an_address_leads_to_a_box_and_is_shown_without_its_password(address: str, name: str, shown: str) -> None:
+def test_the_scheme_selects_the_box_and_the_password_is_not_shown(address: str, name: str, shown: str) -> None:
     box = box_at(address)
     assert type(box).name == name
     assert type(box).name in plugins.names("boxes")
@@ -52,7 +52,7 @@ def test_an_address_leads_to_a_box_and_is_shown_without_its_password(address: st
     assert "pass" not in repr(box.address)
 
 
-def test_a_kind_of_box_that_is_not_there_is_answered_with_those_that_are() -> None:
+def test_an_unknown_type_of_box_is_refused_with_the_available_ones() -> None:
     with pytest.raises(BoxError, match=r"unknown box 'gopher'; available: folder, http, memory, s3, sftp, webdav"):
         box_at("gopher://host/box")
 
@@ -85,19 +85,19 @@ def test_a_missing_library_is_named_with_its_extra(monkeypatch, address: str, li
         "webdav://ann:hushme@host/",
     ],
 )
-def test_an_address_that_cannot_be_read_is_not_repeated(address: str) -> None:
+def test_an_invalid_address_is_not_quoted_in_the_error(address: str) -> None:
     with pytest.raises(BoxError) as told:
         box_at(address)
     assert "hush" not in str(told.value)
 
 
-def test_what_a_library_says_is_told_without_the_password() -> None:
+def test_the_password_is_redacted_from_library_errors() -> None:
     address = Address.parse("https://ann:a%2Fb%20c@host/box")
     assert address.password == "a/b c"
     assert address.redact("login 'a/b c' (a%2Fb%20c) failed") == "login '…' (…) failed"
 
 
-def test_a_plug_in_is_a_box_too(tmp_path: Path, monkeypatch) -> None:
+def test_a_plug_in_can_provide_a_box(tmp_path: Path, monkeypatch) -> None:
     info = tmp_path / "acme_box-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-box\nVersion: 1.0\n")

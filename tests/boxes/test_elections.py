@@ -59,9 +59,7 @@ def test_cast_and_tally_give_the_same_outcome_as_with_a_folder(place, agreed: Pa
     assert models[0]
 
 
-def test_a_box_that_cannot_be_reached_is_told_before_anybody_trains(
-    place_of, agreed: Path, tmp_path, monkeypatch
-) -> None:
+def test_an_unreachable_box_is_reported_before_training(place_of, agreed: Path, tmp_path, monkeypatch) -> None:
     from oneballot.boxes import _retry
 
     monkeypatch.setattr(_retry, "DELAYS", (0.01,))
@@ -73,7 +71,7 @@ def test_a_box_that_cannot_be_reached_is_told_before_anybody_trains(
     assert not (tmp_path / "c.ballot").exists()
 
 
-def test_a_delivery_that_fails_names_the_copy_that_was_kept(place_of, agreed: Path) -> None:
+def test_a_failed_delivery_names_the_kept_copy_of_the_ballot(place_of, agreed: Path) -> None:
     place = place_of("http")
     error = answer(
         "cast", "election.toml", "--party", "a", "--data", "a.csv", "--to", place.address("readonly"), status=1

@@ -12,7 +12,7 @@ from oneballot.boxes.folder import Folder
 from oneballot.errors import AlreadyCast, BoxError
 
 
-def test_a_delivered_ballot_is_there_with_its_size(tmp_path: Path) -> None:
+def test_a_delivered_ballot_is_listed_with_its_size(tmp_path: Path) -> None:
     box = Folder(tmp_path / "new" / "box")
     box.deliver("a", b"ballot")
     assert list(box.names()) == [("a", 6)]
@@ -27,7 +27,7 @@ def test_delivering_the_same_bytes_again_changes_nothing(tmp_path: Path) -> None
     assert os.listdir(tmp_path) == ["a.ballot"]
 
 
-def test_another_ballot_of_the_same_name_never_replaces_the_first(tmp_path: Path) -> None:
+def test_another_ballot_under_the_same_name_is_refused(tmp_path: Path) -> None:
     box = Folder(tmp_path)
     box.deliver("a", b"first")
     with pytest.raises(AlreadyCast, match="never replaced"):
@@ -36,7 +36,7 @@ def test_another_ballot_of_the_same_name_never_replaces_the_first(tmp_path: Path
     assert os.listdir(tmp_path) == ["a.ballot"]
 
 
-def test_of_many_who_deliver_at_once_exactly_one_succeeds(tmp_path: Path) -> None:
+def test_exactly_one_of_several_simultaneous_deliveries_succeeds(tmp_path: Path) -> None:
     refused = []
 
     def deliver(i: int) -> None:
@@ -56,25 +56,25 @@ def test_of_many_who_deliver_at_once_exactly_one_succeeds(tmp_path: Path) -> Non
     assert os.listdir(tmp_path) == ["a.ballot"]
 
 
-def test_files_that_are_no_ballots_are_passed_over(tmp_path: Path) -> None:
+def test_files_that_are_not_ballots_are_ignored(tmp_path: Path) -> None:
     for name in (".part-xyz", "notes.txt", "a.ballot.part"):
         (tmp_path / name).write_bytes(b"")
     (tmp_path / "folder.ballot").mkdir()
     assert list(Folder(tmp_path).names()) == []
 
 
-def test_a_box_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_folder_is_named_in_the_error(tmp_path: Path) -> None:
     with pytest.raises(BoxError, match="there is no box"):
         list(Folder(tmp_path / "nowhere").names())
 
 
-def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+def test_an_unwritable_folder_is_named_in_the_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(BoxError, match="cannot put a ballot into"):
         Folder(tmp_path / "file" / "box").deliver("a", b"")
 
 
-def test_a_share_without_links_takes_ballots_too(tmp_path: Path, monkeypatch) -> None:
+def test_a_share_without_hard_links_accepts_ballots(tmp_path: Path, monkeypatch) -> None:
     def refuse(*_: object) -> None:
         raise PermissionError(1, "Operation not permitted")
 

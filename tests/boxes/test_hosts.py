@@ -20,7 +20,7 @@ from .conftest import PASSWORD, USER
 from .servers import GREETED
 
 
-def test_names_of_a_hostile_host_lead_nowhere(place_of) -> None:
+def test_malicious_file_names_of_a_host_are_ignored(place_of) -> None:
     sftp, s3, web = place_of("sftp"), place_of("s3"), place_of("http")
     for place in (sftp, s3, web):
         place.put("hostile", "good.ballot", b"12345")
@@ -42,7 +42,7 @@ def test_names_of_a_hostile_host_lead_nowhere(place_of) -> None:
                 box.open(name)
 
 
-def test_absurd_sizes_are_spoiled_before_a_byte_is_read(place_of, election, parties) -> None:
+def test_a_ballot_of_absurd_size_is_spoiled_before_it_is_read(place_of, election, parties) -> None:
     place, ballots = place_of("http"), cast_together(election, parties)
     for ballot in ballots:
         place.put("hostile/sizes", f"{ballot.party}.ballot", ballot.sealed)
@@ -52,7 +52,7 @@ def test_absurd_sizes_are_spoiled_before_a_byte_is_read(place_of, election, part
     assert outcome.spoiled["absurd"].startswith("it has 1,000,000,000,000,000 bytes, and the election allows")
 
 
-def test_a_box_that_goes_away_ends_a_tally_and_spoils_nobody(place_of, wire, election, parties, monkeypatch) -> None:
+def test_an_unreachable_box_ends_the_tally_and_spoils_no_ballot(place_of, wire, election, parties, monkeypatch) -> None:
     monkeypatch.setattr(prefetch, "AT_ONCE", 1)  # else they are all here before the box goes
     place, ballots = place_of("http"), cast_together(election, parties)
     for ballot in ballots:
@@ -81,12 +81,12 @@ def test_a_box_that_goes_away_ends_a_tally_and_spoils_nobody(place_of, wire, ele
 
 
 @pytest.mark.parametrize("page", ["no-token", "no-number"])
-def test_an_index_page_that_cannot_be_parsed_is_refused(page: str, place_of) -> None:
+def test_an_unparsable_index_page_is_refused(page: str, place_of) -> None:
     with pytest.raises(BoxError, match=f"hostile/{page}: its index page cannot be parsed: [eE]x"):
         list(box_at(place_of("http").address(f"hostile/{page}")).names())
 
 
-def test_listings_without_end_are_refused(place_of, monkeypatch) -> None:
+def test_endless_listings_are_refused(place_of, monkeypatch) -> None:
     monkeypatch.setattr(http, "MAX_INDEX_BYTES", 2**20)
     with pytest.raises(BoxError, match="exceeds the limit"):
         list(box_at(place_of("http").address("hostile/endless-index")).names())
@@ -99,7 +99,7 @@ def test_listings_without_end_are_refused(place_of, monkeypatch) -> None:
             list(box_at(place.address("crowd")).names())
 
 
-def test_a_host_that_drips_is_given_up(place_of, monkeypatch) -> None:
+def test_a_download_that_is_too_slow_is_abandoned(place_of, monkeypatch) -> None:
     monkeypatch.setattr(_transfer, "GRACE", 0.5)
     began = time.monotonic()
     with (
@@ -110,7 +110,7 @@ def test_a_host_that_drips_is_given_up(place_of, monkeypatch) -> None:
     assert time.monotonic() - began < 5
 
 
-def test_a_server_that_replaces_although_it_was_told_not_to_is_told_of(place_of) -> None:
+def test_a_server_that_overwrites_files_causes_a_warning(place_of) -> None:
     place = place_of("http")
     with pytest.warns(OneBallotWarning, match="ignores If-None-Match"):
         box_at(place.address("forgetful")).deliver("a", b"first")
@@ -119,7 +119,7 @@ def test_a_server_that_replaces_although_it_was_told_not_to_is_told_of(place_of)
     assert place.files("forgetful") == {"a.ballot": b"first"}
 
 
-def test_where_nobody_may_look_such_a_server_is_refused(place_of) -> None:
+def test_an_overwriting_server_is_refused_if_it_is_write_only(place_of) -> None:
     """A second ballot would replace the first, and nobody would know: so not even the first is sent."""
     place = place_of("http")
     with pytest.raises(BoxError, match="none was sent"):
@@ -127,7 +127,7 @@ def test_where_nobody_may_look_such_a_server_is_refused(place_of) -> None:
     assert place.files("forgetful/dropbox") == {}
 
 
-def test_a_server_that_denies_dot_files_is_asked_all_the_same(place_of) -> None:
+def test_a_server_that_denies_dot_files_is_probed_all_the_same(place_of) -> None:
     place = place_of("http")
     with pytest.raises(BoxError, match=r"ignores If-None-Match.*none was sent"):
         box_at(place.address("forgetful/dropbox/dotless")).deliver("a", b"ballot")
@@ -135,7 +135,7 @@ def test_a_server_that_denies_dot_files_is_asked_all_the_same(place_of) -> None:
 
 
 @pytest.mark.parametrize("kind", ["s3", "http"])
-def test_what_a_server_was_asked_with_is_no_ballot_to_anybody(place_of, kind: str) -> None:
+def test_the_probe_file_is_not_listed_as_a_ballot(place_of, kind: str) -> None:
     place = place_of(kind)
     box_at(place.address("probed")).deliver("a", b"ballot")
     assert set(place.all_files("probed")) == {"a.ballot", PROBE}
@@ -146,7 +146,7 @@ def test_what_a_server_was_asked_with_is_no_ballot_to_anybody(place_of, kind: st
 
 
 @pytest.mark.parametrize("status", [403, 404, 405])
-def test_a_server_that_takes_ballots_alone_is_trusted_by_those_who_may_look(place_of, status: int) -> None:
+def test_a_server_that_refuses_the_probe_is_used_only_if_it_is_readable(place_of, status: int) -> None:
     place, box = place_of("http"), f"ballots only {status}"
     box_at(place.address(box)).deliver("a", b"ballot")
     assert place.all_files(box) == {"a.ballot": b"ballot"}
@@ -158,7 +158,7 @@ def test_a_server_that_takes_ballots_alone_is_trusted_by_those_who_may_look(plac
     assert place.all_files(f"dropbox/{box}") == {}
 
 
-def test_least_rights_on_s3(place_of) -> None:
+def test_s3_works_with_the_least_permissions(place_of) -> None:
     """With nothing but s3:PutObject: on ballots and the probe a ballot is delivered, on ballots alone it is refused."""
     place = place_of("s3")
     denied = {"head_object", "list_multipart_uploads"}
@@ -182,7 +182,7 @@ def test_least_rights_on_s3(place_of) -> None:
     assert place.all_files("fewer rights") == {}
 
 
-def test_a_server_that_is_busy_is_not_taken_for_one_where_nobody_may_look(place_of, monkeypatch) -> None:
+def test_a_busy_server_is_not_mistaken_for_a_write_only_one(place_of, monkeypatch) -> None:
     place = place_of("http")
     calm = place.folder / "calm"
     calm.unlink(missing_ok=True)
@@ -193,12 +193,12 @@ def test_a_server_that_is_busy_is_not_taken_for_one_where_nobody_may_look(place_
     assert place.files("busy/forgetful") == {"a.ballot": b"ballot"}
 
 
-def test_large_ballots_are_asked_for_as_well(place_of) -> None:
+def test_the_server_is_also_probed_for_large_ballots(place_of) -> None:
     with pytest.warns(OneBallotWarning, match="ignores If-None-Match"):
         box_at(place_of("http").address("forgetful/large")).deliver("a", bytes(2**21))
 
 
-def test_of_two_that_a_server_has_taken_at_once_the_one_that_was_replaced_is_told(place_of) -> None:
+def test_a_party_whose_ballot_was_overwritten_by_a_simultaneous_one_gets_an_error(place_of) -> None:
     place = place_of("webdav")
     box = box_at(place.address("both"))
     clean_up = box._clean_up
@@ -207,14 +207,14 @@ def test_of_two_that_a_server_has_taken_at_once_the_one_that_was_replaced_is_tol
         box.deliver("a", b"mine")
 
 
-def test_a_half_that_a_careless_server_has_kept_is_recognised(place_of) -> None:
+def test_a_partial_ballot_that_a_server_kept_is_recognised(place_of) -> None:
     place = place_of("http")
     place.put("careless", "a.ballot", b"half of")
     with pytest.raises(BoxError, match="only the first 7 of 15 bytes"):
         box_at(place.address("careless")).deliver("a", b"half of a whole")
 
 
-def test_a_box_that_may_be_written_to_and_not_read(place_of) -> None:
+def test_a_write_only_box_accepts_a_ballot_once(place_of) -> None:
     box = box_at(place_of("http").address("dropbox"))
     box.deliver("a", b"ballot")
     assert place_of("http").files("dropbox") == {"a.ballot": b"ballot"}
@@ -225,7 +225,7 @@ def test_a_box_that_may_be_written_to_and_not_read(place_of) -> None:
         box.deliver("a", b"ballot")
 
 
-def test_statuses_that_stay_are_told_and_those_that_pass_are_waited_for(place_of, monkeypatch) -> None:
+def test_permanent_status_codes_are_reported_and_transient_ones_retried(place_of, monkeypatch) -> None:
     place = place_of("http")
     with pytest.raises(BoxError, match=r"307 .*use the address that it redirects to"):
         box_at(place.address("redirected")).deliver("a", b"?")
@@ -238,7 +238,7 @@ def test_statuses_that_stay_are_told_and_those_that_pass_are_waited_for(place_of
         assert file.read() == b"ballot"
 
 
-def test_name_and_password_from_the_address_or_from_netrc(place_of) -> None:
+def test_credentials_come_from_the_address_or_from_netrc(place_of) -> None:
     place = place_of("http")
     with pytest.raises(BoxError, match=r"401 .*netrc"):
         box_at(place.address("locked")).deliver("a", b"?")
@@ -254,7 +254,7 @@ def test_name_and_password_from_the_address_or_from_netrc(place_of) -> None:
     assert dav.files("netrc") == {"a.ballot": b"ballot"}
 
 
-def test_credentials_from_the_configuration_of_fsspec(place_of, monkeypatch) -> None:
+def test_credentials_come_from_the_configuration_of_fsspec(place_of, monkeypatch) -> None:
     import fsspec.config
 
     for kind, told in {"sftp": {"password": PASSWORD}, "webdav": {"auth": [USER, PASSWORD]}}.items():
@@ -268,7 +268,7 @@ def test_credentials_from_the_configuration_of_fsspec(place_of, monkeypatch) -> 
         assert place.files("configured") == {"a.ballot": b"ballot"}
 
 
-def test_a_host_that_is_not_in_known_hosts_is_refused_and_so_is_another_key(place_of, monkeypatch) -> None:
+def test_unknown_hosts_and_wrong_host_keys_are_refused(place_of, monkeypatch) -> None:
     monkeypatch.setattr(_retry, "DELAYS", (600.0,))
     place = place_of("sftp")
     address = place.address("known")
@@ -286,13 +286,13 @@ def test_a_host_that_is_not_in_known_hosts_is_refused_and_so_is_another_key(plac
     assert place.files("known") == {}
 
 
-def test_a_greeting_where_sftp_is_expected_is_told(place_of) -> None:
+def test_a_shell_greeting_instead_of_sftp_is_reported(place_of) -> None:
     address = place_of("sftp").address("greeted").replace(f"{USER}:", f"{GREETED}:")
     with pytest.raises(BoxError, match="does not respond with SFTP; check that its shell"):
         box_at(address).deliver("a", b"?")
 
 
-def test_a_host_of_ssh_config_and_a_folder_below_home(place_of) -> None:
+def test_sftp_uses_ssh_config_and_folders_below_home(place_of) -> None:
     place = place_of("sftp")
     place.address("home")
     (place.home / ".ssh" / "config").write_text(f"Host box\n  HostName 127.0.0.1\n  Port {place.port}\n  User {USER}\n")
@@ -300,7 +300,7 @@ def test_a_host_of_ssh_config_and_a_folder_below_home(place_of) -> None:
     assert place.files("home") == {"a.ballot": b"ballot"}
 
 
-def test_the_box_of_memory_is_one_for_all_of_this_process() -> None:
+def test_the_memory_box_is_shared_within_the_process() -> None:
     box_at("memory://notebook/box").deliver("a", b"ballot")
     with pytest.raises(AlreadyCast):
         box_at("memory://notebook/box").deliver("a", b"other")

@@ -246,7 +246,7 @@ def told(installed: Installed) -> AbstractContextManager[object]:
     return nullcontext()
 
 
-def test_a_ballot_arrives_whole_and_is_never_replaced(installed: Installed) -> None:
+def test_a_ballot_arrives_complete_and_is_never_replaced(installed: Installed) -> None:
     address = made(installed, "a box")
     for name, data in {"a": b"first", "clinic ä (1)": os.urandom(BIG)}.items():
         with told(installed):
@@ -264,7 +264,7 @@ def test_a_ballot_arrives_whole_and_is_never_replaced(installed: Installed) -> N
 DELIVER = "import sys; from oneballot.boxes import box_at; box_at(sys.argv[1]).deliver('a', sys.stdin.buffer.read())"
 
 
-def test_a_writer_that_is_killed_leaves_nothing_that_is_seen(installed: Installed, wire) -> None:
+def test_a_killed_delivery_is_never_visible(installed: Installed, wire) -> None:
     made(installed, "killed")
     box, data = f"killed {installed.scheme}", os.urandom(BIG)
     line, slow = wire(installed, box, rate=BIG)
@@ -286,7 +286,7 @@ def test_a_writer_that_is_killed_leaves_nothing_that_is_seen(installed: Installe
 
 
 @pytest.mark.parametrize("installed", ["openssh sftp"], indirect=True)
-def test_of_many_who_deliver_at_once_exactly_one_succeeds(installed: Installed) -> None:
+def test_exactly_one_of_several_simultaneous_deliveries_succeeds(installed: Installed) -> None:
     """Web servers look first and then take the name, so that chance would decide: docs/boxes.md."""
     address, refused = made(installed, "many"), []
 
@@ -306,7 +306,7 @@ def test_of_many_who_deliver_at_once_exactly_one_succeeds(installed: Installed) 
         assert file.read() == b"%d" % survivor * 100_000
 
 
-def test_what_will_not_change_by_waiting_is_told_at_once(installed: Installed, monkeypatch, capfd) -> None:
+def test_permanent_errors_are_reported_at_once(installed: Installed, monkeypatch, capfd) -> None:
     monkeypatch.setattr(_retry, "DELAYS", (600.0,))
     address, wrong = made(installed, "wrong"), []
     if installed.kind == "openssh":
@@ -328,7 +328,7 @@ def test_what_will_not_change_by_waiting_is_told_at_once(installed: Installed, m
 
 
 @pytest.mark.parametrize("installed", ["apache webdav+https"], indirect=True)
-def test_a_certificate_of_ones_own_authority_has_to_be_named(installed: Installed, monkeypatch) -> None:
+def test_the_certificate_of_a_private_authority_must_be_configured(installed: Installed, monkeypatch) -> None:
     address, authority = made(installed, "unknown"), os.environ["SSL_CERT_FILE"]
     monkeypatch.delenv("SSL_CERT_FILE")
     with pytest.raises(BoxError, match="set SSL_CERT_FILE"):
@@ -341,7 +341,7 @@ def test_a_certificate_of_ones_own_authority_has_to_be_named(installed: Installe
 
 
 @pytest.mark.parametrize("installed", ["nginx http"], indirect=True)
-def test_a_server_that_replaces_and_may_not_be_read_is_not_trusted_with_a_ballot(installed: Installed) -> None:
+def test_an_overwriting_write_only_server_gets_no_ballot(installed: Installed) -> None:
     with pytest.raises(BoxError, match=r"ignores If-None-Match.*none was sent"):
         box_at(installed.address("dropbox")).deliver("a", b"ballot")
     assert "a.ballot" not in installed.files("dropbox")

@@ -33,7 +33,7 @@ def read(box, name: str) -> bytes:
         return file.read()
 
 
-def test_a_delivered_ballot_is_there_with_its_size(place) -> None:
+def test_a_delivered_ballot_is_listed_with_its_size(place) -> None:
     box = box_at(place.address("a box/deep"))
     box.deliver("a", b"ballot")
     assert list(box.names()) == [("a", 6)]
@@ -41,7 +41,7 @@ def test_a_delivered_ballot_is_there_with_its_size(place) -> None:
     assert place.files("a box/deep") == {"a.ballot": b"ballot"}
 
 
-def test_the_same_bytes_again_are_welcome_and_others_never_replace_the_first(place) -> None:
+def test_delivering_the_same_bytes_again_succeeds_and_other_bytes_are_refused(place) -> None:
     for _ in range(2):
         box_at(place.address("twice")).deliver("a", b"first")
     with pytest.raises(AlreadyCast, match="never replaced"):
@@ -73,7 +73,7 @@ def blind(box) -> None:
 
 
 @pytest.mark.parametrize("size", [1_000, 9 * 2**20])
-def test_it_is_the_server_that_refuses_to_replace(place, size: int) -> None:
+def test_the_server_itself_refuses_to_replace_a_ballot(place, size: int) -> None:
     """Looking first is a courtesy; the ballot must be safe without it."""
     if size > 1_000 and place.kind != "s3":
         pytest.skip("has no pieces")
@@ -88,7 +88,7 @@ def test_it_is_the_server_that_refuses_to_replace(place, size: int) -> None:
     assert place.files(f"rivals {size}") == {"a.ballot": first}
 
 
-def test_large_ballots_travel_whole_and_tell_how_far_they_are(place) -> None:
+def test_large_ballots_arrive_complete_and_report_progress(place) -> None:
     data, told = noise(9 * 2**20), []
     box = box_at(place.address("large"))
     with report_progress_to(lambda *step: told.append(step)):
@@ -104,7 +104,7 @@ def test_large_ballots_travel_whole_and_tell_how_far_they_are(place) -> None:
 
 
 @pytest.mark.parametrize("kind", ["sftp", "http", "memory"])
-def test_of_many_who_deliver_at_once_exactly_one_succeeds(place_of, kind: str) -> None:
+def test_exactly_one_of_several_simultaneous_deliveries_succeeds(place_of, kind: str) -> None:
     """Where the server of these tests takes a name in one step, as real ones do; moto and WsgiDAV look, then write."""
     address = "memory://many/box" if kind == "memory" else place_of(kind).address("many")
     refused = []
@@ -124,7 +124,7 @@ def test_of_many_who_deliver_at_once_exactly_one_succeeds(place_of, kind: str) -
     assert read(box_at(address), "a") == b"%d" % survivor * 100_000
 
 
-def test_a_box_that_is_not_there_and_a_ballot_that_is_not_there(place) -> None:
+def test_a_missing_box_and_a_missing_ballot_are_reported(place) -> None:
     box = box_at(place.address("nowhere"))
     if place.kind == "s3":  # a folder of a bucket is there as soon as it is named
         assert list(box.names()) == []
@@ -135,7 +135,7 @@ def test_a_box_that_is_not_there_and_a_ballot_that_is_not_there(place) -> None:
         box.open("a")
 
 
-def test_files_that_are_no_ballots_are_passed_over(place) -> None:
+def test_files_that_are_not_ballots_are_ignored(place) -> None:
     for name in (f"{PART}a.0123456789abcdef", PROBE, "notes.txt", "a.ballot.part", ".a.ballot", "ok (1).ballot"):
         place.put("mixed", name, b"?")
     place.put("mixed/below", "b.ballot", b"?")
@@ -148,7 +148,7 @@ def test_files_that_are_no_ballots_are_passed_over(place) -> None:
 DELIVER = "import sys; from oneballot.boxes import box_at; box_at(sys.argv[1]).deliver('a', sys.stdin.buffer.read())"
 
 
-def test_a_writer_killed_in_the_middle_is_never_seen_and_does_not_stand_in_the_way(place, wire) -> None:
+def test_a_killed_delivery_is_never_visible_and_does_not_block_the_next(place, wire) -> None:
     size = HUGE if place.kind == "s3" else BIG
     box, data = box_at(place.address("killed")), noise(size)
     line, slow = wire(place, "killed", rate=size / 4)
@@ -173,7 +173,7 @@ def test_a_writer_killed_in_the_middle_is_never_seen_and_does_not_stand_in_the_w
     assert left == {"a.ballot": data}, "what the dead have left is cleared away"
 
 
-def test_pieces_of_a_killed_delivery_are_cleared_away(place_of) -> None:
+def test_parts_of_a_killed_s3_upload_are_removed(place_of) -> None:
     from .conftest import client
 
     place = place_of("s3")
@@ -185,7 +185,7 @@ def test_pieces_of_a_killed_delivery_are_cleared_away(place_of) -> None:
     assert [upload["Key"] for upload in left] == ["pieces/a.ballot.b.ballot"]
 
 
-def test_a_cut_while_sending_is_tried_again(place, wire) -> None:
+def test_an_upload_is_retried_after_a_lost_connection(place, wire) -> None:
     data = noise(BIG)
     line, address = wire(place, "cut up", cut_up=BIG / 2, cuts=2, rate=BIG)
     with pytest.warns(OneBallotWarning, match="trying again"):
@@ -196,7 +196,7 @@ def test_a_cut_while_sending_is_tried_again(place, wire) -> None:
         assert line.up < 1.5 * BIG, "it went on where it was cut"
 
 
-def test_after_a_cut_only_the_piece_under_way_is_sent_again(place_of, wire) -> None:
+def test_only_the_current_part_of_an_s3_upload_is_sent_again(place_of, wire) -> None:
     place, data = place_of("s3"), noise(HUGE)
     line, address = wire(place, "cut pieces", cut_up=HUGE * 0.7, cuts=1)
     box_at(address).deliver("a", data)
@@ -205,7 +205,7 @@ def test_after_a_cut_only_the_piece_under_way_is_sent_again(place_of, wire) -> N
     assert line.up < 1.5 * HUGE
 
 
-def test_a_reply_that_is_lost_does_not_make_a_ballot_its_own_rival(place_of, wire) -> None:
+def test_a_lost_reply_does_not_make_a_ballot_conflict_with_itself(place_of, wire) -> None:
     """The server has the ballot, and the line is cut before it says so."""
     place = place_of("http")
     line, address = wire(place, "lost", cut_down=-1, cuts=3)
@@ -215,7 +215,7 @@ def test_a_reply_that_is_lost_does_not_make_a_ballot_its_own_rival(place_of, wir
     assert place.files("lost") == {"a.ballot": b"ballot"}
 
 
-def test_a_cut_while_receiving_goes_on_where_it_was(place, wire) -> None:
+def test_a_download_resumes_after_a_lost_connection(place, wire) -> None:
     data = noise(BIG)
     place.put("cut down", "a.ballot", data)
     line, address = wire(place, "cut down", cut_down=BIG / 2, cuts=2)
@@ -225,7 +225,7 @@ def test_a_cut_while_receiving_goes_on_where_it_was(place, wire) -> None:
     assert line.down < 1.5 * BIG
 
 
-def test_a_server_without_ranges_is_read_from_the_start_again(place_of, wire) -> None:
+def test_a_download_restarts_if_the_server_does_not_support_ranges(place_of, wire) -> None:
     place, data = place_of("http"), noise(BIG)
     place.put("rangeless", "a.ballot", data)
     line, address = wire(place, "rangeless", cut_down=BIG / 2, cuts=1)
@@ -234,7 +234,7 @@ def test_a_server_without_ranges_is_read_from_the_start_again(place_of, wire) ->
     assert line.down > 1.4 * BIG
 
 
-def test_a_file_that_changes_while_it_is_read_is_not_patched_together(place, wire) -> None:
+def test_a_file_that_changes_during_the_download_is_refused(place, wire) -> None:
     place.put("changed", "a.ballot", noise(BIG))
     _, address = wire(place, "changed", cut_down=BIG / 2, cuts=1)
     with box_at(address).open("a") as file:
@@ -248,7 +248,7 @@ def test_a_file_that_changes_while_it_is_read_is_not_patched_together(place, wir
             file.read()
 
 
-def test_a_server_that_is_away_is_asked_a_few_times(place, monkeypatch) -> None:
+def test_an_unreachable_server_is_tried_a_few_times(place, monkeypatch) -> None:
     import socket
 
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -261,7 +261,7 @@ def test_a_server_that_is_away_is_asked_a_few_times(place, monkeypatch) -> None:
     assert "s3cret" not in str(told.value)
 
 
-def test_a_name_that_cannot_be_looked_up_just_now_is_tried_again(place_of, monkeypatch) -> None:
+def test_a_temporary_failure_of_name_resolution_is_retried(place_of, monkeypatch) -> None:
     import socket
 
     box, look_up = box_at(place_of("sftp").address("looked up")), socket.getaddrinfo
@@ -278,7 +278,7 @@ def test_a_name_that_cannot_be_looked_up_just_now_is_tried_again(place_of, monke
     assert read(box, "a") == b"ballot"
 
 
-def test_a_wrong_password_is_told_at_once_and_not_repeated(place_of, monkeypatch) -> None:
+def test_a_wrong_password_is_reported_at_once_and_not_quoted(place_of, monkeypatch) -> None:
     monkeypatch.setattr(_retry, "DELAYS", (600.0,))
     for kind in ("sftp", "webdav"):
         box = box_at(place_of(kind).address("denied", password="wr0ng"))
@@ -296,7 +296,7 @@ def test_a_wrong_password_is_told_at_once_and_not_repeated(place_of, monkeypatch
         box_at(place_of("s3").address("denied")).deliver("a", b"?")
 
 
-def test_a_bucket_that_is_not_there_is_told_at_once(place_of, monkeypatch) -> None:
+def test_a_missing_bucket_is_reported_at_once(place_of, monkeypatch) -> None:
     monkeypatch.setattr(_retry, "DELAYS", (600.0,))
     place_of("s3")
     with pytest.raises(BoxError, match="bucket does not exist") as told:

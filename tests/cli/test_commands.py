@@ -296,10 +296,10 @@ class TestEpsilon:
         ("words", "told"),
         [
             (("--epsilon", 2), "give two of"),
-            (("--gamma", 1), "give --queries as well"),
-            (("--gamma", 1, "--sigma", 1, "--queries", 5), "one noise at a time"),
+            (("--gamma", 1), "add --queries to compute"),
+            (("--gamma", 1, "--sigma", 1, "--queries", 5), "give one noise scale"),
             (("--gamma", 1, "--mechanism", "gumbel", "--queries", 5), "--gamma is laplace noise"),
-            (("--gamma", 1, "--queries", 5, "--epsilon", 1), "leave out the one to be found"),
+            (("--gamma", 1, "--queries", 5, "--epsilon", 1), "leave out the one to compute"),
             (("--gamma", 1, "--queries", 5, "--delta", 1), "delta must lie between 0 and 1"),
             (("--sigma", 1, "--queries", 5, "--accountant", "paper"), "Laplace noise only"),
             (("--scale", 0.1, "--epsilon", 0.01), "a single query costs"),

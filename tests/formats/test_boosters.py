@@ -1,4 +1,4 @@
-"""XGBoost and LightGBM models survive the journey bit for bit, and need no library to be checked."""
+"""XGBoost and LightGBM models predict the same bits after loading, and are checked without their libraries."""
 
 import subprocess
 import sys
@@ -28,18 +28,18 @@ def rows(seen, count=300):
 
 def train_xgboost(seen, classes, **settings):
     X, index = rows(seen)
-    kind = {"objective": "binary:logistic"}
+    objective = {"objective": "binary:logistic"}
     if len(seen) > 2:
-        kind = {"objective": "multi:softprob", "num_class": len(seen)}
-    booster = xgboost.train({"max_depth": 3, "nthread": 1, **kind, **settings}, xgboost.DMatrix(X, index), 5)
+        objective = {"objective": "multi:softprob", "num_class": len(seen)}
+    booster = xgboost.train({"max_depth": 3, "nthread": 1, **objective, **settings}, xgboost.DMatrix(X, index), 5)
     return XGBoostModel(booster, np.array(list(seen)), classes)
 
 
 def train_lightgbm(seen, classes, **settings):
     X, index = rows(seen)
-    kind = {"objective": "binary"} if len(seen) == 2 else {"objective": "multiclass", "num_class": len(seen)}
+    objective = {"objective": "binary"} if len(seen) == 2 else {"objective": "multiclass", "num_class": len(seen)}
     fixed = {"num_leaves": 7, "verbose": -1, "num_threads": 1, "min_data_in_leaf": 5}
-    booster = lightgbm.train({**fixed, **kind, **settings}, lightgbm.Dataset(X, index), 5)
+    booster = lightgbm.train({**fixed, **objective, **settings}, lightgbm.Dataset(X, index), 5)
     return LightGBMModel(booster, np.array(list(seen)), classes)
 
 
@@ -56,7 +56,7 @@ SETTINGS = [
 
 @pytest.mark.parametrize(("seen", "classes"), CASES, ids=str)
 @pytest.mark.parametrize(("train", "form", "settings"), SETTINGS, ids=lambda v: getattr(v, "__name__", str(v)))
-def test_a_booster_answers_the_same_after_the_journey(train, form, settings, seen, classes):
+def test_a_booster_predicts_the_same_after_loading(train, form, settings, seen, classes):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = train(seen, classes, **settings)
@@ -74,7 +74,7 @@ def test_a_booster_answers_the_same_after_the_journey(train, form, settings, see
     assert blob == loaded.dump()
 
 
-def test_the_answers_are_those_of_the_library_itself():
+def test_predictions_are_those_of_the_library():
     X, _ = rows(range(3))
     booster = train_xgboost(range(3), 3)
     np.testing.assert_array_equal(booster.predict_proba(X), booster.booster.predict(xgboost.DMatrix(X)))
@@ -83,7 +83,7 @@ def test_the_answers_are_those_of_the_library_itself():
     )
 
 
-def test_parameters_of_the_party_do_not_travel_with_lightgbm():
+def test_a_lightgbm_file_does_not_contain_the_partys_parameters():
     text = train_lightgbm([0, 1], 2).dump().data
     assert text.startswith(b"oneballot classes=0,1\ntree\n")
     assert text.endswith(b"end of trees\n")
@@ -91,7 +91,7 @@ def test_parameters_of_the_party_do_not_travel_with_lightgbm():
 
 
 @pytest.mark.parametrize(("train", "form"), [(train_xgboost, UBJSON), (train_lightgbm, LightGBMText)])
-def test_wrong_numbers_of_columns_and_classes_are_refused(train, form):
+def test_wrong_numbers_of_columns_or_classes_are_refused(train, form):
     data = train([0, 3, 5], 6).dump().data
     with pytest.raises(Spoiled, match="expected"):
         form.check(data, classes=6, features=FEATURES + 1)
@@ -103,7 +103,7 @@ def test_wrong_numbers_of_columns_and_classes_are_refused(train, form):
             form.check(altered, classes=6, features=FEATURES)
 
 
-def test_other_boosters_are_refused():
+def test_other_types_of_boosters_are_refused():
     for settings in ({"booster": "dart"}, {"objective": "reg:squarederror"}):
         with pytest.raises(Spoiled, match="expected"):
             UBJSON.check(train_xgboost([0, 1], 2, **settings).dump().data, classes=2, features=FEATURES)
@@ -112,7 +112,7 @@ def test_other_boosters_are_refused():
             LightGBMText.check(train_lightgbm([0, 1], 2, **settings).dump().data, classes=2, features=FEATURES)
 
 
-def test_formats_are_imported_and_checked_without_their_libraries():
+def test_formats_are_imported_without_their_libraries():
     code = """
 import sys
 for name in ("xgboost", "lightgbm", "skops", "sklearn"):

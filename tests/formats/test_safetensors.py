@@ -1,4 +1,4 @@
-"""Array models are inert and strictly checked."""
+"""The safetensors reader accepts exactly what the upstream reader accepts, and constant models are checked."""
 
 import json
 import struct
@@ -14,7 +14,7 @@ from oneballot.errors import Spoiled
 from oneballot.formats.safetensors import NUMBERS, ConstantModel, Safetensors, read_arrays
 
 
-def test_a_constant_model_survives_the_journey():
+def test_a_constant_model_predicts_the_same_after_loading():
     model = ConstantModel(np.eye(4)[2])
     blob = model.dump()
     Safetensors.check(blob.data, classes=4, features=9)
@@ -29,13 +29,13 @@ def test_a_constant_model_survives_the_journey():
     [[0.5, 0.6], [1.5, -0.5], [np.nan, 1], [1.0], [[0.5, 0.5]], np.array([0, 1]), np.array([0, 1], dtype=np.float32)],
     ids=str,
 )
-def test_what_is_no_distribution_is_refused(values):
+def test_values_that_are_not_a_distribution_are_refused(values):
     data = save({"probabilities": np.asarray(values)}, metadata={"kind": "constant"})
     with pytest.raises(Spoiled, match="probabilities"):
         Safetensors.check(data, classes=2, features=1)
 
 
-def test_unknown_kinds_and_arrays_are_refused():
+def test_other_files_and_arrays_are_refused():
     good = np.array([0.5, 0.5])
     for data in (
         save({"probabilities": good}),
@@ -50,7 +50,7 @@ def test_unknown_kinds_and_arrays_are_refused():
             Safetensors.check(data, classes=2, features=1)
 
 
-def the_same(ours, theirs) -> None:
+def assert_same(ours, theirs) -> None:
     assert ours.keys() == theirs.keys()
     for name, array in theirs.items():
         assert (ours[name].dtype, ours[name].shape) == (array.dtype, array.shape)
@@ -62,12 +62,12 @@ SHAPES = arrays_of.array_shapes(min_dims=0, min_side=0)
 
 
 @given(st.dictionaries(st.text(max_size=5), arrays_of.arrays(KINDS, SHAPES), max_size=4), st.integers(0, 8))
-def test_arrays_are_read_as_safetensors_own_reader_reads_them(arrays, place: int) -> None:
-    """Wherever they lie, and never across the machine's words."""
+def test_arrays_are_read_as_the_upstream_reader_reads_them(arrays, place: int) -> None:
+    """At any offset, and always aligned."""
     file = save({name: np.ascontiguousarray(a).reshape(a.shape) for name, a in arrays.items()}, metadata={"a": "b"})
     metadata, found = read_arrays(memoryview(bytes(place) + file)[place:])
     assert metadata == {"a": "b"}
-    the_same(found, load(file))
+    assert_same(found, load(file))
     assert all(array.flags.aligned for array in found.values())
 
 
@@ -76,14 +76,14 @@ HEAD = 8 + struct.unpack("<Q", FILE[:8])[0]
 
 
 @given(st.lists(st.tuples(st.integers(0, HEAD - 1), st.sampled_from(b'0123456789[]{},":FIUx \0\xff')), max_size=3))
-def test_what_safetensors_own_reader_refuses_is_refused_and_nothing_else(changes) -> None:
+def test_altered_headers_are_refused_exactly_if_the_upstream_reader_refuses_them(changes) -> None:
     data = bytearray(FILE)
     for at, byte in changes:
         data[at] = byte
-    agree(bytes(data))
+    assert_agrees_with_upstream(bytes(data))
 
 
-def agree(file: bytes) -> None:
+def assert_agrees_with_upstream(file: bytes) -> None:
     try:
         theirs = load(file)
     except Exception:
@@ -94,7 +94,7 @@ def agree(file: bytes) -> None:
         ours = None
     assert (ours is None) == (theirs is None)
     if theirs is not None:
-        the_same(ours, theirs)
+        assert_same(ours, theirs)
 
 
 PIECES = [
@@ -110,10 +110,10 @@ USUAL = {"dtype": '"U8"', "shape": "[1]", "data_offsets": "[0,1]"}
     st.sampled_from(["x", "", "\\ud800", "\\u0000", "__metadata__"]),
     st.sampled_from(["", *(f'"__metadata__":{piece},' for piece in PIECES)]),
 )
-def test_whatever_a_header_says_is_read_as_safetensors_own_reader_reads_it(changes, name: str, about: str) -> None:
+def test_unusual_headers_are_read_as_the_upstream_reader_reads_them(changes, name: str, about: str) -> None:
     entry = ",".join(f'"{key}":{piece}' for key, piece in (USUAL | changes).items())
     header = f'{{{about}"{name}":{{{entry}}}}}'.encode()
-    agree(struct.pack("<Q", len(header)) + header + b"?")
+    assert_agrees_with_upstream(struct.pack("<Q", len(header)) + header + b"?")
 
 
 @pytest.mark.parametrize(
@@ -137,26 +137,26 @@ LISTLESS = (ONE.replace("[]", "{}"), ONE.replace("[]", '""'), ONE.replace("[0, 1
 
 
 @pytest.mark.parametrize(
-    ("header", "words"),
+    ("header", "message"),
     [
-        ("[" * 10**5, "recursion"), ("[]", "no table"), ("null", "no table"), ('"x"', "no table"),
-        *((f'{{"__metadata__": {said}}}', "no text") for said in ('{"kind": []}', "[]", '""', "0", "false")),
-        *((f'{{"x": {entry}}}', "where 'x' lies") for entry in ("1", "{}", "null", '["U8", [], [0, 1]]', *LISTLESS)),
+        ("[" * 10**5, "recursion"), ("[]", "not an object"), ("null", "not an object"), ('"x"', "not an object"),
+        *((f'{{"__metadata__": {text}}}', "not text") for text in ('{"kind": []}', "[]", '""', "0", "false")),
+        *((f'{{"x": {entry}}}', "offsets of 'x'") for entry in ("1", "{}", "null", '["U8", [], [0, 1]]', *LISTLESS)),
         (f'{{"\\ud800": {ONE}}}', "surrogates"), (f'{{"x": {ONE}, "__metadata__": {{"\\udfff": ""}}}}', "surrogates"),
     ],
 )  # fmt: skip
-def test_headers_that_are_none_are_refused(header: str, words: str) -> None:
-    with pytest.raises(Spoiled, match=f"not a safetensors file: .*({words})"):
+def test_malformed_headers_are_refused(header: str, message: str) -> None:
+    with pytest.raises(Spoiled, match=f"not a safetensors file: .*({message})"):
         read_arrays(struct.pack("<Q", len(header)) + header.encode() + b"?")
 
 
-@pytest.mark.parametrize("said", ["null", "{}"])
-def test_a_file_of_which_its_header_says_nothing_is_read(said: str) -> None:
-    header = f'{{"__metadata__": {said}, "x": {ONE}}}'
+@pytest.mark.parametrize("metadata_text", ["null", "{}"])
+def test_empty_metadata_is_accepted(metadata_text: str) -> None:
+    header = f'{{"__metadata__": {metadata_text}, "x": {ONE}}}'
     file = struct.pack("<Q", len(header)) + header.encode() + b"?"
     metadata, arrays = read_arrays(file)
     assert metadata == {}
-    the_same(arrays, load(file))
+    assert_same(arrays, load(file))
 
 
 def test_large_arrays_are_not_copied() -> None:

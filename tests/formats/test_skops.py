@@ -88,7 +88,7 @@ def fitted(estimator, seen):
 
 @pytest.mark.parametrize(("seen", "classes"), [([0, 1], 2), (range(10), 10), ([1, 4, 7], 10), ([3, 8], 10)], ids=str)
 @pytest.mark.parametrize("estimator", CLASSIFIERS, ids=lambda e: type(e).__name__)
-def test_every_ordinary_classifier_answers_the_same_after_the_journey(estimator, seen, classes):
+def test_every_allowed_classifier_predicts_the_same_after_loading(estimator, seen, classes):
     model = SklearnModel(fitted(estimator, seen), classes)
     blob = model.dump()
     Skops.check(blob.data, classes=classes, features=FEATURES)
@@ -107,7 +107,7 @@ def test_every_ordinary_classifier_answers_the_same_after_the_journey(estimator,
         assert (loaded.scores(X)[:, unseen].max() < loaded.scores(X)[:, list(seen)]).all()
 
 
-def test_a_classifier_without_probabilities_gives_most_to_the_class_it_predicts():
+def test_a_classifier_without_probabilities_gives_its_predicted_class_the_largest():
     for estimator in (RidgeClassifier(), Perceptron(), LinearSVC(), SVC(decision_function_shape="ovo")):
         for seen in ([2, 5], [0, 3, 4]):
             model = SklearnModel(fitted(estimator, seen), 6)
@@ -121,7 +121,7 @@ def test_images_are_flattened():
     np.testing.assert_array_equal(model.predict_proba(X.reshape(-1, 2, 3)), model.predict_proba(X))
 
 
-def test_dumping_leaves_the_model_as_it_was():
+def test_dump_does_not_change_the_model():
     model = fitted(KNeighborsClassifier(), [0, 1])
     SklearnModel(model, 2).dump()
     assert model._tree is not None
@@ -139,7 +139,7 @@ def test_dumping_leaves_the_model_as_it_was():
     ],
     ids=lambda e: type(e).__name__,
 )
-def test_models_with_functions_or_of_other_kinds_are_refused(estimator):
+def test_models_with_functions_or_of_other_types_are_refused(estimator):
     import skops.io
 
     X, y = rows([0, 1])
@@ -149,9 +149,9 @@ def test_models_with_functions_or_of_other_kinds_are_refused(estimator):
         Skops.check(skops.io.dumps(estimator), classes=2, features=FEATURES)
 
 
-def test_wrong_numbers_of_columns_and_classes_are_refused():
+def test_wrong_numbers_of_columns_or_classes_are_refused():
     blob = SklearnModel(fitted(GaussianNB(), [0, 5]), 6).dump()
-    with pytest.raises(Spoiled, match="6 columns: expected 7"):
+    with pytest.raises(Spoiled, match="6 columns; expected 7"):
         Skops.check(blob.data, classes=6, features=7)
     with pytest.raises(Spoiled, match="from 0 to 4"):
         Skops.load(blob.data, classes=5)
@@ -168,7 +168,7 @@ def test_equal_models_give_equal_bytes():
     assert dumps[0] == dumps[1]
 
 
-def test_densities_too_small_for_float32_still_add_up_and_rows_do_not_depend_on_each_other() -> None:
+def test_densities_too_small_for_float32_sum_to_one_and_rows_are_independent() -> None:
     digits, y = load_digits(return_X_y=True)
     X, rows = digits[:120].astype(np.float32), digits[900:].astype(np.float32)
     estimator = GaussianNB().fit(X, y[:120])

@@ -38,12 +38,12 @@ def write(about: Any = None, **changed: Any) -> bytes:
     return save({**arrays(), **changed}, metadata={"network": json.dumps(ABOUT if about is None else about)})
 
 
-def refused(data: bytes, says: str) -> None:
-    with pytest.raises(Spoiled, match=says):
+def assert_refused(data: bytes, message: str) -> None:
+    with pytest.raises(Spoiled, match=message):
         TorchSafetensors.check(data, classes=3, features=64)
 
 
-def test_a_network_survives_the_journey() -> None:
+def test_a_network_predicts_the_same_after_loading() -> None:
     model = TorchModel(Description("resnet8", check_settings("resnet8", {"width": 2}), (1, 8, 8), 3), arrays())
     blob = model.dump()
     assert blob == model.dump()
@@ -62,12 +62,12 @@ def test_a_network_survives_the_journey() -> None:
 SHAPES: dict[str, list[Any]] = {
     "numbers": [None, [256], [16, 16], [1, 16, 16]], "images": [None, [16, 16], [1, 16, 16]], "tokens": [None, [256]],
 }  # fmt: skip
-JOURNEYS = [(name, shape) for name, a in ARCHITECTURES.items() for shape in SHAPES[a.takes]]
+CASES = [(name, shape) for name, a in ARCHITECTURES.items() for shape in SHAPES[a.takes]]
 
 
-@pytest.mark.parametrize(("name", "shape"), JOURNEYS, ids=str)
-def test_what_is_trained_can_be_opened_again(name: str, shape: Any) -> None:
-    """Every architecture, with rows as they are or as `shape` says."""
+@pytest.mark.parametrize(("name", "shape"), CASES, ids=str)
+def test_every_trained_architecture_can_be_loaded(name: str, shape: Any) -> None:
+    """With rows as they are, or reshaped by `shape`."""
     takes = ARCHITECTURES[name].takes
     settings: dict[str, Any] = {} if shape is None else {"shape": shape}
     settings |= {"vocabulary": 9, "dimension": 4} if takes == "tokens" else {}
@@ -82,7 +82,7 @@ def test_what_is_trained_can_be_opened_again(name: str, shape: Any) -> None:
 
 
 def write_transformer(**settings: Any) -> tuple[Blob, Array]:
-    """A small file that is much work."""
+    """Write a small file whose evaluation is expensive."""
     settings = {"vocabulary": 9, "dimension": 64, "heads": 64, "layers": 1, "width": 1, **settings}
     values = {key: np.asarray(v) for key, v in built_in("transformer", settings, (200,), 2).start(0).items()}
     about = {"architecture": "transformer", "settings": settings, "shape": [200], "classes": 2, "output": "softmax"}
@@ -90,7 +90,7 @@ def write_transformer(**settings: Any) -> tuple[Blob, Array]:
     return Blob("torch-safetensors", save(values, metadata={"network": json.dumps(about)})), X
 
 
-def test_a_small_file_that_is_much_work_is_asked_in_the_sandbox() -> None:
+def test_a_small_file_that_is_expensive_is_stopped_by_the_sandbox() -> None:
     blob, X = write_transformer()
     with (
         Sandbox(seconds=0.2) as sandbox,
@@ -105,32 +105,32 @@ def test_a_small_file_that_is_much_work_is_asked_in_the_sandbox() -> None:
             sandbox.ask(blob, X + 0.5, classes=2)
 
 
-def test_rows_are_asked_in_blocks_by_how_wide_the_network_is() -> None:
+def test_the_batch_size_depends_on_the_widest_layer() -> None:
     blob, _ = write_transformer()
     wide = TorchSafetensors.load(blob.data, classes=2)
     assert wide.at_once() == (1 << 24) // (64 * 200 * 200)
     assert TorchModel(Description("mlp", {"hidden": [100]}, (784,), 2), {}).at_once() == 512
 
 
-def test_what_does_not_fit_the_election_is_refused() -> None:
+def test_a_network_for_other_classes_or_rows_is_refused() -> None:
     TorchSafetensors.check(write(), classes=3, features=64)
-    with pytest.raises(Spoiled, match="for 3 classes: expected 4"):
+    with pytest.raises(Spoiled, match="for 3 classes; expected 4"):
         TorchSafetensors.check(write(), classes=4, features=64)
     with pytest.raises(Spoiled, match="expected 65 numbers"):
         TorchSafetensors.check(write(), classes=3, features=65)
 
 
 @pytest.mark.parametrize(
-    ("about", "says"),
+    ("about", "message"),
     [
         ([], "does not describe a network"),
         ({}, "does not describe a network"),
         (ABOUT | {"more": 1}, "does not describe a network"),
-        (ABOUT | {"shape": [1, 8.0, 8]}, "a shape of whole numbers"),
-        (ABOUT | {"shape": [1, -8, -8]}, "a shape of whole numbers"),
-        (ABOUT | {"shape": 64}, "a shape of whole numbers"),
-        (ABOUT | {"classes": "3"}, "how many classes"),
-        (ABOUT | {"classes": True}, "how many classes"),
+        (ABOUT | {"shape": [1, 8.0, 8]}, "a shape of integers"),
+        (ABOUT | {"shape": [1, -8, -8]}, "a shape of integers"),
+        (ABOUT | {"shape": 64}, "a shape of integers"),
+        (ABOUT | {"classes": "3"}, "the number of classes"),
+        (ABOUT | {"classes": True}, "the number of classes"),
         (ABOUT | {"architecture": ["resnet8"]}, "a name"),
         (ABOUT | {"architecture": "os.system"}, "there is no architecture"),
         (ABOUT | {"output": "argmax"}, "neither softmax nor sigmoid"),
@@ -141,12 +141,12 @@ def test_what_does_not_fit_the_election_is_refused() -> None:
         (ABOUT | {"shape": [8, 8]}, "no such network"),
         (ABOUT | {"shape": [1, 4, 16], "settings": {"width": 2, "shape": [1, 8, 8]}}, "no such network"),
         (ABOUT | {"shape": [4, 4, 4]}, "expected float32"),
-        (ABOUT | {"architecture": "mlp", "settings": {}, "shape": [64]}, "the arrays of a mlp are others"),
+        (ABOUT | {"architecture": "mlp", "settings": {}, "shape": [64]}, "missing or unexpected arrays in a mlp"),
     ],
     ids=range(19),
 )
-def test_a_header_that_no_one_writes_is_refused(about: Any, says: str) -> None:
-    refused(write(about), says)
+def test_an_invalid_header_is_refused(about: Any, message: str) -> None:
+    assert_refused(write(about), message)
 
 
 def test_arrays_that_do_not_fit_are_refused() -> None:
@@ -154,22 +154,24 @@ def test_arrays_that_do_not_fit_are_refused() -> None:
     bad = np.array(weight)
     for number in (np.nan, np.inf, 1e30):
         bad[0, 0, 0, 0] = number
-        refused(write(**{"conv.weight": bad}), "NaN or beyond 1e")
-    refused(write(**{"conv.weight": weight.astype(np.float64)}), "conv.weight is float64")
-    refused(write(**{"conv.weight": weight[:1]}), "conv.weight is float32")
-    refused(write(extra=weight), "others than these: extra")
-    refused(write(**{"norm.running_var": -arrays()["norm.running_var"]}), "variance below 0")
-    refused(save({k: v for k, v in arrays().items() if k != "out.bias"}, {"network": json.dumps(ABOUT)}), "out.bias")
+        assert_refused(write(**{"conv.weight": bad}), "NaN or beyond 1e")
+    assert_refused(write(**{"conv.weight": weight.astype(np.float64)}), "conv.weight is float64")
+    assert_refused(write(**{"conv.weight": weight[:1]}), "conv.weight is float32")
+    assert_refused(write(extra=weight), "unexpected arrays in a resnet8: extra")
+    assert_refused(write(**{"norm.running_var": -arrays()["norm.running_var"]}), "negative variance")
+    assert_refused(
+        save({k: v for k, v in arrays().items() if k != "out.bias"}, {"network": json.dumps(ABOUT)}), "out.bias"
+    )
 
 
-def test_what_is_no_such_file_is_refused() -> None:
+def test_files_that_are_not_networks_are_refused() -> None:
     for data in (b"", b"\xff" * 100, b"\x02" + b"\0" * 7 + b"[]", save(arrays()), write()[:-1], write() + b"\0"):
-        refused(data, "not a")
-    refused(save(arrays(), metadata={"network": "[" * 100_000}), "not a network")
+        assert_refused(data, "not a")
+    assert_refused(save(arrays(), metadata={"network": "[" * 100_000}), "not a network")
 
 
 @given(st.integers(0), st.integers(1, 255))
-def test_an_altered_byte_is_refused_or_only_changes_numbers(place: int, change: int) -> None:
+def test_an_altered_byte_is_refused_or_only_changes_weights(place: int, change: int) -> None:
     data = bytearray(write())
     data[place % len(data)] ^= change
     try:
@@ -182,9 +184,9 @@ def test_an_altered_byte_is_refused_or_only_changes_numbers(place: int, change: 
 
 
 @given(st.integers(0, 40), st.integers(1, 30), st.sampled_from([np.float32, np.float64]), st.integers(0, 99))
-def test_probabilities_are_the_softmax_bit_by_bit(rows: int, classes: int, kind: type, seed: int) -> None:
-    """Votes follow from them, and a ballot has the same bytes wherever and whenever it is cast."""
-    logits = (np.random.default_rng(seed).normal(size=(rows, classes)) * 20).astype(kind)
+def test_probabilities_are_exactly_the_softmax(rows: int, classes: int, dtype: type, seed: int) -> None:
+    """Votes depend on them, and a ballot must have the same bytes wherever it is cast."""
+    logits = (np.random.default_rng(seed).normal(size=(rows, classes)) * 20).astype(dtype)
     before = logits.copy()
     wide = logits.astype(np.float64)
     powers = np.exp(wide - wide.max(axis=1, keepdims=True))

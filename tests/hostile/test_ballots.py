@@ -1,4 +1,4 @@
-"""A corpus of hostile ballots: each ends as a spoiled ballot with its reason, and the honest ones count."""
+"""A corpus of hostile ballots: each is spoiled with a reason, and the honest ones count."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def zipped(*entries: tuple[str, bytes], compression: int = zipfile.ZIP_STORED) -
     return out.getvalue()
 
 
-def lying_about_sizes(ballot: bytes) -> bytes:
+def with_wrong_sizes(ballot: bytes) -> bytes:
     """The central directory claims that every entry is 4 GB."""
     data = bytearray(ballot)
     at = data.find(b"PK\x01\x02")
@@ -61,7 +61,7 @@ def lying_about_sizes(ballot: bytes) -> bytes:
 
 
 def with_zip64_offset(ballot: bytes) -> bytes:
-    """An entry whose place is beyond any file: zipfile would raise OverflowError."""
+    """An entry whose offset is beyond any file, for which zipfile raises OverflowError."""
     name = b"manifest.json"
     extra = struct.pack("<HHQ", 1, 8, 2**64 - 1)
     entry = struct.pack(
@@ -72,12 +72,12 @@ def with_zip64_offset(ballot: bytes) -> bytes:
 
 
 def flood(ballot: bytes) -> bytes:
-    """A directory of very many entries, of which only the end is ever looked at."""
+    """A directory with very many entries, of which only the end may be read."""
     return bytes(5_000_000) + struct.pack("<4s4H2IH", b"PK\x05\x06", 0, 0, 65_000, 65_000, 5_000_000, 0, 0)
 
 
 def second_directory(ballot: bytes) -> bytes:
-    """An end that says one entry, after a locator of the kind for huge zips, which would be believed instead."""
+    """An end record with one entry, after a zip64 locator, which zipfile would follow instead."""
     locator = struct.pack("<4sIQI", b"PK\x06\x07", 0, 0, 1)
     return bytes(100) + locator + struct.pack("<4s4H2IH", b"PK\x05\x06", 0, 0, 1, 1, 50, 0, 0)
 
@@ -89,7 +89,7 @@ def with_array_named(name: str):
 
 
 def reseal(ballot: bytes, files: dict[str, bytes]) -> bytes:
-    """Other contents with hashes that are right."""
+    """Replace the contents and correct the hashes."""
     manifest = json.loads(bytes(unzip(ballot)[MANIFEST]))
     manifest["files"] = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
     return zip_up({MANIFEST: json.dumps(manifest).encode(), **files})
@@ -102,18 +102,18 @@ CORPUS = {
     "the last byte missing": lambda b: b[:-1],
     "a bit altered in the votes": lambda b: zip_up(unzip(b) | {ARRAYS: flip_last_bit(bytes(unzip(b)[ARRAYS]))}),
     "no manifest": lambda b: zip_up({k: v for k, v in unzip(b).items() if k != MANIFEST}),
-    "a manifest that is no JSON": lambda b: zip_up(unzip(b) | {MANIFEST: b"{"}),
+    "a manifest that is not JSON": lambda b: zip_up(unzip(b) | {MANIFEST: b"{"}),
     "a manifest that is deeply nested": lambda b: zip_up(unzip(b) | {MANIFEST: b"[" * 100_000}),
     "a manifest of another format": lambda b: manifest_with(b, format=99),
-    "a party name that climbs out": lambda b: manifest_with(b, party="../../etc/passwd"),
+    "a party name with a path": lambda b: manifest_with(b, party="../../etc/passwd"),
     "a party name with a newline": lambda b: manifest_with(b, party="a\n"),
     "another election": lambda b: manifest_with(b, election="0" * 64),
     "another level of privacy": lambda b: manifest_with(b, privacy={"level": "L2"}),
-    "a file too many": lambda b: zip_up({**unzip(b), "extra.skops": b""}),
-    "a file that climbs out": lambda b: zipped((MANIFEST, unzip(b)[MANIFEST]), ("../../evil", b"x")),
+    "an extra file": lambda b: zip_up({**unzip(b), "extra.skops": b""}),
+    "a file with a relative path": lambda b: zipped((MANIFEST, unzip(b)[MANIFEST]), ("../../evil", b"x")),
     "an absolute path": lambda b: zipped((MANIFEST, unzip(b)[MANIFEST]), ("/tmp/evil", b"x")),
     "a zip bomb": lambda b: zipped((ARRAYS, bytes(50_000_000)), compression=zipfile.ZIP_DEFLATED),
-    "sizes that lie": lying_about_sizes,
+    "wrong sizes": with_wrong_sizes,
     "an offset beyond any file": with_zip64_offset,
     "a flood of entries": flood,
     "a second directory": second_directory,
@@ -149,7 +149,7 @@ WRONG_CONTENTS = {
 
 
 @pytest.mark.parametrize("name", WRONG_CONTENTS)
-def test_contents_that_the_method_does_not_write_are_spoiled(name: str, honest) -> None:
+def test_contents_that_the_method_does_not_expect_are_spoiled(name: str, honest) -> None:
     election, ballots = honest
     forged = seal(WRONG_CONTENTS[name], election, "forger").sealed
     outcome = ob.tally(election, [forged, *ballots])
@@ -158,7 +158,7 @@ def test_contents_that_the_method_does_not_write_are_spoiled(name: str, honest) 
 
 
 def test_altered_models_are_spoiled_ballots_and_the_others_count(digits) -> None:
-    """One index out of place in a tree of each library: the honest ballots are counted all the same."""
+    """One wrong index in a tree of each library; the honest ballot still counts."""
     from oneballot.simulation import divide
 
     tree = ob.Sklearn("DecisionTreeClassifier")
@@ -202,12 +202,12 @@ def _alter_text(data: bytes) -> bytes:
     return data.replace(b"left_child=", b"left_child=9", 1)
 
 
-def test_a_ballot_over_the_limit_is_not_even_read(honest, tmp_path) -> None:
+def test_a_ballot_over_the_size_limit_is_not_read(honest, tmp_path) -> None:
     election, ballots = honest
     for i, data in enumerate(ballots):
         (tmp_path / f"p{i}.ballot").write_bytes(data)
     with (tmp_path / "huge.ballot").open("wb") as huge:
-        huge.truncate(10 * 2**40)  # sparse: reading it would end the process
+        huge.truncate(10 * 2**40)  # sparse; reading it would exhaust the memory
     from oneballot.server.tally import tally_box
 
     outcome = tally_box(election, ob.Folder(tmp_path))
@@ -216,7 +216,7 @@ def test_a_ballot_over_the_limit_is_not_even_read(honest, tmp_path) -> None:
     assert len(outcome.voted) == 3
 
 
-def test_when_all_are_spoiled_the_error_tells_every_reason(honest) -> None:
+def test_the_error_lists_every_reason_if_all_ballots_are_spoiled(honest) -> None:
     election, ballots = honest
     with pytest.raises(QuorumError, match=r"0 ballots count(.|\n)*ballot 1(.|\n)*ballot 2"):
         ob.tally(election, [ballots[0][:50], b"zip"])
@@ -224,7 +224,7 @@ def test_when_all_are_spoiled_the_error_tells_every_reason(honest) -> None:
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_any_altered_byte_is_spoiled_or_harmless(honest, data) -> None:
+def test_an_altered_byte_spoils_a_ballot_or_changes_nothing(honest, data) -> None:
     election, ballots = honest
     raw = bytearray(ballots[0])
     for _ in range(data.draw(st.integers(1, 4))):
@@ -253,7 +253,7 @@ CASTS = {
 
 
 @pytest.mark.parametrize("name", CASTS)
-def test_whatever_the_method_does_not_ask_for_spoils_a_ballot(name: str) -> None:
+def test_unexpected_contents_spoil_a_ballot(name: str) -> None:
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(60, 3)), np.arange(60) % 2
     method, learner = CASTS[name]
@@ -267,6 +267,6 @@ def test_whatever_the_method_does_not_ask_for_spoils_a_ballot(name: str) -> None
     assert "it carries votes, and expected is nothing alone" in outcome.spoiled["ballot 3"]
 
 
-def test_a_second_directory_is_refused_before_it_is_read() -> None:
+def test_a_second_zip_directory_is_refused_before_it_is_read() -> None:
     with pytest.raises(Spoiled, match="a second directory"):
         unzip(second_directory(b""))

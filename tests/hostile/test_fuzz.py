@@ -1,4 +1,4 @@
-"""The targets of `make fuzz`, for a moment each: honest bytes pass, altered ones pass or are spoiled, nothing else."""
+"""The targets of `make fuzz`, briefly: honest bytes pass, and altered ones pass or raise Spoiled."""
 
 from __future__ import annotations
 
@@ -20,15 +20,23 @@ def targets() -> ModuleType:
     pytest.importorskip("torch")
     spec = importlib.util.spec_from_file_location("fuzz_targets", FUZZ)
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up
+    sys.modules[spec.name] = module  # dataclasses look up their module
     spec.loader.exec_module(module)
     return module
 
 
 CHECKS = ("analytic", "ensemble", "kernel", "lightgbm-text", "safetensors", "skops", "torch-safetensors", "ubjson")
 COUNTS = (
-    "analytic", "analytic-ridge", "dosfl", "ensemble", "fedkd", "fedkt", "fedkt-counts", "fedkt-models", "fedkt-odds",
-)  # fmt: skip
+    "analytic",
+    "analytic-ridge",
+    "dosfl",
+    "ensemble",
+    "fedkd",
+    "fedkt",
+    "fedkt-counts",
+    "fedkt-models",
+    "fedkt-odds",
+)
 NAMES = (
     "unseal:clear",
     "unseal:encrypted",
@@ -48,18 +56,18 @@ def test_every_format_and_every_method_is_a_target(targets) -> None:
 
 @st.composite
 def alterations(draw):
-    """A few places, each with bytes put over it, put in, taken out or repeated."""
-    kind = st.sampled_from(("over", "in", "out", "again"))
+    """A few places where bytes are overwritten, inserted, deleted or repeated."""
+    action = st.sampled_from(("overwrite", "insert", "delete", "repeat"))
     what = st.binary(min_size=1, max_size=8) | st.sampled_from(NUMBERS)
-    return draw(st.lists(st.tuples(kind, st.floats(0, 1), what), min_size=1, max_size=4))
+    return draw(st.lists(st.tuples(action, st.floats(0, 1), what), min_size=1, max_size=4))
 
 
 def alter(data: bytes, alterations) -> bytes:
-    for kind, place, what in alterations:
+    for action, place, what in alterations:
         at = int(place * len(data))
-        end = at if kind == "in" else at + len(what)
-        put = b"" if kind == "out" else data[at:end] * 3 if kind == "again" else what
-        data = data[:at] + put + data[end:]
+        end = at if action == "insert" else at + len(what)
+        new = {"delete": b"", "repeat": data[at:end] * 3}.get(action, what)
+        data = data[:at] + new + data[end:]
     return data
 
 

@@ -101,9 +101,10 @@ def signed_in(estimator: str, params: dict[str, object]) -> ob.Sklearn:
     return importlib.import_module("signed_in").SignedIn(estimator, params)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("hurried")
 @pytest.mark.parametrize(("cluster", "trees"), [("dask", ("RandomForest", "ExtraTrees")), ("ray", ("RandomForest",))])
-def test_the_outcome_is_the_same_bit_by_bit_and_several_processes_made_it(
+def test_a_cluster_of_several_processes_gives_the_same_outcome_bit_by_bit(
     cluster, trees, request, signing_in, make_election, digits, monkeypatch
 ) -> None:
     """Forests are grown in threads on one machine, extra trees are trained in processes."""
@@ -125,44 +126,44 @@ def test_the_outcome_is_the_same_bit_by_bit_and_several_processes_made_it(
 
 
 @pytest.mark.usefixtures("hurried")
-def test_errors_of_workers_arrive_here(dask, monkeypatch, digits) -> None:
+def test_errors_of_workers_are_raised_on_the_calling_machine(dask, monkeypatch, digits) -> None:
     X, y, rows = digits.X, digits.y, np.arange(100)
     scores = Task(rows, np.zeros((100, 10)), "scores", label="clinic-b")
     with spread(dask):
         with pytest.raises(DataError, match="clinic-b: this learner trains on labels"):
             ob.Sklearn("GaussianNB").fit_many(X, [Task(rows, y[rows]), Task(rows, y[rows]), scores], 10)
         monkeypatch.setattr(executor, "versions", lambda: {"numpy": "0.9"})
-        with pytest.raises(OneBallotError, match=r"has numpy \d.*, and this machine 0\.9\. Every worker"):
+        with pytest.raises(OneBallotError, match=r"has numpy \d.*, but this machine has 0\.9\. Every worker"):
             ob.Sklearn("GaussianNB").fit_many(X, [Task(rows, y[rows])] * 3, 10)
 
 
 @pytest.mark.parametrize("wrong", ["spark", "dask:", "dask://", "ray://", "tcp://127.0.0.1:1"])
-def test_a_backend_that_there_is_not_is_refused(wrong: str) -> None:
+def test_an_unknown_backend_is_refused(wrong: str) -> None:
     with pytest.raises(ElectionError, match="expected dask://HOST:PORT or ray://HOST:PORT"), spread(wrong):
         pass
 
 
 @pytest.mark.parametrize(("backend", "module"), [("dask", "distributed"), ("ray", "ray")])
-def test_a_missing_extra_is_one_sentence(backend: str, module: str, monkeypatch) -> None:
+def test_a_missing_extra_is_named(backend: str, module: str, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(MissingExtra, match=rf"pip install 'oneballot\[{backend}\]'"), spread(backend):
         pass
 
 
-def test_a_cluster_that_does_not_answer_is_named(monkeypatch) -> None:
+def test_an_unreachable_cluster_is_named(monkeypatch) -> None:
     monkeypatch.setattr(executor, "CONNECT_SECONDS", 1)
     with pytest.raises(OneBallotError, match=r"no Dask cluster .* at 127\.0\.0\.1:9 within 1 s"), \
             spread("dask://127.0.0.1:9"):  # fmt: skip
         pass
 
 
-def test_without_a_backend_trainings_stay_here() -> None:
+def test_without_a_backend_trainings_run_locally() -> None:
     with spread(None):
         assert executor.active_cluster() is None
 
 
 @pytest.mark.usefixtures("hurried")
-def test_the_command_simulates_on_a_cluster(dask, clinic) -> None:
+def test_the_command_line_simulates_on_a_cluster(dask, clinic) -> None:
     from typer.testing import CliRunner
 
     from oneballot.cli import app
@@ -182,7 +183,8 @@ def test_the_command_simulates_on_a_cluster(dask, clinic) -> None:
         assert (clinic / "here" / file).read_bytes() == (clinic / "away" / file).read_bytes(), file
 
 
-def test_cells_of_a_table_are_run_by_workers_with_the_same_figures(dask, signing_in, tmp_path) -> None:
+@pytest.mark.slow
+def test_cells_of_a_table_have_the_same_results_on_a_cluster(dask, signing_in, tmp_path) -> None:
     from oneballot_lab.reproduce.cache import CellCache
     from oneballot_lab.reproduce.experiments import ElectionRun
     from oneballot_lab.reproduce.federations import Federation

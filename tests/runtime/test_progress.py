@@ -8,11 +8,11 @@ import pytest
 from oneballot.runtime.progress import progress_reporter, report_progress_to, track
 
 
-def test_without_a_watcher_the_items_pass_through():
+def test_without_a_watcher_items_are_passed_through():
     assert list(track("counting", iter("abc"), 3)) == ["a", "b", "c"]
 
 
-def test_a_watcher_hears_the_beginning_and_every_item_when_it_is_done():
+def test_a_watcher_gets_the_start_and_every_finished_item():
     told = []
     with report_progress_to(lambda *news: told.append(news)):
         for item in track("counting", "ab", 2):
@@ -20,7 +20,7 @@ def test_a_watcher_hears_the_beginning_and_every_item_when_it_is_done():
     assert told == [("counting", 0, 2), "a", ("counting", 1, 2), "b", ("counting", 2, 2)]
 
 
-def test_a_watcher_is_gone_after_its_block_even_after_an_error():
+def test_a_watcher_is_removed_after_its_block_even_after_an_error():
     told = []
     with pytest.raises(ZeroDivisionError), report_progress_to(lambda *news: told.append(news)):
         raise ZeroDivisionError
@@ -28,7 +28,7 @@ def test_a_watcher_is_gone_after_its_block_even_after_an_error():
     assert told == []
 
 
-def test_the_inner_of_two_watchers_is_told_and_then_the_outer_again():
+def test_the_inner_of_two_watchers_gets_the_progress_of_its_block():
     outer, inner = [], []
     with report_progress_to(lambda *news: outer.append(news[1])):
         with report_progress_to(lambda *news: inner.append(news[1])):
@@ -37,14 +37,14 @@ def test_the_inner_of_two_watchers_is_told_and_then_the_outer_again():
     assert (outer, inner) == ([0, 1, 2], [0, 1])
 
 
-def test_another_context_is_not_watched():
+def test_another_context_has_no_watcher():
     told = []
     with report_progress_to(lambda *news: told.append(news)):
         contextvars.Context().run(lambda: list(track("counting", "ab", 2)))
     assert told == []
 
 
-def test_work_that_is_no_loop_is_told_from_another_thread():
+def test_progress_can_be_reported_from_another_thread():
     told = []
     with report_progress_to(lambda *news: told.append(news)):
         tell = progress_reporter("sending", 2)
@@ -56,7 +56,7 @@ def test_work_that_is_no_loop_is_told_from_another_thread():
     assert told == [("sending", 1, 2), ("sending", 2, 2)]
 
 
-def test_an_error_among_the_items_is_passed_on():
+def test_an_error_of_the_items_is_raised():
     def items():
         yield 1
         raise LookupError("lost")

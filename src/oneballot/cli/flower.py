@@ -1,3 +1,5 @@
+"""`oneballot flower`: write the files for an election over Flower."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -22,28 +24,29 @@ def group() -> None:
 def new(
     folder: Annotated[Path, typer.Argument(help="The folder of the app, for `flwr run`.")],
     election: ElectionOption,
-    box: Annotated[Path, typer.Option(help="Where the server puts ballots.")] = Path("box"),
+    box: Annotated[Path, typer.Option(help="The folder for ballots.")] = Path("box"),
     out: Annotated[Path, typer.Option(help="The folder for the outcome.")] = Path("outcome"),
     key: Annotated[
-        Path | None, typer.Option(help="The server's secret key, if ballots are encrypted; server.key here or beside.")
+        Path | None,
+        typer.Option(help="The server's key, if ballots are encrypted; default: server.key here or by the election."),
     ] = None,
     simulate: Annotated[
         Path | None,
-        typer.Option(help="For a simulation: a folder with a file of rows a party, named after it; keys beside them."),
+        typer.Option(help="For a simulation: a folder with one data file per party, named after it, and keys if used."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write the app with which the server runs an election: at once on one machine, or with nodes elsewhere."""
+    """Write the app with which the server runs an election, on one machine or with remote nodes."""
     with session(as_json):
-        from ..integrations.flower.folders import write_app
+        from ..integrations.flower.config import write_app
         from ..integrations.flower.party import simulated_parties
 
-        agreed = write_app(folder, election, box=box, outcome=out, key=key, simulated=simulate)
+        parsed = write_app(folder, election, box=box, outcome=out, key=key, simulated=simulate)
         nodes = len(simulated_parties(simulate)) if simulate else None
         if as_json:
-            print_json({"app": str(folder), "election": agreed.digest, "nodes": nodes})
+            print_json({"app": str(folder), "election": parsed.digest, "nodes": nodes})
             return
-        print(f"{folder} runs {agreed.name}, {agreed.digest}.")
+        print(f"{folder} runs {parsed.name}, {parsed.digest}.")
         local = f" --federation-config num-supernodes={nodes}" if nodes else ""
         print(f"Start it with: flwr run {folder} {'local' if nodes else 'SUPERLINK'}{local} --stream")
 
@@ -54,21 +57,23 @@ def node(
     party: Annotated[str, typer.Option(help="Your name in this election.")],
     election: ElectionOption,
     data: Annotated[Path, typer.Option(help="Your rows, with labels: CSV, Parquet, NPZ or LIBSVM.")],
-    key: Annotated[Path | None, typer.Option(help="Your secret key; PARTY.key here or beside the election.")] = None,
-    keep: Annotated[Path, typer.Option(help="Where your own copy of the ballot is kept.")] = Path("ballots"),
+    key: Annotated[
+        Path | None, typer.Option(help="Your secret key; default: PARTY.key here or by the election.")
+    ] = None,
+    keep: Annotated[Path, typer.Option(help="The folder for your own copy of the ballot.")] = Path("ballots"),
     learner: Annotated[
         list[str] | None,
         typer.Option(help="Your own choice: [ROLE=]NAME[:KEY=VALUE,…], e.g. teacher=xgboost:rounds=20."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write what your node votes with, after a look at election, rows and key. Nothing is trained or sent."""
+    """Check the election, your rows and your key, and write your node's settings. Nothing is trained or sent."""
     with session(as_json):
-        from ..integrations.flower.folders import write_node
+        from ..integrations.flower.config import write_node
 
-        agreed = write_node(file, party, election, data, keep=keep, key=key, learners=tuple(learner or ()))
+        parsed = write_node(file, party, election, data, keep=keep, key=key, learners=tuple(learner or ()))
         if as_json:
-            print_json({"node": str(file), "party": party, "election": agreed.digest})
+            print_json({"node": str(file), "party": party, "election": parsed.digest})
             return
-        print(f"{file}: {party} will vote in {agreed.name}, {agreed.digest}, and in no other election.")
+        print(f"{file}: {party} votes in {parsed.name}, {parsed.digest}, and in no other election.")
         print(f"Start the node with: flower-supernode --node-config {file} --superlink HOST:PORT …")

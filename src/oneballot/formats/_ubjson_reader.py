@@ -1,7 +1,7 @@
 """Reads the part of UBJSON (ubjson.org, draft 12) that XGBoost writes, and nothing else.
 
-Every length is compared with the bytes that are left before anything is allocated. A key may appear once only: which of
-two a library would take is not known here.
+The reader is our own, because it validates an untrusted file before XGBoost sees it, comparing every length with the
+bytes that are left before anything is allocated. Upstream parsers may crash or allocate memory by untrusted sizes.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ CONSTANTS = {b"T": True, b"F": False, b"Z": None}
 
 
 def read_ubjson(data: bytes) -> Any:
-    """The value that all of the bytes stand for; typed arrays as numpy arrays."""
+    """Return the value that the bytes encode, with typed arrays as numpy arrays."""
     reader = _Reader(data)
     value = reader.value(DEPTH)
     if reader.place != len(data):
-        raise Spoiled(f"UBJSON ends at byte {reader.place} of {len(data)}: expected nothing behind it")
+        raise Spoiled(f"UBJSON ends at byte {reader.place} of {len(data)}; expected nothing after it")
     return value
 
 
@@ -32,11 +32,9 @@ class _Reader:
         self.data, self.place = data, 0
 
     def take(self, size: int) -> bytes:
-        if size < 0 or size > len(self.data) - self.place:
-            left = len(self.data) - self.place
-            raise Spoiled(
-                f"UBJSON asks for {size} bytes at byte {self.place}, where {left} are left: cut off or altered"
-            )
+        left = len(self.data) - self.place
+        if not 0 <= size <= left:
+            raise Spoiled(f"UBJSON needs {size} bytes at byte {self.place}, but {left} are left")
         self.place += size
         return self.data[self.place - size : self.place]
 
@@ -62,13 +60,14 @@ class _Reader:
         if marker == b"S":
             return self.text()
         if marker in SCALARS:
-            kind = np.dtype(SCALARS[marker])
-            return np.frombuffer(self.take(kind.itemsize), kind)[0].item()
+            dtype = np.dtype(SCALARS[marker])
+            return np.frombuffer(self.take(dtype.itemsize), dtype)[0].item()
         if marker in CONSTANTS:
             return CONSTANTS[marker]
         raise Spoiled(f"UBJSON has the unknown marker {marker!r} at byte {self.place - 1}")
 
     def object(self, depth: int) -> dict[str, Any]:
+        """Read an object; duplicate keys are refused, because another parser might use the other value."""
         out: dict[str, Any] = {}
         while self.data[self.place : self.place + 1] != b"}":
             key = self.text()
@@ -81,13 +80,13 @@ class _Reader:
     def array(self, depth: int) -> Any:
         marker = self.take(1)
         if marker == b"$":
-            kind = SCALARS.get(self.take(1))
-            if kind is None or self.take(1) != b"#":
-                raise Spoiled(f"UBJSON has an array of unknown numbers at byte {self.place}")
-            return np.frombuffer(self.take(self.length() * np.dtype(kind).itemsize), kind)
+            dtype = SCALARS.get(self.take(1))
+            if dtype is None or self.take(1) != b"#":
+                raise Spoiled(f"UBJSON has an array of an unknown type at byte {self.place}")
+            return np.frombuffer(self.take(self.length() * np.dtype(dtype).itemsize), dtype)
         if marker != b"#":
             raise Spoiled(f"UBJSON has an array without a length at byte {self.place}")
         count = self.length()
         if not 0 <= count <= len(self.data) - self.place:
-            raise Spoiled(f"UBJSON announces {count} values at byte {self.place}: more than there are bytes")
+            raise Spoiled(f"UBJSON announces {count} values at byte {self.place}, more than there are bytes")
         return [self.value(depth - 1) for _ in range(count)]

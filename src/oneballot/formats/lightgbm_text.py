@@ -1,7 +1,7 @@
-"""LightGBM models as LightGBM's own text, below one line that says which classes the outputs stand for.
+"""LightGBM models as LightGBM's own text, after one line with the class numbers of the outputs.
 
-Only the header and the trees travel: the parameters that LightGBM appends name files and machines of the party, and
-prediction does not need them. LightGBM believes what a text says, so `check` reads every tree itself.
+Only the header and the trees are written: the parameters that LightGBM appends name the party's files and machines, and
+prediction does not need them. LightGBM trusts its files, so `check` reads every tree itself.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 from ..errors import MissingExtra, Spoiled
 from ..types import Array, Blob
-from ._trees import UNSEEN, check_below, check_finite, check_tree, flat, read_classes, spread, two_columns
+from ._common import BoosterModel, check_below, check_finite, check_tree, read_classes
 
 FIRST = "oneballot classes="
 END = "end of trees\n"
@@ -28,21 +28,9 @@ INTEGER = re.compile(r"-?[0-9]{1,9}")
 NUMBER = re.compile(r"-?[0-9]+(\.[0-9]*)?(e[+-]?[0-9]{1,3})?")
 
 
-class LightGBMModel:
-    """A booster whose outputs stand for the class numbers `seen`, of so many classes in all."""
-
-    def __init__(self, booster: Any, seen: Array, classes: int) -> None:
-        self.booster, self.seen, self.classes = booster, np.asarray(seen), classes
-
-    def predict_proba(self, X: Array) -> Array:
-        values = np.asarray(self.booster.predict(flat(X), num_threads=1))
-        if values.ndim == 1:
-            values = np.stack([1 - values, values], axis=1)
-        return spread(values, self.seen, self.classes, 0.0)
-
-    def scores(self, X: Array) -> Array:
-        margin = np.asarray(self.booster.predict(flat(X), num_threads=1, raw_score=True))
-        return spread(two_columns(margin), self.seen, self.classes, UNSEEN)
+class LightGBMModel(BoosterModel):
+    def _output(self, X: Array, margin: bool) -> Array:
+        return np.asarray(self.booster.predict(X, num_threads=1, raw_score=margin))
 
     def dump(self) -> Blob:
         text = self.booster.model_to_string()
@@ -68,12 +56,12 @@ class LightGBMText:
         seen, text = _open(data, classes)
         head, blank, body = text.partition("\n\n")
         if not blank or not head.startswith("tree\n") or not body.endswith(END):
-            raise Spoiled(f"not a LightGBM model: expected 'tree', a header, trees and {END.strip()!r}, nothing behind")
+            raise Spoiled(f"not a LightGBM model; expected 'tree', a header, trees and {END.strip()!r} at the end")
         header = _read_lines(head.removeprefix("tree\n"), "the header")
         sizes = _check_header(header, seen, features)
         body = body.removesuffix(END)
         if sum(sizes) != len(body) or len(sizes) % (1 if len(seen) == 2 else len(seen)):
-            raise Spoiled(f"tree_sizes add up to {sum(sizes)} characters in {len(sizes)} trees, found {len(body)}")
+            raise Spoiled(f"tree_sizes give {sum(sizes)} characters in {len(sizes)} trees; there are {len(body)}")
         start = 0
         for number, size in enumerate(sizes):
             _check_one_tree(body[start : start + size], number, features)
@@ -89,7 +77,7 @@ class LightGBMText:
 def _open(data: bytes, classes: int) -> tuple[Array, str]:
     first, _, text = data.partition(b"\n")
     if not data.isascii() or b"\0" in data or b"\r" in data or not first.startswith(FIRST.encode()):
-        raise Spoiled(f"not ASCII text that begins with {FIRST!r} and the class numbers")
+        raise Spoiled(f"not a LightGBM model; expected ASCII text that begins with {FIRST!r} and class numbers")
     return read_classes(first.decode().removeprefix(FIRST), classes), text.decode()
 
 
@@ -98,14 +86,14 @@ def _read_lines(text: str, where: str) -> dict[str, str]:
     for line in text.splitlines():
         key, equals, value = line.partition("=")
         if not equals or key in out:
-            raise Spoiled(f"{where} has a line that is not key=value, or a key twice: {line[:40]!r}")
+            raise Spoiled(f"{where} has a line that is not key=value, or a repeated key: {line[:40]!r}")
         out[key] = value
     return out
 
 
 def _check_header(header: dict[str, str], seen: Array, features: int) -> list[int]:
     if header.keys() != HEADER:
-        raise Spoiled(f"the header has other keys than expected: {', '.join(sorted(header.keys() ^ HEADER))[:80]}")
+        raise Spoiled(f"the header lacks keys or has unknown ones: {', '.join(sorted(header.keys() ^ HEADER))[:80]}")
     outputs = 1 if len(seen) == 2 else len(seen)
     expected = {
         "version": "v4",
@@ -117,43 +105,43 @@ def _check_header(header: dict[str, str], seen: Array, features: int) -> list[in
     }
     for key, value in expected.items():
         if header[key] != value:
-            raise Spoiled(f"{key} is {header[key][:40]!r}: expected {value!r}")
+            raise Spoiled(f"{key} is {header[key][:40]!r}; expected {value!r}")
     for key in ("feature_names", "feature_infos"):
         if len(header[key].split(" ")) != features:
-            raise Spoiled(f"{key} has {len(header[key].split(' '))} entries: expected {features}")
+            raise Spoiled(f"{key} has {len(header[key].split(' '))} entries; expected {features}")
     return [int(size) for size in _numbers(header["tree_sizes"], True, "tree_sizes")]
 
 
 def _check_one_tree(text: str, number: int, features: int) -> None:
     where = f"tree {number}"
     if not text.startswith(f"Tree={number}\n") or not text.endswith("\n\n\n"):
-        raise Spoiled(f"{where} does not begin or end where tree_sizes says")
+        raise Spoiled(f"{where} does not start and end as tree_sizes says")
     lines = _read_lines(text[len(f"Tree={number}\n") : -2], where)
     if lines.keys() != {*PER_SPLIT, *PER_LEAF, *SINGLE}:
-        raise Spoiled(f"{where} has missing or unknown lines: expected a tree of numbers only, with constant leaves")
+        raise Spoiled(f"{where} has missing or unknown lines; expected numeric splits and constant leaves")
     values = {key: _numbers(text, key in WHOLE, f"{key} of {where}") for key, text in lines.items()}
     for key in SINGLE:
         if len(values[key]) != 1:
             raise Spoiled(f"{key} of {where} is not one number")
     leaves = int(values["num_leaves"][0])
     if leaves < 1 or values["num_cat"][0] or values["is_linear"][0]:
-        raise Spoiled(f"{where} has no leaves, categorical splits or linear leaves: expected plain splits")
+        raise Spoiled(f"{where} has no leaves, categorical splits or linear leaves; expected numeric splits")
     for key in (*PER_SPLIT, *PER_LEAF):
         expected = leaves if key in PER_LEAF else leaves - 1
         if len(values[key]) != expected and not (leaves == 1 and key != "leaf_value" and not len(values[key])):
-            raise Spoiled(f"{key} of {where} has {len(values[key])} entries: expected {expected}")
+            raise Spoiled(f"{key} of {where} has {len(values[key])} entries; expected {expected}")
     check_below(values["split_feature"], features, f"split_feature of {where}")
     if not np.isin(values["decision_type"], (0, 2, 4, 6, 8, 10)).all():
-        raise Spoiled(f"{where} has splits of an unknown kind")
+        raise Spoiled(f"{where} has splits of an unknown type")
     if leaves > 1:
         sides = [_renumber(values[side], leaves, where) for side in ("left_child", "right_child")]
         check_tree(sides[0], sides[1], where)
 
 
 def _renumber(children: Array, leaves: int, where: str) -> Array:
-    """Splits 0 to leaves-2, then leaves: LightGBM writes leaf i as ~i."""
+    """Number splits from 0 to leaves - 2, and then leaves; LightGBM writes leaf i as ~i."""
     if (children < -leaves).any() or (children > leaves - 2).any():
-        raise Spoiled(f"{where} has a child that is no split and no leaf")
+        raise Spoiled(f"{where} has a child that is neither a split nor a leaf")
     return np.concatenate([np.where(children < 0, leaves - 2 - children, children), np.full(leaves, -1)])
 
 
@@ -161,7 +149,7 @@ def _numbers(text: str, whole: bool, where: str) -> Array:
     parts = text.split(" ") if text else []
     pattern = INTEGER if whole else NUMBER
     if not all(map(pattern.fullmatch, parts)):
-        raise Spoiled(f"{where} is not {'integers' if whole else 'numbers'} with one space between them")
+        raise Spoiled(f"{where} is not {'integers' if whole else 'numbers'} separated by one space")
     values = np.array(parts, dtype=np.str_).astype(np.float64) if parts else np.zeros(0)
     check_finite(values, where)
     return values.astype(np.int64) if whole else values

@@ -1,8 +1,8 @@
 """scikit-learn models as skops files: a zip of a description, schema.json, and arrays. No pickle.
 
-`check` reads the description alone and knows every type in it: a file may name ordinary classifiers and scalers, arrays
-and plain values, no functions, no methods, nothing that calls anything. It is narrower than skops' own list of trusted
-types, which has every scikit-learn estimator. Inside the room skops audits the file again before it builds anything.
+`check` reads only the description and allows only the types listed here: ordinary classifiers and scalers, arrays and
+plain values; no functions and no methods. The list is narrower than skops' own list of trusted types, which has every
+scikit-learn estimator. In the sandbox skops audits the file again before it builds anything.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ import numpy as np
 
 from ..errors import OneBallotError, Spoiled
 from ..types import Array, Blob
-from ._fitted import check_fitted, make_slim, rebuild_neighbours
-from ._trees import UNSEEN, check_seen, flat, spread, two_columns
+from ._common import UNSEEN, check_seen, fill_columns, flat, two_columns
+from ._sklearn_checks import check_fitted, make_slim, rebuild_neighbours
 
 PROTOCOL = 2
-"""Of the skops files that are read. Before raising it read `skops/io/_protocol.py` and each changed node."""
+"""The accepted version of skops files. Before raising it, read `skops/io/_protocol.py` and each changed node."""
 
 ENTRIES, TOTAL, SCHEMA, DEPTH, RATIO = 200_000, 1 << 30, 1 << 25, 64, 250
 NAME = re.compile(r"schema\.json|[0-9]{1,24}\.npy")
@@ -86,7 +86,7 @@ ALLOWED = {
 
 
 class SklearnModel:
-    """A fitted classifier or Pipeline whose `classes_` are class numbers, of so many classes in all."""
+    """A fitted classifier or Pipeline whose `classes_` are class numbers, out of `classes`."""
 
     def __init__(self, estimator: Any, classes: int) -> None:
         self.estimator, self.classes = estimator, classes
@@ -95,29 +95,29 @@ class SklearnModel:
     def predict_proba(self, X: Array) -> Array:
         X = flat(X).astype(np.float32, copy=False)  # the type it was trained with
         if type(self.estimator).__name__ in ("RandomForestClassifier", "ExtraTreesClassifier"):
-            return spread(_mean_of_trees(self.estimator, X), self.seen, self.classes, 0.0)
+            return fill_columns(_mean_of_trees(self.estimator, X), self.seen, self.classes, 0.0)
         if hasattr(self.estimator, "predict_proba"):
-            return spread(self._probabilities(X), self.seen, self.classes, 0.0)
+            return fill_columns(self._probabilities(X), self.seen, self.classes, 0.0)
         margins = self._margins(X)
         if margins is not None:
             powers = np.exp(margins - margins.max(axis=1, keepdims=True))
-            return spread(powers / powers.sum(axis=1, keepdims=True), self.seen, self.classes, 0.0)
-        chosen = np.asarray(self.estimator.predict(X))
-        return np.asarray(chosen[:, None] == np.arange(self.classes), dtype=np.float64)
+            return fill_columns(powers / powers.sum(axis=1, keepdims=True), self.seen, self.classes, 0.0)
+        predicted = np.asarray(self.estimator.predict(X))
+        return np.asarray(predicted[:, None] == np.arange(self.classes), dtype=np.float64)
 
     def _probabilities(self, X: Array) -> Array:
-        """Densities may be too small for float32, and then do not add up: those rows are asked in float64."""
-        found = np.asarray(self.estimator.predict_proba(X), dtype=np.float64)
-        unsure = ~(np.abs(found.sum(axis=1) - 1) <= 1e-5)  # NaN is not
-        if unsure.any():
-            found[unsure] = self.estimator.predict_proba(X[unsure].astype(np.float64))
-        return found
+        """Predict in float32, and again in float64 where densities too small for float32 do not sum to 1."""
+        values = np.asarray(self.estimator.predict_proba(X), dtype=np.float64)
+        wrong = ~(np.abs(values.sum(axis=1) - 1) <= 1e-5)  # true for NaN
+        if wrong.any():
+            values[wrong] = self.estimator.predict_proba(X[wrong].astype(np.float64))
+        return values
 
     def scores(self, X: Array) -> Array:
         X = flat(X).astype(np.float32, copy=False)
         margins = self._margins(X)
         if margins is not None:
-            return spread(margins, self.seen, self.classes, UNSEEN)
+            return fill_columns(margins, self.seen, self.classes, UNSEEN)
         out: Array = np.log(np.clip(self.predict_proba(X), 1e-12, 1))
         out[:, np.setdiff1d(np.arange(self.classes), self.seen)] = UNSEEN
         return out
@@ -125,14 +125,12 @@ class SklearnModel:
     def dump(self) -> Blob:
         import skops.io as skops_io
 
-        if not 1980 <= (year := time.localtime(time.time()).tm_year) <= 2107:  # all that a zip has room for
-            raise OneBallotError(
-                f"this machine's clock says {year}: set it, or models of scikit-learn cannot be written"
-            )
+        if not 1980 <= (year := time.localtime(time.time()).tm_year) <= 2107:  # the range of zip
+            raise OneBallotError(f"this machine's clock says {year}; set it to write scikit-learn models")
         return Blob(Skops.name, _renumber(skops_io.dumps(make_slim(self.estimator))))
 
     def _margins(self, X: Array) -> Array | None:
-        """Decision values `(rows, seen)`; none where there are none, or one for each pair of classes."""
+        """Decision values `(rows, seen)`; None if there are none, or one for each pair of classes."""
         last = self.estimator[-1] if hasattr(self.estimator, "steps") else self.estimator
         if not hasattr(self.estimator, "decision_function") or getattr(last, "decision_function_shape", "") == "ovo":
             return None
@@ -140,7 +138,7 @@ class SklearnModel:
 
 
 def _mean_of_trees(forest: Any, X: Array) -> Array:
-    """What `forest.predict_proba` says, without a joblib call and checks for each tree that threads would trip over."""
+    """`forest.predict_proba` without joblib and checks per tree, which are slow and not safe in threads."""
     X = np.ascontiguousarray(X)
     total = forest.estimators_[0].tree_.predict(X)
     for tree in forest.estimators_[1:]:
@@ -155,7 +153,7 @@ class Skops:
 
     @staticmethod
     def prepare() -> None:
-        importlib.import_module("skops.io")  # and with it the whole of scikit-learn
+        importlib.import_module("skops.io")  # which imports all of scikit-learn
 
     @staticmethod
     def check(data: bytes, *, classes: int, features: int) -> None:
@@ -167,7 +165,7 @@ class Skops:
             raise Spoiled(f"not a skops file: {error}") from None
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise Spoiled(
-                f"not a skops file: its schema.json is malformed ({type(error).__name__} {str(error)[:80]})"
+                f"not a skops file: malformed schema.json ({type(error).__name__}: {str(error)[:60]})"
             ) from None
 
     @staticmethod
@@ -182,7 +180,7 @@ class Skops:
 
 
 def _renumber(data: bytes) -> bytes:
-    """The same file, objects numbered by their order and not by their place in memory: equal models, equal bytes."""
+    """Number the objects by order instead of by address, so that equal models give equal bytes."""
     numbers: dict[str, int] = {}
     out = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(data)) as file, zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as renumbered:
@@ -201,7 +199,7 @@ def _renumber(data: bytes) -> bytes:
 
 
 def _wipe(array: bytes) -> bytes:
-    """The array without what happened to lie in memory between its fields: a tree's nodes have such gaps."""
+    """Zero the padding between an array's fields, such as those of tree nodes; it holds arbitrary memory."""
     values = np.load(io.BytesIO(array), allow_pickle=False)
     if values.dtype.names is None:
         return array
@@ -216,28 +214,28 @@ def _read_schema(data: bytes) -> Any:
     with zipfile.ZipFile(io.BytesIO(data)) as file:
         entries = file.infolist()
         if len(entries) > ENTRIES or len({entry.filename for entry in entries}) < len(entries):
-            raise Spoiled(f"the skops file has {len(entries)} entries, or one twice: expected {ENTRIES} at the most")
+            raise Spoiled(f"the skops file has {len(entries)} entries, or one twice; expected at most {ENTRIES}")
         for entry in entries:
             if not NAME.fullmatch(entry.filename):
-                raise Spoiled(f"the skops file has an entry {entry.filename[:40]!r}: expected schema.json and arrays")
+                raise Spoiled(f"the skops file has an entry {entry.filename[:40]!r}; expected schema.json and arrays")
             if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) or entry.flag_bits & 1:
-                raise Spoiled(f"{entry.filename!r} of the skops file is encrypted or compressed in an unusual way")
+                raise Spoiled(f"{entry.filename!r} of the skops file is encrypted or not compressed with deflate")
         total = sum(entry.file_size for entry in entries)
         if total > min(TOTAL, RATIO * len(data) + (1 << 24)):
-            raise Spoiled(f"the skops file unpacks from {len(data)} to {total} bytes: more than a model needs")
+            raise Spoiled(f"the skops file expands from {len(data)} to {total} bytes, more than a model needs")
         if file.getinfo("schema.json").file_size > SCHEMA:
             raise Spoiled(f"schema.json of the skops file is larger than {SCHEMA} bytes")
         return json.loads(file.read("schema.json"))
 
 
 def _check_schema(schema: Any) -> None:
-    """Every node is of an allowed type, wherever it stands.
+    """Check that every node is of an allowed type, wherever it is.
 
-    skops takes a repeated identity for a reference, so a small file can describe something that takes forever to
-    audit or to build. No references are followed here, and skops runs in the room only, where time is limited.
+    skops treats a repeated ID as a reference, so a small file can describe something that takes forever to audit or
+    build. This check follows no references, and skops runs only in the sandbox, where time is limited.
     """
     if schema["protocol"] != PROTOCOL or isinstance(schema["protocol"], bool):
-        raise Spoiled(f"the skops file has protocol {str(schema['protocol'])[:20]}: expected {PROTOCOL}")
+        raise Spoiled(f"the skops file has protocol {str(schema['protocol'])[:20]}; expected {PROTOCOL}")
     queue = [(schema, 0)]
     while queue:
         node, depth = queue.pop()
@@ -252,23 +250,23 @@ def _check_schema(schema: Any) -> None:
 
 
 def _check_node(node: dict[str, Any]) -> None:
-    loader, kind = node["__loader__"], f"{node['__module__']}.{node['__class__']}"
-    if kind not in ALLOWED.get(loader, ()):
-        raise Spoiled(f"the skops file has {kind[:80]!r} as {str(loader)[:40]!r}: not a part of an ordinary classifier")
+    loader, name = node["__loader__"], f"{node['__module__']}.{node['__class__']}"
+    if name not in ALLOWED.get(loader, ()):
+        raise Spoiled(f"the skops file has {name[:80]!r} as {str(loader)[:40]!r}, not a part of an ordinary classifier")
     if loader == "JsonNode" and (not isinstance(node["content"], str) or node["content"].lstrip()[:1] in ("[", "{")):
-        raise Spoiled("the skops file has a plain value that is not plain")
+        raise Spoiled("the skops file has a list or an object as a plain value")
 
 
 def _check_top(schema: dict[str, Any], features: int) -> None:
-    kind = f"{schema['__module__']}.{schema['__class__']}"
-    if kind not in _names(CLASSIFIERS):
-        raise Spoiled(f"the skops file holds a {kind[:80]}: expected a classifier or a Pipeline")
+    name = f"{schema['__module__']}.{schema['__class__']}"
+    if name not in _names(CLASSIFIERS):
+        raise Spoiled(f"the skops file holds a {name[:80]}; expected a classifier or a Pipeline")
     fitted = schema["content"]["content"]
-    if kind == "sklearn.pipeline.Pipeline":
+    if name == "sklearn.pipeline.Pipeline":
         fitted = fitted["steps"]["content"][0]["content"][1]["content"]["content"]
-    found = json.loads(fitted["n_features_in_"]["content"])
-    if found != features or isinstance(found, bool):
-        raise Spoiled(f"the model is for {str(found)[:20]} columns: expected {features}")
+    columns = json.loads(fitted["n_features_in_"]["content"])
+    if columns != features or isinstance(columns, bool):
+        raise Spoiled(f"the model is for {str(columns)[:20]} columns; expected {features}")
 
 
 plugin = Skops

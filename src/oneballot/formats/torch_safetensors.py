@@ -1,8 +1,8 @@
-"""Networks of the built-in architectures, as safetensors: arrays that are poured into our own modules.
+"""Networks of the built-in architectures as safetensors: weights for our own modules.
 
-The header names the architecture and its settings; both are checked, and every array must have the name, shape and type
-that such a network has. Small files can name networks that take hours and gigabytes to answer, so a stranger's is asked
-in the room. A network of a user's own module cannot travel: nobody else could build it.
+The header names the architecture and its settings. `check` validates both, and every array must have the name, shape
+and type that the network has. A small file can name a network that takes hours and gigabytes to evaluate, so untrusted
+ones run in the sandbox. A network of a custom module cannot be written, because other programs cannot build it.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from ..fleet.models.inputs import Takes
 
 LARGEST = 1e12
-"""Of a number in a network: sums of products with ordinary rows stay finite."""
+"""The largest weight: sums of products with ordinary rows stay finite."""
 ROWS_AT_ONCE, NUMBERS_AT_ONCE = 512, 1 << 24
-"""In a block of rows that are asked together: so many numbers at the widest place of the network."""
-MOST_PIXELS = 224 * 224 * 3
+"""The most rows in a batch, and the most activations in the network's widest layer for a batch."""
+MAX_FEATURES = 224 * 224 * 3
 
 
 @dataclass(frozen=True)
 class Description:
-    """shape: of a row as the network sees it. output: "softmax", or "sigmoid" of a network for many labels a row."""
+    """shape: that of a row as the network sees it. output: "softmax", or "sigmoid" for multi-label networks."""
 
     architecture: str
     settings: Mapping[str, Any]
@@ -42,12 +42,9 @@ class Description:
     classes: int
     output: str = "softmax"
 
-    def write(self) -> str:
-        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
-
 
 class TorchModel:
-    """A trained network. Its module is built when it is first asked. device: where it answers."""
+    """A trained network, whose module is built at the first prediction. device: where it predicts."""
 
     def __init__(self, description: Description, arrays: Mapping[str, Array], device: str = "cpu") -> None:
         self.description, self.arrays, self.device = description, arrays, device
@@ -69,14 +66,14 @@ class TorchModel:
         return ARCHITECTURES[self.description.architecture].takes
 
     def at_once(self) -> int:
-        """How many rows are asked together."""
+        """Return the number of rows in a batch."""
         from ..fleet.models.architectures import widest
 
         about = self.description
         return max(1, min(ROWS_AT_ONCE, NUMBERS_AT_ONCE // widest(about.architecture, about.settings, about.shape)))
 
     def scores(self, X: Array) -> Array:
-        """The logits."""
+        """Return the logits."""
         import torch
 
         from ..fleet.models.inputs import as_tensor, check_tokens, scaled
@@ -84,7 +81,7 @@ class TorchModel:
 
         about, size = self.description, self.at_once()
         if X.size != len(X) * math.prod(about.shape):
-            raise DataError(f"rows of shape {X.shape[1:]}: the network was trained on rows of shape {about.shape}")
+            raise DataError(f"rows of shape {X.shape[1:]}; the network was trained on rows of shape {about.shape}")
         if "vocabulary" in about.settings:
             check_tokens(X, about.settings["vocabulary"])
         place = find_device(self.device)
@@ -93,7 +90,9 @@ class TorchModel:
         with torch.no_grad():
             for i in range(0, len(X), size):
                 part = slice(i, i + size)
-                out[part] = module(scaled(rows[part].clone(), torch.float32)).cpu().numpy()  # which it may write over
+                out[part] = (
+                    module(scaled(rows[part].clone(), torch.float32)).cpu().numpy()
+                )  # the module may change its input
         return out
 
     def predict_proba(self, X: Array) -> Array:
@@ -103,14 +102,15 @@ class TorchModel:
         from safetensors.numpy import save
 
         arrays = {key: np.ascontiguousarray(value) for key, value in self.arrays.items()}
-        return Blob(TorchSafetensors.name, save(arrays, metadata={"network": self.description.write()}))
+        description = json.dumps(asdict(self.description), sort_keys=True, separators=(",", ":"))
+        return Blob(TorchSafetensors.name, save(arrays, metadata={"network": description}))
 
 
 def probabilities(logits: Array, output: str) -> Array:
     out = logits.astype(np.float64)
     if output == "sigmoid":
         return np.asarray(0.5 * (1 + np.tanh(out / 2)))
-    out -= np.ascontiguousarray(logits.T).max(axis=0)[:, None]  # long columns: faster than short rows
+    out -= np.ascontiguousarray(logits.T).max(axis=0)[:, None]  # reducing long columns is faster than short rows
     np.exp(out, out=out)
     out /= out.sum(axis=1, keepdims=True)
     return np.asarray(out)
@@ -138,21 +138,21 @@ class TorchSafetensors:
 
         about, arrays = read_network(data)
         if about.classes != classes:
-            raise Spoiled(f"the network is for {about.classes} classes: expected {classes}")
-        if math.prod(about.shape) != features or features > MOST_PIXELS:
-            raise Spoiled(f"the network is for rows of shape {about.shape}: expected {features} numbers")
+            raise Spoiled(f"the network is for {about.classes} classes; expected {classes}")
+        if math.prod(about.shape) != features or features > MAX_FEATURES:
+            raise Spoiled(f"the network is for rows of shape {about.shape}; expected {features} numbers")
         wanted = expected(about.architecture, about.settings, about.shape, about.classes)
         if arrays.keys() != wanted.keys():
-            odd = sorted(arrays.keys() ^ wanted.keys())
-            raise Spoiled(f"the arrays of a {about.architecture} are others than these: {', '.join(odd)[:200]}")
+            odd = ", ".join(sorted(arrays.keys() ^ wanted.keys()))[:200]
+            raise Spoiled(f"missing or unexpected arrays in a {about.architecture}: {odd}")
         for key, shape in wanted.items():
             value = arrays[key]
             if value.dtype != np.float32 or value.shape != shape:
-                raise Spoiled(f"{key} is {value.dtype} {value.shape}: expected float32 {shape}")
-            if not (np.abs(value) <= LARGEST).all():  # NaN is not either
+                raise Spoiled(f"{key} is {value.dtype} {value.shape}; expected float32 {shape}")
+            if not (np.abs(value) <= LARGEST).all():  # false for NaN
                 raise Spoiled(f"{key} has a number that is NaN or beyond {LARGEST:g}")
             if key.endswith("running_var") and (value < 0).any():
-                raise Spoiled(f"{key} has a variance below 0")
+                raise Spoiled(f"{key} has a negative variance")
 
     @staticmethod
     def load(data: bytes, *, classes: int) -> TorchModel:
@@ -161,24 +161,24 @@ class TorchSafetensors:
 
 
 def read_network(data: bytes) -> tuple[Description, Mapping[str, Array]]:
-    """What the header describes, and the arrays. Raises Spoiled for anything else."""
+    """Return the description in the header, and the arrays. Raises Spoiled if either is invalid."""
     metadata, arrays = read_arrays(data)
     try:
         return _describe(json.loads(metadata["network"])), arrays
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise Spoiled(f"not a network as safetensors: {type(error).__name__} {error}") from None
+        raise Spoiled(f"not a network: {type(error).__name__} {error}") from None
 
 
 def _describe(about: Any) -> Description:
-    """What the header says, in types and bounds that can be."""
+    """Check the types and bounds in a header."""
     from ..fleet.models.architectures import check_settings, shape_of
 
     if not isinstance(about, dict) or about.keys() != Description.__dataclass_fields__.keys():
         raise Spoiled("the header does not describe a network: architecture, settings, shape, classes and output")
     shape, name = about["shape"], about["architecture"]
-    good = isinstance(shape, list) and 1 <= len(shape) <= 3 and all(type(n) is int and n > 0 for n in shape)
-    if not good or type(about["classes"]) is not int or not isinstance(name, str):
-        raise Spoiled("the header does not describe a network: a name, a shape of whole numbers, and how many classes")
+    valid = isinstance(shape, list) and 1 <= len(shape) <= 3 and all(type(n) is int and n > 0 for n in shape)
+    if not valid or type(about["classes"]) is not int or not isinstance(name, str):
+        raise Spoiled("the header does not describe a network: a name, a shape of integers and the number of classes")
     if about["output"] not in ("softmax", "sigmoid"):
         raise Spoiled("the header does not describe a network: output is neither softmax nor sigmoid")
     try:

@@ -1,7 +1,7 @@
-"""XGBoost models as UBJSON, XGBoost's own binary format; the classes they stand for are one of their attributes.
+"""XGBoost models as UBJSON, XGBoost's own binary format, with the class numbers of the outputs as an attribute.
 
-XGBoost believes what a file says: a split on a column that does not exist reads foreign memory, a child that is its own
-parent never ends. So `check` reads the file itself and accepts only what `save_raw` writes for plain boosted trees.
+XGBoost trusts its files: a split on a missing column reads foreign memory, and a cycle of nodes never ends. So `check`
+reads the file itself and accepts only what `save_raw` writes for plain boosted trees.
 """
 
 from __future__ import annotations
@@ -13,38 +13,25 @@ import numpy as np
 
 from ..errors import MissingExtra, Spoiled
 from ..types import Array, Blob
-from ._trees import UNSEEN, check_below, check_finite, check_tree, flat, read_classes, spread, two_columns
+from ._common import BoosterModel, check_below, check_finite, check_tree, read_classes
 from ._ubjson_reader import read_ubjson
 
-DELETED = 2**31 - 1  # the split index of a node that pruning has removed
+DELETED = 2**31 - 1  # the split index of a pruned node
 EMPTY = ("categories", "categories_nodes", "categories_segments", "categories_sizes")
 NUMBERS = ("base_weights", "loss_changes", "split_conditions", "sum_hessian")
 BASE_SCORE = re.compile(r"\[?(-?[0-9.]+(E[+-]?[0-9]+)?)(,-?[0-9.]+(E[+-]?[0-9]+)?)*\]?", re.IGNORECASE)
 
 
-class XGBoostModel:
-    """A booster whose outputs stand for the class numbers `seen`, of so many classes in all."""
-
-    def __init__(self, booster: Any, seen: Array, classes: int) -> None:
-        self.booster, self.seen, self.classes = booster, np.asarray(seen), classes
-
-    def predict_proba(self, X: Array) -> Array:
-        values = self._ask(X, "value").astype(np.float64)
-        if values.ndim == 1:
-            values = np.stack([1 - values, values], axis=1)
-        return spread(values, self.seen, self.classes, 0.0)
-
-    def scores(self, X: Array) -> Array:
-        return spread(two_columns(self._ask(X, "margin").astype(np.float64)), self.seen, self.classes, UNSEEN)
-
+class XGBoostModel(BoosterModel):
     def dump(self) -> Blob:
         self.booster.set_attr(oneballot_classes=",".join(map(str, self.seen)))
         return Blob(UBJSON.name, bytes(self.booster.save_raw("ubj")))
 
-    def _ask(self, X: Array, kind: str) -> Array:
+    def _output(self, X: Array, margin: bool) -> Array:
         self.booster.set_param({"nthread": 1})
-        answer: Array = self.booster.inplace_predict(flat(X), predict_type=kind, validate_features=False)
-        return answer
+        output = "margin" if margin else "value"
+        values = self.booster.inplace_predict(X, predict_type=output, validate_features=False)
+        return np.asarray(values, dtype=np.float64)
 
 
 class UBJSON:
@@ -88,12 +75,12 @@ def _check_learner(learner: Any, classes: int, features: int) -> None:
         _expect("num_class", learner["objective"]["softmax_multiclass_param"]["num_class"], str(groups))
     base = settings["base_score"]
     if not BASE_SCORE.fullmatch(base) or base.count(",") not in (0, groups - 1):
-        raise Spoiled(f"base_score is not one number or {groups}")
+        raise Spoiled(f"base_score does not have 1 or {groups} numbers")
     for key in ("feature_names", "feature_types"):
         if len(learner[key]) not in (0, features) or not all(isinstance(text, str) for text in learner[key]):
-            raise Spoiled(f"{key} has {len(learner[key])} entries: expected none or {features}")
+            raise Spoiled(f"{key} has {len(learner[key])} entries; expected none or {features}")
     if "c" in learner["feature_types"]:
-        raise Spoiled("there are categorical columns: expected numbers only")
+        raise Spoiled("there are categorical columns; expected numeric ones only")
     _expect("booster", learner["gradient_booster"]["name"], "gbtree")
     _check_model(learner["gradient_booster"]["model"], groups, features)
 
@@ -102,13 +89,13 @@ def _check_model(model: Any, groups: int, features: int) -> None:
     trees = model["trees"]
     _expect("num_trees", model["gbtree_model_param"]["num_trees"], str(len(trees)))
     if any(len(part) for part in model.get("cats", {}).values()):
-        raise Spoiled("there are categories: expected numbers only")
+        raise Spoiled("there are categories; expected numeric columns only")
     info, starts = _integers(model["tree_info"]), _integers(model["iteration_indptr"])
     if len(info) != len(trees):
         raise Spoiled(f"tree_info has {len(info)} entries for {len(trees)} trees")
     check_below(info, groups, "tree_info")
     if not len(starts) or starts[0] != 0 or starts[-1] != len(trees) or (np.diff(starts) < 0).any():
-        raise Spoiled(f"iteration_indptr does not rise from 0 to {len(trees)}")
+        raise Spoiled(f"iteration_indptr does not increase from 0 to {len(trees)}")
     for number, tree in enumerate(trees):
         _check_one_tree(tree, features, f"tree {number}")
 
@@ -119,10 +106,10 @@ def _check_one_tree(tree: Any, features: int, where: str) -> None:
     _expect(f"num_nodes of {where}", settings["num_nodes"], str(nodes))
     _expect(f"num_feature of {where}", settings["num_feature"], str(features))
     if settings["size_leaf_vector"] not in ("0", "1"):
-        raise Spoiled(f"{where} has leaves of several outputs: expected one")
+        raise Spoiled(f"{where} has leaves with several outputs; expected one")
     for key in EMPTY:
         if len(tree[key]):
-            raise Spoiled(f"{where} has categorical splits: expected numbers only")
+            raise Spoiled(f"{where} has categorical splits; expected numeric ones only")
     arrays = {key: _integers(tree[key]) for key in ("left_children", "right_children", "parents", "split_indices")}
     arrays |= {key: np.asarray(tree[key], dtype=np.float64) for key in (*NUMBERS, "default_left", "split_type")}
     for key, values in arrays.items():
@@ -130,17 +117,17 @@ def _check_one_tree(tree: Any, features: int, where: str) -> None:
             raise Spoiled(f"{key} of {where} has shape {values.shape} for {nodes} nodes")
         check_finite(values, f"{key} of {where}")
     if arrays["split_type"].any() or not np.isin(arrays["default_left"], (0, 1)).all():
-        raise Spoiled(f"{where} has splits of an unknown kind")
+        raise Spoiled(f"{where} has splits of an unknown type")
     left, right, split = arrays["left_children"], arrays["right_children"], arrays["split_indices"]
     deleted = split == DELETED
     _expect(f"num_deleted of {where}", settings["num_deleted"], str(int(deleted.sum())))
     if deleted[0] or (left[deleted] != -1).any():
-        raise Spoiled(f"{where} has a removed node with children")
+        raise Spoiled(f"{where} has a pruned node with children")
     check_tree(left, right, where, absent=deleted)
     check_below(split[~deleted], features, f"split_indices of {where}")
     inner = np.flatnonzero(left != -1)
     if (arrays["parents"][left[inner]] != inner).any() or (arrays["parents"][right[inner]] != inner).any():
-        raise Spoiled(f"parents of {where} are not the parents of its children")
+        raise Spoiled(f"parents of {where} do not match its children")
 
 
 def _integers(values: Any) -> Array:
@@ -150,9 +137,9 @@ def _integers(values: Any) -> Array:
     return array.astype(np.int64)
 
 
-def _expect(what: str, found: Any, expected: str) -> None:
-    if found != expected:
-        raise Spoiled(f"{what} is {str(found)[:40]!r}: expected {expected!r}")
+def _expect(name: str, value: Any, expected: str) -> None:
+    if value != expected:
+        raise Spoiled(f"{name} is {str(value)[:40]!r}; expected {expected!r}")
 
 
 plugin = UBJSON

@@ -13,7 +13,7 @@ import numpy as np
 from pydantic import Field, PositiveInt
 
 from ..errors import DataError
-from ..formats._trees import flat
+from ..formats._common import flat
 from ..formats.kernel import LARGEST, ROW_TYPES, KernelModel
 from ..interfaces import Models
 from ..runtime.executor import workers

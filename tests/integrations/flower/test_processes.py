@@ -176,7 +176,8 @@ def edit(path: Path, *changes: tuple[str, str]) -> None:
     path.write_text(text)
 
 
-def test_the_guide_with_a_node_that_is_killed_while_it_trains(clinic: Path, place: Callable[[str], Place]) -> None:
+@pytest.mark.slow
+def test_the_guide_works_with_a_node_killed_during_training(clinic: Path, place: Callable[[str], Place]) -> None:
     server, clinics = place("server"), {name: place(name) for name in PARTIES}
     shutil.copy(clinic / "public.csv", server.folder)
     shutil.copy(clinic / "test.csv", server.folder)
@@ -288,7 +289,8 @@ def model(outcome: Path) -> bytes:
     return path.read_bytes()
 
 
-def test_a_simulation_by_flwr_run(clinic: Path, place: Callable[[str], Place]) -> None:
+@pytest.mark.slow
+def test_flwr_run_simulates_an_election(clinic: Path, place: Callable[[str], Place]) -> None:
     here = place("one-machine")
     (here.folder / "parties").mkdir()
     for name in PARTIES:
@@ -311,7 +313,7 @@ def test_a_simulation_by_flwr_run(clinic: Path, place: Callable[[str], Place]) -
 
 
 @pytest.mark.skipif(not (shutil.which("openssl") and shutil.which("ssh-keygen")), reason="needs openssl, ssh-keygen")
-def test_the_guides_certificates_and_keys_are_what_flower_takes(tmp_path: Path) -> None:
+def test_flower_accepts_the_certificates_and_keys_of_the_guide(tmp_path: Path) -> None:
     made = [line for line in commands("server") if line.startswith("openssl")]
     for line in (*made, only("clinic", "ssh-keygen")):
         subprocess.run(shlex.split(line), cwd=tmp_path, check=True, capture_output=True)
@@ -325,7 +327,7 @@ def test_the_guides_certificates_and_keys_are_what_flower_takes(tmp_path: Path) 
     assert (tmp_path / "clinic-a-node.pub").is_file()
 
 
-def test_every_command_of_the_page_is_run_here() -> None:
+def test_every_command_of_the_guide_is_run_here() -> None:
     typed = {"openssl", "ssh-keygen", "oneballot", "flower-superlink", "flower-supernode", "flwr", "export"}
     run = [
         "oneballot new", "oneballot keys", "oneballot check", "openssl", "ssh-keygen", "flower-superlink",

@@ -161,7 +161,7 @@ class TestPrivate:
         (lambda: ob.L2(1.0, sigma=3.0), "epsilon or sigma"),
         (lambda: ob.L2(1.0, accountant="paper"), "Laplace noise only"),
         (lambda: ob.L2(1.0, counts_sigma=3.0), "leave it out"),
-        (lambda: ob.L2(1e-7), "no noise brings this within"),
+        (lambda: ob.L2(1e-7), "no noise scale meets"),
     ])  # fmt: skip
     def test_terms_that_do_not_fit_are_refused(self, terms: Callable[[], Any], words: str) -> None:
         with pytest.raises(ElectionError, match=words):

@@ -1,6 +1,6 @@
-"""Elections over Flower: a ServerApp and a ClientApp that carry ballots, and the app folder that `flwr run` takes.
+"""Elections over Flower: a ServerApp and a ClientApp that transport ballots, and the files for Flower's commands.
 
-Flower moves bytes. What is cast and what is counted are the files, and the code, of `oneballot cast` and `tally`.
+Flower moves bytes only. Casting and tallying are those of `oneballot cast` and `oneballot tally`.
 """
 
 from importlib.util import find_spec

@@ -1,4 +1,4 @@
-"""What the server and the nodes say to each other: a digest one way, a sealed ballot or a refusal the other."""
+"""Messages between the server and the nodes: an election's digest one way, a ballot or a refusal the other."""
 
 from __future__ import annotations
 
@@ -10,48 +10,58 @@ from ...errors import printable
 
 ELECTION, BALLOT, NAME, REFUSED = "election", "ballot", "name", "refused"
 STYPE = "oneballot.ballot"
-"""How the bytes of our arrays are to be read: as they are. NumPy's own format would have a stranger's header."""
+"""Marks arrays whose bytes are used as they are, without NumPy's format, whose header would be untrusted."""
 
 
 class Refused(Exception):
-    """Why a node sends no ballot, in words that may leave it: they never quote its data."""
+    """Why a node sends no ballot. The text leaves the node, so it never quotes data."""
 
 
 @dataclass(frozen=True)
 class Reply:
-    """A sealed ballot, or else the reason why there is none."""
+    """A sealed ballot, or the reason why there is none."""
 
     sealed: bytes = b""
-    name: str = ""  # what it is called in the box, where only the party can say it
+    name: str = ""  # of the file in the box, which only the party knows if ballots are encrypted
     reason: str = ""
 
 
-def ask(digest: str, node: int) -> Message:
-    """The question to a node: its ballot in the election of this digest. Nothing else is sent to it."""
+def make_query(digest: str, node: int) -> Message:
+    """Ask a node for its ballot in the election with this digest."""
     return Message(RecordDict({ELECTION: ConfigRecord({"digest": digest})}), node, MessageType.QUERY)
 
 
-def asked(message: Message) -> str:
-    """The digest that a question names."""
+def read_query(message: Message) -> str:
     return str(message.content.config_records[ELECTION]["digest"])
 
 
-def answer(question: Message, reply: Reply) -> Message:
-    """Bytes travel as an array: Flower sends those in pieces, so that a large ballot is no large request."""
+def make_reply(query: Message, reply: Reply) -> Message:
+    """The ballot travels as an array, which Flower sends in pieces, so a large ballot is not one large request."""
     if reply.reason:
-        return Message(RecordDict({REFUSED: ConfigRecord({"reason": reply.reason})}), reply_to=question)
+        return Message(RecordDict({REFUSED: ConfigRecord({"reason": reply.reason})}), reply_to=query)
     sealed = Array(dtype="uint8", shape=(len(reply.sealed),), stype=STYPE, data=reply.sealed)
     name = ConfigRecord({"name": reply.name})
-    return Message(RecordDict({BALLOT: ArrayRecord({BALLOT: sealed}), NAME: name}), reply_to=question)
+    return Message(RecordDict({BALLOT: ArrayRecord({BALLOT: sealed}), NAME: name}), reply_to=query)
 
 
-def answered(message: Message) -> Reply:
-    """What a node has replied, of which nothing is believed."""
+def read_reply(message: Message) -> Reply:
+    """The reply of an untrusted node."""
+    try:
+        return _parse_reply(message)
+    except Exception as error:  # Flower's and protobuf's errors have no common base class
+        return unreadable_reply(error)
+
+
+def unreadable_reply(error: Exception) -> Reply:
+    return Reply(reason=printable(f"its reply cannot be read: {error!r}", 500))
+
+
+def _parse_reply(message: Message) -> Reply:
     if message.has_error():
         return Reply(reason=printable(message.error.reason or f"Flower's error {message.error.code}", 500))
     refusal = message.content.config_records.get(REFUSED)
     if refusal is not None:
-        return Reply(reason=printable(refusal.get("reason") or "it does not say why", 500))
+        return Reply(reason=printable(refusal.get("reason") or "it gives no reason", 500))
     arrays = message.content.array_records.get(BALLOT)
     sealed = None if arrays is None else arrays.get(BALLOT)
     name = message.content.config_records.get(NAME, ConfigRecord()).get("name")

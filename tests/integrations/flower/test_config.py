@@ -30,23 +30,23 @@ def oneballot(*words: object, status: int = 0) -> str:
     return result.output
 
 
-def test_flower_takes_the_app_and_our_server_its_configuration(clinics: Path, monkeypatch) -> None:
+def test_flower_accepts_the_app_and_the_server_reads_its_configuration(clinics: Path, monkeypatch) -> None:
     monkeypatch.chdir(clinics / "server")
     told = oneballot("flower", "new", "app", "--election", "election.toml", "--box", "in", "--out", "of")
     assert ob.Election.read("election.toml").digest in told
     assert "flwr run app SUPERLINK --stream" in told
     config, warnings = load_and_validate(Path("app/pyproject.toml"))
     assert not warnings
-    settings = server.Settings.of(config["tool"]["flwr"]["app"]["config"])
+    settings = server.RunConfig.read(config["tool"]["flwr"]["app"]["config"])
     home = clinics / "server"
     assert (settings.election, settings.box, settings.outcome) == (home / "election.toml", home / "in", home / "of")
     assert not settings.again
     assert settings.simulated is None
-    assert (settings.pace.poll, settings.pace.ask_again, settings.pace.calibrate) == (2, 60, 15)
+    assert (settings.intervals.poll, settings.intervals.ask_again, settings.intervals.settle) == (2, 60, 15)
     assert "is not overwritten" in oneballot("flower", "new", "app", "--election", "election.toml", status=1)
 
 
-def test_the_app_of_a_simulation_counts_its_parties(clinics: Path) -> None:
+def test_the_app_of_a_simulation_checks_and_counts_the_files_of_parties(clinics: Path) -> None:
     folder, election = clinics / "parties", clinics / "server" / "election.toml"
     folder.mkdir()
     words = ("flower", "new", clinics / "app", "--election", election, "--simulate", folder)
@@ -56,20 +56,20 @@ def test_the_app_of_a_simulation_counts_its_parties(clinics: Path) -> None:
     (folder / "ballots").mkdir()
     assert sorted(party.simulated_parties(folder)) == ["clinic-a", "clinic-b"]
     (folder / "clinic-z.csv").write_bytes(b"")
-    assert "clinic-z, who are not on the roster" in oneballot(*words, status=1)
+    assert "clinic-z, which are not on the election's roster" in oneballot(*words, status=1)
     (folder / "clinic-z.csv").unlink()
     assert "num-supernodes=2" in oneballot(*words)
 
 
-def test_flower_reads_the_settings_of_a_node_and_they_say_who_votes(clinics: Path, monkeypatch) -> None:
+def test_flower_reads_the_settings_of_a_node(clinics: Path, monkeypatch) -> None:
     monkeypatch.chdir(clinics / "clinic-a")
     told = oneballot("flower", "node", "node.toml", "--party", "clinic-a", "--election", "election.toml",
                      "--data", "rows.csv", "--learner", "teacher=xgboost:rounds=7")  # fmt: skip
     assert "and in no other election" in told
     home = clinics / "clinic-a"
-    expected = party.Seat("clinic-a", home / "election.toml", home / "rows.csv", home / "ballots",
+    expected = party.NodeConfig("clinic-a", home / "election.toml", home / "rows.csv", home / "ballots",
                           home / "clinic-a.key", ("teacher=xgboost:rounds=7",))  # fmt: skip
-    assert party.Seat.of(parse_config_args(["node.toml"]), {}) == expected
+    assert party.NodeConfig.read(parse_config_args(["node.toml"]), {}) == expected
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_flower_reads_the_settings_of_a_node_and_they_say_who_votes(clinics: Pat
         ("node.toml", "clinic-a", ("--learner", "nonsense"), "nonsense"),
     ],
 )
-def test_what_could_not_vote_is_refused_before_a_node_is_started(
+def test_settings_with_which_a_node_could_not_vote_are_refused(
     file: str, party_name: str, more: tuple[str, ...], words: str, clinics: Path, monkeypatch
 ) -> None:
     monkeypatch.chdir(clinics / "clinic-a")
@@ -92,13 +92,13 @@ def test_what_could_not_vote_is_refused_before_a_node_is_started(
     assert not Path("node.toml").exists()
 
 
-def test_nothing_but_flowers_public_parts_is_imported() -> None:
+def test_only_public_modules_of_flower_are_imported() -> None:
     text = "".join(path.read_text("utf-8") for path in Path(flower_folder).parent.glob("*.py"))
     used = {line.split()[1] for line in text.splitlines() if line.strip().startswith(("from flwr", "import flwr"))}
     assert used == {"flwr.app", "flwr.clientapp", "flwr.serverapp"}
 
 
-def test_without_flower_its_commands_name_the_extra(tmp_path: Path) -> None:
+def test_without_flower_the_commands_name_the_extra(tmp_path: Path) -> None:
     hidden = "import sys; sys.modules['flwr'] = None; from oneballot.cli import main; main()"
     words = ["flower", "new", "app", "--election", "election.toml"]
     done = subprocess.run([sys.executable, "-c", hidden, *words], capture_output=True, text=True, cwd=tmp_path)

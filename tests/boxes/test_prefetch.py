@@ -44,7 +44,7 @@ def told(outcome: ob.Outcome) -> tuple[object, ...]:
     return outcome.summary(), outcome.model.dump(), outcome.count.sums["votes"].tobytes()
 
 
-def test_the_outcome_is_that_of_reading_one_by_one(place, sealed) -> None:
+def test_prefetching_gives_the_same_outcome_as_reading_one_by_one(place, sealed) -> None:
     election, ballots = sealed
     bad = {"p07": ballots["p07"][:-9], "p20": b"", "p31": ballots["p31"][:99] + b"!" + ballots["p31"][100:]}
     filled(place, "ahead", ballots | bad)
@@ -56,7 +56,7 @@ def test_the_outcome_is_that_of_reading_one_by_one(place, sealed) -> None:
     assert len(outcome.voted) == COUNT - 3
 
 
-def test_a_ballot_that_vanishes_while_ballots_are_counted_is_spoiled_alone(place, sealed) -> None:
+def test_only_a_ballot_that_vanishes_during_the_count_is_spoiled(place, sealed) -> None:
     election, ballots = sealed
     filled(place, "vanishing", ballots)
 
@@ -76,7 +76,7 @@ def test_a_ballot_that_vanishes_while_ballots_are_counted_is_spoiled_alone(place
     assert len(outcome.voted) == COUNT - 1
 
 
-def test_cuts_in_the_middle_lose_and_spoil_nothing(place, wire: Callable, sealed) -> None:
+def test_lost_connections_during_prefetching_spoil_no_ballot(place, wire: Callable, sealed) -> None:
     election, ballots = sealed
     filled(place, "cut ahead", ballots)
     total = sum(map(len, ballots.values()))
@@ -90,7 +90,7 @@ def test_cuts_in_the_middle_lose_and_spoil_nothing(place, wire: Callable, sealed
     assert told(outcome) == told(tally_box(election, Near(box_at(place.address("cut ahead")))))
 
 
-def test_a_large_ballot_tells_how_far_it_is_and_goes_on_after_a_cut(place, wire, monkeypatch) -> None:
+def test_a_large_ballot_reports_progress_and_resumes_after_a_lost_connection(place, wire, monkeypatch) -> None:
     monkeypatch.setattr(prefetch, "LARGEST", 2**20)
     large = np.random.default_rng(0).bytes(9 * 2**20)
     filled(place, "large ahead", {"a": b"1", "b": large, "c": b"3"})
@@ -107,7 +107,7 @@ def test_a_large_ballot_tells_how_far_it_is_and_goes_on_after_a_cut(place, wire,
     assert line.down < most * len(large), "it went on where it was"
 
 
-def test_a_channel_that_has_not_answered_in_time_is_not_used_again(place_of, wire) -> None:
+def test_an_sftp_channel_that_timed_out_is_not_used_again(place_of, wire) -> None:
     """Half of an answer is lost with the time that was given up; the other half would be taken for a new one."""
     place, data = place_of("sftp"), np.random.default_rng(0).bytes(2**20)
     filled(place, "late", {"a": data, "b": b"ballot"})
@@ -126,7 +126,7 @@ def test_a_channel_that_has_not_answered_in_time_is_not_used_again(place_of, wir
         assert file.read() == b"ballot"
 
 
-def test_ballots_of_one_sftp_connection_have_a_channel_each(place_of, sealed) -> None:
+def test_concurrent_sftp_downloads_use_separate_channels(place_of, sealed) -> None:
     place = place_of("sftp")
     filled(place, "channels", sealed[1])
     box = box_at(place.address("channels"))

@@ -1,6 +1,6 @@
-"""A walk over a fitted scikit-learn model: what its compiled code would follow without looking is looked at here.
+"""Checks a fitted scikit-learn model: the indices and sizes that its compiled code uses without checking them.
 
-Everything else in the allowed estimators is NumPy, which looks for itself.
+Everyitem else in the allowed estimators is NumPy, which checks its own indices.
 """
 
 from __future__ import annotations
@@ -12,30 +12,30 @@ from typing import Any
 import numpy as np
 
 from ..errors import Spoiled
-from ._trees import check_below, check_finite, check_tree
+from ._common import check_below, check_finite, check_tree
 
 
 def parts(model: Any) -> Iterator[Any]:
-    """Every scikit-learn object within a model, once."""
-    known, queue = set(), [model]
+    """Yield every scikit-learn object in a model once."""
+    visited, queue = set(), [model]
     while queue:
-        thing = queue.pop()
-        if id(thing) in known:
+        item = queue.pop()
+        if id(item) in visited:
             continue
-        known.add(id(thing))
-        if isinstance(thing, dict):
-            queue += thing.values()
-        elif isinstance(thing, list | tuple):
-            queue += thing
-        elif isinstance(thing, np.ndarray) and thing.dtype == object:
-            queue += thing.ravel().tolist()
-        elif type(thing).__module__.startswith("sklearn."):
-            yield thing
-            queue += getattr(thing, "__dict__", {}).values()
+        visited.add(id(item))
+        if isinstance(item, dict):
+            queue += item.values()
+        elif isinstance(item, list | tuple):
+            queue += item
+        elif isinstance(item, np.ndarray) and item.dtype == object:
+            queue += item.ravel().tolist()
+        elif type(item).__module__.startswith("sklearn."):
+            yield item
+            queue += getattr(item, "__dict__", {}).values()
 
 
 def make_slim(model: Any) -> Any:
-    """A copy without what only training needs: random states, optimizers, and search trees that can be rebuilt."""
+    """Return a copy without random states, optimizers and search trees, which prediction does not need or rebuilds."""
     model = copy.deepcopy(model)
     for part in parts(model):
         for name, value in getattr(part, "__dict__", {}).items():
@@ -47,7 +47,7 @@ def make_slim(model: Any) -> Any:
 
 
 def rebuild_neighbours(model: Any) -> None:
-    """Build the search trees of k-nearest neighbours again: those of a stranger could point anywhere."""
+    """Build the search trees of k-nearest neighbours again: untrusted ones could point anywhere."""
     from sklearn.neighbors import BallTree, KDTree, KNeighborsClassifier
 
     for part in parts(model):
@@ -59,7 +59,7 @@ def rebuild_neighbours(model: Any) -> None:
 
 
 def check_fitted(model: Any) -> None:
-    """Look at every fitted part; an ensemble also keeps the unfitted pattern that its members were made from."""
+    """Check every fitted part. Unfitted parts, such as the template of an ensemble's members, are skipped."""
     from sklearn.ensemble._forest import BaseForest
     from sklearn.ensemble._gb import BaseGradientBoosting
     from sklearn.ensemble._hist_gradient_boosting.gradient_boosting import BaseHistGradientBoosting
@@ -69,22 +69,22 @@ def check_fitted(model: Any) -> None:
     for part in parts(model):
         if getattr(part, "n_jobs", None) is not None:
             part.n_jobs = None
-        for kind, fitted, check in (
+        for cls, fitted, check in (
             (BaseDecisionTree, "tree_", _check_decision_tree),
             (BaseForest | BaseGradientBoosting, "estimators_", _check_members),
             (BaseHistGradientBoosting, "_predictors", _check_predictors),
             (BaseLibSVM, "support_vectors_", _check_support_vectors),
         ):
-            if isinstance(part, kind) and hasattr(part, fitted):
+            if isinstance(part, cls) and hasattr(part, fitted):
                 check(part)
 
 
 def _check_decision_tree(part: Any) -> None:
     tree, where = part.tree_, f"a {type(part).__name__}"
     if type(tree).__name__ != "Tree" or not 0 < tree.node_count <= tree.capacity:
-        raise Spoiled(f"{where} has a tree of impossible size")
+        raise Spoiled(f"{where} has an impossible number of nodes")
     if tree.n_features != part.n_features_in_ or tree.n_outputs != 1 or tree.max_n_classes < 1:
-        raise Spoiled(f"{where} disagrees with its tree about columns or outputs")
+        raise Spoiled(f"{where} and its tree differ in columns or outputs")
     left, right = tree.children_left, tree.children_right
     check_tree(left, right, where)
     check_below(tree.feature[left != -1], tree.n_features, f"columns of {where}")
@@ -97,11 +97,11 @@ def _check_members(part: Any) -> None:
     members = np.asarray(part.estimators_, dtype=object)
     for member in members.ravel():
         if not isinstance(member, BaseDecisionTree) or not hasattr(member, "tree_"):
-            raise Spoiled(f"a {type(part).__name__} has a member that is no fitted tree")
+            raise Spoiled(f"a {type(part).__name__} has a member that is not a fitted tree")
         if member.tree_.n_features != part.n_features_in_:
             raise Spoiled(f"a {type(part).__name__} has trees for another number of columns")
     if hasattr(part, "n_trees_per_iteration_") and members.shape[1:] != (part.n_trees_per_iteration_,):
-        raise Spoiled(f"a {type(part).__name__} has {members.shape[1:]} trees an iteration")
+        raise Spoiled(f"a {type(part).__name__} has {members.shape[1:]} trees per iteration")
 
 
 def _check_predictors(part: Any) -> None:
@@ -110,13 +110,13 @@ def _check_predictors(part: Any) -> None:
     for predictor in (p for iteration in part._predictors for p in iteration):
         nodes, where = predictor.nodes, "a tree of a HistGradientBoostingClassifier"
         if nodes.dtype != PREDICTOR_RECORD_DTYPE or nodes.ndim != 1 or nodes["is_categorical"].any():
-            raise Spoiled(f"{where} is not a list of splits on numbers")
+            raise Spoiled(f"{where} is not a list of numeric splits")
         leaf = nodes["is_leaf"].astype(bool)
         left, right = (np.where(leaf, -1, nodes[side].astype(np.int64)) for side in ("left", "right"))
         check_tree(left, right, where)
         check_below(nodes["feature_idx"][~leaf], part.n_features_in_, f"columns of {where}")
-        if np.isnan(nodes["num_threshold"][~leaf]).any():  # +inf is ordinary: all but the missing go left
-            raise Spoiled(f"thresholds of {where} are not numbers")
+        if np.isnan(nodes["num_threshold"][~leaf]).any():  # +inf is valid: all but missing values go left
+            raise Spoiled(f"thresholds of {where} are NaN")
         check_finite(nodes["value"], f"values of {where}")
 
 
@@ -144,4 +144,4 @@ def _check_neighbours(part: Any) -> None:
         raise Spoiled("a KNeighborsClassifier has rows and labels of different sizes")
     check_below(labels, len(part.classes_), "labels of a KNeighborsClassifier")
     if type(part.n_neighbors) is not int or not 1 <= part.n_neighbors <= count:
-        raise Spoiled(f"a KNeighborsClassifier asks for more neighbours than its {count} rows")
+        raise Spoiled(f"n_neighbors of a KNeighborsClassifier is not between 1 and its {count} rows")

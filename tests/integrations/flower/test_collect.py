@@ -32,13 +32,13 @@ from oneballot.ballot.keys import new_key, new_server_key
 from oneballot.boxes.folder import Folder
 from oneballot.errors import ElectionError, KeyFileError, QuorumError
 from oneballot.integrations.flower import party, server, wire
-from oneballot.integrations.flower.collecting import Pace
+from oneballot.integrations.flower.collect import Intervals
 from oneballot.party.submit import cast_file
 from oneballot.server.tally import tally_box
 
 PARTIES = ("clinic-a", "clinic-b", "clinic-c")
 NODE_UNAVAILABLE = 5
-QUICK = Pace(poll=0.01, ask_again=0.05, calibrate=0.1)
+QUICK = Intervals(poll=0.01, ask_again=0.05, settle=0.1)
 
 
 @dataclass
@@ -116,12 +116,12 @@ def loop(clinics: Path) -> Loop:
     return Loop(*(config(clinics, name) for name in PARTIES))
 
 
-def settings(clinics: Path, **more: Any) -> server.Settings:
+def settings(clinics: Path, **more: Any) -> server.RunConfig:
     home = clinics / "server"
-    told = server.Settings.of(
+    told = server.RunConfig.read(
         {"election": str(home / "election.toml"), "box": str(home / "box"), "outcome": str(home / "outcome")}
     )
-    return replace(told, pace=QUICK, **more)
+    return replace(told, intervals=QUICK, **more)
 
 
 def edit(path: Path, old: str, new: str) -> None:
@@ -142,8 +142,8 @@ def in_seconds(seconds: float) -> datetime:
     return datetime.now(UTC) + timedelta(seconds=seconds)
 
 
-def test_ballots_and_outcome_are_those_of_the_command_line(clinics: Path) -> None:
-    outcome = server.hold(loop(clinics), settings(clinics))
+def test_ballots_and_outcome_equal_those_of_the_command_line(clinics: Path) -> None:
+    outcome = server.run_election(loop(clinics), settings(clinics))
     filed = Folder(clinics / "filed")
     for name in PARTIES:
         home = clinics / name
@@ -157,77 +157,77 @@ def test_ballots_and_outcome_are_those_of_the_command_line(clinics: Path) -> Non
     assert sorted(outcome.voted) == list(PARTIES)
 
 
-def test_a_ballot_is_on_the_nodes_disk_and_is_never_cast_twice(clinics: Path, monkeypatch) -> None:
+def test_a_ballot_is_kept_on_the_nodes_disk_and_never_cast_twice(clinics: Path, monkeypatch) -> None:
     grid = loop(clinics)
-    server.hold(grid, settings(clinics))
+    server.run_election(grid, settings(clinics))
     first = box(clinics)
     for name in PARTIES:
         assert (clinics / name / "ballots" / f"{name}.ballot").read_bytes() == first[name]
         (clinics / name / "rows.csv").unlink()  # nothing could be trained again
     again = replace(settings(clinics), box=clinics / "server" / "box 2", outcome=clinics / "server" / "outcome 2")
-    server.hold(grid, again)
+    server.run_election(grid, again)
     assert {p.stem: p.read_bytes() for p in again.box.iterdir()} == first
 
 
-def test_two_questions_at_once_are_one_cast(clinics: Path) -> None:
-    seat = party.Seat.of(config(clinics, "clinic-a"), {})
-    digest = ob.Election.read(seat.election).digest
+def test_simultaneous_queries_cause_one_cast(clinics: Path) -> None:
+    node_config = party.NodeConfig.read(config(clinics, "clinic-a"), {})
+    digest = ob.Election.read(node_config.election).digest
     replies: list[wire.Reply] = []
-    threads = [threading.Thread(target=lambda: replies.append(party.cast(seat, digest))) for _ in range(3)]
+    threads = [threading.Thread(target=lambda: replies.append(party.cast(node_config, digest))) for _ in range(3)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     assert len(replies) == 3
     assert len(set(replies)) == 1
-    assert [p.name for p in seat.keep.glob("*.ballot*")] == ["clinic-a.ballot"]
+    assert [p.name for p in node_config.keep.glob("*.ballot*")] == ["clinic-a.ballot"]
 
 
-def test_at_l2_a_ballot_may_be_kept_where_the_book_of_casts_is(clinics: Path) -> None:
+def test_at_l2_the_ballot_and_the_record_of_casts_may_share_a_folder(clinics: Path) -> None:
     """Both are locked while a node casts, and neither waits for the other."""
     home = clinics / "clinic-a"
     edit(home / "election.toml", 'level = "L0"', 'level = "L2"\nepsilon = 50.0\ndelta = 1e-5')
-    seat = party.Seat.of(config(clinics, "clinic-a", keep=str(home)), {})
-    digest = ob.Election.read(seat.election).digest
-    assert party.cast(seat, digest) == party.cast(seat, digest)
+    node_config = party.NodeConfig.read(config(clinics, "clinic-a", keep=str(home)), {})
+    digest = ob.Election.read(node_config.election).digest
+    assert party.cast(node_config, digest) == party.cast(node_config, digest)
     assert json.loads((home / "clinic-a.casts.json").read_text())
 
 
-def test_a_node_that_has_agreed_to_another_election_refuses_and_both_are_named(clinics: Path, caplog) -> None:
+def test_a_node_with_another_election_refuses_and_names_both_digests(clinics: Path, caplog) -> None:
     edit(clinics / "clinic-c" / "election.toml", "seed = 0", "seed = 1")
     put_deadline(clinics, in_seconds(1.5))
-    outcome = server.hold(loop(clinics), settings(clinics))
+    outcome = server.run_election(loop(clinics), settings(clinics))
     ours, theirs = (ob.Election.read(clinics / at / "election.toml").digest for at in ("server", "clinic-c"))
-    assert f"clinic-c has agreed to the election {theirs}, and the server asks about {ours}" in caplog.text
+    assert f"clinic-c has agreed to the election {theirs}, but the server asks about {ours}" in caplog.text
     assert sorted(outcome.voted) == ["clinic-a", "clinic-b"]
     assert not (clinics / "clinic-c" / "ballots").exists()
 
 
-def test_what_is_wrong_with_a_partys_rows_is_not_told_to_the_server(clinics: Path) -> None:
+def test_errors_that_may_quote_rows_do_not_leave_the_node(clinics: Path) -> None:
     edit(clinics / "clinic-a" / "rows.csv", "north", "the-name-of-a-patient")
     digest = ob.Election.read(clinics / "server" / "election.toml").digest
-    question = wire.ask(digest, 10)
+    question = wire.make_query(digest, 10)
     question.metadata.__dict__["_message_id"] = "one"
     reply = party.app(question, Context(1, 10, config(clinics, "clinic-a"), RecordDict(), {}))
-    told = wire.answered(reply)
+    told = wire.read_reply(reply)
     assert "DataError" in told.reason
     assert "patient" not in repr(reply.content)
     assert not told.sealed
 
 
-def test_a_refusal_that_was_mended_is_asked_for_again(clinics: Path, caplog) -> None:
+def test_a_node_that_refused_is_asked_again(clinics: Path, caplog) -> None:
     rows = clinics / "clinic-b" / "rows.csv"
     rows.rename(rows.with_suffix(".away"))
     put_deadline(clinics, in_seconds(3600))
     grid = loop(clinics)
     grid.then[20] = lambda: rows.with_suffix(".away").rename(rows)
-    assert sorted(server.hold(grid, settings(clinics)).voted) == list(PARTIES)
+    assert sorted(server.run_election(grid, settings(clinics)).voted) == list(PARTIES)
     assert len(grid.nodes[1].asked) > 1
     assert len(grid.nodes[0].asked) == 1
     assert "It is asked again in" in caplog.text
 
 
-def test_a_node_that_comes_late_or_comes_back_is_asked(clinics: Path, caplog) -> None:
+def test_a_node_that_is_late_or_returns_is_asked(clinics: Path, caplog) -> None:
     grid = loop(clinics)
     away, killed = grid.nodes[1], grid.nodes[2]
     away.online, killed.busy = False, True
@@ -239,12 +239,12 @@ def test_a_node_that_comes_late_or_comes_back_is_asked(clinics: Path, caplog) ->
         killed.online, killed.busy, killed.session = True, False, "second"
 
     grid.then |= {5: kill, 10: lambda: setattr(away, "online", True), 15: back}
-    assert sorted(server.hold(grid, settings(clinics)).voted) == list(PARTIES)
+    assert sorted(server.run_election(grid, settings(clinics)).voted) == list(PARTIES)
     assert [len(node.asked) for node in grid.nodes] == [1, 1, 2]
-    assert "Node Unavailable. It is asked again when it is back" in caplog.text
+    assert "Node Unavailable. It is asked again when it returns" in caplog.text
 
 
-def test_one_that_came_back_between_two_looks_is_asked_again(clinics: Path) -> None:
+def test_a_node_that_restarted_between_two_polls_is_asked_again(clinics: Path) -> None:
     grid = loop(clinics)
     grid.nodes[0].busy = True
 
@@ -252,36 +252,36 @@ def test_one_that_came_back_between_two_looks_is_asked_again(clinics: Path) -> N
         grid.nodes[0].busy, grid.nodes[0].session = False, "second"
 
     grid.then[5] = restarted
-    server.hold(grid, settings(clinics))
+    server.run_election(grid, settings(clinics))
     assert len(grid.nodes[0].asked) == 2
 
 
-def test_at_the_deadline_a_quorum_makes_the_tally_and_late_ballots_the_next(clinics: Path, caplog) -> None:
+def test_a_quorum_is_tallied_at_the_deadline_and_late_ballots_by_the_next_run(clinics: Path, caplog) -> None:
     put_deadline(clinics, in_seconds(1.5))
     grid = loop(clinics)
     grid.nodes[2].busy = True
-    first = server.hold(grid, settings(clinics))
+    first = server.run_election(grid, settings(clinics))
     assert sorted(first.voted) == ["clinic-a", "clinic-b"]
     assert "2 of 3 have voted: clinic-a, clinic-b. Awaited until" in caplog.text
-    assert ": clinic-c. At work now: 1 nodes." in caplog.text
+    assert ": clinic-c. Nodes at work: 1." in caplog.text
     grid.nodes[2].busy = False
-    second = server.hold(grid, settings(clinics))
+    second = server.run_election(grid, settings(clinics))
     assert sorted(second.voted) == list(PARTIES)
     loaded = ob.Outcome.load(clinics / "server" / "outcome")
     assert loaded.summary() == second.summary()
 
 
-def test_at_the_deadline_without_a_quorum_there_is_an_error_and_ballots_stay(clinics: Path) -> None:
+def test_without_a_quorum_the_deadline_is_an_error_and_ballots_stay_in_the_box(clinics: Path) -> None:
     put_deadline(clinics, in_seconds(1))
     grid = loop(clinics)
     for node in grid.nodes[1:]:
         node.busy = True
     with pytest.raises(QuorumError, match="1 ballot counts, and the quorum is 2"):
-        server.hold(grid, settings(clinics))
+        server.run_election(grid, settings(clinics))
     assert list(box(clinics)) == ["clinic-a"]
 
 
-def test_a_deadline_may_be_moved_while_ballots_come_in(clinics: Path, caplog) -> None:
+def test_the_deadline_can_be_changed_during_a_run(clinics: Path, caplog) -> None:
     put_deadline(clinics, in_seconds(3600))
     path = clinics / "server" / "election.toml"
     later = path.read_text()
@@ -293,40 +293,40 @@ def test_a_deadline_may_be_moved_while_ballots_come_in(clinics: Path, caplog) ->
         6: lambda: path.write_text(later.replace("seed = 0", "seed = 1")),
         7: lambda: path.write_text(later.replace(stamp, f"{stamp}{in_seconds(0.2):%Y-%m-%dT%H:%M:%S.%f}Z  # ")),
     }
-    assert sorted(server.hold(grid, settings(clinics)).voted) == ["clinic-a", "clinic-b"]
-    assert caplog.text.count("has changed and is not gone by") == 2
+    assert sorted(server.run_election(grid, settings(clinics)).voted) == ["clinic-a", "clinic-b"]
+    assert caplog.text.count("the change is ignored") == 2
     assert "has changed: quorum 2, deadline" in caplog.text
 
 
-def test_without_a_deadline_a_quorum_is_enough_once_nobody_is_at_work(clinics: Path) -> None:
+def test_without_a_deadline_a_quorum_is_tallied_when_no_node_is_training(clinics: Path) -> None:
     grid = loop(clinics)
     grid.nodes[2].busy = True
     grid.then[10] = lambda: setattr(grid.nodes[2], "online", False)
-    assert sorted(server.hold(grid, settings(clinics)).voted) == ["clinic-a", "clinic-b"]
+    assert sorted(server.run_election(grid, settings(clinics)).voted) == ["clinic-a", "clinic-b"]
 
 
-def test_ballots_that_were_brought_as_files_count_with_those_of_nodes(clinics: Path) -> None:
+def test_ballots_delivered_as_files_count_too(clinics: Path) -> None:
     home = clinics / "clinic-c"
     agreed = ob.Election.read(home / "election.toml")
     filed = Folder(clinics / "server" / "box")
     cast_file(agreed, "clinic-c", home / "rows.csv", keep=home / "ballots", beside=home, box=filed)
     (clinics / "server" / "box" / "junk.ballot").write_bytes(b"junk")
-    outcome = server.hold(Loop(*(config(clinics, name) for name in PARTIES[:2])), settings(clinics))
+    outcome = server.run_election(Loop(*(config(clinics, name) for name in PARTIES[:2])), settings(clinics))
     assert sorted(outcome.voted) == list(PARTIES)
     assert list(outcome.spoiled) == ["junk"]
 
 
-def test_a_ballot_may_be_brought_as_a_file_while_a_run_waits_for_it(clinics: Path) -> None:
+def test_a_ballot_can_be_delivered_as_a_file_during_a_run(clinics: Path) -> None:
     put_deadline(clinics, in_seconds(3600))
     grid, home = Loop(*(config(clinics, name) for name in PARTIES[:2])), clinics / "clinic-c"
     agreed, filed = ob.Election.read(home / "election.toml"), Folder(clinics / "server" / "box")
     grid.then[10] = lambda: cast_file(
         agreed, "clinic-c", home / "rows.csv", keep=home / "ballots", beside=home, box=filed
     )
-    assert sorted(server.hold(grid, settings(clinics)).voted) == list(PARTIES)
+    assert sorted(server.run_election(grid, settings(clinics)).voted) == list(PARTIES)
 
 
-def test_a_ballot_that_came_before_its_party_was_listed_counts_once_it_is(clinics: Path, caplog) -> None:
+def test_a_ballot_counts_once_its_party_is_added_to_the_roster(clinics: Path, caplog) -> None:
     put_deadline(clinics, in_seconds(3600))
     path, home = clinics / "server" / "election.toml", clinics / "clinic-c"
     whole = path.read_text()
@@ -338,13 +338,13 @@ def test_a_ballot_that_came_before_its_party_was_listed_counts_once_it_is(clinic
     grid.nodes[1].busy = True
     grid.then |= {5: lambda: path.write_text(whole), 10: lambda: setattr(grid.nodes[1], "busy", False)}
     grid.then[200] = lambda: edit(path, "deadline = ", f"deadline = {in_seconds(0.1):%Y-%m-%dT%H:%M:%S.%f}Z  # ")
-    assert sorted(server.hold(grid, settings(clinics)).voted) == list(PARTIES)
+    assert sorted(server.run_election(grid, settings(clinics)).voted) == list(PARTIES)
     assert grid.polls < 200
-    assert "clinic-c in the box would be spoiled" in caplog.text
+    assert "clinic-c in the box is spoiled" in caplog.text
 
 
 @pytest.mark.parametrize("by", ["node", "file"])
-def test_a_ballot_whose_key_was_revoked_meanwhile_is_awaited_again(by: str, clinics: Path, caplog) -> None:
+def test_a_ballot_whose_key_is_revoked_during_a_run_is_awaited_again(by: str, clinics: Path, caplog) -> None:
     put_deadline(clinics, in_seconds(3600))
     path, home = clinics / "server" / "election.toml", clinics / "clinic-c"
     grid = loop(clinics)
@@ -366,18 +366,18 @@ def test_a_ballot_whose_key_was_revoked_meanwhile_is_awaited_again(by: str, clin
         cast_file(agreed, "clinic-c", home / "rows.csv", keep=home / "ballots", beside=home, box=box, resign=True)
 
     grid.then |= {5: revoke, 10: lambda: setattr(grid.nodes[1], "busy", False), 20: resign}
-    outcome = server.hold(grid, settings(clinics))
+    outcome = server.run_election(grid, settings(clinics))
     assert sorted(outcome.voted) == list(PARTIES)
     assert grid.polls >= 20
-    assert "that of clinic-c does not count any more. It is asked again" in caplog.text
+    assert "the ballot of clinic-c no longer counts. It is asked again" in caplog.text
 
 
-def test_ballots_that_are_encrypted_to_the_server_are_named_and_counted_as_by_files(clinics: Path) -> None:
+def test_encrypted_ballots_have_the_same_names_as_delivered_files_and_count(clinics: Path) -> None:
     public = new_server_key(clinics / "server" / "server.key")
     for place in ("server", *PARTIES):
         edit(clinics / place / "election.toml", "quorum =", f'server_key = "{public}"\nquorum =')
     grid = loop(clinics)
-    outcome = server.hold(grid, settings(clinics))
+    outcome = server.run_election(grid, settings(clinics))
     assert sorted(outcome.voted) == list(PARTIES)
     found = box(clinics)
     assert not found.keys() & set(PARTIES)
@@ -389,10 +389,10 @@ def test_ballots_that_are_encrypted_to_the_server_are_named_and_counted_as_by_fi
         assert is_envelope(kept.read_bytes())
     grid.nodes[2].says = reply_with(ballot=raw(kept.read_bytes()), name=ConfigRecord({"name": "../outside"}))
     again = replace(settings(clinics), box=clinics / "server" / "box 2", outcome=clinics / "server" / "outcome 2")
-    assert sorted(server.hold(grid, again).voted) == ["clinic-a", "clinic-b"]
+    assert sorted(server.run_election(grid, again).voted) == ["clinic-a", "clinic-b"]
     (clinics / "server" / "server.key").unlink()
     with pytest.raises(KeyFileError, match="give the server's secret key"):
-        server.hold(grid, again)
+        server.run_election(grid, again)
 
 
 def reply_with(**records: Any) -> Callable[[Message], Message]:
@@ -427,8 +427,8 @@ def cut(question: Message) -> Message:
         (reply_with(ballot=raw(b"x", "numpy.ndarray")), "neither a ballot nor a refusal"),
         (reply_with(ballot=raw(b"PK")), "neither a ballot nor a refusal"),
         (reply_with(ballot=raw(b"PK"), name=NAMED), "its ballot was refused: it is not a whole ballot"),
-        (reply_with(ballot=raw(bytes(3 << 20)), name=NAMED), "3,145,728 bytes, and the election allows 1,048,576"),
-        (reply_with(refused=ConfigRecord({})), "it does not say why"),
+        (reply_with(ballot=raw(bytes(3 << 20)), name=NAMED), "3,145,728 bytes, but the election allows 1,048,576"),
+        (reply_with(refused=ConfigRecord({})), "it gives no reason"),
         (reply_with(refused=ConfigRecord({"reason": "\x1b[2Jcleared"})), "sends no ballot:  [2Jcleared"),
         (raises(ValueError("no such object")), "its reply cannot be read: ValueError"),
         (
@@ -439,24 +439,24 @@ def cut(question: Message) -> Message:
     ],
     ids=["nothing", "no array", "numpy", "no name", "no zip", "large", "mute", "escape", "malformed", "no head", "cut"],
 )
-def test_a_strangers_reply_is_refused_and_the_others_count(says, words, clinics: Path, caplog) -> None:
+def test_an_invalid_reply_is_refused_and_the_other_ballots_count(says, words, clinics: Path, caplog) -> None:
     edit(clinics / "server" / "election.toml", "# max_ballot_mb = 64", "max_ballot_mb = 1")
     put_deadline(clinics, in_seconds(1))
     grid = loop(clinics)
     grid.nodes[2].says = says
-    outcome = server.hold(grid, settings(clinics))
+    outcome = server.run_election(grid, settings(clinics))
     assert sorted(outcome.voted) == ["clinic-a", "clinic-b"]
     assert words in caplog.text
     assert sorted(box(clinics)) == ["clinic-a", "clinic-b"]
 
 
-def test_what_is_no_message_takes_no_reply_with_it_that_came_in_the_same_call(clinics: Path, caplog) -> None:
+def test_an_invalid_message_does_not_affect_a_reply_of_the_same_call(clinics: Path, caplog) -> None:
     class Crowded(Loop):
         def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Any]:
             return [ConfigRecord(), *super().pull_messages(message_ids)]
 
     put_deadline(clinics, in_seconds(5))
-    outcome = server.hold(Crowded(*(config(clinics, name) for name in PARTIES)), settings(clinics))
+    outcome = server.run_election(Crowded(*(config(clinics, name) for name in PARTIES)), settings(clinics))
     assert sorted(outcome.voted) == list(PARTIES)
     assert caplog.text.count("its reply cannot be read: AttributeError") == 3
 
@@ -466,16 +466,16 @@ def test_a_node_cannot_vote_for_another_party(clinics: Path, caplog) -> None:
     put_deadline(clinics, in_seconds(1))
     grid = loop(clinics)
     grid.nodes[2].config = config(clinics, "clinic-a", party="clinic-b", keep=str(clinics / "forged"))
-    outcome = server.hold(grid, settings(clinics))
+    outcome = server.run_election(grid, settings(clinics))
     assert sorted(outcome.voted) == ["clinic-a", "clinic-b"]
     assert "KeyFileError" in caplog.text
     stolen = box(clinics)["clinic-a"]
     grid.nodes[2].says = reply_with(ballot=raw(stolen), name=NAMED)
-    assert sorted(server.hold(grid, settings(clinics)).voted) == ["clinic-a", "clinic-b"]
+    assert sorted(server.run_election(grid, settings(clinics)).voted) == ["clinic-a", "clinic-b"]
     assert sorted(box(clinics)) == ["clinic-a", "clinic-b"]
 
 
-def test_in_a_simulation_nodes_are_numbered_and_files_name_the_parties(clinics: Path, caplog) -> None:
+def test_in_a_simulation_the_files_name_the_parties_of_numbered_nodes(clinics: Path, caplog) -> None:
     folder = clinics / "parties"
     folder.mkdir()
     for name in PARTIES:
@@ -483,26 +483,30 @@ def test_in_a_simulation_nodes_are_numbered_and_files_name_the_parties(clinics: 
         shutil.copy(clinics / name / f"{name}.key", folder)
     run = {"simulated": str(folder), "election": str(clinics / "server" / "election.toml")}
     numbered = [{"partition-id": i, "num-partitions": 3} for i in range(3)]
-    slow = replace(settings(clinics, simulated=folder), pace=replace(QUICK, ask_again=60))
+    slow = replace(settings(clinics, simulated=folder), intervals=replace(QUICK, ask_again=60))
     with pytest.raises(QuorumError, match="0 ballots count"):  # no node will come that could be waited for
-        server.hold(Loop({"num-partitions": 2, "partition-id": 0}, run_config=run), slow)
-    outcome = server.hold(Loop(*numbered, run_config=run), slow)
+        server.run_election(Loop({"num-partitions": 2, "partition-id": 0}, run_config=run), slow)
+    outcome = server.run_election(Loop(*numbered, run_config=run), slow)
     assert sorted(outcome.voted) == list(PARTIES)
-    seat = party.Seat.of({"partition-id": 1, "num-partitions": 3}, run)
-    assert (seat.party, seat.data, seat.key) == ("clinic-b", folder / "clinic-b.csv", folder / "clinic-b.key")
-    with pytest.raises(wire.Refused, match="files of 3 parties, and Flower simulates 2 nodes"):
-        party.Seat.of({"partition-id": 1, "num-partitions": 2}, run)
+    node_config = party.NodeConfig.read({"partition-id": 1, "num-partitions": 3}, run)
+    assert (node_config.party, node_config.data, node_config.key) == (
+        "clinic-b",
+        folder / "clinic-b.csv",
+        folder / "clinic-b.key",
+    )
+    with pytest.raises(wire.Refused, match="files of 3 parties, but Flower simulates 2 nodes"):
+        party.NodeConfig.read({"partition-id": 1, "num-partitions": 2}, run)
 
 
-def test_a_node_takes_its_files_from_its_own_settings_alone(clinics: Path) -> None:
+def test_a_node_ignores_file_names_in_the_settings_of_the_run(clinics: Path) -> None:
     theirs = {"election": "/theirs", "data": "/etc/passwd", "simulated": "/theirs", "keep": "/theirs"}
-    seat = party.Seat.of(config(clinics, "clinic-a", learner="teacher=xgboost student=xgboost"), theirs)
-    assert "theirs" not in repr(seat)
-    assert seat.learners == ("teacher=xgboost", "student=xgboost")
+    node_config = party.NodeConfig.read(config(clinics, "clinic-a", learner="teacher=xgboost student=xgboost"), theirs)
+    assert "theirs" not in repr(node_config)
+    assert node_config.learners == ("teacher=xgboost", "student=xgboost")
     with pytest.raises(wire.Refused, match="started without party, election, data"):
-        party.Seat.of({}, {})
+        party.NodeConfig.read({}, {})
 
 
-def test_a_run_that_was_not_told_its_files_says_so() -> None:
+def test_missing_settings_of_a_run_are_named() -> None:
     with pytest.raises(ElectionError, match="lacks box, outcome"):
-        server.Settings.of({"election": "election.toml"})
+        server.RunConfig.read({"election": "election.toml"})

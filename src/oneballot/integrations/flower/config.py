@@ -1,0 +1,102 @@
+"""Writes the files for Flower's commands: the app folder of a run, and the settings of a node."""
+
+from __future__ import annotations
+
+import json
+import re
+from importlib.metadata import version
+from pathlib import Path
+
+from ...ballot.encryption import find_server_key
+from ...election.election import Election
+from ...errors import ElectionError
+from ...party.submit import preview
+from ...runtime.files import write_atomic
+from .party import simulated_parties
+
+
+def write_app(
+    folder: Path, election: Path, *, box: Path, outcome: Path, key: Path | None, simulated: Path | None
+) -> Election:
+    """Write an app folder for `flwr run`, which names the server's files and holds no code.
+
+    Paths are absolute, as the ServerApp runs in the folder where the SuperLink was started.
+    """
+    parsed = Election.read(election)
+    if (folder / "pyproject.toml").exists():
+        raise ElectionError(f"{folder / 'pyproject.toml'} exists and is not overwritten; choose another folder")
+    find_server_key(parsed, key, election.parent)
+    if simulated is not None:
+        _check_simulated(parsed, simulated)
+    config: dict[str, object] = {
+        "election": str(election.resolve()),
+        "box": str(box.resolve()),
+        "outcome": str(outcome.resolve()),
+        "simulated": "" if simulated is None else str(simulated.resolve()),
+        "key": "" if key is None else str(key.resolve()),
+        "again": False,
+        "over-budget": False,
+        "poll-seconds": 2.0,
+        "ask-again-seconds": 60.0,
+        "settle-seconds": 15.0,
+    }
+    name = re.sub(r"[^a-z0-9]+", "-", parsed.name.lower()).strip("-") or "election"
+    text = f"""\
+# A Flower app that runs one OneBallot election, for `flwr run`. It holds no code.
+[project]
+name = {_quote(f"oneballot-{name}")}
+version = "1.0.0"
+description = {_quote(f"The election {parsed.name}, {parsed.digest}")}
+license = "Apache-2.0"
+dependencies = [{_quote(f"oneballot[flower]=={version('oneballot')}")}]
+
+[tool.flwr.app]
+publisher = "oneballot"
+
+[tool.flwr.app.components]
+serverapp = "oneballot.integrations.flower.server:app"
+clientapp = "oneballot.integrations.flower.party:app"
+
+[tool.flwr.app.config]          # files of the server; a node names its own in its --node-config
+{_lines(config)}
+"""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_atomic(folder / "pyproject.toml", text.encode())
+    return parsed
+
+
+def write_node(
+    file: Path, party: str, election: Path, data: Path, *, keep: Path, key: Path | None, learners: tuple[str, ...]
+) -> Election:
+    """Write a file for `flower-supernode --node-config`, after checking that this party could vote with it."""
+    if file.suffix != ".toml":
+        raise ElectionError(f"{file}: Flower requires a name that ends in .toml")
+    if file.exists():
+        raise ElectionError(f"{file} exists and is not overwritten; move it away, or choose another name")
+    parsed = Election.read(election)
+    preview(parsed, party, data, keep=keep, key=key, beside=election.parent, choices=learners)
+    if key is None:
+        candidates = (Path(f"{party}.key"), election.parent / f"{party}.key")
+        key = next((path for path in candidates if path.is_file()), None)
+    paths = {"election": election, "data": data, "keep": keep} | ({} if key is None else {"key": key})
+    config: dict[str, object] = {"party": party, **{name: str(path.resolve()) for name, path in paths.items()}}
+    config |= {"learner": " ".join(learners)} if learners else {}
+    write_atomic(file, f"# The party of a Flower node, and its files.\n{_lines(config)}\n".encode())
+    return parsed
+
+
+def _check_simulated(election: Election, folder: Path) -> None:
+    if not folder.is_dir() or not (parties := simulated_parties(folder)):
+        raise ElectionError(f"{folder} holds no files of parties; add one per party: clinic-a.csv, clinic-b.csv, …")
+    if election.roster and (unknown := sorted(parties.keys() - election.roster.keys())):
+        raise ElectionError(f"{folder} has files of {', '.join(unknown)}, which are not on the election's roster")
+
+
+def _lines(config: dict[str, object]) -> str:
+    return "\n".join(f"{name} = {_quote(value)}" for name, value in config.items())
+
+
+def _quote(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False).replace(
+        "\x7f", "\\u007f"
+    )  # the only difference between strings in JSON and TOML
