@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 import oneballot as ob
 from oneballot.cli import app
 from oneballot.election import template
-from oneballot.election.columns import Where
-from oneballot.election.schema import mark_labels
+from oneballot.election.columns import Place
+from oneballot.election.schema import encode_multilabels
 from oneballot.errors import DataError, ElectionError
 from oneballot.party.context import PartyContext
 from oneballot.server.context import TallyContext
@@ -41,7 +41,7 @@ def election(**settings) -> ob.Election:
 
 
 def test_labels_are_yes_no_or_unknown() -> None:
-    where = Where("a.csv", "label")
+    where = Place("a.csv", "label")
     for values in (
         [[1, 0, -1]],
         [["1", "0.0", ""]],
@@ -49,11 +49,11 @@ def test_labels_are_yes_no_or_unknown() -> None:
         np.array([["1", "0", None]], dtype=object),
         [[1, 0, math.nan]],
     ):
-        assert mark_labels(values, CLASSES, where).tolist() == [[1, -1, 0]]
+        assert encode_multilabels(values, CLASSES, where).tolist() == [[1, -1, 0]]
     with pytest.raises(DataError, match=r"row 2 .* has a label that is none"):
-        mark_labels([[1, 0, 1], [1, 2, 1]], CLASSES, where)
+        encode_multilabels([[1, 0, 1], [1, 2, 1]], CLASSES, where)
     with pytest.raises(DataError, match=r"labels must be 3 a row, one a class, not of shape \(4,\)"):
-        mark_labels([1, 0, 1, 0], CLASSES, where)
+        encode_multilabels([1, 0, 1, 0], CLASSES, where)
 
 
 @pytest.mark.parametrize("temperature", [math.inf, 0.0])

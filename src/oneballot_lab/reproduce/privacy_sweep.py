@@ -101,10 +101,9 @@ def _votes_of_all(election: Election, parties: Mapping[str, Data]) -> dict[str, 
 
 def _votes_of_parties(election: Election, parties: Mapping[str, Data]) -> dict[str, Array]:
     """L2: the votes of each party's teachers on all public rows, before noise. They never leave a party."""
-    contexts: dict[str, PartyContext] = {}
     assert isinstance(election.method, FedKT)
-    cast_together(replace(election, method=replace(election.method, students=False)), parties, desks=contexts)
-    return {party: ctx.votes[0][0] for party, ctx in contexts.items()}
+    ballots = cast_together(replace(election, method=replace(election.method, students=False)), parties)
+    return {ballot.party: ballot.noised[0][0] for ballot in ballots}
 
 
 def _count_private(election: Election, votes: Mapping[str, Array], queries: Array) -> Array:
