@@ -111,7 +111,7 @@ def show(title: str, lines: Mapping[str, list[Line]]) -> None:
 def measure(title: str, silos: Silos, learner: Learner, methods: Mapping[str, ob.Ensemble], seeds: int) -> None:
     lines: dict[str, list[Line]] = {}
     for seed in range(seeds):
-        for line in compare(Federation(*silos.deal(seed)), learner, methods, seed):
+        for line in compare(Federation(*silos.load(seed)), learner, methods, seed):
             lines.setdefault(line.what, []).append(line)
     show(title, lines)
 
@@ -169,7 +169,7 @@ def measure_speed(parties: int) -> None:
     """Thousands of parties in one run: cast, tally, predict; and one support vector machine each, in sequence."""
     from sklearn.svm import SVC
 
-    held = Federation(*Silos("mnist", "homogeneous", parties).deal(0))
+    held = Federation(*Silos("mnist", "homogeneous", parties).load(0))
     rows = held.public[:1000]
     print("\n| | wall | CPU |\n|---|---|---|")
     for name, method in {"ensemble": ob.Ensemble(), "distilled": ob.Ensemble(distil=True)}.items():

@@ -116,7 +116,7 @@ def test_nothing_to_compare_is_said(election: ob.Election, test: Data, parties: 
     none = Data(test.X[:0], test.y[:0])
     with pytest.raises(DataError, match="no party has any rows"):
         compare(Known(), election, {"a": none}, test)
-    with pytest.raises(DataError, match="known came to no model"):
+    with pytest.raises(DataError, match="known produced no model"):
         compare(Known(rounds=0), election, parties, test)
 
 

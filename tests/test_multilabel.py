@@ -53,7 +53,7 @@ def test_labels_are_yes_no_or_unknown() -> None:
         assert encode_multilabels(values, CLASSES, where).tolist() == [[1, -1, 0]]
     with pytest.raises(DataError, match=r"row 2 .* has an invalid label"):
         encode_multilabels([[1, 0, 1], [1, 2, 1]], CLASSES, where)
-    with pytest.raises(DataError, match=r"labels must be 3 a row, one a class, not of shape \(4,\)"):
+    with pytest.raises(DataError, match=r"expected 3 labels per row, one per class, not shape \(4,\)"):
         encode_multilabels([1, 0, 1, 0], CLASSES, where)
 
 
@@ -106,7 +106,7 @@ def test_a_party_that_knows_no_label_abstains() -> None:
 def test_unsuitable_settings_are_rejected_before_training() -> None:
     with pytest.raises(ElectionError, match="method fedkt does not support several labels per row"):
         election(method=ob.FedKT())
-    with pytest.raises(ElectionError, match=r"needs multilabel.*, and learner sklearn does not give it"):
+    with pytest.raises(ElectionError, match=r"must provide multilabel.*; sklearn doesn't"):
         election(learner=ob.Sklearn())
     for settings, words in (
         ({"temperature": 2.0}, "need temperature = inf"),

@@ -265,7 +265,7 @@ def test_a_schema_is_inferred_from_arrays():
 def test_a_public_file_of_nothing_but_labels_or_with_an_empty_column_is_refused():
     with pytest.raises(DataError, match="only the columns y, id: there are no features"):
         infer({"y": objects("a"), "id": objects("1")}, "y", "id")
-    with pytest.raises(DataError, match="column 'gone' is empty: take it out"):
+    with pytest.raises(DataError, match="column 'gone' is empty: remove it"):
         infer({"gone": objects("", "NA")}, "y")
 
 
