@@ -90,6 +90,7 @@ def write_transformer(**settings: Any) -> tuple[Blob, Array]:
     return Blob("torch-safetensors", save(values, metadata={"network": json.dumps(about)})), X
 
 
+@pytest.mark.slow
 def test_a_small_file_that_is_expensive_is_stopped_by_the_sandbox() -> None:
     blob, X = write_transformer()
     with (

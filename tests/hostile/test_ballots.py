@@ -157,7 +157,8 @@ def test_contents_that_the_method_does_not_expect_are_spoiled(name: str, honest)
     assert len(outcome.voted) == 3
 
 
-def test_altered_models_are_spoiled_ballots_and_the_others_count(digits) -> None:
+@pytest.mark.slow
+def test_altered_models_spoil_their_ballots_and_the_others_count(digits) -> None:
     """One wrong index in a tree of each library; the honest ballot still counts."""
     from oneballot.simulation import divide
 

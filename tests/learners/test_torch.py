@@ -133,12 +133,12 @@ def test_a_network_with_finite_weights_and_infinite_predictions_has_diverged_too
     assert any("Ann's teacher could not learn" in str(warning.message) for warning in recwarn)
 
 
-@pytest.mark.parametrize("kind", [np.int8, np.uint8, np.int32, np.int64, np.float64, np.bool_])
-def test_rows_of_any_number_type_can_be_learned(kind: Any) -> None:
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int32, np.int64, np.float64, np.bool_])
+def test_rows_of_any_number_type_can_be_learned(dtype: Any) -> None:
     X, y = rows([0, 1])
     which = np.arange(len(y))
-    models = QUICK.fit_many((X * 9).astype(kind), [Task(which, y, ask=which)], 2)
-    np.testing.assert_allclose(models[0].predict_proba((X * 9).astype(kind)), models.predictions()[0], atol=1e-6)
+    models = QUICK.fit_many((X * 9).astype(dtype), [Task(which, y, ask=which)], 2)
+    np.testing.assert_allclose(models[0].predict_proba((X * 9).astype(dtype)), models.predictions()[0], atol=1e-6)
 
 
 def test_an_in_place_module_does_not_change_the_callers_rows() -> None:
@@ -265,7 +265,7 @@ def test_a_single_augmentation_can_be_a_string() -> None:
 
 
 @pytest.mark.parametrize(
-    ("learner", "shape", "kind", "message"),
+    ("learner", "shape", "dtype", "message"),
     [
         (Torch("cnn"), (64,), np.uint8, "say what they are, as in settings"),
         (Torch("cnn"), (1, 8, 8), np.uint8, "images of at least 16 pixels a side"),
@@ -284,9 +284,9 @@ def test_a_single_augmentation_can_be_a_string() -> None:
     ids=range(8),
 )
 def test_an_election_refuses_rows_that_do_not_fit_its_network(
-    learner: Torch, shape: Any, kind: Any, message: str
+    learner: Torch, shape: Any, dtype: Any, message: str
 ) -> None:
-    public = (np.random.default_rng(0).random((20, *shape)) * 5).astype(kind)
+    public = (np.random.default_rng(0).random((20, *shape)) * 5).astype(dtype)
     with pytest.raises(ElectionError, match=message):
         ob.Election(classes=[0, 1], public=public, learner=learner)
 
@@ -385,5 +385,5 @@ def test_a_module_that_workers_cannot_import_is_trained_in_this_process(monkeypa
     tasks = [Task(np.arange(60), y, seed=i, ask=np.arange(60)) for i in range(3)]
     monkeypatch.setenv("ONEBALLOT_WORKERS", "2")
     with pytest.warns(OneBallotWarning, match="trained in this process only"):
-        answers = replace(QUICK, module=small, settings={}).fit_many(X, tasks, 2).predictions()
-    assert len(answers) == 3
+        predictions = replace(QUICK, module=small, settings={}).fit_many(X, tasks, 2).predictions()
+    assert len(predictions) == 3

@@ -6,9 +6,9 @@ The result does not depend on the number of workers: each task has its own seed,
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, overload
+from typing import Any, Protocol, overload
 
 import numpy as np
 
@@ -23,13 +23,6 @@ from ._fallback import class_frequencies, predict, report_failure
 class SingleModelLearner(Protocol):
     def fit_one(self, X: Array, y: Array, weight: Array | None, seed: int, classes: int) -> Model:
         """Train on class numbers y, at least two of which differ."""
-
-
-class Booster(SingleModelLearner, Protocol):
-    name: ClassVar[str]
-
-    @property
-    def params(self) -> Mapping[str, Any]: ...
 
 
 @dataclass(frozen=True)
@@ -156,7 +149,7 @@ def _as_labels(task: Task) -> tuple[Array, Array, Array | None]:
     return task.rows[row], label, weight
 
 
-def check_params(learner: Booster, form: type[Format], reserved: Collection[str]) -> None:
+def check_params(learner: Any, form: type[Format], reserved: Collection[str]) -> None:
     """Train on a few rows, to find params that are invalid, or whose models the format refuses, before training."""
     if taken := sorted(learner.params.keys() & set(reserved)):
         raise ElectionError(f"learner {learner.name}: OneBallot sets {', '.join(taken)}; remove it from params")
