@@ -116,8 +116,10 @@ class TestLedgers:
         assert ob.Outcome.load(tmp_path).ledger == outcome.ledger
         assert json.loads((tmp_path / "outcome.json").read_text())["privacy"]["epsilon"] == outcome.ledger.epsilon
 
-    @pytest.mark.parametrize("other", ["L0", ob.L1(4.0), ob.L2(3.0), ob.L2(4.0, adjacency="add-remove"),
-                                       ob.L2(4.0, rehearsal=True, noise_seed=1)])  # fmt: skip
+    @pytest.mark.parametrize(
+        "other",
+        ["L0", ob.L1(4.0), ob.L2(3.0), ob.L2(4.0, adjacency="add-remove"), ob.L2(4.0, rehearsal=True, noise_seed=1)],
+    )
     def test_a_ballot_with_another_ledger_is_refused(self, other, monkeypatch) -> None:
         """The digest is adapted, because it would reveal the change too."""
         ours, theirs = election_at(ob.L2(4.0)), election_at(other)
@@ -321,8 +323,10 @@ class TestSubsets:
         assert all(ballot.abstained is None for ballot in ballots)
         assert len({ballot.contents["votes"].nbytes for ballot in ballots}) == 1
 
-    @pytest.mark.parametrize("method", [ob.FedKT(), ob.FedKT(open_vote="off", partitions=2), ob.FedKT(weights="prior"),
-                                        ob.FedKT(voting="soft")])  # fmt: skip
+    @pytest.mark.parametrize(
+        "method",
+        [ob.FedKT(), ob.FedKT(open_vote="off", partitions=2), ob.FedKT(weights="prior"), ob.FedKT(voting="soft")],
+    )
     def test_a_row_changes_the_vote_of_one_teacher_per_partition(self, method) -> None:
         """Nothing is fitted on the whole silo, so the teachers stay independent."""
         election = election_at(ob.L2(scale=3.0, stable_ids=True), method=method, learner=NEAREST)

@@ -116,9 +116,19 @@ class ExactAudit:
         ledgers._multiply.cache_clear()
 
     def arrange(
-        self, privacy: Any, *, classes: int = 2, public: int = 12, others: int = 6, leads: Leads = (2, 2),
-        elsewhere: int = 0, unit_rows: int = 1, moved: int | None = None, learner: Any = NEAREST, **method: Any,
-    ) -> Case:  # fmt: skip
+        self,
+        privacy: Any,
+        *,
+        classes: int = 2,
+        public: int = 12,
+        others: int = 6,
+        leads: Leads = (2, 2),
+        elsewhere: int = 0,
+        unit_rows: int = 1,
+        moved: int | None = None,
+        learner: Any = NEAREST,
+        **method: Any,
+    ) -> Case:
         """One row (L2) or party (L1) moves its vote from class 0 to class 1 on every query.
 
         `leads`: the lead of class 1 among the other voters, on either side (None: they do not vote); `elsewhere` of
@@ -159,8 +169,10 @@ class ExactAudit:
                 many = _data(election, [row] * 8 * guarantee.subsets**guarantee.partitions)
                 many.X[:, -1] += (begin + np.arange(len(many))) * np.float32(1e-5)
                 ids = np.array([f"row {number}.{begin + i}" for i in range(len(many))], dtype=object)
-                deals = [ctx.assign_subsets(Data(many.X, many.y, ids), guarantee.subsets, "partition", j)[subset]
-                         for j in range(guarantee.partitions)]  # fmt: skip
+                deals = [
+                    ctx.assign_subsets(Data(many.X, many.y, ids), guarantee.subsets, "partition", j)[subset]
+                    for j in range(guarantee.partitions)
+                ]
                 right = np.array(sorted(set.intersection(*map(set, deals))), dtype=np.int64)
                 begin += len(many)
             found.append(many.X[right[0]])

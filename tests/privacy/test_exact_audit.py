@@ -35,8 +35,14 @@ TABLE = [
     ("L2", "replace", True, 2, False),
     ("L2", "replace", False, 4, False),
 ]
-PROVED = {("gumbel", 2): 0.95, ("gaussian", 2): 0.85, ("laplace", 2): 0.85,
-          ("gumbel", 3): 0.75, ("gaussian", 3): 0.6, ("laplace", 3): 0.35}  # fmt: skip
+PROVED = {
+    ("gumbel", 2): 0.95,
+    ("gaussian", 2): 0.85,
+    ("laplace", 2): 0.85,
+    ("gumbel", 3): 0.75,
+    ("gaussian", 3): 0.6,
+    ("laplace", 3): 0.35,
+}
 """The minimum share of the claim that the attack attains, by mechanism and classes (3: or more)."""
 
 
@@ -51,9 +57,14 @@ def test_every_row_of_the_reach_table_holds_and_is_attained(
     )
     third = int(classes == 3)  # a voter for the last class
     case = audit.arrange(
-        privacy, classes=classes, others=6 + third, elsewhere=third, leads=(2, 2 - 4 * third),
-        partitions=partitions, open_vote=open_vote,
-    )  # fmt: skip
+        privacy,
+        classes=classes,
+        others=6 + third,
+        elsewhere=third,
+        leads=(2, 2 - 4 * third),
+        partitions=partitions,
+        open_vote=open_vote,
+    )
     guarantee = case.election.guarantee
     assert guarantee.query.reach == reach * (partitions if level == "L1" else 1)
     assert guarantee.query.one_sided == one_sided
@@ -80,7 +91,7 @@ VARIANTS = {
         (ob.L2(**GUMBEL, stable_ids=True, counts_sigma=3.0), {"weights": "class-counts", "partitions": 2}),
     "noised class counts by content":
         (ob.L2(None, DELTA, sigma=4.0, stable_ids=False, counts_sigma=3.0), {"weights": "class-counts"}),
-    "noised class counts of rows that come or go":
+    "class counts of added or removed rows":
         (ob.L2(2.0, DELTA, stable_ids=True, adjacency="add-remove"), {"weights": "class-counts"}),
     "frequencies divided out": (ob.L2(**GUMBEL, stable_ids=True), {"weights": "prior", "partitions": 2}),
     "students": (ob.L2(**GUMBEL, stable_ids=True), {"students": True, "open_vote": "weighted", "partitions": 2}),
@@ -93,12 +104,17 @@ VARIANTS = {
     "confident": (ob.L2(None, DELTA, **CONFIDENT, answers=5, stable_ids=True), {"partitions": 2, "leads": (2, 0)}),
     "confident by content":
         (ob.L2(None, DELTA, **CONFIDENT, answers=12, test_sigma=2.0, stable_ids=False), {}),
-    "confident parties that come or go":
+    "confident with parties added or removed":
         (ob.L1(None, DELTA, **CONFIDENT, answers=9, adjacency="add-remove"),
          {"partitions": 2, "voting": "consistent", "leads": (-2, -2)}),
 }  # fmt: skip
-LOOSE = {"paper": 0.3, "advanced": 0.15, "confident": 0.5, "confident by content": 0.5,
-         "confident parties that come or go": 0.5}  # fmt: skip
+LOOSE = {
+    "paper": 0.3,
+    "advanced": 0.15,
+    "confident": 0.5,
+    "confident by content": 0.5,
+    "confident with parties added or removed": 0.5,
+}
 
 
 @pytest.mark.parametrize("what", VARIANTS)
@@ -168,8 +184,11 @@ def test_a_voter_has_one_vote_for_any_learner_output(audit, level, voting) -> No
 def test_only_noisy_answers_depend_on_the_unit(audit, level, adjacency, stable_ids) -> None:
     privacy = PrivacySettings(level, None, adjacency=adjacency, stable_ids=stable_ids, **GUMBEL)
     ways: list[dict[str, Any]] = [
-        {"open_vote": "hard", "leads": (2, None)}, {"voting": "soft"}, {"weights": "class-counts"}, {"students": True},
-    ]  # fmt: skip
+        {"open_vote": "hard", "leads": (2, None)},
+        {"voting": "soft"},
+        {"weights": "class-counts"},
+        {"students": True},
+    ]
     if level == "L2":  # at L1 a party that sends models has no privacy against the server
         ways += [{"students": True, "ballot": "models", "voting": "consistent"}]
     for way in ways:

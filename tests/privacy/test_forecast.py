@@ -58,10 +58,17 @@ def by_quadrature(votes, mechanism, which: int) -> float:
 
 
 @pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
-@pytest.mark.parametrize("votes", [
-    [0.0, 0.0, 0.0], [0.0, 0.3, 0.1, 0.1], [5.0, 0.0, 1.0, 2.5, 2.5], [0.0] + [9.0] * 9, [8.0, 7.0] + [0.0] * 20,
-    [0.0, 25.0, 3.0],
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "votes",
+    [
+        [0.0, 0.0, 0.0],
+        [0.0, 0.3, 0.1, 0.1],
+        [5.0, 0.0, 1.0, 2.5, 2.5],
+        [0.0] + [9.0] * 9,
+        [8.0, 7.0] + [0.0] * 20,
+        [0.0, 25.0, 3.0],
+    ],
+)
 def test_more_classes_match_the_integral(mechanism, votes) -> None:
     """Relative errors, so that small probabilities are checked as strictly as large ones."""
     votes = np.array(votes)
@@ -72,10 +79,12 @@ def test_more_classes_match_the_integral(mechanism, votes) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(
-    st.sampled_from(MECHANISMS), st.floats(0.2, 50), st.integers(2, 12).flatmap(
+    st.sampled_from(MECHANISMS),
+    st.floats(0.2, 50),
+    st.integers(2, 12).flatmap(
         lambda classes: st.lists(st.lists(st.floats(0, 60), min_size=classes, max_size=classes), min_size=1, max_size=6)
     ),
-)  # fmt: skip
+)
 def test_probabilities_sum_to_one_and_depend_only_on_gaps(mechanism, scale: float, votes) -> None:
     votes = np.array(votes)
     found = win_probability(votes, mechanism, scale)
@@ -110,9 +119,7 @@ def replaced(queries: int, classes: int):
     return lambda mechanism, scale: [(NoisyArgmax(mechanism, scale, classes, 2), queries)]
 
 
-@pytest.mark.parametrize(
-    ("classes", "gumbel", "gaussian"), [(3, 0.035, 0.042), (10, 0.142, 0.126), (100, 0.64, 0.38)]
-)  # fmt: skip
+@pytest.mark.parametrize(("classes", "gumbel", "gaussian"), [(3, 0.035, 0.042), (10, 0.142, 0.126), (100, 0.64, 0.38)])
 def test_errors_with_a_lead_of_4b_at_epsilon_2_and_100_queries(classes: int, gumbel: float, gaussian: float) -> None:
     """One vote moves, `tight`."""
     releases = replaced(100, classes)
@@ -143,9 +150,13 @@ def test_the_papers_accountants_choose_laplace_noise() -> None:
 
 @pytest.mark.parametrize(
     ("queries", "accountant", "mechanism", "expected"),
-    [(100, "rdp", "gumbel", 0.24), (1000, "rdp", "gumbel", 0.13), (100, "tight", "gaussian", 0.28),
-     (1000, "tight", "gaussian", 0.14)],
-)  # fmt: skip
+    [
+        (100, "rdp", "gumbel", 0.24),
+        (1000, "rdp", "gumbel", 0.13),
+        (100, "tight", "gaussian", 0.28),
+        (1000, "tight", "gaussian", 0.14),
+    ],
+)
 def test_ten_unanimous_parties_are_too_few(queries, accountant, mechanism, expected: float) -> None:
     """10 classes, epsilon 5, one vote moves."""
     releases = replaced(queries, 10)
@@ -158,8 +169,9 @@ def test_ten_unanimous_parties_are_too_few(queries, accountant, mechanism, expec
 @given(st.sampled_from(MECHANISMS), st.floats(0.3, 99), st.integers(2, 20), st.floats(0.3, 0.999))
 def test_voters_needed_is_the_smallest_sufficient_number(mechanism, scale, classes, probability) -> None:
     needed = voters_needed(probability, mechanism, scale, classes)
-    wins = win_probability(np.array([[needed - 1.0] + [0.0] * (classes - 1), [needed] + [0.0] * (classes - 1)]),
-                           mechanism, scale)[:, 0]  # fmt: skip
+    wins = win_probability(
+        np.array([[needed - 1.0] + [0.0] * (classes - 1), [needed] + [0.0] * (classes - 1)]), mechanism, scale
+    )[:, 0]
     assert wins[1] >= probability - 1e-12
     assert needed == 1 or wins[0] < probability
     if mechanism == "gumbel":

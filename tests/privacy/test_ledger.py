@@ -173,8 +173,16 @@ class TestLedgers:
 
     def test_the_description_includes_unit_adjacency_epsilon_delta_and_releases(self) -> None:
         text = "\n".join(self.promised().describe())
-        for words in ("epsilon 0.93", "delta 1e-05", "for each row", "adjacency replace", "40 × vote among 2 classes",
-                      "laplace noise, scale 25", "may be published", "several rows of one person"):  # fmt: skip
+        for words in (
+            "epsilon 0.93",
+            "delta 1e-05",
+            "for each row",
+            "adjacency replace",
+            "40 × vote among 2 classes",
+            "laplace noise, scale 25",
+            "may be published",
+            "several rows of one person",
+        ):
             assert words in text
 
     def test_a_ledger_survives_json_and_its_epsilon_can_be_recomputed(self) -> None:
@@ -202,9 +210,19 @@ class TestLedgers:
         assert calibrate(L1(gamma=0.04), FORTY, True).ledger().party_epsilon() is None
 
     @pytest.mark.parametrize(
-        "change", [{"adjacency": "add-remove"}, {"level": "L1"}, {"epsilon": 0.5}, {"delta": 1e-4}, {"lines": ()},
-                   {"unit": "party"}, {"drawn": 2}, {"publishable": False}, {"rehearsal": True}]
-    )  # fmt: skip
+        "change",
+        [
+            {"adjacency": "add-remove"},
+            {"level": "L1"},
+            {"epsilon": 0.5},
+            {"delta": 1e-4},
+            {"lines": ()},
+            {"unit": "party"},
+            {"drawn": 2},
+            {"publishable": False},
+            {"rehearsal": True},
+        ],
+    )
     def test_a_ledger_with_any_other_field_does_not_agree(self, change) -> None:
         promised = self.promised()
         assert promised.agrees_with(promised)
@@ -222,17 +240,30 @@ class TestLedgers:
         assert not with_scale(24.9).agrees_with(promised)
 
     @pytest.mark.parametrize(
-        "fields", [{"level": "L2", "epsilon": 1.0}, {"level": "L2", "epsilon": 1.0, "delta": 1e-5},
-                 {"level": "L2", "lines": [{"what": "vote", "times": 1, "mechanism": "gumbel", "scale": 1.0}]},
-                 {"level": "L2", "epsilon": -1.0}, {"level": "L9"}, {"drawn": 0}, {"nonsense": 1}]
-    )  # fmt: skip
+        "fields",
+        [
+            {"level": "L2", "epsilon": 1.0},
+            {"level": "L2", "epsilon": 1.0, "delta": 1e-5},
+            {"level": "L2", "lines": [{"what": "vote", "times": 1, "mechanism": "gumbel", "scale": 1.0}]},
+            {"level": "L2", "epsilon": -1.0},
+            {"level": "L9"},
+            {"drawn": 0},
+            {"nonsense": 1},
+        ],
+    )
     def test_an_incomplete_ledger_is_refused(self, fields) -> None:
         with pytest.raises(ValueError, match=r"(?i)ledger"):
             Ledger.model_validate(fields)
 
     def test_a_printed_epsilon_is_rounded_up(self) -> None:
         assert [format_epsilon(e) for e in (0.93486, 1.9999999, 2.0, 2.00001, 12.3411, 123456.0)] == [
-            "0.9349", "2", "2", "2.001", "12.35", "1.235e+05"]  # fmt: skip
+            "0.9349",
+            "2",
+            "2",
+            "2.001",
+            "12.35",
+            "1.235e+05",
+        ]
 
     def test_an_inconsistent_line_is_refused(self) -> None:
         with pytest.raises(ElectionError, match="neither classes and reach nor squared_shift"):
@@ -280,17 +311,28 @@ class TestCharges:
 
 
 def test_privacy_settings_are_in_the_digest(make_election) -> None:
-    digests = {make_election(privacy=privacy).digest for privacy in
-               ("L0", L1(2.0), L2(2.0), L2(2.0, delta=1e-6), L2(2.0, adjacency="add-remove"), L2(2.0, stable_ids=True),
-                L2(2.0, rehearsal=True, noise_seed=1))}  # fmt: skip
+    digests = {
+        make_election(privacy=privacy).digest
+        for privacy in (
+            "L0",
+            L1(2.0),
+            L2(2.0),
+            L2(2.0, delta=1e-6),
+            L2(2.0, adjacency="add-remove"),
+            L2(2.0, stable_ids=True),
+            L2(2.0, rehearsal=True, noise_seed=1),
+        )
+    }
     assert len(digests) == 7
     assert make_election(privacy="L0").digest == make_election().digest
 
 
 def test_the_level_determines_the_methods_open_settings(make_election) -> None:
     open_method = ob.FedKT()
-    chosen = {level: make_election(privacy=privacy, method=open_method).method for level, privacy in
-              {"L0": "L0", "L1": L1(2.0), "L2": L2(2.0)}.items()}  # fmt: skip
+    chosen = {
+        level: make_election(privacy=privacy, method=open_method).method
+        for level, privacy in {"L0": "L0", "L1": L1(2.0), "L2": L2(2.0)}.items()
+    }
     assert (chosen["L0"].open_vote, chosen["L0"].subsets, chosen["L0"].students) == ("weighted", 1, False)
     assert (chosen["L1"].open_vote, chosen["L1"].subsets, chosen["L1"].students) == ("off", 1, False)
     assert (chosen["L2"].open_vote, chosen["L2"].subsets, chosen["L2"].students) == ("off", 25, False)

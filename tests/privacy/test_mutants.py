@@ -39,7 +39,7 @@ from oneballot.types import Data
 
 GUMBEL: dict[str, Any] = {"delta": 1e-3, "mechanism": "gumbel", "scale": 4.0}
 IDS, CONTENT = ob.L2(**GUMBEL, stable_ids=True), ob.L2(**GUMBEL, stable_ids=False)
-COME_AND_GO, PARTIES = replace(IDS, adjacency="add-remove"), ob.L1(**GUMBEL)
+ADD_REMOVE, PARTIES = replace(IDS, adjacency="add-remove"), ob.L1(**GUMBEL)
 SOME_PARTIES = replace(PARTIES, adjacency="add-remove")
 COUNTS = replace(IDS, counts_sigma=3.0)
 
@@ -93,7 +93,7 @@ def scattered(rows: int) -> Check:
     """Rows at random corners, the first of which is removed; four times, because a hash assigns the subsets."""
 
     def check(audit: Any) -> None:
-        election = audit.arrange(COME_AND_GO).election
+        election = audit.arrange(ADD_REMOVE).election
         for rng in map(np.random.default_rng, range(4)):
             X, y = election.public[rng.integers(12, size=rows)], rng.integers(2, size=rows)
             ids = np.array([f"row {i}" for i in range(rows)])
@@ -333,16 +333,16 @@ MUTANTS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], Check, str]] = {
         whole(ob.L2(2.0, 1e-3, stable_ids=True), **COUNTED), "did not declare it"),
     "content replaced, charged as one moved vote": (reach(2), whole(CONTENT), FAR),
     "content replaced, charged as one, by its answers": (reach(2), exact(CONTENT), LEAKS),
-    "rows dealt by content, charged as by ID": (
+    "rows assigned by content, charged as by ID": (
         put(PartyContext, "_identities", by_content), whole(IDS, moved=2), FAR),
-    "rows dealt by position": (put(PartyContext, "assign_subsets", by_position), scattered(40), FAR),
+    "rows assigned by position": (put(PartyContext, "assign_subsets", by_position), scattered(40), FAR),
     "as many subsets as rows": (put(Teachers, "of", classmethod(as_many_as_rows)), scattered(5), FAR),
-    "half the reach of rows that come or go": (reach(1), whole(COME_AND_GO), FAR),
-    "half the reach of rows that come or go, by their answers": (reach(1), exact(COME_AND_GO), LEAKS),
-    "rows charged as votes that come or go": (one_sided, exact(COME_AND_GO), LEAKS),
-    "moved votes charged as votes that come or go": (
+    "half the reach of added or removed rows": (reach(1), whole(ADD_REMOVE), FAR),
+    "half the reach of added or removed rows, by their answers": (reach(1), exact(ADD_REMOVE), LEAKS),
+    "rows charged as added or removed votes": (one_sided, exact(ADD_REMOVE), LEAKS),
+    "moved votes charged as added or removed votes": (
         combined(reach(2), put(calibration, "NoisyArgmax", lambda *args: NoisyArgmax(*args[:4], True, args[5]))),
-        whole(COME_AND_GO), "votes move, but are charged"),
+        whole(ADD_REMOVE), "votes move, but are charged"),
     "consistent votes counted s times, charged once": (reach(partitions=1), whole(PARTIES, **TWICE_ALIKE), FAR),
     "consistent votes charged once, by the answers": (reach(partitions=1), exact(SOME_PARTIES, **TWICE_ALIKE), LEAKS),
     "rows without votes dropped before the noise": (
@@ -351,7 +351,7 @@ MUTANTS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], Check, str]] = {
     "rows without votes dropped after the noise": (
         put(FedKT, "_decide_for_the_public", left_out_afterwards),
         nothing_else(SOME_PARTIES, leads=(2, None), open_vote="hard"), ELSE),
-    "the number of rows in the ballot": (put(FedKT, "cast", with_the_number_of_rows), nothing_else(COME_AND_GO), ELSE),
+    "the number of rows in the ballot": (put(FedKT, "cast", with_the_number_of_rows), nothing_else(ADD_REMOVE), ELSE),
     "a published outcome names who voted": (
         put(Outcome, "published", lambda self: self), nothing_else(SOME_PARTIES), ELSE),
     "queries on which teachers disagree dropped": (
@@ -366,15 +366,15 @@ MUTANTS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], Check, str]] = {
     "less noise than the budget asks for": (
         put(calibration, "round_up", lambda scale: round_up(0.9 * scale)), whole(ob.L2(2.0, 1e-3, stable_ids=True)),
         "the ledger exceeds the budget"),
-    "a second tally for nothing": (put(Charges, "charge", lambda self, planned, after: 1), second_tally, LEAKS),
+    "a second tally free of charge": (put(Charges, "charge", lambda self, planned, after: 1), second_tally, LEAKS),
     "a second tally off the ledger": (
         put(TallyContext, "ledger", lambda self, casts: self.election.guarantee.ledger()), second_tally, LEAKS),
-    "a second cast for nothing": (
+    "a second cast free of charge": (
         put(seal, "_ledger", lambda election, casts: election.ballot_ledger), second_cast, LEAKS),
-    "repetitions for nothing": (put(Ledger, "times", lambda self, count, *, silos=1: self), second_cast, LEAKS),
-    "a second silo for nothing": (
+    "repetitions free of charge": (put(Ledger, "times", lambda self, count, *, silos=1: self), second_cast, LEAKS),
+    "a second silo free of charge": (
         put(TallyContext, "ledger", lambda self, casts: self.election.guarantee.ledger()), two_silos, LEAKS),
-    "any ledger will do": (
+    "any ledger is accepted": (
         put(Ledger, "agrees_with", lambda self, promised: True), forged_ledgers, "accepted: less noise"),
     "only epsilon is compared": (
         put(Ledger, "agrees_with", lambda self, promised: self.epsilon == promised.epsilon), forged_ledgers,
