@@ -136,9 +136,9 @@ class TestLedgers:
             ctx.decide(votes, cell="partition 0")
         with pytest.raises(PrivacyError, match="decides among 2 classes, declared 3"):
             PartyContext(election, "a").decide(votes[:, :2], cell="partition 0")
-        with pytest.raises(PrivacyError, match="parts of votes, where whole ones"):
+        with pytest.raises(PrivacyError, match="fractional votes, but declared whole ones"):
             PartyContext(election, "a").decide(votes, cell="partition 0", unit=255)
-        with pytest.raises(PrivacyError, match="class counts, of which the method did not say"):
+        with pytest.raises(PrivacyError, match="class counts.* did not declare it"):
             PartyContext(election, "a").release(np.ones(2, dtype=np.int64), cell="class counts")
 
     def test_noise_is_drawn_on_one_side_only(self) -> None:
@@ -291,7 +291,7 @@ class TestSubsets:
             ob.cast(election, X[:50], Y[:50], party="a")
         with pytest.raises(DataError, match="there are 50 rows but 49 IDs"):
             ob.cast(election, X[:50], Y[:50], party="a", ids=range(49))
-        with pytest.raises(DataError, match="is not the only row with its ID"):
+        with pytest.raises(DataError, match="has an ID that another row has too"):
             ob.cast(election, X[:50], Y[:50], party="a", ids=[0] * 50)
         assert ob.cast(election, X[:50], Y[:50], party="a", ids=range(50)).abstained is None
 
