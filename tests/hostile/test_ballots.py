@@ -26,9 +26,11 @@ def honest(digits) -> tuple[ob.Election, list[bytes]]:
     from oneballot.simulation import divide
 
     election = ob.Election(
-        classes=range(10), public=digits.public, method=ob.FedKT(open_vote="hard"),
+        classes=range(10),
+        public=digits.public,
+        method=ob.FedKT(open_vote="hard"),
         learner=ob.Sklearn("DecisionTreeClassifier", {"max_depth": 6}),
-    )  # fmt: skip
+    )
     parties = divide(election.data(digits.X, digits.y), 3, "homogeneous", seed=1)
     return election, [b.sealed for b in cast_together(election, parties)]
 

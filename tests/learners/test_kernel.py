@@ -123,8 +123,9 @@ def test_all_rows_as_landmarks_give_the_full_solution() -> None:
     for intercept in (True, False):
         whole = solve(K, Y, w / w.mean(), (1e-2,), intercept)
         parts = solve_with_landmarks(K, K, Y, w / w.mean(), (1e-2,), intercept)
-        np.testing.assert_allclose(K @ parts.coefficients + parts.intercept, K @ whole.coefficients + whole.intercept,
-                                   atol=1e-6)  # fmt: skip
+        np.testing.assert_allclose(
+            K @ parts.coefficients + parts.intercept, K @ whole.coefficients + whole.intercept, atol=1e-6
+        )
 
 
 def test_landmarks_bound_the_models_size_and_all_rows_are_fitted() -> None:

@@ -181,8 +181,15 @@ def test_text_is_learned_with_trained_or_frozen_word_vectors(tmp_path: Path) -> 
     X, y, which = vectors.encode(texts, 5), np.arange(40) % 2, np.arange(40)
     for embedding in ("trained", "frozen"):
         settings = {"filters": 4, "widths": [1, 2], "embedding": embedding}
-        learner = Torch("textcnn", settings, vectors=str(tmp_path / "glove.txt"), epochs=10, batch=8,
-                        learning_rate=0.02, device="cpu")  # fmt: skip
+        learner = Torch(
+            "textcnn",
+            settings,
+            vectors=str(tmp_path / "glove.txt"),
+            epochs=10,
+            batch=8,
+            learning_rate=0.02,
+            device="cpu",
+        )
         learner.check()
         models = learner.fit_many(X, [Task(which, y, ask=which)], 2)
         assert (models.predictions()[0].argmax(axis=1) == y).mean() > 0.95
@@ -370,8 +377,10 @@ def test_an_mlp_with_an_image_shape_augments_its_images() -> None:
     asked = np.arange(60)
     learner = Torch("mlp", settings={"shape": [1, 8, 8]}, epochs=2, augment=("flip",), device="cpu")
     learner.check()
-    moved, still = (replace(learner, augment=a).fit_many(X, [Task(asked, y, ask=asked)], 2).predictions()[0]
-                    for a in (("flip",), ()))  # fmt: skip
+    moved, still = (
+        replace(learner, augment=a).fit_many(X, [Task(asked, y, ask=asked)], 2).predictions()[0]
+        for a in (("flip",), ())
+    )
     assert moved.shape == (60, 2)
     assert not np.allclose(moved, still)
 
