@@ -138,7 +138,7 @@ class TestLedgers:
             PartyContext(election, "a").decide(votes[:, :2], cell="partition 0")
         with pytest.raises(PrivacyError, match="fractional votes, but declared whole ones"):
             PartyContext(election, "a").decide(votes, cell="partition 0", unit=255)
-        with pytest.raises(PrivacyError, match="class counts.* did not declare it"):
+        with pytest.raises(PrivacyError, match=r"class counts.* did not declare it"):
             PartyContext(election, "a").release(np.ones(2, dtype=np.int64), cell="class counts")
 
     def test_noise_is_drawn_on_one_side_only(self) -> None:
