@@ -18,8 +18,8 @@ from threadpoolctl import threadpool_limits
 
 from figures import begin, end, show
 from oneballot.privacy.accounting import epsilon
-from oneballot.privacy.data_dependent.accounting import data_dependent_epsilon, gnmax_epsilon, paper_epsilon
-from oneballot.privacy.data_dependent.gnmax import smooth_sensitivity
+from oneballot.privacy.data_dependent.accounting import data_dependent_epsilon, paper_epsilon
+from oneballot.privacy.data_dependent.gnmax import gnmax_epsilon, smooth_sensitivity
 from oneballot.privacy.releases import Mechanism, NoisyArgmax
 from oneballot.types import Array
 

@@ -7,7 +7,8 @@ python benchmarks/dosfl_gpu.py --data trec.npz --parties 2           # or 29; do
 
 All parties, seeds and variants run side by side. LeNet on MNIST: 10 parties, IID and 2 shards a party, S_d = 30,
 E_d = 3, B_d = 10, E = 30 with batches of 512. Bi-LSTM on TREC-6: S_d = 2, E_d = 1, B_d = 1, E = 50. The file has the
-arrays X, y, X_test and y_test: images of bytes, or tokens with a table of word vectors.
+arrays X, y, X_test and y_test: images of bytes, or tokens with a table of word vectors. Needs only torch and numpy, on
+a CPU also joblib.
 """
 
 from __future__ import annotations
@@ -25,15 +26,15 @@ import torch
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
-from dosfl_tasks import VARIANTS, Task, arguments, machine, read, split_rows, summary, variants
+from dosfl_tasks import VARIANTS, Settings, Task, arguments, machine, read, split_rows, summary, variants
 from oneballot.fleet.train.devices import find_device, precision
 from oneballot.fleet.train.recipe import Recipe
 from oneballot.methods.dosfl.distil import distil
 from oneballot.methods.dosfl.distillation import DistilledData, Party
 from oneballot.methods.dosfl.initialization import initial_weights
-from oneballot.methods.dosfl.method import DOSFL, read_inputs, write_inputs
 from oneballot.methods.dosfl.stacked import StackedNetwork
 from oneballot.methods.dosfl.wave import Wave
+from oneballot.methods.dosfl.work import read_inputs, write_inputs
 from oneballot_lab.reproduce.eavesdrop import accuracies, at_distance, with_other_weights
 
 MNIST = [(94.02, 51.55), (95.64, 61.26), (93.05, 77.71), (93.68, 70.13), (90.87, 78.83), (95.64, 61.26)]
@@ -59,7 +60,7 @@ def main() -> int:
     return run(args, *read(args))
 
 
-def run(args: Any, task: Task, settings: DOSFL) -> int:
+def run(args: Any, task: Task, settings: Settings) -> int:
     network, X_test, y_test = task.network, task.X_test, task.y_test
     by_variant = variants(settings, args.variants, args.reset)
     cells = [(v, s, seed) for v in by_variant for s in args.splits for seed in range(args.seeds)]

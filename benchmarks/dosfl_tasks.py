@@ -11,12 +11,32 @@ import torch
 
 from oneballot.fleet.models.network import Network, built_in
 from oneballot.methods.dosfl.initialization import RULES
-from oneballot.methods.dosfl.method import DOSFL
 
 MEAN, DEVIATION = 0.1307, 0.3081
 """Of MNIST's pixels, a published constant: distilled inputs begin as normal noise, and rows should look alike."""
-MNIST = DOSFL(soft_labels=False)
-TREC = DOSFL.paper("trec6", soft_labels=False)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a party reads of the settings of `DOSFL`, in a dataclass that needs no other library."""
+
+    steps: int = 30
+    epochs: int = 3
+    batch: int = 10
+    first_rate: float = 0.02
+    learning_rate: float = 0.01
+    decay: float = 0.5
+    decay_period: int = 40
+    local_epochs: int = 30
+    local_batch: int = 512
+    soft_labels: bool = False
+    negative_labels: bool = False
+    soft_reset: float = 0.0
+    masking: float = 0.0
+
+
+MNIST = Settings()
+TREC = Settings(steps=2, epochs=1, batch=1, first_rate=1.5, learning_rate=0.1, decay_period=30, local_epochs=50)
 ADDITIONS: dict[str, dict[str, Any]] = {
     "none": {},
     "soft labels": {"soft_labels": True},
@@ -27,10 +47,10 @@ ADDITIONS: dict[str, dict[str, Any]] = {
 }
 VARIANTS = tuple(ADDITIONS)
 PAPER_RESET = 0.2
-SETTINGS = ("steps", "epochs", "batch", "local_epochs", "local_batch", "first_rate", "learning_rate", "decay_period")
+OPTIONS = ("steps", "epochs", "batch", "local_epochs", "local_batch", "first_rate", "learning_rate", "decay_period")
 
 
-def variants(settings: DOSFL, names: list[str], resets: list[float]) -> dict[str, DOSFL]:
+def variants(settings: Settings, names: list[str], resets: list[float]) -> dict[str, Settings]:
     """The settings of each named variant; those with soft resets once for every share in `resets`."""
     result = {}
     for name in names:
@@ -87,14 +107,14 @@ def arguments(description: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--device", default="auto", choices=["auto", "cuda", "cpu"])
     parser.add_argument("--bytes", action="store_true", help="scale pixels to 0 to 1 instead of standardising them")
     parser.add_argument("--reduced", action="store_true", help="3 parties, 1,500 rows, fewer steps: for a CPU")
-    for name in SETTINGS:
+    for name in OPTIONS:
         default = getattr(MNIST, name)
         option = f"--{name.replace('_', '-')}"
         parser.add_argument(option, type=type(default), default=None, help=f"{default} in the paper")
     return parser
 
 
-def read(args: Any) -> tuple[Task, DOSFL]:
+def read(args: Any) -> tuple[Task, Settings]:
     """The task in the file `--data`, and the settings of its distillation."""
     file = np.load(args.data)
     data = {key: file[key] for key in file.files}
@@ -104,7 +124,7 @@ def read(args: Any) -> tuple[Task, DOSFL]:
             settings, steps=15, epochs=2, first_rate=0.05, local_epochs=20, local_batch=128, learning_rate=0.02
         )
         args.parties, args.rows, args.seeds = 3, min(args.rows, 1_500), min(args.seeds, 1)
-    given = {name: getattr(args, name) for name in SETTINGS if getattr(args, name) is not None}
+    given = {name: getattr(args, name) for name in OPTIONS if getattr(args, name) is not None}
     return make_task(args, data), replace(settings, **given)
 
 

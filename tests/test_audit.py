@@ -10,7 +10,8 @@ from oneballot import audit
 from oneballot.errors import ElectionError
 from oneballot.party import context
 from oneballot.party.context import PartyContext
-from oneballot.privacy.audit_bound import canaries_needed, chance, epsilon_lower_bound
+from oneballot.privacy.audit_bound import canaries_needed, epsilon_lower_bound, p_value
+from oneballot.privacy.guarantee import VotesGuarantee
 from oneballot.privacy.sampling import SeededEntropy
 
 PUBLIC = np.random.default_rng(0).normal(size=(60, 3))
@@ -35,7 +36,7 @@ def test_the_bound_grows_with_right_guesses_and_falls_with_confidence() -> None:
     found = [epsilon_lower_bound(200, 100, right, 1e-5) for right in range(50, 101, 10)]
     assert found == sorted(found)
     assert epsilon_lower_bound(200, 100, 90, 1e-5, 0.99) < epsilon_lower_bound(200, 100, 90, 1e-5, 0.95)
-    assert chance(200, 100, 90, 0.0, 1e-5) < chance(200, 100, 90, 2.0, 1e-5) <= 1
+    assert p_value(200, 100, 90, 0.0, 1e-5) < p_value(200, 100, 90, 2.0, 1e-5) <= 1
 
 
 def test_enough_canaries_refute_a_claim() -> None:
@@ -44,7 +45,7 @@ def test_enough_canaries_refute_a_claim() -> None:
         assert epsilon_lower_bound(2 * count, count, count, 1e-5) > claimed
 
 
-@pytest.mark.parametrize(("given", "words"), [((10, 20, 5), "that cannot be"), ((10, 5, 6), "that cannot be")])
+@pytest.mark.parametrize(("given", "words"), [((10, 20, 5), "is impossible"), ((10, 5, 6), "is impossible")])
 def test_impossible_counts_are_refused(given, words: str) -> None:
     with pytest.raises(ElectionError, match=words):
         epsilon_lower_bound(*given, 1e-5)
@@ -98,8 +99,10 @@ def test_where_nothing_is_claimed_there_is_nothing_to_audit() -> None:
 
 
 def test_ids_are_found_that_fall_where_they_are_wanted() -> None:
-    ground = audit._Ground.of(election_at(ob.L2(1.0), method=ob.FedKT(subsets=4, partitions=2)), ob.L2(1.0), 6)
-    (data,) = ground.one_party(np.zeros(6, dtype=np.int64)).values()
+    election = election_at(ob.L2(1.0), method=ob.FedKT(subsets=4, partitions=2))
+    assert isinstance(election.guarantee, VotesGuarantee)
+    attacker = audit._Attacker.of(election, election.guarantee, 10.0, 6)
+    (data,) = attacker._one_party(np.zeros(6, dtype=np.int64)).values()
     for j in range(2):
-        subsets = PartyContext(ground.election, "audited").assign_subsets(data, 4, "partition", j)
+        subsets = PartyContext(attacker.election, "audited").assign_subsets(data, 4, "partition", j)
         assert [len(rows) for rows in subsets] == [6] * 4

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import oneballot as ob
-from oneballot.ballot.seal import open_ballot, seal, unseal
+from oneballot.ballot.manifest import open_ballot
+from oneballot.ballot.seal import seal, unseal
 from oneballot.errors import DataError, ElectionError, PrivacyError, WillNotWork
 from oneballot.party.cast import cast_together
 from oneballot.party.context import PartyContext
@@ -121,7 +122,7 @@ class TestLedgers:
         """The digest would tell as well; here it is made to agree."""
         ours, theirs = election_at(ob.L2(4.0)), election_at(other)
         theirs.__dict__["digest"] = ours.digest
-        with pytest.raises(ob.OneBallotError, match="its ledger is not what the election asks for"):
+        with pytest.raises(ob.OneBallotError, match="its ledger is not the election's"):
             unseal(seal({}, theirs, "a", reason="a test").sealed, ours)
 
     def test_noise_that_was_not_promised_is_not_drawn(self) -> None:
@@ -129,9 +130,9 @@ class TestLedgers:
         ctx = PartyContext(election, "a")
         votes = np.ones((60, 3), dtype=np.int64)
         ctx.decide(votes, cell="partition 0")
-        with pytest.raises(PrivacyError, match="120 × vote, where the election promises 60"):
+        with pytest.raises(PrivacyError, match="draws 120 × vote, but declared 60"):
             ctx.decide(votes, cell="partition 0")
-        with pytest.raises(PrivacyError, match="a vote among 2 classes, where 3 were promised"):
+        with pytest.raises(PrivacyError, match="decides among 2 classes, declared 3"):
             PartyContext(election, "a").decide(votes[:, :2], cell="partition 0")
         with pytest.raises(PrivacyError, match="parts of votes, where whole ones"):
             PartyContext(election, "a").decide(votes, cell="partition 0", unit=255)
@@ -205,7 +206,7 @@ class TestTallyingAgain:
         ob.tally(election, ballots[:2], book=book)
         second = ob.tally(election, ballots[:3], book=book)
         assert second.ledger.epsilon == pytest.approx(2.0, rel=1e-3)
-        with pytest.raises(PrivacyError, match="tally number 3, and 2 are allowed"):
+        with pytest.raises(PrivacyError, match="tally number 3, but 2 are allowed"):
             ob.tally(election, ballots, book=book)
         third = ob.tally(election, ballots, book=book, over_budget=True)
         assert third.ledger.drawn == 3
@@ -284,9 +285,9 @@ class TestSubsets:
 
     def test_ids_that_are_asked_for_must_be_there(self) -> None:
         election = election_at(ob.L2(2.0, stable_ids=True))
-        with pytest.raises(DataError, match=r"tells rows apart by stable IDs, and there are none.*ids="):
+        with pytest.raises(DataError, match=r"identifies rows by stable IDs, but there are none.*ids="):
             ob.cast(election, X[:50], Y[:50], party="a")
-        with pytest.raises(DataError, match="there are 50 rows and 49 IDs"):
+        with pytest.raises(DataError, match="there are 50 rows but 49 IDs"):
             ob.cast(election, X[:50], Y[:50], party="a", ids=range(49))
         with pytest.raises(DataError, match="is not the only row with its ID"):
             ob.cast(election, X[:50], Y[:50], party="a", ids=[0] * 50)
@@ -336,7 +337,7 @@ class TestSubsets:
             for held in (data, other):
                 ctx = PartyContext(election, "a")
                 _cast_at(ctx, held)
-                votes.append([(v, unit) for v, unit in ctx.votes])
+                votes.append([(v, unit) for v, unit in ctx.noised])
             for (before, unit), (after, _) in zip(*votes, strict=True):
                 assert np.abs(before - after).sum(axis=1).max() <= 2 * unit
 
@@ -421,7 +422,7 @@ class TestConfident:
     def test_a_threshold_that_only_noise_passes_is_refused(self) -> None:
         with pytest.raises(ElectionError, match="a party has 25 teachers"):
             election_at(ob.L2(**{**CONFIDENT, "threshold": 26.0}))
-        with pytest.warns(WillNotWork, match="more votes than there are"):
+        with pytest.warns(WillNotWork, match="more than all votes"):
             election_at(ob.L1(**{**CONFIDENT, "threshold": 30.0})).warn_if_hopeless(29)
 
 

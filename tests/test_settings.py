@@ -29,7 +29,7 @@ def test_a_setting_that_is_not_there_is_named_beside_those_that_are(kind) -> Non
         (lambda: ob.FedKT(voting="loud"), r"FedKT: voting: .*'consistent', 'majority' or 'soft' \(got 'loud'\)"),
         (lambda: ob.Kernel(gamma=-1), r"Kernel: gamma: .*greater than 0 or .*'scale' \(got -1\)$"),
         (lambda: ob.Sklearn(params=3), r"Sklearn: params: .*dictionary \(got 3\)"),
-        (lambda: ob.L2(epsilon="x"), r"privacy: epsilon: a number is expected, not 'x'$"),
+        (lambda: ob.L2(epsilon="x"), r"privacy: epsilon: expected a number, not 'x'$"),
         (lambda: ob.Election(["a", "b"], privacy="L3"), r"privacy: level: .*'L0', 'L1' or 'L2' \(got 'L3'\)"),
         (lambda: dataclasses.replace(ob.FedKD(), passes=0), r"FedKD: passes: .* greater than 0 \(got 0\)"),
         (lambda: ob.Ensemble(k=0, folds=1), r"Ensemble: k: .*greater than 0 .*; folds: .*equal to 2 \(got 1\)"),

@@ -1,8 +1,8 @@
-"""An audit: attack an election's own cast and tally, and see how much of the claimed epsilon can be proved by it.
+"""Privacy audit: attack an election's cast and tally with canaries and compare the result with the claimed epsilon.
 
-The guarantee is for any data and any learner, so the audit takes the worst that it can think of. Canaries sit on public
-rows of their own, all other voters are tied there, and the nearest-neighbour learner repeats what it has seen: the coin
-of a canary decides the vote. One run with noise, one almost without: the second must be caught, or nothing is shown.
+The guarantee holds for any data and any learner, so the audit uses the worst case. Canaries sit on public rows of their
+own, all other voters are tied there, and a nearest-neighbour learner memorizes its rows: the coin of a canary decides
+the vote. The attack is repeated almost without noise; that must refute the claim, or the audit proves nothing.
 """
 
 from __future__ import annotations
@@ -21,27 +21,26 @@ from .party.cast import cast_together
 from .party.context import PartyContext
 from .privacy.audit_bound import canaries_needed, epsilon_lower_bound
 from .privacy.guarantee import VotesGuarantee
-from .privacy.settings import PrivacySettings
 from .runtime.progress import track
 from .server.tally import tally
 from .types import Array, Data
 
 NO_NOISE = 2.0**-6
-"""A scale at which noise never changes a vote."""
-
-FAR = 1000.0
-MOST_CANARIES = 2000
-USUAL_RUNS = 100
+"""A noise scale at which noise never changes a vote."""
+DISTANCE = 1000.0
+MAX_CANARIES = 2000
+DEFAULT_RUNS = 100
+MAX_IDS = 5_000_000
 
 
 @dataclass(frozen=True)
-class Finding:
-    """How the guesses went, over all runs."""
+class Attack:
+    """The guesses of all runs, and the lower bound on epsilon that they prove."""
 
     canaries: int
     guesses: int
     right: int
-    epsilon: float  # at least
+    epsilon: float
 
 
 @dataclass(frozen=True)
@@ -52,163 +51,149 @@ class Audit:
     adjacency: str
     confidence: float
     runs: int
-    most: float  # what so many canaries can show at all
-    with_noise: Finding
-    without_noise: Finding
+    most: float  # the largest epsilon that this number of canaries can refute
+    with_noise: Attack
+    without_noise: Attack
 
     @property
     def holds(self) -> bool:
-        """Nothing was found against the claim."""
+        """Whether the attack does not refute the claim."""
         return self.with_noise.epsilon <= self.claimed
 
     @property
     def catches(self) -> bool:
-        """Without noise the claim is refuted: the audit is able to find something."""
+        """Whether the attack refutes the claim without noise, so that it has the power to."""
         return self.without_noise.epsilon > self.claimed
 
 
 def audit(
     election: Election, *, canaries: int | None = None, runs: int | None = None, confidence: float = 0.95
 ) -> Audit:
-    """Attack the election's mechanism with canaries: if not told, as many as refute the claim where there is no noise.
+    """Attack the election's mechanism with canaries; by default with enough to refute the claim without noise.
 
-    They are spread over independent runs. The fewer share a run, the more queries each decides, and the more is seen;
-    the bound for one run holds for all together, because no canary has a part in any other run than its own.
+    The canaries are spread over independent runs. The fewer share a run, the more queries each decides, and the
+    stronger the attack. The bound for one run holds for all of them, because each canary affects only its own run.
     """
     guarantee, privacy = election.guarantee, election.privacy
     if guarantee is None or privacy.rehearsal:
-        raise ElectionError("there is nothing to audit: the election claims no epsilon (level L0, or a rehearsal)")
+        raise ElectionError("there is nothing to audit: the election claims no epsilon (level L0 or a rehearsal)")
     if not isinstance(guarantee, VotesGuarantee):
-        raise ElectionError(
-            f"the audit attacks noisy votes, and {election.method.name} releases {guarantee.numbers_name}"
-        )
-    wanted = canaries or min(MOST_CANARIES, 2 * canaries_needed(guarantee.epsilon(), privacy.delta, confidence))
-    runs = min(wanted, runs or USUAL_RUNS)
-    each = min(-(-wanted // runs), guarantee.queries)
-    ground = _Ground.of(election, _with_scale(guarantee, guarantee.query.scale), each)
-    claimed, count = guarantee.epsilon(), runs * each
-    noisy = ground.attack(runs, confidence, "attacking with noise")
-    bare = _Ground.of(election, _with_scale(guarantee, NO_NOISE), each)
-    caught = bare.attack(runs, confidence, "attacking without noise")
-    most = epsilon_lower_bound(count, max(1, count // 2), max(1, count // 2), privacy.delta, confidence)
+        released = guarantee.numbers_name
+        raise ElectionError(f"the audit attacks noisy votes, but {election.method.name} releases {released}")
+    claimed = guarantee.epsilon()
+    wanted = canaries or min(MAX_CANARIES, 2 * canaries_needed(claimed, privacy.delta, confidence))
+    runs = min(wanted, runs or DEFAULT_RUNS)
+    per_run = min(-(-wanted // runs), guarantee.queries)
+    noisy = _Attacker.of(election, guarantee, guarantee.query.scale, per_run)
+    with_noise = noisy.attack(runs, confidence, "attacking with noise")
+    bare = _Attacker.of(election, guarantee, NO_NOISE, per_run)
+    without_noise = bare.attack(runs, confidence, "attacking without noise")
+    total = runs * per_run
+    most = epsilon_lower_bound(total, max(1, total // 2), max(1, total // 2), privacy.delta, confidence)
     unit = "party" if privacy.level == "L1" else "row"
-    return Audit(claimed, privacy.delta, unit, privacy.adjacency, confidence, runs, most, noisy, caught)
+    return Audit(claimed, privacy.delta, unit, privacy.adjacency, confidence, runs, most, with_noise, without_noise)
 
 
 @dataclass(frozen=True)
-class _Ground:
-    """An election of the same method, noise and number of queries, over public rows that suit the attack."""
+class _Attacker:
+    """An election with the same method, noise and number of queries, on public rows that suit the attack."""
 
     election: Election
     public: Array
     canaries: int
     block: int  # public rows that one canary decides
+    subsets: int
+    partitions: int
 
     @classmethod
-    def of(cls, election: Election, privacy: PrivacySettings, canaries: int) -> _Ground:
-        assert isinstance(election.guarantee, VotesGuarantee)
-        queries = election.guarantee.queries
-        block = queries // canaries
-        # A block's rows lie around its canary, nearer to it than to each other, so that nothing is ever nearer.
+    def of(cls, election: Election, guarantee: VotesGuarantee, scale: float, canaries: int) -> _Attacker:
+        queries, block = guarantee.queries, guarantee.queries // canaries
+        # The rows of a block lie around its canary, closer to it than to each other, so it is their nearest neighbour.
         public = np.zeros((queries, 1 + block), dtype=np.float32)
-        public[:, 0] = FAR * np.minimum(np.arange(queries) // block, canaries)
+        public[:, 0] = DISTANCE * np.minimum(np.arange(queries) // block, canaries)
         public[np.arange(queries), 1 + np.arange(queries) % block] = 1.0
         assert isinstance(election.method, VotingMethod)
+        # State this noise scale instead of a budget, without the test of Confident-GNMax. At L2 rows have IDs, which
+        # the auditor chooses so that each row falls into the subset where it is needed.
+        privacy = replace(
+            guarantee.privacy, epsilon=None, gamma=None, sigma=None, scale=scale, mechanism=guarantee.query.mechanism,
+            threshold=None, answers=None, test_sigma=None, sampler="oneballot", accountant="rdp",
+            stable_ids=True if guarantee.level == "L2" else None,
+        )  # fmt: skip
         nearest = plugins.find("learners", "sklearn")("KNeighborsClassifier", {"n_neighbors": 1})
-        # Rows are told apart by IDs, which the auditor chooses so that each comes where it is wanted.
-        if privacy.level == "L2":
-            privacy = replace(privacy, stable_ids=True)
-        made = replace(
-            election, public=public, method=election.method.for_audit(privacy.level), learner=nearest, learners={},
+        attacked = replace(
+            election, public=public, method=election.method.for_audit(guarantee.level), learner=nearest, learners={},
             schema=None, privacy=privacy,
-        ).in_one_place()  # fmt: skip
-        return cls(made, public, canaries, block)
+        ).on_one_machine()  # fmt: skip
+        made = attacked.guarantee
+        assert isinstance(made, VotesGuarantee)
+        return cls(attacked, public, canaries, block, made.subsets, made.partitions)
 
-    @property
-    def subsets(self) -> int:
-        assert isinstance(self.election.guarantee, VotesGuarantee)
-        return self.election.guarantee.subsets
-
-    def attack(self, runs: int, confidence: float, what: str) -> Finding:
-        """Throw the coins, run the election, and guess them from what everybody can see."""
+    def attack(self, runs: int, confidence: float, what: str) -> Attack:
+        """Flip the coins, run the elections, and guess the coins from what everyone can see."""
         coins = np.random.default_rng().integers(2, size=(runs, self.canaries))
-        lead = np.array([self._lead(thrown) for thrown in track(what, coins, runs)]).ravel()
-        guessed = np.argsort(-np.abs(lead), kind="stable")[: max(1, lead.size // 2)]
-        right = int(((lead[guessed] > 0) == coins.ravel()[guessed].astype(bool)).sum())
-        found = epsilon_lower_bound(lead.size, len(guessed), right, self.election.privacy.delta, confidence)
-        return Finding(lead.size, len(guessed), right, found)
+        scores = np.array([self._score(flipped) for flipped in track(what, coins, runs)]).ravel()
+        guessed = np.argsort(-np.abs(scores), kind="stable")[: max(1, scores.size // 2)]
+        right = int(((scores[guessed] > 0) == coins.ravel()[guessed].astype(bool)).sum())
+        delta = self.election.privacy.delta
+        bound = epsilon_lower_bound(scores.size, len(guessed), right, delta, confidence)
+        return Attack(scores.size, len(guessed), right, bound)
 
-    def _lead(self, coins: Array) -> Array:
-        """Of one run, canary by canary: by how much the rows that it decides speak for a 1."""
-        private = self.election.level == "L2"
-        outcome = tally(
-            self.election, cast_together(self.election, self.one_party(coins) if private else self.many_parties(coins))
-        )
-        if private:  # a ballot is seen by others, and the count is the sum of what ballots say
-            seen = outcome.count.sums["votes"][:, :2].astype(float)
+    def _score(self, coins: Array) -> Array:
+        """For each canary of one run, the evidence of its public rows for a 1."""
+        row_level = self.election.level == "L2"
+        parties = self._one_party(coins) if row_level else self._many_parties(coins)
+        outcome = tally(self.election, cast_together(self.election, parties))
+        if row_level:  # others see the ballots, and the count is the sum of their votes
+            visible = outcome.count.sums["votes"][:, :2].astype(float)
         else:
-            seen = outcome.model.predict_proba(self.public)[:, :2]
-        lead = (seen[:, 1] - seen[:, 0])[: self.canaries * self.block]
+            visible = outcome.model.predict_proba(self.public)[:, :2]
+        lead = (visible[:, 1] - visible[:, 0])[: self.canaries * self.block]
         return np.asarray(lead.reshape(self.canaries, self.block).sum(axis=1))
 
-    def place(self, canary: int) -> Array:
-        at = np.zeros(self.public.shape[1], dtype=np.float32)
-        at[0] = FAR * canary
-        return at
+    def _place(self, canary: int) -> Array:
+        place = np.zeros(self.public.shape[1], dtype=np.float32)
+        place[0] = DISTANCE * canary
+        return place
 
-    def one_party(self, coins: Array) -> dict[str, Data]:
-        """At L2: every teacher has a row at every place; the canary's teacher has the canary, the others are tied."""
-        names, rows, labels = [iter(ids) for ids in self.names], [], []
-        ids: list[str] = []
+    def _one_party(self, coins: Array) -> dict[str, Data]:
+        """L2: every teacher has a row at every place; one of them has the canary there, the others are tied."""
+        names, rows, labels, ids = [iter(names) for names in self.row_ids], [], [], []
         for canary, coin in enumerate(coins):
-            for teacher, label in self._tied(self.subsets, canary % self.subsets, int(coin)):
-                rows.append(self.place(canary))
+            for teacher, label in enumerate(self._votes(self.subsets, canary % self.subsets, int(coin))):
+                rows.append(self._place(canary))
                 labels.append(label)
                 ids.append(next(names[teacher]))
         return {"audited": Data(np.array(rows), np.array(labels), np.array(ids))}
 
-    def many_parties(self, coins: Array) -> dict[str, Data]:
-        """At L1: every canary is a party, which decides at its own place and is one of the tied ones at all others."""
-        places = np.array([self.place(canary) for canary in range(self.canaries)])
-        labels = np.array([
-            [label for _, label in self._tied(self.canaries, own, int(coin))] for own, coin in enumerate(coins)
-        ])  # fmt: skip
+    def _many_parties(self, coins: Array) -> dict[str, Data]:
+        """L1: every canary is a party that decides at its own place and is one of the tied voters elsewhere."""
+        places = np.array([self._place(canary) for canary in range(self.canaries)])
+        labels = np.array([self._votes(self.canaries, own, int(coin)) for own, coin in enumerate(coins)])
         return {f"party-{i:04d}": Data(places, labels[:, i]) for i in range(self.canaries)}
 
-    def _tied(self, voters: int, own: int, coin: int) -> list[tuple[int, int]]:
-        """What each voter says at a place: one by its coin, the others half and half, an odd one something else."""
+    def _votes(self, voters: int, own: int, coin: int) -> list[int]:
+        """The votes at a place: one by its coin, half of the others each way, an odd one for a third class."""
         others = itertools.cycle((0, 1))
-        told = [(voter, coin if voter == own else next(others)) for voter in range(voters)]
+        votes = [coin if voter == own else next(others) for voter in range(voters)]
         if voters % 2 == 0 and len(self.election.classes) > 2:
-            last = max(voter for voter in range(voters) if voter != own)
-            told[last] = (last, 2)
-        return told
+            votes[max(voter for voter in range(voters) if voter != own)] = 2
+        return votes
 
     @cached_property
-    def names(self) -> list[list[str]]:
-        """For each subset IDs whose keyed hash puts their rows there, in every partition."""
-        assert isinstance(self.election.guarantee, VotesGuarantee)
-        ctx, partitions = PartyContext(self.election, "audited"), self.election.guarantee.partitions
-        found: list[list[str]] = [[] for _ in range(self.subsets)]
-        begin = 0
-        while min(map(len, found)) < self.canaries:
-            tried = np.array([f"row-{i}" for i in range(begin, begin + 20_000)])
-            begin += len(tried)
-            data = Data(np.zeros((len(tried), 1)), np.zeros(len(tried), dtype=np.int64), tried)
-            where = np.zeros((partitions, len(tried)), dtype=np.int64)
-            for j in range(partitions):
+    def row_ids(self) -> list[list[str]]:
+        """For each subset, IDs whose keyed hash puts their rows there in every partition."""
+        ctx = PartyContext(self.election, "audited")
+        chosen: list[list[str]] = [[] for _ in range(self.subsets)]
+        for start in range(0, MAX_IDS, 20_000):
+            names = np.array([f"row-{i}" for i in range(start, start + 20_000)])
+            data = Data(np.zeros((len(names), 1)), np.zeros(len(names), dtype=np.int64), names)
+            subset_of = np.zeros((self.partitions, len(names)), dtype=np.int64)
+            for j in range(self.partitions):
                 for k, rows in enumerate(ctx.assign_subsets(data, self.subsets, "partition", j)):
-                    where[j, rows] = k
-            for i in np.flatnonzero((where == where[0]).all(axis=0)):
-                found[where[0, i]].append(str(tried[i]))
-            if begin > 5_000_000:
-                raise ElectionError("too many partitions for an audit: no ID falls into the same subset in all of them")
-        return found
-
-
-def _with_scale(guarantee: VotesGuarantee, scale: float) -> PrivacySettings:
-    """Terms that state this very noise, whatever budget it came from. Tests of Confident-GNMax are left out."""
-    return replace(
-        guarantee.privacy, epsilon=None, gamma=None, sigma=None, scale=scale, mechanism=guarantee.query.mechanism,
-        threshold=None, answers=None, test_sigma=None, sampler="oneballot", accountant="rdp",
-    )  # fmt: skip
+                    subset_of[j, rows] = k
+            for i in np.flatnonzero((subset_of == subset_of[0]).all(axis=0)):
+                chosen[subset_of[0, i]].append(str(names[i]))
+            if min(map(len, chosen)) >= self.canaries:
+                return chosen
+        raise ElectionError("too many partitions for an audit: no ID falls into the same subset in all of them")

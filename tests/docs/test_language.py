@@ -36,6 +36,10 @@ BANNED = (
 ALLOWED = {
     # (where, as a glob): the exact text that may stand there, and why
     ("src/oneballot/methods/dosfl/*.py", '"lesson"'): "part of the path of a seed: another word draws other numbers",
+    **{
+        ("src/oneballot/privacy/ledger.py", f'"{text}"'): "a value in the JSON of ledgers; people read another one"
+        for text in ("whoever", "whoever has it", "whoever sees the final model", "whoever sees ballot or model")
+    },
 }
 DIALECT = re.compile(r"\b(" + "|".join(BANNED).replace(" ", r"\s+") + r")\b", re.IGNORECASE)
 COLUMNS = 100

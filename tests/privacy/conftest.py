@@ -113,7 +113,7 @@ class ExactAudit:
     def forget(self) -> None:
         """What was computed before the code was changed."""
         calibration.calibrate.cache_clear()
-        ledgers._multiplied.cache_clear()
+        ledgers._multiply.cache_clear()
 
     def arrange(
         self, privacy: Any, *, classes: int = 2, public: int = 12, others: int = 6, leads: Leads = (2, 2),

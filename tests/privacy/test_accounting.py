@@ -14,18 +14,11 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 from oneballot.errors import ElectionError
-from oneballot.privacy.accounting import (
-    bounded_range_delta,
-    epsilon,
-    epsilon_from_renyi,
-    gaussian_delta,
-    pure_delta,
-    renyi,
-    total_epsilon,
-)
-from oneballot.privacy.budget import queries_within, scale_within
+from oneballot.privacy.accounting import bounded_range_delta, epsilon, gaussian_delta, pure_delta, total_epsilon
+from oneballot.privacy.calibration import queries_within, scale_within
 from oneballot.privacy.forecast import win_probability
-from oneballot.privacy.releases import NoisyArgmax, NoisyNumbers, comes_or_goes, reach_of, releases_per_unit
+from oneballot.privacy.releases import NoisyArgmax, NoisyNumbers, is_one_sided, reach_of, releases_per_unit
+from oneballot.privacy.renyi import epsilon_from_renyi, renyi
 
 DELTA = 1e-5
 GOLDEN = [
@@ -61,7 +54,7 @@ def test_what_a_unit_reaches_follows_level_unit_and_adjacency() -> None:
         assert reach_of("L2", adjacency, partitions=3, unit="row", subsets=5) == 2
     assert releases_per_unit("L2", 40, 2) == 80
     assert releases_per_unit("L1", 40, 2) == 40
-    told = {(level, a) for level in ("L1", "L2") for a in ("replace", "add-remove") if comes_or_goes(level, a)}
+    told = {(level, a) for level in ("L1", "L2") for a in ("replace", "add-remove") if is_one_sided(level, a)}
     assert told == {("L1", "add-remove")}
     with pytest.raises(ElectionError, match="at L1 the unit is a party"):
         reach_of("L1", "replace", unit="row")
@@ -267,11 +260,11 @@ def test_bounded_range_is_the_worst_over_unequal_losses(eta: float, queries: int
 
 def test_bounded_range_of_many_queries_looks_closely_enough() -> None:
     """The quick search finds what the search over all Q + 2 candidates finds."""
-    from oneballot.privacy.accounting import _coins_delta
+    from oneballot.privacy.accounting import _binary_delta
 
     for queries, eta, eps in [(5000, 0.02, 1.0), (20_000, 0.005, 2.0), (9973, 0.1, 40.0)]:
         t = np.clip((eps + np.arange(queries + 2) * eta) / (queries + 1), 0, eta)
-        everything = _coins_delta(eta, queries, eps, t).max()
+        everything = _binary_delta(eta, queries, eps, t).max()
         assert bounded_range_delta(eta, queries, eps) == pytest.approx(max(0, everything), rel=1e-12)
 
 
@@ -492,7 +485,7 @@ def test_a_budget_also_pays_for_what_is_released_besides() -> None:
     assert queries_within(2.0, lambda n: [(query, n)], DELTA, adaptive=True) < queries_within(
         2.0, lambda n: [(query, n)], DELTA
     )
-    with pytest.raises(ElectionError, match=r"no noise brings this within epsilon 0\.1"):
+    with pytest.raises(ElectionError, match=r"no noise scale meets epsilon 0\.1"):
         scale_within(0.1, lambda s: [(NoisyArgmax("gaussian", s, 10, 2), 200), counts], DELTA)
 
 
@@ -515,7 +508,7 @@ def test_settings_that_cannot_be_are_refused() -> None:
         epsilon(query, 10, DELTA, "paper")
     with pytest.raises(ElectionError, match="at least 1, not 0"):
         epsilon(query, 0, DELTA)
-    with pytest.raises(ElectionError, match="scale of the noise"):
+    with pytest.raises(ElectionError, match="noise scale"):
         NoisyArgmax("gumbel", 0, 2, 2)
     with pytest.raises(ElectionError, match="reach of a unit"):
         NoisyArgmax("gumbel", 1, 2, 0)

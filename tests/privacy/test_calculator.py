@@ -9,8 +9,9 @@ import pytest
 from typer.testing import CliRunner
 
 from oneballot.cli import app
-from oneballot.privacy.accounting import epsilon_from_renyi, total_epsilon
+from oneballot.privacy.accounting import total_epsilon
 from oneballot.privacy.releases import NoisyArgmax, NoisyNumbers
+from oneballot.privacy.renyi import epsilon_from_renyi
 
 DELTA = 1e-5
 
@@ -94,7 +95,7 @@ def test_class_counts_and_silos_are_charged_with_the_rest() -> None:
         found = answer(f"{words} --adjacency {adjacency}")
         assert found["epsilon"] == total_epsilon([(query, 240), (NoisyNumbers(15, shift, whole=True), 3)], DELTA)
         assert (found["silos"], found["counts_sigma"]) == (3, 15)
-    assert "silos of a person: 3, gaussian noise of scale 40, class counts with noise of 15" in told(*words.split())
+    assert "silos per person: 3, gaussian noise, scale 40, class counts with noise of 15" in told(*words.split())
     noise = answer("--epsilon 2 --queries 40 --classes 10 --level L2 --counts 15")
     assert noise["epsilon"] == pytest.approx(2, abs=1e-6)
     assert noise["scale"] > answer("--epsilon 2 --queries 40 --classes 10 --level L2")["scale"]
@@ -106,7 +107,9 @@ def test_it_says_how_often_the_right_label_wins_and_how_many_voters_would_do() -
     words = "--epsilon 5 --queries 100 --classes 10 --mechanism gumbel --accountant rdp --parties"
     assert answer(f"{words} {few['voters_needed']}")["right_label_wins"] >= 0.9
     assert answer(f"{words} {few['voters_needed'] - 1}")["right_label_wins"] < 0.9
-    assert "If all 10 voters agree, their label wins 24.2 % of the time; 90 % takes 42." in told(*words.split(), 10)
+    assert "If all 10 voters agree, their label wins 24.2 % of the time; 90 % takes 42 voters." in told(
+        *words.split(), 10
+    )
 
 
 def test_counts_times_s_are_the_same_as_noise_divided_by_s() -> None:
@@ -141,20 +144,20 @@ def test_the_picture_shows_the_whole_account(tmp_path: Path) -> None:
         ("--epsilon 2 --queries 5 --delta 0", "delta must lie between 0 and 1"),
         ("--epsilon 2 --queries 5 --delta 1", "delta must lie between 0 and 1"),
         ("--epsilon 0 --queries 5", "epsilon must be a number above 0"),
-        ("--scale 1 --queries 5 --mechanism auto", "auto chooses the noise, and --scale gives it"),
-        ("--gamma 1 --queries 5 --mechanism auto", "auto chooses the noise, and --gamma gives it"),
-        ("--sigma 1 --queries 5 --accountant paper", "knows Laplace noise only"),
-        ("--epsilon 1 --queries 5 --mechanism gumbel --accountant advanced", "knows Laplace noise only"),
+        ("--scale 1 --queries 5 --mechanism auto", "auto chooses the noise, but --scale gives it"),
+        ("--gamma 1 --queries 5 --mechanism auto", "auto chooses the noise, but --gamma gives it"),
+        ("--sigma 1 --queries 5 --accountant paper", "covers Laplace noise only"),
+        ("--epsilon 1 --queries 5 --mechanism gumbel --accountant advanced", "covers Laplace noise only"),
         ("--scale 1 --queries 5 --unit row", "--unit row is for level L2"),
         ("--scale 1 --queries 5 --subsets 5", "--subsets is for level L2"),
         ("--scale 1 --queries 5 --level L2 --parties 5", "--parties is for level L1"),
         ("--scale 1 --queries 5 --level L2 --unit party", "needs --subsets"),
-        ("--scale 1 --queries 5 --silos 2", "--silos is about rows at level L2"),
-        ("--scale 1 --queries 5 --counts 2", "--counts is about rows at level L2"),
+        ("--scale 1 --queries 5 --silos 2", "--silos applies to rows at level L2"),
+        ("--scale 1 --queries 5 --counts 2", "--counts applies to rows at level L2"),
         ("--scale 1 --queries 5 --level L2 --unit party --subsets 2 --counts 2", "have no bound"),
         ("--scale 1 --queries 5 --level L2 --counts 0", "--counts must be at least 1, not 0"),
-        ("--gamma 1 --queries 5 --level L2 --counts 2 --accountant paper", "--counts are noised by a Gaussian"),
-        ("--epsilon 0.1 --queries 5 --level L2 --counts 2", "no noise brings this within epsilon 0.1"),
+        ("--gamma 1 --queries 5 --level L2 --counts 2 --accountant paper", "--counts adds Gaussian noise"),
+        ("--epsilon 0.1 --queries 5 --level L2 --counts 2", "no noise scale meets epsilon 0.1"),
         ("--epsilon 0.1 --scale 1", "a single query costs epsilon"),
         ("--scale 16000 --queries 1 --delta 0.01 --compare", "nothing to compare"),
     ],

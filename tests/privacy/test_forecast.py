@@ -15,9 +15,8 @@ from scipy.stats import binom
 
 from oneballot.errors import ElectionError
 from oneballot.privacy.accounting import total_epsilon
-from oneballot.privacy.budget import scale_within
+from oneballot.privacy.calibration import best_mechanism, scale_within
 from oneballot.privacy.forecast import (
-    best_mechanism,
     error_when_ahead,
     majority_is_right,
     parties_needed,

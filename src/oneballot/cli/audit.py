@@ -16,44 +16,49 @@ def command(
         int | None,
         typer.Option(
             min=2,
-            help="How many; if not given, enough to refute the claim were there no noise, 2000 at most: epsilon 5.7.",
+            help="The number of canaries; by default enough to refute the claim without noise, at most 2000 "
+            "(up to epsilon 5.7).",
         ),
     ] = None,
     runs: Annotated[
-        int | None, typer.Option(min=1, help="Spread them over so many elections; 100, or one canary each.")
+        int | None,
+        typer.Option(min=1, help="The number of elections to spread them over; by default at most 100."),
     ] = None,
-    confidence: Annotated[float, typer.Option(min=0.5, max=0.9999, help="Of the lower bounds.")] = 0.95,
+    confidence: Annotated[float, typer.Option(min=0.5, max=0.9999, help="The confidence of the lower bounds.")] = 0.95,
     workers: Workers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Attack an election's own cast and tally with canaries: a measured lower bound on epsilon beside the claimed one.
+    """Attack an election's cast and tally with canaries, and compare a measured lower bound on epsilon with the claim.
 
-    No data is needed: the audit brings rows of its own, arranged as badly as they can be, and a learner that repeats
-    what it has seen. A second round without noise must be caught, or the audit shows nothing. Canaries of one run
-    share its queries, so that few in many runs show more than many in one.
+    No data is needed: the audit uses worst-case rows of its own and a learner that memorizes them. A second round
+    without noise must refute the claim, or the audit proves nothing. Canaries of one run share its queries, so few
+    canaries in many runs show more than many in one.
     """
     with session(as_json, workers):
         from ..audit import audit
         from ..election.election import Election
 
-        found = audit(Election.read(election), canaries=canaries, runs=runs, confidence=confidence)
+        result = audit(Election.read(election), canaries=canaries, runs=runs, confidence=confidence)
         if as_json:
-            print_json(asdict(found) | {"holds": found.holds, "catches": found.catches})
+            print_json(asdict(result) | {"holds": result.holds, "catches": result.catches})
         else:
-            findings = {"with the election's noise": found.with_noise, "without noise": found.without_noise}
-            rows = [[name, f"{r.right} of {r.guesses}", f"{r.epsilon:.3f}"] for name, r in findings.items()]
-            rows.append(["claimed", "", f"{found.claimed:.3f}"])
-            title = f"epsilon at delta {found.delta:g} for each {found.unit}, adjacency {found.adjacency}"
-            print_table(title, ["", "guessed right", "epsilon"], rows)
-            how = f"{found.with_noise.canaries} canaries in {found.runs} runs"
-            wrong = 1 - found.confidence
-            print(f"{how}; a bound is above the truth by chance in {wrong:.2g} of all audits (--confidence).")
-            if not found.holds:
+            attacks = {"with the election's noise": result.with_noise, "without noise": result.without_noise}
+            rows = [[name, f"{a.right} of {a.guesses}", f"{a.epsilon:.3f}"] for name, a in attacks.items()]
+            rows.append(["claimed", "", f"{result.claimed:.3f}"])
+            title = f"epsilon at delta {result.delta:g} for each {result.unit}, adjacency {result.adjacency}"
+            print_table(title, ["", "right guesses", "epsilon"], rows)
+            print(
+                f"{result.with_noise.canaries} canaries in {result.runs} runs; by chance a bound exceeds the true "
+                f"epsilon in {1 - result.confidence:.2g} of all audits (--confidence)."
+            )
+            if not result.holds:
                 print("THE CLAIM IS REFUTED: the measured bound is above it. Please report this as a vulnerability.")
-            elif found.catches:
-                print("The claim holds against this attack, and the attack refutes it where there is no noise.")
+            elif result.catches:
+                print("The claim holds against this attack, and the same attack refutes it without noise.")
             else:
-                most = f"so many canaries can show at most epsilon {found.most:.3f}, which is below the claim"
-                print(f"The audit shows little: {most}. Use more --canaries.")
-        if not found.holds:
+                print(
+                    "The audit shows little: this number of canaries can show at most epsilon "
+                    f"{result.most:.3f}, which is below the claim. Use more --canaries."
+                )
+        if not result.holds:
             raise typer.Exit(1)

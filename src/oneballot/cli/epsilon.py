@@ -14,54 +14,56 @@ def command(
     mechanism: Annotated[
         Literal["auto", "gumbel", "gaussian", "laplace"] | None,
         typer.Option(
-            help="auto, the default where only a budget is given, takes the one that errs least; a --scale without a "
-            "mechanism is gumbel's."
+            help="auto, the default with a budget alone, chooses the most accurate one; --scale without a mechanism "
+            "means gumbel."
         ),
     ] = None,
-    gamma: Annotated[float | None, typer.Option(help="Laplace noise of scale 1/gamma.")] = None,
-    sigma: Annotated[float | None, typer.Option(help="Gaussian noise of this deviation.")] = None,
-    scale: Annotated[float | None, typer.Option(help="The scale of the noise: b of Gumbel, 1/gamma, sigma.")] = None,
+    gamma: Annotated[float | None, typer.Option(help="Laplace noise with scale 1/gamma.")] = None,
+    sigma: Annotated[float | None, typer.Option(help="Gaussian noise with this standard deviation.")] = None,
+    scale: Annotated[float | None, typer.Option(help="The noise scale: b of Gumbel, 1/gamma, sigma.")] = None,
     budget: Annotated[
-        float | None, typer.Option("--epsilon", help="A budget: asks for the noise, or the queries.")
+        float | None, typer.Option("--epsilon", help="The privacy budget; computes the noise scale or the queries.")
     ] = None,
-    queries: Annotated[int | None, typer.Option(min=1, help="How many public rows are labelled.")] = None,
-    classes: Annotated[int, typer.Option(min=2, max=10_000, help="How many classes a vote is among.")] = 2,
-    open_vote: Annotated[bool, typer.Option("--open", help="The open vote: one more class, not mine.")] = False,
+    queries: Annotated[int | None, typer.Option(min=1, help="The number of queries: public rows to label.")] = None,
+    classes: Annotated[int, typer.Option(min=2, max=10_000, help="The number of classes.")] = 2,
+    open_vote: Annotated[bool, typer.Option("--open", help="Open vote: adds the class “not mine”.")] = False,
     delta: Annotated[float, typer.Option(help="The probability with which the guarantee may fail.")] = 1e-5,
     level: Annotated[Literal["L1", "L2"], typer.Option(help="L1: noise at the tally. L2: noise at each party.")] = "L1",
     unit: Annotated[
         Literal["row", "party"] | None,
-        typer.Option(help="Who is protected: a party at L1; a row at L2, or a whole party, with --subsets."),
+        typer.Option(help="The unit to protect: a party at L1; at L2 a row or, with --subsets, a whole party."),
     ] = None,
     partitions: Annotated[int, typer.Option(min=1, help="s of FedKT.")] = 1,
     subsets: Annotated[
         int | None,
-        typer.Option(min=1, help="t of FedKT, at L2: how often the right label wins if all t agree."),
+        typer.Option(min=1, help="t of FedKT, at L2; also shows how often the right label wins if all agree."),
     ] = None,
     parties: Annotated[
-        int | None, typer.Option(min=1, help="At L1: how often the right label wins if so many parties agree.")
+        int | None, typer.Option(min=1, help="At L1: shows how often the right label wins if all agree.")
     ] = None,
-    silos: Annotated[int, typer.Option(min=1, help="At L2: in how many parties' data a person may be.")] = 1,
+    silos: Annotated[int, typer.Option(min=1, help="At L2: how many parties may hold rows of one person.")] = 1,
     counts: Annotated[
         float | None,
-        typer.Option(help="At L2: ballots carry class counts too, with Gaussian noise of this deviation."),
+        typer.Option(help="At L2: ballots hold class counts with Gaussian noise of this standard deviation."),
     ] = None,
-    adjacency: Annotated[Literal["replace", "add-remove"], typer.Option(help="What a neighbour is.")] = "replace",
-    ids: Annotated[bool, typer.Option(help="At L2: rows have stable IDs, or are told apart by their content.")] = True,
+    adjacency: Annotated[Literal["replace", "add-remove"], typer.Option(help="How neighbours differ.")] = "replace",
+    ids: Annotated[bool, typer.Option(help="At L2: rows have stable IDs, or else are identified by content.")] = True,
     accountant: Annotated[
-        Literal["tight", "rdp", "paper", "advanced"], typer.Option(help="How it is counted.")
+        Literal["tight", "rdp", "paper", "advanced"], typer.Option(help="How costs are composed.")
     ] = "tight",
-    paper_orders: Annotated[int, typer.Option(min=1, help="Up to which moment `paper` looks; its authors: 8.")] = 8,
-    compare: Annotated[bool, typer.Option("--compare", help="A table of all mechanisms and accountants.")] = False,
+    paper_orders: Annotated[
+        int, typer.Option(min=1, help="The largest order of moments for `paper`; its authors use 8.")
+    ] = 8,
+    compare: Annotated[bool, typer.Option("--compare", help="Show a table of all mechanisms and accountants.")] = False,
     picture: Annotated[
-        Path | None, typer.Option(help="Draw epsilon against the number of queries into this file.")
+        Path | None, typer.Option(help="Plot epsilon against the number of queries into this file.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """What noise on votes costs in differential privacy, before anybody has trained anything.
+    """Compute the privacy guarantee of noisy votes, before training.
 
-    Give the noise and the queries for epsilon; epsilon and the queries for the noise; epsilon and the noise for the
-    number of queries. These figures do not depend on any data and may be published.
+    Give two of noise scale, queries and epsilon; the command computes the third. The results do not depend on any data
+    and may be published.
     """
     with session(as_json):
         from ..privacy.calculator import Question, answer, compare_all
@@ -76,50 +78,49 @@ def command(
         )  # fmt: skip
         if picture is not None:
             check_image_path(picture)
-        told = answer(question)
-        compared = compare_all(told, question) if compare else []
+        result = answer(question)
+        compared = compare_all(result, question) if compare else []
         if picture is not None:
-            from ..privacy.calculator import curve
             from ..report.plots import plot_curve
 
-            asked = sorted({round(10 ** (k / 10) * told["queries"]) for k in range(-20, 11)} - {0})
-            title = f"{told['mechanism']}, scale {told['scale']:.4g}, delta {delta:g}, {level}"
-            found = (told["queries"], told["epsilon"])
-            plot_curve(asked, curve(question, told, asked), "queries", "epsilon", title, picture, mark=found)
+            points = sorted({round(10 ** (k / 10) * result["queries"]) for k in range(-20, 11)} - {0})
+            epsilons = [question.epsilon(result["mechanism"], result["scale"], n) for n in points]
+            title = f"{result['mechanism']}, scale {result['scale']:.4g}, delta {delta:g}, {level}"
+            mark = (result["queries"], result["epsilon"])
+            plot_curve(points, epsilons, "queries", "epsilon", title, picture, mark=mark)
         if as_json:
-            print_json(told | ({"compared": compared} if compare else {}))
+            print_json(result | ({"compared": compared} if compare else {}))
             return
-        _print(told, question.partitions)
+        _print(result, question.partitions)
         if compare:
-            rows = [[r["mechanism"], f"{r['scale']:.4g}", r["accountant"], _four(r["epsilon"]), percent(r["error"])]
-                    for r in compared]  # fmt: skip
-            title = (
-                "Noise that costs the same, what each accountant says, and how often a lead of 4 gumbel scales loses"
-            )
-            print_table(title, ["mechanism", "scale", "accountant", "epsilon", "loses"], rows)
+            rows = [
+                [r["mechanism"], f"{r['scale']:.4g}", r["accountant"], _four_digits(r["epsilon"]), percent(r["error"])]
+                for r in compared
+            ]
+            title = "Noise of equal cost; error: how often another class wins against a lead of 4 Gumbel scales"
+            print_table(title, ["mechanism", "scale", "accountant", "epsilon", "error"], rows)
         if picture is not None:
-            print(f"Drawn: {picture}")
+            print(f"Plot: {picture}")
 
 
-def _print(told: dict[str, Any], partitions: int) -> None:
-    print(f"epsilon {_four(told['epsilon'])} at delta {told['delta']:g}, for each {told['unit']}, {told['adjacency']}.")
-    noise = f"{told['mechanism']} noise of scale {told['scale']:.6g}"
-    silos = f", silos of a person: {told['silos']}" if "silos" in told else ""
-    counts = f", class counts with noise of {told['counts_sigma']:g}" if "counts_sigma" in told else ""
-    print(f"{told['queries']:,} queries, partitions: {partitions}{silos}, {noise}{counts}.")
-    if "voters" in told:
-        wins = (
-            f"If all {told['voters']:,} voters agree, their label wins {percent(told['right_label_wins'])} of the time"
-        )
-        needed = told["voters_needed"]
-        print(f"{wins}; more voters would need more noise." if needed is None else f"{wins}; 90 % takes {needed:,}.")
-    print(f"Accountant {told['accountant']}; it depends on no data, so it may be published.")
-    if told["unit"] == "row":
-        print("The unit is a row: several rows of one person are a group, and cost more.")
+def _print(result: dict[str, Any], partitions: int) -> None:
+    epsilon, unit, adjacency = _four_digits(result["epsilon"]), result["unit"], result["adjacency"]
+    print(f"epsilon {epsilon} at delta {result['delta']:g}, for each {unit}, adjacency {adjacency}.")
+    noise = f"{result['mechanism']} noise, scale {result['scale']:.6g}"
+    silos = f", silos per person: {result['silos']}" if "silos" in result else ""
+    counts = f", class counts with noise of {result['counts_sigma']:g}" if "counts_sigma" in result else ""
+    print(f"{result['queries']:,} queries, partitions: {partitions}{silos}, {noise}{counts}.")
+    if "voters" in result:
+        voters, often, needed = result["voters"], percent(result["right_label_wins"]), result["voters_needed"]
+        more = "more voters would need more noise" if needed is None else f"90 % takes {needed:,} voters"
+        print(f"If all {voters:,} voters agree, their label wins {often} of the time; {more}.")
+    print(f"Accountant {result['accountant']}; depends on no data, so it may be published.")
+    if unit == "row":
+        print("The unit is a row: several rows of one person are a group and cost more.")
 
 
-def _four(epsilon: float) -> str:
-    """Four digits after the point; of a small one, four that say something."""
+def _four_digits(epsilon: float) -> str:
+    """Four decimal places; for small values, four significant digits."""
     from ..privacy.ledger import format_epsilon
 
     return f"{epsilon:.4f}" if epsilon == 0 or epsilon >= 0.01 else format_epsilon(epsilon)

@@ -1,145 +1,250 @@
-"""From privacy, and what a method says that it releases, to a promise: before anybody trains."""
+"""Calibration: from privacy settings and what a method releases to a guarantee, before training.
+
+A budget determines the noise scale; a budget and a noise scale determine the number of queries.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, get_args
 
 from ..errors import ElectionError
 from ..types import Numbers, Spending, Votes
-from .budget import queries_within, scale_within
-from .forecast import best_mechanism
+from .accounting import Accountant, check_delta, total_epsilon
+from .forecast import LEAD, error_when_ahead
 from .guarantee import Guarantee, LogitsGuarantee, VotesGuarantee
-from .mechanisms import LARGEST_WHOLE_SCALE, check_scale, check_test, round_up
-from .releases import Mechanism, NoisyArgmax, NoisyNumbers, Release, comes_or_goes, reach_of
+from .mechanisms import MAX_INTEGER_SCALE, check_scale, check_test, round_up
+from .releases import Mechanism, NoisyArgmax, NoisyNumbers, Release, is_one_sided, reach_of
 from .settings import PrivacySettings
 
-SHARE_OF_NUMBERS = 0.1
-"""Of the budget, for numbers that are released beside votes and whose noise the election leaves open."""
+NUMBERS_SHARE = 0.1
+"""The share of the budget for numbers that are released beside votes and whose noise the election doesn't state."""
+MAX_LOG_SCALE = 30.0
+
+Releases = Sequence[tuple[Release, int]]
 
 
 @lru_cache(maxsize=64)
 def calibrate(privacy: PrivacySettings, spending: Spending, stable_ids: bool) -> Guarantee:
-    """The promise of these privacy; its queries may be fewer than the method asked for."""
-    if privacy.counts_sigma is not None and (spending.votes is None or spending.numbers is None):
-        raise ElectionError("counts_sigma is noise on class counts, and this method releases none here; leave it out")
+    """The guarantee of these settings. Its queries may be fewer than the method asked for."""
+    numbers = spending.numbers
+    if privacy.counts_sigma is not None and (spending.votes is None or numbers is None):
+        raise ElectionError("counts_sigma is noise on class counts, but this method releases none here; leave it out")
     if spending.votes is not None:
-        return _settle_votes(privacy, spending.votes, spending.numbers, stable_ids)
-    if spending.numbers is None:
-        raise ElectionError("the method does not say what it releases at this level")
-    told = spending.numbers
-    if told.dealt and not stable_ids:
-        told = replace(told, replaced=4 * told.replaced)
-    release = _all_for(told, privacy)
-    if not told.lift:
-        return Guarantee(privacy=privacy, level=_level(privacy), numbers=release, numbers_name=told.what, row=told.row)
-    return LogitsGuarantee(
-        privacy=privacy, level=_level(privacy), numbers=release, numbers_name=told.what,
-        classes=told.classes, subsets=told.voters, scale=release.sigma / told.lift,
-    )  # fmt: skip
+        return _calibrate_votes(privacy, spending.votes, numbers, stable_ids)
+    if numbers is None:
+        raise ElectionError("the method does not declare what it releases at this level")
+    if numbers.dealt and not stable_ids:
+        numbers = replace(numbers, replaced=4 * numbers.replaced)
+    release = _noise_on_numbers(numbers, privacy)
+    common: dict[str, Any] = {
+        "privacy": privacy, "level": privacy.level, "numbers": release, "numbers_name": numbers.what
+    }  # fmt: skip
+    if not numbers.lift:
+        return Guarantee(**common, row=numbers.row)
+    scale = release.sigma / numbers.lift
+    return LogitsGuarantee(**common, classes=numbers.classes, subsets=numbers.voters, scale=scale)
 
 
-def _settle_votes(privacy: PrivacySettings, votes: Votes, numbers: Numbers | None, stable_ids: bool) -> VotesGuarantee:
-    level = _level(privacy)
-    one_sided = comes_or_goes(level, privacy.adjacency)
+def _calibrate_votes(
+    privacy: PrivacySettings, votes: Votes, numbers: Numbers | None, stable_ids: bool
+) -> VotesGuarantee:
+    level: Any = privacy.level
+    delta, accountant = privacy.delta, privacy.accountant
+    confident = privacy.mechanism == "confident"
+    one_sided = is_one_sided(level, privacy.adjacency)
     reach = reach_of(level, privacy.adjacency, partitions=votes.partitions, stable_ids=stable_ids)
-    besides: dict[str, Any] = {"numbers": _share_for(numbers, privacy), "numbers_name": numbers.what} if numbers else {}
+    noisy_numbers = None if numbers is None else _noise_beside_votes(numbers, privacy)
 
-    def at(mechanism: Mechanism, scale: float, queries: int) -> VotesGuarantee:
+    def guarantee_at(mechanism: Mechanism, scale: float, queries: int) -> VotesGuarantee:
         query = NoisyArgmax(mechanism, scale, votes.classes, reach, one_sided, votes.unit > 1)
         test = None
-        if privacy.mechanism == "confident":
+        if confident:
             assert privacy.answers is not None
             sigma = privacy.test_sigma or scale * math.sqrt(max(1.0, queries / privacy.answers))
             test = NoisyNumbers(round_up(sigma), (reach if one_sided else reach / 2) ** 2)
         return VotesGuarantee(
             privacy=privacy, level=level, query=query, queries=queries, partitions=votes.partitions,
-            subsets=votes.subsets, test=test, **besides,
+            subsets=votes.subsets, test=test, numbers=noisy_numbers, numbers_name=numbers.what if numbers else "",
         )  # fmt: skip
 
-    def releases(guarantee: Guarantee) -> list[tuple[Release, int]]:
-        often = privacy.tallies * privacy.max_silos_per_person
-        return [(release, times * often) for _, release, times in guarantee.lines()]
+    def releases(mechanism: Mechanism, scale: float, queries: int) -> Releases:
+        lines = guarantee_at(mechanism, scale, queries).lines()
+        return [(release, times * _draws(privacy)) for _, release, times in lines]
 
-    adaptive = privacy.mechanism == "confident"
     stated, queries = privacy.stated_noise(), votes.queries
     if stated is None:
-        assert privacy.epsilon is not None, "privacy were checked: a budget or the noise"
-        if privacy.mechanism == "auto" and privacy.accountant in ("tight", "rdp"):
-            kind, scale = best_mechanism(privacy.epsilon, lambda m, s: releases(at(m, s, queries)), votes.classes,
-                                         privacy.delta, privacy.accountant)  # fmt: skip
+        assert privacy.epsilon is not None, "settings have a budget or a noise scale"
+        if privacy.mechanism == "auto":
+            mechanism, scale = best_mechanism(
+                privacy.epsilon, lambda m, s: releases(m, s, queries), votes.classes, delta, accountant
+            )
         else:
-            only: dict[str, Mechanism] = {"confident": "gaussian", "auto": "laplace"}  # all that `paper` knows
-            kind = only.get(privacy.mechanism, privacy.mechanism)  # type: ignore[arg-type]
-            scale = scale_within(privacy.epsilon, lambda s: releases(at(kind, s, queries)), privacy.delta,
-                                 privacy.accountant, adaptive=adaptive)  # fmt: skip
+            mechanism = "gaussian" if privacy.mechanism == "confident" else privacy.mechanism
+            scale = scale_within(
+                privacy.epsilon, lambda s: releases(mechanism, s, queries), delta, accountant, adaptive=confident
+            )
     else:
-        kind, scale = stated
+        mechanism, scale = stated
         if privacy.epsilon is not None:
-            queries = queries_within(privacy.epsilon, lambda q: releases(at(kind, scale, q)), privacy.delta,
-                                     privacy.accountant, most=queries, adaptive=adaptive)  # fmt: skip
+            queries = queries_within(
+                privacy.epsilon, lambda q: releases(mechanism, scale, q), delta, accountant, most=queries,
+                adaptive=confident,
+            )  # fmt: skip
     check_scale(scale, votes.unit)
-    guarantee = at(kind, round_up(scale), queries)
+    guarantee = guarantee_at(mechanism, round_up(scale), queries)
     if guarantee.test is not None and privacy.threshold is not None:
         check_test(guarantee.test.sigma, privacy.threshold, votes.unit)
         if level == "L2" and privacy.threshold > votes.subsets:
             raise ElectionError(
-                f"threshold = {privacy.threshold:g} votes, and a party has {votes.subsets} teachers: only noise passes"
+                f"threshold = {privacy.threshold:g} votes, but a party has {votes.subsets} teachers: only noise would "
+                "pass the test. Lower the threshold or raise subsets"
             )
     return guarantee
 
 
-def _level(privacy: PrivacySettings) -> Any:
-    return privacy.level
+def _draws(privacy: PrivacySettings) -> int:
+    return privacy.tallies * privacy.max_silos_per_person
 
 
 def _squared_shift(numbers: Numbers, privacy: PrivacySettings) -> float:
     return float(numbers.replaced if privacy.adjacency == "replace" else numbers.comes_or_goes)
 
 
-def _share_for(numbers: Numbers, privacy: PrivacySettings) -> NoisyNumbers:
-    """The noise of numbers beside votes: as the election says, or for a share of its budget."""
+def _noise_beside_votes(numbers: Numbers, privacy: PrivacySettings) -> NoisyNumbers:
+    """The noise that the election states, or that a share of its budget allows."""
     sigma = privacy.counts_sigma
     if sigma is None:
         if privacy.epsilon is None:
-            raise ElectionError(f"{numbers.what} are released: give counts_sigma, the deviation of their noise")
-        sigma = _within(SHARE_OF_NUMBERS * privacy.epsilon, numbers, privacy)
-    return _whole(sigma, numbers, privacy)
+            raise ElectionError(f"{numbers.what} are released: give counts_sigma, the scale of their noise")
+        sigma = _sigma_within(NUMBERS_SHARE * privacy.epsilon, numbers, privacy)
+    return _integer_noise(sigma, numbers, privacy)
 
 
-def _all_for(numbers: Numbers, privacy: PrivacySettings) -> NoisyNumbers:
-    """The noise of numbers that are all that is released; `sigma` is in multiples of what one unit can change."""
+def _noise_on_numbers(numbers: Numbers, privacy: PrivacySettings) -> NoisyNumbers:
+    """The noise of numbers that are the only release; `sigma` is in multiples of what one unit can change."""
     if privacy.mechanism not in ("auto", "gaussian") or privacy.gamma is not None or privacy.scale is not None:
-        raise ElectionError(
-            f"{numbers.what} are released with Gaussian noise: give epsilon, or sigma, and nothing else"
-        )
+        raise ElectionError(f"{numbers.what} are released with Gaussian noise: give only epsilon or sigma")
     if privacy.accountant not in ("tight", "rdp"):
-        raise ElectionError(f"the accountant {privacy.accountant!r} knows Laplace noise only; use tight or rdp")
-    if privacy.epsilon is not None and privacy.sigma is not None:
-        raise ElectionError(
-            f"epsilon or sigma: {numbers.what} are released once, so that there is nothing else to find"
-        )
-    if privacy.sigma is not None:
-        return _whole(privacy.sigma * math.sqrt(_squared_shift(numbers, privacy)), numbers, privacy)
-    assert privacy.epsilon is not None, "privacy were checked: a budget or the noise"
-    return _whole(_within(privacy.epsilon, numbers, privacy), numbers, privacy)
+        raise ElectionError(f"accountant {privacy.accountant!r} covers Laplace noise only; use tight or rdp")
+    if privacy.sigma is None:
+        assert privacy.epsilon is not None, "settings have a budget or a noise scale"
+        return _integer_noise(_sigma_within(privacy.epsilon, numbers, privacy), numbers, privacy)
+    if privacy.epsilon is not None:
+        raise ElectionError(f"give epsilon or sigma, not both: {numbers.what} are released once, in a single query")
+    return _integer_noise(privacy.sigma * math.sqrt(_squared_shift(numbers, privacy)), numbers, privacy)
 
 
-def _within(budget: float, numbers: Numbers, privacy: PrivacySettings) -> float:
-    shift, often = _squared_shift(numbers, privacy), privacy.tallies * privacy.max_silos_per_person
+def _sigma_within(budget: float, numbers: Numbers, privacy: PrivacySettings) -> float:
+    shift = _squared_shift(numbers, privacy)
 
-    def releases(multiple: float) -> list[tuple[Release, int]]:
-        return [(NoisyNumbers(multiple * math.sqrt(shift), shift, whole=True), often)]
+    def releases(multiple: float) -> Releases:
+        return [(NoisyNumbers(multiple * math.sqrt(shift), shift, whole=True), _draws(privacy))]
 
     return scale_within(budget, releases, privacy.delta) * math.sqrt(shift)
 
 
-def _whole(sigma: float, numbers: Numbers, privacy: PrivacySettings) -> NoisyNumbers:
-    if sigma > LARGEST_WHOLE_SCALE:
+def _integer_noise(sigma: float, numbers: Numbers, privacy: PrivacySettings) -> NoisyNumbers:
+    if sigma > MAX_INTEGER_SCALE:
         raise ElectionError(
-            f"noise of deviation {sigma:.3g} on {numbers.what} cannot be drawn, only up to {LARGEST_WHOLE_SCALE:.3g}: "
-            "ask for a larger epsilon, or less noise"
+            f"the noise on {numbers.what} would have a standard deviation of {sigma:.3g}, above the limit of "
+            f"{MAX_INTEGER_SCALE:.3g}: raise epsilon or lower the noise scale"
         )
     return NoisyNumbers(round_up(max(1.0, sigma)), _squared_shift(numbers, privacy), whole=True)
+
+
+def best_mechanism(
+    budget: float,
+    releases_at: Callable[[Mechanism, float], Releases],
+    classes: int,
+    delta: float,
+    accountant: Accountant = "tight",
+) -> tuple[Mechanism, float]:
+    """The mechanism, with its scale, that errs least within the budget when one class leads by 4b, b being Gumbel's.
+
+    Gumbel wins for few classes and moderate margins, Gaussian for many classes, and for two, where the exact cost of
+    the gap is known. Laplace never wins, but it is the only one that the papers' accountants cover.
+    """
+
+    def scale_of(mechanism: Mechanism) -> float:
+        return scale_within(budget, lambda s: releases_at(mechanism, s), delta, accountant)
+
+    if accountant in ("paper", "advanced"):
+        return "laplace", scale_of("laplace")
+    scales: dict[Mechanism, float] = {mechanism: scale_of(mechanism) for mechanism in get_args(Mechanism)}
+    lead = LEAD * scales["gumbel"]
+    best = min(scales, key=lambda mechanism: error_when_ahead(lead, mechanism, scales[mechanism], classes))
+    return best, scales[best]
+
+
+def scale_within(
+    budget: float,
+    releases_at: Callable[[float], Releases],
+    delta: float,
+    accountant: Accountant = "tight",
+    *,
+    adaptive: bool = False,
+) -> float:
+    """The smallest noise scale at which the releases stay within the budget."""
+    from scipy.optimize import brentq
+
+    _check_budget(budget, delta)
+
+    def excess(log_scale: float) -> float:
+        return total_epsilon(releases_at(math.exp(log_scale)), delta, accountant, adaptive=adaptive) - budget
+
+    high = 0.0
+    while excess(high) > 0:
+        high += 2
+        if high > MAX_LOG_SCALE:
+            raise ElectionError(
+                f"no noise scale meets epsilon {budget:g} at delta {delta:g}: raise one of them, use fewer queries, or "
+                "add noise to the other releases"
+            )
+    low = high - 2
+    while excess(low) <= 0:
+        low, high = low - 2, low
+        if low < -MAX_LOG_SCALE:
+            return math.exp(high)
+    log_scale, nudge = float(brentq(excess, low, high, xtol=1e-9)), 1e-9
+    while excess(log_scale) > 0:
+        log_scale, nudge = log_scale + nudge, 2 * nudge
+    return math.exp(log_scale)
+
+
+def queries_within(
+    budget: float,
+    releases_for: Callable[[int], Releases],
+    delta: float,
+    accountant: Accountant = "tight",
+    *,
+    most: int = 10**7,
+    adaptive: bool = False,
+) -> int:
+    """The largest number of queries, up to `most`, whose releases stay within the budget."""
+    _check_budget(budget, delta)
+
+    def cost(queries: int) -> float:
+        return total_epsilon(releases_for(queries), delta, accountant, adaptive=adaptive)
+
+    if (first := cost(1)) > budget:
+        raise ElectionError(
+            f"a single query costs epsilon {first:.4g}, more than {budget:g}: add noise or raise epsilon"
+        )
+    low, high = 1, 2
+    while high <= most and cost(high) <= budget:
+        low, high = high, high * 2
+    high = min(high, most + 1)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if cost(middle) <= budget else (low, middle)
+    return low
+
+
+def _check_budget(budget: float, delta: float) -> None:
+    check_delta(delta)
+    if not (math.isfinite(budget) and budget > 0):
+        raise ElectionError(f"epsilon must be a number above 0, not {budget}")

@@ -1,6 +1,6 @@
-"""The ledger: what was released about a unit, how often, with what noise, to whom, and what that comes to.
+"""The ledger: what was released about a unit, how often, with which noise, to whom, and the resulting epsilon.
 
-A ledger travels in every ballot and every outcome. It is plain data; its epsilon can be computed again from its lines.
+Every ballot and every outcome carries one. It is plain data; its epsilon can be recomputed from its lines.
 """
 
 from __future__ import annotations
@@ -19,14 +19,18 @@ from .releases import Adjacency, Mechanism, NoisyArgmax, NoisyNumbers, Release
 Words = Annotated[str, StringConstraints(max_length=60, pattern=r"^[a-z0-9 ,.-]*$")]
 Times = Annotated[int, Field(ge=1, le=10**9)]
 MAX_CASTS = 20
-"""A stranger's ballot may claim so many, and each is computed."""
-BY_CONTENT = 4
-"""The reach of a row that is replaced, where rows are told apart by content."""
+"""An untrusted ballot may claim at most this many casts, because each claim is recomputed."""
+CONTENT_REACH = 4
+"""The reach of a replaced row where rows are identified by content."""
 NO_GUARANTEE = "no noise, no guarantee"
+# `released_to` in ledgers. Ballots are compared with it, so these texts are part of the file format.
+ANYONE = "whoever has it"
+MODEL_USERS = "whoever sees the final model"
+BALLOT_READERS = "whoever sees ballot or model"
 
 
 class Line(BaseModel):
-    """One kind of release: noisy argmaxes of votes, or numbers with Gaussian noise."""
+    """One type of release: noisy argmaxes of votes, or numbers with Gaussian noise."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -44,26 +48,27 @@ class Line(BaseModel):
     @classmethod
     def of(cls, what: str, release: Release, times: int) -> Line:
         if isinstance(release, NoisyNumbers):
-            return cls(what=what, times=times, mechanism="gaussian", scale=release.sigma,
-                       squared_shift=release.squared_shift, whole=release.whole)  # fmt: skip
-        return cls(what=what, times=times, mechanism=release.mechanism, scale=release.scale, classes=release.classes,
-                   reach=release.reach, one_sided=release.one_sided, fractional=release.fractional)  # fmt: skip
+            shift, whole = release.squared_shift, release.whole
+            return cls(
+                what=what, times=times, mechanism="gaussian", scale=release.sigma, squared_shift=shift, whole=whole
+            )
+        return cls(what=what, times=times, **vars(release))
 
     @property
     def release(self) -> Release:
         if self.squared_shift is not None:
             return NoisyNumbers(self.scale, self.squared_shift, self.whole)
         if self.classes is None or self.reach is None:
-            raise ElectionError(f"the ledger's line {self.what!r} says neither classes and reach nor squared_shift")
+            raise ElectionError(f"ledger line {self.what!r} has neither classes and reach nor squared_shift")
         return NoisyArgmax(self.mechanism, self.scale, self.classes, self.reach, self.one_sided, self.fractional)
 
     def describe(self) -> str:
         among = "" if self.classes is None else f" among {self.classes} classes"
-        return f"{self.times:,} × {self.what}{among}, {self.mechanism} noise of scale {self.scale:.6g}"
+        return f"{self.times:,} × {self.what}{among}, {self.mechanism} noise, scale {self.scale:.6g}"
 
 
 class Ledger(BaseModel):
-    """What was spent. `epsilon` is None where nothing is promised."""
+    """The privacy spent. `epsilon` is None where there is no guarantee."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -74,59 +79,60 @@ class Ledger(BaseModel):
     delta: Annotated[float, Field(gt=0, lt=1)] | None = None
     accountant: Accountant | None = None
     adaptive: bool = False
-    publishable: bool = False  # whether this epsilon may be told to others: it depends on no data
+    publishable: bool = False  # whether this epsilon may be published: it depends on no data
     rehearsal: bool = False
-    released_to: Words = "whoever has it"
+    released_to: Words = ANYONE
     drawn: PositiveInt = 1  # how often: casts of a ballot at L2, tallies at L1
-    silos: PositiveInt = 1  # how many silos a person may be in
-    subsets: PositiveInt | None = None  # at L2, for what it comes to for a whole party
+    silos: PositiveInt = 1  # in how many silos a person may be
+    subsets: PositiveInt | None = None  # at L2, for the epsilon of a whole party
     lines: Annotated[tuple[Line, ...], Field(max_length=20)] = ()
 
     @model_validator(mode="after")
-    def _is_whole(self) -> Self:
-        """An epsilon, or a release, is never told without what belongs to it."""
-        terms = (self.delta, self.unit, self.adjacency, self.accountant)
-        if (self.epsilon is not None or self.lines) and None in terms:
-            raise ValueError("an epsilon without its delta, unit, adjacency and accountant")
+    def _check_complete(self) -> Self:
+        required = (self.delta, self.unit, self.adjacency, self.accountant)
+        if (self.epsilon is not None or self.lines) and None in required:
+            raise ValueError("an epsilon or a release needs delta, unit, adjacency and accountant")
         for line in self.lines:
             if (line.squared_shift is None) == (line.classes is None or line.reach is None):
-                raise ValueError("a release needs classes and reach, or a squared shift")
+                raise ValueError("a release needs either classes and reach or squared_shift")
         return self
 
     @classmethod
-    def with_lines(cls, lines: Sequence[Line], **terms: Any) -> Ledger:
-        """With its epsilon computed."""
-        blank = cls(lines=tuple(lines), **terms)
-        return blank.model_copy(update={"epsilon": blank._compute(), "publishable": True})
+    def with_lines(cls, lines: Sequence[Line], **fields: Any) -> Ledger:
+        """A ledger of these lines, with its epsilon computed."""
+        blank = cls(lines=tuple(lines), **fields)
+        return blank.model_copy(update={"epsilon": blank._compute(blank.delta), "publishable": True})
 
-    def _compute(self, delta: float | None = None) -> float:
-        told = self.delta if delta is None else delta
-        assert told is not None, "a ledger with lines has a delta"
-        releases = [(line.release, line.times) for line in self.lines]
-        return total_epsilon(releases, told, self.accountant or "tight", adaptive=self.adaptive)
+    def _compute(self, delta: float | None, **changes: Any) -> float:
+        """The epsilon of all lines, each with these changes."""
+        assert delta is not None, "a ledger with lines has a delta"
+        releases = [(line.model_copy(update=changes).release, line.times) for line in self.lines]
+        return total_epsilon(releases, delta, self.accountant or "tight", adaptive=self.adaptive)
 
     def epsilon_at(self, delta: float) -> float:
-        """The epsilon at another delta. Raises ElectionError where nothing is promised."""
+        """The epsilon at another delta. Raises ElectionError where there is no guarantee."""
         if self.epsilon is None:
             raise ElectionError(f"there is no epsilon to report: {self.describe()[0]}")
         return self._compute(delta)
 
     def party_epsilon(self) -> float | None:
-        """What an L2 ledger comes to for all rows of a party: every teacher of each partition may change its vote."""
-        if self.level != "L2" or self.epsilon is None or self.subsets is None or self.delta is None:
+        """The epsilon of an L2 ledger for a whole party: every teacher of each partition may change its vote.
+
+        None where it isn't known: a whole party's class counts have no bound.
+        """
+        if self.level != "L2" or self.epsilon is None or self.subsets is None:
             return None
         if any(line.classes is None for line in self.lines):
-            return None  # counts of rows have no bound for a whole party
-        whole = [(line.model_copy(update={"reach": 2 * self.subsets}).release, line.times) for line in self.lines]
-        return total_epsilon(whole, self.delta, self.accountant or "tight", adaptive=self.adaptive)
+            return None
+        return self._compute(self.delta, reach=2 * self.subsets)
 
     def agrees_with(self, promised: Ledger) -> bool:
-        """Whether it is what an election asks for, drawn once or oftener; other machines round differently."""
+        """Whether this is the election's ledger, drawn once or more often. Allows for rounding on other machines."""
         if 1 < self.drawn <= MAX_CASTS:
             promised = promised.times(self.drawn)
-        alike = self.model_dump(exclude={"epsilon", "lines"}) == promised.model_dump(exclude={"epsilon", "lines"})
+        same = self.model_dump(exclude={"epsilon", "lines"}) == promised.model_dump(exclude={"epsilon", "lines"})
         return (
-            alike
+            same
             and _close(self.epsilon, promised.epsilon, 1e-4)
             and len(self.lines) == len(promised.lines)
             and all(
@@ -136,59 +142,56 @@ class Ledger(BaseModel):
         )
 
     def times(self, count: int, *, silos: int = 1) -> Ledger:
-        """Drawn so often, of people who are in so many silos: the costs add up."""
-        return _multiplied(self, count, silos)
-
-    def _multiplied(self, count: int, silos: int) -> Ledger:
-        if self.epsilon is None:
-            return self.model_copy(update={"drawn": count, "silos": silos})
-        lines = [line.model_copy(update={"times": line.times * count * silos}) for line in self.lines]
-        terms = self.model_dump(exclude={"epsilon", "publishable", "lines", "drawn", "silos"})
-        return self.with_lines(lines, **terms, drawn=count, silos=silos)
+        """The ledger of `count` draws, for people who are in `silos` silos: the costs add up."""
+        return _multiply(self, count, silos)
 
     def describe(self, *, whole: bool = False) -> list[str]:
-        """For people: the claim first, then what was released.
+        """Sentences for people: the guarantee first, then what was released.
 
-        `whole`: and what that comes to for a whole party, which is computed, so not for a stranger's ledger.
+        `whole` adds the epsilon of a whole party. It is computed, so leave it out for an untrusted ledger.
         """
         if self.level == "L0":
-            return [f"level L0: {NO_GUARANTEE}; trust whoever sees ballots or model"]
+            return [f"level L0: {NO_GUARANTEE}; trust everyone who sees the ballots or the model"]
         if self.rehearsal:
-            return [f"level {self.level}, a rehearsal: NOT PRIVATE, the noise can be repeated from its seed"]
+            return [f"level {self.level}, a rehearsal: NOT PRIVATE, the noise can be reproduced from its seed"]
         if self.epsilon is None:
-            return [f"level {self.level}: raw votes: {NO_GUARANTEE} towards the server, or whoever reads the box"]
-        often = f", drawn {self.drawn} times" if self.drawn > 1 else ""
-        claim = (
+            return [f"level {self.level}: raw votes: {NO_GUARANTEE} against the server or anyone who reads the box"]
+        draws = f", drawn {self.drawn} times" if self.drawn > 1 else ""
+        audience = self.released_to.replace("whoever", "anyone who")
+        sentences = [
             f"level {self.level}: epsilon {format_epsilon(self.epsilon)} at delta {self.delta:g} for each {self.unit}, "
-            f"adjacency {self.adjacency}{often}, towards {self.released_to}"
-        )
-        basis = f"accountant {self.accountant}, from public settings alone: it may be published"
-        told = [claim, basis, *(line.describe() for line in self.lines)]
+            f"adjacency {self.adjacency}{draws}, against {audience}",
+            f"accountant {self.accountant}, computed from public settings only: may be published",
+            *(line.describe() for line in self.lines),
+        ]
         if self.silos > 1:
-            told.append(f"for people with rows at up to {self.silos} parties")
+            sentences.append(f"for people with rows at up to {self.silos} parties")
         if whole and (party := self.party_epsilon()) is not None:
-            told.append(f"for all rows of a party together: epsilon {format_epsilon(party)}")
-        if any(line.reach == BY_CONTENT for line in self.lines):
-            told.append("rows are told apart by content, so that a replaced one counts as two")
+            sentences.append(f"for all rows of a party together: epsilon {format_epsilon(party)}")
+        if any(line.reach == CONTENT_REACH for line in self.lines):
+            sentences.append("rows are identified by content, so a replaced row counts as two")
         if self.unit == "row":
-            told.append("the unit is a row: several rows of one person are a group, and cost more")
-        return told
+            sentences.append("the unit is a row: several rows of one person are a group and cost more")
+        return sentences
 
 
 def format_epsilon(epsilon: float) -> str:
-    """Four digits, and never less than it is."""
+    """Four digits, rounded up."""
     if not 0 < epsilon < math.inf:
         return f"{epsilon:g}"
     step = 10.0 ** (math.floor(math.log10(epsilon)) - 3)
-    if not step:  # a stranger's ledger may say the smallest number there is
+    if not step:  # an untrusted ledger may hold the smallest float
         return f"{epsilon:g}"
     return f"{math.ceil(epsilon / step - 1e-6) * step:.4g}"
 
 
-@lru_cache(maxsize=256)
-def _multiplied(ledger: Ledger, count: int, silos: int) -> Ledger:
-    """Once for ten thousand ballots."""
-    return ledger._multiplied(count, silos)
+@lru_cache(maxsize=256)  # computed once for ten thousand ballots
+def _multiply(ledger: Ledger, count: int, silos: int) -> Ledger:
+    if ledger.epsilon is None:
+        return ledger.model_copy(update={"drawn": count, "silos": silos})
+    lines = [line.model_copy(update={"times": line.times * count * silos}) for line in ledger.lines]
+    fields = ledger.model_dump(exclude={"epsilon", "publishable", "lines", "drawn", "silos"})
+    return Ledger.with_lines(lines, **fields, drawn=count, silos=silos)
 
 
 def _close(one: float | None, other: float | None, tolerance: float) -> bool:

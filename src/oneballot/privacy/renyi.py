@@ -1,6 +1,6 @@
-"""Rényi divergences of single releases, and what a curve of them says about (ε, δ).
+"""Rényi divergences of single releases, and their conversion to (ε, δ).
 
-They add up, also when a release depends on earlier answers. All hold whatever the votes are.
+They add up, even if a release depends on earlier answers. All are data-independent: they hold for any votes.
 """
 
 from __future__ import annotations
@@ -14,54 +14,53 @@ from ..types import Array
 from .releases import NoisyArgmax, NoisyNumbers, Release
 
 PAPER_ORDERS = range(1, 9)
-LARGEST_ORDER = 4096.0
-MOST_WHOLE_GAPS = 8_000
-GAPS_AT_ONCE = 400
+MAX_ORDER = 4096.0
+MAX_WHOLE_GAPS = 8_000
+GRID_GAPS = 400
 
 
 def renyi(release: Release, order: float) -> float:
-    """The largest Rényi divergence D_α between what is released on two neighbours."""
+    """The largest Rényi divergence D_α between the release on two neighbours."""
     if isinstance(release, NoisyNumbers):
         return order * release.squared_shift / (2 * release.sigma**2)
     if release.classes == 2:
-        return _of_two_classes(release, order)
+        return _two_classes(release, order)
     if release.mechanism == "gaussian":
         return order * release.squared_shift / (2 * release.scale**2)
     if release.mechanism == "gumbel":
-        return _of_bounded_range(release.bounded_range, order)
-    return _of_pure(release.pure, order)
+        return _bounded_range(release.bounded_range, order)
+    return _pure(release.pure, order)
 
 
 def epsilon_from_renyi(curve: Callable[[float], float], delta: float) -> float:
-    """The ε at this δ of releases whose divergences add up to `curve(order)`.
+    """The ε at this δ of releases whose divergences add up to `curve(order)`: Canonne, Kamath, Steinke 2020.
 
-    The conversion is that of Canonne, Kamath, Steinke 2020; the moments' orders l = α − 1 of the papers are looked at
-    one by one, so that this is never above what the papers make of the same curve.
+    The grid includes the papers' orders l = α − 1 of moments, so ε is never above theirs for the same curve.
     """
     from scipy.optimize import minimize_scalar
 
-    def at(log_order: float) -> float:
+    def epsilon_at(log_order: float) -> float:
         order = 1 + math.exp(log_order)
         return curve(order) + math.log1p(-1 / order) - (math.log(delta) + math.log(order)) / (order - 1)
 
-    grid = np.unique(np.append(np.linspace(math.log(0.01), math.log(LARGEST_ORDER), 40), np.log(PAPER_ORDERS)))
-    found = [at(x) for x in grid]
-    best = int(np.argmin(found))
-    around = (grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)])
-    closer = minimize_scalar(at, bounds=around, method="bounded", options={"xatol": 1e-9})
-    return max(0.0, min(found[best], float(closer.fun)))
+    grid = np.unique(np.append(np.linspace(math.log(0.01), math.log(MAX_ORDER), 40), np.log(PAPER_ORDERS)))
+    values = [epsilon_at(x) for x in grid]
+    best = int(np.argmin(values))
+    bounds = (grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)])
+    refined = minimize_scalar(epsilon_at, bounds=bounds, method="bounded", options={"xatol": 1e-9})
+    return max(0.0, min(values[best], float(refined.fun)))
 
 
-def _of_pure(eps: float, order: float) -> float:
-    """Of pure ε-DP: log((sinh αε − sinh (α−1)ε) / sinh ε) / (α−1), in logs."""
+def _pure(eps: float, order: float) -> float:
+    """Pure ε-DP: log((sinh αε − sinh (α−1)ε) / sinh ε) / (α−1), in logs."""
     log_moment = (order - 1) * eps + math.log1p(math.exp((1 - 2 * order) * eps)) - math.log1p(math.exp(-eps))
     return max(0.0, log_moment / (order - 1))
 
 
-def _of_bounded_range(eta: float, order: float) -> float:
-    """The worst pair has two outcomes, with losses t and t − η, the first with probability (e^η−e^t)/(e^η−1).
+def _bounded_range(eta: float, order: float) -> float:
+    """The worst pair has two outcomes with losses t and t − η, the first with probability (e^η−e^t)/(e^η−1).
 
-    The moment is u^{α−1}(A − Bu) in u = e^t, so the worst t is known.
+    The moment is u^{α−1}(A − Bu) in u = e^t, so the worst t has a closed form.
     """
     most = order - 1
     log_rest = math.log(-math.expm1(-most * eta))
@@ -73,11 +72,11 @@ def _of_bounded_range(eta: float, order: float) -> float:
     return max(0.0, float(np.logaddexp(upper, lower)) / most)
 
 
-def _of_two_classes(query: NoisyArgmax, order: float) -> float:
-    """Over all gaps: only which side wins is seen.
+def _two_classes(query: NoisyArgmax, order: float) -> float:
+    """The maximum over all gaps; only the winning side is visible.
 
-    One direction, g to g + reach, is enough: the other is the same with the sides swapped. Its worst gap is above
-    −reach; it grows like reach·(α−1) with Gaussian noise and stays within some scales with the others.
+    One direction, g to g + reach, is enough: the other swaps the sides. The worst gap is above −reach. It grows like
+    reach·(α−1) with Gaussian noise and stays within a few scales with the others.
     """
 
     def moments(gaps: Array) -> Array:
@@ -85,19 +84,19 @@ def _of_two_classes(query: NoisyArgmax, order: float) -> float:
         return np.asarray(np.logaddexp(*(order * p + (1 - order) * q)))
 
     low, high = float(-query.reach), math.ceil(query.reach * (order + 1) + 40 * query.scale)
-    if high <= MOST_WHOLE_GAPS and not query.fractional:
+    if high <= MAX_WHOLE_GAPS and not query.fractional:
         return max(0.0, float(moments(np.arange(low, high + 1)).max())) / (order - 1)
     most = 0.0
-    for _ in range(4):  # over all real gaps, which is no less than over whole ones: closer and closer to the largest
-        gaps = np.linspace(low, high, GAPS_AT_ONCE)
-        found = moments(gaps)
-        best = int(found.argmax())
-        most = max(most, float(found[best]))
+    for _ in range(4):  # refine a grid over real gaps, whose maximum is at least that over integers
+        gaps = np.linspace(low, high, GRID_GAPS)
+        values = moments(gaps)
+        best = int(values.argmax())
+        most = max(most, float(values[best]))
         low, high = gaps[max(best - 1, 0)], gaps[min(best + 1, len(gaps) - 1)]
     return most / (order - 1)
 
 
 def _sides(query: NoisyArgmax, gaps: Array) -> Array:
-    """Log-probabilities of either side, `(2, gaps)`."""
+    """Log-probabilities that each side wins, `(2, gaps)`."""
     win, lose = query.log_odds_of_two(gaps)
     return np.stack([np.where(gaps >= 0, win, lose), np.where(gaps >= 0, lose, win)])

@@ -15,7 +15,8 @@ import oneballot as ob
 from oneballot.ballot.seal import seal
 from oneballot.cli import app
 from oneballot.errors import ElectionError, OneBallotWarning, Spoiled
-from oneballot.methods.dosfl.method import LIMIT, read_inputs, write_inputs
+from oneballot.methods.dosfl.method import LIMIT
+from oneballot.methods.dosfl.work import read_inputs, write_inputs
 from oneballot.party.cast import cast_together
 from oneballot.server.context import TallyContext
 from oneballot.simulation import divide, simulate_parties

@@ -1,8 +1,8 @@
-"""GNMax's data-dependent bound, and its release with noise: Papernot et al. 2018, theorem 6 and smooth sensitivity.
+"""GNMax's data-dependent bound and its release by smooth sensitivity: Papernot et al. 2018, theorem 6.
 
-The theorem bounds D_λ(P(v) ‖ P(v′)) by q̃ alone, where q̃ bounds the chance that any class but the first wins:
-D_λ ≤ log((1−q̃)A^{λ−1} + q̃B^{λ−1}) / (λ−1). It holds for every q̃ that is large enough, so q̃ may be rounded up. It says
-nothing about D_λ(P(v′) ‖ P(v)). Votes are whole, and one moves.
+The theorem bounds D_λ(P(v) ‖ P(v′)) by q̃ alone, where q̃ bounds the probability that any class but the first wins:
+D_λ ≤ log((1−q̃)A^{λ−1} + q̃B^{λ−1}) / (λ−1). It holds for any larger q̃ too, so q̃ may be rounded up. It does not bound
+D_λ(P(v′) ‖ P(v)). Votes are whole, and one moves.
 """
 
 from __future__ import annotations
@@ -19,68 +19,65 @@ from ...types import Array
 from ..accounting import check_delta
 
 ORDERS = 1 + 2.0 ** (np.arange(-48, 97) / 8)
-"""The Rényi orders that data-dependent accounts look at. Every order gives a bound; these are near enough together."""
-DO_NOT_PUBLISH = "depends on the votes: do not publish"
-CELLS = 16  # of the lattice, for one moved vote
-LOWEST = -38.0  # of the lattice; chances below Φ(−38) are rounded up to it
+"""The Rényi orders of data-dependent accounting. Every order gives a bound; these are close enough to each other."""
+CELLS = 16  # lattice cells per moved vote
+LOWEST = -38.0  # of the lattice; probabilities below Φ(−38) are rounded up to it
 
 
-def from_orders(divergences: Array, orders: Array, delta: float) -> Array:
-    """The ε at this δ that each order gives: Canonne, Kamath, Steinke 2020."""
+def epsilon_by_order(divergences: Array, orders: Array, delta: float) -> Array:
+    """The ε at this δ from each order: Canonne, Kamath, Steinke 2020."""
     return np.asarray(divergences + np.log1p(-1 / orders) - (math.log(delta) + np.log(orders)) / (orders - 1))
 
 
 def check_votes(votes: Array, classes: int | None = None) -> Array:
-    """Votes `(queries, classes)` as whole numbers."""
+    """Votes `(queries, classes)` as int64."""
     votes = np.asarray(votes)
     if votes.ndim != 2 or not len(votes) or votes.shape[1] != (classes or max(votes.shape[1], 2)):
-        raise ElectionError(f"expected votes (queries, {classes or 'classes'}), found an array {votes.shape}")
+        raise ElectionError(f"expected votes of shape (queries, {classes or 'classes'}), not {votes.shape}")
     if votes.dtype.kind not in "biu" or votes.min() < 0:
-        raise ElectionError("votes must be whole numbers, none below 0; count soft votes in parts of a vote (unit)")
+        raise ElectionError("votes must be integers of at least 0; count soft votes in parts of a vote (unit)")
     return votes.astype(np.int64)
 
 
 def gnmax_epsilon(votes: Array, sigma: float, delta: float) -> float:
-    """The ε at this δ that theorem 6 gives for votes `(queries, classes)`: PATE's figure. Do not publish it.
+    """The ε at this δ from theorem 6 for votes `(queries, classes)`, PATE's figure. Do not publish it.
 
-    It leaves out D(P(v′) ‖ P(v)), which for wide gaps is up to a hundred times larger than the bound: no guarantee, and
+    It omits D(P(v′) ‖ P(v)), which for wide gaps is up to a hundred times larger than the bound: it is no guarantee and
     not comparable with `data_dependent_epsilon`.
     """
     check_delta(delta)
     votes = check_votes(votes)
-    capped = np.minimum(log_chance_of_others(votes, sigma), math.log1p(-1 / votes.shape[1]))
-    chances, times = np.unique(capped, return_counts=True)
-    sums = np.array([times @ theorem_6(chances, sigma, float(order)) for order in ORDERS])
-    return max(0.0, float(from_orders(sums, ORDERS, delta).min()))
+    capped = np.minimum(log_loss_probability(votes, sigma), math.log1p(-1 / votes.shape[1]))
+    log_q, times = np.unique(capped, return_counts=True)
+    sums = np.array([times @ theorem_6(log_q, sigma, float(order)) for order in ORDERS])
+    return max(0.0, float(epsilon_by_order(sums, ORDERS, delta).min()))
 
 
-def log_chance_of_others(votes: Array, sigma: float) -> Array:
-    """log ½Σ erfc((n*−n_i)/(2σ)), `(queries,)`: each class alone against the first, added up; may be above 0."""
+def log_loss_probability(votes: Array, sigma: float) -> Array:
+    """log q̃ = log ½Σ erfc((n*−n_i)/(2σ)), `(queries,)`: the sum over classes that beat the first; may exceed 0."""
     if not (math.isfinite(sigma) and sigma > 0):
         raise ElectionError(f"sigma must be a number above 0, not {sigma}")
-    falling = -np.sort(-votes, axis=1)
-    return np.asarray(logsumexp(log_ndtr((falling[:, 1:] - falling[:, :1]) / (math.sqrt(2) * sigma)), axis=1))
+    ranked = -np.sort(-votes, axis=1)
+    return np.asarray(logsumexp(log_ndtr((ranked[:, 1:] - ranked[:, :1]) / (math.sqrt(2) * sigma)), axis=1))
 
 
 def theorem_6(log_q: Array, sigma: float, order: float) -> Array:
-    """The bound of D_λ(P(v) ‖ P(v′)), `(chances,)`; where the theorem says nothing λ/σ², which always holds."""
+    """The bound of D_λ(P(v) ‖ P(v′)) for each q̃; λ/σ², which always holds, where the theorem does not apply."""
     always = order / sigma**2
     with np.errstate(all="ignore"):
-        second = sigma * np.sqrt(-log_q)  # μ2; μ1 = μ2 + 1
-        valid = (
-            (log_q < 0) & (order <= second + 1) & (second > 1)
-            & ((2 * second - 1) / sigma**2 >= np.log((second + 1) / (second - 1)))
-        )  # fmt: skip
-        right = np.log1p(-np.exp(log_q))
-        log_a = right - np.log1p(-np.exp((log_q + second / sigma**2) * (second - 1) / second))
-        log_b = (second + 1) / sigma**2 - log_q / second
-        bound = np.logaddexp(right + (order - 1) * log_a, log_q + (order - 1) * log_b) / (order - 1)
+        mu2 = sigma * np.sqrt(-log_q)  # and μ1 = μ2 + 1
+        valid = (log_q < 0) & (order <= mu2 + 1) & (mu2 > 1)
+        valid &= (2 * mu2 - 1) / sigma**2 >= np.log((mu2 + 1) / (mu2 - 1))
+        log_p = np.log1p(-np.exp(log_q))
+        log_a = log_p - np.log1p(-np.exp((log_q + mu2 / sigma**2) * (mu2 - 1) / mu2))
+        log_b = (mu2 + 1) / sigma**2 - log_q / mu2
+        bound = np.logaddexp(log_p + (order - 1) * log_a, log_q + (order - 1) * log_b) / (order - 1)
         return np.where(valid & (bound < always), np.maximum(bound, 0.0), always)
 
 
 @dataclass(frozen=True)
 class Released:
-    """A figure with noise on it. `order` is λ; the cost of the release itself is within ε."""
+    """A noisy ε that may be published. `order` is λ; the cost of the release itself is included in ε."""
 
     epsilon: float
     delta: float
@@ -101,16 +98,16 @@ def release_smoothly(
     normal: Callable[[], float],
     quantile_delta: float | None = None,
 ) -> Released:
-    """Theorem 6's ε for votes `(queries, classes)`, noised so that it tells little about them itself.
+    """Theorem 6's ε for votes `(queries, classes)`, with noise so that it may be published.
 
     `order` (λ), `beta` and `noise` (σ of the release, in smooth sensitivities) must be fixed before the votes are seen;
-    `normal` draws from N(0, 1), once. f is the sum of the bounds at order λ, and f + noise·SS_β·N(0, 1) is released.
+    `normal` draws once from N(0, 1). f is the sum of the bounds at order λ, and f + noise·SS_β·N(0, 1) is released.
 
-    Without `quantile_delta` this is an estimate: half of the time f is larger than what is told. With it the figure is
-    a bound but for that chance, which is taken from δ: f is moved up by the quantile before the noise is added, and the
-    release costs more, because what it is moved by depends on the votes too. Publish one of the two, once: their
-    difference tells SS_β, and a second draw costs again. As theorem 6 itself it is about one direction only. Noise in
-    floating-point numbers betrays what it was added to by its low bits, so ε is rounded up to a thousandth.
+    Without `quantile_delta` the result is an estimate: it is below f half of the time. With it, the result is a bound
+    except with that probability, which is taken from δ: f is raised by the quantile before the noise is added. That
+    costs more, because the shift depends on the votes too. Publish only one of the two, once: their difference reveals
+    SS_β, and a second draw costs again. Like theorem 6 it covers one direction only. The low bits of floating-point
+    noise reveal what it was added to, so ε is rounded up to a thousandth.
     """
     check_delta(delta)
     for_quantile = quantile_delta or 0.0
@@ -119,39 +116,40 @@ def release_smoothly(
     quantile = -float(ndtri(for_quantile)) if for_quantile else 0.0
     cost = cost_of_release(order, beta, noise, quantile)
     value, sensitivity = smooth_sensitivity(votes, sigma, order, beta)
-    told = value + noise * sensitivity * (quantile + normal()) + cost
-    found = float(from_orders(np.array(told), np.array(order), delta - for_quantile))
-    kind, note = "estimate", "an estimate, as often too small as too large; of one direction only"
+    divergence = value + noise * sensitivity * (quantile + normal()) + cost
+    epsilon = float(epsilon_by_order(np.array(divergence), np.array(order), delta - for_quantile))
+    kind, note = "estimate", "an estimate, as often too small as too large; covers one direction only"
     if quantile_delta is not None:
-        kind, note = "bound", f"a bound but for a chance of {quantile_delta:g}, within delta; of one direction only"
-    return Released(max(0.0, math.ceil(1000 * found) / 1000), delta, order, kind, True, note)
+        kind = "bound"
+        note = f"a bound except with probability {quantile_delta:g}, included in delta; covers one direction only"
+    return Released(max(0.0, math.ceil(1000 * epsilon) / 1000), delta, order, kind, True, note)
 
 
 def cost_of_release(order: float, beta: float, noise: float, quantile: float = 0.0) -> float:
     """D_λ of releasing f + noise·SS_β·(quantile + N(0, 1)), for 1 < λ < 1/(2β).
 
-    Two normal laws whose means are at most r = 1 + quantile·noise·(e^β − 1) of the first's SS_β apart, and whose
-    deviations have a ratio within e^±β: λr²/(2σ²(1−2λβ)) + (βλ − ½ln(1−2λβ))/(λ−1).
+    Two normal distributions whose means differ by at most r = 1 + quantile·noise·(e^β − 1) times the first's SS_β, and
+    whose standard deviations have a ratio within e^±β: λr²/(2σ²(1−2λβ)) + (βλ − ½ln(1−2λβ))/(λ−1).
     """
     if not (noise > 0 and beta > 0 and 1 < order < 1 / (2 * beta)):
         raise ElectionError(f"noise and beta must be above 0 and 1 < order < 1/(2·beta), not {noise}, {beta}, {order}")
-    narrow = 1 - 2 * order * beta
-    apart = 1 + quantile * noise * math.expm1(beta)
-    return order * apart**2 / (2 * noise**2 * narrow) + (beta * order - math.log(narrow) / 2) / (order - 1)
+    shrink = 1 - 2 * order * beta
+    r = 1 + quantile * noise * math.expm1(beta)
+    return order * r**2 / (2 * noise**2 * shrink) + (beta * order - math.log(shrink) / 2) / (order - 1)
 
 
 def smooth_sensitivity(votes: Array, sigma: float, order: float, beta: float) -> tuple[float, float]:
-    """f, the sum of theorem 6's bounds, and SS_β: no neighbour's f differs by more, and its own SS_β by at most e^±β.
+    """f, the sum of theorem 6's bounds, and SS_β. A neighbour's f differs by at most SS_β, its SS_β by a factor e^±β.
 
     One moved vote changes every gap by at most 2, and each z_i in q̃ = Σ Φ(z_i), over K−1 classes, by at most c = √2/σ.
     Φ(Φ⁻¹(·) + c) is concave and Φ(Φ⁻¹(·) − c) convex, so with (K−1)Φ(z) = q̃ the new q̃ is within (K−1)Φ(z ± c). The
-    first class is the one with the smallest sum, so this also holds where another becomes the first. Rounded up to a
-    lattice with CELLS − ½ cells in c, z moves by at most CELLS cells, and f is a sum over a table that does not
-    fall, because a larger q̃ may always be used. Among votes d moves away no move changes an entry by more than the
-    largest step of CELLS cells that is within reach; SS_β is the maximum over d of e^{−βd} times the sum of these.
+    first class is the one with the smallest sum, so this holds even if another class becomes the first. Rounded up to a
+    lattice with CELLS − ½ cells in c, z moves by at most CELLS cells, and f is a sum over a non-decreasing table,
+    because a larger q̃ is always valid. Among votes d moves away, no move changes an entry by more than the largest step
+    of CELLS cells within reach; SS_β is the maximum over d of e^{−βd} times the sum of these.
     """
     votes = check_votes(votes)
-    log_q, others = log_chance_of_others(votes, sigma), votes.shape[1] - 1
+    log_q, others = log_loss_probability(votes, sigma), votes.shape[1] - 1
     cell = math.sqrt(2) / sigma / (CELLS - 0.5)
     cells = math.ceil(-LOWEST / cell)  # cell number `cells` is z = 0: all classes tie
     at = np.clip(np.ceil(ndtri_exp(np.minimum(log_q - math.log(others), -math.log(2))) / cell), -cells, 0) + cells

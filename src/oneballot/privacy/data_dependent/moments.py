@@ -1,6 +1,6 @@
-"""The law of the answer to votes and to all their neighbours, for each kind of noise: moments of its ratios.
+"""Moments of the outcome distributions of votes and all their neighbours, for each type of noise.
 
-`moments` gives, order by order, Σ P^α P′^{1−α} and Σ P′^α P^{1−α} over the classes, `(rows, neighbours)`.
+`moments` returns, for each order, Σ P^α P′^{1−α} and Σ P′^α P^{1−α} over the classes, `(rows, neighbours)`.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from ...types import Array
 from ..releases import NoisyArgmax
 from .neighbours import Neighbours
 
-NUMBERS_AT_ONCE = 10_000  # larger arrays leave the caches
-GAUSSIAN_CUT, LAPLACE_CUT = 30.0, 60.0  # scales behind the first, beyond which chances are bounded, not computed
-PANEL_LENGTHS, PANEL_NODES = (0.0, 0.05, 0.12, 0.25, 0.5, 1.01), (0, 3, 4, 5, 6, 8)  # in scales of Laplace noise
+BLOCK = 10_000  # numbers at once; larger arrays do not fit into the caches
+GAUSSIAN_CUT, LAPLACE_CUT = 30.0, 60.0  # scales behind the first, beyond which probabilities are bounded, not computed
+PANEL_LENGTHS, PANEL_NODES = (0.0, 0.05, 0.12, 0.25, 0.5, 1.01), (0, 3, 4, 5, 6, 8)  # lengths in Laplace scales
 
 
 class Gumbel:
     """P ∝ e^{v/b}, so P′ ∝ P·w with w = e^{(v′−v)/b}, and moments are sums of P·w^power."""
 
-    numbers_at_once = 4 * NUMBERS_AT_ONCE
+    block = 4 * BLOCK
 
     def __init__(self, query: NoisyArgmax, unit: int, amounts: tuple[int, ...]) -> None:
         self.scale = query.scale * unit
@@ -31,24 +31,24 @@ class Gumbel:
         k = query.classes - 1
         self.falls = -self.rises
         self.falls_of_other = self.falls
-        if query.fractional:  # a polytope that reaches w below 0 proves no bound: nan
+        if query.fractional:  # NaN, no bound, if the polytope extends below w = 0
             self.falls_of_other = np.log1p(k * np.expm1(-self.rises / k))
 
     def moments(
         self, near: Neighbours, gaps: Array, members: Array, rest: Array, orders: Array
     ) -> tuple[list[Array], list[Array]]:
-        far = -gaps / self.scale
-        log_p = far - logsumexp(far, axis=1, b=members, keepdims=True)
+        log_weights = -gaps / self.scale
+        log_p = log_weights - logsumexp(log_weights, axis=1, b=members, keepdims=True)
         unchanged = (np.exp(log_p)[:, None] @ rest)[:, 0]
         none = np.zeros((len(gaps), 1))
 
         def mean(power: float, falls: Array) -> Array:
-            """Of w^power over P."""
-            found = unchanged
+            """The mean of w^power under P."""
+            total = unchanged
             for changes, which in ((falls, near.left), (self.rises, near.came)):
-                terms = np.exp(log_p[:, None] + power * changes[:, None]).reshape(len(gaps), -1)
-                found = found + np.hstack([terms, none])[:, near.place].sum(axis=2)[:, which]
-            return np.asarray(found)
+                summands = np.exp(log_p[:, None] + power * changes[:, None]).reshape(len(gaps), -1)
+                total = total + np.hstack([summands, none])[:, near.place].sum(axis=2)[:, which]
+            return np.asarray(total)
 
         here, there = mean(1, self.falls), mean(1, self.falls_of_other)
         return (
@@ -59,12 +59,12 @@ class Gumbel:
 
 class Quadrature:
     """P and all P′ from the same nodes: with R = Π F, ratios F′/F of the classes that change and hazards f/F,
-    P′_k = ∫ R · ratios · hazard_k. Nodes x are votes from the first class's count.
+    P′_k = ∫ R · ratios · hazard_k. Nodes x are in votes relative to the first class's count.
 
-    Of classes more than `cut` behind only a bound of their share of the moment, `lost`, is added; it is nearly exact.
+    For classes more than `cut` behind, a nearly exact bound of their share of the moment is added: `tail_bound`.
     """
 
-    numbers_at_once = NUMBERS_AT_ONCE
+    block = BLOCK
     cut: float
 
     def __init__(self, query: NoisyArgmax, unit: int, amounts: tuple[int, ...]) -> None:
@@ -72,20 +72,20 @@ class Quadrature:
         self.scale, self.most, self.reach = query.scale * unit, amounts[-1], query.reach * unit
 
     def noise(self, gaps: Array) -> tuple[Array, Array, Array, list[list[tuple[Array, Array]]]]:
-        """Weights of the nodes `(rows, nodes)`; F and f/F, `(rows, groups, nodes)`; and for classes that lose votes,
-        and for those that gain, amount by amount, F′/F and f′/F′.
+        """Node weights `(rows, nodes)`; F and f/F, `(rows, groups, nodes)`; and a list of F′/F and f′/F′ by amount
+        for classes that lose votes, and one for those that gain.
         """
         raise NotImplementedError
 
-    def lost(self, order: float, gaps: Array, back: bool) -> Array:
-        """No class so far behind has a larger P^α P′^{1−α}, or P′^α P^{1−α} with `back`."""
+    def tail_bound(self, order: float, gaps: Array, reverse: bool) -> Array:
+        """An upper bound of P^α P′^{1−α}, or with `reverse` of P′^α P^{1−α}, for a class this far behind."""
         raise NotImplementedError
 
     def moments(
         self, near: Neighbours, gaps: Array, members: Array, rest: Array, orders: Array
     ) -> tuple[list[Array], list[Array]]:
         weights, below, hazard, sides = self.noise(gaps)
-        inside = weights * np.exp((members[:, None] @ np.log(below))[:, 0])
+        base = weights * np.exp((members[:, None] @ np.log(below))[:, 0])
         none = np.zeros_like(below[:, :1])
         ratios, hazards = [], []
         for side in sides:
@@ -95,43 +95,44 @@ class Quadrature:
                 ratio *= stacked[:, part]
             ratios.append(ratio)
             hazards.append(np.concatenate([*(rate for _, rate in side), none], axis=1))
-        ratios[0] *= inside[:, None]
-        chance = hazard @ inside[:, :, None]
+        ratios[0] *= base[:, None]
+        unchanged_p = hazard @ base[:, :, None]
         kept = gaps <= self.cut
-        # All outcomes of a neighbour: the classes that stay, by group, and then each one that changes.
+        # The outcomes of a neighbour: the unchanged classes, by group, then each class that changes.
         p, q, share = np.empty((3, len(gaps), near.groups + 2 * near.place.shape[1], len(near.left)))
-        p[:, : near.groups] = chance
+        p[:, : near.groups] = unchanged_p
         share[:, : near.groups] = rest * kept[:, :, None]
-        self._unchanged(near, hazard, ratios[0], ratios[1], q[:, : near.groups])
+        self._integrate_unchanged(near, hazard, ratios[0], ratios[1], q[:, : near.groups])
         outcome = near.groups
-        for mine, other, rate, which, beside in (
-            (*ratios, hazards[0], near.left, near.came), (*ratios[::-1], hazards[1], near.came, near.left)
-        ):  # fmt: skip
+        for mine, other, rate, which, opposite in (
+            (*ratios, hazards[0], near.left, near.came),
+            (*ratios[::-1], hazards[1], near.came, near.left),
+        ):
             for place in near.place.T:
                 group = (place % near.groups)[which]
-                p[:, outcome] = chance[:, group, 0]
-                q[:, outcome] = ((mine * rate[:, place]) @ other.swapaxes(1, 2))[:, which, beside]
+                p[:, outcome] = unchanged_p[:, group, 0]
+                q[:, outcome] = ((mine * rate[:, place]) @ other.swapaxes(1, 2))[:, which, opposite]
                 share[:, outcome] = kept[:, group] & (place >= 0)[which]
                 outcome += 1
         loss = np.where(share > 0, np.log(p / q), 0.0)
         p *= share
         q *= share
-        to, fro = [], []
+        forward, backward = [], []
         for order in orders:
             power = np.exp((order - 1) * loss)
-            to.append((p * power).sum(axis=1))
-            fro.append((q / power).sum(axis=1))
+            forward.append((p * power).sum(axis=1))
+            backward.append((q / power).sum(axis=1))
             if not kept.all():
-                for back, way in enumerate((to, fro)):
-                    lost = members * self.lost(float(order), gaps, bool(back))
-                    way[-1] += np.where(kept, 0.0, lost).sum(axis=1, keepdims=True)
-        return to, fro
+                for reverse, direction in enumerate((forward, backward)):
+                    tail = members * self.tail_bound(float(order), gaps, bool(reverse))
+                    direction[-1] += np.where(kept, 0.0, tail).sum(axis=1, keepdims=True)
+        return forward, backward
 
-    def _unchanged(self, near: Neighbours, hazard: Array, fallen: Array, risen: Array, out: Array) -> None:
-        """P′ of classes that do not change, `(rows, groups, neighbours)`; few rows at a time, to stay in the caches."""
-        few = max(1, 2 * NUMBERS_AT_ONCE // (len(near.left) * hazard.shape[2]))
-        for start in range(0, len(out), few):
-            rows = slice(start, start + few)
+    def _integrate_unchanged(self, near: Neighbours, hazard: Array, fallen: Array, risen: Array, out: Array) -> None:
+        """P′ of unchanged classes, `(rows, groups, neighbours)`, in blocks of rows that fit into the caches."""
+        block = max(1, 2 * BLOCK // (len(near.left) * hazard.shape[2]))
+        for start in range(0, len(out), block):
+            rows = slice(start, start + block)
             joint = fallen[rows].take(near.left, axis=1)
             joint *= risen[rows].take(near.came, axis=1)
             np.matmul(hazard[rows], joint.swapaxes(1, 2), out=out[rows])
@@ -147,7 +148,7 @@ class Gaussian(Quadrature):
         high = (8 + math.sqrt(2 * math.log(query.classes))) * self.scale + self.most
         self.gaps = np.unique(gaps)
         self.x = high - self.step * np.arange(math.ceil((high - self._low(self.gaps[-1])) / self.step))
-        # The same for every query: functions of the gap alone.
+        # These depend on the gap only, so all queries share them.
         shifts = np.array([0, *amounts, *(-a for a in amounts)])
         z = (self.x + self.gaps[:, None] + shifts[:, None, None]) / self.scale
         below = log_ndtr(z)
@@ -156,7 +157,7 @@ class Gaussian(Quadrature):
         self.below = np.exp(below[0])
 
     def _low(self, gap: float) -> float:
-        """The peak of an integrand is above the middle of the gap."""
+        """The smallest node: the peak of an integrand is above the middle of the gap."""
         return -min(gap, self.cut) / 2 - 7.5 * self.scale - self.most
 
     def noise(self, gaps: Array) -> tuple[Array, Array, Array, list[list[tuple[Array, Array]]]]:
@@ -167,16 +168,18 @@ class Gaussian(Quadrature):
         half = len(self.amounts)
         return np.full((1, nodes), self.step), below, hazard, [changed[:half], changed[half:]]
 
-    def lost(self, order: float, gaps: Array, back: bool) -> Array:
-        """∫ p^α p′^{1−α} over where a class wins: Gaussian around v + (α−1)(v−v′); back, around v + α(v′−v)."""
-        spread = order * (order - 1) * self.query.squared_shift / (2 * self.query.scale**2)
-        nearer = (order if back else order - 1) * self.reach
-        return np.asarray(np.exp(spread + log_ndtr((nearer - gaps) / (math.sqrt(2) * self.scale))))
+    def tail_bound(self, order: float, gaps: Array, reverse: bool) -> Array:
+        """∫ p^α p′^{1−α} where a class wins is Gaussian around v + (α−1)(v−v′); in reverse, around v + α(v′−v)."""
+        log_moment = order * (order - 1) * self.query.squared_shift / (2 * self.query.scale**2)
+        shift = (order if reverse else order - 1) * self.reach
+        return np.asarray(np.exp(log_moment + log_ndtr((shift - gaps) / (math.sqrt(2) * self.scale))))
 
 
 class Laplace(Quadrature):
-    """Below all votes the integrals are known, above them integrands are polynomials in e^{−x/b}, and between two kinks
-    they are sums of exponentials: Gauss and Legendre's rule on panels that end at every kink of every neighbour.
+    """Gauss-Legendre quadrature on panels that end at every kink of every neighbour.
+
+    Below all votes the integrals have a closed form, above them integrands are polynomials in e^{−x/b}, and between two
+    kinks they are sums of exponentials.
     """
 
     def __init__(self, query: NoisyArgmax, unit: int, amounts: tuple[int, ...]) -> None:
@@ -184,14 +187,14 @@ class Laplace(Quadrature):
         self.cut = LAPLACE_CUT * self.scale
 
     def nodes(self, gaps: Array) -> tuple[Array, Array]:
-        """Places and weights, `(rows, nodes)`."""
+        """Nodes and weights, `(rows, nodes)`."""
         low = -float(min(gaps.max(), 1.5 * self.cut)) - self.most
         shifts = np.array([0, *self.amounts, *(-a for a in self.amounts)])
         even = np.append(np.arange(low, self.most, self.scale), self.most)
         kinks = np.hstack([(-gaps[:, :, None] - shifts).reshape(len(gaps), -1), np.tile(even, (len(gaps), 1))])
         kinks = np.sort(np.clip(kinks, low, self.most), axis=1)
         lengths = np.diff(kinks, axis=1)
-        longest = np.argsort(-lengths, axis=1)  # the longest panels of all queries together, then the second longest
+        longest = np.argsort(-lengths, axis=1)  # the k-th longest panels of all queries share a number of nodes
         starts, lengths = (np.take_along_axis(each, longest, axis=1) for each in (kinks, lengths))
         counts = np.array(PANEL_NODES)[np.searchsorted(PANEL_LENGTHS, lengths.max(axis=0) / self.scale)]
         x, w = [], []
@@ -210,7 +213,8 @@ class Laplace(Quadrature):
         rising = np.exp((x[:, None] + gaps[:, :, None]) / self.scale)
         falling = 0.5 / rising
 
-        def law(shift: int) -> tuple[Array, Array]:
+        def distribution(shift: int) -> tuple[Array, Array]:
+            """F and f/F of classes whose count changes by −shift."""
             by = math.exp(shift / self.scale)
             above = np.minimum(falling / by, 0.5)  # 1 − F, where F is above ½
             below = 1 - above
@@ -218,19 +222,21 @@ class Laplace(Quadrature):
             below *= np.minimum(rising * by, 1)
             return below, above
 
-        below, hazard = law(0)
-        sides = [[(each / below, rate) for each, rate in map(law, side)]
-                 for side in (self.amounts, tuple(-a for a in self.amounts))]  # fmt: skip
+        below, hazard = distribution(0)
+        sides = [
+            [(changed / below, rate) for changed, rate in map(distribution, shifts)]
+            for shifts in (self.amounts, tuple(-a for a in self.amounts))
+        ]
         return weights / self.scale, below, hazard, sides
 
-    def lost(self, order: float, gaps: Array, back: bool) -> Array:
-        """No log-ratio is above ε₀, and none wins more often than against the first alone."""
-        ratios = (order if back else order - 1) * self.query.pure
+    def tail_bound(self, order: float, gaps: Array, reverse: bool) -> Array:
+        """No log-ratio exceeds ε₀, and a class wins at most as often as against the first alone."""
+        ratios = (order if reverse else order - 1) * self.query.pure
         return np.asarray((2 + gaps / self.scale) / 4 * np.exp(ratios - gaps / self.scale))
 
 
 @lru_cache(maxsize=64)
 def _legendre(count: int) -> tuple[Array, Array]:
-    """Gauss and Legendre's nodes and weights between 0 and 1."""
+    """Gauss-Legendre nodes and weights on [0, 1]."""
     at, weight = roots_legendre(count)
     return (at + 1) / 2, weight / 2
