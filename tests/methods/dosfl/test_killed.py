@@ -1,4 +1,4 @@
-"""Who distils in processes, and is killed."""
+"""Processes that distil end when the process that started them is killed."""
 
 from __future__ import annotations
 
@@ -32,8 +32,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="no /proc")
-def test_processes_end_when_whoever_asked_is_killed(tmp_path: Path) -> None:
-    """In the midst of a lesson: they would go on for minutes, for nobody."""
+def test_worker_processes_end_when_their_parent_is_killed(tmp_path: Path) -> None:
     (tmp_path / "long.py").write_text(LONG)
     owner = subprocess.Popen([sys.executable, tmp_path / "long.py"], env={**os.environ, "ONEBALLOT_WORKERS": "2"})
 
@@ -53,13 +52,13 @@ def test_processes_end_when_whoever_asked_is_killed(tmp_path: Path) -> None:
 
 
 def working(parent: int) -> dict[int, float]:
-    """The processes that it started, and the seconds that they have computed."""
+    """The child processes and their CPU seconds."""
     found = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
-            told = stat.read_text().rpartition(")")[2].split()
-            if int(told[1]) == parent:
-                found[int(stat.parent.name)] = (int(told[11]) + int(told[12])) / os.sysconf("SC_CLK_TCK")
+            fields = stat.read_text().rpartition(")")[2].split()
+            if int(fields[1]) == parent:
+                found[int(stat.parent.name)] = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
     return found
 
 
