@@ -30,7 +30,7 @@ from oneballot.ballot.seal import seal, unseal
 from oneballot.boxes.folder import Folder
 from oneballot.interfaces import Model
 from oneballot.server.context import TallyContext
-from oneballot.server.tally import tally, tally_box
+from oneballot.server.tally import Options, tally, tally_box
 from oneballot.types import Count
 
 ROWS, CLASSES = 10_000, 10
@@ -195,7 +195,7 @@ def measure_large(megabytes: int) -> None:
 
 def tally_large_and_tell_peak(folder: str, kind: str, megabytes: int) -> None:
     agreed, key = election_of_large(kind, megabytes)
-    assert set(tally_box(agreed, Folder(folder), key=key).voted) == {"small"}
+    assert set(tally_box(agreed, Folder(folder), Options(key=key)).voted) == {"small"}
     print(peak())
 
 

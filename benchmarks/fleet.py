@@ -2,7 +2,7 @@
 
 python benchmarks/fleet.py [--repeats 3] [--quick] [--only mlp cnn others]
 
-Images of MNIST's size, random; batches of 32, Adam. Ways alternate, and the best time of each counts.
+Images of MNIST's size, random; batches of 32, Adam. Implementations alternate, and the best time of each counts.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def make(name: str, models: int, steps: int) -> tuple[Network, Array, list[Task]
 
 
 def train_plainly(network: Network, X: Array, task: Task) -> None:
-    """One epoch of one model as anyone would write it, on one thread."""
+    """Train one model for one epoch in plain PyTorch, on one thread."""
     torch.set_num_threads(1)
     module = network.make(network.start(task.seed))
     optimizer = torch.optim.Adam(module.parameters())
@@ -59,7 +59,7 @@ def loop(network: Network, X: Array, tasks: list[Task]) -> None:
 
 
 def processes(network: Network, X: Array, tasks: list[Task]) -> None:
-    """The same loop, a process a core; they have been started before."""
+    """The same loop, in one process per core, which have been started before."""
     parallel = joblib.Parallel(n_jobs=CORES)
     parallel(joblib.delayed(train_plainly)(network, X, task) for task in tasks)
 
@@ -68,20 +68,22 @@ def fleet(network: Network, X: Array, tasks: list[Task], workers: int = 1, how: 
     train(network, X, tasks, Recipe(epochs=1, batch=BATCH), CLASSES, device="cpu", workers=workers, how=how)  # type: ignore[arg-type]
 
 
-def measure(name: str, models: int, steps: int, repeats: int, ways: dict[str, Callable[..., None]]) -> dict[str, float]:
-    """Microseconds a model and step, by way."""
+def measure(
+    name: str, models: int, steps: int, repeats: int, implementations: dict[str, Callable[..., None]]
+) -> dict[str, float]:
+    """Microseconds per model and step of each implementation."""
     job = make(name, models, steps)
     warm = make(name, 2 * CORES, 1)
-    best = dict.fromkeys(ways, np.inf)
-    for way in ways.values():
-        way(*warm)
+    best = dict.fromkeys(implementations, np.inf)
+    for implementation in implementations.values():
+        implementation(*warm)
     for _ in range(repeats):
-        for title, way in ways.items():
-            best[title] = min(best[title], seconds(way, *job) / models / steps * 1e6)
+        for title, implementation in implementations.items():
+            best[title] = min(best[title], seconds(implementation, *job) / models / steps * 1e6)
     return best
 
 
-def told(figures: dict[str, float]) -> str:
+def describe(figures: dict[str, float]) -> str:
     return ", ".join(f"{title} {value:.0f} µs" for title, value in figures.items())
 
 
@@ -90,26 +92,31 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--only", nargs="+", default=["mlp", "cnn", "others"], choices=["mlp", "cnn", "others"])
-    asked = parser.parse_args()
+    options = parser.parse_args()
     torch.set_num_threads(1)
     begin()
-    models, steps = (8, 5) if asked.quick else (16, 20)
+    models, steps = (8, 5) if options.quick else (16, 20)
     all_cores = partial(fleet, workers=CORES)
-    if "mlp" in asked.only:
-        ways = {"loop": loop, "fleet": fleet, f"fleet on {CORES} cores": all_cores}
-        got = measure("mlp", models, 2 * steps, asked.repeats, ways)
+    if "mlp" in options.only:
+        implementations = {"loop": loop, "fleet": fleet, f"fleet on {CORES} cores": all_cores}
+        got = measure("mlp", models, 2 * steps, options.repeats, implementations)
         times = got["loop"] / got["fleet"]
-        show(f"MLP, a model and step: {told(got)}", f"{times:.2f} times on one core", "≥ 2 times", times >= 2)
-    if "cnn" in asked.only:
-        ways = {"loop": loop, f"loop in {CORES} processes": processes, f"fleet on {CORES} cores": all_cores}
-        got = measure("cnn", models, steps, asked.repeats, ways)
+        show(f"MLP, a model and step: {describe(got)}", f"{times:.2f} times on one core", "≥ 2 times", times >= 2)
+    if "cnn" in options.only:
+        implementations = {"loop": loop, f"loop in {CORES} processes": processes, f"fleet on {CORES} cores": all_cores}
+        got = measure("cnn", models, steps, options.repeats, implementations)
         *others, ours = got.values()
-        show(f"CNN, a model and step: {told(got)}", f"{min(others) / ours:.2f} times", "≥ 1 times", ours <= min(others))
-    if "others" in asked.only:
+        show(
+            f"CNN, a model and step: {describe(got)}",
+            f"{min(others) / ours:.2f} times",
+            "≥ 1 times",
+            ours <= min(others),
+        )
+    if "others" in options.only:
         for name in ("resnet8", "textcnn", "bilstm"):
-            ways = {"loop": loop, "stacked": partial(fleet, how="stacked")}
-            got = measure(name, 4, 2, asked.repeats, ways)
-            show(f"{name}, a model and step: {told(got)}", f"{got['loop'] / got['stacked']:.2f} times stacked")
+            implementations = {"loop": loop, "stacked": partial(fleet, how="stacked")}
+            got = measure(name, 4, 2, options.repeats, implementations)
+            show(f"{name}, a model and step: {describe(got)}", f"{got['loop'] / got['stacked']:.2f} times stacked")
     return end()
 
 

@@ -1,10 +1,11 @@
-"""What networks reach on MNIST and CIFAR-10 in one message: the open vote, with shifted images for the final model.
+"""Accuracy on MNIST and CIFAR-10 in one message: the open vote, with a final model trained on shifted images.
 
 python benchmarks/fleet_accuracy.py --data mnist.npz [--only mlp cnn] [--betas 0.5 0.1] [--seeds 5] [--parties 10]
 
-As in fleet_gpu.py: half of the test set is public, rows are dealt by Dirichlet(β), and torch, numpy and oneballot.fleet
-are enough. A party trains one teacher, cross-fitted with each half of the public set as *not mine*; beside it plain
-votes of one model a party. A vote is the class with 4 bits of its odds ("weighted", a byte a row), or all odds.
+As in fleet_gpu.py, half of the test set is public, rows are assigned by Dirichlet(β), and only torch, numpy and
+oneballot.fleet are needed. Each party trains one teacher, cross-fitted with each half of the public set as *not mine*,
+and for comparison one model for plain votes. A vote is the class with 4 bits of its odds ("weighted", one byte per
+row), or all odds.
 """
 
 from __future__ import annotations
@@ -35,12 +36,12 @@ def chances(logits: Array) -> Array:
 
 
 def weighted(odds: Array) -> Array:
-    """Each party's best class with a power of two from 2⁻⁸ to 2⁷, as its ballot would say it."""
+    """Each party's best class with a power of two from 2⁻⁸ to 2⁷, as in its ballot."""
     best, power = odds.argmax(axis=2), np.clip(np.rint(np.log2(odds.max(axis=2))), -8, 7)
     return (best[..., None] == np.arange(CLASSES)) * 2.0 ** power[..., None]
 
 
-def run(name: str, data: dict[str, Array], beta: float, parties: int, seed: int, told: argparse.Namespace) -> dict:
+def run(name: str, data: dict[str, Array], beta: float, parties: int, seed: int, options: argparse.Namespace) -> dict:
     rng = np.random.default_rng(seed)
     y, half = data["y"].astype(np.int64), len(data["X_test"]) // 2
     order = rng.permutation(len(data["X_test"]))
@@ -50,7 +51,9 @@ def run(name: str, data: dict[str, Array], beta: float, parties: int, seed: int,
     hands = [hand for hand in deal(y, beta, rng, parties) if len(hand)]
     halves = rng.permutation(half) % 2
     begin = time.perf_counter()
-    teacher = Recipe(epochs=told.epochs, batch=told.batch, weight_decay=1e-6, augment=tuple(told.augment_teachers))
+    teacher = Recipe(
+        epochs=options.epochs, batch=options.batch, weight_decay=1e-6, augment=tuple(options.augment_teachers)
+    )
     tasks = []
     for i, hand in enumerate(hands):
         for side in (0, 1):
@@ -59,7 +62,7 @@ def run(name: str, data: dict[str, Array], beta: float, parties: int, seed: int,
             tasks.append(Task(np.append(hand, background), targets, seed=1000 * seed + 2 * i + side,
                               ask=public[halves == side]))  # fmt: skip
     open_net = built_in(name, {"shape": list(shape)}, shape, CLASSES + 1)
-    logits = train(open_net, rows, tasks, teacher, CLASSES + 1, device=told.device).logits
+    logits = train(open_net, rows, tasks, teacher, CLASSES + 1, device=options.device).logits
     odds = np.empty((len(hands), half, CLASSES))
     for i, one in enumerate(logits):
         p = np.maximum(chances(one), LEAST)
@@ -67,16 +70,16 @@ def run(name: str, data: dict[str, Array], beta: float, parties: int, seed: int,
     network = built_in(name, {"shape": list(shape)}, shape, CLASSES)
     plain = [Task(hand, y[hand], seed=1000 * seed + 300 + i, ask=public) for i, hand in enumerate(hands)]
     votes = np.stack(
-        [one.argmax(1) for one in train(network, rows, plain, teacher, CLASSES, device=told.device).logits]
+        [one.argmax(1) for one in train(network, rows, plain, teacher, CLASSES, device=options.device).logits]
     )
     labels = {
         "plain votes": (votes[..., None] == np.arange(CLASSES)).sum(0).argmax(1),
         "open vote, weighted": weighted(odds).sum(0).argmax(1),
         "open vote, odds": odds.sum(0).argmax(1),
     }
-    final = Recipe(epochs=told.final_epochs, batch=told.batch, weight_decay=1e-6, augment=tuple(told.augment))
+    final = Recipe(epochs=options.final_epochs, batch=options.batch, weight_decay=1e-6, augment=tuple(options.augment))
     last = [Task(public, label, seed=1000 * seed + 900, ask=test) for label in labels.values()]
-    answers = train(network, rows, last, final, CLASSES, device=told.device).logits
+    answers = train(network, rows, last, final, CLASSES, device=options.device).logits
     truth = data["y_test"][order[half:]]
     found = {what: float((one.argmax(1) == truth).mean()) for what, one in zip(labels, answers, strict=True)}
     open_labels = (labels["open vote, odds"] == data["y_test"][order[:half]]).mean()
@@ -99,16 +102,16 @@ def main() -> int:
     parser.add_argument("--augment", nargs="*", default=["shift"])
     parser.add_argument("--augment-teachers", nargs="*", default=[])
     parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"])
-    told = parser.parse_args()
+    options = parser.parse_args()
     torch.set_num_threads(1)
-    parts = [np.load(path) for path in told.data]
+    parts = [np.load(path) for path in options.data]
     data = {key: np.concatenate([part[key] for part in parts if key in part]) for key in ("X", "y", "X_test", "y_test")}
-    for name in told.only:
-        for parties in told.parties:
-            for beta in told.betas:
+    for name in options.only:
+        for parties in options.parties:
+            for beta in options.betas:
                 runs = [
-                    run(name, data, beta, parties, seed, told)
-                    for seed in range(told.first_seed, told.first_seed + told.seeds)
+                    run(name, data, beta, parties, seed, options)
+                    for seed in range(options.first_seed, options.first_seed + options.seeds)
                 ]
                 for what in runs[0]:
                     values = np.array([one[what] for one in runs]) * (1 if what == "seconds" else 100)

@@ -3,7 +3,7 @@
 python benchmarks/fleet_gpu.py --data mnist.npz [--only mlp cnn] [--epochs 100] [--precision float32] [--seeds 1]
 
 10 parties (Dirichlet, β = 0.5), s = 2, t = 5, 100 epochs of batches of 32, Adam: 100 teachers, 20 students, 1 final
-model; half of the test set is public. It needs torch, numpy and oneballot.fleet alone. The file has the arrays X, y,
+model; half of the test set is public. It needs only torch, numpy and oneballot.fleet. The file has the arrays X, y,
 X_test and y_test: images `(rows, 28, 28)` of bytes, and labels.
 """
 
@@ -49,14 +49,14 @@ def deal(y: np.ndarray, beta: float, rng: np.random.Generator, parties: int = PA
 
 
 def vote(logits: list[np.ndarray], voters: int) -> np.ndarray:
-    """The label that most of each group of voters give, `(groups, rows)`."""
+    """The most frequent label among each group of voters, `(groups, rows)`."""
     labels = np.stack([one.argmax(1) for one in logits]).reshape(-1, voters, len(logits[0]))
     counts = (labels[..., None] == np.arange(CLASSES)).sum(1)
     return counts.argmax(-1)
 
 
 def fedkt(name: str, data: Any, recipe: Recipe, seed: int, device: str) -> dict[str, Any]:
-    """All three tiers, with the time of each."""
+    """Run all three tiers, and measure the time of each."""
     rng = np.random.default_rng(seed)
     y, half = data["y"].astype(np.int64), len(data["X_test"]) // 2
     order = rng.permutation(len(data["X_test"]))
@@ -87,13 +87,13 @@ def fedkt(name: str, data: Any, recipe: Recipe, seed: int, device: str) -> dict[
 
 
 def plain_loop(name: str, data: Any, rows: np.ndarray, recipe: Recipe, steps: int, device: str) -> float:
-    """Seconds a step of one model trained as anyone would: module, Adam, batches of a tensor on the device."""
+    """Seconds per step of one model in plain PyTorch: module, Adam, batches of a tensor on the device."""
     X = torch.from_numpy(data["X"]).to(device).reshape(-1, *SHAPES[name]).float() / 255
     y = torch.from_numpy(data["y"].astype(np.int64)).to(device)
     module = built_in(name, {}, SHAPES[name], CLASSES).bare.to(device)
     optimizer = torch.optim.Adam(module.parameters(), recipe.learning_rate, weight_decay=recipe.weight_decay)
     mine = torch.from_numpy(rows).to(device)
-    begin, done = time.perf_counter(), -20  # the first steps set things up
+    begin, done = time.perf_counter(), -20  # the first steps initialize libraries
     while done < steps:
         for batch in mine[torch.randperm(len(mine), device=device)].split(recipe.batch):
             loss = F.cross_entropy(module(X[batch]), y[batch])
@@ -117,18 +117,20 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--loop-steps", type=int, default=2000, help="steps of the plain loop that are measured")
     parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"])
-    told = parser.parse_args()
-    if len(told.only) > 1:  # a process each, so that each pays for its own start
+    options = parser.parse_args()
+    if len(options.only) > 1:  # in a process each, so that each counts its own start
         rest = [a for a in sys.argv[1:] if a not in ("--only", *SECONDS)]
-        return max(subprocess.run([sys.executable, __file__, *rest, "--only", name]).returncode for name in told.only)
-    torch.set_num_threads(1)  # of products on a CPU; several that wait for one another are slower
-    data = np.load(told.data)
+        return max(
+            subprocess.run([sys.executable, __file__, *rest, "--only", name]).returncode for name in options.only
+        )
+    torch.set_num_threads(1)  # several threads that wait for one another are slower
+    data = np.load(options.data)
     data = {key: data[key] for key in data.files}
-    recipe = Recipe(epochs=told.epochs, batch=32, learning_rate=1e-3, weight_decay=1e-6, precision=told.precision)
+    recipe = Recipe(epochs=options.epochs, batch=32, learning_rate=1e-3, weight_decay=1e-6, precision=options.precision)
     missed = 0
-    for name in told.only:
-        for seed in range(told.seeds):
-            got = fedkt(name, data, recipe, seed, told.device)
+    for name in options.only:
+        for seed in range(options.seeds):
+            got = fedkt(name, data, recipe, seed, options.device)
             met = got["total"] <= SECONDS[name]
             missed += not met
             tiers = ", ".join(f"{t:.2f}" for t in got["times"])
@@ -137,18 +139,18 @@ def main() -> int:
                 f"{tiers} s | {got['total']:.2f} s | ≤ {SECONDS[name]:g} s | {'yes' if met else 'NO'}", flush=True,
             )  # fmt: skip
         sizes = [len(rows) for rows in got["subsets"]]
-        each = plain_loop(name, data, got["subsets"][int(np.argsort(sizes)[len(sizes) // 2])], recipe, told.loop_steps,
-                          told.device)  # fmt: skip
+        median = got["subsets"][int(np.argsort(sizes)[len(sizes) // 2])]
+        each = plain_loop(name, data, median, recipe, options.loop_steps, options.device)
         loop = each * sum(map(recipe.steps_of, sizes))
         times = loop / got["times"][0]
         missed += times < TIMES_FASTER
         print(
             f"{len(sizes)} teachers, {min(sizes)} to {max(sizes)} rows, {name}: a loop takes {loop:.0f} s "
-            f"(from {each * 1e6:.0f} µs a step over {told.loop_steps} steps) | {times:.0f} times | "
+            f"(from {each * 1e6:.0f} µs a step over {options.loop_steps} steps) | {times:.0f} times | "
             f"≥ {TIMES_FASTER:g} times | {'yes' if times >= TIMES_FASTER else 'NO'}", flush=True,
         )  # fmt: skip
-    machine = torch.cuda.get_device_name() if told.device == "cuda" else "CPU"
-    print(f"({machine}, torch {torch.__version__}, {told.precision}; imports, {IMPORTED:.1f} s, are not counted)")
+    machine = torch.cuda.get_device_name() if options.device == "cuda" else "CPU"
+    print(f"({machine}, torch {torch.__version__}, {options.precision}; imports, {IMPORTED:.1f} s, are not counted)")
     return int(bool(missed))
 
 

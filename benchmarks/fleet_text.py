@@ -25,24 +25,24 @@ def main() -> None:
     parser.add_argument("--vectors", required=True, help="word vectors in GloVe's text format")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--epochs", type=int, default=12)
-    told = parser.parse_args()
-    data, vectors = load("trec"), ob.read_vectors(told.vectors)
+    options = parser.parse_args()
+    data, vectors = load("trec"), ob.read_vectors(options.vectors)
     X, X_test = (vectors.encode(list(texts), length=LENGTH) for texts in (data.X, data.X_test))
     rows, asked = np.arange(len(X)), len(X) + np.arange(len(X_test))
-    tasks = [ob.Task(rows, data.y, seed=seed, ask=asked) for seed in range(told.seeds)]
+    tasks = [ob.Task(rows, data.y, seed=seed, ask=asked) for seed in range(options.seeds)]
     largest = np.bincount(data.y).argmax()
     share = 100 * np.mean(data.y_test == largest)
-    print(f"TREC-6, {told.seeds} seeds, {told.epochs} epochs, the largest class {share:.1f} %\n")
+    print(f"TREC-6, {options.seeds} seeds, {options.epochs} epochs, the largest class {share:.1f} %\n")
     print("| | float32 | bfloat16 | seconds a model |\n|---|---|---|---|")
     for name, settings in NETWORKS.items():
         cells, started = [], time.perf_counter()
         for precision in ("float32", "bfloat16"):
-            learner = ob.Torch(name, settings={"embedding": "frozen", **settings}, vectors=told.vectors,
-                               epochs=told.epochs, precision=precision)  # fmt: skip
+            learner = ob.Torch(name, settings={"embedding": "frozen", **settings}, vectors=options.vectors,
+                               epochs=options.epochs, precision=precision)  # fmt: skip
             models = learner.fit_many(np.concatenate([X, X_test]), tasks, len(data.classes), keep=False)
             found = [100 * (answer.argmax(axis=1) == data.y_test).mean() for answer in models.predictions()]
             cells.append(f"{np.mean(found):.1f} ± {np.std(found):.1f} %")
-        spent = (time.perf_counter() - started) / (2 * told.seeds)
+        spent = (time.perf_counter() - started) / (2 * options.seeds)
         print(f"| {name} | {cells[0]} | {cells[1]} | {spent:.0f} |", flush=True)
 
 

@@ -1,14 +1,15 @@
-"""Rounds of FedAvg on MNIST on a GPU: what a round takes, with graphs that are kept and with a new training each.
+"""Rounds of FedAvg on MNIST on a GPU: the time of a round, with graphs that are kept and with a new training each.
 
 python benchmarks/rounds_gpu.py --data mnist.npz [--only mlp cnn resnet8] [--rounds 50] [--epochs 10] [--device cuda]
 python benchmarks/rounds_gpu.py --data mnist.npz --only cnn --federations 18 --rounds 6
 
-10 parties (Dirichlet, β = 0.5), batches of 32, Adam at 0.001; with a pull (FedProx, μ = 0.1) and an offset of 0
-(SCAFFOLD before its first round) as well, to see what they cost. It needs torch, numpy and oneballot.fleet alone; the
-file is that of fleet_gpu.py. By how much the weights of the two ways differ after three rounds is told as well.
+10 parties (Dirichlet, β = 0.5), batches of 32, Adam at 0.001; also with a proximal term (FedProx, μ = 0.1) and with
+offsets of 0 (SCAFFOLD before its first round), to measure their cost. It prints how far the weights of the two
+implementations differ after three rounds. It needs only torch, numpy and oneballot.fleet; the data file is that of
+fleet_gpu.py.
 
-With --federations: so many of them, of 5 to 20 parties at β = 0.1 to 10, with FedAvg, FedProx and SCAFFOLD in turn,
-their rounds one after the other and as one fleet, as `oneballot reproduce` runs cells in step.
+With --federations N: the rounds of N federations of 5 to 20 parties at β = 0.1 to 10, with FedAvg, FedProx and SCAFFOLD
+in turn, one after the other and as one fleet, as `oneballot reproduce` runs cells in step.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def mean(networks: list[Values], rows: list[int]) -> Values:
 def fedavg(
     network: Network, X: Array, tasks: list[Task], recipe: Recipe, rounds: int, device: str, *, kept: bool
 ) -> tuple[Values, list[float]]:
-    """The last weights, and the seconds of each round."""
+    """The final weights, and the seconds of each round."""
     training, values, seconds = Training(network, X, recipe, CLASSES, device=device), dict(network.start(0)), []
     for turn in range(rounds):
         begin = time.perf_counter()
@@ -67,7 +68,7 @@ def fedavg(
 
 
 def federations(network: Network, y: Array, count: int) -> list[list[Task]]:
-    """The parties of each: FedKT's tables 1, 7 and 9, again and again."""
+    """The parties of each federation: those of FedKT's tables 1, 7 and 9, repeated."""
     found = []
     for number in range(count):
         parties, beta = [(10, 0.5), (10, 0.1), (10, 10.0), (5, 0.5), (15, 0.5), (20, 0.5)][number // 3 % 6]
@@ -81,12 +82,12 @@ def federations(network: Network, y: Array, count: int) -> list[list[Task]]:
     return found
 
 
-def in_step(network: Network, X: Array, y: Array, recipe: Recipe, told: argparse.Namespace) -> None:
-    """Rounds of several federations, one after the other and together."""
-    each = federations(network, y, told.federations)
+def in_step(network: Network, X: Array, y: Array, recipe: Recipe, options: argparse.Namespace) -> None:
+    """Run the rounds of several federations one after the other, and together."""
+    each = federations(network, y, options.federations)
 
     def make(rows: Array) -> Training:
-        return Training(network, rows, recipe, CLASSES, device=told.device)
+        return Training(network, rows, recipe, CLASSES, device=options.device)
 
     def of_round(number: int, turn: int, values: Values) -> list[Task]:
         return [replace(task, start=values, seed=100 * turn + i) for i, task in enumerate(each[number])]
@@ -94,31 +95,33 @@ def in_step(network: Network, X: Array, y: Array, recipe: Recipe, told: argparse
     def averaged(number: int, networks: list[Values]) -> Values:
         return mean(networks, [len(task.rows) for task in each[number]])
 
-    apart, alone = np.zeros((told.federations, told.rounds)), []
-    for number in range(told.federations):
+    apart, alone = np.zeros((options.federations, options.rounds)), []
+    for number in range(options.federations):
         training, values = make(X), dict(network.start(0))
-        for turn in range(told.rounds):
+        for turn in range(options.rounds):
             begin = time.perf_counter()
             values = averaged(number, training.run(of_round(number, turn, values)).values)
             apart[number, turn] = time.perf_counter() - begin
         training.forget()
         alone.append(values)
-    joint = Joint(dict.fromkeys(range(told.federations), X), make)
+    joint = Joint(dict.fromkeys(range(options.federations), X), make)
     now, seconds = [dict(network.start(0)) for _ in each], []
-    for turn in range(told.rounds):
+    for turn in range(options.rounds):
         begin = time.perf_counter()
-        found = joint.run({number: of_round(number, turn, now[number]) for number in range(told.federations)})
-        now = [averaged(number, found[number].values) for number in range(told.federations)]
+        found = joint.run({number: of_round(number, turn, now[number]) for number in range(options.federations)})
+        now = [averaged(number, found[number].values) for number in range(options.federations)]
         seconds.append(time.perf_counter() - begin)
     wave = joint.training.job and joint.training.job.kept
     graphs = 0 if wave is None or wave.runners is None else len(wave.runners)
     far = max(float(np.abs(a[key] - b[key]).max()) for a, b in zip(alone, now, strict=True) for key in a)
     first, later, together = apart[:, 0].sum(), np.median(apart[:, 1:].sum(0)), np.median(seconds[1:])
-    print(f"{told.federations} federations, {sum(map(len, each))} networks, a round of {told.epochs} epochs: "
+    print(f"{options.federations} federations, {sum(map(len, each))} networks, a round of {options.epochs} epochs: "
           f"one after the other {later:.2f} s (the first {first:.2f} s), in step {together:.2f} s "
           f"(the first {seconds[0]:.2f} s): {later / together:.1f} times as fast", flush=True)  # fmt: skip
-    print(f"  {graphs} parts of the round are recorded; they differ by {far:g} after {told.rounds} rounds", flush=True)
-    if told.device == "cuda":
+    print(
+        f"  {graphs} parts of the round are recorded; they differ by {far:g} after {options.rounds} rounds", flush=True
+    )
+    if options.device == "cuda":
         print(f"  at most {torch.cuda.max_memory_allocated() / 2**30:.1f} GiB", flush=True)
 
 
@@ -131,37 +134,37 @@ def main() -> int:
     parser.add_argument("--rows", type=int, default=60_000)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--federations", type=int, default=0)
-    told = parser.parse_args()
-    data, missed = np.load(told.data), 0
-    X, y = data["X"][: told.rows], data["y"][: told.rows].astype(np.int64)
+    options = parser.parse_args()
+    data, missed = np.load(options.data), 0
+    X, y = data["X"][: options.rows], data["y"][: options.rows].astype(np.int64)
     parts = [rows for rows in deal(y, 0.5, np.random.default_rng(0)) if len(rows)]
     tasks = [Task(rows, y[rows], label=f"party {i}") for i, rows in enumerate(parts)]
-    recipe = Recipe(epochs=told.epochs)
-    for name in told.only:
+    recipe = Recipe(epochs=options.epochs)
+    for name in options.only:
         network = built_in(name, {}, SHAPES[name], CLASSES)
-        if told.federations:
+        if options.federations:
             print(name, end=": ")
-            in_step(network, X, y, recipe, told)
+            in_step(network, X, y, recipe, options)
             continue
-        values, seconds = fedavg(network, X, tasks, recipe, told.rounds, told.device, kept=True)
-        again, anew = fedavg(network, X, tasks, recipe, 3, told.device, kept=False)
-        short, _ = fedavg(network, X, tasks, recipe, 3, told.device, kept=True)
-        apart = max(float(np.abs(short[key] - again[key]).max()) for key in again)
+        values, seconds = fedavg(network, X, tasks, recipe, options.rounds, options.device, kept=True)
+        again, anew = fedavg(network, X, tasks, recipe, 3, options.device, kept=False)
+        short, _ = fedavg(network, X, tasks, recipe, 3, options.device, kept=True)
+        difference = max(float(np.abs(short[key] - again[key]).max()) for key in again)
         logits = predict_one(network.make(values), torch.from_numpy(data["X_test"].reshape(-1, *SHAPES[name])),
-                            np.arange(len(data["y_test"])), CLASSES)  # fmt: skip
+                             np.arange(len(data["y_test"])), CLASSES)  # fmt: skip
         right = float((logits.numpy().argmax(1) == data["y_test"]).mean())
         met = sum(seconds) <= SECONDS
         missed += not met
-        print(f"{name}: {told.rounds} rounds of {told.epochs} epochs | {sum(seconds):.1f} s, {right:.1%} | "
+        print(f"{name}: {options.rounds} rounds of {options.epochs} epochs | {sum(seconds):.1f} s, {right:.1%} | "
               f"≤ {SECONDS:.0f} s | {'yes' if met else 'NO'}", flush=True)  # fmt: skip
         print(f"  first round {seconds[0]:.2f} s, later {np.median(seconds[1:]):.2f} s; new each time "
-              f"{np.median(anew):.2f} s; they differ by {apart:g} after 3 rounds", flush=True)  # fmt: skip
-        leaning = [replace(t, offset={k: np.zeros_like(v) for k, v in again.items()}) for t in tasks]
-        pulled = [replace(task, proximal=0.1) for task in tasks]
-        for what, some in (("proximal", pulled), ("offset", leaning)):
+              f"{np.median(anew):.2f} s; they differ by {difference:g} after 3 rounds", flush=True)  # fmt: skip
+        offset = [replace(t, offset={k: np.zeros_like(v) for k, v in again.items()}) for t in tasks]
+        proximal = [replace(task, proximal=0.1) for task in tasks]
+        for what, some in (("proximal", proximal), ("offset", offset)):
             if what == "offset" and name == "resnet8":
-                continue  # its buffers have none
-            _, more = fedavg(network, X, some, recipe, 4, told.device, kept=True)
+                continue  # offsets do not cover its buffers
+            _, more = fedavg(network, X, some, recipe, 4, options.device, kept=True)
             print(f"  with the {what}: later rounds {np.median(more[1:]):.2f} s", flush=True)
     return missed
 

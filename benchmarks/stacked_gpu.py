@@ -1,9 +1,9 @@
-"""How long a step of many ResNets takes on a GPU, as a graph that is replayed: with kernels of our own, and with the
-library's grouped convolutions and torch's own normalisation.
+"""The time of a step of many ResNets on a GPU, as a replayed graph: with our Triton kernels, and with cuDNN's grouped
+convolutions and torch's normalisation.
 
     python benchmarks/stacked_gpu.py --models 20 60
 
-Needs torch, numpy and a GPU alone.
+Needs only torch, numpy and a GPU.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ def milliseconds(step: Callable[[], None], times: int = 10) -> float:
 
 
 def stepping(name: str, models: int, rows: int) -> Callable[[], None]:
-    """Forward and back, of so many networks with so many rows each."""
+    """A forward and backward pass of many networks, each with `rows` rows."""
     network, device = built_in(name, {}, SHAPE, CLASSES), torch.device("cuda")
     starts = [network.start(seed) for seed in range(models)]
     values = {key: torch.stack([torch.from_numpy(start[key]) for start in starts]).to(device) for key in starts[0]}
     module = network.bare.to(device)
     weights = {key: values[key] for key, _ in module.named_parameters()}
     buffers = {key: value for key, value in values.items() if key not in weights}
-    slopes = {key: torch.zeros_like(value) for key, value in weights.items()}
-    stacked = Stacked(module, weights, slopes, buffers=buffers)
+    gradients = {key: torch.zeros_like(value) for key, value in weights.items()}
+    stacked = Stacked(module, weights, gradients, buffers=buffers)
     x, d = torch.rand(models, rows, *SHAPE, device=device), torch.randn(models, rows, CLASSES, device=device)
     present = torch.ones(models, rows, dtype=torch.bool, device=device)
 
@@ -69,16 +69,16 @@ def main() -> int:
     parser.add_argument("--models", type=int, nargs="+", default=[20, 60])
     parser.add_argument("--rows", type=int, default=64)
     parser.add_argument("--network", default="resnet8")
-    told = parser.parse_args()
+    options = parser.parse_args()
     torch.backends.cudnn.allow_tf32, torch.backends.cudnn.deterministic = False, True
     print("| models | kernels | without | ratio |\n|---|---|---|---|")
-    for models in told.models:
-        step = stepping(told.network, models, told.rows)
+    for models in options.models:
+        step = stepping(options.network, models, options.rows)
         ours = milliseconds(step)
         with patch.object(vmapped, "has_kernels", lambda x: False):
             theirs = milliseconds(step)
         print(f"| {models} | {ours:.1f} ms | {theirs:.1f} ms | {theirs / ours:.1f} |", flush=True)
-    print(f"{told.network}, {told.rows} rows a model; {torch.cuda.get_device_name()}, torch {torch.__version__}")
+    print(f"{options.network}, {options.rows} rows a model; {torch.cuda.get_device_name()}, torch {torch.__version__}")
     return 0
 
 

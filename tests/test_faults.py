@@ -24,7 +24,7 @@ from oneballot.election import template
 from oneballot.errors import BallotError, BoxError, OneBallotError, PrivacyError
 from oneballot.party.cast import cast_together
 from oneballot.party.submit import cast_file
-from oneballot.server.tally import tally_box
+from oneballot.server.tally import Options, tally_box
 
 TREE = 'name = "sklearn"\nestimator = "DecisionTreeClassifier"\n'
 SMALL = 256 * 1024
@@ -151,7 +151,7 @@ def test_a_wrong_clock_changes_nothing(date: int, clinic: Path, monkeypatch) -> 
     for folder in ("kept", "again", "box", "other box"):
         os.utime(clinic / folder / "a.ballot", (date, date))
     assert (clinic / "again" / "a.ballot").read_bytes() == (clinic / "kept" / "a.ballot").read_bytes()
-    outcome = tally_box(election, ob.Folder(clinic / "other box"), previous=right)
+    outcome = tally_box(election, ob.Folder(clinic / "other box"), Options(previous=right))
     assert outcome.summary() == right.summary()
     assert outcome.model.dump() == right.model.dump()
 
@@ -176,7 +176,7 @@ def test_a_truncated_download_is_spoiled_and_counts_when_it_is_whole(election, p
         assert list(outcome.spoiled) == [ballots[0].party]
         assert len(outcome.voted) == 4
     late.write_bytes(whole)
-    later = tally_box(election, box, previous=outcome)
+    later = tally_box(election, box, Options(previous=outcome))
     assert not later.spoiled
     np.testing.assert_array_equal(later.count.sums["votes"], ob.tally(election, ballots).count.sums["votes"])
 
@@ -198,11 +198,11 @@ def test_a_ballot_that_comes_over_a_slow_link_counts_once_it_is_there(election, 
     sender.start()
     seen, outcome = set(), None
     while sender.is_alive():
-        outcome = tally_box(election, box, previous=outcome)
+        outcome = tally_box(election, box, Options(previous=outcome))
         assert len(outcome.voted) + len(outcome.spoiled) in (4, 5)
         seen.add(len(outcome.voted))
     sender.join()
-    outcome = tally_box(election, box, previous=outcome)
+    outcome = tally_box(election, box, Options(previous=outcome))
     assert 4 in seen
     assert len(outcome.voted) == 5
     np.testing.assert_array_equal(outcome.count.sums["votes"], ob.tally(election, ballots).count.sums["votes"])
@@ -241,5 +241,5 @@ def test_a_ballot_of_two_gigabytes_is_refused_without_reading_it(election, parti
         describe_ballot(tmp_path / "huge.ballot", None)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000  # kB
     assert len(outcome.voted) == 5
-    assert "2,147,483,648 bytes, and the election allows 67,108,864" in outcome.spoiled["huge"]
+    assert "2,147,483,648 bytes, but the election allows 67,108,864" in outcome.spoiled["huge"]
     assert "raise max_ballot_mb" in outcome.spoiled["huge"]

@@ -29,7 +29,7 @@ from oneballot.errors import AlreadyCast
 from oneballot.party.cast import cast_together
 from oneballot.party.submit import cast_file
 from oneballot.privacy.charges import Charges
-from oneballot.server.tally import tally_box
+from oneballot.server.tally import Options, tally_box
 from oneballot.simulation import divide
 
 STEPS = ("fsync", "link", "unlink", "replace", "chmod", "mkdir", "fdopen")
@@ -243,7 +243,7 @@ def test_an_encrypted_cast_killed_at_any_step_can_be_run_again_and_gives_one_who
         work()
         (delivered,) = (folder / "box").glob("*.ballot")
         assert delivered.read_bytes() == (folder / "kept" / "a.ballot").read_bytes()
-        assert list(tally_box(election, box, key=opener).voted) == ["a"]
+        assert list(tally_box(election, box, Options(key=opener)).voted) == ["a"]
         step += 1
     assert step > 8, "the steps were really counted"
 
@@ -285,7 +285,7 @@ def test_a_tally_killed_at_any_step_leaves_the_old_outcome_or_the_new(
         old.save(out)
 
         def work(out=out) -> None:
-            tally_box(election, box, previous=ob.Outcome.load(out)).save(out)
+            tally_box(election, box, Options(previous=ob.Outcome.load(out))).save(out)
 
         finished = not killed_at(step, work)
         found = ob.Outcome.load(out)

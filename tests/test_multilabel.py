@@ -1,4 +1,4 @@
-"""Elections in which a row may have several classes: arrays, files, split, final model."""
+"""Multi-label elections: arrays, files, splits, final model."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 import oneballot as ob
 from oneballot.cli import app
 from oneballot.election import template
-from oneballot.election.columns import Where
-from oneballot.election.schema import mark_labels
+from oneballot.election.columns import Place
+from oneballot.election.schema import encode_multilabels
 from oneballot.errors import DataError, ElectionError
 from oneballot.party.context import PartyContext
 from oneballot.server.context import TallyContext
@@ -40,8 +40,8 @@ def election(**settings) -> ob.Election:
     return ob.Election(**{**usual, **settings})
 
 
-def test_labels_are_yes_no_or_not_known() -> None:
-    where = Where("a.csv", "label")
+def test_labels_are_yes_no_or_unknown() -> None:
+    where = Place("a.csv", "label")
     for values in (
         [[1, 0, -1]],
         [["1", "0.0", ""]],
@@ -49,11 +49,11 @@ def test_labels_are_yes_no_or_not_known() -> None:
         np.array([["1", "0", None]], dtype=object),
         [[1, 0, math.nan]],
     ):
-        assert mark_labels(values, CLASSES, where).tolist() == [[1, -1, 0]]
+        assert encode_multilabels(values, CLASSES, where).tolist() == [[1, -1, 0]]
     with pytest.raises(DataError, match=r"row 2 .* has a label that is none"):
-        mark_labels([[1, 0, 1], [1, 2, 1]], CLASSES, where)
+        encode_multilabels([[1, 0, 1], [1, 2, 1]], CLASSES, where)
     with pytest.raises(DataError, match=r"labels must be 3 a row, one a class, not of shape \(4,\)"):
-        mark_labels([1, 0, 1, 0], CLASSES, where)
+        encode_multilabels([1, 0, 1, 0], CLASSES, where)
 
 
 @pytest.mark.parametrize("temperature", [math.inf, 0.0])
@@ -78,7 +78,7 @@ def test_parties_that_know_different_classes_teach_all_of_them(temperature: floa
                                                          for c in range(3)]  # fmt: skip
 
 
-def test_a_teacher_learns_what_is_known_and_the_final_model_has_sigmoids() -> None:
+def test_a_teacher_learns_known_labels_and_the_final_model_has_sigmoids() -> None:
     agreed = election()
     X, y = rows(50, 3)
     y[:10] = -1
@@ -101,7 +101,7 @@ def test_a_party_that_knows_no_label_abstains() -> None:
     }
 
 
-def test_what_cannot_be_is_refused_in_a_sentence_before_training() -> None:
+def test_unsuitable_settings_are_rejected_before_training() -> None:
     with pytest.raises(ElectionError, match="method fedkt cannot do several labels a row"):
         election(method=ob.FedKT())
     with pytest.raises(ElectionError, match=r"needs multilabel.*, and learner sklearn does not give it"):
@@ -116,7 +116,7 @@ def test_what_cannot_be_is_refused_in_a_sentence_before_training() -> None:
         election().data(rows(20, 1)[0], np.zeros(20))
 
 
-def test_rows_are_divided_by_the_rarest_class_that_they_have() -> None:
+def test_rows_are_split_by_their_rarest_class() -> None:
     y = np.array([[1, 1, -1], [1, -1, 0], [1, 1, 1], [-1, -1, -1], [1, -1, -1]])
     assert rarest(y).tolist() == [1, 0, 2, 3, 0]
     agreed = election()
@@ -125,7 +125,7 @@ def test_rows_are_divided_by_the_rarest_class_that_they_have() -> None:
     assert all(data.y.shape[1] == 3 for data in parties.values())
 
 
-def test_accuracy_is_of_the_labels_that_are_known() -> None:
+def test_accuracy_counts_only_known_labels() -> None:
     y = np.array([[1, -1, 0], [-1, -1, 1]])
     assert accuracy(np.array([[0.9, 0.2, 0.1], [0.6, 0.2, 0.1]]), y) == 3 / 5
     agreed = election()
@@ -135,7 +135,7 @@ def test_accuracy_is_of_the_labels_that_are_known() -> None:
     assert beside.together > 0.9
 
 
-def test_one_label_and_several_have_different_digests_and_old_ones_stay() -> None:
+def test_multilabel_changes_the_digest_only_where_it_is_set() -> None:
     one = election(multilabel=False)
     assert election().digest != one.digest
     assert "multilabel" not in one.describe()
@@ -143,7 +143,7 @@ def test_one_label_and_several_have_different_digests_and_old_ones_stay() -> Non
 
 @pytest.fixture
 def files(tmp_path: Path) -> Path:
-    """An election in files: a column for each class, the public ones labelled too, blanks where nobody looked."""
+    """An election in files: a column for each class, labelled public rows, blanks where the label is unknown."""
     header = ["x", "y", *CLASSES]
 
     def write(name: str, count: int, seed: int, unknown: int | None = None) -> Path:
@@ -179,7 +179,7 @@ def test_files_with_a_column_for_each_class_are_cast_tallied_and_tested(files: P
     run("tally", "election.toml", "--from", "box", "--out", "outcome")
     tested = json.loads(run("evaluate", "outcome", "--data", "test.csv", "--json"))
     assert tested["accuracy"] > 0.78
-    assert {c: found["rows"] for c, found in tested["classes"].items()} == dict.fromkeys(CLASSES, 300)
+    assert {c: scores["rows"] for c, scores in tested["classes"].items()} == dict.fromkeys(CLASSES, 300)
     named = json.loads(run("predict", "outcome", "--data", "test.csv", "--json"))["labels"]
     outcome = ob.Outcome.load("outcome")
     X, _ = outcome.read_rows(Path("test.csv"), labelled=False)
@@ -187,7 +187,7 @@ def test_files_with_a_column_for_each_class_are_cast_tallied_and_tested(files: P
     assert [";".join(c for c, one in zip(CLASSES, row, strict=True) if one) for row in has] == named
 
 
-def test_the_public_files_labels_are_read_where_the_election_says_so(files: Path) -> None:
+def test_public_labels_are_read_if_the_election_says_so(files: Path) -> None:
     text = (files / "election.toml").read_text("utf-8")
     assert ob.Election.read(files / "election.toml").public_labels is None
     (files / "labelled.toml").write_text(text.replace("\npath = ", "\nlabels = true\npath = "), "utf-8")
@@ -203,9 +203,9 @@ def test_a_missing_label_column_is_named(files: Path) -> None:
 
 
 @pytest.mark.parametrize("temperature", [math.inf, 0.0])
-def test_a_class_that_nobody_has_is_said_of_no_row(temperature: float) -> None:
+def test_a_class_that_no_party_has_is_predicted_for_no_row(temperature: float) -> None:
     X, y = rows(300, 2)
-    y[:, 2] = -1  # not known to anybody
+    y[:, 2] = -1  # unknown at every party
     agreed = election(temperature=temperature)
     with pytest.warns(ob.OneBallotWarning, match="no party has rows of class far"):
         outcome = ob.tally(agreed, [ob.cast(agreed, X, y, party="a")])

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import oneballot as ob
-from oneballot.ballot.seal import open_ballot, seal, unseal
+from oneballot.ballot.manifest import open_ballot
+from oneballot.ballot.seal import seal, unseal
 from oneballot.errors import DataError, ElectionError, PrivacyError, WillNotWork
 from oneballot.party.cast import cast_together
 from oneballot.party.context import PartyContext
@@ -121,7 +122,7 @@ class TestLedgers:
         """The digest would tell as well; here it is made to agree."""
         ours, theirs = election_at(ob.L2(4.0)), election_at(other)
         theirs.__dict__["digest"] = ours.digest
-        with pytest.raises(ob.OneBallotError, match="its ledger is not what the election asks for"):
+        with pytest.raises(ob.OneBallotError, match="its ledger is not the election's"):
             unseal(seal({}, theirs, "a", reason="a test").sealed, ours)
 
     def test_noise_that_was_not_promised_is_not_drawn(self) -> None:
@@ -129,9 +130,9 @@ class TestLedgers:
         ctx = PartyContext(election, "a")
         votes = np.ones((60, 3), dtype=np.int64)
         ctx.decide(votes, cell="partition 0")
-        with pytest.raises(PrivacyError, match="120 × vote, where the election promises 60"):
+        with pytest.raises(PrivacyError, match="draws 120 × vote, but declared 60"):
             ctx.decide(votes, cell="partition 0")
-        with pytest.raises(PrivacyError, match="a vote among 2 classes, where 3 were promised"):
+        with pytest.raises(PrivacyError, match="decides among 2 classes, declared 3"):
             PartyContext(election, "a").decide(votes[:, :2], cell="partition 0")
         with pytest.raises(PrivacyError, match="parts of votes, where whole ones"):
             PartyContext(election, "a").decide(votes, cell="partition 0", unit=255)
@@ -284,9 +285,9 @@ class TestSubsets:
 
     def test_ids_that_are_asked_for_must_be_there(self) -> None:
         election = election_at(ob.L2(2.0, stable_ids=True))
-        with pytest.raises(DataError, match=r"tells rows apart by stable IDs, and there are none.*ids="):
+        with pytest.raises(DataError, match=r"identifies rows by stable IDs, but there are none.*ids="):
             ob.cast(election, X[:50], Y[:50], party="a")
-        with pytest.raises(DataError, match="there are 50 rows and 49 IDs"):
+        with pytest.raises(DataError, match="there are 50 rows but 49 IDs"):
             ob.cast(election, X[:50], Y[:50], party="a", ids=range(49))
         with pytest.raises(DataError, match="is not the only row with its ID"):
             ob.cast(election, X[:50], Y[:50], party="a", ids=[0] * 50)
@@ -336,7 +337,7 @@ class TestSubsets:
             for held in (data, other):
                 ctx = PartyContext(election, "a")
                 _cast_at(ctx, held)
-                votes.append([(v, unit) for v, unit in ctx.votes])
+                votes.append([(v, unit) for v, unit in ctx.noised])
             for (before, unit), (after, _) in zip(*votes, strict=True):
                 assert np.abs(before - after).sum(axis=1).max() <= 2 * unit
 

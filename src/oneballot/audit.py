@@ -124,7 +124,7 @@ class _Attacker:
         attacked = replace(
             election, public=public, method=election.method.for_audit(guarantee.level), learner=nearest, learners={},
             schema=None, privacy=privacy,
-        ).in_one_place()  # fmt: skip
+        ).on_one_machine()  # fmt: skip
         made = attacked.guarantee
         assert isinstance(made, VotesGuarantee)
         return cls(attacked, public, canaries, block, made.subsets, made.partitions)

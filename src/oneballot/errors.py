@@ -1,33 +1,33 @@
-"""Everything that can go wrong, as a tree.
+"""All errors that OneBallot raises on purpose.
 
 OneBallotError
-├── ElectionError       the election itself: a setting, a pairing that cannot work, a digest that does not match
-├── PrivacyError        more would be released than was promised; nothing was
-├── DataError           a party's or a public file: columns, values, labels, sizes
-│   └── NotAtHand       a public data set, or word vectors, that have to be brought first
+├── ElectionError       the election: a setting, a combination that cannot work, a digest that does not match
+├── PrivacyError        more would be released than the guarantee allows; nothing was released
+├── DataError           a party's file or the public file: columns, values, labels, sizes
+│   └── DataNotFound    a public data set, or word vectors, that must be downloaded or copied first
 ├── BallotError
-│   ├── Spoiled         a ballot that is refused; the tally names it with the reason and counts the others
+│   ├── Spoiled         a rejected ballot; the tally reports it with the reason and counts the others
 │   └── AlreadyCast     a ballot of this party exists and would be replaced
-├── BoxError            the place where ballots are put cannot be read or written
-│   └── NotThere        the box, or a ballot in it, is not there or cannot be had; the box as such may be in order
-├── QuorumError         fewer ballots than the election asks for, or a tally that should wait for the others
-├── KeyFileError        a signing key that is missing, unreadable or not what it should be
+├── BoxError            the box cannot be read or written
+│   └── NotFound        the box, or a ballot in it, does not exist or is not visible
+├── QuorumError         too few ballots, or a tally that should wait for more
+├── KeyFileError        a key that is missing, unreadable or of the wrong type
 └── MissingExtra        an optional library is not installed
 
-OneBallotWarning        something a person should know, nothing that stops the work
-└── WillNotWork         and the result will be no better than chance
+OneBallotWarning        something that people should know; the work goes on
+└── WillNotWork         the result will be no better than chance
 
 A message says what was wrong, where, what was expected, and what to do.
 """
 
 
 def printable(text: object, most: int = 2000) -> str:
-    """A stranger's words: nothing in them can move a terminal's cursor, and they are not endless."""
+    """Untrusted text made safe to print: no control characters, and not too long."""
     return "".join(c if c.isprintable() else " " for c in str(text)[:most])
 
 
 class OneBallotError(Exception):
-    """The root: catch this to catch every error that OneBallot raises on purpose."""
+    """The base class: catch this to catch every error that OneBallot raises on purpose."""
 
 
 class ElectionError(OneBallotError): ...
@@ -46,7 +46,7 @@ class BallotError(OneBallotError): ...
 
 
 class Spoiled(BallotError):
-    """Its reason may quote a stranger."""
+    """The reason may quote untrusted text."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(printable(reason))
@@ -69,7 +69,7 @@ class KeyFileError(OneBallotError): ...
 
 class MissingExtra(OneBallotError):
     def __init__(self, what: str, extra: str) -> None:
-        super().__init__(what, extra)  # both, so that the error survives the way from a worker process
+        super().__init__(what, extra)  # both, so that the error can be pickled by a worker process
 
     def __str__(self) -> str:
         what, extra = self.args

@@ -1,4 +1,4 @@
-"""What the parts of one-shot learning promise each other: models, learners, formats, desks, methods, boxes."""
+"""What the parts of OneBallot promise each other: models, learners, formats, contexts, methods and boxes."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from .types import Array, Ballot, Blob, Contents, Count, Data, Fit, Plan, Spendi
 
 
 class Model(Protocol):
+    """A trained model."""
+
     def predict_proba(self, X: Array) -> Array:
-        """Probabilities `(rows, classes)`, a column for each class of the election, seen in training or not."""
+        """Probabilities `(rows, classes)`, with a column for every class of the election, seen in training or not."""
 
     def scores(self, X: Array) -> Array:
         """Logits, margins or decision values `(rows, classes)`; log-probabilities where there is nothing better."""
@@ -19,14 +21,14 @@ class Model(Protocol):
 
 
 class Ask(Protocol):
-    """Asks a stranger's model for probabilities, in the room."""
+    """Asks a model of an untrusted party for probabilities, in the sandbox."""
 
     def __call__(self, blob: Blob, X: Array, *, classes: int) -> Array: ...
 
 
 @runtime_checkable
 class Sandboxed(Protocol):
-    """A model that holds strangers' models: whoever opens it tells it through which room they are asked."""
+    """A model with members of untrusted parties. Code that loads it gives it the sandbox in which to ask them."""
 
     def use_sandbox(self, ask: Ask) -> None: ...
 
@@ -40,57 +42,57 @@ class Models(Protocol):
     @overload
     def __getitem__(self, which: slice) -> Models: ...
     def predictions(self) -> list[Array]:
-        """For each task what its model says about `Task.ask`, `(asked, classes)`."""
+        """For each task, the prediction for its rows `Task.ask`: `(asked, classes)`."""
 
 
 class Learner(Protocol):
-    """A model family with its settings: a frozen dataclass, so that an election can be written down.
+    """A model family with its settings: a frozen dataclass, so that an election can be written to a file.
 
-    A learner may also have `check_rows(X)`, which is shown the public rows, or none of the same shape and type, before
-    any training; `check_apart()`, which raises ElectionError if models that are trained together could tell of one
-    another's rows (asked at L2); and, if settings name files, `files`, which ones (looked for beside
-    the election), and `describe()`, its settings with what is in the files instead of where they are.
+    Optional attributes: `check_rows(X)` receives the public rows, or an empty array of their shape and type, before any
+    training. `check_apart()` raises ElectionError if models that are trained together could reveal each other's rows;
+    it is called at L2. `files` lists settings that name files, which are looked for beside the election, and
+    `describe()` returns the settings with the content of those files instead of their place.
     """
 
     name: ClassVar[str]
 
     @property
     def provides(self) -> frozenset[str]:
-        """Of "probabilities", "scores", "weights", "gradients", and what it learns from besides labels: "soft" labels,
-        "score targets", "multilabel".
+        """Any of "probabilities", "scores", "weights" and "gradients"; and, besides labels, the targets that it can
+        learn from: "soft", "score targets", "multilabel".
         """
 
     def check(self) -> None:
-        """Raise ElectionError or MissingExtra if this learner cannot train here; called before any training."""
+        """Raise ElectionError or MissingExtra if this learner cannot train here. Called before any training."""
 
     def fit_many(self, X: Array, tasks: Sequence[Task], classes: int, *, keep: bool = True) -> Models:
-        """Train all tasks. With keep=False only the answers are wanted, and the models may be forgotten."""
+        """Train all tasks. With keep=False only the predictions are needed, and the models may be dropped."""
 
 
 class NetworkLearner(Learner, Protocol):
-    """A learner that gives "gradients": its networks, as `oneballot.fleet` has them, can be had without training."""
+    """A learner that provides "gradients": it hands out its networks (`oneballot.fleet`) without training them."""
 
     @property
     def device(self) -> str: ...
     @property
     def precision(self) -> str: ...
     def recipe(self) -> Any:
-        """How it trains them."""
+        """How it trains: a `fleet.train.recipe.Recipe`."""
 
     def network(self, row: tuple[int, ...], classes: int) -> Any: ...
     def training(self, network: Any, X: Array, recipe: Any, classes: int, what: str) -> Any:
-        """To train such networks on rows of X round by round: a `fleet.engine.Training`, or what runs like one."""
+        """A `fleet.train.engine.Training`, to train such networks on rows of X round by round."""
 
     def run(self, job: NetworkJob) -> Any:
         """The result of a method's own work on such networks, on this learner's device."""
 
     def weights_of(self, blob: Blob, row: tuple[int, ...], classes: int) -> Mapping[str, Array]:
-        """Of a network that travelled. Raises ElectionError if it is not one that this learner trains."""
+        """The weights of a serialized network. Raises ElectionError if this learner does not train such networks."""
 
     def model_of(
         self, network: Any, values: Mapping[str, Array], classes: int, output: str = "softmax", *, device: str = "cpu"
     ) -> Model:
-        """A model of these numbers, as if it had been trained here; it answers on this device."""
+        """A model with these weights that predicts on this device."""
 
 
 class NetworkJob(Protocol):
@@ -104,14 +106,14 @@ class NetworkJob(Protocol):
 
 
 class Format(Protocol):
-    """How models travel. `check` constructs nothing and raises Spoiled; `load` happens in the room.
+    """A safe serialization of models. `check` constructs nothing and raises Spoiled; `load` runs in the sandbox.
 
-    A format may also have `prepare()`, which imports what `load` needs before the room counts memory and time, and
-    `libraries`, the modules whose versions a ballot tells.
+    Optional attributes: `prepare()` imports what `load` needs before the sandbox limits memory and time; `libraries`
+    are the modules whose versions a ballot states.
     """
 
     name: ClassVar[str]
-    inert: ClassVar[bool]  # plain arrays poured into our own code: may be opened in this process
+    inert: ClassVar[bool]  # plain arrays for our own code: may be loaded in this process
 
     @staticmethod
     def check(data: bytes, *, classes: int, features: int) -> None: ...
@@ -120,24 +122,25 @@ class Format(Protocol):
 
 
 class Work(Protocol):
-    """What a cast, or a tally, may ask for besides a fit: other work with the learner of a role.
+    """A request of a cast or a tally other than a fit: a method's own work with the learner of a role.
 
-    What parties that run in lock step ask for at once, of one class and role, is answered by one call.
+    Requests of one class and role that parties make at the same time are answered by one call.
     """
 
     @property
     def role(self) -> str: ...
     @staticmethod
     def together(learner: Any, works: Sequence[Any]) -> Sequence[Any]:
-        """An answer to each, which must not depend on what else is asked."""
+        """The answer to each request. It must not depend on the other requests."""
 
 
 CastSteps = Generator[Fit | Work, Any, Contents]
-"""Each fit is answered with its `Models`, each work with whatever its `together` gives."""
+"""A cast in progress. It receives `Models` for each `Fit` that it yields, and the answer of `together` for each `Work`.
+"""
 
 
 class Agreement(Protocol):
-    """What is known of an election before anybody trains, at every desk and wherever it is checked."""
+    """What is known about an election before anyone trains."""
 
     @property
     def classes(self) -> Sequence[str | int]: ...
@@ -149,133 +152,132 @@ class Agreement(Protocol):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of a row; empty if the election has neither a public set nor a schema."""
+        """The shape of a row; empty if the election has neither a public set nor a schema."""
 
     @property
     def start(self) -> Blob | None:
-        """The model that the election goes on from, where it goes on from an outcome."""
+        """The model of the outcome that the election resumes from, if any."""
 
     @property
     def level(self) -> str:
-        """Of privacy: "L0", "L1" or "L2"."""
+        """The privacy level: "L0", "L1" or "L2"."""
 
 
 class Context(Agreement, Protocol):
-    """What a method may touch at a party."""
+    """What a method may use at a party."""
 
     @property
     def public_labels(self) -> Array | None:
-        """Of the public rows, as a party's own; none where they are not known."""
+        """The labels of the public rows, encoded as a party's own; None if they are unknown."""
 
     def seed(self, *path: str | int) -> int:
-        """A number that is this party's own."""
+        """A seed for this party alone."""
 
     def shared_seed(self, *path: str | int) -> int:
-        """A number that is the same at every party and at the tally."""
+        """A seed that is the same at every party and at the tally."""
 
     def assign_subsets(self, data: Data, subsets: int, *path: str | int) -> list[Array]:
-        """The rows of each subset. At L2 by a keyed hash, so that a row which comes or goes moves no other."""
+        """The rows of each subset. At L2 by a keyed hash, so that adding or removing a row moves no other."""
 
     def decide(self, votes: Array, *, cell: str, unit: int = 1) -> Array:
-        """Whole votes `(queries, classes)`, in parts of 1/unit, to labels `(queries,)`; -1 where there is no answer.
+        """Turn votes `(queries, classes)`, in integer parts of 1/unit, into labels `(queries,)`; -1 for no answer.
 
-        The only way from votes outwards: where noise is due, it is drawn here, and goes on the ledger.
+        This is the only way from votes to anything that leaves. Where noise is due, it is drawn here and charged.
         """
 
     def release(self, numbers: Array, *, cell: str) -> Array:
-        """Whole numbers as they may be seen by others: where noise is due, it is drawn here, and goes on the ledger."""
+        """Integers as others may see them. Where noise is due, it is drawn here and charged."""
 
     @property
     def noise(self) -> float:
-        """The deviation of the noise that `release` draws on each number, here or at the parties; 0 if none."""
+        """The standard deviation of the noise that `release` adds, here or at the parties; 0 if none."""
 
     def warn(self, text: str) -> None:
-        """Tell the people at this desk something; the party is named with it."""
+        """Warn the people who run this cast or tally. The message names the party."""
 
 
 class TallyContext(Context, Protocol):
-    """What a method may touch at the tally."""
+    """What a method may use at the tally."""
 
     def fit(self, role: str, X: Array, tasks: Sequence[Task], classes: int) -> Models: ...
     def run(self, work: Work) -> Any:
-        """The answer to one piece of work."""
+        """The answer to one request."""
 
     def ask(self, blob: Blob, X: Array, *, classes: int) -> Array:
-        """Probabilities of a stranger's model, loaded and asked in the room."""
+        """Probabilities of a model of an untrusted party, loaded and run in the sandbox."""
 
 
 @runtime_checkable
 class PrivateMethod(Protocol):
-    """What a method that gives L1 or L2 has besides."""
+    """What a method must have in addition to offer L1 or L2."""
 
     def for_level(self, level: str) -> Method:
-        """Itself at this level, settings that were left open chosen. Raises ElectionError if it cannot, and why."""
+        """The method at this level, with open settings chosen. Raises ElectionError, with the reason, if it can't."""
 
     def spends(self, level: str, classes: int, public: int) -> Spending:
-        """What is released there, with so many classes and public rows."""
+        """What it releases at this level, with this many classes and public rows."""
 
 
 @runtime_checkable
 class VotingMethod(PrivateMethod, Protocol):
-    """What it has besides if noisy votes are among what it releases."""
+    """What a method must have in addition if it releases noisy votes."""
 
     def with_queries(self, queries: int, public: int) -> Method:
-        """Itself with so many of the public rows as queries: what a budget buys."""
+        """The method with only this many of the public rows as queries: what a budget buys."""
 
     def for_audit(self, level: str) -> Method:
-        """Itself for an audit: what was decided leaves as it is, with nothing after the noise that might hide it."""
+        """The method for an audit: decisions leave as they are, with no later step that could hide them."""
 
 
 class Method(Protocol):
     """A one-shot method: a frozen dataclass of its settings, named as in its paper, spelled out.
 
-    One that can also do multi-label elections says `multilabel: ClassVar[bool] = True`. One that cannot do all else
-    that its settings allow has `check(agreed, learners)`, which is given what is agreed and the learner of each role
-    and raises ElectionError; called before any training. `alternatives` may say, for what a learner does not
-    provide, what to set to do without. `files` are settings that name files, looked for beside the election.
+    Optional attributes: `multilabel: ClassVar[bool]` if it supports several labels a row. `check(agreement, learners)`
+    raises ElectionError for settings that cannot work in this election; it is called before any training.
+    `alternatives` says, for something that a learner does not provide, which setting does without it. `why_not` is the
+    reason why other levels are not offered. `resumes` is True if it can start from an outcome. `files` lists settings
+    that name files, which are looked for beside the election. `draft` is what `oneballot new` writes for it.
     """
 
     name: ClassVar[str]
-    levels: ClassVar[frozenset[str]]  # of "L0", "L1", "L2"; `why_not`, if there is one, says why not the others
+    levels: ClassVar[frozenset[str]]  # of "L0", "L1", "L2"
 
     @property
     def needs(self) -> Mapping[str, frozenset[str]]:
-        """For each role what its learner must give; the keys "public" and "public labels", with nothing, ask for a
-        public set and for its labels.
+        """For each role, what its learner must provide. The keys "public" and "public labels", with an empty set, ask
+        for a public set and for its labels.
         """
 
     def plan(self, data: Data, ctx: Context) -> Plan: ...
     def cast(self, data: Data, ctx: Context) -> CastSteps | Contents:
-        """Train by yielding fits, and return what the ballot carries; a method that trains nothing just returns it."""
+        """Yield fits and return the ballot's contents. A method that trains nothing returns them at once."""
 
     def count(self, ballot: Ballot, ctx: TallyContext) -> Count:
-        """What one ballot alone adds. Raises Spoiled for contents that are not what the method writes."""
+        """What one ballot alone adds. Raises Spoiled for contents that this method does not write."""
 
     def close(self, count: Count, ctx: TallyContext) -> Model:
-        """Turn the count into the final model."""
+        """The final model that follows from the count."""
 
 
 class Box(Protocol):
-    """Where ballots are put. A class of the catalog is given an address; `str` of a box is shown to people, without
-    any password.
-    """
+    """A place for ballots. A plug-in class is constructed with an address; `str` of a box never shows a password."""
 
     def deliver(self, name: str, sealed: bytes) -> None:
-        """Put a ballot in, whole or not at all; never replaces one. Raises AlreadyCast if there is another."""
+        """Store a ballot, whole or not at all; never replace one. Raises AlreadyCast if another is there."""
 
     def names(self) -> Iterable[tuple[str, int]]:
-        """Names and sizes, before a byte is read. Raises NotThere if there is no box yet, or none that may be seen."""
+        """Names and sizes, before any ballot is read. Raises NotFound if the box does not exist or cannot be seen."""
 
     def open(self, name: str) -> BinaryIO:
-        """Raises NotThere if there is no such ballot; it, or reading, raises BoxError if the box cannot be reached."""
+        """Raises NotFound if there is no such ballot; it, or reading, raises BoxError if the box is unreachable."""
 
 
 @runtime_checkable
 class RemoteBox(Protocol):
-    """What a box has besides if a ballot's journey is long, and several may be on their way at once."""
+    """What a box has in addition if ballots travel far, and several may be downloaded at once."""
 
     def open_once(self, name: str) -> BinaryIO:
-        """As `open`, for threads that read ahead: called by several at once, and given up at the first failure.
+        """Like `open`, for prefetching threads: called concurrently, and without retries.
 
-        Whatever fails here, with NotThere as well, is then opened as usual, and that failure is what people see.
+        A ballot that fails here is opened again with `open`, and only that error is reported.
         """

@@ -1,7 +1,7 @@
-"""What people set: frozen dataclasses that pydantic checks, and whose mistakes are told in our own words.
+"""Settings: frozen dataclasses that pydantic validates, with errors in plain words.
 
-Methods, learners and privacy terms are all made here, so a setting that cannot be is the same ElectionError in a file
-and in Python, wherever it stands.
+Methods, learners and privacy settings are all made with `settings`, so an invalid value is the same ElectionError in a
+file and in Python.
 """
 
 from __future__ import annotations
@@ -18,54 +18,53 @@ from pydantic.dataclasses import dataclass
 from .errors import ElectionError
 
 Class = TypeVar("Class")
-TELL_ALL = ("missing", "value_error", "extra_forbidden")
-"""Mistakes whose message leaves nothing to be said about what was given."""
+COMPLETE = ("missing", "value_error", "extra_forbidden")
+"""Types of errors whose message need not quote the value."""
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field, Field))
 def settings(cls: type[Class]) -> type[Class]:
-    """A class of settings. What pydantic finds wrong with them is raised as an ElectionError; in it the class goes by
-    its name, or by what it is `called`."""
+    """Make a class of settings. Invalid values raise an ElectionError that names the class, or its `called`."""
     made: Any = dataclass(frozen=True, config={"extra": "forbid", "arbitrary_types_allowed": True})(cls)
-    check, known = made.__init__, [f.name for f in dataclasses.fields(made)]
+    validate, known = made.__init__, [f.name for f in dataclasses.fields(made)]
 
-    @wraps(check)
+    @wraps(validate)
     def init(self: Any, *values: Any, **named: Any) -> None:
         try:
-            check(self, *values, **named)
+            validate(self, *values, **named)
         except ValidationError as error:
             called = getattr(cls, "called", cls.__name__)
-            raise ElectionError(f"{called}: {'; '.join(_of_settings(error, known))}") from None
+            raise ElectionError(f"{called}: {'; '.join(_describe_settings(error, known))}") from None
 
     made.__init__ = init
     return made  # type: ignore[no-any-return]
 
 
-def _of_settings(error: ValidationError, known: list[str]) -> Iterator[str]:
-    """Setting by setting: where it may be one of several kinds of things, pydantic has a mistake of each."""
-    for at, found in groupby(error.errors(), lambda mistake: mistake["loc"][:1]):
-        first, *others = found
-        name = known[at[0]] if at and isinstance(at[0], int) and at[0] < len(known) else ".".join(map(str, at))
+def _describe_settings(error: ValidationError, known: list[str]) -> Iterator[str]:
+    """A sentence for each setting. For a union pydantic reports one error for each type; they are joined by "or"."""
+    for place, errors in groupby(error.errors(), lambda each: each["loc"][:1]):
+        first, *others = errors
+        by_position = bool(place) and isinstance(place[0], int) and place[0] < len(known)
+        name = known[int(place[0])] if by_position else ".".join(map(str, place))
         if first["type"] == "unexpected_keyword_argument":
-            yield f"there is no setting {name}; there are {', '.join(known)}"
+            yield f"unknown setting {name}; available: {', '.join(known)}"
         else:
-            yield _told(name, " or ".join([_message(first), *map(_message, others)]), first)
+            yield _sentence(name, " or ".join(map(_message, [first, *others])), first)
 
 
 def describe_errors(error: ValidationError) -> list[str]:
-    """What pydantic found in something larger, a sentence each: where, what is allowed, and what was given."""
-    return [
-        _told(
-            ".".join(str(part).rstrip("_") for part in found["loc"] if part != "function-after"), _message(found), found
-        )
-        for found in error.errors()
-    ]
+    """A sentence for each error in a larger document: where it is, what is allowed, and what was given."""
+    sentences = []
+    for each in error.errors():
+        place = ".".join(str(part).rstrip("_") for part in each["loc"] if part != "function-after")
+        sentences.append(_sentence(place, _message(each), each))
+    return sentences
 
 
-def _message(found: Any) -> str:
-    return str(found["msg"].removeprefix("Value error, "))
+def _message(error: Any) -> str:
+    return str(error["msg"].removeprefix("Value error, "))
 
 
-def _told(name: str, message: str, found: Any) -> str:
-    given = "" if found["type"] in TELL_ALL else f" (got {found['input']!r:.80})"
+def _sentence(name: str, message: str, error: Any) -> str:
+    given = "" if error["type"] in COMPLETE else f" (got {error['input']!r:.80})"
     return f"{name or 'settings'}: {message}{given}"

@@ -56,7 +56,7 @@ def simulate(
 
 def simulate_parties(election: Election, parties: Mapping[str, Data]) -> Simulation:
     """Run the election among parties that hold these data. Nobody signs or encrypts, and no quorum is asked for."""
-    election = election.in_one_place()
+    election = election.on_one_machine()
     election.warn_if_hopeless(len(parties))
     ballots = tuple(cast_together(election, parties))
     return Simulation(tally(election, ballots), ballots, parties)

@@ -1,6 +1,7 @@
-"""The nouns of one-shot learning: what is held, asked for, sent, counted and released. Nothing here does any work.
+"""The records that parts of OneBallot exchange: data, tasks, ballots, counts. They check their own invariants, no more.
 
-Shapes in docstrings are tuples of plain words: `(public, classes)` is a row a public example, a column a class.
+Shapes in docstrings are tuples of plain words: `(public, classes)` has a row for each public row, a column for each
+class.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Stack:
-    """Arrays one below the other, not yet copied: a party's rows above the public set.
+    """Arrays to be concatenated at training time: a party's rows above the public set.
 
-    Parts stay apart until training, so that parties trained together hold the public set once.
+    Parties that are trained together then hold the public set in memory once.
     """
 
     parts: tuple[Array, ...]
@@ -32,7 +33,7 @@ class Stack:
 
 @dataclass(frozen=True)
 class Blob:
-    """A model as bytes in a safe format that it names itself, so that parties may use different learners."""
+    """A serialized model: its bytes, and the name of the safe format that they are in."""
 
     format: str
     data: bytes
@@ -44,9 +45,9 @@ Contents = Mapping[str, Array | Blob]
 
 @dataclass(frozen=True)
 class Data:
-    """What one party holds: rows X, class numbers y `(rows,)`, and stable row IDs where the schema names a column.
+    """A party's rows X, class numbers y `(rows,)`, and stable row IDs where the schema names an ID column.
 
-    In a multi-label election y is `(rows, classes)`: 1 has the class, -1 has it not, 0 is not known.
+    In a multi-label election y is `(rows, classes)`: 1 for yes, -1 for no, 0 for unknown.
     """
 
     X: Array
@@ -57,40 +58,39 @@ class Data:
         return len(self.y)
 
     def class_counts(self, classes: int) -> Array:
-        """How many rows of each class there are."""
+        """The number of rows of each class."""
         return np.bincount(self.y, minlength=classes) if self.y.ndim == 1 else (self.y > 0).sum(axis=0)
 
 
 @dataclass(frozen=True)
 class Task:
-    """One model to train: on these rows of a shared X, and then to be asked about those.
+    """One model to train on rows of a shared X, and the rows of X that it then predicts.
 
-    Training and asking travel together because both happen where the model is: in another process, or on a device.
-    The label is what errors call the task.
+    Training and prediction travel together because both happen where the model is: in another process, or on a device.
     """
 
     rows: Array
-    targets: Array  # labels (rows,), or soft labels, scores, multi-labels (rows, classes)
+    targets: Array  # labels (rows,); soft labels, scores or multi-labels (rows, classes)
     kind: Literal["labels", "soft", "scores", "multilabel"] = "labels"
     weight: Array | None = None  # (rows,)
     seed: int = 0
-    ask: Array | None = None  # rows of X
+    ask: Array | None = None  # rows of X to predict
     answer: Literal["probabilities", "scores"] = "probabilities"
-    output: Literal["softmax", "sigmoid"] = "softmax"  # how scores become probabilities; always sigmoid of multi-labels
-    start: Mapping[str, Array] | None = None  # of a network: the numbers that it begins with, instead of the seed's own
-    offset: Mapping[str, Array] | None = None  # of a network: added to the direction of each of its steps
-    proximal: float = 0.0  # of a network: how strongly it is drawn to where it began, μ of μ/2·|w − start|² in its loss
-    required: bool = False  # fail, where the learner cannot learn from the rows, instead of answering with frequencies
-    label: str = "a model"
+    output: Literal["softmax", "sigmoid"] = "softmax"  # how scores become probabilities; multi-labels use sigmoid
+    start: Mapping[str, Array] | None = None  # networks: initial weights, instead of those that the seed draws
+    offset: Mapping[str, Array] | None = None  # networks: added to the direction of every step (SCAFFOLD)
+    proximal: float = 0.0  # networks: μ of the proximal term μ/2·|w − start|² (FedProx)
+    required: bool = False  # raise an error if the learner cannot fit the rows, instead of predicting class frequencies
+    label: str = "a model"  # names the task in errors
 
     def relocated(self, where: Array, label: str) -> Task:
-        """The same task on an X in which row i of the old one is row where[i]."""
+        """The same task on another X, in which row i of this one is row where[i]."""
         return replace(self, rows=where[self.rows], ask=None if self.ask is None else where[self.ask], label=label)
 
 
 @dataclass(frozen=True)
 class Fit:
-    """What a cast asks of its desk: train these tasks with the learner of this role."""
+    """A request of a cast: train these tasks with the learner of this role."""
 
     role: str  # "teacher", "student", "final", ...
     X: Array | Stack
@@ -101,9 +101,9 @@ class Fit:
 
 @dataclass(frozen=True)
 class Votes:
-    """Noisy votes: each partition decides `queries` of them among `classes`.
+    """Votes to be noised: each partition decides `queries` of them among `classes`.
 
-    `subsets` are the voters of a party. `unit`: into how many parts a voter may divide its vote.
+    `subsets` is the number of voters of a party. `unit` is the number of parts that a voter may divide its vote into.
     """
 
     queries: int
@@ -115,13 +115,13 @@ class Votes:
 
 @dataclass(frozen=True)
 class Numbers:
-    """Whole numbers that leave together, once, with Gaussian noise on each.
+    """Integers that are released together, once, each with Gaussian noise.
 
-    One unit that comes or goes moves them by a distance whose square is at most `comes_or_goes`; one that is replaced
-    by another, by at most `replaced`. `dealt`: rows are dealt to subsets (`Context.deal`), and a replaced one moves one
-    subset's part if rows have stable IDs, else two.
-    Where numbers are opinions on `classes`, `lift` is by how much a voter who is sure lifts a class above the others;
-    `voters` are those of a party. Where one of them counts rows of a class, a row adds `row` to it.
+    comes_or_goes, replaced: squared L2 sensitivity, for one unit added or removed and for one unit replaced.
+    dealt: rows are assigned to subsets (`Context.assign_subsets`), so a replaced row changes one subset if rows have
+    stable IDs, else two.
+    lift: where the integers are opinions on `classes`, the lead that a confident voter gives to its class; `voters` is
+    the number of voters of a party. row: where one of them counts the rows of a class, what a row adds to it.
     """
 
     what: str
@@ -136,7 +136,7 @@ class Numbers:
 
 @dataclass(frozen=True)
 class Spending:
-    """What a method releases about one unit at a private level: known before anybody trains."""
+    """What a method releases about one unit at a private level. It is known before anyone trains."""
 
     votes: Votes | None = None
     numbers: Numbers | None = None
@@ -148,50 +148,57 @@ class Abstain(Exception):
 
 @dataclass(frozen=True)
 class Ballot:
-    """The one message of a party: what it says, its name (digest), and the bytes that are delivered."""
+    """A party's one message: its contents, the digest that names it, and the bytes to deliver."""
 
     party: str
     contents: Contents = field(repr=False)
     digest: str
     abstained: str | None
     sealed: bytes = field(repr=False)
-    casts: int = 1  # how often the party has cast in this election
-    clear: bytes | None = field(default=None, repr=False)  # at the party: as it was sealed, before any encryption
+    ledger: Any = field(default=None, repr=False)  # a privacy.ledger.Ledger: what it releases
+    clear: bytes | None = field(default=None, repr=False)  # at the party: the ballot before encryption
+    noised: tuple[tuple[Array, int], ...] = field(default=(), repr=False, compare=False)
+    """At the party, in memory only: the votes that noise was added to, each with its unit."""
     read_names: set[str] = field(default_factory=set, repr=False, compare=False)
-    """What of its contents was asked for. The rest, when it has been counted, is nothing that the method writes."""
+    """The contents that were read. The method writes nothing else, so anything unread spoils the ballot."""
+
+    @property
+    def casts(self) -> int:
+        """How often the party has cast in this election."""
+        return 1 if self.ledger is None else int(self.ledger.drawn)
 
     def array(self, name: str, dtype: npt.DTypeLike, shape: tuple[int, ...]) -> Array:
-        """An array of the contents, of this type and shape. Raises Spoiled if there is no such."""
-        value = self._look_at(name)
+        """The array of this name. Raises Spoiled unless it has this type and shape."""
+        value = self._read(name)
         if not isinstance(value, np.ndarray) or value.dtype != dtype or value.shape != shape:
             found = f"{value.dtype} {value.shape}" if isinstance(value, np.ndarray) else "none"
             raise Spoiled(f"expected an array {name!r} of {np.dtype(dtype)} {shape}, found {found}")
         return value
 
     def blob(self, name: str) -> Blob:
-        """A model of the contents. Raises Spoiled if there is no such."""
-        value = self._look_at(name)
+        """The model of this name. Raises Spoiled if there is none."""
+        value = self._read(name)
         if not isinstance(value, Blob):
             raise Spoiled(f"expected a model {name!r}, found none")
         return value
 
-    def _look_at(self, name: str) -> Array | Blob | None:
+    def _read(self, name: str) -> Array | Blob | None:
         self.read_names.add(name)
         return self.contents.get(name)
 
     def reject_unread_contents(self) -> None:
-        """Raises Spoiled for contents that nobody asked for."""
+        """Raise Spoiled for contents that the method did not read."""
         if unexpected := sorted(self.contents.keys() - self.read_names):
             expected = ", ".join(sorted(self.read_names)) or "nothing"
-            raise Spoiled(f"it carries {', '.join(unexpected)}, and expected is {expected} alone")
+            raise Spoiled(f"unexpected contents {', '.join(unexpected)}; expected only {expected}")
 
 
 @dataclass
 class Count:
     """What ballots add up to.
 
-    Sums are of integers: exact in any order, and a party can be taken out again.
-    The roll keeps, party by party, what does not add up.
+    Sums are of integers: exact in any order, and a party can be subtracted again. `by_party` holds what cannot be
+    added up.
     """
 
     sums: dict[str, Array] = field(default_factory=dict)
@@ -205,7 +212,7 @@ class Count:
             if name in self.sums:
                 self.sums[name] += value
             elif value.dtype.kind not in "biu":
-                raise TypeError(f"a count adds whole numbers, and {name!r} is {value.dtype}")
+                raise TypeError(f"a count adds integers, but {name!r} is {value.dtype}")
             else:
                 self.sums[name] = value.astype(np.int64)
         return self
@@ -220,8 +227,8 @@ class Count:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a cast would train and send: known before it runs."""
+    """What a cast would train and send. It is known before the cast runs."""
 
     models: int
     carries: str
-    bytes: int | None  # None where it depends on the training
+    bytes: int | None  # None where the size depends on the training

@@ -15,9 +15,20 @@ from hypothesis import strategies as st
 
 import oneballot as ob
 from oneballot.ballot import encryption
-from oneballot.ballot.encryption import CHUNK, HEAD, MAGIC, TAG, WRAPPED, is_envelope, lock, look, unlock
+from oneballot.ballot.encryption import (
+    CHUNK,
+    HEAD,
+    MAGIC,
+    TAG,
+    WRAPPED,
+    Header,
+    decrypt,
+    encrypt,
+    is_encrypted,
+    read_header,
+)
 from oneballot.ballot.keys import new_key, new_server_key, public_text, read_key, read_server_key
-from oneballot.ballot.seal import decrypt, encrypt, seal, unseal
+from oneballot.ballot.seal import decrypt_for, encrypt_for, seal, unseal
 from oneballot.errors import ElectionError, KeyFileError, Spoiled
 
 SECRET = X25519PrivateKey.generate()
@@ -36,20 +47,20 @@ def test_what_is_locked_is_what_is_unlocked(length: int, random) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(encryption, "CHUNK", 64)
         clear = random.randbytes(length)
-        locked = lock(clear, SERVER, DIGEST)
-        assert unlock(locked, SECRET) == clear
+        locked = encrypt(clear, SERVER, DIGEST)
+        assert decrypt(locked, SECRET) == clear
         assert len(locked) == BODY + length + TAG * -(-length // 64)
-        assert (look(locked).election, look(locked).server_key, look(locked).length) == (DIGEST, SERVER, length)
+        assert read_header(locked) == Header(DIGEST, SERVER, length)
 
 
 @pytest.mark.parametrize("length", [CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK])
 def test_real_chunks_come_back_whole(length: int) -> None:
     clear = bytes(range(256)) * (length // 256) + b"x" * (length % 256)
-    assert unlock(lock(clear, SERVER, DIGEST), SECRET) == clear
+    assert decrypt(encrypt(clear, SERVER, DIGEST), SECRET) == clear
 
 
 def test_the_same_ballot_never_looks_the_same_twice() -> None:
-    assert lock(b"votes", SERVER, DIGEST)[HEAD.size :] != lock(b"votes", SERVER, DIGEST)[HEAD.size :]
+    assert encrypt(b"votes", SERVER, DIGEST)[HEAD.size :] != encrypt(b"votes", SERVER, DIGEST)[HEAD.size :]
 
 
 def by_hand(locked: bytes, secret: X25519PrivateKey, chunk: int) -> bytes:
@@ -81,7 +92,7 @@ def by_hand(locked: bytes, secret: X25519PrivateKey, chunk: int) -> bytes:
 @pytest.mark.usefixtures("small_chunks")
 def test_an_envelope_is_what_the_standard_says_taken_step_by_step(length: int) -> None:
     clear = bytes(i % 251 for i in range(length))
-    assert by_hand(lock(clear, SERVER, DIGEST), SECRET, 64) == clear
+    assert by_hand(encrypt(clear, SERVER, DIGEST), SECRET, 64) == clear
 
 
 @pytest.mark.usefixtures("small_chunks")
@@ -90,7 +101,7 @@ class TestAltered:
 
     @pytest.fixture
     def locked(self, small_chunks) -> bytes:
-        return lock(self.clear, SERVER, DIGEST)
+        return encrypt(self.clear, SERVER, DIGEST)
 
     def test_any_flipped_bit_is_noticed(self, locked: bytes) -> None:
         for i in range(len(locked)):
@@ -98,14 +109,14 @@ class TestAltered:
                 altered = bytearray(locked)
                 altered[i] ^= bit
                 with pytest.raises(Spoiled):
-                    unlock(bytes(altered), SECRET)
+                    decrypt(bytes(altered), SECRET)
 
     def test_any_cut_is_noticed(self, locked: bytes) -> None:
         for length in range(len(locked)):
-            with pytest.raises(Spoiled, match=r"not whole|only the beginning"):
-                unlock(locked[:length], SECRET)
-        with pytest.raises(Spoiled, match="not whole"):
-            unlock(locked + b"\0", SECRET)
+            with pytest.raises(Spoiled, match=r"incomplete|only the beginning"):
+                decrypt(locked[:length], SECRET)
+        with pytest.raises(Spoiled, match="incomplete"):
+            decrypt(locked + b"\0", SECRET)
 
     def test_chunks_that_are_moved_doubled_or_left_out_are_noticed_whatever_the_head_says(self, locked: bytes) -> None:
         size = 64 + TAG
@@ -116,13 +127,13 @@ class TestAltered:
             head = HEAD.pack(MAGIC, bytes.fromhex(DIGEST), base64.b64decode(SERVER.partition(":")[2]), length)
             for first in (locked[: HEAD.size], head):
                 with pytest.raises(Spoiled):
-                    unlock(first + locked[HEAD.size : BODY] + body, SECRET)
+                    decrypt(first + locked[HEAD.size : BODY] + body, SECRET)
 
     def test_the_parts_of_two_envelopes_do_not_fit_together(self, locked: bytes) -> None:
-        other = lock(self.clear, SERVER, hashlib.sha256(b"another").hexdigest())
+        other = encrypt(self.clear, SERVER, hashlib.sha256(b"another").hexdigest())
         for cut in (HEAD.size, BODY):
             with pytest.raises(Spoiled, match="altered"):
-                unlock(other[:cut] + locked[cut:], SECRET)
+                decrypt(other[:cut] + locked[cut:], SECRET)
 
 
 HEADS = st.binary(max_size=400) | st.builds(
@@ -134,7 +145,7 @@ HEADS = st.binary(max_size=400) | st.builds(
 @given(HEADS, st.booleans())
 def test_whatever_a_stranger_sends_is_spoiled_and_nothing_worse(data: bytes, magic: bool) -> None:
     with pytest.raises(Spoiled):
-        unlock(MAGIC + data if magic else data, SECRET)
+        decrypt(MAGIC + data if magic else data, SECRET)
 
 
 @given(st.binary(min_size=1, max_size=200))
@@ -142,12 +153,12 @@ def test_a_stranger_who_fits_the_length_is_spoiled_as_well(rest: bytes) -> None:
     head = HEAD.pack(MAGIC, bytes(32), SECRET.public_key().public_bytes_raw(), len(rest))
     for key in (bytes(WRAPPED), bytes(range(WRAPPED))):  # an ephemeral key of low order, and any other
         with pytest.raises(Spoiled, match="altered"):
-            unlock(head + key + rest + bytes(TAG), SECRET)
+            decrypt(head + key + rest + bytes(TAG), SECRET)
 
 
 def test_another_key_does_not_open_it_and_the_reason_names_both() -> None:
-    with pytest.raises(Spoiled, match=r"encrypted to another key, fingerprint ([0-9a-f]{4} ){7}[0-9a-f]{4}; this one"):
-        unlock(lock(b"votes", SERVER, DIGEST), X25519PrivateKey.generate())
+    with pytest.raises(Spoiled, match=r"encrypted to another key, fingerprint ([0-9a-f]{4} ){7}[0-9a-f]{4}; this key"):
+        decrypt(encrypt(b"votes", SERVER, DIGEST), X25519PrivateKey.generate())
 
 
 @pytest.mark.parametrize("raw", [bytes(32), b"\x01" + bytes(31), b"short"])
@@ -171,7 +182,7 @@ class TestElection:
         _, server, _, secret = keys
         election, plain = make_election(server_key=server), make_election()
         ballots = [ob.cast(election, d.X, d.y, party=p) for p, d in parties.items()]
-        assert all(is_envelope(b.sealed) for b in ballots)
+        assert all(is_encrypted(b.sealed) for b in ballots)
         assert not any(party.encode() in b.sealed for b, party in zip(ballots, parties, strict=True))
         outcome = ob.tally(election, ballots, key=secret)
         assert list(outcome.voted) == sorted(parties)
@@ -195,14 +206,14 @@ class TestElection:
         party, data = next(iter(parties.items()))
         own = ob.cast(election, data.X, data.y, party=party)
         assert own.digest == simulated.ballots[0].digest
-        assert unlock(own.sealed, secret) == simulated.ballots[0].sealed
+        assert decrypt(own.sealed, secret) == simulated.ballots[0].sealed
 
     def test_at_l1_nobody_casts_before_the_election_says_who_reads(self, make_election, digits) -> None:
         terms = {"privacy": ob.L1(2.0), "method": ob.FedKT()}
         with pytest.raises(ElectionError, match=r"raw votes.*keys new server --for-server.*server_key = \"none\""):
             ob.cast(make_election(**terms), digits.X, digits.y, party="a")
         on_purpose = ob.cast(make_election(**terms, server_key="none"), digits.X, digits.y, party="a")
-        assert not is_envelope(on_purpose.sealed)
+        assert not is_encrypted(on_purpose.sealed)
 
     def test_who_reads_is_part_of_what_is_agreed(self, make_election) -> None:
         usual = make_election()
@@ -216,8 +227,8 @@ class TestElection:
         other = X25519PrivateKey.generate()
         mine = make_election(roster=public, server_key=server)
         theirs = make_election(roster=public, server_key=public_text(other))
-        signed = decrypt(seal({}, mine, "a", key=secret["a"], reason="-").sealed, mine, opener)
-        for forwarded in (encrypt(signed, theirs), lock(signed, str(theirs.server_key), mine.digest)):
+        signed = decrypt_for(mine, seal({}, mine, "a", key=secret["a"], reason="-").sealed, opener)
+        for forwarded in (encrypt_for(theirs, signed), encrypt(signed, str(theirs.server_key), mine.digest)):
             with pytest.raises(Spoiled, match="another election"):
                 unseal(forwarded, theirs, other)
 
@@ -232,13 +243,13 @@ class TestElection:
     def test_an_envelope_is_spoiled_where_there_is_no_key_to_open_it(self, make_election) -> None:
         election = make_election()
         with pytest.raises(Spoiled, match="no server_key"):
-            unseal(lock(b"x", SERVER, election.digest), election)
+            unseal(encrypt(b"x", SERVER, election.digest), election)
 
     def test_a_strangers_envelope_with_nonsense_inside_is_spoiled(self, make_election) -> None:
         election = make_election(server_key=SERVER)
-        for inside in (b"PK", b"\0" * 5000, lock(b"x", SERVER, election.digest)):
+        for inside in (b"PK", b"\0" * 5000, encrypt(b"x", SERVER, election.digest)):
             with pytest.raises(Spoiled):
-                unseal(lock(inside, SERVER, election.digest), election, SECRET)
+                unseal(encrypt(inside, SERVER, election.digest), election, SECRET)
 
     def test_any_flipped_byte_of_a_real_ballot_spoils_it_and_the_others_count(self, keys, make_election, parties):
         public, server, secret, opener = keys

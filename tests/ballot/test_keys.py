@@ -77,7 +77,7 @@ def test_a_key_has_one_spelling_so_that_a_revoked_one_is_found(tmp_path: Path) -
     other = text[:-2] + letters[letters.index(text[-2]) ^ 1] + "="
     check_keys({"a": (text,)}, {}, None)
     for roster, revoked in (({"a": (other,)}, {}), ({"a": (text,)}, {other: "stolen"})):
-        with pytest.raises(KeyFileError, match="expected what `oneballot keys new` prints"):
+        with pytest.raises(KeyFileError, match="expected the line that `oneballot keys new` prints"):
             check_keys(roster, revoked, None)
 
 

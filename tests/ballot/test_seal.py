@@ -16,7 +16,9 @@ from hypothesis.extra import numpy as hnp
 import oneballot as ob
 from oneballot.ballot.archive import pack, unpack, unzip, zip_up
 from oneballot.ballot.keys import new_key, public_text, read_key
-from oneballot.ballot.seal import MANIFEST, SIGNATURE, open_ballot, seal, unseal
+from oneballot.ballot.manifest import MANIFEST, SIGNATURE, open_ballot
+from oneballot.ballot.seal import seal, unseal
+from oneballot.ballot.signatures import check_signer
 from oneballot.errors import BallotError, ElectionError, KeyFileError, Spoiled
 from oneballot.types import Blob
 
@@ -81,8 +83,8 @@ class TestSignatures:
             unseal(seal({}, make_election(), "a", reason="-").sealed, election)
 
     def test_sealing_without_a_key_is_refused_at_once_where_the_election_lists_keys(self, signed) -> None:
-        with pytest.raises(KeyFileError, match="asks a to sign"):
-            seal({}, signed[0], "a", reason="-")
+        with pytest.raises(KeyFileError, match="requires a to sign"):
+            check_signer(signed[0], "a", None)
 
     def test_a_ballot_in_the_name_of_another_is_spoiled(self, signed, make_election) -> None:
         election, keys = signed
@@ -111,8 +113,8 @@ class TestSignatures:
 
     def test_sealing_with_a_key_that_the_roster_does_not_list_is_refused_at_once(self, signed) -> None:
         election, keys = signed
-        with pytest.raises(KeyFileError, match="not the one that the roster lists"):
-            seal({}, election, "a", key=keys["b"], reason="-")
+        with pytest.raises(KeyFileError, match="the roster lists another key"):
+            check_signer(election, "a", keys["b"])
 
     def test_a_private_key_is_readable_by_its_owner_alone_and_never_overwritten(self, tmp_path: Path) -> None:
         path = tmp_path / "keys" / "a.key"
@@ -137,7 +139,7 @@ class TestSignatures:
 
     def test_two_parties_with_one_key_are_refused(self, make_election, signed) -> None:
         key = signed[0].roster["a"]
-        with pytest.raises(ElectionError, match="the same key"):
+        with pytest.raises(ElectionError, match="a key is listed twice"):
             make_election(roster={"a": key, "b": key})
 
 
@@ -156,7 +158,7 @@ def test_a_look_into_a_ballot_needs_no_election(election: ob.Election) -> None:
 
 @pytest.mark.parametrize("name", ["Model_1", "a b", "../x", "arrays"])
 def test_a_model_whose_name_would_be_spoiled_is_refused_at_the_party(name: str, election: ob.Election) -> None:
-    with pytest.raises(ValueError, match="cannot hold a model as"):
+    with pytest.raises(ValueError, match="a model cannot be stored as"):
         seal({name: Blob("safetensors", b"")}, election, "a")
 
 
@@ -175,7 +177,7 @@ def test_a_strangers_words_cannot_move_the_terminals_cursor(election: ob.Electio
 
 
 def test_a_ballot_that_would_be_too_large_is_refused_at_the_party(make_election) -> None:
-    with pytest.raises(BallotError, match="would be refused"):
+    with pytest.raises(BallotError, match="the election allows"):
         seal({"x": np.zeros(2**21, np.uint8)}, make_election(max_ballot_mb=1), "a")
     with pytest.raises(BallotError, match="4000 files"):
         seal({f"model.{i}": Blob("skops", b"") for i in range(4001)}, make_election(), "a")

@@ -361,7 +361,7 @@ class TestPrivacy:
         assert not again["trained"]
         assert again["digest"] == done["digest"]
         away = ("cast", "election.toml", "--party", "a", "--data", "a.csv", "--keep", "elsewhere")
-        assert "has cast in this election" in answer(*away, status=1)["error"]
+        assert "records a cast of a in this election" in answer(*away, status=1)["error"]
         assert "cast number 4" in answer(*away, "--recast", "--dry-run")["privacy_spent"]
         assert answer(*away, "--recast")["privacy"]["drawn"] == 4
         assert "nothing more" in answer(*away, "--dry-run")["privacy_spent"]
@@ -386,7 +386,7 @@ class TestPrivacy:
         first = answer("tally", "election.toml", "--from", "box", "--out", "one", "--publish", "public")
         assert Path("tallies.json").exists()
         kept = run("tally", "election.toml", "--from", "box", "--out", "one")
-        assert "is left as it is" in kept.output
+        assert "is left unchanged" in kept.output
         refused = answer("tally", "election.toml", "--from", "box", "--out", "one", "--again", status=1)
         assert "tally number 2" in refused["error"]
         Path("copy.toml").write_text(Path("election.toml").read_text())
@@ -416,7 +416,7 @@ class TestPrivacy:
             assert "different folders" in answer(*tally, "one", "--publish", publish, status=1)["error"]
         assert not Path("tallies.json").exists()
         assert answer(*tally, "one", "--publish", "public")["published"] == "public"
-        assert "say so with --again" in answer(*tally, "one", "--without", "a", status=1)["error"]
+        assert "confirm with --again" in answer(*tally, "one", "--without", "a", status=1)["error"]
         assert "written by --publish" in answer(*tally, "public", status=1)["error"]
         assert json.loads(Path("tallies.json").read_text())["draws"].popitem()[1] == 1
 

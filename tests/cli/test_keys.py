@@ -106,7 +106,7 @@ class TestWhatTheTallyRefuses:
         either.toml.write_text(text)
         done = either.tally()
         assert done["counted"] == ["b"]
-        assert "says that it is of a, but the signature is not theirs" in str(done["spoiled"])
+        assert "names a as its party, but the signature is not theirs" in str(done["spoiled"])
 
     def test_a_ballot_without_a_signature(self, either: Place) -> None:
         text = either.toml.read_text()
@@ -165,7 +165,7 @@ def test_a_renamed_party_in_a_manifest_is_refused(place: Place) -> None:
     Path("box/b.ballot").write_bytes(zip_up(files))
     done = place.tally()
     assert done["counted"] == ["a"]
-    assert "says that it is of b, but the signature is not theirs" in done["spoiled"]["b"]
+    assert "names b as its party, but the signature is not theirs" in done["spoiled"]["b"]
 
 
 class TestRotation:
@@ -188,7 +188,7 @@ class TestRotation:
         new = either.new_key("a")
         either.write(f'a = "{either.public["a"]}"', f'a = "{new}"')
         either.revoke(either.public["a"])
-        assert "SPOILED: it says that it is of a, and is signed with a key that was revoked (stolen on 3 May)" in (
+        assert "SPOILED: it names a as its party but is signed with a revoked key (stolen on 3 May)" in (
             oneballot("tally", "election.toml", "--from", "box", "--out", "outcome")
         )
         assert either.tally(out="scratch")["counted"] == ["b"]
@@ -249,7 +249,7 @@ class TestEncrypted:
         assert seen.keys() == {"file", "bytes", "encrypted_to", "election", "verdict", "valid"}
         told = oneballot("inspect", box, "--election", "election.toml")
         assert "encrypted to: x25519:" in told
-        assert "can be seen with the server's key alone" in told
+        assert "can only be seen with the server's key" in told
         opened = oneballot("inspect", box, "--election", "election.toml", "--key", "server.key")
         for words in ("party: a", "valid, of a", "it is a ballot of this election", "numbers, uint8"):
             assert words in opened
@@ -278,7 +278,7 @@ class TestEncrypted:
         again = place.cast("a", to="box2")
         assert (again["trained"], again["digest"]) == (False, first["digest"])
         Path("ballots/a.ballot.open").unlink()
-        assert "only the server can tell" in place.cast("a", to="box3", status=1)["error"]
+        assert "only the server can read" in place.cast("a", to="box3", status=1)["error"]
         place.cast("a", "--recast", to="box3")
         assert Path("ballots/a.1.ballot").exists()
         shutil.copy("ballots/a.1.ballot", "ballots/a.ballot")

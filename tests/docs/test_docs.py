@@ -29,6 +29,7 @@ from oneballot.election.columns import Number
 from oneballot.election.schema import Schema
 from oneballot.errors import DataError, ElectionError, Spoiled
 from oneballot.party.cast import cast_data
+from oneballot.party.context import PartyContext
 from oneballot.server.sandbox import Sandbox
 from oneballot.types import Blob, Data
 
@@ -131,8 +132,8 @@ def test_the_method_of_the_examples_abstains_and_rejects_invalid_ballots(plugin,
     public, parties, _ = digits
     election = ob.Election(range(10), public, method=plugins.find("methods", "class-means")())
     X, y = parties["clinic-a"]
-    few = cast_data(election, election.data(X[:4], y[:4]), party="few")
-    none = cast_data(election, Data(X[:0].astype(np.float32), y[:0]), party="none")
+    few = cast_data(PartyContext(election, "few"), election.data(X[:4], y[:4]))
+    none = cast_data(PartyContext(election, "none"), Data(X[:0].astype(np.float32), y[:0]))
     good = ob.cast(election, X, y, party="good").contents
     lowest = np.full_like(good["sums"], np.iinfo(np.int64).min)
     wrong = [

@@ -8,8 +8,8 @@ from pydantic import ValidationError
 
 from oneballot.data.read import read
 from oneballot.election.columns import Category, Number, Tensor, Text
-from oneballot.election.columns import Where as At
-from oneballot.election.schema import Schema, number_labels
+from oneballot.election.columns import Place as At
+from oneballot.election.schema import Schema, encode_classes
 from oneballot.election.template import infer, sorted_labels
 from oneballot.errors import DataError
 
@@ -94,20 +94,20 @@ def test_an_array_beside_other_columns_is_flattened():
 
 
 MISTAKES = [
-    (Number(name="x", range=(0, 1)), ["0", "high"], r"row 2 \('high'\) is not a number\. To mend: correct the value"),
-    (Number(name="x", range=(0, 1)), ["0", ""], r"row 2 \(''\) is missing\. To mend: fill it, or have the election"),
+    (Number(name="x", range=(0, 1)), ["0", "high"], r"row 2 \('high'\) is not a number\. To fix it: correct the value"),
+    (Number(name="x", range=(0, 1)), ["0", ""], r"row 2 \(''\) is missing\. To fix it: fill it, or set missing"),
     (Number(name="x", range=(0, 1)), np.array([0, np.nan]), r"row 2 \(''\) is missing"),
     (Number(name="x", range=(0, 1)), ["0", "3", "4"], r"row 2 \('3'\), row 3 \('4'\) is outside the range 0 to.*widen"),
     (Number(name="x", range=(0, 1)), ["2"] * 5, r"row 3 \('2'\) and 2 more is outside"),
-    (DOSE, ["inf"], r"row 1 \('inf'\) is infinite\. To mend: correct"),
+    (DOSE, ["inf"], r"row 1 \('inf'\) is infinite\. To fix it: correct"),
     (DOSE, np.array([0, -np.inf]), r"row 2 \('-inf'\) is infinite"),
     (Category(name="x", categories=("a",)), ["a", "b"], r"row 2 \('b'\) is none of the 1 categories\. .*add it"),
-    (Category(name="x", categories=("a",)), ["a", ""], r"row 2 \(''\) is missing\. To mend: fill it"),
-    (Number(name="x", range=(0, 1)), np.zeros((2, 3)), r"expected one number a row, not an array of shape \(3,\)"),
-    (Category(name="x", categories=("a",)), np.zeros((2, 3)), r"expected one category a row, not an array of shape"),
-    (Text(name="x"), np.zeros((2, 3)), "expected one text a row, not an array"),
-    (Tensor(name="x", kind="features", shape=(3,)), np.zeros((2, 4)), r"shape \(4,\), the schema says \(3,\); reshape"),
-    (Tensor(name="x", kind="features", shape=(3,)), ["1", "2"], r"rows have shape \(\), the schema says \(3,\)"),
+    (Category(name="x", categories=("a",)), ["a", ""], r"row 2 \(''\) is missing\. To fix it: fill it"),
+    (Number(name="x", range=(0, 1)), np.zeros((2, 3)), r"expected one number per row, not shape \(3,\)"),
+    (Category(name="x", categories=("a",)), np.zeros((2, 3)), r"expected one category per row, not shape"),
+    (Text(name="x"), np.zeros((2, 3)), "expected one text per row, not shape"),
+    (Tensor(name="x", kind="features", shape=(3,)), np.zeros((2, 4)), r"shape \(4,\), but \(3,\) in the schema"),
+    (Tensor(name="x", kind="features", shape=(3,)), ["1", "2"], r"rows have shape \(\), but \(3,\) in the schema"),
     (Tensor(name="x", kind="features", shape=(1,)), objects(["a"], ["b"]), "holds numbers, not text; save it as"),
     (Tensor(name="x", kind="features", shape=(2,)), np.array([[0, 1], [np.nan, 1]]), r"row 2 holds nan at \(0,\)"),
     (Tensor(name="x", kind="features", shape=(1,)), np.array([[1e300]]), r"row 1 holds 1e\+300 at \(0,\), .*float32"),
@@ -127,7 +127,7 @@ def test_a_value_that_does_not_fit_is_named_with_source_column_row_and_cure(colu
 def test_missing_columns_are_named_with_the_nearest_that_there_is():
     columns = {"Age": objects("1"), "note": objects("x")}
     with pytest.raises(
-        DataError, match=r"^a\.csv: missing columns 'age' \(there is 'Age'\), 'dose', 'ward'; the file has"
+        DataError, match=r"^a\.csv: missing columns 'age' \(did you mean 'Age'\?\), 'dose', 'ward'; the file has"
     ):
         SCHEMA.encode(columns, "a.csv")
     with pytest.raises(
@@ -145,10 +145,10 @@ def test_labels_become_class_numbers_whatever_their_type():
         np.array([1.0, 0.0, 1.0]),
         objects("1.0", "0.0", "1.00"),
     ):
-        assert number_labels(values, [0, 1], At("a.csv", "y")).tolist() == [1, 0, 1]
-        assert number_labels(values, ["0", "1"], At("a.csv", "y")).tolist() == [1, 0, 1]
-    assert number_labels(np.array([True, False]), ["false", "true"], At("a", "y")).tolist() == [1, 0]
-    assert number_labels(objects("true", "false"), [False, True], At("a", "y")).tolist() == [1, 0]
+        assert encode_classes(values, [0, 1], At("a.csv", "y")).tolist() == [1, 0, 1]
+        assert encode_classes(values, ["0", "1"], At("a.csv", "y")).tolist() == [1, 0, 1]
+    assert encode_classes(np.array([True, False]), ["false", "true"], At("a", "y")).tolist() == [1, 0]
+    assert encode_classes(objects("true", "false"), [False, True], At("a", "y")).tolist() == [1, 0]
 
 
 @pytest.mark.parametrize(
@@ -160,27 +160,27 @@ def test_labels_become_class_numbers_whatever_their_type():
         ),
         (["yes", ""], r"row 2 \(''\) is not a class"),
         ([0.5], r"row 1 \('0.5'\) is not a class"),
-        ([["yes"]], r"labels must be one a row, not of shape \(1, 1\)"),
+        ([["yes"]], r"expected one label per row, not shape \(1, 1\)"),
     ],
 )
 def test_a_label_that_is_no_class_is_named_with_its_row(values, says):
     with pytest.raises(DataError, match=says):
-        number_labels(values, ["no", "yes"], At("a.csv", "ill"))
+        encode_classes(values, ["no", "yes"], At("a.csv", "ill"))
 
 
 def test_many_classes_are_not_all_listed():
     with pytest.raises(DataError, match=r"use one of 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, …"):
-        number_labels([77], range(20), At("a", "y"))
+        encode_classes([77], range(20), At("a", "y"))
 
 
 def test_ids_are_text_and_unique():
     assert SCHEMA.ids({"patient": np.array([7.0, 8.0])}, "a.csv").tolist() == ["7", "8"]
     assert Schema(label="y", columns=(AGE,)).ids({}, "a.csv") is None
     values = objects("b", "a", "c", "c", "c", "a")
-    twice = r"^a\.csv, column 'patient': row 2 \('a'\), row 3 \('c'\), row 4 \('c'\) and 2 more is not the only"
+    twice = r"^a\.csv, column 'patient': row 2 \('a'\), row 3 \('c'\), row 4 \('c'\) and 2 more has an ID that"
     with pytest.raises(DataError, match=twice):
         SCHEMA.ids({"patient": values}, "a.csv")
-    with pytest.raises(DataError, match=r"row 2 \(''\) is missing. To mend: give every row an ID"):
+    with pytest.raises(DataError, match=r"row 2 \(''\) is missing. To fix it: give every row an ID"):
         SCHEMA.ids({"patient": objects("a", "")}, "a.csv")
 
 
@@ -195,7 +195,7 @@ def test_ids_are_text_and_unique():
         (lambda: Text(name="x", features=0), "greater than 0"),
         (lambda: Tensor(name="x", kind="image", shape=()), "at least 1 item"),
         (lambda: Number(name="x", range=(0, 1), unit="kg"), "Extra inputs"),
-        (lambda: Schema(label="age", columns=(AGE,)), "a column is label, id or feature, and once: 'age'"),
+        (lambda: Schema(label="age", columns=(AGE,)), "a column may be used once, as label, id or feature: 'age'"),
         (lambda: Schema(label="y", id="age", columns=(AGE,)), "'age'"),
         (lambda: Schema(label="y", id="y", columns=(AGE,)), "'y'"),
         (lambda: Schema(label="y", columns=(AGE, AGE)), "'age'"),
@@ -275,7 +275,7 @@ def test_the_classes_of_a_label_column_are_whole_numbers_in_order_or_text():
     assert sorted_labels(objects("1.0", "0.0")) == [0, 1]
     assert sorted_labels(objects("b", "a", "1")) == ["1", "a", "b"]
     assert sorted_labels(objects("true", "false")) == ["false", "true"]
-    with pytest.raises(DataError, match="labels must be one a row"):
+    with pytest.raises(DataError, match="expected one label per row"):
         sorted_labels(np.eye(3))
 
 
@@ -356,10 +356,10 @@ def test_whole_numbers_are_the_same_label_as_text_as_floats_and_as_they_are(valu
     assert classes == sorted(set(values))
     texts, floats = objects(*map(str, values)), np.array(values, dtype=float)
     where = At("a", "y")
-    codes = number_labels(np.array(values), classes, where)
+    codes = encode_classes(np.array(values), classes, where)
     assert [classes[code] for code in codes] == values
-    np.testing.assert_array_equal(number_labels(texts, classes, where), codes)
-    np.testing.assert_array_equal(number_labels(floats, classes, where), codes)
+    np.testing.assert_array_equal(encode_classes(texts, classes, where), codes)
+    np.testing.assert_array_equal(encode_classes(floats, classes, where), codes)
 
 
 def test_a_lenient_schema_clips_and_blanks_instead_of_refusing() -> None:

@@ -1,4 +1,4 @@
-"""A fleet of uneven tasks comes to the parameters of one model after the other, in plain torch."""
+"""A fleet of uneven tasks learns the same parameters as a plain loop over the models."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def assert_same(
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", CASES)
-def test_uneven_tasks_come_to_the_same_as_a_loop(name: str, device: str) -> None:
+def test_uneven_tasks_learn_the_same_parameters_as_a_loop(name: str, device: str) -> None:
     recipe = Recipe(epochs=2, batch=4, learning_rate=0.01, weight_decay=1e-3, precision="float64")
     network = network_of(name)
     assert is_chain(network.bare) == (name in CHAINS)
@@ -102,26 +102,26 @@ def test_uneven_tasks_come_to_the_same_as_a_loop(name: str, device: str) -> None
 
 
 @pytest.mark.parametrize("name", ["mlp", "cnn", "resnet8", "transformer"])
-def test_the_same_in_single_precision(name: str) -> None:
-    """By SGD: Adam makes steps of rounding errors where a slope is 0, as that of a bias of keys in attention."""
+def test_a_fleet_agrees_with_a_loop_in_single_precision(name: str) -> None:
+    """With SGD: Adam turns rounding errors into steps where a gradient is 0, as for the key bias of attention."""
     recipe = Recipe(epochs=1, batch=4, optimizer="sgd", learning_rate=0.01)
     assert_same(name, recipe, make_tasks(), "cpu", chain=name in CHAINS, close=1e-4)
 
 
 @pytest.mark.parametrize("name", ["cnn", "vgg9"])
-def test_a_chain_can_be_stacked_as_well(name: str) -> None:
+def test_a_stacked_chain_agrees_with_a_loop(name: str) -> None:
     assert_same(name, Recipe(epochs=1, batch=4, precision="float64"), make_tasks(), "cpu", chain=False)
 
 
 @pytest.mark.parametrize("name", ["cnn", "lenet", "vgg9"])
-def test_convolutions_as_products_of_windows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_convolutions_as_products_of_windows_agree_with_a_loop(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     made = Chain.__init__
     monkeypatch.setattr(Chain, "__init__", lambda *a, **k: made(*a, **{**k, "implementation": "windows"}))
     assert_same(name, Recipe(epochs=1, batch=4, precision="float64"), make_tasks(), "cpu", chain=True)
 
 
 @pytest.mark.parametrize("kind", ["soft", "scores", "multilabel"])
-def test_every_kind_of_target(kind: str) -> None:
+def test_every_type_of_target_agrees_with_a_loop(kind: str) -> None:
     recipe = Recipe(epochs=2, batch=4, learning_rate=0.05, precision="float64")
     assert_same("mlp", recipe, make_tasks(kind), "cpu", chain=True)
 
@@ -136,14 +136,14 @@ def test_sgd_anneals_each_model_by_its_own_epochs(device: str) -> None:
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize(("name", "chain"), [("cnn", True), ("resnet8", False)])
-def test_images_are_moved_alike(name: str, chain: bool, device: str) -> None:
+def test_augmentation_agrees_with_a_loop(name: str, chain: bool, device: str) -> None:
     recipe = Recipe(epochs=2, batch=4, augment=("shift", "flip", "crop"), precision="float64")
     assert_same(name, recipe, make_tasks(), device, chain=chain)
 
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", ["mlp", "resnet8"])
-def test_a_number_of_steps_whatever_the_size(name: str, device: str) -> None:
+def test_training_by_steps_agrees_with_a_loop(name: str, device: str) -> None:
     tasks = make_tasks()
     recipe = Recipe(epochs=2, batch=4, steps=7, precision="float64")
     assert {recipe.steps_of(len(task.rows)) for task in tasks} == {7}
@@ -152,7 +152,7 @@ def test_a_number_of_steps_whatever_the_size(name: str, device: str) -> None:
 
 @pytest.fixture
 def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The way of a GPU with graphs that are run at once: schedules, blocks of steps, and models that are set aside."""
+    """Run the code for a GPU on the CPU, with graphs that replay at once: chunks, blocks of steps, kept results."""
 
     class Nothing:
         def __init__(self, *_: Any) -> None: ...
@@ -187,14 +187,14 @@ def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("as_on_a_gpu")
 @pytest.mark.parametrize("name", ["mlp", "resnet8"])
-def test_what_is_recorded_is_what_is_replayed(name: str) -> None:
+def test_replayed_graphs_agree_with_a_loop(name: str) -> None:
     for optimizer in ("adam", "sgd"):
         recipe = Recipe(epochs=3, batch=4, optimizer=optimizer, learning_rate=0.05, precision="float64")
         assert_same(name, recipe, make_tasks(), "cpu", chain=name == "mlp")
 
 
-def leaning(tasks: list[Task], network: Network, seed: int = 0) -> list[Task]:
-    """The tasks with other first numbers than their seeds', an offset each, and but for the first a pull."""
+def corrected(tasks: list[Task], network: Network, seed: int = 0) -> list[Task]:
+    """The tasks with other initial weights, an offset each, and a proximal term for all but the first."""
     rng = np.random.default_rng(seed)
     learned = dict(network.bare.named_parameters())
     return [
@@ -212,37 +212,37 @@ def leaning(tasks: list[Task], network: Network, seed: int = 0) -> list[Task]:
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("optimizer", ["adam", "sgd"])
 @pytest.mark.parametrize("name", ["mlp", "cnn", "resnet8", "textcnn"])
-def test_a_pull_to_the_start_and_an_offset_are_added_to_every_step(name: str, optimizer: str, device: str) -> None:
+def test_proximal_terms_and_offsets_agree_with_a_loop(name: str, optimizer: str, device: str) -> None:
     recipe = Recipe(epochs=2, batch=4, optimizer=optimizer, learning_rate=0.02, weight_decay=1e-3, precision="float64")
-    tasks, chain = leaning(make_tasks(), network_of(name)), name in CHAINS
-    leant = assert_same(name, recipe, tasks, device, chain=chain)
+    tasks, chain = corrected(make_tasks(), network_of(name)), name in CHAINS
+    reference = assert_same(name, recipe, tasks, device, chain=chain)
     for changed in (
         [replace(task, proximal=0.0) for task in tasks],
         [replace(task, offset=None) for task in tasks],
         [replace(task, start=None) for task in tasks],
     ):
         values = assert_same(name, recipe, changed, device, chain=chain)
-        assert any(np.abs(values[1][key] - leant[1][key]).max() > 1e-3 for key in leant[1])
+        assert any(np.abs(values[1][key] - reference[1][key]).max() > 1e-3 for key in reference[1])
 
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("optimizer", ["adam", "sgd"])
 @pytest.mark.parametrize("name", ["mlp", "vgg9", "resnet8"])
-def test_a_wave_that_begins_again_is_a_new_wave(name: str, optimizer: str, device: str) -> None:
-    assert_begins_again(name, optimizer, device)
+def test_a_wave_that_is_reset_equals_a_new_wave(name: str, optimizer: str, device: str) -> None:
+    assert_reset_equals_new(name, optimizer, device)
 
 
 @pytest.mark.usefixtures("as_on_a_gpu")
 @pytest.mark.parametrize("optimizer", ["adam", "sgd"])
 @pytest.mark.parametrize("name", ["mlp", "resnet8"])
-def test_graphs_are_replayed_with_other_numbers(name: str, optimizer: str) -> None:
-    assert_begins_again(name, optimizer, "cpu")
+def test_graphs_are_replayed_with_new_initial_weights(name: str, optimizer: str) -> None:
+    assert_reset_equals_new(name, optimizer, "cpu")
 
 
-def assert_begins_again(name: str, optimizer: str, device: str) -> None:
+def assert_reset_equals_new(name: str, optimizer: str, device: str) -> None:
     recipe = Recipe(epochs=2, batch=4, optimizer=optimizer, learning_rate=0.02, precision="float64")
     network, X, tasks = network_of(name), as_tensor(make_rows(name), device), make_tasks()
-    rounds = [leaning(tasks, network, seed) for seed in range(3)]
+    rounds = [corrected(tasks, network, seed) for seed in range(3)]
     kept = Wave(network, X, rounds[0], recipe, CLASSES, chain=name in CHAINS)
     kept.runners = {}
     for number, some in enumerate(rounds):
@@ -258,7 +258,7 @@ def assert_begins_again(name: str, optimizer: str, device: str) -> None:
     assert len(kept.runners) > 1
 
 
-def test_dropout_differs_by_model_and_step_and_keeps_its_share() -> None:
+def test_dropout_masks_differ_by_model_and_step_and_have_the_right_rate() -> None:
     from oneballot.fleet.draws import DROPOUT, kept, key_of
 
     keys = torch.tensor([key_of(seed, DROPOUT) for seed in range(3)])

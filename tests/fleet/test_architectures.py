@@ -51,7 +51,7 @@ def test_a_resnet_has_the_layers_in_its_name(name: str, layers: int, side: int) 
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
-def test_what_is_expected_is_what_is_built(name: str) -> None:
+def test_expected_shapes_are_those_of_the_built_network(name: str) -> None:
     takes = ARCHITECTURES[name].takes
     settings = check_settings(name, {"vocabulary": 9} if takes == "tokens" else {})
     shape = (3, 16, 16) if takes == "images" else (9,)
@@ -63,8 +63,8 @@ def test_what_is_expected_is_what_is_built(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
-def test_the_widest_place_is_where_a_row_is_most_numbers(name: str) -> None:
-    """No layer's result is larger, and the widest is not far above it: blocks of rows are cut by it."""
+def test_widest_bounds_the_activations_of_a_row(name: str) -> None:
+    """No layer's output is larger, and the bound is not far above the largest: it decides how rows are split."""
     takes = ARCHITECTURES[name].takes
     shape = (3, 24, 24) if takes == "images" else (30,)
     settings = check_settings(name, {"vocabulary": 9, "dimension": 8} if takes == "tokens" else {})
@@ -82,12 +82,12 @@ def test_the_widest_place_is_where_a_row_is_most_numbers(name: str) -> None:
     assert max(seen) <= widest(name, settings, shape) <= 3 * max(seen)
 
 
-def test_nothing_is_computed_to_know_what_is_expected() -> None:
+def test_expected_shapes_allocate_nothing() -> None:
     with torch.device("meta"):
         assert build("transformer", check_settings("transformer", {}), (1 << 20,), 2).places.is_meta
 
 
-def test_first_weights_are_torchs_law_and_follow_the_seed() -> None:
+def test_initial_weights_follow_torchs_distribution_and_the_seed() -> None:
     module = build("cnn", check_settings("cnn", {}), (1, 28, 28), 10)
     one, same, other = (initial_weights(module, seed) for seed in (1, 1, 2))
     assert one.keys() == dict(module.named_parameters()).keys()
@@ -99,7 +99,7 @@ def test_first_weights_are_torchs_law_and_follow_the_seed() -> None:
         assert not np.array_equal(values, other[name])
 
 
-def test_the_lstm_is_torchs_and_skips_padding() -> None:
+def test_the_lstm_agrees_with_torch_and_skips_padding() -> None:
     torch.manual_seed(0)
     ours = BiLSTM(classes=3, vocabulary=9, dimension=4, embedding="trained", hidden=5, layers=2)
     theirs = nn.LSTM(4, 5, num_layers=2, bidirectional=True, batch_first=True)
@@ -114,7 +114,7 @@ def test_the_lstm_is_torchs_and_skips_padding() -> None:
     torch.testing.assert_close(ours(tokens), ours.out(torch.cat([last[-2], last[-1]], -1)))
 
 
-def test_attention_is_torchs_and_hides_padding() -> None:
+def test_attention_agrees_with_torch_and_ignores_padding() -> None:
     torch.manual_seed(0)
     ours = Attention(dimension=8, heads=2, width=6, dropout=0.0)
     theirs = nn.TransformerEncoderLayer(8, 2, 6, dropout=0.0, batch_first=True, norm_first=True)
@@ -148,7 +148,7 @@ def test_attention_is_torchs_and_hides_padding() -> None:
     ],
     ids=str,
 )
-def test_settings_that_cannot_be_are_refused(name: str, settings: Any, says: str) -> None:
+def test_invalid_settings_are_refused(name: str, settings: Any, says: str) -> None:
     with pytest.raises(ElectionError, match=says):
         check_settings(name, settings)
 
@@ -169,7 +169,7 @@ def test_settings_that_cannot_be_are_refused(name: str, settings: Any, says: str
     ],
     ids=str,
 )
-def test_rows_fit_or_are_refused(name: str, settings: Any, row: tuple[int, ...], found: Any) -> None:
+def test_rows_that_do_not_fit_are_refused(name: str, settings: Any, row: tuple[int, ...], found: Any) -> None:
     settings = check_settings(name, settings)
     if isinstance(found, tuple):
         assert shape_of(name, settings, row) == found
@@ -178,18 +178,18 @@ def test_rows_fit_or_are_refused(name: str, settings: Any, row: tuple[int, ...],
             shape_of(name, settings, row)
 
 
-def test_rows_become_what_a_network_takes() -> None:
+def test_rows_are_converted_to_what_a_network_takes() -> None:
     bytes_ = as_tensor(np.array([[0, 51, 255]], dtype=np.uint8))
     torch.testing.assert_close(scaled(bytes_, torch.float32), torch.tensor([[0, 0.2, 1]]))
     assert scaled(as_tensor(np.array([[1.5]])), torch.float32).dtype == torch.float32
     whole = np.array([[3]], dtype=np.int64)
-    assert scaled(as_tensor(whole), torch.float32).dtype == torch.int64  # a user's own module may want them
+    assert scaled(as_tensor(whole), torch.float32).dtype == torch.int64  # a custom module may want them
     assert scaled(as_tensor(whole, takes="numbers"), torch.float32).dtype == torch.float32
     for kind in (np.uint8, np.int8, np.int64, np.float32):
         assert scaled(as_tensor(whole.astype(kind), takes="tokens"), torch.float32).tolist() == [[3]]
 
 
-def test_an_image_is_mirrored_and_moved() -> None:
+def test_an_image_is_mirrored_and_shifted() -> None:
     image = torch.arange(1, 13, dtype=torch.uint8).reshape(1, 1, 3, 4)
     still, down, left, mirror, both = move(
         image.expand(5, 1, 3, 4), torch.tensor([[0, 0, 0], [1, 0, 0], [0, -1, 0], [0, 0, 1], [-2, 2, 1]])
@@ -201,7 +201,7 @@ def test_an_image_is_mirrored_and_moved() -> None:
     assert both == [[0, 0, 12, 11], [0, 0, 0, 0], [0, 0, 0, 0]]
 
 
-def test_tokens_are_looked_at_before_a_gpu_sees_them() -> None:
+def test_tokens_outside_the_vocabulary_are_refused() -> None:
     check_tokens(np.array([[0, 8]], dtype=np.int32), 9)
     check_tokens(np.array([[0.0, 8.0]]), 9)
     for bad in (np.array([[9]], dtype=np.int32), np.array([[-1]], dtype=np.int32), np.array([[0.5]])):

@@ -1,4 +1,4 @@
-"""A user's own modules: their draws are their own, and what cannot work is told in a sentence before any training."""
+"""Custom modules: their random numbers are independent, and unusable modules are refused before training."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def chain(classes: int) -> nn.Module:
     return nn.Sequential(nn.Flatten(), *layers, nn.Linear(200, classes))
 
 
-def test_first_weights_do_not_depend_on_threads() -> None:
+def test_initial_weights_do_not_depend_on_threads() -> None:
     tasks = make_tasks(*[8] * 40)
     alone = logits(chain, tasks)
     for _ in range(3):
@@ -62,8 +62,8 @@ def test_first_weights_do_not_depend_on_threads() -> None:
             np.testing.assert_array_equal(a, b)
 
 
-def test_draws_of_a_module_are_its_own_and_leave_torchs_as_they_were() -> None:
-    """Neither what was drawn before, nor another model's rows, nor the watcher between two epochs changes a model."""
+def test_a_modules_random_numbers_are_independent_and_leave_torchs_generators_unchanged() -> None:
+    """Neither earlier draws, nor another model's rows, nor a progress watcher between epochs changes a model."""
     torch.manual_seed(1)
     before = torch.get_rng_state()
     first = logits(Noisy, make_tasks(9, 8))
@@ -74,7 +74,7 @@ def test_draws_of_a_module_are_its_own_and_leave_torchs_as_they_were() -> None:
     assert not np.array_equal(logits(Noisy, [make_tasks(9)[0], make_tasks(9)[0]])[0], logits(Plain, make_tasks(9))[0])
 
 
-def test_generators_go_on_where_they_stopped() -> None:
+def test_generators_continue_where_they_stopped() -> None:
     drawn = Generators(5, 1)
 
     def work() -> Any:
@@ -96,7 +96,7 @@ def tied(classes: int) -> nn.Module:
 
 
 class Counter(Plain):
-    """A whole number first, which neither is trained nor says what rows are."""
+    """Its first buffer is an integer, which is not trained."""
 
     def __init__(self, classes: int) -> None:
         super().__init__(classes)
@@ -110,13 +110,13 @@ class Counter(Plain):
         return self.out(x) / (1 + self.steps)
 
 
-def test_a_weight_that_is_shared_is_trained_once() -> None:
+def test_a_shared_weight_is_trained_once() -> None:
     assert not is_chain(tied(CLASSES))
     values = train(custom(tied, (12,), CLASSES), X, make_tasks(9), RECIPE, CLASSES, device="cpu").values[0]
     np.testing.assert_array_equal(values["1.weight"], values["3.weight"])
 
 
-def test_whole_numbers_of_a_stacked_model_are_kept() -> None:
+def test_integer_buffers_of_a_stacked_model_are_kept() -> None:
     network, tasks = custom(Counter, (12,), CLASSES), make_tasks(9, 17, 4)
     assert why_not_stacked(network, torch.from_numpy(X), tasks[0], CLASSES) == ""
     stacked = train(network, X, tasks, RECIPE, CLASSES, device="cpu", how="stacked")
@@ -131,8 +131,8 @@ class Detached(Plain):
         return self.out(self.inner(x).detach())
 
 
-def test_weights_without_a_slope_are_left_to_the_loop() -> None:
-    """Which does not decay them; a sweep over all would."""
+def test_modules_with_unused_weights_are_trained_in_a_loop() -> None:
+    """A loop does not decay them; a fused optimizer would."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         reason = why_not_stacked(custom(Detached, (12,), CLASSES), torch.from_numpy(X), make_tasks(4)[0], CLASSES)
@@ -196,10 +196,10 @@ def with_(module: nn.Module, change: Any) -> nn.Module:
     ],
     ids=range(14),
 )
-def test_a_module_that_cannot_work_is_refused_before_training(factory: Any, says: str) -> None:
+def test_an_unusable_module_is_refused_before_training(factory: Any, says: str) -> None:
     with pytest.raises(ElectionError, match=says):
         logits(factory, make_tasks(9))
 
 
-def test_a_running_mean_in_a_buffer_is_welcome() -> None:
+def test_a_running_mean_in_a_buffer_is_accepted() -> None:
     assert np.isfinite(logits(lambda c: Running(c, persistent=True), make_tasks(9))[0]).all()

@@ -1,4 +1,4 @@
-"""Settings of a whole process, which threads take turns with; and what a device is good for."""
+"""Process-wide precision settings, and the warning about Triton."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def settings() -> tuple[bool, ...]:
     return product.allow_tf32, convolution.allow_tf32, convolution.deterministic
 
 
-def test_a_thread_computes_at_its_own_precision_whoever_else_does_and_leaves_none_behind() -> None:
-    """The second comes while the first is inside, and would be inside when the first puts back what was before."""
+def test_each_thread_computes_at_its_own_precision_and_restores_the_settings() -> None:
+    """The second thread starts while the first is inside, and would still be inside when the first restores them."""
     begun, before, gpu = threading.Event(), settings(), torch.device("cuda")
 
     def exactly() -> tuple[bool, ...]:
@@ -45,7 +45,7 @@ def test_a_thread_computes_at_its_own_precision_whoever_else_does_and_leaves_non
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="Triton may work on this GPU")
 def test_a_warning_says_that_triton_does_not_work() -> None:
-    """For want of Triton, or of a GPU."""
+    """Here either Triton or a GPU is missing."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # as where a user's module is tried under vmap
         assert why_no_kernels(torch.device("cuda"))

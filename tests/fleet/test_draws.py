@@ -1,4 +1,4 @@
-"""Draws are what Philox gives, the same everywhere; schedules show each row once an epoch."""
+"""Random streams are Philox's and the same everywhere; every epoch shows each row once."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from oneballot.fleet import draws  # noqa: E402
 from oneballot.fleet.train.recipe import ABSENT, Recipe  # noqa: E402
 
 
-def test_draws_never_change() -> None:
-    """These numbers are promised: a new version of NumPy or of ours must give them again."""
+def test_random_streams_never_change() -> None:
+    """Every version of NumPy and of OneBallot must reproduce these numbers."""
     assert draws.raw(7, draws.ORDER, 3, 2).tolist() == RAW
     assert draws.order(7, 0, 8).tolist() == ORDER
     np.testing.assert_array_equal(draws.uniform(7, 0, 3), np.array(UNIFORM, dtype=np.float32))
@@ -31,7 +31,7 @@ KEY = 4446851464712053497
 
 
 def _plainly(seed: int, what: int, number: int, count: int) -> np.ndarray:
-    """A stream of its own generator."""
+    """A stream from a new generator."""
     counter, key = (np.array(words, dtype=np.uint64) for words in ([0, 0, number, 0], [seed, what]))
     return np.random.Philox(counter=counter, key=key).random_raw(count)
 
@@ -47,14 +47,14 @@ def test_a_stream_does_not_depend_on_what_was_drawn_before(streams: list[tuple[i
         )
 
 
-def test_orders_of_many_rows_are_those_of_all_64_bits_in_every_thread() -> None:
-    """70,000 rows share their first 16 bits with others, for certain."""
+def test_the_order_of_many_rows_uses_all_64_bits_in_every_thread() -> None:
+    """Among 70,000 rows some share their first 16 bits."""
     with ThreadPoolExecutor(4) as threads:
         for seed, found in enumerate(threads.map(lambda seed: draws.order(seed, 5, 70_000), range(12))):
             np.testing.assert_array_equal(found, _plainly(seed, draws.ORDER, 5, 70_000).argsort())
 
 
-def test_first_weights_have_the_law_they_should() -> None:
+def test_uniform_and_normal_draws_have_the_right_distribution() -> None:
     u, n = draws.uniform(3, 1, 100_001), draws.normal(3, 1, 100_001)
     assert u.dtype == n.dtype == np.float32
     assert -1 <= u.min() < -0.999
@@ -82,7 +82,7 @@ def test_every_epoch_shows_every_row_once(rows: int, batch: int, epochs: int, se
 
 
 @given(st.integers(1, 40), st.integers(1, 9), st.integers(1, 30), st.data())
-def test_a_training_by_steps_shows_rows_in_turn(rows: int, batch: int, steps: int, data: st.DataObject) -> None:
+def test_training_by_steps_shows_rows_in_turn(rows: int, batch: int, steps: int, data: st.DataObject) -> None:
     recipe = Recipe(epochs=3, batch=batch, steps=steps)
     whole = recipe.places(5, rows, 0, steps)
     assert whole.shape == (steps, batch)
@@ -94,7 +94,7 @@ def test_a_training_by_steps_shows_rows_in_turn(rows: int, batch: int, steps: in
 
 
 @given(st.integers(1, 20), st.integers(1, 6), st.data())
-def test_moves_stay_in_reach_and_belong_to_the_row(rows: int, batch: int, data: st.DataObject) -> None:
+def test_augmentation_stays_in_reach_and_belongs_to_the_row(rows: int, batch: int, data: st.DataObject) -> None:
     recipe = Recipe(epochs=2, batch=batch, augment=("shift", "flip"))
     steps = recipe.steps_of(rows)
     moves = recipe.moves(9, rows, 0, steps, image=(1, 28, 28))
@@ -104,12 +104,12 @@ def test_moves_stay_in_reach_and_belong_to_the_row(rows: int, batch: int, data: 
     np.testing.assert_array_equal(recipe.moves(9, rows, first, steps, image=(1, 28, 28)), moves[first:])
 
 
-def test_all_moves_happen() -> None:
+def test_all_shifts_and_flips_occur() -> None:
     moves = draws.moves(1, 0, 2000, reach=(2, 2), flip=True)
     assert len(np.unique(moves, axis=0)) == 5 * 5 * 2
 
 
-def test_an_image_is_moved_by_its_own_height_and_width() -> None:
+def test_the_largest_shift_depends_on_height_and_width() -> None:
     recipe = Recipe(epochs=1, batch=500, augment=("crop",))
     moves = recipe.moves(1, 500, 0, 1, image=(1, 16, 2048))[0, :500]
     assert np.abs(moves).max(axis=0).tolist()[0] == 2
@@ -117,7 +117,7 @@ def test_an_image_is_moved_by_its_own_height_and_width() -> None:
     assert Recipe(augment=("shift",)).reach((3, 28, 13)) == (2, 0)
 
 
-def test_few_rows_do_not_fill_a_large_batch_and_steps_tell_nothing_of_them() -> None:
+def test_few_rows_get_a_narrow_batch_unless_training_by_steps() -> None:
     large = Recipe(epochs=1, batch=60_000)
     assert [large.width(rows) for rows in (1, 33, 60, 64, 65, 10**6)] == [32, 64, 64, 64, 128, 60_000]
     assert large.places(3, 60, 0, 1).shape == (1, 64)
@@ -127,7 +127,7 @@ def test_few_rows_do_not_fill_a_large_batch_and_steps_tell_nothing_of_them() -> 
         Recipe(batch=10**9)
 
 
-def test_the_rate_falls_along_a_cosine() -> None:
+def test_the_learning_rate_falls_along_a_cosine() -> None:
     recipe = Recipe(epochs=4, batch=10, optimizer="sgd", learning_rate=1.0, last_rate=0.2)
     rates = recipe.rates(20, 0, 8)
     np.testing.assert_allclose(rates, np.repeat(0.2 + 0.4 * (1 + np.cos(np.pi * np.arange(4) / 4)), 2))
@@ -145,12 +145,12 @@ def test_the_rate_falls_along_a_cosine() -> None:
     ],
     ids=str,
 )
-def test_a_recipe_that_cannot_be_is_refused(settings: dict[str, object], says: str) -> None:
+def test_an_invalid_recipe_is_refused(settings: dict[str, object], says: str) -> None:
     with pytest.raises(ElectionError, match=says):
         Recipe(**settings)  # type: ignore[arg-type]
 
 
-def test_numbers_hashed_on_a_device_have_their_law_and_follow_key_step_and_stream() -> None:
+def test_hashed_numbers_have_the_right_distribution_and_depend_on_key_step_and_stream() -> None:
     keys = torch.tensor([draws.key_of(seed, draws.DISTIL) for seed in (1, 2)])
     step, cpu = torch.tensor(5), torch.device("cpu")
     flat = draws.fractions(keys, step, 3, (20_000,), cpu)

@@ -1,4 +1,4 @@
-"""The engine: how it trains, in what waves, what it tells, and what it does with modules that vmap cannot take."""
+"""The engine: implementations, waves, progress, and modules that vmap cannot take."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_model_is_the_same_bit_by_bit_alone_in_a_fleet_and_with_any_number_of_
     [("mlp", "chain", "bias"), ("mlp", "loop", "bias"), ("resnet8", "stacked", "running_mean")],
     ids=str,
 )
-def test_models_that_are_not_kept_answer_the_same_and_tell_what_is_not_finite(
+def test_models_that_are_not_kept_predict_the_same_and_report_non_finite_parameters(
     name: str, how: How, key: str, odd: float
 ) -> None:
     X = make_rows(3, 16, 16)
@@ -89,7 +89,7 @@ def test_models_that_are_not_kept_answer_the_same_and_tell_what_is_not_finite(
         np.testing.assert_array_equal(a, b)
 
 
-def test_tasks_of_several_kinds_are_trained_together() -> None:
+def test_tasks_with_several_types_of_targets_are_trained_together() -> None:
     X = make_rows(6)
     soft = Task(np.arange(8), np.random.default_rng(2).dirichlet(np.ones(CLASSES), 8), "soft", seed=9)
     network, tasks = built_in("mlp", {}, (6,), CLASSES), [*make_tasks(9, 4), soft]
@@ -98,22 +98,22 @@ def test_tasks_of_several_kinds_are_trained_together() -> None:
     assert same(mixed[:2], train(network, X, tasks[:2], RECIPE, CLASSES, device="cpu").values)
 
 
-def test_the_watcher_is_told_of_every_epoch_of_every_model() -> None:
-    told: list[tuple[str, int, int]] = []
+def test_progress_reports_every_epoch_of_every_model() -> None:
+    reports: list[tuple[str, int, int]] = []
     X, tasks = make_rows(6), make_tasks(9, 4, 17)
     threads = torch.get_num_threads()
     for how in ("chain", "stacked", "loop"):
-        told.clear()
-        with report_progress_to(lambda *what: told.append(what)):
+        reports.clear()
+        with report_progress_to(lambda *what: reports.append(what)):
             train(built_in("mlp", {}, (6,), CLASSES), X, tasks, RECIPE, CLASSES, device="cpu", what="nets", how=how)
-        assert told == [("training 3 nets, epochs", done, 6) for done in range(7)]
+        assert reports == [("training 3 nets, epochs", done, 6) for done in range(7)]
     assert torch.get_num_threads() == threads
-    with report_progress_to(lambda *what: told.append(what)):
+    with report_progress_to(lambda *what: reports.append(what)):
         train(built_in("mlp", {}, (6,), CLASSES), X, tasks, Recipe(epochs=2, steps=7), CLASSES, device="cpu")
-    assert told[-1] == ("training 3 networks, parts of 7 steps", 6, 6)
+    assert reports[-1] == ("training 3 networks, parts of 7 steps", 6, 6)
 
 
-def test_waves_have_similar_sizes_and_about_the_same_number() -> None:
+def test_waves_have_similar_sizes() -> None:
     network, tasks = built_in("mlp", {}, (6,), CLASSES), make_tasks(3, 9, 1, 7, 5, 8, 2)
     job = Job(network, torch.zeros(30, 6), tasks, RECIPE, CLASSES, "chain", 1)
     waves = job._cut(3)
@@ -125,7 +125,7 @@ def test_waves_have_similar_sizes_and_about_the_same_number() -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.integers(1, 90), min_size=1, max_size=12), st.integers(1, 9), st.integers(1, 3), st.booleans())
-def test_schedules_are_each_models_own_places_whatever_is_cut(
+def test_a_schedule_has_each_models_places_however_it_is_split(
     sizes: list[int], length: int, epochs: int, on_gpu: bool
 ) -> None:
     recipe = Recipe(epochs=epochs, batch=8)
@@ -152,8 +152,8 @@ def test_schedules_are_each_models_own_places_whatever_is_cut(
         assert all((rest == made.absent).all() for rest in found[end:])
 
 
-def test_by_steps_neither_waves_nor_schedules_tell_how_many_rows_there_are() -> None:
-    """On a GPU the shape of a product may decide how it is rounded, so it must not follow what is private."""
+def test_by_steps_neither_waves_nor_schedules_depend_on_the_number_of_rows() -> None:
+    """On a GPU rounding may depend on shapes, which therefore must not depend on private data."""
     network, recipe, seen = built_in("mlp", {}, (6,), CLASSES), Recipe(batch=40, steps=3), []
     for sizes in ((3, 9, 1, 7), (30, 1, 2, 29)):
         job = Job(network, torch.zeros(30, 6), make_tasks(*sizes), recipe, CLASSES, "chain", 1)
@@ -163,8 +163,8 @@ def test_by_steps_neither_waves_nor_schedules_tell_how_many_rows_there_are() -> 
     assert seen[0][0] == [[0, 1], [2, 3]]
 
 
-def test_models_of_few_rows_are_the_same_whatever_is_trained_beside_them() -> None:
-    """A large batch has fewer places for them, and those of another number are another wave."""
+def test_models_with_few_rows_do_not_depend_on_the_models_beside_them() -> None:
+    """Their batches are narrower, and models with batches of different widths are in different waves."""
     X, recipe = make_rows(6, rows=300), Recipe(epochs=2, batch=50_000)
     rng = np.random.default_rng(4)
     tasks = [Task(rng.permutation(300)[:size], rng.integers(0, CLASSES, size), seed=size) for size in (5, 40, 300, 30)]
@@ -177,7 +177,7 @@ def test_models_of_few_rows_are_the_same_whatever_is_trained_beside_them() -> No
 
 
 def test_a_wave_that_does_not_fit_is_halved_until_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Memory that ends with three models, whatever was planned; epochs are still told once each."""
+    """Memory for two models, whatever was planned; each epoch is still reported once."""
     X, tasks = make_rows(6), make_tasks(9, 4, 17, 3, 5, 8, 2, 11)
     network = built_in("mlp", {}, (6,), CLASSES)
     job = Job(network, torch.from_numpy(X), tasks, RECIPE, CLASSES, "chain", 1)
@@ -199,7 +199,7 @@ def test_a_wave_that_does_not_fit_is_halved_until_it_does(monkeypatch: pytest.Mo
     assert all(job.values)
 
 
-def test_models_of_which_not_even_two_fit_are_trained_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_models_are_trained_one_by_one_if_not_even_two_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     def trial() -> None:
         raise torch.OutOfMemoryError("out of memory")
 
@@ -230,7 +230,7 @@ class Attentive(nn.Module):
 
 
 class Centred(nn.Module):
-    """Looks at other rows of its batch, without a layer that says so."""
+    """Looks at other rows of its batch without batch normalisation."""
 
     def __init__(self, classes: int) -> None:
         super().__init__()
@@ -275,7 +275,7 @@ def normalised(classes: int) -> nn.Module:
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
-def test_a_module_that_vmap_would_get_wrong_or_slow_is_found_out(factory: Any, reason: str) -> None:
+def test_modules_that_vmap_would_get_wrong_or_slow_are_detected(factory: Any, reason: str) -> None:
     import re
 
     X = torch.from_numpy(make_rows(12))
@@ -286,7 +286,7 @@ def test_a_module_that_vmap_would_get_wrong_or_slow_is_found_out(factory: Any, r
 
 
 @pytest.mark.parametrize("how", ["stacked", "loop"])
-def test_a_users_module_is_trained_stacked_as_in_a_loop(how: Any) -> None:
+def test_a_stacked_custom_module_agrees_with_a_loop(how: Any) -> None:
     X, tasks, network = make_rows(12), make_tasks(9, 4, 1), custom(normalised, (12,), CLASSES)
     assert not is_chain(network.bare)
     sgd = Recipe(epochs=2, batch=4, optimizer="sgd", learning_rate=0.01)
@@ -300,7 +300,9 @@ def test_a_users_module_is_trained_stacked_as_in_a_loop(how: Any) -> None:
     assert not np.array_equal(loop.values[0]["0.weight"], loop.values[1]["0.weight"])
 
 
-def test_on_a_gpu_such_a_module_is_trained_one_by_one_with_one_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_a_gpu_modules_that_cannot_be_stacked_are_trained_one_by_one_with_a_warning(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     class Elsewhere:
         device = torch.device("cuda")
 
@@ -331,25 +333,25 @@ def sequential(classes: int) -> nn.Module:
     ],
     ids=["plain", "hook", "frozen", "softmax", "bias", "twice", "stride", "pool", "flat"],
 )
-def test_a_chain_is_only_what_is_surely_one(change: Any, chain: bool) -> None:
+def test_only_plain_sequences_of_layers_are_chains(change: Any, chain: bool) -> None:
     module = sequential(CLASSES)
     change(module)
     assert is_chain(module) is chain
 
 
-def test_many_models_without_stacking_go_to_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_train_the_same_models(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop, "PROCESSES_PAY_OFF", -1.0)
     X, tasks = np.random.default_rng(0).integers(0, 9, (30, 4)).astype(np.int32), make_tasks(9, 4, 6)
     network = built_in("bilstm", {"vocabulary": 9, "hidden": 3}, (4,), CLASSES)
-    apart = train(network, X, tasks, RECIPE, CLASSES, device="cpu", workers=2)
+    in_processes = train(network, X, tasks, RECIPE, CLASSES, device="cpu", workers=2)
     here = train(network, X, tasks, RECIPE, CLASSES, device="cpu")
-    assert same(apart.values, here.values)
+    assert same(in_processes.values, here.values)
 
 
-def test_other_processes_read_rows_without_a_word(
+def test_other_processes_read_shared_rows_without_a_warning(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Rows of a size that they share as a file, which torch would warn of in each of them if it were read only."""
+    """Rows so large that processes share them as a file, of which torch would warn if it were read-only."""
     from joblib.externals.loky import get_reusable_executor
 
     get_reusable_executor().shutdown()  # those that there are print elsewhere
@@ -376,12 +378,12 @@ def test_other_processes_read_rows_without_a_word(
     ],
     ids=range(8),
 )
-def test_tasks_that_cannot_be_learned_are_refused(task: Task, says: str) -> None:
+def test_invalid_tasks_are_refused(task: Task, says: str) -> None:
     with pytest.raises(DataError, match=says):
         train(built_in("mlp", {}, (6,), CLASSES), make_rows(6), [task], RECIPE, CLASSES, device="cpu")
 
 
-def test_other_things_that_cannot_be_are_refused() -> None:
+def test_invalid_rows_augmentations_and_devices_are_refused() -> None:
     X, tasks = make_rows(6), make_tasks(4)
     with pytest.raises(ElectionError, match="augmentation is for images"):
         train(built_in("mlp", {}, (6,), 3), X, tasks, Recipe(augment=("flip",)), CLASSES, device="cpu")
@@ -399,7 +401,7 @@ def test_other_things_that_cannot_be_are_refused() -> None:
             train(built_in("mlp", {}, (6,), 3), X, tasks, RECIPE, CLASSES, device="cuda")
 
 
-def test_an_error_in_a_wave_comes_out_of_its_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_in_a_wave_is_raised_by_train(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(self: Any) -> Any:
         yield 0
         raise RuntimeError("broken")
@@ -409,8 +411,8 @@ def test_an_error_in_a_wave_comes_out_of_its_thread(monkeypatch: pytest.MonkeyPa
         train(built_in("mlp", {}, (6,), 3), make_rows(6), make_tasks(4, 5), RECIPE, CLASSES, device="cpu", workers=2)
 
 
-def test_the_fleet_needs_torch_and_numpy_alone() -> None:
-    """What a GPU machine has: the benchmark there imports nothing else."""
+def test_the_fleet_needs_only_torch_and_numpy() -> None:
+    """A GPU machine may have nothing else, and benchmarks run there."""
     program = """
 import sys
 class Refuse:
@@ -427,8 +429,8 @@ print(sorted(m for m in sys.modules if m.startswith("oneballot.") and m.count(".
 
 
 @pytest.mark.parametrize("how", ["chain", "stacked", "loop"])
-def test_rounds_of_a_training_are_trainings_of_their_own(how: Any) -> None:
-    """With the same tasks, fewer of them, and others."""
+def test_each_round_of_a_training_equals_a_separate_training(how: Any) -> None:
+    """With the same tasks, with fewer, and with others."""
     X, network = make_rows(6), built_in("mlp", {"hidden": [5]}, (6,), CLASSES)
     first = [replace(task, start=network.start(50 + i)) for i, task in enumerate(make_tasks(9, 4, 17))]
     second = [replace(task, start=network.start(60 + i), seed=70 + i) for i, task in enumerate(first)]
@@ -440,8 +442,8 @@ def test_rounds_of_a_training_are_trainings_of_their_own(how: Any) -> None:
         assert all(np.array_equal(a, b) for a, b in zip(together.logits, alone.logits, strict=True))
 
 
-def test_a_kept_wave_is_used_for_the_same_tasks_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a GPU keeps between rounds, kept on this machine."""
+def test_a_kept_wave_is_reused_only_for_the_same_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU keeps waves between rounds; here the CPU does."""
     monkeypatch.setattr(Job, "_keeps_wave", lambda self, numbers: len(numbers) == len(self.tasks))
     X, network, tasks = make_rows(6), built_in("mlp", {"hidden": [5]}, (6,), CLASSES), make_tasks(9, 4, 17)
     training = engine.Training(network, X, RECIPE, CLASSES, device="cpu")
@@ -458,7 +460,7 @@ def test_a_kept_wave_is_used_for_the_same_tasks_alone(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("what", ["start", "offset"])
-def test_numbers_of_another_network_are_refused(what: str) -> None:
+def test_parameters_of_another_network_are_refused(what: str) -> None:
     network, other = (built_in("mlp", {"hidden": [size]}, (6,), CLASSES) for size in (5, 4))
     (task,) = make_tasks(9)
     with pytest.raises(DataError, match=rf"m0: its {what} does not fit this network: .*weight"):

@@ -1,4 +1,4 @@
-"""What recording steps on a GPU asks of Python, where there is none."""
+"""Garbage collection pauses while a CUDA graph is recorded."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from oneballot.fleet.gpu.graphs import no_garbage_collection
 
 
 class Graph:
-    """Like one that only the collector can find."""
+    """An object that only the garbage collector can free."""
 
     def __init__(self) -> None:
         self.itself = self
 
 
 def many(count: int = 5_000) -> list[list[object]]:
-    """So many new objects that the collector would run."""
+    """Create so many objects that the collector would run."""
     return [[] for _ in range(count)]
 
 
-def test_while_a_graph_is_recorded_no_other_is_destroyed() -> None:
+def test_no_graph_is_destroyed_while_another_is_recorded() -> None:
     gc.collect()
     with no_garbage_collection():
         other = weakref.ref(Graph())
@@ -35,7 +35,7 @@ def test_while_a_graph_is_recorded_no_other_is_destroyed() -> None:
     assert gc.isenabled()
 
 
-def test_who_has_switched_the_collector_off_finds_it_so() -> None:
+def test_a_disabled_collector_stays_disabled() -> None:
     gc.disable()
     try:
         with no_garbage_collection():

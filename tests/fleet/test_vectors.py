@@ -26,15 +26,15 @@ def test_words_get_numbers_and_the_table_has_their_vectors(tmp_path: Path) -> No
     assert read_vectors(tmp_path / "glove.txt", most=2).words == ("the", "cat")
 
 
-def test_files_as_they_are_found(tmp_path: Path) -> None:
-    """word2vec's first line, spaces at the end, empty lines, words with spaces, ends of lines of Windows."""
+def test_irregular_files_are_read(tmp_path: Path) -> None:
+    """A word2vec header, trailing spaces, empty lines, words with spaces, and Windows line endings."""
     (tmp_path / "glove.txt").write_bytes(b"4 2\r\nthe 1 2 \r\n. . 3 4\n\nat name@domain.com 5 6\n7 8 9\n\n")
     vectors = read_vectors(tmp_path / "glove.txt")
     assert vectors.words == ("the", ". .", "at name@domain.com", "7")
     assert vectors.table[2:].tolist() == [[1, 2], [3, 4], [5, 6], [8, 9]]
 
 
-def test_words_are_found_as_they_are_written_or_in_small_letters(tmp_path: Path) -> None:
+def test_words_are_looked_up_as_written_and_then_in_lower_case(tmp_path: Path) -> None:
     (tmp_path / "glove.txt").write_text("the 1\nThe 2\nu.s. 3\nn't 4\ndo 5\n, 6\n")
     encode = read_vectors(tmp_path / "glove.txt").encode
     assert encode(["The THE the U.S. do n't do,"], 9).tolist() == [[3, 2, 2, 4, 6, 5, 6, 7, 0]]
@@ -52,7 +52,7 @@ def test_words_are_found_as_they_are_written_or_in_small_letters(tmp_path: Path)
     ],
     ids=str,
 )
-def test_other_files_are_refused_by_line(tmp_path: Path, text: str, says: str) -> None:
+def test_malformed_files_are_refused_with_the_line_number(tmp_path: Path, text: str, says: str) -> None:
     (tmp_path / "glove.txt").write_text(text)
     with pytest.raises(DataError, match=says):
         read_vectors(tmp_path / "glove.txt")

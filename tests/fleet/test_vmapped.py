@@ -1,5 +1,4 @@
-"""Convolutions and normalisation of many models by kernels are what vmap makes of torch's. Without a GPU, Triton's own
-interpreter runs them, where it is installed."""
+"""The Triton kernels for many models agree with torch under vmap. Without a GPU, Triton's interpreter runs them."""
 
 from __future__ import annotations
 
@@ -39,7 +38,7 @@ SIZES = {
 
 @pytest.fixture
 def kernels(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """A line for each time that a kernel convolves, of many models at once."""
+    """An entry for each convolution by a kernel, with its number of models."""
     seen, own = [], vmapped._Convolution.forward
 
     def forward(x: Tensor, *others: Any) -> Tensor:
@@ -54,14 +53,14 @@ def draw(*shape: int) -> Tensor:
     return torch.randn(shape, dtype=torch.float64, device=DEVICE, requires_grad=True)
 
 
-def with_slopes(y: Tensor, given: list[Tensor]) -> list[Tensor]:
+def with_gradients(y: Tensor, given: list[Tensor]) -> list[Tensor]:
     d = torch.linspace(-1, 2, y.numel(), dtype=y.dtype, device=DEVICE).view(y.shape)
     return [y, *torch.autograd.grad(y, given, d)]
 
 
 @pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize("size", SIZES)
-def test_convolutions(size: str, how: str, kernels: list[str]) -> None:
+def test_convolutions_agree_with_vmap(size: str, how: str, kernels: list[str]) -> None:
     models, rows, depth, height, width, channels, side = SIZES[size]
     torch.manual_seed(0)
     weight = draw(models, channels, depth // HOW[how].get("groups", 1), side, side)
@@ -69,15 +68,15 @@ def test_convolutions(size: str, how: str, kernels: list[str]) -> None:
     found = []
     for convolution in (vmapped.convolve, F.conv2d):
         y = vmap(lambda x, weight, bias, c=convolution: c(x, weight, bias, **HOW[how]))(*given)
-        found.append(with_slopes(y, given))
+        found.append(with_gradients(y, given))
     torch.testing.assert_close(*found)
     simple = ("plain", "far") if side == 1 else ("plain", "padding", "strides", "far")
-    assert len(kernels) == (how in simple), "the others are torch's own"
+    assert len(kernels) == (how in simple), "the others are left to torch"
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_single_precision_too(size: str) -> None:
-    """Whole numbers, of which sums are exact: Triton makes other programs of other types."""
+def test_convolutions_are_exact_on_integers_in_single_precision(size: str) -> None:
+    """Sums of integers are exact; Triton compiles a separate program for each type."""
     models, rows, depth, height, width, channels, side = SIZES[size]
     shapes = (models, rows, depth, height, width), (models, channels, depth, side, side)
     exact = [torch.randint(-3, 4, shape, device=DEVICE).double().requires_grad_() for shape in shapes]
@@ -89,7 +88,7 @@ def test_single_precision_too(size: str) -> None:
     torch.testing.assert_close(*found, rtol=0, atol=0)
 
 
-def test_images_that_all_models_see() -> None:
+def test_models_can_share_images() -> None:
     x, weight = draw(5, 4, 9, 8), draw(3, 6, 4, 3, 3)
     y = vmap(vmapped.convolve, in_dims=(None, 0))(x, weight)
     torch.testing.assert_close(y, torch.stack([F.conv2d(x, one) for one in weight]))
@@ -105,7 +104,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_what_torch_refuses_is_refused_as_it_does(case: str) -> None:
+def test_invalid_arguments_raise_torchs_error(case: str) -> None:
     x, weight = (draw(*shape) for shape in BAD[case][:2])
     bias = draw(*BAD[case][2]) if BAD[case][2] else None  # type: ignore[misc]
     if case == "other types":
@@ -117,19 +116,19 @@ def test_what_torch_refuses_is_refused_as_it_does(case: str) -> None:
     assert str(ours.value) == str(theirs.value)
 
 
-def test_no_rows(kernels: list[str]) -> None:
+def test_an_empty_batch_is_left_to_torch(kernels: list[str]) -> None:
     assert vmapped.convolve(torch.zeros(0, 2, 5, 5), torch.zeros(3, 2, 3, 3)).shape == (0, 3, 3, 3)
     assert not kernels
 
 
-def test_slopes_of_slopes_are_refused() -> None:
+def test_second_derivatives_are_refused() -> None:
     x, weight = draw(2, 2, 5, 5), draw(3, 2, 3, 3)
-    (slope,) = torch.autograd.grad(vmapped.convolve(x, weight).square().sum(), weight, create_graph=True)
+    (gradient,) = torch.autograd.grad(vmapped.convolve(x, weight).square().sum(), weight, create_graph=True)
     with pytest.raises(RuntimeError, match="once_differentiable"):
-        slope.sum().backward()
+        gradient.sum().backward()
 
 
-def test_half_precision_is_the_library_s(kernels: list[str]) -> None:
+def test_half_precision_is_left_to_torch(kernels: list[str]) -> None:
     with torch.autocast(DEVICE.type, torch.bfloat16):
         y = vmapped.convolve(draw(2, 2, 5, 5).float(), draw(3, 2, 3, 3).float())
     assert y.dtype == torch.bfloat16
@@ -137,10 +136,10 @@ def test_half_precision_is_the_library_s(kernels: list[str]) -> None:
 
 
 @pytest.mark.parametrize("kind", [torch.float64, torch.float32], ids=str)
-def test_stacked_networks_use_them_and_come_to_the_same(
+def test_stacked_networks_use_the_kernels_and_agree_with_torch(
     kind: torch.dtype, kernels: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Convolutions, normalisation and running means of ResNets; a row is absent."""
+    """Convolutions, normalisation and running means of ResNets, with an absent row."""
     network = built_in("resnet8", {"width": 4}, (3, 8, 8), 3)
     module, starts = network.bare.to(DEVICE, kind), [network.start(seed) for seed in range(2)]
     values = {
@@ -154,23 +153,23 @@ def test_stacked_networks_use_them_and_come_to_the_same(
     for with_kernels in (True, False):
         monkeypatch.setattr(vmapped, "has_kernels", lambda x, use=with_kernels: use)
         weights, buffers = ({k: v.clone() for k, v in values.items() if (k in learned) == own} for own in (True, False))
-        slopes = {key: torch.zeros_like(value) for key, value in weights.items()}
-        stacked = Stacked(module, weights, slopes, buffers=buffers)
+        gradients = {key: torch.zeros_like(value) for key, value in weights.items()}
+        stacked = Stacked(module, weights, gradients, buffers=buffers)
         with precision(Recipe(), DEVICE):
             y = stacked.forward(x, present)
             stacked.backward(d * present.unsqueeze(-1))
-        found.append([y * present.unsqueeze(-1), slopes, buffers])
+        found.append([y * present.unsqueeze(-1), gradients, buffers])
     near = {"rtol": 1e-9, "atol": 1e-9} if kind == torch.float64 else {"rtol": 1e-3, "atol": 1e-4}
     torch.testing.assert_close(*found, **near)
     assert kernels == ["2 models"] * 9
 
 
-def test_one_model_needs_no_vmap() -> None:
+def test_one_model_works_without_vmap() -> None:
     x, weight = draw(5, 4, 9, 8), draw(6, 4, 3, 3)
     torch.testing.assert_close(vmapped.convolve(x, weight), F.conv2d(x, weight))
 
 
-def test_sums_over_pixels_do_not_depend_on_how_they_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sums_over_pixels_do_not_depend_on_how_they_are_split(monkeypatch: pytest.MonkeyPatch) -> None:
     x, weight, d = draw(2, 9, 3, 16, 16), draw(2, 4, 3, 3, 3), draw(2, 9, 4, 16, 16)
     found = []
     for programs in (1, 4096):
@@ -180,7 +179,7 @@ def test_sums_over_pixels_do_not_depend_on_how_they_are_cut(monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("shape", [(3, 5, 4, 7), (2, 6, 3, 1), (2, 40, 2, 100)], ids=str)
-def test_normalisation_of_the_rows_that_are_present(shape: tuple[int, ...]) -> None:
+def test_normalisation_uses_only_the_rows_that_are_present(shape: tuple[int, ...]) -> None:
     torch.manual_seed(0)
     given = [draw(*shape), draw(shape[0], shape[2]), draw(shape[0], shape[2])]
     present = torch.rand(shape[:2], device=DEVICE) > 0.3
@@ -188,5 +187,5 @@ def test_normalisation_of_the_rows_that_are_present(shape: tuple[int, ...]) -> N
     found = []
     for normalize in (vmapped.normalize, stacked._normalize):
         y, *others = vmap(lambda x, weight, bias, there, n=normalize: n(x, weight, bias, there, 1e-5))(*given, present)
-        found.append([*with_slopes(y, given), *others])
+        found.append([*with_gradients(y, given), *others])
     torch.testing.assert_close(*found)

@@ -61,9 +61,11 @@ def test_probabilities_keep_the_order_of_scores_and_are_positive() -> None:
 
 
 GOOD = {
-    "rows": np.zeros((3, 4), np.float32), "coefficients": np.zeros((3, 2)),
-    "intercept": np.zeros(2), "gamma": np.ones(1),
-}  # fmt: skip
+    "rows": np.zeros((3, 4), np.float32),
+    "coefficients": np.zeros((3, 2)),
+    "intercept": np.zeros(2),
+    "gamma": np.ones(1),
+}
 WRONG = {
     "an extra array": {"more": np.ones(1)},
     "rows of another width": {"rows": np.zeros((3, 5), np.float32)},

@@ -65,10 +65,10 @@ SHAPES = arrays_of.array_shapes(min_dims=0, min_side=0)
 def test_arrays_are_read_as_the_upstream_reader_reads_them(arrays, place: int) -> None:
     """At any offset, and always aligned."""
     file = save({name: np.ascontiguousarray(a).reshape(a.shape) for name, a in arrays.items()}, metadata={"a": "b"})
-    metadata, found = read_arrays(memoryview(bytes(place) + file)[place:])
+    metadata, arrays_read = read_arrays(memoryview(bytes(place) + file)[place:])
     assert metadata == {"a": "b"}
-    assert_same(found, load(file))
-    assert all(array.flags.aligned for array in found.values())
+    assert_same(arrays_read, load(file))
+    assert all(array.flags.aligned for array in arrays_read.values())
 
 
 FILE = save({"x": np.eye(3, dtype=np.float32), "b": np.array([True]), "e": np.zeros((0, 5)), "s": np.array(3.5)})

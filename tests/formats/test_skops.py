@@ -1,4 +1,4 @@
-"""scikit-learn classifiers survive the journey as skops files, bit for bit."""
+"""scikit-learn classifiers predict the same bits after loading from skops files."""
 
 import warnings
 
@@ -173,7 +173,7 @@ def test_densities_too_small_for_float32_sum_to_one_and_rows_are_independent() -
     X, rows = digits[:120].astype(np.float32), digits[900:].astype(np.float32)
     estimator = GaussianNB().fit(X, y[:120])
     assert (np.abs(estimator.predict_proba(rows).sum(axis=1) - 1) > 1e-3).any()
-    found = SklearnModel(estimator, 10).predict_proba(rows)
-    np.testing.assert_allclose(found.sum(axis=1), 1, atol=1e-5)
+    values = SklearnModel(estimator, 10).predict_proba(rows)
+    np.testing.assert_allclose(values.sum(axis=1), 1, atol=1e-5)
     one_by_one = np.concatenate([SklearnModel(estimator, 10).predict_proba(row[None]) for row in rows])
-    np.testing.assert_allclose(found, one_by_one, atol=1e-4)
+    np.testing.assert_allclose(values, one_by_one, atol=1e-4)

@@ -24,8 +24,12 @@ from oneballot.types import Array, Blob, Task  # noqa: E402
 
 torch.set_num_threads(1)
 ABOUT: dict[str, Any] = {
-    "architecture": "resnet8", "settings": {"width": 2}, "shape": [1, 8, 8], "classes": 3, "output": "softmax",
-}  # fmt: skip
+    "architecture": "resnet8",
+    "settings": {"width": 2},
+    "shape": [1, 8, 8],
+    "classes": 3,
+    "output": "softmax",
+}
 
 
 @cache
@@ -60,8 +64,10 @@ def test_a_network_predicts_the_same_after_loading() -> None:
 
 
 SHAPES: dict[str, list[Any]] = {
-    "numbers": [None, [256], [16, 16], [1, 16, 16]], "images": [None, [16, 16], [1, 16, 16]], "tokens": [None, [256]],
-}  # fmt: skip
+    "numbers": [None, [256], [16, 16], [1, 16, 16]],
+    "images": [None, [16, 16], [1, 16, 16]],
+    "tokens": [None, [256]],
+}
 CASES = [(name, shape) for name, a in ARCHITECTURES.items() for shape in SHAPES[a.takes]]
 
 
@@ -90,6 +96,7 @@ def write_transformer(**settings: Any) -> tuple[Blob, Array]:
     return Blob("torch-safetensors", save(values, metadata={"network": json.dumps(about)})), X
 
 
+@pytest.mark.slow
 def test_a_small_file_that_is_expensive_is_stopped_by_the_sandbox() -> None:
     blob, X = write_transformer()
     with (

@@ -26,9 +26,11 @@ def honest(digits) -> tuple[ob.Election, list[bytes]]:
     from oneballot.simulation import divide
 
     election = ob.Election(
-        classes=range(10), public=digits.public, method=ob.FedKT(open_vote="hard"),
+        classes=range(10),
+        public=digits.public,
+        method=ob.FedKT(open_vote="hard"),
         learner=ob.Sklearn("DecisionTreeClassifier", {"max_depth": 6}),
-    )  # fmt: skip
+    )
     parties = divide(election.data(digits.X, digits.y), 3, "homogeneous", seed=1)
     return election, [b.sealed for b in cast_together(election, parties)]
 
@@ -157,7 +159,8 @@ def test_contents_that_the_method_does_not_expect_are_spoiled(name: str, honest)
     assert len(outcome.voted) == 3
 
 
-def test_altered_models_are_spoiled_ballots_and_the_others_count(digits) -> None:
+@pytest.mark.slow
+def test_altered_models_spoil_their_ballots_and_the_others_count(digits) -> None:
     """One wrong index in a tree of each library; the honest ballot still counts."""
     from oneballot.simulation import divide
 

@@ -32,14 +32,14 @@ LIGHTGBM = LightGBMModel(
 GOOD = {"xgboost": XGBOOST, "lightgbm": LIGHTGBM, "constant": ConstantModel(np.eye(3)[0]).dump()}
 
 
-def with_xgboost(key, position, value, kind="i"):
+def with_xgboost(key, position, value, code="i"):
     """Change one number in the first array of this name."""
     data = bytearray(XGBOOST.data)
     start = data.index(key.encode()) + len(key)
     if data[start : start + 3] == b"[#L":  # each number has its type before it
         data[start + 12 + 2 * position] = value
     else:
-        struct.pack_into(f">{kind}", data, start + 13 + position * struct.calcsize(kind), value)
+        struct.pack_into(f">{code}", data, start + 13 + position * struct.calcsize(code), value)
     return Blob("ubjson", bytes(data))
 
 

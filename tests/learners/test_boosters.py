@@ -118,12 +118,12 @@ def test_settings_survive_a_json_round_trip(learner):
     assert "soft" in learner.provides
 
 
-@pytest.mark.parametrize("kind", [XGBoost, LightGBM])
-def test_an_unknown_setting_is_refused(kind):
+@pytest.mark.parametrize("learner", [XGBoost, LightGBM])
+def test_an_unknown_setting_is_refused(learner):
     with pytest.raises(ElectionError, match="there is no setting round; there are rounds"):
-        kind(round=5)
+        learner(round=5)
     with pytest.raises(ElectionError, match=r"rounds: .* greater than 0 \(got 0\)"):
-        kind(rounds=0)
+        learner(rounds=0)
 
 
 @pytest.mark.parametrize(

@@ -43,12 +43,12 @@ def test_equation_3_against_a_brute_force_minimizer() -> None:
         rest = F - K @ alpha
         return rest @ rest / len(F), -2 * K @ rest / len(F)
 
-    found = minimize(loss, np.zeros(12), jac=True, method="BFGS", options={"gtol": 1e-12, "maxiter": 5000})
+    result = minimize(loss, np.zeros(12), jac=True, method="BFGS", options={"gtol": 1e-12, "maxiter": 5000})
     model = fit(ob.Kernel(gamma=2.0, ridge=0, intercept=False), X, np.c_[F, 1 - F], 2, kind="soft")
     ours = model.coefficients[:, 0].astype(float)
-    assert loss(ours)[0] <= loss(found.x)[0] + 1e-10
+    assert loss(ours)[0] <= loss(result.x)[0] + 1e-10
     asked = rows(30, 2, seed=3)
-    np.testing.assert_allclose(model.scores(asked)[:, 0], rbf_kernel(asked, X, gamma=2.0) @ found.x, atol=2e-3)
+    np.testing.assert_allclose(model.scores(asked)[:, 0], rbf_kernel(asked, X, gamma=2.0) @ result.x, atol=2e-3)
 
 
 def test_with_repeated_rows_equation_3_has_the_minimum_norm_solution() -> None:
@@ -110,10 +110,10 @@ def test_leave_one_out_errors_match_explicit_refits(intercept: bool, weighted: b
     some = tuple(r for r in RIDGES if r >= 1e-5)
     best = min(some, key=error)
     if landmarks:
-        found = solve_with_landmarks(K[:, centres], K[np.ix_(centres, centres)], Y, w, some, intercept)
+        solution = solve_with_landmarks(K[:, centres], K[np.ix_(centres, centres)], Y, w, some, intercept)
     else:
-        found = solve(K, Y, w, some, intercept)
-    assert found.ridge == best
+        solution = solve(K, Y, w, some, intercept)
+    assert solution.ridge == best
     assert best not in (some[0], some[-1])
 
 
@@ -123,8 +123,9 @@ def test_all_rows_as_landmarks_give_the_full_solution() -> None:
     for intercept in (True, False):
         whole = solve(K, Y, w / w.mean(), (1e-2,), intercept)
         parts = solve_with_landmarks(K, K, Y, w / w.mean(), (1e-2,), intercept)
-        np.testing.assert_allclose(K @ parts.coefficients + parts.intercept, K @ whole.coefficients + whole.intercept,
-                                   atol=1e-6)  # fmt: skip
+        np.testing.assert_allclose(
+            K @ parts.coefficients + parts.intercept, K @ whole.coefficients + whole.intercept, atol=1e-6
+        )
 
 
 def test_landmarks_bound_the_models_size_and_all_rows_are_fitted() -> None:

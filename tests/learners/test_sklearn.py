@@ -202,8 +202,8 @@ def test_weights_count_as_repeated_rows():
     asked = np.arange(len(y))
     weighted = Task(asked, y, weight=weight.astype(float), ask=asked)
     repeated = Task(np.repeat(asked, weight), np.repeat(y, weight), ask=asked)
-    answers = Sklearn("GaussianNB").fit_many(X, [weighted, repeated], CLASSES).predictions()
-    np.testing.assert_allclose(answers[0], answers[1], atol=1e-5)
+    predictions = Sklearn("GaussianNB").fit_many(X, [weighted, repeated], CLASSES).predictions()
+    np.testing.assert_allclose(predictions[0], predictions[1], atol=1e-5)
 
 
 def test_the_tasks_seed_replaces_a_seed_in_the_parameters():

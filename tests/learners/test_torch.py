@@ -133,12 +133,12 @@ def test_a_network_with_finite_weights_and_infinite_predictions_has_diverged_too
     assert any("Ann's teacher could not learn" in str(warning.message) for warning in recwarn)
 
 
-@pytest.mark.parametrize("kind", [np.int8, np.uint8, np.int32, np.int64, np.float64, np.bool_])
-def test_rows_of_any_number_type_can_be_learned(kind: Any) -> None:
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int32, np.int64, np.float64, np.bool_])
+def test_rows_of_any_number_type_can_be_learned(dtype: Any) -> None:
     X, y = rows([0, 1])
     which = np.arange(len(y))
-    models = QUICK.fit_many((X * 9).astype(kind), [Task(which, y, ask=which)], 2)
-    np.testing.assert_allclose(models[0].predict_proba((X * 9).astype(kind)), models.predictions()[0], atol=1e-6)
+    models = QUICK.fit_many((X * 9).astype(dtype), [Task(which, y, ask=which)], 2)
+    np.testing.assert_allclose(models[0].predict_proba((X * 9).astype(dtype)), models.predictions()[0], atol=1e-6)
 
 
 def test_an_in_place_module_does_not_change_the_callers_rows() -> None:
@@ -181,8 +181,15 @@ def test_text_is_learned_with_trained_or_frozen_word_vectors(tmp_path: Path) -> 
     X, y, which = vectors.encode(texts, 5), np.arange(40) % 2, np.arange(40)
     for embedding in ("trained", "frozen"):
         settings = {"filters": 4, "widths": [1, 2], "embedding": embedding}
-        learner = Torch("textcnn", settings, vectors=str(tmp_path / "glove.txt"), epochs=10, batch=8,
-                        learning_rate=0.02, device="cpu")  # fmt: skip
+        learner = Torch(
+            "textcnn",
+            settings,
+            vectors=str(tmp_path / "glove.txt"),
+            epochs=10,
+            batch=8,
+            learning_rate=0.02,
+            device="cpu",
+        )
         learner.check()
         models = learner.fit_many(X, [Task(which, y, ask=which)], 2)
         assert (models.predictions()[0].argmax(axis=1) == y).mean() > 0.95
@@ -265,7 +272,7 @@ def test_a_single_augmentation_can_be_a_string() -> None:
 
 
 @pytest.mark.parametrize(
-    ("learner", "shape", "kind", "message"),
+    ("learner", "shape", "dtype", "message"),
     [
         (Torch("cnn"), (64,), np.uint8, "say what they are, as in settings"),
         (Torch("cnn"), (1, 8, 8), np.uint8, "images of at least 16 pixels a side"),
@@ -284,9 +291,9 @@ def test_a_single_augmentation_can_be_a_string() -> None:
     ids=range(8),
 )
 def test_an_election_refuses_rows_that_do_not_fit_its_network(
-    learner: Torch, shape: Any, kind: Any, message: str
+    learner: Torch, shape: Any, dtype: Any, message: str
 ) -> None:
-    public = (np.random.default_rng(0).random((20, *shape)) * 5).astype(kind)
+    public = (np.random.default_rng(0).random((20, *shape)) * 5).astype(dtype)
     with pytest.raises(ElectionError, match=message):
         ob.Election(classes=[0, 1], public=public, learner=learner)
 
@@ -370,8 +377,10 @@ def test_an_mlp_with_an_image_shape_augments_its_images() -> None:
     asked = np.arange(60)
     learner = Torch("mlp", settings={"shape": [1, 8, 8]}, epochs=2, augment=("flip",), device="cpu")
     learner.check()
-    moved, still = (replace(learner, augment=a).fit_many(X, [Task(asked, y, ask=asked)], 2).predictions()[0]
-                    for a in (("flip",), ()))  # fmt: skip
+    moved, still = (
+        replace(learner, augment=a).fit_many(X, [Task(asked, y, ask=asked)], 2).predictions()[0]
+        for a in (("flip",), ())
+    )
     assert moved.shape == (60, 2)
     assert not np.allclose(moved, still)
 
@@ -385,5 +394,5 @@ def test_a_module_that_workers_cannot_import_is_trained_in_this_process(monkeypa
     tasks = [Task(np.arange(60), y, seed=i, ask=np.arange(60)) for i in range(3)]
     monkeypatch.setenv("ONEBALLOT_WORKERS", "2")
     with pytest.warns(OneBallotWarning, match="trained in this process only"):
-        answers = replace(QUICK, module=small, settings={}).fit_many(X, tasks, 2).predictions()
-    assert len(answers) == 3
+        predictions = replace(QUICK, module=small, settings={}).fit_many(X, tasks, 2).predictions()
+    assert len(predictions) == 3

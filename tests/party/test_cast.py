@@ -61,10 +61,10 @@ def test_the_order_of_the_parties_does_not_change_a_ballot(election, parties) ->
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda X, y: (X[:, :10], y), r"shape \(10,\), the election's \(64,\)"),
+        (lambda X, y: (X[:, :10], y), r"shape \(10,\), but the election's have \(64,\)"),
         (lambda X, y: (X, np.full(len(y), 99)), "'99'.* is not a class of the election"),
         (lambda X, y: (np.where(X > 15, np.nan, X), y), "NaN or infinite, the first at"),
-        (lambda X, y: (X, y[:-1]), "X has .* rows and y has"),
+        (lambda X, y: (X, y[:-1]), "X has .* rows, but y has"),
         (lambda X, y: (X[:0], y[:0]), "at least one"),
         (lambda X, y: (X.astype(str), y), "expected numbers"),
     ],
@@ -130,5 +130,7 @@ def test_a_ballot_that_would_be_too_large_is_refused_before_anything_is_trained(
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(20, 2000)).astype(np.float32), np.arange(20) % 2
     election = ob.Election(classes=[0, 1], method=ob.Analytic(bound=1.0), public=X, max_ballot_mb=1)
-    with pytest.raises(BallotError, match=r"of big has 16,\d\d\d,\d\d\d bytes, of 1,048,576 \(max_ballot_mb\)"):
+    with pytest.raises(
+        BallotError, match=r"of big has 16,\d\d\d,\d\d\d bytes, but the election allows 1,048,576 \(max_ballot_mb\)"
+    ):
         ob.cast(election, X, y, party="big")

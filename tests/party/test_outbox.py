@@ -14,9 +14,10 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import oneballot as ob
@@ -25,8 +26,9 @@ from oneballot.boxes.folder import Folder
 from oneballot.election import template
 from oneballot.errors import AlreadyCast, PrivacyError
 from oneballot.party.cast import cast_together
-from oneballot.party.outbox import alone_with_kept
-from oneballot.party.submit import cast_file, deliver
+from oneballot.party.delivery import deliver
+from oneballot.party.outbox import Outbox
+from oneballot.party.submit import cast_file
 from oneballot.privacy.charges import Charges
 from oneballot.runtime.files import lock_file
 from oneballot.runtime.progress import report_progress_to
@@ -94,7 +96,7 @@ def test_of_two_casts_at_once_one_is_refused_and_told_who_holds_it_up(agreed: Pa
     code, said = CastSteps(agreed).end()
     assert (code, said["kind"]) == (1, "AlreadyCast")
     assert f"process {first.process.pid} on {os.uname().nodename} is casting the ballot of a" in said["error"]
-    assert "the same command delivers the same ballot" in said["error"]
+    assert "it delivers the same ballot" in said["error"]
     assert delivered(agreed) == []
     assert draws(agreed) <= 1
     first.go_on()
@@ -169,18 +171,22 @@ def test_parties_of_one_folder_do_not_hold_each_other_up_and_threads_do(tmp_path
     met = []
 
     def second() -> None:
-        with pytest.raises(AlreadyCast, match=f"process {os.getpid()} on"), alone_with_kept(tmp_path / "a.ballot"):
+        with pytest.raises(AlreadyCast, match=f"process {os.getpid()} on"), lock(tmp_path, "a"):
             pass
         met.append(True)
 
-    with alone_with_kept(tmp_path / "a.ballot"), alone_with_kept(tmp_path / "b.ballot"):
+    with lock(tmp_path, "a"), lock(tmp_path, "b"):
         thread = threading.Thread(target=second)
         thread.start()
         thread.join()
     assert met
     assert os.listdir(tmp_path) == []
-    with alone_with_kept(tmp_path / "a.ballot"):
+    with lock(tmp_path, "a"):
         pass
+
+
+def lock(folder: Path, party: str) -> AbstractContextManager[None]:
+    return Outbox(ob.Election(["no", "yes"], np.zeros((2, 1))), party, folder).lock()
 
 
 CROWD = """
@@ -241,9 +247,9 @@ def as_nobody(work: Callable[[], None]) -> None:
 def test_a_lock_of_another_user_is_a_lock(open_to_all: Path) -> None:
     def cast() -> None:
         with pytest.raises(AlreadyCast, match="another user is casting the ballot of a"):
-            alone_with_kept(open_to_all / "a.ballot").__enter__()
+            lock(open_to_all, "a").__enter__()
 
-    with alone_with_kept(open_to_all / "a.ballot"):
+    with lock(open_to_all, "a"):
         as_nobody(cast)
 
 
@@ -290,6 +296,6 @@ def test_a_lock_writes_through_no_link_and_removes_no_other_lock(tmp_path: Path)
 
 
 def test_a_refused_cast_leaves_no_folder_behind(tmp_path: Path) -> None:
-    with suppress(ZeroDivisionError), alone_with_kept(tmp_path / "x" / "y" / "a.ballot"):
+    with suppress(ZeroDivisionError), lock(tmp_path / "x" / "y", "a"):
         raise ZeroDivisionError
     assert os.listdir(tmp_path) == []

@@ -10,6 +10,7 @@ import pytest
 import oneballot as ob
 from oneballot.ballot.inspect import describe_ballot
 from oneballot.ballot.keys import new_key
+from oneballot.ballot.signatures import check_signer
 from oneballot.election import template
 from oneballot.errors import AlreadyCast, BallotError, DataError, ElectionError, KeyFileError, Spoiled
 from oneballot.party.submit import cast_file, choose_learner, find_key, preview
@@ -114,17 +115,17 @@ class TestKeys:
         cast_file(agreed, "a", clinic / "a.csv", keep=clinic / "kept", beside=clinic)
         seen = describe_ballot(clinic / "kept" / "a.ballot", agreed)
         assert seen["signature"] == "valid, of a"
-        assert seen["verdict"] == "it is a ballot of this election; what it carries is checked by the tally"
+        assert seen["verdict"] == "it is a ballot of this election; the tally checks its contents"
 
     def test_a_missing_key_is_an_error_before_training(self, election, clinic: Path) -> None:
         agreed = self.with_roster(clinic)
         (clinic / "a.key").unlink()
-        with pytest.raises(KeyFileError, match="asks a to sign its ballot"):
+        with pytest.raises(KeyFileError, match="requires a to sign its ballot"):
             cast_file(agreed, "a", clinic / "a.csv", keep=clinic / "kept", beside=clinic)
 
     def test_a_party_that_is_not_listed_is_told_before_training(self, election, clinic: Path) -> None:
         with pytest.raises(ElectionError, match="b is not on the roster"):
-            find_key(self.with_roster(clinic), "b", None, clinic)
+            check_signer(self.with_roster(clinic), "b", find_key("b", None, clinic))
 
 
 class TestLook:

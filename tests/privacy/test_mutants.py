@@ -15,6 +15,8 @@ import pytest
 
 import oneballot as ob
 from oneballot.ballot import seal
+from oneballot.ballot.archive import unzip, zip_up
+from oneballot.ballot.manifest import open_ballot
 from oneballot.errors import PrivacyError, Spoiled
 from oneballot.methods.fedkt import method
 from oneballot.methods.fedkt import method as fedkt_method
@@ -120,8 +122,11 @@ def second_cast(audit: Any) -> None:
     """Noise is drawn again on the same rows."""
     case = audit.arrange(IDS)
     runs = [audit.run(case.election, parties) for parties in (case.here, case.there)]
-    again = cast.cast_together(case.election, case.here, charge=lambda: 2)[0]
-    ledger = seal.open_ballot(again.sealed).manifest.privacy
+    (party, data), *_ = case.here.items()
+    again = cast.cast_data(
+        PartyContext(case.election, party, Charges(case.election.digest, earlier=1, what="cast")), data
+    )
+    ledger = open_ballot(again.sealed).manifest.privacy
     outcome = tally.tally(case.election, [again]).ledger
     for told in (ledger, outcome):
         audit.check_ledger(IDS, *(audit.new_run(run.votes * 2, ledger=told) for run in runs))
@@ -161,11 +166,11 @@ def forged_ledgers(audit: Any) -> None:
     (ballot,) = cast.cast_together(case.election, case.here)
     assert seal.unseal(ballot.sealed, case.election).digest == ballot.digest
     for name, forge in FORGERIES.items():
-        files = seal.unzip(ballot.sealed)
+        files = unzip(ballot.sealed)
         manifest = json.loads(bytes(files["manifest.json"]))
         forge(manifest["privacy"])
         try:
-            seal.unseal(seal.zip_up(files | {"manifest.json": json.dumps(manifest).encode()}), case.election)
+            seal.unseal(zip_up(files | {"manifest.json": json.dumps(manifest).encode()}), case.election)
         except Spoiled:
             continue
         raise AssertionError(f"a forged ledger was accepted: {name}")
@@ -285,7 +290,7 @@ TELLS = "the answers tell more apart than the ledger says"
 OFF = "the ledger does not have what was drawn"
 DEPENDS = "what is decided depends on the unit"
 ELSE = "something else than noisy answers depends on the unit"
-REFUSED = "asks for more than it said"
+REFUSED = "but declared"
 TWO_NEAREST = ob.Sklearn("KNeighborsClassifier", {"n_neighbors": 2})
 CONFIDENT: dict[str, Any] = {"mechanism": "confident", "sigma": 4.0, "threshold": 12.0, "answers": 2000}
 SOFT, COUNTED = {"voting": "soft"}, {"weights": "class-counts"}
@@ -323,11 +328,11 @@ MUTANTS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], Check, str]] = {
     "class counts off the ledger, unguarded": (combined(no_counts, unguarded), whole(COUNTS, **COUNTED), OFF),
     "class counts that the method does not tell of": (
         put(FedKT, "spends", lambda self, *given, honest=FedKT.spends: replace(honest(self, *given), numbers=None)),
-        whole(ob.L2(2.0, 1e-3, stable_ids=True), **COUNTED), "did not say that it releases them"),
+        whole(ob.L2(2.0, 1e-3, stable_ids=True), **COUNTED), "did not declare it"),
     "content replaced, charged as one moved vote": (reach(2), whole(CONTENT), FAR),
     "content replaced, charged as one, by its answers": (reach(2), exact(CONTENT), TELLS),
     "rows dealt by content, charged as by ID": (
-        put(PartyContext, "_names", by_content), whole(IDS, moved=2), FAR),
+        put(PartyContext, "_identities", by_content), whole(IDS, moved=2), FAR),
     "rows dealt by position": (put(PartyContext, "assign_subsets", by_position), scattered(40), FAR),
     "as many subsets as rows": (put(Teachers, "of", classmethod(as_many_as_rows)), scattered(5), FAR),
     "half the reach of rows that come or go": (reach(1), whole(COME_AND_GO), FAR),

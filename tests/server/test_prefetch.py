@@ -16,7 +16,7 @@ from oneballot.errors import BoxError, NotFound
 from oneballot.interfaces import Box, RemoteBox
 from oneballot.party.cast import cast_together
 from oneballot.server.prefetch import AT_ONCE, ENOUGH, LARGEST, Prefetcher
-from oneballot.server.tally import tally_box
+from oneballot.server.tally import Options, tally_box
 
 
 @dataclass
@@ -238,8 +238,8 @@ def test_a_tally_is_the_same_with_any_mixture_of_ballots(election, parties) -> N
     assert box.ahead
     late = Far({**box.ballots, "99 late": seal(ballots[1].contents, election, "late").sealed})
     del late.ballots["04 twice"]
-    same(tally_box(election, late, previous=outcome), tally_box(election, Near(late), previous=alone))
-    same(tally_box(election, late, previous=outcome), tally_box(election, Near(late)))
+    same(tally_box(election, late, Options(previous=outcome)), tally_box(election, Near(late), Options(previous=alone)))
+    same(tally_box(election, late, Options(previous=outcome)), tally_box(election, Near(late)))
 
 
 def test_a_count_that_begins_anew_is_the_same(election, parties) -> None:

@@ -1,7 +1,6 @@
-"""Arrays and models <-> one zip of stored files, in safe formats.
+"""Arrays and models in one zip file of stored (uncompressed) entries.
 
-Entries are never compressed: what a zip unpacks to is no larger than itself. It is read as a stranger's: sizes first,
-then names, and only then contents.
+An uncompressed zip never grows when unpacked. It is read as untrusted input: sizes first, then names, then contents.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ MOST_FILES = 4_000
 
 
 def pack(contents: Contents) -> bytes:
-    """Arrays and blobs in one file without a manifest: how a server keeps its own count."""
+    """Arrays and models in one file without a manifest: the form in which a server keeps its own count."""
     return zip_up(as_files(contents))
 
 
@@ -35,7 +34,7 @@ def unpack(data: bytes) -> Contents:
 
 
 def zip_up(files: Mapping[str, bytes | memoryview]) -> bytes:
-    """The same bytes for the same files, always."""
+    """A zip of these files. Equal files give equal bytes."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
         for name, data in files.items():
@@ -44,67 +43,73 @@ def zip_up(files: Mapping[str, bytes | memoryview]) -> bytes:
 
 
 def unzip(data: bytes, most: int = MOST_FILES) -> dict[str, memoryview]:
-    """The files of a stranger's zip, of which nothing is believed; they stay where they are, and are not copied."""
+    """The files of an untrusted zip, as views into its bytes. Raises Spoiled for anything but plain stored files."""
     try:
         _check_directory(data, most)
         stored = io.BytesIO(data)
         with zipfile.ZipFile(stored) as archive:
             entries = archive.infolist()
-            names = [e.filename for e in entries]
-            if len(names) > most or len(set(names)) < len(names):
-                raise Spoiled(f"it holds {len(names)} files, or one name twice; at most {most} are allowed")
-            if wrong := [n for n in names if not FILE_NAME.fullmatch(n)]:
-                raise Spoiled(f"it holds a file with a name that is not allowed: {wrong[0][:80]!r}")
-            if any(e.compress_type != zipfile.ZIP_STORED or e.file_size != e.compress_size for e in entries):
-                raise Spoiled("it holds compressed files; a ballot's files are stored as they are")
-            if sum(e.file_size for e in entries) > len(data):
-                raise Spoiled("its files would unpack to more than the ballot's own size")
+            _check_entries(entries, most, len(data))
             files = {}
             for entry in entries:
-                archive.open(entry).close()  # looks at the head of the file, and stops where the file begins
+                archive.open(entry).close()  # reads the local header; the stream then stands at the file's first byte
                 file = files[entry.filename] = memoryview(data)[stored.tell() :][: entry.file_size]
                 if len(file) < entry.file_size or zlib.crc32(file) != entry.CRC:
                     raise Spoiled(f"it is not a whole ballot: its file {entry.filename} is damaged")
             return files
     except Spoiled:
         raise
-    except Exception as error:  # zipfile raises whatever a stranger's numbers lead it to
+    except Exception as error:  # zipfile raises many types of errors for malformed input
         raise Spoiled(f"it is not a whole ballot: {error}") from None
 
 
 def _check_directory(data: bytes, most: int) -> None:
-    """Look at the end of the zip alone: a directory of millions of entries is refused before it is read."""
+    """Look only at the end of the zip, so that a directory of millions of entries is rejected before it is read."""
     at = data.rfind(b"PK\x05\x06", max(0, len(data) - 66_000))
     if at < 0 or len(data) - at < 22:
         raise Spoiled("it is not a whole ballot: the end of the zip is missing")
     if len(data) < 2**32 and data[max(0, at - 20) : at].startswith(b"PK\x06\x07"):
-        raise Spoiled("its zip has a second directory, for sizes beyond 4 GiB, which it does not need")
+        raise Spoiled("its zip has a zip64 directory although it is smaller than 4 GiB")
     entries, size = struct.unpack_from("<HI", data, at + 10)
     if entries > min(most, 0xFFFE) or size > most * 300:
-        raise Spoiled(f"its directory is of {entries} files and {size} bytes; at most {most} files are allowed")
+        raise Spoiled(f"its directory lists {entries} files in {size} bytes; at most {most} files are allowed")
+
+
+def _check_entries(entries: list[zipfile.ZipInfo], most: int, size: int) -> None:
+    names = [entry.filename for entry in entries]
+    if len(names) > most or len(set(names)) < len(names):
+        raise Spoiled(f"it holds {len(names)} files, or the same name twice; at most {most} files are allowed")
+    if wrong := [name for name in names if not FILE_NAME.fullmatch(name)]:
+        raise Spoiled(f"it holds a file with a name that is not allowed: {wrong[0][:80]!r}")
+    if any(e.compress_type != zipfile.ZIP_STORED or e.file_size != e.compress_size for e in entries):
+        raise Spoiled("it holds compressed files; a ballot's files must be stored uncompressed")
+    if sum(entry.file_size for entry in entries) > size:
+        raise Spoiled("its files would unpack to more than the ballot's own size")
 
 
 def as_files(contents: Contents) -> dict[str, bytes]:
+    """Contents as the files of a ballot: all arrays in one file, each model in its own."""
     from safetensors.numpy import save
 
     files = {f"{name}.{c.format}": c.data for name, c in contents.items() if isinstance(c, Blob)}
     if wrong := [name for name in files if not FILE_NAME.fullmatch(name) or name == ARRAYS]:
-        raise ValueError(f"a ballot cannot hold a model as {wrong[0]!r}: lower-case letters, digits, '.' and '-' alone")
+        raise ValueError(f"a model cannot be stored as {wrong[0]!r}: use only lower-case letters, digits, '.' and '-'")
     arrays = {name: np.ascontiguousarray(c) for name, c in contents.items() if not isinstance(c, Blob)}
     return ({ARRAYS: save(arrays)} if arrays else {}) | files
 
 
 def as_contents(files: Mapping[str, bytes | memoryview]) -> Contents:
+    """The inverse of `as_files`, for untrusted files."""
     contents: dict[str, Array | Blob] = {}
     for file, data in files.items():
-        name, _, kind = file.rpartition(".")
+        name, _, format_name = file.rpartition(".")
         if file == ARRAYS:
             _, arrays = read_arrays(data)
             contents |= arrays
             if wrong := [n for n in contents if not ARRAY_NAME.fullmatch(n)]:
                 raise Spoiled(f"it holds an array with a name that is not allowed: {wrong[0][:80]!r}")
         elif not name or name in contents:
-            raise Spoiled(f"its file {file} has no name, or one that is taken")
+            raise Spoiled(f"its file {file} has no name, or a name that is used twice")
         else:
-            contents[name] = Blob(kind, bytes(data))
+            contents[name] = Blob(format_name, bytes(data))
     return contents

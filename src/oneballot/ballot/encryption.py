@@ -1,10 +1,10 @@
-"""Encryption of ballots to the server's key, so that whoever hosts the box, or carries a ballot, reads nothing.
+"""Encryption of ballots to the server's key, so that the host of a box, or a courier, cannot read them.
 
-An envelope is a head in the clear, a fresh content key that is encrypted to the server (HPKE, RFC 9180, base mode:
-X25519, HKDF-SHA256, ChaCha20-Poly1305), and the sealed ballot in chunks of ChaCha20-Poly1305 under that key (the STREAM
-construction: a chunk's nonce is its number and whether it is the last, so none can be left out, moved or cut off).
-The head is bound to the content key as HPKE's `info`. Who sent the ballot is inside, signed: HPKE's authenticated mode
-would not do, since whoever has the server's secret key could send in any party's name (RFC 9180, section 9.1.1).
+An encrypted ballot has three parts: a clear header; a fresh content key, encrypted to the server (HPKE, RFC 9180, base
+mode: X25519, HKDF-SHA256, ChaCha20-Poly1305); and the sealed ballot in chunks of ChaCha20-Poly1305 under that key.
+The nonce of a chunk is its number and whether it is the last (STREAM), so none can be dropped, moved or cut off. The
+header is bound to the content key as HPKE's `info`. The sender is inside, signed: with HPKE's authenticated mode, the
+owner of the server's secret key could forge any party's ballot (RFC 9180, section 9.1.1).
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.hpke import Suite
 
 MAGIC = b"OneBallot envelope 1\n"
-"""Raise the number when an older version would read an envelope wrongly; it then says that it knows no such file."""
-HEAD = struct.Struct(">21s32s32sQ")  # the magic, the election's digest, the server's public key, the bytes inside
+"""Increase the number when an older version would misread a file; it then reports an unknown file."""
+HEAD = struct.Struct(">21s32s32sQ")  # magic, digest of the election, the server's public key, length of the contents
 WRAPPED = 32 + 32 + 16  # HPKE's ephemeral public key, the content key, the tag
 CHUNK = 1 << 20
 TAG = 16
 
 
 @dataclass(frozen=True)
-class Envelope:
-    """What can be seen of an encrypted ballot without the server's key."""
+class Header:
+    """What can be read of an encrypted ballot without the server's key."""
 
     election: str
     server_key: str
     length: int
 
 
-def is_envelope(data: bytes) -> bool:
+def is_encrypted(data: bytes) -> bool:
     return data[: len(MAGIC)] == MAGIC
 
 
-def lock(clear: bytes, server_key: str, election: str) -> bytes:
-    """Encrypt a sealed ballot of an election, named by its digest, to the server."""
+def encrypt(clear: bytes, server_key: str, election: str) -> bytes:
+    """Encrypt a sealed ballot of the election with this digest to the server."""
     from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
     public = server_public_key(server_key)
@@ -64,42 +64,42 @@ def lock(clear: bytes, server_key: str, election: str) -> bytes:
     return out.getvalue()
 
 
-def look(data: bytes) -> Envelope:
-    """The head of an envelope that is whole as far as its size tells. Nothing in it is proved to be true."""
-    if len(data) < HEAD.size or not is_envelope(data):
+def read_header(data: bytes) -> Header:
+    """The header of an encrypted ballot that has its full length. Nothing in it is authenticated."""
+    if len(data) < HEAD.size or not is_encrypted(data):
         raise Spoiled("it is not an encrypted ballot, or only the beginning of one")
     _, election, server, length = HEAD.unpack_from(data)
     expected = HEAD.size + WRAPPED + length + TAG * -(-length // CHUNK)
     if len(data) != expected or not length:
-        raise Spoiled(f"it is not whole: it has {len(data):,} bytes and should have {expected:,}; deliver it again")
-    return Envelope(election.hex(), READING + base64.b64encode(server).decode(), length)
+        raise Spoiled(f"it is incomplete: it has {len(data):,} bytes, expected {expected:,}; deliver it again")
+    return Header(election.hex(), READING + base64.b64encode(server).decode(), length)
 
 
-def unlock(data: bytes, key: X25519PrivateKey) -> bytes:
-    """The sealed ballot inside. Raises Spoiled if it is for another key, or not as it was when it was encrypted."""
+def decrypt(data: bytes, key: X25519PrivateKey) -> bytes:
+    """The sealed ballot inside. Raises Spoiled if it is encrypted to another key or was altered."""
     from cryptography.exceptions import InvalidTag
     from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
-    seen = look(data)
-    if seen.server_key != public_text(key):
+    header = read_header(data)
+    if header.server_key != public_text(key):
         raise Spoiled(
-            f"it is encrypted to another key, fingerprint {fingerprint(seen.server_key)}; "
-            f"this one is {fingerprint(public_text(key))}"
+            f"it is encrypted to another key, fingerprint {fingerprint(header.server_key)}; "
+            f"this key is {fingerprint(public_text(key))}"
         )
     view, body, out = memoryview(data), HEAD.size + WRAPPED, io.BytesIO()
     try:
         content_key = _suite().decrypt(view[HEAD.size : body], key, info=view[: HEAD.size])
         cipher = ChaCha20Poly1305(content_key)
-        for number, (start, stop, nonce) in enumerate(_chunks(seen.length)):
+        for number, (start, stop, nonce) in enumerate(_chunks(header.length)):
             at = body + number * TAG
             out.write(cipher.decrypt(nonce, view[at + start : at + stop + TAG], None))
     except (InvalidTag, ValueError):
-        raise Spoiled("it was altered after it was encrypted, or encrypted wrongly; deliver it again") from None
+        raise Spoiled("it was altered after encryption, or encrypted incorrectly; deliver it again") from None
     return out.getvalue()
 
 
 def _chunks(length: int) -> Iterator[tuple[int, int, bytes]]:
-    """Where each chunk begins and ends, and its nonce: its number, and whether it is the last."""
+    """Start, end and nonce of each chunk."""
     for number, start in enumerate(range(0, length, CHUNK)):
         stop = min(start + CHUNK, length)
         yield start, stop, number.to_bytes(11, "big") + bytes([stop == length])
@@ -112,33 +112,30 @@ def _suite() -> Suite:
 
 
 def check_readers(election: Election) -> None:
-    """Before a party trains: at L1 a ballot holds raw votes, and the election must say who may read them."""
+    """Raise ElectionError, before a party trains, if it is not decided who may read its raw votes (L1)."""
     if election.level == "L1" and election.server_key is None:
         raise ElectionError(
-            "at L1 a ballot holds raw votes, and this election does not say to whom they are encrypted. At the server "
-            'run `oneballot keys new server --for-server`, put the line that it prints, server_key = "x25519:…", above '
-            'the first [section] of the election, and hand it out again. Or say server_key = "none", if whoever hosts '
-            "the box may read every vote."
+            "at L1 a ballot holds raw votes, and this election has no server_key to encrypt them to. Run `oneballot "
+            "keys new server --for-server` at the server, put the printed line above the first [section] of the "
+            'election, and distribute it again. Or set server_key = "none" if the host of the box may read every vote.'
         )
 
 
-def check_opener(election: Election, key: X25519PrivateKey | None) -> None:
-    """Before any ballot is read: are they encrypted, and is this the key that opens them?"""
-    if not election.encrypted:
-        if key is not None:
-            raise KeyFileError("ballots of this election are not encrypted: it has no server_key; tally without a key")
-        return
-    told = f"ballots of this election are encrypted to the key with fingerprint {fingerprint(str(election.server_key))}"
-    if key is None:
-        raise KeyFileError(f"{told}: give the server's secret key (--key server.key; in Python key=)")
-    if public_text(key) != election.server_key:
-        raise KeyFileError(f"{told}; the key that was given is another, {fingerprint(public_text(key))}")
-
-
 def find_server_key(election: Election, given: Path | None, beside: Path) -> X25519PrivateKey | None:
-    """The key that was given, or server.key here or beside the election; none if ballots are not encrypted."""
+    """The given key, or server.key in this folder or beside the election; None if ballots are not encrypted."""
     places = [given] if given is not None else [Path("server.key"), beside / "server.key"] * election.encrypted
     found = next((path for path in places if path.is_file()), given)
-    key = None if found is None else read_server_key(found)
-    check_opener(election, key)
-    return key
+    return None if found is None else read_server_key(found)
+
+
+def check_server_key(election: Election, key: X25519PrivateKey | None) -> None:
+    """Raise KeyFileError, before any ballot is read, unless this is the key that opens this election's ballots."""
+    if not election.encrypted:
+        if key is not None:
+            raise KeyFileError("this election has no server_key, so its ballots are not encrypted; tally without a key")
+        return
+    expected = f"the ballots are encrypted to the key with fingerprint {fingerprint(str(election.server_key))}"
+    if key is None:
+        raise KeyFileError(f"{expected}: give the server's secret key (--key server.key; in Python key=)")
+    if public_text(key) != election.server_key:
+        raise KeyFileError(f"{expected}; the given key is another, {fingerprint(public_text(key))}")

@@ -21,22 +21,22 @@ if TYPE_CHECKING:
     SecretKey = Ed25519PrivateKey | X25519PrivateKey
 
 SIGNING, READING = "ed25519:", "x25519:"
+"""Prefixes of public keys: those that verify a party's signature, and the one that ballots are encrypted to."""
 PRIME = 2**255 - 19
 _EIGHTH = 0x05FC536D880238B13933C6D305ACDFD5F098EFF289F4C345B027B2C28F95E826
 SMALL_ORDER = {0, 1, PRIME - 1, _EIGHTH, PRIME - _EIGHTH}
-"""Heights of the eight points of Ed25519 whose owner anybody could be: one signature would do for every message."""
-"""How public keys begin: those that check a party's signature, and the one that ballots are encrypted to."""
+"""The y-coordinates of the eight Ed25519 points of small order: for these one signature fits every message."""
 
 
 def new_key(path: Path) -> str:
-    """Write a party's new secret key, and return the public key as the roster lists it."""
+    """Write a new secret key for a party. Returns the public key as the roster lists it."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     return _write(path, Ed25519PrivateKey.generate())
 
 
 def new_server_key(path: Path) -> str:
-    """Write the server's new secret key, and return the public key as `server_key` of an election."""
+    """Write a new secret key for the server. Returns the public key as an election's `server_key`."""
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
     return _write(path, X25519PrivateKey.generate())
@@ -50,9 +50,7 @@ def _write(path: Path, key: SecretKey) -> str:
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
-        raise KeyFileError(
-            f"{path} exists: a key is never overwritten. Move it away, or choose another name."
-        ) from None
+        raise KeyFileError(f"{path} exists, and a key is never overwritten. Move it, or choose another name.") from None
     with os.fdopen(handle, "wb") as file:
         file.write(pem)
         file.flush()
@@ -66,7 +64,7 @@ def read_key(path: Path) -> Ed25519PrivateKey:
 
     key = read_any_key(path)
     if not isinstance(key, Ed25519PrivateKey):
-        raise KeyFileError(f"{path} is a server's key, and a party signs with its own; `oneballot keys new` makes one")
+        raise KeyFileError(f"{path} is a server's key; a party signs with its own. Make one with `oneballot keys new`")
     return key
 
 
@@ -77,14 +75,14 @@ def read_server_key(path: Path) -> X25519PrivateKey:
     key = read_any_key(path)
     if not isinstance(key, X25519PrivateKey):
         raise KeyFileError(
-            f"{path} is a party's key, and ballots are opened with the server's; "
-            "`oneballot keys new server --for-server` makes one"
+            f"{path} is a party's key; ballots are opened with the server's. Make one with "
+            "`oneballot keys new server --for-server`"
         )
     return key
 
 
 def read_any_key(path: Path) -> SecretKey:
-    """A secret key, of a party or of the server. Refused, as ssh does, if other users of the machine could read it."""
+    """The secret key of a party or of the server. Like ssh, refuse a file that other users can read."""
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
@@ -96,21 +94,22 @@ def read_any_key(path: Path) -> SecretKey:
             pem = file.read(10_000)
         key = load_pem_private_key(pem, password=None)
     except OSError as error:
-        raise KeyFileError(f"cannot read key {path}: {error.strerror}. `oneballot keys new NAME` makes one.") from None
+        raise KeyFileError(f"cannot read key {path}: {error.strerror}. Make one: `oneballot keys new NAME`.") from None
     except (ValueError, TypeError, UnsupportedAlgorithm):
         raise KeyFileError(f"{path} is not a private key that `oneballot keys new` wrote") from None
     if not isinstance(key, Ed25519PrivateKey | X25519PrivateKey):
-        raise KeyFileError(f"{path} is not an Ed25519 or X25519 key; `oneballot keys new` makes one")
+        raise KeyFileError(f"{path} is not an Ed25519 or X25519 key; make one with `oneballot keys new`")
     if os.name == "posix" and mode & 0o077:
         raise KeyFileError(
-            f"{path} is a secret key that others on this machine may read (mode {mode:04o}). If nobody has, take that "
-            f"right away: chmod 600 {path}. Otherwise make a new key, and have this one revoked."
+            f"{path} is a secret key that other users of this machine can read (mode {mode:04o}). Run "
+            f"chmod 600 {path}; "
+            "if someone may have read it, make a new key and have this one revoked."
         )
     return key
 
 
 def public_text(key: SecretKey) -> str:
-    """The public part of a secret key, as elections list it."""
+    """The public key of a secret key, as elections list it."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     prefix = SIGNING if isinstance(key, Ed25519PrivateKey) else READING
@@ -118,7 +117,7 @@ def public_text(key: SecretKey) -> str:
 
 
 def fingerprint(text: str) -> str:
-    """128 bits of a hash of a public key, to be read out over the telephone."""
+    """128 bits of a hash of a public key, to compare over the telephone."""
     digits = hashlib.sha256(text.encode()).hexdigest()[:32]
     return " ".join(digits[i : i + 4] for i in range(0, 32, 4))
 
@@ -133,7 +132,7 @@ def public_key(text: str, party: str) -> Ed25519PublicKey:
         return Ed25519PublicKey.from_public_bytes(raw)
     except ValueError:
         raise KeyFileError(
-            f"roster: the key of {party} is {text!r}, expected what `oneballot keys new` prints: {SIGNING}…"
+            f"roster: the key of {party} is {text!r}, expected the line that `oneballot keys new` prints: {SIGNING}…"
         ) from None
 
 
@@ -142,7 +141,7 @@ def server_public_key(text: str) -> X25519PublicKey:
 
     try:
         key = X25519PublicKey.from_public_bytes(_raw(text, READING))
-        X25519PrivateKey.generate().exchange(key)  # a point of low order, with which everybody could read, is refused
+        X25519PrivateKey.generate().exchange(key)  # rejects points of low order
         return key
     except ValueError:
         raise KeyFileError(
@@ -151,7 +150,7 @@ def server_public_key(text: str) -> X25519PublicKey:
 
 
 def _raw(text: str, prefix: str) -> bytes:
-    """Spelled in the one way in which keys are printed, so that equal keys are equal texts."""
+    """The bytes of a key. Only the printed spelling is accepted, so that equal keys are equal texts."""
     raw = base64.b64decode(text.removeprefix(prefix), validate=True)
     if len(raw) != 32 or text != prefix + base64.b64encode(raw).decode():
         raise ValueError
@@ -159,15 +158,15 @@ def _raw(text: str, prefix: str) -> bytes:
 
 
 def check_keys(roster: Mapping[str, Sequence[str]], revoked: Mapping[str, str], server_key: str | None) -> None:
-    """Raise, naming it, if one of an election's keys is none, or is listed for two."""
+    """Raise an error that names the first of an election's keys that is invalid or listed twice."""
     for party, keys in roster.items():
         if not keys:
-            raise ElectionError(f"roster: {party} has no key; list one, or take the party out")
+            raise ElectionError(f"roster: {party} has no key; list one, or remove the party")
         for key in keys:
             public_key(key, party)
     every = [key for keys in roster.values() for key in keys]
     if len(set(every)) < len(every):
-        raise ElectionError("two parties of the roster have the same key, or one has it twice; each must have its own")
+        raise ElectionError("roster: a key is listed twice; every party needs its own")
     for key in revoked:
         public_key(key, "[revoked]")
     if server_key is not None and server_key != "none":

@@ -1,4 +1,4 @@
-"""Who may sign for whom: the roster's keys, of which a party may have several, less those that were revoked."""
+"""Who may sign for a party: the keys that the roster lists for it, without the revoked ones."""
 
 from __future__ import annotations
 
@@ -13,42 +13,40 @@ if TYPE_CHECKING:
 
 
 def check_signer(election: Election, party: str, key: Ed25519PrivateKey | None) -> None:
-    """Before any training: would a ballot of this party, signed with this key, be taken?"""
+    """Raise, before any training, if a ballot of this party signed with this key would be rejected."""
     if not election.roster:
         return
     if party not in election.roster:
         listed = ", ".join(election.roster)
-        raise ElectionError(f"{party} is not on the roster of this election, which lists {listed}; it would not count")
+        raise ElectionError(f"{party} is not on the roster of this election ({listed}), so its ballot would not count")
     if key is None:
-        raise KeyFileError(f"the election asks {party} to sign its ballot; give its secret key (`{party}.key`)")
+        raise KeyFileError(f"the election requires {party} to sign its ballot: give its secret key (`{party}.key`)")
     if (public := public_text(key)) in election.revoked:
         raise KeyFileError(
-            f"this key of {party} was revoked{_because(election, public)}; make a new one with "
+            f"this key of {party} was revoked{_reason(election, public)}; make a new one with "
             f"`oneballot keys new {party}`, and have it listed in the roster"
         )
     if public not in election.roster[party]:
-        raise KeyFileError(
-            f"this key is not the one that the roster lists for {party}; cast with the key that is listed"
-        )
+        raise KeyFileError(f"the roster lists another key for {party}; cast with the listed key")
 
 
 def check_signature(election: Election, party: str, signed: bytes, signature: bytes | None) -> None:
-    """Raise Spoiled, with the reason, unless a key that counts for this party has signed these bytes."""
+    """Raise Spoiled, with the reason, unless a valid key of this party signed these bytes."""
     if not election.roster:
         return
     if party not in election.roster:
         raise Spoiled(f"{party} is not on the roster of this election")
     if signature is None:
-        raise Spoiled(f"it says that it is of {party}, and is not signed; the roster asks for a signature")
+        raise Spoiled(f"it names {party} as its party but is not signed; the roster requires a signature")
     if any(_is_by(key, party, signed, signature) for key in election.roster[party] if key not in election.revoked):
         return
     for key in election.revoked:
         if _is_by(key, party, signed, signature):
             raise Spoiled(
-                f"it says that it is of {party}, and is signed with a key that was revoked{_because(election, key)} "
+                f"it names {party} as its party but is signed with a revoked key{_reason(election, key)} "
                 f"(fingerprint {fingerprint(key)}); ask {party} to sign it again with its new key"
             )
-    raise Spoiled(f"it says that it is of {party}, but the signature is not theirs")
+    raise Spoiled(f"it names {party} as its party, but the signature is not theirs")
 
 
 def _is_by(key: str, party: str, signed: bytes, signature: bytes) -> bool:
@@ -61,6 +59,6 @@ def _is_by(key: str, party: str, signed: bytes, signature: bytes) -> bool:
     return True
 
 
-def _because(election: Election, key: str) -> str:
+def _reason(election: Election, key: str) -> str:
     reason = election.revoked[key]
     return f" ({reason})" if reason else ""

@@ -12,28 +12,47 @@ EXAMPLE = "Example: oneballot evaluate outcome/ --data test.csv"
 
 def command(
     outcome: OutcomeFolder,
-    data: Annotated[Path, typer.Option(help="Rows with labels that no party has trained on.")],
+    data: Annotated[Path, typer.Option(help="Labelled rows that were not used for training.")],
     as_json: AsJson = False,
 ) -> None:
-    """Test the final model on labelled rows: accuracy, and class by class how many were found."""
+    """Test the final model on labelled rows: accuracy, and precision, recall, F1 and support of each class."""
     with session(as_json):
+        import math
+
         from ..errors import DataError
+        from ..report.metrics import accuracy, by_class
         from ..server.outcome import Outcome
 
         loaded = Outcome.load(outcome)
         rows, y = loaded.read_rows(data, labelled=True)
         if y is None:
-            raise DataError(f"{data} has no label column, so there is nothing to compare with; use `oneballot predict`")
-        known, right = loaded.compare(rows, y)
-        accuracy = float(right.sum() / known.sum())
-        by_class = {str(c): (int(known[:, i].sum()), int(right[:, i].sum())) for i, c in enumerate(loaded.classes)}
+            raise DataError(f"{data} has no label column, so there is nothing to evaluate; use `oneballot predict`")
+        probabilities = loaded.model.predict_proba(rows)
+        share, scores = accuracy(probabilities, y), by_class(probabilities, y, loaded.classes)
         if as_json:
-            found = {c: {"rows": n, "right": r} for c, (n, r) in by_class.items()}
-            print_json({"accuracy": accuracy, "rows": len(y), "bytes": loaded.bytes, "classes": found})
+            known, right = loaded.correct(probabilities, y)
+            counts = zip(loaded.classes, known.sum(axis=0), right.sum(axis=0), scores, strict=True)
+            found = {
+                str(name): {
+                    "rows": int(n),
+                    "right": int(r),
+                    **{k: _number(v) for k, v in score.items() if k != "class"},
+                }
+                for name, n, r, score in counts
+            }
+            print_json({"accuracy": share, "rows": len(y), "bytes": loaded.bytes, "classes": found})
             return
-        table = [[c, f"{n:,}", percent(r / n) if n else "–"] for c, (n, r) in by_class.items()]
-        sent = f", from ballots of {size(loaded.bytes)} together" if loaded.bytes else ""
-        title = f"accuracy {percent(accuracy)} on {len(y):,} rows{sent}"
-        print_table(title, ["class", "rows", "found"], table)
+        sent = f"; all ballots together: {size(loaded.bytes)}" if loaded.bytes else ""
+        table = [
+            [s["class"], *("–" if math.isnan(s[k]) else percent(s[k]) for k in ("precision", "recall", "f1")),
+             f"{s['support']:,}"]
+            for s in scores
+        ]  # fmt: skip
+        title = f"accuracy {percent(share)} on {len(y):,} rows{sent}"
+        print_table(title, ["class", "precision", "recall", "F1", "support"], table)
         if loaded.ledger.rehearsal:
             print("\n".join(loaded.ledger.describe()))
+
+
+def _number(value: float) -> float | int | None:
+    return None if value != value else value

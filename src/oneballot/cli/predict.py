@@ -28,7 +28,7 @@ def command(
         loaded = Outcome.load(outcome)
         rows, _ = loaded.read_rows(data, labelled=False)
         chances = loaded.model.predict_proba(rows)
-        labels = loaded.name(chances)
+        labels = loaded.class_names(chances)
         if as_json:
             print_json({"labels": labels} | ({"probabilities": chances.tolist()} if probabilities else {}))
             return

@@ -68,7 +68,7 @@ def command(
             agreed, opened, out, beside=election.parent, without=without or (), again=again,
             over_budget=over_budget, data_dependent=data_dependent, early=early, key=opener,
         )  # fmt: skip
-        _show(agreed, outcome, out, publish, as_json, _seen(agreed, outcome) if data_dependent else {})
+        _show(agreed, outcome, out, publish, as_json, _data_dependent_cost(agreed, outcome) if data_dependent else {})
 
 
 def _show(
@@ -128,9 +128,7 @@ def _check_folders(out: Path, box: Box, publish: Path | None) -> None:
             check_writable(folder)
 
 
-def _seen(election: Election, outcome: Outcome) -> dict[str, str]:
+def _data_dependent_cost(election: Election, outcome: Outcome) -> dict[str, str]:
     from ..privacy.data_dependent.report import describe_cost
 
-    if not outcome.noised:
-        return {"do_not_publish": "no noise was drawn now, so there is nothing that depends on these votes"}
     return {"do_not_publish": describe_cost(election.guarantee, outcome.noised)}

@@ -1,9 +1,10 @@
-"""What an election is refused for, and why, before anybody trains: who votes, what is asked of the method, by what."""
+"""Checks of an election before anyone trains: its parties, its method, its learners."""
 
 from __future__ import annotations
 
 import re
 import warnings
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,13 +20,13 @@ if TYPE_CHECKING:
     from ..privacy.guarantee import Guarantee
     from .election import Election
 
-MUCH = 50.0
-"""An epsilon from which on nothing is promised: e⁵⁰ has 22 digits."""
+MEANINGLESS_EPSILON = 50.0
+"""From here on a guarantee means nothing: e⁵⁰ has 22 digits."""
 PARTY_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 def check_people(election: Election) -> None:
-    """Who may vote, with which keys, how many must have, until when, and who reads ballots."""
+    """Raise ElectionError for an invalid roster, key, quorum or deadline."""
     roster, quorum, deadline = election.roster, election.quorum, election.deadline
     for party in roster:
         check_party_name(party)
@@ -33,93 +34,86 @@ def check_people(election: Election) -> None:
     if quorum < 1:
         raise ElectionError(f"quorum must be at least 1, not {quorum}")
     if deadline is not None and deadline.tzinfo is None:
-        raise ElectionError(f"the deadline {deadline} needs a time zone, as in 2027-03-01T12:00:00Z")
+        raise ElectionError(f"the deadline {deadline} needs a time zone, such as 2027-03-01T12:00:00Z")
     if roster and quorum > len(roster):
-        raise ElectionError(f"quorum {quorum} can never be met: the roster lists {len(roster)} parties")
+        raise ElectionError(f"a quorum of {quorum} cannot be met: the roster lists {len(roster)} parties")
 
 
 def check_party_name(party: str) -> None:
     if not PARTY_NAME.fullmatch(party):
-        raise ElectionError(f"party name {party!r}: use letters, digits, '.', '_' and '-', 64 at most")
+        raise ElectionError(f"party name {party!r}: use at most 64 letters, digits, '.', '_' and '-'")
 
 
 def check_method(election: Election) -> None:
-    """Whether the method can do what is asked of it: these classes, this level, with what is public."""
+    """Raise ElectionError unless the method supports these classes, this level and this public set."""
     method, level = election.method, election.level
     names = [as_label(c) for c in election.classes]
     if len(names) < 2 or len(set(names)) < len(names):
-        raise ElectionError(f"classes must be at least two different names, not {list(election.classes)}")
+        raise ElectionError(f"classes must be two or more different names, not {list(election.classes)}")
     if election.start is not None and not getattr(method, "resumes", False):
-        raise ElectionError(f"method {method.name} cannot go on from an outcome: leave out `start`")
+        raise ElectionError(f"method {method.name} cannot start from an outcome: remove `start`")
     if election.multilabel and (level != "L0" or not getattr(method, "multilabel", False)):
-        raise ElectionError(f"method {method.name} cannot do several labels a row at level {level}")
+        raise ElectionError(f"method {method.name} does not support several labels per row at level {level}")
     if election.schema is not None and election.schema.multilabel != election.multilabel:
-        raise ElectionError("multilabel goes with a schema whose label lists a column for each class")
+        raise ElectionError("multilabel needs a schema whose label lists one column for each class")
     _check_level(method, level)
     if "public" in method.needs and election.public is None:
         raise ElectionError(
-            f"method {method.name} needs a public set, rows that everybody may have: `oneballot new --public FILE` "
-            "writes [public] into a file; in Python it is public = …"
+            f"method {method.name} needs a public set: rows that every party may have. Write the election with "
+            "`oneballot new --public FILE`, or pass public=… in Python"
         )
     if "public labels" in method.needs and election.encoded_public_labels is None:
-        raise ElectionError(f"method {method.name} needs, as it is set, labels of the public set")
+        raise ElectionError(f"method {method.name} needs the labels of the public set with these settings")
     if level != "L0" and election.privacy.stable_ids and election.schema is not None and election.schema.id is None:
         raise ElectionError('stable_ids = true needs the ID column: id = "…" in [schema], or `oneballot new --id`')
 
 
 def _check_level(method: Method, level: str) -> None:
     if level not in method.levels:
-        given, why_not = ", ".join(sorted(method.levels)), getattr(method, "why_not", "")
+        offered, why_not = ", ".join(sorted(method.levels)), getattr(method, "why_not", "")
         raise ElectionError(
-            f"method {method.name} cannot give privacy level {level!r}; it gives {given}{why_not and ': '}{why_not}"
+            f"method {method.name} does not offer privacy level {level!r}, only {offered}{why_not and ': '}{why_not}"
         )
     if level != "L0" and not isinstance(method, PrivateMethod):
-        raise ElectionError(f"method {method.name} lists {level}, and does not say what it releases there")
+        raise ElectionError(f"method {method.name} lists {level}, but does not declare what it releases there")
 
 
 def warn_if_epsilon_is_large(guarantee: Guarantee, *, stacklevel: int) -> None:
-    """Say that so large an epsilon is a number and no protection."""
+    """Warn of an epsilon that is too large to protect anyone."""
     if guarantee.privacy.rehearsal:
         return
     epsilon = guarantee.privacy.epsilon or guarantee.epsilon()
-    if epsilon >= MUCH:
+    if epsilon >= MEANINGLESS_EPSILON:
         text = (
-            f"epsilon = {epsilon:.4g} promises nothing: what is released may still tell, all but surely, whether one "
-            f"{UNITS[guarantee.level]} was there. Up to 10 is usual; take a smaller epsilon, or level L0 and say so."
+            f"epsilon = {epsilon:.4g} protects no one: what is released may reveal almost certainly whether a "
+            f"{UNITS[guarantee.level]} was present. Values up to 10 are usual; choose a smaller epsilon, or level L0."
         )
         warnings.warn(text, OneBallotWarning, stacklevel=stacklevel)
 
 
-def check_pairing(election: Election) -> None:
-    """Whether there is a learner for each role, and no other, each can learn from such rows, and the method can use
-    them in this election."""
-    if unknown := sorted(election.learners.keys() - election.roles):
-        roles = ", ".join(sorted(election.roles))
-        raise ElectionError(f"method {election.method.name} has no learner {', '.join(unknown)}; it has {roles}")
-    for role in election.roles:
-        check_learner(election.method, role, election.learner_of(role), multilabel=election.multilabel)
-        _check_rows(election, role)
+def check_learners(election: Election, learners: Mapping[str, Learner]) -> None:
+    """Raise ElectionError unless each role's learner suits the method, the rows and this election."""
+    for role, learner in learners.items():
+        check_learner(election.method, role, learner, multilabel=election.multilabel)
+        _check_rows(election, role, learner)
     if hasattr(election.method, "check"):
-        election.method.check(election, {role: election.learner_of(role) for role in election.roles})
+        election.method.check(election, learners)
 
 
 def check_learner(method: Method | Peer, role: str, learner: Learner, *, multilabel: bool = False) -> None:
+    """Raise ElectionError unless the learner can train here and provides what this role of the method needs."""
     learner.check()
-    if lacking := (method.needs[role] | ({"multilabel"} if multilabel else set())) - learner.provides:
-        what = " and ".join(sorted(lacking))
-        alternatives = "".join(
-            f"; {told}" for told in map(getattr(method, "alternatives", {}).get, sorted(lacking)) if told
-        )
+    if lacking := sorted((method.needs[role] | ({"multilabel"} if multilabel else set())) - learner.provides):
+        hints = getattr(method, "alternatives", {})
+        advice = "".join(f" {hints[each]}." for each in lacking if each in hints)
         raise ElectionError(
-            f"the {role} of {method.name} needs {what}, and learner {learner.name} does not give it{alternatives}"
+            f"{method.name}: the {role} learner must provide {' and '.join(lacking)}; {learner.name} doesn't.{advice}"
         )
 
 
-def _check_rows(election: Election, role: str) -> None:
-    """Whether the learner of a role can learn from such rows, where it says so and they are known."""
-    learner: Any = election.learner_of(role)
+def _check_rows(election: Election, role: str, learner: Any) -> None:
     if election.shape and hasattr(learner, "check_rows"):
         known = election.public is not None
-        learner.check_rows(election.public if known else np.empty((0, *election.shape), election.kind))
+        learner.check_rows(election.public if known else np.empty((0, *election.shape), election.row_dtype))
     if election.level == "L2" and role == "teacher" and hasattr(learner, "check_apart"):
         learner.check_apart()

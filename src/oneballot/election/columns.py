@@ -1,4 +1,4 @@
-"""The kinds of columns: how the values of one become numbers, and what is said of those that cannot."""
+"""Column types: how values are encoded as numbers, and the errors for values that cannot be."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _Column(BaseModel):
 
 
 class Number(_Column):
-    """A number, scaled so that the range becomes 0 to 1. Where values may be missing, a second feature says so."""
+    """A number, scaled so that the range becomes 0 to 1. Place values may be missing, a second feature says so."""
 
     kind: Literal["number"] = "number"
     range: tuple[FiniteFloat, FiniteFloat]
@@ -41,30 +41,28 @@ class Number(_Column):
     def width(self) -> int:
         return 1 + self.missing
 
-    def encode(self, values: Array, where: Where) -> Array:
-        x, low, high = _as_numbers(values, where), *self.range
+    def encode(self, values: Array, place: Place) -> Array:
+        x, low, high = _as_numbers(values, place), *self.range
         absent = np.isnan(x)
         if not self.missing:
-            where.refuse(
-                absent, values, "is missing", "fill it, or have the election set missing = true for this column"
-            )
+            place.refuse(absent, values, "is missing", "fill it, or set missing = true for this column in the election")
         with np.errstate(invalid="ignore"):
             wrong = (x < low) | (x > high)
         if self.outside == "clip":
-            where.tell(wrong, "outside the range, and clipped")
+            place.warn(wrong, "outside the range and were clipped")
         else:
-            where.refuse(
+            place.refuse(
                 wrong,
                 values,
                 f"is outside the range {low:g} to {high:g}",
-                'have the election widen the range, or set outside = "clip"',
+                'widen the range in the election, or set outside = "clip"',
             )
         scaled = (np.clip(np.where(absent, low, x), low, high) - low) / ((high - low) or 1.0)
         return np.column_stack([scaled, absent]) if self.missing else scaled[:, None]
 
 
 class Category(_Column):
-    """One of a list, as one feature a category. A value that is not listed is an error, or no category at all."""
+    """One of several categories, one-hot encoded. An unlisted value is an error, or blank: all zeros."""
 
     kind: Literal["category"] = "category"
     categories: Annotated[tuple[str, ...], Field(min_length=1)]
@@ -81,27 +79,25 @@ class Category(_Column):
     def width(self) -> int:
         return len(self.categories)
 
-    def encode(self, values: Array, where: Where) -> Array:
+    def encode(self, values: Array, place: Place) -> Array:
         text = np.array([as_text(v) for v in values], dtype=object)
         one_hot = text[:, None] == np.array(self.categories, dtype=object)[None, :]
         absent = (text == "") & ~one_hot.any(axis=1)
         if not self.missing:
-            where.refuse(
-                absent, values, "is missing", "fill it, or have the election set missing = true for this column"
-            )
+            place.refuse(absent, values, "is missing", "fill it, or set missing = true for this column in the election")
         unknown = ~one_hot.any(axis=1) & ~absent
         if self.outside == "blank":
-            where.tell(unknown, "in none of the categories, and left blank")
+            place.warn(unknown, "in none of the categories and were left blank")
         else:
-            where.refuse(
+            place.refuse(
                 unknown, values, f"is none of the {len(self.categories)} categories",
-                'have the election add it to categories, or set outside = "blank"',
+                'add it to the categories in the election, or set outside = "blank"',
             )  # fmt: skip
         return np.asarray(one_hot)
 
 
 class Text(_Column):
-    """Free text as counts of hashed words, of unit length."""
+    """Free text as signed counts of hashed words, scaled to unit length."""
 
     kind: Literal["text"] = "text"
     features: PositiveInt = 256
@@ -110,7 +106,7 @@ class Text(_Column):
     def width(self) -> int:
         return self.features
 
-    def encode(self, values: Array, where: Where) -> Array:
+    def encode(self, values: Array, place: Place) -> Array:
         out = np.zeros((len(values), self.features))
         for row, value in enumerate(values):
             for word in as_text(value).lower().split():
@@ -122,7 +118,7 @@ class Text(_Column):
 
 
 class Tensor(_Column):
-    """An array a row, taken as it is: images (channels, height, width), token ids (length,), features (count,)."""
+    """One array per row, unchanged: images (channels, height, width), token IDs (length,), features (count,)."""
 
     kind: Literal["image", "tokens", "features"]
     shape: Annotated[tuple[PositiveInt, ...], Field(min_length=1)]
@@ -135,18 +131,20 @@ class Tensor(_Column):
     def dtype(self) -> np.dtype[Any]:
         return np.dtype({"image": np.uint8, "tokens": np.int32, "features": np.float32}[self.kind])
 
-    def encode(self, values: Array, where: Where) -> Array:
+    def encode(self, values: Array, place: Place) -> Array:
         if values.shape[1:] != self.shape:
-            raise DataError(f"{where}: rows have shape {values.shape[1:]}, the schema says {self.shape}; reshape them")
+            raise DataError(
+                f"{place}: rows have shape {values.shape[1:]}, but {self.shape} in the schema; reshape them"
+            )
         if values.dtype.kind not in "biuf":
-            raise DataError(f"{where}: a column of kind {self.kind} holds numbers, not text; save it as numbers")
+            raise DataError(f"{place}: a column of kind {self.kind} holds numbers, not text; save it as numbers")
         with np.errstate(invalid="ignore", over="ignore"):
             x = values.astype(self.dtype)
         wrong = ~np.isfinite(x) if self.kind == "features" else x != values
         if (bad := np.argwhere(wrong)).size:
             at = tuple(int(i) for i in bad[0])
             raise DataError(
-                f"{where}: row {at[0] + 1} holds {values[at]} at {at[1:]}, which is not a number of type {x.dtype} "
+                f"{place}: row {at[0] + 1} holds {values[at]} at {at[1:]}, which is not a number of type {x.dtype} "
                 f"(kind {self.kind}); correct or fill it"
             )
         return x
@@ -155,8 +153,8 @@ class Tensor(_Column):
 Column = Annotated[Number | Category | Text | Tensor, Field(discriminator="kind")]
 
 
-class Where:
-    """A place in a file, and the refusal of values there."""
+class Place:
+    """A column of a file, for warnings and errors about its values."""
 
     def __init__(self, source: str, column: str) -> None:
         self.source, self.column = source, column
@@ -164,7 +162,7 @@ class Where:
     def __str__(self) -> str:
         return f"{self.source}, column {self.column!r}"
 
-    def tell(self, which: Array, what: str) -> None:
+    def warn(self, which: Array, what: str) -> None:
         if which.any():
             text = f"{self}: {which.sum():,} of {len(which):,} values are {what}"
             warnings.warn(text, OneBallotWarning, stacklevel=2)
@@ -174,10 +172,10 @@ class Where:
             rows = np.flatnonzero(wrong)
             shown = ", ".join(f"row {r + 1} ({as_text(values[r])!r})" for r in rows[:3])
             more = f" and {len(rows) - 3} more" if len(rows) > 3 else ""
-            raise DataError(f"{self}: {shown}{more} {what}. To mend: {cure}.")
+            raise DataError(f"{self}: {shown}{more} {what}. To fix it: {cure}.")
 
 
-def _as_numbers(values: Array, where: Where) -> Array:
+def _as_numbers(values: Array, place: Place) -> Array:
     if np.issubdtype(values.dtype, np.number):
         x = values.astype(np.float64)
     else:
@@ -188,8 +186,8 @@ def _as_numbers(values: Array, where: Where) -> Array:
                 x[i] = np.nan if text.lower() in MISSING else float(text)
             except ValueError:
                 wrong[i] = True
-        where.refuse(wrong, values, "is not a number", "correct the value, or make the column a category")
-    where.refuse(np.isinf(x), values, "is infinite", "correct the value")
+        place.refuse(wrong, values, "is not a number", "correct the value, or make the column a category")
+    place.refuse(np.isinf(x), values, "is infinite", "correct the value")
     return x
 
 
@@ -198,7 +196,7 @@ def repeated(names: Sequence[str]) -> list[str]:
 
 
 def as_text(value: Any) -> str:
-    """What a value is called: 1, 1.0 and " 1" are all "1"; NaN is nothing; truth is in words, as files have it."""
+    """A value as text: 1, 1.0 and " 1" are all "1"; NaN is empty; booleans are "true" and "false"."""
     if isinstance(value, str):
         return value.strip()
     if isinstance(value, bool | np.bool_):

@@ -1,4 +1,4 @@
-"""An election.toml, read and checked: what stands in the file becomes what an Election is made of."""
+"""Read and validate an election.toml."""
 
 from __future__ import annotations
 
@@ -31,27 +31,31 @@ from .schema import Schema
 from .warm_start import read_start
 
 FORMAT = 1
-"""Raise it when a file of an older version would be understood wrongly; `_File` then refuses the old number."""
+COPIED = (
+    "name", "privacy", "seed", "quorum", "deadline", "roster", "revoked", "server_key", "max_ballot_mb",
+    "max_model_seconds",
+)  # fmt: skip
+"""Increase it when an older file would be misread; `_File` then rejects the old number."""
 
 
 def read_election_file(path: Path) -> dict[str, Any]:
-    """The arguments of the Election that a file describes, with the public set that it names beside it."""
+    """The arguments of the Election that a file describes, with the public set that it names."""
     file = _File.parse(path)
     learners = {
-        role: make("learners", s, f"{path}, [learners.{role}]", path.parent) for role, s in file.learners.items()
+        role: make("learners", settings, f"{path}, [learners.{role}]", path.parent)
+        for role, settings in file.learners.items()
     }
-    every = {"learner": learners.pop("all")} if "all" in learners else {}
     return {
-        "classes": file.classes, **_read_public(path, file),
+        "classes": file.classes,
+        **_read_public(path, file),
         "multilabel": file.schema_ is not None and file.schema_.multilabel,
-        "schema": file.schema_, "learners": learners,
-        "method": make("methods", file.method, f"{path}, [method]", path.parent), "name": file.name,
-        "privacy": file.privacy,
+        "schema": file.schema_,
+        **({"learner": learners.pop("all")} if "all" in learners else {}),
+        "learners": learners,
+        "method": make("methods", file.method, f"{path}, [method]", path.parent),
         "start": None if file.start is None else _read_start(path, file.start),
-        "seed": file.seed, "quorum": file.quorum, "deadline": file.deadline, "roster": file.roster,
-        "revoked": file.revoked, "server_key": file.server_key, "max_ballot_mb": file.max_ballot_mb,
-        "max_model_seconds": file.max_model_seconds, **every,
-    }  # fmt: skip
+        **{name: getattr(file, name) for name in COPIED},
+    }
 
 
 def _read_start(path: Path, folder: str) -> Blob:
@@ -66,26 +70,26 @@ def _read_public(path: Path, file: _File) -> dict[str, Array]:
         return {}
     where = path.parent / file.public.path
     if not where.exists():
-        raise ElectionError(f"{path}: public.path: there is no file {where}; put the public set there")
+        raise ElectionError(f"{path}: public.path: {where} does not exist; put the public set there")
     if file.schema_ is None:
-        raise ElectionError(f"{path}: a [public] file needs a [schema] to be read with; `oneballot new` writes both")
+        raise ElectionError(f"{path}: a [public] file needs a [schema]; `oneballot new` writes both")
     table = file.schema_.read(where)
     public = file.schema_.encode(table.columns, table.source)
     if digest_of(public) != file.public.digest:
         raise ElectionError(
-            f"{table.source} is not the public set of this election: its digest is {digest_of(public)}, "
-            f"{path.name} has {file.public.digest}. Get the file that the election was made with. If you write this "
-            f"election, and have changed its [schema], put the new digest into [public]."
+            f"{table.source} is not the public set of this election: its digest is {digest_of(public)}, but "
+            f"{path.name} states {file.public.digest}. Get the file that the election was made with. If you are its "
+            "author and have changed its [schema], put the new digest into [public]."
         )
-    labels = {"public_labels": file.schema_.answers(table.columns, table.source)} if file.public.labels else {}
+    labels = {"public_labels": file.schema_.raw_labels(table.columns, table.source)} if file.public.labels else {}
     return {"public": public, **labels}
 
 
 def _as_keys(value: Any) -> tuple[str, ...]:
-    """What stands beside a name in the roster: a key, or, while one takes over from another, several."""
+    """The keys of a party in the roster: one, or several while a new one replaces an old one."""
     keys = [value] if isinstance(value, str) else value
     if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
-        raise ValueError(f"expected a public key in quotes, or a [list] of such, not {value!r}")
+        raise ValueError(f"expected a public key in quotes, or a [list] of them, not {value!r}")
     return tuple(keys)
 
 
@@ -97,7 +101,7 @@ class _Public(BaseModel):
 
 
 class _File(BaseModel):
-    """What stands in an election.toml."""
+    """The content of an election.toml."""
 
     model_config = ConfigDict(extra="forbid")
     format: Literal[1]
@@ -122,7 +126,7 @@ class _File(BaseModel):
     @classmethod
     def _in_a_zone(cls, given: object) -> object:
         if not isinstance(given, datetime) or given.tzinfo is None:
-            raise ValueError(f"expected a date and time with its zone, as in 2027-03-01T12:00:00Z, not {given}")
+            raise ValueError(f"expected a date and time with a time zone, such as 2027-03-01T12:00:00Z, not {given}")
         return given
 
     @classmethod
@@ -130,7 +134,7 @@ class _File(BaseModel):
         try:
             content = tomllib.loads(path.read_text("utf-8"))
         except FileNotFoundError:
-            raise ElectionError(f"there is no election {path}; `oneballot new {path} --public …` writes one") from None
+            raise ElectionError(f"there is no election {path}; write one: `oneballot new {path} --public …`") from None
         except OSError as error:
             raise ElectionError(f"{path} cannot be read: {error.strerror}") from None
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -140,35 +144,37 @@ class _File(BaseModel):
         try:
             return cls.model_validate(content)
         except ValidationError as error:
-            raise ElectionError("\n".join(f"{path}: {told}" for told in describe_errors(error))) from None
+            raise ElectionError("\n".join(f"{path}: {each}" for each in describe_errors(error))) from None
         except ElectionError as error:
             raise ElectionError(f"{path}, [privacy]: {error}") from None
 
 
 def make(kind: plugins.Kind, settings: Mapping[str, Any], where: str, folder: Path = Path()) -> Any:
-    """A method, learner or peer from its name and settings, with the files that it names in this folder."""
+    """A method, learner or peer from its name and settings. Files that its settings name are in this folder."""
     if not isinstance(settings.get("name"), str):
-        raise ElectionError(f'{where}: name = "…" is missing; there are {", ".join(plugins.names(kind))}')
+        raise ElectionError(f'{where}: name = "…" is missing; available: {", ".join(plugins.names(kind))}')
     rest = {k: v for k, v in settings.items() if k != "name"}
     try:
-        thing = plugins.find(kind, settings["name"])
-        known = [f.name for f in fields(thing)]
+        plugin = plugins.find(kind, settings["name"])
+        known = [f.name for f in fields(plugin)]
         if unknown := [k for k in rest if k not in known]:
-            raise ElectionError(f"{settings['name']} has no setting {', '.join(unknown)}; it has {', '.join(known)}")
-        files = {k: str(folder / rest[k]) for k in getattr(thing, "files", ()) if isinstance(rest.get(k), str)}
-        made = thing(**rest | files)
+            raise ElectionError(
+                f"{settings['name']}: unknown setting {', '.join(unknown)}; available: {', '.join(known)}"
+            )
+        files = {k: str(folder / rest[k]) for k in getattr(plugin, "files", ()) if isinstance(rest.get(k), str)}
+        made = plugin(**rest | files)
         if kind == "learners":
             made.check()
         return made
-    except ValidationError as error:  # of a plug-in that checks its settings in its own way
+    except ValidationError as error:  # a plug-in that validates its settings with pydantic itself
         raise ElectionError(f"{where}: {'; '.join(describe_errors(error))}") from None
     except (TypeError, ElectionError, DataError) as error:
         raise ElectionError(f"{where}: {error}") from None
 
 
 def digest_of(rows: Array) -> str:
-    """A name for parsed numbers: their type, shape and bytes, whatever file they came from."""
-    rows = np.ascontiguousarray(rows + 0)  # -0.0 is 0.0: the same number, and other bytes
+    """The digest of encoded rows: of their type, shape and bytes, independent of the file format."""
+    rows = np.ascontiguousarray(rows + 0)  # -0.0 becomes 0.0: equal numbers, but other bytes
     head = f"{rows.dtype.newbyteorder('<').str} {rows.shape} ".encode()
     little = rows.astype(rows.dtype.newbyteorder("<"), copy=False)
     return "sha256:" + hashlib.sha256(head + little.tobytes()).hexdigest()

@@ -1,7 +1,7 @@
-"""Schema: how a table becomes numbers with nothing learned from it.
+"""The schema: how a table is encoded as numbers without learning anything from it.
 
-The categories and ranges stand in the election, written from public data. Every silo is encoded with them, so that two
-parties encode the same row in the same way and no party's data leaks through a scaler or a vocabulary.
+Categories and ranges are part of the election and come from public data. So all parties encode a row in the same way,
+and no party's data leak through a scaler or a vocabulary.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from ..data.read import Table, read
 from ..errors import DataError, ElectionError
 from ..types import Array
-from .columns import MISSING, Column, Tensor, Where, as_text, repeated
+from .columns import MISSING, Column, Place, Tensor, as_text, repeated
 
 Columns = Mapping[str, Array]
 Class = str | int
 
 
 class Schema(BaseModel):
-    """The columns of the features, and which column is the label and which, if any, a stable ID of the row.
+    """The feature columns, the label column and, optionally, a column with a stable ID of each row.
 
-    In a multi-label election `label` lists a column for each class, in their order.
+    In a multi-label election `label` lists one column for each class, in the order of the classes.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -38,10 +38,10 @@ class Schema(BaseModel):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        """A label among the features would be a model that only works on rows whose answer is known."""
+        """A label among the features would make a model that needs the answer to predict it."""
         names = [*self.label_columns, *([] if self.id is None else [self.id]), *(c.name for c in self.columns)]
         if twice := repeated(names):
-            raise ValueError(f"a column is label, id or feature, and once: {', '.join(map(repr, twice))} is several")
+            raise ValueError(f"a column may be used once, as label, id or feature: {', '.join(map(repr, twice))}")
         return self
 
     @property
@@ -54,24 +54,24 @@ class Schema(BaseModel):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of an encoded row."""
+        """The shape of an encoded row."""
         only = self.columns[0] if len(self.columns) == 1 else None
         return only.shape if isinstance(only, Tensor) else (sum(c.width for c in self.columns),)
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Of encoded rows."""
+        """The type of encoded rows."""
         only = self.columns[0] if len(self.columns) == 1 else None
         return only.dtype if isinstance(only, Tensor) else np.dtype(np.float32)
 
     def lenient(self) -> Schema:
-        """The same columns, but a value that they do not have is clipped or left blank instead of refused."""
+        """The same schema, except that unknown values are clipped or left blank instead of rejected."""
         other = {"number": "clip", "category": "blank"}
         columns = (c.model_copy(update={"outside": other[c.kind]}) if c.kind in other else c for c in self.columns)
         return self.model_copy(update={"columns": tuple(columns)})
 
     def read(self, path: str | Path, *, empty: bool = False) -> Table:
-        """A file with these columns. A LIBSVM file does not say how many features there are; the schema does."""
+        """Read a file with these columns. The schema says how many features a LIBSVM file has."""
         widths = [c.shape[0] for c in self.columns if isinstance(c, Tensor) and len(c.shape) == 1]
         return read(path, features=widths[0] if len(widths) == 1 else None, empty=empty)
 
@@ -82,8 +82,8 @@ class Schema(BaseModel):
         for c in self.columns:
             if not isinstance(c, Tensor) and columns[c.name].ndim != 1:
                 shape = columns[c.name].shape[1:]
-                raise DataError(f"{Where(source, c.name)}: expected one {c.kind} a row, not an array of shape {shape}")
-        blocks = [c.encode(columns[c.name], Where(source, c.name)) for c in self.columns]
+                raise DataError(f"{Place(source, c.name)}: expected one {c.kind} per row, not shape {shape}")
+        blocks = [c.encode(columns[c.name], Place(source, c.name)) for c in self.columns]
         if len(blocks) == 1 and isinstance(self.columns[0], Tensor):
             return blocks[0]
         return np.concatenate(
@@ -91,13 +91,13 @@ class Schema(BaseModel):
         )
 
     def labels(self, columns: Columns, classes: Sequence[Class], source: str) -> Array:
-        where = Where(source, ", ".join(self.label_columns))
-        return encode_labels(self.answers(columns, source), classes, where, self.multilabel)
+        place = Place(source, ", ".join(self.label_columns))
+        return encode_labels(self.raw_labels(columns, source), classes, place, self.multilabel)
 
-    def answers(self, columns: Columns, source: str) -> Array:
-        """Labels as they stand in a file, `(rows,)`; `(rows, classes)` where each class has a column."""
+    def raw_labels(self, columns: Columns, source: str) -> Array:
+        """The labels as in the file, `(rows,)`; `(rows, classes)` place each class has a column."""
         if missing := [name for name in self.label_columns if name not in columns]:
-            raise DataError(f"{source}: {self._absent(missing, columns)} It holds the label.")
+            raise DataError(f"{source}: {self._absent(missing, columns)} The schema needs it for the label.")
         found = [columns[name] for name in self.label_columns]
         return np.stack(found, axis=1) if self.multilabel else found[0]
 
@@ -105,66 +105,70 @@ class Schema(BaseModel):
         if self.id is None:
             return None
         if self.id not in columns:
-            raise DataError(f"{source}: {self._absent([self.id], columns)} It holds the row ID.")
-        return check_ids(columns[self.id], len(columns[self.id]), Where(source, self.id))
+            raise DataError(f"{source}: {self._absent([self.id], columns)} The schema needs it for the row ID.")
+        return check_ids(columns[self.id], len(columns[self.id]), Place(source, self.id))
 
     @staticmethod
     def _absent(missing: list[str], columns: Columns) -> str:
-        close = [f"{m!r} (there is {near[0]!r})" if (near := difflib.get_close_matches(m, columns, n=1)) else repr(m)
-                 for m in missing]  # fmt: skip
+        close = [
+            f"{name!r} (did you mean {near[0]!r}?)"
+            if (near := difflib.get_close_matches(name, columns, n=1))
+            else repr(name)
+            for name in missing
+        ]
         return f"missing column{'s' * (len(missing) > 1)} {', '.join(close)}; the file has {', '.join(columns)}."
 
 
-def check_ids(values: Any, rows: int, where: Where) -> Array:
-    """Row IDs as text, each there and each another."""
+def check_ids(values: Any, rows: int, place: Place) -> Array:
+    """Row IDs as text: none missing, none repeated."""
     ids = np.array([as_text(v) for v in values])
     if ids.shape != (rows,):
-        raise DataError(f"{where}: there are {rows} rows and {len(ids)} IDs; give one a row")
-    where.refuse(ids == "", ids, "is missing", "give every row an ID")
+        raise DataError(f"{place}: there are {rows} rows but {len(ids)} IDs; give one per row")
+    place.refuse(ids == "", ids, "is missing", "give every row an ID")
     _, numbers, counts = np.unique(ids, return_inverse=True, return_counts=True)
-    where.refuse(counts[numbers] > 1, ids, "is not the only row with its ID", "give every row its own")
+    place.refuse(counts[numbers] > 1, ids, "has an ID that another row has too", "give every row its own ID")
     return ids
 
 
-def encode_labels(values: Any, classes: Sequence[Class], where: Where, multilabel: bool) -> Array:
-    """Labels as `Data` has them."""
-    return mark_labels(values, classes, where) if multilabel else number_labels(values, classes, where)
+def encode_labels(values: Any, classes: Sequence[Class], place: Place, multilabel: bool) -> Array:
+    """Encode labels as `Data.y`."""
+    return encode_multilabels(values, classes, place) if multilabel else encode_classes(values, classes, place)
 
 
-def mark_labels(values: Any, classes: Sequence[Class], where: Where) -> Array:
-    """Marks `(rows, classes)` as `Data` has them, from 1 (yes), 0 (no) and -1 or nothing (not known)."""
+def encode_multilabels(values: Any, classes: Sequence[Class], place: Place) -> Array:
+    """Multi-labels `(rows, classes)` as in `Data.y`, from 1 (yes), 0 (no) and -1 or nothing (unknown)."""
     values = np.asarray(values)
     if values.ndim != 2 or values.shape[1] != len(classes):
-        raise DataError(f"{where}: labels must be {len(classes)} a row, one a class, not of shape {values.shape}")
+        raise DataError(f"{place}: expected {len(classes)} labels per row, one per class, not shape {values.shape}")
     marks = {"1": 1, "0": -1, "-1": 0, **dict.fromkeys(MISSING, 0)}
     codes = np.array([marks.get(as_label(v).lower(), 9) for v in values.ravel()], dtype=np.int64).reshape(values.shape)
-    where.refuse((codes == 9).any(axis=1), values, "has a label that is none", "use 1, 0, and -1 or nothing: not known")
+    place.refuse((codes == 9).any(axis=1), values, "has an invalid label", "use 1, 0, and -1 or nothing for unknown")
     return codes
 
 
-def number_labels(values: Any, classes: Sequence[Class], where: Where) -> Array:
-    """Class numbers `(rows,)` of labels: 1, 1.0 and "1" are the same label."""
+def encode_classes(values: Any, classes: Sequence[Class], place: Place) -> Array:
+    """Class numbers `(rows,)`. The labels 1, 1.0 and "1" are the same."""
     values = np.asarray(values)
     if values.ndim != 1:
-        raise DataError(f"{where}: labels must be one a row, not of shape {values.shape}")
+        raise DataError(f"{place}: expected one label per row, not shape {values.shape}")
     number = {as_label(c): i for i, c in enumerate(classes)}
-    if values.dtype.kind in "biuf":  # numbers are few, rows are many
+    if values.dtype.kind in "biuf":  # few distinct values, many rows
         distinct, which = np.unique(values, return_inverse=True)
     else:
         distinct, which = values, np.arange(len(values))
     codes = np.array([number.get(as_label(v), -1) for v in distinct], dtype=np.int64)[which]
     some = ", ".join(map(str, classes[:10])) + (", …" if len(classes) > 10 else "")
-    where.refuse(codes < 0, values, "is not a class of the election", f"use one of {some}")
+    place.refuse(codes < 0, values, "is not a class of the election", f"use one of {some}")
     return codes
 
 
 def as_label(value: Any) -> str:
-    """What a label is called: as `as_text`, and "1.0", as a CSV file may have it, is "1"."""
+    """The name of a label: like `as_text`, but "1.0" in a CSV file is "1"."""
     return re.sub(r"^(-?[0-9]+)\.0+$", r"\1", as_text(value))
 
 
 def as_plain(value: Any) -> Any:
-    """NumPy's numbers as Python's, so that a digest does not depend on which were used."""
+    """NumPy values as Python values, so that a digest does not depend on which were used."""
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
-    raise ElectionError(f"{value!r} cannot be written into an election: use numbers, text, lists and tables")
+    raise ElectionError(f"{value!r} cannot be written to an election: use numbers, text, lists and tables")

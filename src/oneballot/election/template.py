@@ -204,7 +204,7 @@ def _inline(table: Mapping[str, Any]) -> str:
 def sorted_labels(values: Array) -> list[Class]:
     """The distinct labels of a column: whole numbers in their order, anything else as text."""
     if values.ndim != 1:
-        raise DataError(f"labels must be one a row, not of shape {values.shape[1:]}")
+        raise DataError(f"expected one label per row, not shape {values.shape[1:]}")
     texts = sorted({as_label(v) for v in values} - {""})
     try:
         return sorted(int(t) for t in texts)

@@ -1,44 +1,39 @@
-"""What an election goes on from: the model of an outcome, as it travels."""
+"""The model that an election starts from: that of an earlier outcome, as serialized bytes."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 from pathlib import Path
 from typing import Any
 
-from ..errors import ElectionError
+from ..errors import ElectionError, OneBallotError
 from ..types import Blob
+from .outcome_files import read_index, read_model
 
 
-def as_start(thing: Any) -> Blob | None:
-    """Of an outcome, its model, the folder that an outcome was saved in, or what this gave before."""
-    if thing is None or isinstance(thing, Blob):
-        return thing
-    if isinstance(thing, str | Path):
-        return read_start(Path(thing))
-    model = getattr(thing, "model", thing)
+def as_start(start: Any) -> Blob | None:
+    """The model of an outcome, of a final model, or of the folder of an outcome; a Blob is returned as it is."""
+    if start is None or isinstance(start, Blob):
+        return start
+    if isinstance(start, str | Path):
+        return read_start(Path(start))
+    model = getattr(start, "model", start)
     if not hasattr(model, "dump"):
-        raise ElectionError(f"start must be an outcome, or the folder of one, not {type(thing).__name__}")
+        raise ElectionError(f"start must be an outcome, or the folder of one, not {type(start).__name__}")
     blob: Blob = model.dump()
     return blob
 
 
 def read_start(folder: Path) -> Blob:
-    """The model in the folder of an outcome. Its bytes are checked against its name, and not looked at otherwise."""
+    """The model in the folder of an outcome. Only its hash is checked here."""
     try:
-        kept = json.loads((folder / "outcome.json").read_bytes())["model"]
-        named = Path(kept["file"]).name
-        blob = Blob(str(kept["format"]), (folder / named).read_bytes())
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise ElectionError(
-            f"{folder} is not an outcome that `oneballot tally … --out {folder}` wrote: {error}"
-        ) from None
-    if hashlib.sha256(blob.data).hexdigest()[:16] not in named:
-        raise ElectionError(f"{folder / named} was altered since it was written; get the outcome again")
-    return blob
+        return read_model(folder, read_index(folder))
+    except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
+        raise ElectionError(f"{folder} is not an outcome that `oneballot tally` wrote: {error}") from None
+    except OneBallotError as error:
+        raise ElectionError(str(error)) from None
 
 
-def name_of(start: Blob) -> dict[str, str]:
-    """What an election's digest knows of it."""
+def describe_start(start: Blob) -> dict[str, str]:
+    """How an election's digest identifies it."""
     return {"format": start.format, "sha256": hashlib.sha256(start.data).hexdigest()}

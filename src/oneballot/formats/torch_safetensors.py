@@ -89,10 +89,8 @@ class TorchModel:
         module, out = self.module.to(place), np.empty((len(X), about.classes))
         with torch.no_grad():
             for i in range(0, len(X), size):
-                part = slice(i, i + size)
-                out[part] = (
-                    module(scaled(rows[part].clone(), torch.float32)).cpu().numpy()
-                )  # the module may change its input
+                batch = rows[i : i + size].clone()  # the module may change its input
+                out[i : i + size] = module(scaled(batch, torch.float32)).cpu().numpy()
         return out
 
     def predict_proba(self, X: Array) -> Array:

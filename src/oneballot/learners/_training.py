@@ -6,9 +6,9 @@ The result does not depend on the number of workers: each task has its own seed,
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, overload
+from typing import Any, Protocol, overload
 
 import numpy as np
 
@@ -20,16 +20,11 @@ from ..types import Array, Task
 from ._fallback import class_frequencies, predict, report_failure
 
 
-class SingleModelLearner(Protocol):
+class SingleLearner(Protocol):
+    """A learner that trains one model at a time."""
+
     def fit_one(self, X: Array, y: Array, weight: Array | None, seed: int, classes: int) -> Model:
         """Train on class numbers y, at least two of which differ."""
-
-
-class Booster(SingleModelLearner, Protocol):
-    name: ClassVar[str]
-
-    @property
-    def params(self) -> Mapping[str, Any]: ...
 
 
 @dataclass(frozen=True)
@@ -63,9 +58,8 @@ Result = tuple[Model | None, Array, str]
 
 
 def fit_each(
-    learner: SingleModelLearner, X: Array, tasks: Sequence[Task], classes: int, keep: bool, what: str,
-    threads: bool = False,
-) -> TrainedModels:  # fmt: skip
+    learner: SingleLearner, X: Array, tasks: Sequence[Task], classes: int, keep: bool, what: str, threads: bool = False
+) -> TrainedModels:
     """Train every task with `fit_one`. Set `threads` if the learner releases the interpreter's lock."""
     results = list(track(f"training {what}", _train_all(learner, X, tasks, classes, keep, threads), len(tasks)))
     for task, (_, _, reason) in zip(tasks, results, strict=True):
@@ -75,7 +69,7 @@ def fit_each(
 
 
 def _train_all(
-    learner: SingleModelLearner, X: Array, tasks: Sequence[Task], classes: int, keep: bool, threads: bool
+    learner: SingleLearner, X: Array, tasks: Sequence[Task], classes: int, keep: bool, threads: bool
 ) -> Iterator[Result]:
     """Start in this process; use workers if the first tasks show that the rest takes long."""
     from threadpoolctl import threadpool_limits
@@ -99,9 +93,7 @@ def _train_all(
                 yield from batch
 
 
-def _train_batch(
-    learner: SingleModelLearner, X: Array, tasks: Sequence[Task], classes: int, keep: bool
-) -> list[Result]:
+def _train_batch(learner: SingleLearner, X: Array, tasks: Sequence[Task], classes: int, keep: bool) -> list[Result]:
     return [_train_one(learner, X, task, classes, keep) for task in tasks]
 
 
@@ -125,7 +117,7 @@ def _import_libraries() -> None:
     import sklearn.ensemble  # noqa: F401
 
 
-def _train_one(learner: SingleModelLearner, X: Array, task: Task, classes: int, keep: bool) -> Result:
+def _train_one(learner: SingleLearner, X: Array, task: Task, classes: int, keep: bool) -> Result:
     rows, y, weight = _as_labels(task)
     reason = ""
     if len(np.unique(y)) > 1:
@@ -156,7 +148,7 @@ def _as_labels(task: Task) -> tuple[Array, Array, Array | None]:
     return task.rows[row], label, weight
 
 
-def check_params(learner: Booster, form: type[Format], reserved: Collection[str]) -> None:
+def check_params(learner: Any, form: type[Format], reserved: Collection[str]) -> None:
     """Train on a few rows, to find params that are invalid, or whose models the format refuses, before training."""
     if taken := sorted(learner.params.keys() & set(reserved)):
         raise ElectionError(f"learner {learner.name}: OneBallot sets {', '.join(taken)}; remove it from params")

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ..fleet.models.network import Network
     from ..fleet.train.recipe import Recipe
 
+Weights = Mapping[str, Array]
 Rate = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Augment = Annotated[
     tuple[Literal["shift", "crop", "flip"], ...], BeforeValidator(lambda v: (v,) if isinstance(v, str) else v)
@@ -213,7 +214,7 @@ class Torch:
         (result,) = job.run_together(self, [job])
         return result
 
-    def weights_of(self, blob: Blob, row: tuple[int, ...], classes: int) -> Mapping[str, Array]:
+    def weights_of(self, blob: Blob, row: tuple[int, ...], classes: int) -> Weights:
         """Return the weights in a network file. Raises ElectionError if this learner does not train such networks."""
         if blob.format != TorchSafetensors.name:
             raise ElectionError(f"learner torch can only start from a network, not from a {blob.format} model")
@@ -236,13 +237,7 @@ class Torch:
         return Description(self.module, settings, network.shape, classes, output)
 
     def model_of(
-        self,
-        network: Network,
-        values: Mapping[str, Array],
-        classes: int,
-        output: str = "softmax",
-        *,
-        device: str = "cpu",
+        self, network: Network, values: Weights, classes: int, output: str = "softmax", *, device: str = "cpu"
     ) -> TorchModel:
         """Return a model with these weights, as if it had been trained here; it predicts on this device."""
         description = self._description(network, classes, output)

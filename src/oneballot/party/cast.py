@@ -1,8 +1,8 @@
-"""The party's whole job: train, and seal one ballot."""
+"""Train and seal: the ballots of one party, or of several that are trained in lock step."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..ballot.encryption import check_readers
@@ -12,6 +12,7 @@ from ..data.rows import join_rows
 from ..election.checks import check_party_name
 from ..election.election import Election
 from ..interfaces import CastSteps, Learner, Models, Work
+from ..privacy.charges import Charges
 from ..types import Abstain, Ballot, Contents, Data, Fit
 from .context import PartyContext
 
@@ -20,51 +21,66 @@ if TYPE_CHECKING:
 
 
 def cast(
-    election: Election, X: Any, y: Any, *, party: str, ids: Any = None,
-    key: Ed25519PrivateKey | None = None, learners: Mapping[str, Learner] | None = None, casts: int = 1,
-) -> Ballot:  # fmt: skip
-    """The ballot of a party that holds rows X with labels y, and with stable row IDs where the election asks for them.
+    election: Election,
+    X: Any,
+    y: Any,
+    *,
+    party: str,
+    ids: Any = None,
+    key: Ed25519PrivateKey | None = None,
+    learners: Mapping[str, Learner] | None = None,
+    casts: int = 1,
+) -> Ballot:
+    """The ballot of a party with rows X, labels y and, where the election requires them, stable row IDs.
 
-    `learners` are the party's own choice, by role ("teacher", "student", or "all"); a key signs the ballot
-    (`oneballot.ballot.keys.read_key`). Deliver its `sealed`, which is encrypted where the election has a server_key.
-    At L2 every cast draws noise on the same rows, and costs add: say in `casts` which one this is.
+    `learners` is the party's own choice, by role ("teacher", "student", or "all"). `key` signs the ballot
+    (`oneballot.ballot.keys.read_key`). Deliver the ballot's `sealed`, which is encrypted if the election has a
+    server_key. At L2 every cast draws noise on the same rows and costs add up: `casts` says which cast this is.
     """
+    check_party_name(party)
+    check_signer(election, party, key)
+    check_readers(election)
     data = election.data(X, y, party, ids)
-    return cast_data(election, data, party=party, key=key, learners=learners, charge=lambda: casts)
+    ctx = PartyContext(election, party, Charges(election.digest, earlier=casts - 1, what="cast"))
+    return cast_data(ctx, data, key=key, learners=learners)
 
 
 def cast_data(
-    election: Election, data: Data, *, party: str,
-    key: Ed25519PrivateKey | None = None, learners: Mapping[str, Learner] | None = None,
-    charge: Callable[[], int] = lambda: 1, desks: dict[str, PartyContext] | None = None,
-) -> Ballot:  # fmt: skip
-    check_readers(election)
-    keys = {party: key} if key else {}
-    (ballot,) = cast_together(election, {party: data}, keys=keys, learners=learners, charge=charge, desks=desks)
+    ctx: PartyContext,
+    data: Data,
+    *,
+    key: Ed25519PrivateKey | None = None,
+    learners: Mapping[str, Learner] | None = None,
+) -> Ballot:
+    """The ballot of the context's party, whose name, key and data were checked."""
+    keys = {} if key is None else {ctx.party: key}
+    chosen = ctx.election.choose_learners(learners or {})
+    (ballot,) = _cast_in_step(ctx.election, {ctx.party: (data, ctx)}, keys, chosen)
     return ballot
 
 
 def cast_together(
-    election: Election, parties: Mapping[str, Data], *,
-    keys: Mapping[str, Ed25519PrivateKey] | None = None, learners: Mapping[str, Learner] | None = None,
-    charge: Callable[[], int] = lambda: 1, desks: dict[str, PartyContext] | None = None,
-) -> list[Ballot]:  # fmt: skip
-    """The ballots of several parties, trained in lock step: one tier of all of them is one `fit_many`.
+    election: Election, parties: Mapping[str, Data], *, keys: Mapping[str, Ed25519PrivateKey] | None = None
+) -> list[Ballot]:
+    """The ballots of several parties, trained in lock step. Each is what the party would cast alone."""
+    contexts = {party: (data, PartyContext(election, party)) for party, data in parties.items()}
+    return _cast_in_step(election, contexts, keys or {}, election.choose_learners({}))
 
-    `charge` is called when noise is first drawn. Desks are put into `desks`, for whoever may look into them.
-    """
-    desks = {} if desks is None else desks
-    chosen = election.with_learners(learners) if learners else election
+
+def _cast_in_step(
+    election: Election,
+    parties: Mapping[str, tuple[Data, PartyContext]],
+    keys: Mapping[str, Ed25519PrivateKey],
+    learners: Mapping[str, Learner],
+) -> list[Ballot]:
+    """Run all casts side by side: what they request at the same time is answered by one training."""
     running: dict[str, CastSteps] = {}
     ended: dict[str, Contents | Abstain] = {}
-    for party, data in parties.items():
-        check_party_name(party)
-        check_signer(election, party, (keys or {}).get(party))
+    for party, (data, ctx) in parties.items():
         try:
-            desks[party] = PartyContext(chosen, party, charge)
             if len(data):
-                check_size(election, party, chosen.method.plan(data, desks[party]).bytes or 0)
-            started = chosen.method.cast(data, desks[party])
+                check_size(election, party, election.method.plan(data, ctx).bytes or 0)
+            started = election.method.cast(data, ctx)
         except Abstain as reason:
             ended[party] = reason
             continue
@@ -72,56 +88,64 @@ def cast_together(
             ended[party] = started
         else:
             running[party] = started
-    replies: dict[str, Any] = dict.fromkeys(running)
+    answers: dict[str, Any] = dict.fromkeys(running)
     while running:
-        asked: dict[str, Fit | Work] = {}
-        for party, casting in list(running.items()):
+        requests: dict[str, Fit | Work] = {}
+        for party, steps in list(running.items()):
             try:
-                asked[party] = casting.send(replies[party])
+                requests[party] = steps.send(answers[party])
             except StopIteration as end:
                 ended[party] = end.value
             except Abstain as reason:
                 ended[party] = reason
             if party in ended:
                 del running[party]
-        fits = {party: what for party, what in asked.items() if isinstance(what, Fit)}
-        works = {party: what for party, what in asked.items() if not isinstance(what, Fit)}
-        replies = _fit_together(chosen, fits) | _do_together(chosen, works)
-    return [_seal(election, party, ended[party], (keys or {}).get(party), desks[party].number) for party in parties]
+        answers = _answer(requests, learners)
+    return [_seal(election, party, ended[party], keys.get(party), ctx) for party, (_, ctx) in parties.items()]
 
 
-def _fit_together(election: Election, fits: Mapping[str, Fit]) -> dict[str, Models]:
-    """Answer the fits of all parties, those of one kind by one training."""
-    kinds: dict[tuple[str, int, bool], list[str]] = {}
+def _answer(requests: Mapping[str, Fit | Work], learners: Mapping[str, Learner]) -> dict[str, Any]:
+    fits = {party: request for party, request in requests.items() if isinstance(request, Fit)}
+    works = {party: request for party, request in requests.items() if not isinstance(request, Fit)}
+    return _fit_together(fits, learners) | _work_together(works, learners)
+
+
+def _fit_together(fits: Mapping[str, Fit], learners: Mapping[str, Learner]) -> dict[str, Models]:
+    """Answer the fits of all parties. Fits of one role, number of classes and `keep` are one training."""
+    groups: dict[tuple[str, int, bool], list[str]] = {}
     for party, fit in fits.items():
-        kinds.setdefault((fit.role, fit.classes, fit.keep), []).append(party)
-    replies: dict[str, Models] = {}
-    for (role, classes, keep), parties in kinds.items():
-        X, where = join_rows([fits[p].X for p in parties])
-        tasks = [task.relocated(rows, f"{party}, {role} {i + 1}") for party, rows in zip(parties, where, strict=True)
-                 for i, task in enumerate(fits[party].tasks)]  # fmt: skip
-        models = election.learner_of(role).fit_many(X, tasks, classes, keep=keep)
+        groups.setdefault((fit.role, fit.classes, fit.keep), []).append(party)
+    answers: dict[str, Models] = {}
+    for (role, classes, keep), parties in groups.items():
+        X, where = join_rows([fits[party].X for party in parties])
+        tasks = [
+            task.relocated(rows, f"{party}, {role} {i + 1}")
+            for party, rows in zip(parties, where, strict=True)
+            for i, task in enumerate(fits[party].tasks)
+        ]
+        models = learners[role].fit_many(X, tasks, classes, keep=keep)
         start = 0
         for party in parties:
             stop = start + len(fits[party].tasks)
-            replies[party] = models[start:stop]
+            answers[party] = models[start:stop]
             start = stop
-    return replies
+    return answers
 
 
-def _do_together(election: Election, works: Mapping[str, Work]) -> dict[str, Any]:
-    """Answer other work of all parties, that of one kind by one call."""
-    kinds: dict[tuple[type[Work], str], list[str]] = {}
+def _work_together(works: Mapping[str, Work], learners: Mapping[str, Learner]) -> dict[str, Any]:
+    """Answer other work of all parties. Work of one class and role is one call."""
+    groups: dict[tuple[type[Work], str], list[str]] = {}
     for party, work in works.items():
-        kinds.setdefault((type(work), work.role), []).append(party)
-    replies: dict[str, Any] = {}
-    for (kind, role), parties in kinds.items():
-        done = kind.together(election.learner_of(role), [works[party] for party in parties])
-        replies |= zip(parties, done, strict=True)
-    return replies
+        groups.setdefault((type(work), work.role), []).append(party)
+    answers: dict[str, Any] = {}
+    for (work_class, role), parties in groups.items():
+        results = work_class.together(learners[role], [works[party] for party in parties])
+        answers |= zip(parties, results, strict=True)
+    return answers
 
 
-def _seal(election: Election, party: str, end: Contents | Abstain, key: Ed25519PrivateKey | None, casts: int) -> Ballot:
-    if isinstance(end, Abstain):
-        return seal({}, election, party, key=key, reason=str(end), casts=casts)
-    return seal(end, election, party, key=key, casts=casts)
+def _seal(
+    election: Election, party: str, end: Contents | Abstain, key: Ed25519PrivateKey | None, ctx: PartyContext
+) -> Ballot:
+    contents, reason = ({}, str(end)) if isinstance(end, Abstain) else (end, None)
+    return seal(contents, election, party, key=key, reason=reason, casts=ctx.number, noised=tuple(ctx.noised))

@@ -1,7 +1,7 @@
-"""What a method may touch: seeds, subsets, decisions, learners and, at the tally, the room.
+"""What a method may use at a party: seeds, subsets of rows, decisions and releases.
 
-A desk is the only way from private numbers outwards. At L0 nothing is noised. At L1 the tally's desk draws noise, at L2
-a party's; what is drawn is written down, and may not be more than the election promises.
+The context is the only way out for private numbers. At L0 nothing is noised; at L1 the tally's context adds noise, at
+L2 a party's. It counts what it draws, and never draws more than the election's guarantee allows.
 """
 
 from __future__ import annotations
@@ -10,33 +10,40 @@ import hashlib
 import json
 import warnings
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from ..election.election import Election
 from ..election.schema import Class
 from ..errors import DataError, OneBallotWarning, PrivacyError
+from ..privacy.charges import Charges
 from ..privacy.guarantee import VotesGuarantee
+from ..privacy.ledger import MAX_CASTS
 from ..privacy.mechanisms import check_opendp, noisy_argmax, noisy_at_least, noisy_numbers, opendp_argmax
 from ..privacy.sampling import Entropy, SeededEntropy, SystemEntropy
 from ..types import Array, Blob, Data
 
 
 class PartyContext:
-    """A party's desk."""
+    """The context of a party's cast."""
 
     side = "cast"
 
-    def __init__(self, election: Election, party: str, charge: Callable[[], int] = lambda: 1) -> None:
-        """`charge` is called before the first noise is drawn, and says which cast, or tally, on these votes this is."""
-        self.election, self.party, self._charge = election, party, charge
+    def __init__(
+        self, election: Election, party: str, charges: Charges | None = None, most: int | None = MAX_CASTS
+    ) -> None:
+        """`charges` is charged before the first noise is drawn, for at most `most` casts (or tallies) in all."""
+        self.election, self.party = election, party
+        self._charges = charges or Charges(election.digest, what="cast")
+        self._most, self._drawn_before = most, self._charges.draws
         self.number = 1
+        """Which cast, or tally, of the same votes this is."""
         if election.guarantee and election.guarantee.side == self.side and election.privacy.sampler == "opendp":
             check_opendp()
         self.drawn: Counter[str] = Counter()
-        self.votes: list[tuple[Array, int]] = []
-        """What noise was drawn on, with its unit: for an account that depends on it, and never leaves this desk."""
+        self.noised: list[tuple[Array, int]] = []
+        """The votes that noise was added to, each with its unit: for data-dependent accounting, never released."""
 
     @property
     def classes(self) -> Sequence[Class]:
@@ -73,23 +80,25 @@ class PartyContext:
         return self._derive(None, *path)
 
     def assign_subsets(self, data: Data, subsets: int, *path: str | int) -> list[Array]:
+        """The rows of each subset: a seeded shuffle, or at L2 a keyed hash of what identifies a row."""
         if self.level != "L2":
             order = np.random.default_rng(self.seed(*path)).permutation(len(data))
             return np.array_split(order, subsets)
         key = hashlib.blake2b(json.dumps([self.election.digest, self.party, *path]).encode(), digest_size=32).digest()
-        numbers = np.fromiter((_hashed(name, key, subsets) for name in self._names(data)), np.int64, len(data))
+        assigned = [_hash_into(identity, key, subsets) for identity in self._identities(data)]
+        numbers = np.array(assigned, dtype=np.int64)
         return [np.flatnonzero(numbers == k) for k in range(subsets)]
 
     def check(self, data: Data) -> None:
-        """Raise DataError for rows that cannot be told apart as the election says; before anybody trains."""
+        """Raise DataError, before any training, if rows cannot be identified as the election requires."""
         if self.level == "L2" and self.election.stable_ids and data.ids is None:
             raise DataError(
-                f"{self.party}: the election tells rows apart by stable IDs, and there are none. Give one a row (ids=… "
-                "or the column that the schema names), or set stable_ids = false to tell them apart by content."
+                f"{self.party}: the election identifies rows by stable IDs, but there are none. Give every row an ID "
+                "(ids=… or the schema's ID column), or set stable_ids = false to identify rows by content."
             )
 
-    def _names(self, data: Data) -> list[bytes]:
-        """By what rows are told apart: stable IDs, or else all that they hold."""
+    def _identities(self, data: Data) -> list[bytes]:
+        """What identifies each row: its stable ID, or else its whole content."""
         self.check(data)
         if data.ids is not None and self.election.stable_ids:
             return [str(name).encode() for name in data.ids]
@@ -98,27 +107,27 @@ class PartyContext:
     def decide(self, votes: Array, *, cell: str, unit: int = 1) -> Array:
         """The class with the most votes, after noise where it is due.
 
-        Without noise ties are drawn, with the same lot at every desk: no class is favoured.
+        Without noise, ties are broken at random with a shared seed, so that no class is favoured.
         """
         guarantee = self.election.guarantee
         if guarantee is not None and guarantee.side == self.side:
             return self._decide_privately(votes, cell, unit)
         tied = votes == votes.max(axis=1, keepdims=True)
-        lot = np.random.default_rng(self.shared_seed("tie", cell)).random(votes.shape)
-        return np.asarray((tied * (1 + lot)).argmax(axis=1))
+        order = np.random.default_rng(self.shared_seed("tie", cell)).random(votes.shape)
+        return np.asarray((tied * (1 + order)).argmax(axis=1))
 
     def _decide_privately(self, votes: Array, cell: str, unit: int) -> Array:
         guarantee = self.election.guarantee
         if not isinstance(guarantee, VotesGuarantee):
-            raise PrivacyError("votes, of which the method did not say that it decides any")
+            raise PrivacyError("the method decides votes, but declared none")
         if votes.shape[1] != guarantee.query.classes:
-            raise PrivacyError(f"a vote among {votes.shape[1]} classes, where {guarantee.query.classes} were promised")
+            raise PrivacyError(f"the method decides among {votes.shape[1]} classes, declared {guarantee.query.classes}")
         if unit > 1 and not guarantee.query.fractional:
-            raise PrivacyError("parts of votes, where whole ones were promised")
+            raise PrivacyError("the method decides fractional votes, but declared whole ones")
         entropy, mechanism, scale = self._entropy(cell), guarantee.query.mechanism, guarantee.query.scale
         if guarantee.test is None:
             self._draw("vote", len(votes))
-            self.votes.append((votes, unit))
+            self.noised.append((votes, unit))
             if guarantee.privacy.sampler == "opendp":
                 return opendp_argmax(votes, scale, unit=unit)
             return noisy_argmax(votes, mechanism, scale, entropy, unit=unit)
@@ -126,7 +135,7 @@ class PartyContext:
         assert threshold is not None
         assert answers is not None
         self._draw("test", len(votes))
-        self.votes.append((votes, unit))
+        self.noised.append((votes, unit))
         passed = noisy_at_least(votes.max(axis=1), guarantee.test.sigma, threshold, entropy, unit=unit)
         answered = np.flatnonzero(passed)[:answers]  # in the public order of the queries, then stop
         self._draw("vote", len(answered))
@@ -139,7 +148,7 @@ class PartyContext:
         if guarantee is None or guarantee.side != self.side:
             return numbers
         if guarantee.numbers is None or guarantee.numbers_name != cell:
-            raise PrivacyError(f"{cell}, of which the method did not say that it releases them")
+            raise PrivacyError(f"the method releases {cell}, but did not declare it")
         self._draw(cell, 1)
         return noisy_numbers(numbers, guarantee.numbers.sigma, self._entropy(cell))
 
@@ -153,15 +162,15 @@ class PartyContext:
         return SystemEntropy() if seed is None else SeededEntropy(self._derive(self.party, "noise", seed, cell))
 
     def _draw(self, what: str, times: int) -> None:
-        """Write down what will be drawn. More than was promised is never drawn, whatever a method asks for."""
+        """Charge and count a draw before it is made. Raises PrivacyError for more than the guarantee allows."""
         if not self.drawn:
-            self.number = self._charge()
+            self.number = self._charges.charge(self._most, after=self._drawn_before)
         self.drawn[what] += times
-        promised = {name: most for name, _, most in self.election.guarantee.lines()} if self.election.guarantee else {}
-        if self.drawn[what] > promised.get(what, 0):
+        allowed = {name: most for name, _, most in self.election.guarantee.lines()} if self.election.guarantee else {}
+        if self.drawn[what] > allowed.get(what, 0):
             raise PrivacyError(
-                f"{self.drawn[what]} × {what}, where the election promises {promised.get(what, 0)}: the method "
-                f"{self.election.method.name} asks for more than it said that it would"
+                f"the method {self.election.method.name} draws {self.drawn[what]} × {what}, but declared "
+                f"{allowed.get(what, 0)}"
             )
 
     def warn(self, text: str) -> None:
@@ -172,5 +181,5 @@ class PartyContext:
         return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little") >> 33
 
 
-def _hashed(name: bytes, key: bytes, subsets: int) -> int:
-    return int.from_bytes(hashlib.blake2b(name, key=key, digest_size=8).digest(), "little") % subsets
+def _hash_into(identity: bytes, key: bytes, subsets: int) -> int:
+    return int.from_bytes(hashlib.blake2b(identity, key=key, digest_size=8).digest(), "little") % subsets

@@ -1,7 +1,7 @@
-"""The party's own copy of its ballot: on its disk before anything is delivered, and delivered again byte by byte.
+"""A party's own copy of its ballot: on its disk before delivery, so that every retry delivers the same bytes.
 
-Where ballots are encrypted to the server, the party could not read what it has sent: beside PARTY.ballot, which is
-delivered, PARTY.ballot.open is the same ballot before it was encrypted, for the party's eyes alone.
+The party cannot read a ballot that is encrypted to the server. So beside PARTY.ballot, which is delivered, it keeps
+PARTY.ballot.open, the same ballot before encryption, readable by its owner only.
 """
 
 from __future__ import annotations
@@ -10,165 +10,174 @@ import errno
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..ballot.encryption import is_envelope, look
-from ..ballot.seal import OpenBallot, check_ballot, encrypt, open_ballot, sign_again
+from ..ballot.encryption import read_header
+from ..ballot.manifest import OpenBallot, open_ballot
+from ..ballot.seal import as_ballot, check_ballot, encrypt_for, sign_again
 from ..election.election import Election
 from ..errors import AlreadyCast, Spoiled, printable
 from ..privacy.charges import Charges
 from ..runtime.files import lock_file, write_atomic
+from ..types import Ballot
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 
-@dataclass(frozen=True)
-class Kept:
-    """A ballot as it is delivered, and as the party can read it; the same bytes where nothing is encrypted."""
+class Outbox:
+    """Where one party keeps its ballot of one election."""
 
-    sealed: bytes
-    clear: bytes
+    def __init__(self, election: Election, party: str, folder: Path) -> None:
+        self.election, self.party = election, party
+        self.path = folder / f"{party}.ballot"
 
     @property
-    def opened(self) -> OpenBallot:
-        return open_ballot(self.clear)
+    def clear_path(self) -> Path:
+        return _clear_path(self.path)
 
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Refuse a second cast of the same party at the same time: both would train, draw noise and keep a ballot.
 
-@contextmanager
-def alone_with_kept(path: Path) -> Iterator[None]:
-    """Of two casts of one party at once the second is refused: each would train, draw noise, and keep another ballot.
-
-    In a folder that cannot be written to nothing is kept, so that nothing is to be guarded there.
-    """
-    party, folder = path.name.removesuffix(".ballot"), path.parent
-    lock = path.with_name(f".{party}.casting")
-    with ExitStack() as held:
-        for place in (*reversed(folder.parents), folder):
-            if not os.path.exists(place):  # a cast that is refused leaves nothing behind
-                held.callback(_remove_if_empty, place)
-        try:
-            held.enter_context(lock_file(lock))
-        except BlockingIOError as error:
-            raise AlreadyCast(
-                f"{printable(error.strerror, 100)} is casting the ballot of {party} ({lock}); when it has ended, the "
-                "same command delivers the same ballot"
-            ) from None
-        except PermissionError:
-            if os.path.exists(lock):
+        A folder that cannot be written to needs no lock, since nothing is kept there.
+        """
+        folder, lock = self.path.parent, self.path.with_name(f".{self.party}.casting")
+        with ExitStack() as stack:
+            for place in (*reversed(folder.parents), folder):
+                if not os.path.exists(place):  # a refused cast leaves no empty folder behind
+                    stack.callback(_remove_if_empty, place)
+            try:
+                stack.enter_context(lock_file(lock))
+            except BlockingIOError as error:
                 raise AlreadyCast(
-                    f"another user is casting the ballot of {party}, or was stopped: {lock} is theirs. When they have "
-                    "ended, remove it, or keep your ballot elsewhere (--keep FOLDER)"
+                    f"{printable(error.strerror, 100)} is casting the ballot of {self.party} ({lock}). Run the command "
+                    "again when it has finished: it delivers the same ballot."
                 ) from None
-        except OSError as error:
-            if error.errno != errno.EROFS:
-                raise
-        yield
+            except PermissionError:
+                if os.path.exists(lock):
+                    raise AlreadyCast(
+                        f"another user is casting the ballot of {self.party}, or was interrupted: {lock} is theirs. "
+                        "Remove it when they have finished, or keep your ballot elsewhere (--keep FOLDER)."
+                    ) from None
+            except OSError as error:
+                if error.errno != errno.EROFS:
+                    raise
+            yield
+
+    def find(self, charges: Charges, signer: Ed25519PrivateKey | None = None, *, resign: bool = False) -> Ballot | None:
+        """The kept ballot, ready to be delivered again; None if nothing was cast. `resign` signs it with a new key.
+
+        Raises AlreadyCast if the kept ballot would be spoiled, or states less than was spent.
+        """
+        opened, sealed, clear = self._read()
+        if resign:
+            if opened is None or signer is None:
+                raise AlreadyCast(f"nothing to sign again: --resign needs the kept ballot ({self.path}) and a new key")
+            if (again := sign_again(clear, signer)) != clear:
+                opened, sealed, clear = open_ballot(again), encrypt_for(self.election, again), again
+        if opened is None:
+            return None
+        self._check(opened)
+        if (stated := opened.manifest.privacy.drawn) < charges.draws:
+            raise AlreadyCast(
+                f"{self.path} is the ballot of cast number {stated}, but {charges.path} records {charges.draws} casts, "
+                "so its ledger is too small. Deliver the latest ballot (--keep FOLDER), or cast again with --recast."
+            )
+        return as_ballot(opened, sealed, clear)
+
+    def keep(self, ballot: Ballot) -> None:
+        """Write the party's copy. An earlier ballot is renamed, not lost.
+
+        Of two files the delivered one is written last, and a stale one is removed first: whenever the process is
+        killed, a ballot that is there to deliver can also be read.
+        """
+        path, clear_path = self.path, self.clear_path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists():
+            if path.read_bytes() == ballot.sealed:
+                return
+            number = 1
+            while (old := path.with_name(f"{path.stem}.{number}.ballot")).exists():
+                number += 1
+            write_atomic(old, path.read_bytes())
+            if clear_path.exists():
+                write_atomic(_clear_path(old), clear_path.read_bytes(), 0o600)
+        if self.election.encrypted:
+            path.unlink(missing_ok=True)
+            write_atomic(clear_path, ballot.clear or ballot.sealed, 0o600)
+        write_atomic(path, ballot.sealed)
+
+    def _read(self) -> tuple[OpenBallot | None, bytes, bytes]:
+        """The ballot that this party has sealed for this election, its bytes to deliver, and its bytes in the clear."""
+        sealed = self.path.read_bytes() if self.path.is_file() else None
+        if not self.election.encrypted:
+            if sealed is None:
+                return None, b"", b""
+            return self._open(sealed), sealed, sealed
+        clear = self.clear_path.read_bytes() if self.clear_path.is_file() else None
+        if sealed is None and clear is None:
+            return None, b"", b""
+        length = None if sealed is None else self._check_header(sealed)
+        if clear is None:
+            raise AlreadyCast(
+                f"{self.path} exists, but {self.clear_path.name} beside it is missing, so only the server can read "
+                f"what was cast. Put {self.path} into the box yourself, or cast again with --recast."
+            )
+        opened = self._open(clear)
+        if sealed is None:  # the last cast was interrupted before anything was delivered
+            return opened, encrypt_for(self.election, clear), clear
+        if length != len(clear):
+            raise AlreadyCast(
+                f"{self.clear_path} is not what was encrypted as {self.path}. Move both away, and cast again with "
+                "--recast."
+            )
+        return opened, sealed, clear
+
+    def _open(self, data: bytes) -> OpenBallot:
+        try:
+            opened = open_ballot(data)
+        except Spoiled as reason:
+            raise self._damaged(reason) from None
+        self._check_election(opened.manifest.election)
+        if opened.manifest.party != self.party:
+            raise AlreadyCast(
+                f"{self.path} is a ballot of {opened.manifest.party}, not of {self.party}; keep yours elsewhere with "
+                "--keep FOLDER"
+            )
+        return opened
+
+    def _check_header(self, sealed: bytes) -> int:
+        """The length of what was encrypted."""
+        try:
+            header = read_header(sealed)
+        except Spoiled as reason:
+            raise self._damaged(reason) from None
+        self._check_election(header.election)
+        return header.length
+
+    def _damaged(self, reason: Spoiled) -> AlreadyCast:
+        return AlreadyCast(f"{self.path} is damaged: {reason}. Move it away, and cast again with --recast.")
+
+    def _check_election(self, digest: str) -> None:
+        if digest != self.election.digest:
+            raise AlreadyCast(f"{self.path} is a ballot of another election; keep this one elsewhere (--keep FOLDER)")
+
+    def _check(self, opened: OpenBallot) -> None:
+        try:
+            check_ballot(opened, self.election)
+        except Spoiled as reason:
+            raise AlreadyCast(
+                f"{self.path} would be spoiled: {reason}. If only your key has changed, sign the same ballot again "
+                "with --resign: nothing is trained and no noise is drawn. Otherwise cast again with --recast."
+            ) from None
+
+
+def _clear_path(path: Path) -> Path:
+    return path.with_name(f"{path.name}.open")
 
 
 def _remove_if_empty(folder: Path) -> None:
     with suppress(OSError):
         folder.rmdir()
-
-
-def own_copy(path: Path) -> Path:
-    return path.with_name(f"{path.name}.open")
-
-
-def read_kept(election: Election, path: Path) -> Kept | None:
-    """The ballot that this party has already sealed for this election; None if it has not."""
-    own = own_copy(path)
-    sealed = path.read_bytes() if path.is_file() else None
-    clear = own.read_bytes() if election.encrypted and own.is_file() else None
-    if sealed is None and clear is None:
-        return None
-    try:
-        theirs = {look(data).election if is_envelope(data) else open_ballot(data).manifest.election
-                  for data in (sealed, clear) if data is not None}  # fmt: skip
-    except Spoiled as reason:
-        raise AlreadyCast(f"{path} is damaged: {reason}. Move it away, and cast again with --recast.") from None
-    if theirs != {election.digest}:
-        raise AlreadyCast(f"{path} is a ballot of another election; keep this one elsewhere with --keep FOLDER")
-    _check_owner(path, clear or sealed)
-    if not election.encrypted:
-        assert sealed is not None
-        return Kept(sealed, sealed)
-    if clear is None:
-        raise AlreadyCast(
-            f"{path} is there, and {own.name} beside it is not: only the server can tell what was cast. Put {path} "
-            "into the box yourself, or cast again with --recast."
-        )
-    if sealed is not None and look(sealed).length != len(clear):
-        raise AlreadyCast(f"{own} is not what was encrypted as {path}. Move both away, and cast again with --recast.")
-    # Without the encrypted one nothing was delivered yet: the last cast was cut off.
-    return Kept(encrypt(clear, election) if sealed is None else sealed, clear)
-
-
-def _check_owner(path: Path, kept: bytes | None) -> None:
-    if kept is None or is_envelope(kept):
-        return  # only the server could tell
-    party, named = open_ballot(kept).manifest.party, path.name.removesuffix(".ballot")
-    if party != named:
-        raise AlreadyCast(f"{path} is a ballot of {party}, not of {named}; keep yours elsewhere with --keep FOLDER")
-
-
-def check_kept(election: Election, path: Path, kept: Kept) -> None:
-    """Raise AlreadyCast if what is kept would not count."""
-    try:
-        check_ballot(kept.opened, election)
-    except Spoiled as reason:
-        raise AlreadyCast(
-            f"{path} would be spoiled: {reason}. If only your key has changed, sign the same ballot again with "
-            "--resign: nothing is trained, no noise is drawn. Otherwise cast again with --recast."
-        ) from None
-
-
-def find_kept(
-    election: Election, path: Path, charges: Charges, signer: Ed25519PrivateKey | None, *, resign: bool
-) -> Kept | None:
-    """The ballot that was cast, if it may be delivered again; signed again if that is asked for."""
-    kept = read_kept(election, path)
-    if resign:
-        kept = _signed_again(election, path, kept, signer)
-    if kept is None:
-        return None
-    check_kept(election, path, kept)
-    if (told := kept.opened.manifest.privacy.drawn) < charges.draws:
-        raise AlreadyCast(
-            f"{path} is the ballot of cast number {told}, and {charges.path} says that there were {charges.draws}: it "
-            "tells less than was spent. Deliver the latest one (--keep FOLDER), or cast again with --recast."
-        )
-    return kept
-
-
-def _signed_again(election: Election, path: Path, kept: Kept | None, key: Ed25519PrivateKey | None) -> Kept:
-    """The same ballot, by its digest, with the signature of another key."""
-    if kept is None or key is None:
-        raise AlreadyCast(f"there is nothing to sign again: --resign is for the kept ballot ({path}) and a new key")
-    clear = sign_again(kept.clear, key)
-    return kept if clear == kept.clear else Kept(encrypt(clear, election), clear)
-
-
-def keep(election: Election, path: Path, kept: Kept) -> None:
-    """Write the party's own copy; an earlier one is kept beside it.
-
-    Where there are two files, the one that is delivered is written last, and a stale one is gone before: killed at any
-    moment, what is there to deliver is what can be read.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    own = own_copy(path)
-    if path.exists():
-        if path.read_bytes() == kept.sealed:
-            return
-        number = 1
-        while (old := path.with_name(f"{path.stem}.{number}.ballot")).exists():
-            number += 1
-        write_atomic(old, path.read_bytes())
-        if own.exists():
-            write_atomic(own_copy(old), own.read_bytes(), 0o600)
-    if election.encrypted:
-        path.unlink(missing_ok=True)
-        write_atomic(own, kept.clear, 0o600)
-    write_atomic(path, kept.sealed)

@@ -1,30 +1,31 @@
-"""What a method may touch at the tally: all that it may at a party, learners, and the sandbox."""
+"""What a method may use at the tally: what it may use at a party, the final learner, and the sandbox."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
 
 from ..election.election import Election
 from ..interfaces import Models, Work
 from ..party.context import PartyContext
+from ..privacy.charges import Charges
 from ..privacy.ledger import Ledger
 from ..types import Array, Blob, Task
 from .sandbox import Sandbox
 
 
 class TallyContext(PartyContext):
-    """The server's desk. The room opens when the first model is asked, and closes with the desk."""
+    """The context of a tally. Its sandbox starts when the first model is asked, and ends with the context."""
 
     side = "tally"
 
-    def __init__(self, election: Election, charge: Callable[[], int] = lambda: 1) -> None:
-        super().__init__(election, "the tally", charge)
-        self._room: Sandbox | None = None
+    def __init__(self, election: Election, charges: Charges | None = None, most: int | None = None) -> None:
+        super().__init__(election, "the tally", charges or Charges(election.digest), most)
+        self._sandbox: Sandbox | None = None
 
     def ledger(self, casts: int = 1) -> Ledger:
-        """Of the outcome: at L1 of all tallies so far, at L2 of the party that has cast most often."""
+        """The outcome's ledger: at L1 of all tallies so far, at L2 of the party that has cast most often."""
         guarantee = self.election.guarantee
         if guarantee is None:
             return Ledger()
@@ -36,16 +37,16 @@ class TallyContext(PartyContext):
         return self.election.learner_of(role).fit_many(X, tasks, classes)
 
     def run(self, work: Work) -> Any:
-        (done,) = work.together(self.election.learner_of(work.role), [work])
-        return done
+        (answer,) = work.together(self.election.learner_of(work.role), [work])
+        return answer
 
     def ask(self, blob: Blob, X: Array, *, classes: int) -> Array:
-        self._room = self._room or Sandbox(seconds=self.election.max_model_seconds)
-        return self._room.ask(blob, X, classes=classes)
+        self._sandbox = self._sandbox or Sandbox(seconds=self.election.max_model_seconds)
+        return self._sandbox.ask(blob, X, classes=classes)
 
     def __enter__(self) -> TallyContext:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if self._room is not None:
-            self._room.__exit__(kind, error, at)
+        if self._sandbox is not None:
+            self._sandbox.__exit__(kind, error, at)

@@ -1,4 +1,4 @@
-"""Ballots, one after the other, become a count: who has voted, what is spoiled, what an earlier outcome knows."""
+"""Check ballots one after the other and add them up, from scratch or on top of a previous outcome."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..ballot.seal import decrypt, open_ballot, unseal
+from ..ballot.manifest import open_ballot
+from ..ballot.seal import as_ballot, decrypt_for, unseal
 from ..election.election import Election
 from ..errors import NotFound, OneBallotError, QuorumError, Spoiled, printable
 from ..types import Array, Ballot, Count
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class BallotCounter:
-    """A count under way, begun from nothing or from a previous outcome."""
+    """A count in progress."""
 
     election: Election
     ctx: TallyContext
@@ -30,48 +31,87 @@ class BallotCounter:
     left_out: tuple[str, ...]
     previous: Outcome | None
     key: X25519PrivateKey | None
+    banned: set[str] = field(default_factory=set)
+    """Parties with two ballots, one of which changed so that it can't be subtracted: neither counts."""
     count: Count = field(default_factory=Count)
     voted: dict[str, CountedBallot] = field(default_factory=dict)
     spoiled: dict[str, str] = field(default_factory=dict)
-    twice: set[str] = field(default_factory=set)
     seen: set[str] = field(default_factory=set)
-    tray: dict[str, Array] = field(default_factory=dict)
-    height: int = 0
-    shunned: set[str] = field(default_factory=set)
-    """Who has cast two ballots, of which one could not be taken out of the count again."""
-    stale: bool = False
-    """Whether counting must begin anew, from nothing: somebody is shunned, or a party that the previous outcome has on
-    its roll now has another ballot."""
+    must_restart: bool = False
+    """Counting must start from scratch: a party is banned, or one in `previous.count.by_party` has another ballot."""
+    _twice: set[str] = field(default_factory=set)
+    _buffer: dict[str, Array] = field(default_factory=dict)
+    _buffer_max: int = 0
 
     def __post_init__(self) -> None:
         if self.previous is not None:
             self.count += self.previous.count
 
     def add(self, name: str) -> None:
+        """Count one ballot of the source, or record why it is spoiled."""
         try:
             ballot = self._open(name)
             self.seen.add(ballot.party)
             if ballot.party in self.left_out:
                 return
-            if ballot.party in self.shunned:
-                raise Spoiled(f"{ballot.party} has cast two different ballots, of which one changed; neither counts")
+            if ballot.party in self.banned:
+                raise Spoiled(f"{ballot.party} has cast two different ballots, one of which changed; neither counts")
             first = self.voted.get(ballot.party)
             if first is not None and first.digest == ballot.digest:
                 return
-            if first is not None or ballot.party in self.twice:
-                self._refuse_both(ballot.party, first)
-                raise Spoiled(
-                    f"{ballot.party} has cast two different ballots; ask them which one counts, remove the other"
-                )
+            if first is not None or ballot.party in self._twice:
+                self._reject_both(ballot.party, first)
+                raise Spoiled(f"{ballot.party} has cast two different ballots; ask which one counts, remove the other")
             if ballot.abstained is not None:
                 ballot.reject_unread_contents()
-            elif not self._had(ballot.party, ballot.digest):
-                self._lay(self._counted(ballot))
-            self.voted[ballot.party] = CountedBallot(
-                name, ballot.digest, len(ballot.sealed), ballot.abstained, ballot.casts
-            )
+            elif not self._was_counted(ballot.party, ballot.digest):
+                self._add(self._count(ballot))
+            counted = CountedBallot(name, ballot.digest, len(ballot.sealed), ballot.abstained, ballot.casts)
+            self.voted[ballot.party] = counted
         except Spoiled as reason:
             self.spoiled[printable(name)] = str(reason)
+
+    def finish(self) -> bool:
+        """Subtract the previous outcome's ballots that are gone. False if counting must start from scratch."""
+        self._flush()
+        if self.must_restart:
+            return False
+        for party, before in self.previous.voted.items() if self.previous is not None else ():
+            if before.abstained is not None or (party in self.voted and self.voted[party].digest == before.digest):
+                continue
+            try:
+                self.count -= self._recount(before)
+            except (Spoiled, KeyError):
+                return False
+        return True
+
+    def casts(self) -> int:
+        """The largest number of casts of any party."""
+        return max((ballot.casts for ballot in self.voted.values()), default=1)
+
+    def votes(self) -> int:
+        return sum(ballot.abstained is None for ballot in self.voted.values())
+
+    def check_quorum(self) -> None:
+        votes = self.votes()
+        if votes < self.election.quorum:
+            reasons = [f"spoiled: {name}: {reason}" for name, reason in self.spoiled.items()]
+            reasons += [f"{party} abstains: {b.abstained}" for party, b in self.voted.items() if b.abstained]
+            reasons += [f"{party} was left out (--without)" for party in self.left_out]
+            missing = ", ".join(self.election.awaited(self.seen)) or "more"
+            raise QuorumError(
+                f"{votes} ballot{'s count' if votes != 1 else ' counts'}, but the quorum is {self.election.quorum}: "
+                f"wait for {missing}, or lower the quorum in the election." + "".join(f"\n  {r}" for r in reasons)
+            )
+
+    def check_deadline(self) -> None:
+        deadline, now = self.election.deadline, datetime.now(UTC)
+        missing = ", ".join(self.election.awaited(self.seen))
+        if deadline is not None and now < deadline and (missing or not self.election.roster):
+            raise QuorumError(
+                f"{len(self.seen)} parties have voted, and {missing or 'others'} may until {deadline} (this machine's "
+                f"clock: {now:%Y-%m-%d %H:%M:%S}Z). Tally then, or when all have voted, or now with --early."
+            )
 
     def _open(self, name: str) -> Ballot:
         data = self._read(name)
@@ -79,128 +119,85 @@ class BallotCounter:
             return unseal(data, self.election, self.key)
         except OneBallotError:
             raise
-        except Exception as error:  # whatever a stranger's bytes have led to: the others count
+        except Exception as error:  # an untrusted ballot must never stop the others from being counted
             raise Spoiled(f"it cannot be opened: {type(error).__name__}: {error}") from None
 
     def _read(self, name: str) -> bytes:
         size, limit = self.source.sizes[name], self.election.max_ballot_mb * 2**20
         if size > limit:
             raise Spoiled(
-                f"it has {size:,} bytes, and the election allows {limit:,}; if it is meant to be so large, raise "
-                "max_ballot_mb in the election, and tally again"
+                f"it has {size:,} bytes, but the election allows {limit:,}. If that is intended, raise max_ballot_mb "
+                "in the election, and tally again."
             )
         try:
             data = self.source.read(name)
-        except (NotFound, OSError) as error:  # a box that does not answer spoils nothing: the tally ends there
+        except (NotFound, OSError) as error:  # a box that does not answer raises BoxError, which ends the tally
             raise Spoiled(f"it cannot be read: {error}") from None
         if len(data) > size:
-            raise Spoiled(f"it has grown beyond its {size:,} bytes while ballots were counted; tally again")
+            raise Spoiled(f"it grew beyond its {size:,} bytes while ballots were counted; tally again")
         return data
 
-    def _lay(self, one: Count) -> None:
-        """Add a ballot. Small numbers are first added in their own width, which is several times faster."""
+    def _count(self, ballot: Ballot) -> Count:
+        count = self.election.method.count(ballot, self.ctx)
+        ballot.reject_unread_contents()
+        return count
+
+    def _recount(self, before: CountedBallot) -> Count:
+        """What a counted ballot has added. Raises Spoiled if it has changed since.
+
+        Its digest identifies it. Its signature is not checked: a revoked key may be why it is subtracted.
+        """
+        data = self._read(before.name)
+        opened = open_ballot(decrypt_for(self.election, data, self.key))
+        if opened.digest != before.digest:
+            raise Spoiled(f"{before.name} is not the ballot that was counted")
+        return self._count(as_ballot(opened, data))
+
+    def _add(self, one: Count) -> None:
+        """Add a ballot. Small unsigned integers are first added in their own width, which is several times faster."""
         if one.by_party.keys() & self.count.by_party.keys():
-            self.stale = True
+            self.must_restart = True
             return
         if one.by_party or any(v.dtype.kind not in "bu" or v.dtype.itemsize > 4 for v in one.sums.values()):
             self.count += one
             return
         small = {name: value.view(np.uint8) if value.dtype == bool else value for name, value in one.sums.items()}
-        top = max((int(value.max(initial=0)) for value in small.values()), default=0)
-        alike = all(_kind(value) == _kind(self.tray[name]) for name, value in small.items() if name in self.tray)
-        if not alike or self.height + top > min((np.iinfo(value.dtype).max for value in small.values()), default=0):
-            self.pour()
+        largest = max((int(value.max(initial=0)) for value in small.values()), default=0)
+        room = min((np.iinfo(value.dtype).max for value in small.values()), default=0)
+        alike = all(_same_form(value, self._buffer.get(name, value)) for name, value in small.items())
+        if not alike or self._buffer_max + largest > room:
+            self._flush()
         for name, value in small.items():
-            if name in self.tray:
-                self.tray[name] += value
+            if name in self._buffer:
+                self._buffer[name] += value
             else:
-                self.tray[name] = value.copy(order="K")
-        self.height += top
+                self._buffer[name] = value.copy(order="K")
+        self._buffer_max += largest
 
-    def pour(self) -> None:
-        """Bring what lies on the tray into the count."""
-        self.count += Count(self.tray)
-        self.tray, self.height = {}, 0
+    def _flush(self) -> None:
+        self.count += Count(self._buffer)
+        self._buffer, self._buffer_max = {}, 0
 
-    def take_out_the_rest(self) -> bool:
-        """Subtract the ballots of the previous outcome that are not here now; False if that cannot be done."""
-        if self.stale:
-            return False
-        for party, vote in self.previous.voted.items() if self.previous is not None else ():
-            if (party in self.voted and self.voted[party].digest == vote.digest) or vote.abstained is not None:
-                continue
-            try:
-                self.count -= self._recount(vote)
-            except (Spoiled, KeyError):
-                return False
-        return True
+    def _was_counted(self, party: str, digest: str) -> bool:
+        before = None if self.previous is None else self.previous.voted.get(party)
+        return before is not None and before.digest == digest
 
-    def _recount(self, vote: CountedBallot) -> Count:
-        """What a ballot that was counted has added; Spoiled if it is not the same any more.
-
-        Its digest is enough to know it by: who signed it may not count any more, which is why it is taken out.
-        """
-        data = self._read(vote.name)
-        opened = open_ballot(decrypt(data, self.election, self.key))
-        if opened.digest != vote.digest:
-            raise Spoiled(f"{vote.name} is another ballot than before")
-        ballot = Ballot(opened.manifest.party, opened.contents(), opened.digest, vote.abstained, data, vote.casts)
-        return self._counted(ballot)
-
-    def _counted(self, ballot: Ballot) -> Count:
-        one = self.election.method.count(ballot, self.ctx)
-        ballot.reject_unread_contents()
-        return one
-
-    def casts(self) -> int:
-        """How often the party that has cast most often has."""
-        return max((vote.casts for vote in self.voted.values()), default=1)
-
-    def votes(self) -> int:
-        return sum(vote.abstained is None for vote in self.voted.values())
-
-    def check_quorum(self) -> None:
-        votes = self.votes()
-        if votes < self.election.quorum:
-            spoiled = "".join(f"\n  spoiled: {name}: {reason}" for name, reason in self.spoiled.items())
-            spoiled += "".join(f"\n  {party} abstains: {v.abstained}" for party, v in self.voted.items() if v.abstained)
-            spoiled += "".join(f"\n  {party} was left out, as asked" for party in self.left_out)
-            awaited = ", ".join(self.election.awaited(self.seen))
-            raise QuorumError(
-                f"{'1 ballot counts' if votes == 1 else f'{votes} ballots count'}, and the quorum is "
-                f"{self.election.quorum}: "
-                f"wait for {awaited or 'more'}, or lower the quorum in the election.{spoiled}"
-            )
-
-    def check_deadline(self) -> None:
-        deadline, now = self.election.deadline, datetime.now(UTC)
-        awaited = ", ".join(self.election.awaited(self.seen))
-        if deadline is not None and now < deadline and (awaited or not self.election.roster):
-            raise QuorumError(
-                f"{len(self.seen)} have voted, {awaited or 'anybody'} may until {deadline}, and the clock here says "
-                f"{now:%Y-%m-%d %H:%M:%S}Z: tally then, or when all have voted, or at once with --early"
-            )
-
-    def _had(self, party: str, digest: str) -> bool:
-        return (
-            self.previous is not None and party in self.previous.voted and self.previous.voted[party].digest == digest
-        )
-
-    def _refuse_both(self, party: str, first: CountedBallot | None) -> None:
+    def _reject_both(self, party: str, first: CountedBallot | None) -> None:
+        """Spoil the first ballot of a party that has cast two, and subtract it."""
         if first is not None:
-            if not self._had(party, first.digest) and first.abstained is None:
+            if not self._was_counted(party, first.digest) and first.abstained is None:
                 try:
-                    taken_out = self._recount(first)
+                    added = self._recount(first)
                 except Spoiled:
-                    self.shunned.add(party)
-                    self.stale = True
+                    self.banned.add(party)
+                    self.must_restart = True
                     return
-                self.pour()
-                self.count -= taken_out
+                self._flush()
+                self.count -= added
             del self.voted[party]
             self.spoiled[printable(first.name)] = f"{party} has cast two different ballots; neither counts"
-        self.twice.add(party)
+        self._twice.add(party)
 
 
-def _kind(value: Array) -> tuple[object, ...]:
-    return value.dtype, value.shape
+def _same_form(one: Array, other: Array) -> bool:
+    return one.dtype == other.dtype and one.shape == other.shape

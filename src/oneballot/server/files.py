@@ -1,4 +1,4 @@
-"""The server's tally as files: a box, the folder of the outcome, and at L1 the book of the tallies that there were."""
+"""Tally with files: a box, the folder of the outcome, and at L1 the record of earlier tallies."""
 
 from __future__ import annotations
 
@@ -12,65 +12,67 @@ from ..errors import ElectionError, OneBallotError, OneBallotWarning
 from ..interfaces import Box
 from ..privacy.charges import Charges
 from .outcome import Outcome, exists
-from .tally import tally_box
+from .tally import Options, tally_box
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 
 def tally_files(
-    election: Election, box: Box, out: Path, *, beside: Path, without: Iterable[str] = (), again: bool = False,
-    over_budget: bool = False, data_dependent: bool = False, early: bool = False,
+    election: Election,
+    box: Box,
+    out: Path,
+    *,
+    beside: Path,
+    without: Iterable[str] = (),
+    again: bool = False,
+    over_budget: bool = False,
+    data_dependent: bool = False,
+    early: bool = False,
     key: X25519PrivateKey | None = None,
-) -> Outcome:  # fmt: skip
-    """The outcome of the ballots in a box, saved in a folder, gone on from the one that is there.
+) -> Outcome:
+    """The outcome of the ballots in a box, saved in a folder. Resumes from an existing outcome there.
 
-    At L1 a tally draws noise, and another one costs again: an outcome stays as it is unless `again` is said. The book
-    of this is kept beside the election.
+    At L1 a tally draws noise, and another one costs again, so an existing outcome is kept unless `again` is set.
+    Tallies are recorded in a file beside the election.
     """
     left_out = tuple(without)
-    previous = _previous(out, election.digest) if exists(out) else None
-    charges = Charges(election.digest, beside / "tallies.json") if election.level == "L1" else None
-    if charges is not None and charges.draws and not again:
+    previous = _load_previous(out, election.digest) if exists(out) else None
+    record = beside / "tallies.json" if election.level == "L1" else None
+    draws = 0 if record is None else Charges(election.digest, record).draws
+    if draws and not again:
+        spent = election.privacy.epsilon is not None and draws >= election.privacy.tallies
+        flags = "--again and --over-budget" if spent else "--again"
         if previous is None or left_out or over_budget or data_dependent:
             raise ElectionError(
-                f"{charges.path} says that this election was tallied before, and a new tally at L1 draws new noise "
-                f"and costs again: say so with --again{_beyond(election, charges)}. The outcome that there is stays."
+                f"{record} records an earlier tally of this election. A new tally at L1 draws new noise and costs "
+                f"again: confirm with {flags}. The existing outcome is kept."
             )
-        _tell(
-            f"{out} has an outcome, and is left as it is: a tally at L1 draws new noise and costs again. "
-            f"Late ballots count, and those of revoked keys do not, after a tally --again{_beyond(election, charges)}."
+        _warn(
+            f"{out} holds an outcome and is left unchanged: a tally at L1 draws new noise and costs again. To count "
+            f"late ballots, or to drop ballots with revoked keys, tally with {flags}."
         )
-        return previous.drawn(charges.draws)
-    outcome = tally_box(
-        election, box, without=left_out, previous=previous, book=None if charges is None else charges.path,
-        over_budget=over_budget, early=early, key=key,
-    )  # fmt: skip
+        return previous.with_draws(draws)
+    outcome = tally_box(election, box, Options(left_out, previous, record, over_budget, early, key))
     outcome.save(out)
     return outcome
 
 
-def _beyond(election: Election, charges: Charges) -> str:
-    """What else has to be said where the budget's tallies have been made."""
-    spent = election.privacy.epsilon is not None and charges.draws >= election.privacy.tallies
-    return " and --over-budget" if spent else ""
-
-
-def _previous(out: Path, election: str) -> Outcome | None:
-    """The outcome to go on from. One that is damaged is not: everything is counted again."""
+def _load_previous(out: Path, election: str) -> Outcome | None:
+    """The outcome to resume from. If it is damaged, all ballots are counted again."""
     try:
         previous = Outcome.load(out)
     except OneBallotError as error:
-        _tell(f"the earlier outcome cannot be gone on from, and all ballots are counted again: {error}")
+        _warn(f"the earlier outcome cannot be resumed from, so all ballots are counted again: {error}")
         return None
     if previous.election != election:
         raise ElectionError(f"{out} holds the outcome of another election; choose another folder with --out")
     if previous.ledger.level == "L1" and not previous.voted:
         raise ElectionError(
-            f"{out} was written by --publish, for others, and a tally would put raw votes there: choose another --out"
+            f"{out} was written by --publish for others, and a tally would put raw votes there; choose another --out"
         )
     return previous
 
 
-def _tell(note: str) -> None:
-    warnings.warn(note, OneBallotWarning, stacklevel=3)
+def _warn(text: str) -> None:
+    warnings.warn(text, OneBallotWarning, stacklevel=3)

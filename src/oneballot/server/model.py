@@ -19,10 +19,10 @@ from ..types import Array, Blob, Task
 
 
 class FinalModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A learner that scikit-learn knows how to use.
+    """A learner as a scikit-learn estimator.
 
-    `Outcome.model` is one that an election has trained. `sklearn.base.clone` gives an untrained copy whose `fit`
-    trains the election's final learner on whatever it is given.
+    `Outcome.model` is one that an election has trained. `sklearn.base.clone` gives an untrained copy, whose `fit`
+    trains the election's final learner on other data.
     """
 
     def __init__(self, learner: Learner | None = None, seed: int = 0) -> None:
@@ -30,7 +30,7 @@ class FinalModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.seed = seed
 
     def fit(self, X: Any, y: Any) -> Self:
-        X, y = validate_data(self, X, y, dtype=_kept(X), allow_nd=True)
+        X, y = validate_data(self, X, y, dtype=_dtype(X), allow_nd=True)
         check_classification_targets(y)
         classes, codes = np.unique(y, return_inverse=True)
         learner = self.learner if self.learner is not None else plugins.find("learners", "sklearn")()
@@ -38,12 +38,17 @@ class FinalModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self.trained(learner.fit_many(X, [task], len(classes))[0], classes, X.shape[1:], X.dtype)
 
     def trained(
-        self, model: Model, classes: Sequence[Any] | Array, features: tuple[int, ...],
-        kind: npt.DTypeLike | None = None, *, multilabel: bool = False,
-    ) -> Self:  # fmt: skip
-        """Make this the classifier around a model that was trained elsewhere, on rows of this shape and type."""
+        self,
+        model: Model,
+        classes: Sequence[Any] | Array,
+        features: tuple[int, ...],
+        dtype: npt.DTypeLike | None = None,
+        *,
+        multilabel: bool = False,
+    ) -> Self:
+        """Become the classifier around a trained model, for rows of this shape and type."""
         self.model_ = model
-        self.kind_ = None if kind is None else np.dtype(kind)
+        self.kind_ = None if dtype is None else np.dtype(dtype)
         self.multilabel_ = multilabel
         self.classes_ = np.asarray(classes)
         self.features_ = tuple(int(size) for size in features)
@@ -53,7 +58,7 @@ class FinalModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict_proba(self, X: Any) -> Array:
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=_kept(X), allow_nd=True, reset=False)
+        X = validate_data(self, X, dtype=_dtype(X), allow_nd=True, reset=False)
         if self.features_ and X.shape[1:] != self.features_:
             raise ValueError(f"X has rows of shape {X.shape[1:]}, but FinalModel is expecting {self.features_}")
         try:
@@ -63,7 +68,7 @@ class FinalModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self.model_.predict_proba(X)
 
     def predict(self, X: Any) -> Array:
-        """The class of each row; in a multi-label election whether it has each class, 0 or 1 `(rows, classes)`."""
+        """The class of each row; in a multi-label election 0 or 1 for each class, `(rows, classes)`."""
         probabilities = self.predict_proba(X)
         if self.multilabel_:
             return np.asarray(probabilities >= 0.5, dtype=np.int64)
@@ -74,7 +79,7 @@ class FinalModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self.model_.dump()
 
 
-def _kept(X: Any) -> npt.DTypeLike:
-    """The type that X has, if rows come in it; all others become float32."""
-    kind = np.asarray(X).dtype
-    return kind if kind in ROW_DTYPES else np.float32
+def _dtype(X: Any) -> npt.DTypeLike:
+    """The type of X if it is a row type; float32 otherwise."""
+    dtype = np.asarray(X).dtype
+    return dtype if dtype in ROW_DTYPES else np.float32

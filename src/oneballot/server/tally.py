@@ -1,15 +1,16 @@
-"""The server's whole job: check each ballot, add it to the count, close the count."""
+"""Count ballots and close the count: from ballots to the outcome."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..ballot.encryption import check_opener
+from ..ballot.encryption import check_server_key
 from ..election.election import Election
-from ..interfaces import Box
+from ..interfaces import Box, Model
 from ..privacy.charges import Charges
 from ..runtime.progress import track
 from ..types import Ballot
@@ -23,6 +24,18 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 
+@dataclass(frozen=True)
+class Options:
+    """How to tally. `early`: don't wait for the deadline. `over_budget`: more tallies at L1 than the budget is for."""
+
+    without: tuple[str, ...] = ()
+    previous: Outcome | None = None
+    charges: Path | None = None
+    over_budget: bool = False
+    early: bool = True
+    key: X25519PrivateKey | None = None
+
+
 def tally(
     election: Election,
     ballots: Iterable[Ballot | bytes],
@@ -33,72 +46,82 @@ def tally(
     over_budget: bool = False,
     key: X25519PrivateKey | None = None,
 ) -> Outcome:
-    """The outcome of these ballots; the server's key (`oneballot.ballot.keys.read_server_key`) opens encrypted ones.
+    """The outcome of these ballots. `key` is the server's secret key (`oneballot.ballot.keys.read_server_key`).
 
-    With a previous outcome only ballots that are new to it are counted, and those that it has and these lack are
-    taken out; the result is the same as from scratch, but for the noise of L1, which is drawn again and costs again.
-    A book, a file, remembers the tallies at L1 that there were, wherever their outcomes are. Without it, and without
-    the previous outcome, nobody adds up what several tallies of the same ballots cost.
+    With a previous outcome only new ballots are counted, and ballots that are no longer among these are subtracted. The
+    result is the same as from scratch, except that at L1 noise is drawn and charged again. `book` is a file that
+    records the tallies at L1, wherever their outcomes are. Without it, and without the previous outcome, the cost of
+    several tallies of the same ballots is not added up.
     """
     sealed = {f"ballot {i}": b if isinstance(b, bytes) else b.sealed for i, b in enumerate(ballots, start=1)}
-    charges = _charges(election, previous, None if book is None else Path(book))
-    return _tally(election, InMemory(sealed), without, previous, charges, over_budget, key)
+    charges = None if book is None else Path(book)
+    options = Options(tuple(without), previous, charges, over_budget, key=key)
+    return _tally(election, InMemory(sealed), options)
 
 
-def tally_box(
-    election: Election, box: Box, *, without: Iterable[str] = (), previous: Outcome | None = None,
-    book: Path | None = None, over_budget: bool = False, key: X25519PrivateKey | None = None, early: bool = True,
-) -> Outcome:  # fmt: skip
-    """The outcome of the ballots in a box, one in memory at a time, and a few small ones that are on their way.
-
-    Unless it may be early, there is none before the deadline while somebody is awaited; nothing is drawn then.
-    """
+def tally_box(election: Election, box: Box, options: Options | None = None) -> Outcome:
+    """The outcome of the ballots in a box. Only one, and a few small ones read ahead, are in memory at a time."""
     with Prefetcher(box) as source:
-        return _tally(election, source, without, previous, _charges(election, previous, book), over_budget, key, early)
+        return _tally(election, source, options or Options())
 
 
-def _charges(election: Election, previous: Outcome | None, path: Path | None) -> Charges:
-    known = previous is not None and previous.election == election.digest and previous.ledger.level == "L1"
-    return Charges(election.digest, path, earlier=previous.ledger.drawn if known and previous else 0)
-
-
-def _tally(
-    election: Election, source: Source, without: Iterable[str], previous: Outcome | None, charges: Charges,
-    over_budget: bool, key: X25519PrivateKey | None, early: bool = True, shunned: Iterable[str] = (),
-) -> Outcome:  # fmt: skip
-    from .model import FinalModel
-
-    check_opener(election, key)
-    left_out = tuple(sorted(set(without)))
+def _tally(election: Election, source: Source, options: Options) -> Outcome:
+    check_server_key(election, options.key)
+    previous = options.previous
     if previous is not None and previous.election != election.digest:
         previous = None
-    budget = election.privacy.epsilon is not None and not over_budget
-    planned = election.privacy.tallies if budget else None
-    drawn = charges.draws
-    with TallyContext(election, lambda: charges.charge(planned, after=drawn)) as ctx:
-        counting = BallotCounter(election, ctx, source, left_out, previous, key, shunned=set(shunned))
+    earlier = previous.ledger.drawn if previous is not None and previous.ledger.level == "L1" else 0
+    charges = Charges(election.digest, options.charges, earlier=earlier)
+    budget = election.privacy.epsilon is not None and not options.over_budget
+    with TallyContext(election, charges, election.privacy.tallies if budget else None) as ctx:
+        counter = _count(election, source, options, previous, ctx)
+        _warn_of_unknown_parties(options.without, counter.seen, ctx)
+        counter.check_quorum()
+        if not options.early:
+            counter.check_deadline()
+        election.warn_if_hopeless(counter.votes())
+        model = election.method.close(counter.count, ctx)
+    return _outcome(election, attach_sandbox(model), counter, ctx)
+
+
+def _count(
+    election: Election, source: Source, options: Options, previous: Outcome | None, ctx: TallyContext
+) -> BallotCounter:
+    """Count the source's ballots on top of the previous outcome, or from scratch where that turns out impossible."""
+    left_out, banned = tuple(sorted(set(options.without))), set[str]()
+    while True:
+        counter = BallotCounter(election, ctx, source, left_out, previous, options.key, banned=banned)
         for name in track("counting ballots", source.in_turn(election.max_ballot_mb * 2**20), len(source.sizes)):
-            counting.add(name)
-            if counting.stale:
+            counter.add(name)
+            if counter.must_restart:
                 break
-        counting.pour()
-        if not counting.take_out_the_rest():
-            return _tally(election, source, left_out, None, charges, over_budget, key, early, counting.shunned)
-        for party in sorted(set(left_out) - counting.seen):
-            close = difflib.get_close_matches(party, counting.seen, n=1)
-            hint = f"; there is one of {close[0]}" if close else ""
-            ctx.warn(f"{party} was to be left out, and there is no ballot of that name{hint}")
-        counting.check_quorum()
-        if not early:
-            counting.check_deadline()
-        election.warn_if_hopeless(counting.votes())
-        model = election.method.close(counting.count, ctx)
-    learner, seed = election.learner_of("final"), ctx.shared_seed("final")
+        if counter.finish():
+            return counter
+        previous, banned = None, counter.banned
+
+
+def _warn_of_unknown_parties(without: Iterable[str], seen: set[str], ctx: TallyContext) -> None:
+    for party in sorted(set(without) - seen):
+        close = difflib.get_close_matches(party, seen, n=1)
+        hint = f"; did you mean {close[0]}?" if close else ""
+        ctx.warn(f"{party} is to be left out, but there is no ballot of that party{hint}")
+
+
+def _outcome(election: Election, model: Model, counter: BallotCounter, ctx: TallyContext) -> Outcome:
+    from .model import FinalModel
+
+    final = FinalModel(election.learner_of("final"), ctx.shared_seed("final"))
     return Outcome(
-        model=FinalModel(learner, seed).trained(
-            attach_sandbox(model), election.classes, election.shape, election.kind, multilabel=election.multilabel
+        model=final.trained(
+            model, election.classes, election.shape, election.row_dtype, multilabel=election.multilabel
         ),
-        election=election.digest, classes=tuple(election.classes), schema=election.schema,
-        ledger=ctx.ledger(counting.casts()), voted=dict(sorted(counting.voted.items())), spoiled=counting.spoiled,
-        without=tuple(p for p in left_out if p in counting.seen), count=counting.count, noised=tuple(ctx.votes),
-    )  # fmt: skip
+        election=election.digest,
+        classes=tuple(election.classes),
+        schema=election.schema,
+        ledger=ctx.ledger(counter.casts()),
+        voted=dict(sorted(counter.voted.items())),
+        spoiled=counter.spoiled,
+        without=tuple(party for party in counter.left_out if party in counter.seen),
+        count=counter.count,
+        noised=tuple(ctx.noised),
+    )

@@ -107,10 +107,9 @@ def _votes_at_tally(election: Election, parties: Mapping[str, Data]) -> dict[str
 
 def _votes_at_parties(election: Election, parties: Mapping[str, Data]) -> dict[str, Array]:
     """L2: what each party's teachers say of all public rows, before any noise. That never leaves a party."""
-    desks: dict[str, PartyContext] = {}
     assert isinstance(election.method, FedKT)
-    cast_together(replace(election, method=replace(election.method, students=False)), parties, desks=desks)
-    return {party: ctx.votes[0][0] for party, ctx in desks.items()}
+    ballots = cast_together(replace(election, method=replace(election.method, students=False)), parties)
+    return {ballot.party: ballot.noised[0][0] for ballot in ballots}
 
 
 def _count_private(election: Election, votes: Mapping[str, Array], asked: Array) -> Array:

@@ -27,7 +27,7 @@ from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_conte
 from flwr.supercore.task_identity import TaskIdentity
 
 import oneballot as ob
-from oneballot.ballot.encryption import is_envelope
+from oneballot.ballot.encryption import is_encrypted
 from oneballot.ballot.keys import new_key, new_server_key
 from oneballot.boxes.folder import Folder
 from oneballot.errors import ElectionError, KeyFileError, QuorumError
@@ -386,7 +386,7 @@ def test_encrypted_ballots_have_the_same_names_as_delivered_files_and_count(clin
         agreed = ob.Election.read(clinics / name / "election.toml")
         told = cast_file(agreed, name, clinics / name / "rows.csv", keep=kept.parent, beside=clinics / name)
         assert found[told["name"]] == kept.read_bytes()
-        assert is_envelope(kept.read_bytes())
+        assert is_encrypted(kept.read_bytes())
     grid.nodes[2].says = reply_with(ballot=raw(kept.read_bytes()), name=ConfigRecord({"name": "../outside"}))
     again = replace(settings(clinics), box=clinics / "server" / "box 2", outcome=clinics / "server" / "outcome 2")
     assert sorted(server.run_election(grid, again).voted) == ["clinic-a", "clinic-b"]

@@ -1,4 +1,4 @@
-"""Statistics: exactly the pooled model, whatever the split; sensitivities, noise and hostile sums."""
+"""The analytic method: exactly the pooled model whatever the split; sensitivity, noise, hostile sums."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ PUBLIC, TEST, ROWS = X[:300], slice(300, 700), slice(700, None)
 
 
 def election(**settings: Any) -> ob.Election:
-    terms = {name: settings.pop(name) for name in ("privacy", "classes", "public") if name in settings}
-    return ob.Election(**{"classes": range(10), "public": PUBLIC, **terms}, method=ob.Analytic(**settings))
+    given = {name: settings.pop(name) for name in ("privacy", "classes", "public") if name in settings}
+    return ob.Election(**{"classes": range(10), "public": PUBLIC, **given}, method=ob.Analytic(**settings))
 
 
 def right(outcome: ob.Outcome) -> float:
@@ -46,7 +46,7 @@ def cast(agreed: ob.Election, rows: Any = ROWS, party: str = "a") -> Ballot:
 
 
 @pytest.mark.parametrize("settings", [{}, {"solver": "ridge"}, {"features": "fourier", "number": 200}])
-def test_the_model_is_that_of_the_pooled_rows_however_they_were_split(settings: dict[str, Any]) -> None:
+def test_the_model_equals_that_of_the_pooled_rows_for_every_split(settings: dict[str, Any]) -> None:
     agreed = election(**settings)
     pooled = ob.tally(agreed, [cast(agreed)])
     for split in ("homogeneous", "shards:1", "dirichlet:0.1"):
@@ -55,7 +55,7 @@ def test_the_model_is_that_of_the_pooled_rows_however_they_were_split(settings: 
     assert right(pooled) > 0.88
 
 
-def test_discriminants_are_scikit_learns() -> None:
+def test_lda_equals_that_of_scikit_learn() -> None:
     rng = np.random.default_rng(0)
     labels = rng.choice(3, p=[0.5, 0.3, 0.2], size=3000)
     rows = rng.normal(size=(3000, 5)) @ rng.normal(size=(5, 5)) + rng.normal(size=(3, 5))[labels]
@@ -65,7 +65,7 @@ def test_discriminants_are_scikit_learns() -> None:
     np.testing.assert_allclose(outcome.model.predict_proba(rows), theirs.predict_proba(rows), atol=0.01)
 
 
-def test_ridge_regression_is_what_least_squares_gives() -> None:
+def test_ridge_regression_equals_least_squares() -> None:
     agreed = election(solver="ridge", ridge=2.0)
     outcome = ob.tally(agreed, [cast(agreed)])
     z = outcome.model.model_.features(X[ROWS])
@@ -74,7 +74,7 @@ def test_ridge_regression_is_what_least_squares_gives() -> None:
                                atol=2e-3)  # fmt: skip
 
 
-def test_sums_are_exact_beyond_what_is_added_at_once() -> None:
+def test_sums_of_several_blocks_are_exact() -> None:
     rows = np.random.default_rng(0).random((70_000, 3), dtype=np.float32)
     features = FeatureMap(np.zeros(3), 1.2, 0.3)
     gram, sums = statistics(features, Data(rows, np.arange(70_000) % 2), 2)
@@ -92,7 +92,7 @@ class TestSensitivity:
 
     @given(st.lists(st.floats(-3, 3, width=32), min_size=3, max_size=3), st.booleans(),
            st.lists(st.floats(-3, 3, width=32), min_size=3, max_size=3), st.booleans())  # fmt: skip
-    def test_no_row_and_no_two_rows_reach_further(self, one, label, other, another) -> None:
+    def test_no_rows_exceed_the_bounds(self, one, label, other, another) -> None:
         here, there = self.of(one, int(label)), self.of(other, int(another))
         assert (here**2).sum() <= STATISTICS.comes_or_goes
         assert ((here - there) ** 2).sum() <= STATISTICS.replaced
@@ -104,7 +104,7 @@ class TestSensitivity:
 
 
 class TestPrivate:
-    def test_the_ledger_is_of_one_gaussian_release(self) -> None:
+    def test_the_ledger_has_one_gaussian_release(self) -> None:
         agreed = election(privacy=ob.L2(1.0, adjacency="add-remove"))
         ledger = cast(agreed).sealed and agreed.ballot_ledger
         (line,) = ledger.lines
@@ -129,14 +129,14 @@ class TestPrivate:
             assert min(chi2.sf(surprise, drawn.size), chi2.cdf(surprise, drawn.size)) > 1e-6
         assert clean["sums"].shape == noisy["sums"].shape
 
-    def test_it_learns_and_forgets_what_is_lost_in_the_noise(self) -> None:
+    def test_a_class_that_is_lost_in_the_noise_is_never_predicted(self) -> None:
         easy = ob.Election(classes=["no", "yes", "never"], public=PUBLIC, method=ob.Analytic(), privacy=ob.L2(3.0))
         labels = np.where(np.isin(Y, [3, 8, 9]), "yes", "no")
         with pytest.warns(ob.OneBallotWarning, match="never predicted: never"):
             simulation = ob.simulate(easy, X[ROWS], labels[ROWS], parties=2, split="homogeneous")
         assert (simulation.outcome.model.predict(X[TEST]) == labels[TEST]).mean() > 0.75
 
-    def test_noise_alone_is_no_class(self) -> None:
+    def test_a_class_needs_more_rows_than_noise_alone_produces(self) -> None:
         agreed = election(privacy=ob.L2(0.01))
         ctx = TallyContext(agreed)
         count = agreed.method.count(cast(agreed), ctx)
@@ -149,12 +149,12 @@ class TestPrivate:
 
     def test_an_empty_silo_casts_a_ballot_like_any_other(self) -> None:
         agreed = election(privacy=ob.L2(1.0))
-        ballot = ob.cast(agreed, X[:0], Y[:0], party="nobody")
+        ballot = ob.cast(agreed, X[:0], Y[:0], party="empty")
         assert ballot.abstained is None
         assert ballot.contents.keys() == {"gram", "sums"}
         assert ob.cast(election(), X[:1], Y[:1], party="one").abstained is None
 
-    @pytest.mark.parametrize(("terms", "words"), [
+    @pytest.mark.parametrize(("privacy", "words"), [
         (lambda: ob.L1(1.0), "cannot give privacy level 'L1'.*no bound"),
         (lambda: ob.L2(1.0, mechanism="gumbel"), "Gaussian noise"),
         (lambda: ob.L2(gamma=0.1), "Gaussian noise"),
@@ -163,12 +163,12 @@ class TestPrivate:
         (lambda: ob.L2(1.0, counts_sigma=3.0), "leave it out"),
         (lambda: ob.L2(1e-7), "no noise scale meets"),
     ])  # fmt: skip
-    def test_terms_that_do_not_fit_are_refused(self, terms: Callable[[], Any], words: str) -> None:
+    def test_unsuitable_privacy_settings_are_rejected(self, privacy: Callable[[], Any], words: str) -> None:
         with pytest.raises(ElectionError, match=words):
-            cast(election(privacy=terms()))
+            cast(election(privacy=privacy()))
 
 
-def test_a_party_can_be_taken_out_again_and_may_lack_most_classes() -> None:
+def test_a_party_can_be_removed_and_may_lack_most_classes() -> None:
     agreed = election()
     zeros = np.flatnonzero(Y[700:1200] == 0) + 700
     ballots = [
@@ -206,7 +206,7 @@ def test_sums_that_no_rows_add_up_to_are_spoiled(name: str, change: Callable[[An
         agreed.method.count(Ballot("a", contents, "d", None, b""), ctx)
 
 
-def test_fourier_features_stand_for_a_gaussian_kernel() -> None:
+def test_fourier_features_approximate_a_gaussian_kernel() -> None:
     features = election(features="fourier", number=4000, width=2.0).method.feature_map(
         PartyContext(election(features="fourier", number=4000, width=2.0), "a")
     )
@@ -220,7 +220,7 @@ class TestEncoder:
     def network(self) -> Any:
         return ob.Torch("mlp", epochs=15).fit_many(X[:700], [ob.Task(np.arange(700), Y[:700])], 10)[0]
 
-    def test_images_need_not_have_the_shape_that_the_network_sees(self) -> None:
+    def test_images_are_reshaped_for_the_network(self) -> None:
         pytest.importorskip("torch")
         images = np.tile(X.reshape(-1, 8, 8), (1, 4, 4))[:, :28, :28]
         learner = ob.Torch("cnn", settings={"shape": [1, 28, 28]}, epochs=1)
@@ -231,7 +231,7 @@ class TestEncoder:
         with pytest.raises(ob.OneBallotError, match="rows of shape"):
             ob.Election(classes=range(10), public=PUBLIC, method=agreed.method)
 
-    def test_a_frozen_network_stands_for_the_rows_and_travels_with_the_model(self, tmp_path: Path) -> None:
+    def test_a_frozen_network_gives_the_features_and_is_saved_with_the_model(self, tmp_path: Path) -> None:
         pytest.importorskip("torch")
         network = self.network()
         path = tmp_path / "network.safetensors"
@@ -256,12 +256,12 @@ class TestEncoder:
         ({"features": "encoder", "encoder": b"abc"}, "not a network in the format"),
         ({"features": "encoder", "encoder": 3}, "a file or a torch module"),
     ])  # fmt: skip
-    def test_what_is_no_encoder_is_refused(self, settings: dict[str, Any], words: str) -> None:
+    def test_anything_but_an_encoder_is_rejected(self, settings: dict[str, Any], words: str) -> None:
         with pytest.raises(ElectionError, match=words):
             ob.Analytic(**settings)
 
 
-def test_without_a_public_set_rows_are_bounded_by_what_a_schema_allows() -> None:
+def test_elections_without_what_the_feature_map_needs_are_rejected() -> None:
     with pytest.raises(ElectionError, match="needs the number of features"):
         election(public=None)
     for public in (PUBLIC[:1], np.ones((5, 3))):
@@ -273,7 +273,7 @@ def test_without_a_public_set_rows_are_bounded_by_what_a_schema_allows() -> None
         cast(election(bound=0.1))
 
 
-def test_a_column_that_drowns_the_others_is_told_of_before_training() -> None:
+def test_a_column_with_nearly_all_the_variance_gives_a_warning() -> None:
     rows = np.random.default_rng(0).normal(size=(50, 3))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -293,9 +293,9 @@ def test_an_encoder_is_looked_for_beside_the_election(tmp_path: Path, monkeypatc
         rows, [Task(np.arange(40), np.arange(40) % 2)], 2
     )[0]
     (tmp_path / "encoder.safetensors").write_bytes(network.dump().data)
-    told = file.read_text("utf-8")
-    assert 'features = "none"' in told
-    file.write_text(told.replace('features = "none"', 'encoder = "encoder.safetensors"\nfeatures = "encoder"'), "utf-8")
+    text = file.read_text("utf-8")
+    assert 'features = "none"' in text
+    file.write_text(text.replace('features = "none"', 'encoder = "encoder.safetensors"\nfeatures = "encoder"'), "utf-8")
     monkeypatch.chdir(tmp_path.parent)
     assert ob.Election.read(file).method.encoder.startswith("sha256:")
     (tmp_path / "encoder.safetensors").unlink()
@@ -311,7 +311,7 @@ class TestFormat:
         arrays |= {k: v for k, v in changed.items() if k != "output"}
         return save(arrays, metadata={"output": changed.get("output", "softmax")})
 
-    def test_a_model_comes_back_as_it_was(self) -> None:
+    def test_a_saved_model_is_loaded_unchanged(self) -> None:
         model = LinearModel(FeatureMap(np.zeros(4), 2.0, 0.5, np.ones((3, 4))), np.arange(21.0).reshape(7, 3), "share")
         blob = model.dump()
         AnalyticFormat.check(blob.data, classes=3, features=4)
@@ -332,7 +332,7 @@ class TestFormat:
 
 
 @pytest.mark.parametrize("intercept", [0.01, 0.3, 3.0])
-def test_rows_of_a_class_are_counted_exactly_whatever_the_constant(intercept: float) -> None:
+def test_rows_of_a_class_are_counted_exactly_for_every_intercept(intercept: float) -> None:
     agreed = election(intercept=intercept, ridge=0.5)
     outcome = ob.tally(agreed, [cast(agreed)])
     assert right(outcome) > 0.88
@@ -340,27 +340,27 @@ def test_rows_of_a_class_are_counted_exactly_whatever_the_constant(intercept: fl
         ob.Analytic(intercept=1e-6)
 
 
-def test_noise_that_drowns_the_rows_is_told() -> None:
+def test_too_much_noise_gives_a_warning_or_an_error() -> None:
     agreed = election(privacy=ob.L2(1.0))
     assert "rows of it" in agreed.guarantee.forecast(4)[0]
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        said = ""
+        message = ""
         try:
             ob.simulate(agreed, X[ROWS], Y[ROWS], parties=2)
-        except ob.OneBallotError as error:  # by the noise's own luck no class may be left at all
-            said = str(error)
-    assert "more rows than the noise" in said or any("no better than chance" in str(each.message) for each in told)
+        except ob.OneBallotError as error:  # depending on the noise no class may be left at all
+            message = str(error)
+    assert "more rows than the noise" in message or any("no better than chance" in str(each.message) for each in caught)
 
 
-def test_negative_eigenvalues_count_as_nothing() -> None:
+def test_negative_eigenvalues_count_as_0() -> None:
     np.testing.assert_allclose(solve(np.diag([4.0, -9.0]), 1.0, np.eye(2)), np.diag([0.2, 1.0]))
 
 
-def test_a_simulation_compares_with_models_of_the_same_kind() -> None:
+def test_a_comparison_uses_models_of_the_same_method() -> None:
     agreed = election()
     simulation = ob.simulate(agreed, X[ROWS], Y[ROWS], parties=3, split="homogeneous")
     test = agreed.data(X[TEST], Y[TEST])
-    found = compare(agreed, simulation.parties, test)
-    assert found.together == simulation.accuracy(test)
-    assert found.alone_mean < found.together
+    compared = compare(agreed, simulation.parties, test)
+    assert compared.together == simulation.accuracy(test)
+    assert compared.alone_mean < compared.together

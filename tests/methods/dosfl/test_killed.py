@@ -1,4 +1,4 @@
-"""Processes that distil end when the process that started them is killed."""
+"""Distillation in processes whose parent is killed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ if __name__ == "__main__":
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="no /proc")
-def test_worker_processes_end_when_their_parent_is_killed(tmp_path: Path) -> None:
+def test_processes_end_when_their_parent_is_killed(tmp_path: Path) -> None:
+    """Otherwise they would keep distilling for minutes."""
     (tmp_path / "long.py").write_text(LONG)
     owner = subprocess.Popen([sys.executable, tmp_path / "long.py"], env={**os.environ, "ONEBALLOT_WORKERS": "2"})
 
@@ -52,13 +53,13 @@ def test_worker_processes_end_when_their_parent_is_killed(tmp_path: Path) -> Non
 
 
 def working(parent: int) -> dict[int, float]:
-    """The child processes and their CPU seconds."""
+    """The processes that it started, and the seconds that they have computed."""
     found = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
-            fields = stat.read_text().rpartition(")")[2].split()
-            if int(fields[1]) == parent:
-                found[int(stat.parent.name)] = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+            values = stat.read_text().rpartition(")")[2].split()
+            if int(values[1]) == parent:
+                found[int(stat.parent.name)] = (int(values[11]) + int(values[12])) / os.sysconf("SC_CLK_TCK")
     return found
 
 

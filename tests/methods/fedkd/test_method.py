@@ -1,4 +1,4 @@
-"""FedKD against its equations, written out plainly, and what goes beyond the paper."""
+"""FedKD against a plain implementation of its equations, and the additions to the paper."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ NETWORK = ob.Torch("mlp", epochs=30, device="cpu")
 
 @pytest.fixture
 def make(digits):
-    """An election among linear models of the digits, pixels from 0 to 1, whose best classes a linear model learns."""
+    """Elections with linear models of the digits, pixels from 0 to 1, and a linear final model that learns labels."""
 
     def make(**settings: Any) -> ob.Election:
-        told = {k: settings.pop(k) for k in list(settings) if k in ob.Election.__dataclass_fields__}
+        given = {k: settings.pop(k) for k in list(settings) if k in ob.Election.__dataclass_fields__}
         usual = {"classes": range(10), "public": digits.public / 16, "learner": LINEAR}
-        return ob.Election(**{**usual, "method": ob.FedKD(**{"temperature": 0.0, **settings}), **told})
+        return ob.Election(**{**usual, "method": ob.FedKD(**{"temperature": 0.0, **settings}), **given})
 
     return make
 
@@ -65,7 +65,7 @@ def close(election: ob.Election, ballots: list[ob.Ballot]) -> tuple[Count, np.nd
     return count, taught[0].targets
 
 
-def ensemble_by_the_book(election: ob.Election, held: dict[str, Data]) -> np.ndarray:
+def ensemble_of_the_equations(election: ob.Election, held: dict[str, Data]) -> np.ndarray:
     """Equations 1 to 4 for parties that have all classes between them, in loops, with scikit-learn alone."""
     method, public = election.method, election.public
     n = {k: np.bincount(d.y, minlength=10) for k, d in held.items()}
@@ -88,10 +88,10 @@ def ensemble_by_the_book(election: ob.Election, held: dict[str, Data]) -> np.nda
 
 
 @pytest.mark.parametrize("rounding", ["ends", "zero"])
-def test_fedkd_is_equations_1_to_4_of_the_paper(rounding: str, make, held) -> None:
+def test_the_ensemble_equals_equations_1_to_4_of_the_paper(rounding: str, make, held) -> None:
     election = make(rounding=rounding, temperature=math.inf, learners={"final": NETWORK})
     _, logits = close(election, cast_together(election, held))
-    np.testing.assert_allclose(logits, ensemble_by_the_book(election, held), atol=1e-6)
+    np.testing.assert_allclose(logits, ensemble_of_the_equations(election, held), atol=1e-6)
 
 
 def test_the_final_model_learns_the_logits_by_their_squared_error(make, held, test_set) -> None:
@@ -106,7 +106,7 @@ def test_the_final_model_learns_the_logits_by_their_squared_error(make, held, te
     assert error < 0.2 * logits.var()
 
 
-def test_a_temperature_teaches_softmax_and_a_high_one_only_the_logits_without_their_mean(make, held) -> None:
+def test_a_temperature_gives_softmax_and_a_high_one_centred_logits(make, held) -> None:
     """Hinton, Vinyals, Dean 2015: softmax(z/τ) → (1 + (z − z̄)/τ)/C, so that matching it is matching z."""
     ballots, targets = cast_together(make(), held), {}
     for temperature in (0.0, 1.0, 3.0, 1e6, math.inf):
@@ -122,7 +122,7 @@ def test_a_temperature_teaches_softmax_and_a_high_one_only_the_logits_without_th
     assert np.array_equal(targets[0.0], z.argmax(axis=1))
 
 
-def test_the_papers_noise_is_laplace_of_scale_one_over_gamma_and_drawn_alike_every_time(make, held) -> None:
+def test_the_papers_noise_is_reproducible_laplace_noise_of_scale_1_over_gamma(make, held) -> None:
     ballots = cast_together(make(), held)
     learners = {"final": NETWORK}
     plain = make(temperature=math.inf, learners=learners)
@@ -138,12 +138,12 @@ def test_the_papers_noise_is_laplace_of_scale_one_over_gamma_and_drawn_alike_eve
 
 
 def test_weights_help_where_parties_differ(make, digits, test_set) -> None:
-    found = {}
+    accuracies = {}
     for weights in ("class-counts", "uniform"):
         election = make(weights=weights, learner=NETWORK)
         parties = divide(election.data(digits.X / 16, digits.y), 8, "dirichlet:0.1", seed=0)
-        found[weights] = simulate_parties(election, parties).accuracy(test_set)
-    assert found["class-counts"] > found["uniform"] + 0.05
+        accuracies[weights] = simulate_parties(election, parties).accuracy(test_set)
+    assert accuracies["class-counts"] > accuracies["uniform"] + 0.05
 
 
 @pytest.mark.parametrize(
@@ -152,11 +152,11 @@ def test_weights_help_where_parties_differ(make, digits, test_set) -> None:
      {"centre": True}, {"scale": 17}],
 )  # fmt: skip
 class TestEverySetting:
-    def test_it_learns(self, settings, make, held, test_set) -> None:
+    def test_the_final_model_is_accurate(self, settings, make, held, test_set) -> None:
         least = 0.5 if "weights" in settings else 0.8
         assert simulate_parties(make(**settings), held).accuracy(test_set) > least
 
-    def test_a_plan_foretells_the_bytes(self, settings, make, held) -> None:
+    def test_a_plan_gives_the_size_of_the_ballot(self, settings, make, held) -> None:
         election, (party, data) = make(**settings), next(iter(held.items()))
         plan = election.method.plan(data, PartyContext(election, party))
         (ballot,) = cast_together(election, {party: data})
@@ -164,7 +164,7 @@ class TestEverySetting:
         assert plan.models == 1
         assert len(ballot.sealed) < plan.bytes + 2048
 
-    def test_late_missing_and_left_out_parties_leave_an_exact_count(self, settings, make, held, test_set) -> None:
+    def test_late_missing_and_removed_parties_leave_an_exact_count(self, settings, make, held, test_set) -> None:
         election = make(**settings)
         ballots = cast_together(election, held)
         few = ob.tally(election, ballots[:3])
@@ -177,18 +177,18 @@ class TestEverySetting:
 
 
 @pytest.mark.parametrize("centre", [True, False])
-def test_centred_logits_do_not_depend_on_what_softmax_does_not_see(centre: bool) -> None:
+def test_centred_logits_do_not_depend_on_a_row_s_mean(centre: bool) -> None:
     """softmax(z + a) = softmax(z), but Σ_k ω_k^c (z_k^c + a_k) has another best class than Σ_k ω_k^c z_k^c."""
     rng = np.random.default_rng(0)
     z, seen = rng.integers(-9, 9, size=(50, 4)) / 2, np.array([5, 1, 0, 9])
-    moved = z + rng.integers(-9, 9, size=(50, 1))
+    shifted = z + rng.integers(-9, 9, size=(50, 1))
     method = ob.FedKD(centre=centre)
-    one, other = method._encode(z, seen), method._encode(moved, seen)
+    one, other = method._encode(z, seen), method._encode(shifted, seen)
     assert all(np.array_equal(one[k], other[k]) for k in one) == centre
 
 
-def test_a_public_bound_keeps_z_max_at_home_and_bounds_what_a_party_adds(make, held) -> None:
-    """What noise at L1 or L2 could cover: half-steps, at most `top` from 0 whatever a party holds."""
+def test_with_a_public_bound_no_z_max_is_sent_and_a_party_adds_a_bounded_amount(make, held) -> None:
+    """Half-steps, at most `top` from 0 whatever rows a party has."""
     election = make(bound=2.0, weights="uniform")
     ballots = cast_together(election, held)
     assert set(ballots[0].contents) == {"levels"}
@@ -201,7 +201,7 @@ def test_a_public_bound_keeps_z_max_at_home_and_bounds_what_a_party_adds(make, h
 @pytest.mark.parametrize(
     "learner", [NETWORK, FOREST, ob.XGBoost(rounds=5), ob.LightGBM(rounds=5)], ids=lambda x: x.name
 )
-def test_any_learner_with_scores_can_teach_and_learn(learner, make, held, test_set) -> None:
+def test_any_learner_with_scores_can_be_teacher_and_final_model(learner, make, held, test_set) -> None:
     assert simulate_parties(make(learner=learner), held).accuracy(test_set) > 0.6
 
 
@@ -216,8 +216,8 @@ def test_parties_may_have_different_learners(make, held) -> None:
     assert not outcome.spoiled
 
 
-class TestThinParties:
-    def test_parties_of_few_classes_make_up_the_whole_between_them(self, make, digits, test_set) -> None:
+class TestPartiesWithFewRowsOrClasses:
+    def test_parties_with_different_classes_teach_all_of_them(self, make, digits, test_set) -> None:
         """Three parties with different sets of classes, none with all: the paper's C^k."""
         X, y = digits.X / 16, digits.y
         election = make()
@@ -229,7 +229,7 @@ class TestThinParties:
         alone = [simulate_parties(election, {k: v}).accuracy(test_set) for k, v in parties.items()]
         assert simulation.accuracy(test_set) > max(alone) + 0.2
 
-    def test_what_a_party_says_of_classes_it_lacks_is_not_in_its_ballot(self, make, digits) -> None:
+    def test_a_ballot_has_no_logits_of_classes_that_its_party_lacks(self, make, digits) -> None:
         few = np.isin(digits.y, [2, 5])
         election = make()
         ballot = ob.cast(election, digits.X[few] / 16, digits.y[few], party="a")
@@ -237,7 +237,7 @@ class TestThinParties:
         assert not levels[:, [0, 1, 3, 4, 6, 7, 8, 9]].any()
         assert len(np.unique(levels[:, [2, 5]])) > 20  # z_max is not that of a class that it never saw
 
-    def test_one_class_one_row_and_no_row(self, make, digits, held) -> None:
+    def test_parties_with_one_class_one_row_or_no_row(self, make, digits, held) -> None:
         election = make()
         one = digits.y == 1
         parties = {
@@ -251,7 +251,7 @@ class TestThinParties:
         assert sum(vote.abstained is None for vote in outcome.voted.values()) == 6
         assert np.isfinite(outcome.model.predict_proba(election.public)).all()
 
-    def test_a_class_that_nobody_has_is_told_and_never_predicted(self, make, digits, test_set) -> None:
+    def test_a_class_that_no_party_has_gives_a_warning_and_is_never_predicted(self, make, digits, test_set) -> None:
         some = digits.y != 7
         election = make(temperature=math.inf, learners={"final": NETWORK})
         with pytest.warns(OneBallotWarning, match="no party has rows of class 7"):
@@ -261,17 +261,17 @@ class TestThinParties:
         assert (predicted == test_set.y)[test_set.y != 7].mean() > 0.8
 
     @pytest.mark.parametrize(("temperature", "gamma"), [(0, math.inf), (3, math.inf), (math.inf, math.inf), (0, 1.0)])
-    def test_parties_of_one_class_each_teach_no_class_that_nobody_has(
+    def test_parties_of_one_class_each_teach_only_classes_that_they_have(
         self, make, digits, test_set, temperature, gamma
     ) -> None:
-        """Their logits are the same for every row: what nobody has must lie below, and not be drawn by lot."""
+        """Their logits are the same for every row: classes that no party has must lie below, not be drawn at random."""
         election = make(temperature=temperature, gamma=gamma, learners={"final": NETWORK})
         held = {f"only-{c}": election.data(digits.X[digits.y == c] / 16, digits.y[digits.y == c]) for c in (3, 8)}
         with pytest.warns(OneBallotWarning, match="only-3: all its rows are of one class"):
             outcome = simulate_parties(election, held).outcome
         assert set(outcome.model.predict(test_set.X)) <= {3, 8}
 
-    def test_more_rows_than_most_rows_weigh_no_more(self, make, held) -> None:
+    def test_a_party_with_more_than_most_rows_weighs_no_more(self, make, held) -> None:
         election = make(most_rows=5)
         with pytest.warns(OneBallotWarning, match="is weighted as if it had 5"):
             (ballot, *_) = cast_together(election, held)
@@ -290,23 +290,23 @@ class TestHostileBallots:
         (reason,) = outcome.spoiled.values()
         return reason
 
-    def test_a_million_rows_of_a_class(self, make, held) -> None:
+    def test_more_rows_of_a_class_than_allowed_are_spoiled(self, make, held) -> None:
         seen = np.array([10**6, *[0] * 9])
         assert "expected 0 to 100,000 for each class" in self.spoil(make(), held, seen=seen)
 
     @pytest.mark.parametrize("seen", [np.full(10, -1), np.full(10, 2**62), np.ones(10), np.ones(9, int), None])
-    def test_class_counts_that_are_none(self, seen, make, held) -> None:
+    def test_malformed_class_counts_are_spoiled(self, seen, make, held) -> None:
         assert "'seen'" in (reason := self.spoil(make(), held, seen=seen)) or "class counts" in reason
 
     @pytest.mark.parametrize("z_max", [1e308, math.nan, math.inf, -1.0])
-    def test_a_z_max_as_a_float_whatever_it_is(self, z_max: float, make, held) -> None:
+    def test_a_half_step_that_is_a_float_is_spoiled(self, z_max: float, make, held) -> None:
         assert "expected an array 'half-step' of int64" in self.spoil(make(), held, half_step=np.array([z_max]))
 
     @pytest.mark.parametrize("half_step", [0, -1, 2**62, Grid(200, "ends").half_step(LARGEST) + 1])
-    def test_a_z_max_out_of_bounds(self, half_step: int, make, held) -> None:
+    def test_a_half_step_out_of_bounds_is_spoiled(self, half_step: int, make, held) -> None:
         assert "which is a z_max up to 1024" in self.spoil(make(), held, half_step=np.array([half_step]))
 
-    def test_levels_that_the_grid_does_not_have(self, make, held) -> None:
+    def test_levels_that_the_grid_does_not_have_are_spoiled(self, make, held) -> None:
         assert "level 255: the highest level of the grid is 199" in self.spoil(
             make(), held, levels=np.full(3000, 255, np.uint8)
         )
@@ -314,18 +314,18 @@ class TestHostileBallots:
     @pytest.mark.parametrize(
         "levels", [np.zeros(2999, np.uint8), np.full(3000, np.nan), np.zeros(3000, np.int64), None]
     )
-    def test_levels_of_another_type_or_size(self, levels, make, held) -> None:
+    def test_levels_of_another_type_or_size_are_spoiled(self, levels, make, held) -> None:
         assert "expected an array 'levels' of uint8 (3000,)" in self.spoil(make(), held, levels=levels)
 
     def lie(self, held: dict[str, Data], election: ob.Election, **claims: Any) -> float:
-        """The accuracy on the honest parties' own rows when a liar says at random what it likes, within the limits."""
+        """The accuracy on the honest parties' own rows when a hostile party sends random levels, within the limits."""
         honest = cast_together(election, held)
         levels = Grid(200, "ends").encode(np.random.default_rng(0).integers(200, size=(300, 10)))
         outcome = ob.tally(election, [seal({**claims, "levels": levels}, election, "liar"), *honest])
         assert not outcome.spoiled
         return float(np.mean([outcome.model.score(d.X, d.y) for d in held.values()]))
 
-    def test_within_the_limits_a_liar_is_counted_and_most_rows_and_bound_say_how_much(self, make, held) -> None:
+    def test_most_rows_and_bound_limit_what_a_hostile_party_can_do(self, make, held) -> None:
         furthest = {"half-step": np.array([Grid(200, "ends").half_step(LARGEST)])}
         assert self.lie(held, make(), seen=np.full(10, 100_000), **furthest) < 0.4
         assert self.lie(held, make(most_rows=30, bound=10.0), seen=np.full(10, 30)) > 0.7
@@ -336,17 +336,17 @@ class TestPasses:
     def images(self, make, digits):
         return make(public=digits.public.reshape(-1, 8, 8) / 16, passes=3)
 
-    def test_every_desk_moves_the_public_images_alike(self, images) -> None:
+    def test_every_party_and_the_tally_share_the_augmented_images(self, images) -> None:
         a, b = (images.method._further_passes(ctx) for ctx in (PartyContext(images, "a"), TallyContext(images)))
-        assert a is b  # one array while anybody has it
+        assert a is b  # one array while it is in use
         assert a.shape == (2 * len(images.public), 8, 8)
 
     @pytest.mark.parametrize("channels", [(), (1,), (3,)])
-    def test_an_image_is_shifted_by_so_many_pixels_and_mirrored(self, channels: tuple[int, ...]) -> None:
+    def test_an_image_is_shifted_by_at_most_two_pixels_and_mirrored(self, channels: tuple[int, ...]) -> None:
         images = np.random.default_rng(0).integers(1, 255, size=(40, *channels, 28, 28)).astype(np.uint8)
         out = augment_images(images, ("shift", "flip"), np.random.default_rng(1))
         assert out.dtype == images.dtype
-        kinds = set()
+        moves = set()
         for before, after in zip(images, out, strict=True):
             padded = np.pad(before, [(0, 0)] * len(channels) + [(2, 2), (2, 2)])
             fits = [
@@ -355,18 +355,18 @@ class TestPasses:
                 if np.array_equal(padded[..., d : d + 28, r : r + 28][..., ::m], after)
             ]  # fmt: skip
             assert len(fits) == 1
-            kinds.add(fits[0])
-        assert len(kinds) > 15
-        assert {m for _, _, m in kinds} == {1, -1}
+            moves.add(fits[0])
+        assert len(moves) > 15
+        assert {m for _, _, m in moves} == {1, -1}
 
-    def test_ballot_and_final_model_have_all_passes(self, images, digits, test_set) -> None:
+    def test_the_ballot_and_the_final_training_have_all_passes(self, images, digits, test_set) -> None:
         parties = divide(images.data(digits.X.reshape(-1, 8, 8) / 16, digits.y), 3, "dirichlet:0.5", 1)
         simulation = simulate_parties(images, parties)
         assert simulation.outcome.count.sums["logits"].shape == (3 * len(images.public), 10)
         assert simulation.ballots[0].contents["levels"].nbytes == 3 * len(images.public) * 10
         assert simulation.outcome.model.score(test_set.X.reshape(-1, 8, 8), test_set.y) > 0.7
 
-    def test_rows_that_are_no_images_are_refused_before_training(self, make) -> None:
+    def test_passes_over_rows_that_are_not_images_are_rejected(self, make) -> None:
         with pytest.raises(ElectionError, match=r"passes = 2 needs images.*shape \(64,\)"):
             make(passes=2)
 
@@ -391,8 +391,8 @@ class TestLabelledPublicData:
         (ballot,) = cast_together(election, {party: data})
         assert np.array_equal(ballot.contents["seen"], np.bincount(data.y, minlength=10) + np.bincount(labels))
 
-    def test_it_helps_parties_of_few_classes(self, make, digits, test_set) -> None:
-        """Few rows a party: true labels of public rows are worth more than logits on them."""
+    def test_labelled_public_rows_help_parties_of_few_classes(self, make, digits, test_set) -> None:
+        """With few rows at each party, true labels of public rows are worth more than logits on them."""
         from sklearn.datasets import load_digits
 
         X, y = load_digits(return_X_y=True)
@@ -403,14 +403,14 @@ class TestLabelledPublicData:
         joined = simulate_parties(make(join_public=True, public_labels=truth), parties).accuracy(test_set)
         assert joined > without + 0.05
 
-    def test_labels_are_part_of_the_agreement_and_names_are_numbered(self, make, digits) -> None:
+    def test_public_labels_are_part_of_the_digest_and_are_encoded(self, make, digits) -> None:
         labels = np.arange(len(digits.public)) % 10
         one, other = make(public_labels=labels), make(public_labels=labels[::-1])
         assert len({make().digest, one.digest, other.digest}) == 3
         named = make(classes=[f"digit {c}" for c in range(10)], public_labels=[f"digit {c}" for c in labels])
         assert np.array_equal(replace(named, quorum=2).encoded_public_labels, labels)
 
-    def test_without_labels_it_is_refused(self, make) -> None:
+    def test_join_public_without_labels_is_rejected(self, make) -> None:
         with pytest.raises(ElectionError, match="needs, as it is set, labels of the public set"):
             make(join_public=True)
 
@@ -432,7 +432,7 @@ class TestLabelledPublicData:
         ({"learners": {"student": LINEAR}}, "fedkd has no learner student; it has final, teacher"),
     ],
 )
-def test_pairings_that_cannot_work_are_refused_in_a_sentence_before_training(settings, words: str, make) -> None:
+def test_combinations_that_cannot_work_are_rejected_before_training(settings, words: str, make) -> None:
     with pytest.raises(ElectionError, match=words):
         make(**settings)
 
@@ -442,12 +442,12 @@ def test_pairings_that_cannot_work_are_refused_in_a_sentence_before_training(set
     [{"scale": 1}, {"scale": 5000}, {"temperature": -1}, {"bound": 0}, {"bound": 2 * LARGEST}, {"gamma": 0},
      {"passes": 0}, {"rounding": "up"}, {"most_rows": 10**7}, {"S": 200}],
 )  # fmt: skip
-def test_settings_out_of_range_are_refused(settings) -> None:
+def test_settings_out_of_range_are_rejected(settings) -> None:
     with pytest.raises(ElectionError, match=f"FedKD: .*{next(iter(settings))}"):
         ob.FedKD(**settings)
 
 
-def test_a_ballot_that_counts_nothing_cannot_be_closed(make, held) -> None:
+def test_ballots_without_rows_of_any_class_cannot_be_closed(make, held) -> None:
     election = make()
     (ballot, *_) = cast_together(election, held)
     nothing = seal({**ballot.contents, "seen": np.zeros(10, int)}, election, "nothing")
@@ -467,7 +467,7 @@ estimator = "LogisticRegression"
 """
 
 
-def test_files_are_cast_counted_and_simulated(clinic: Path, monkeypatch) -> None:
+def test_an_election_in_files_is_cast_counted_and_simulated(clinic: Path, monkeypatch) -> None:
     monkeypatch.chdir(clinic)
     drafted = template.draft(clinic / "public.csv", "ill", beside=clinic / "election.toml")
     assert template.FEDKT in drafted
@@ -494,7 +494,7 @@ def test_files_are_cast_counted_and_simulated(clinic: Path, monkeypatch) -> None
     assert simulated["bytes_per_party"] < 428 + 2048
 
 
-def test_spoiled_reasons_name_the_forger_and_not_the_election(make, held) -> None:
+def test_a_ballot_without_a_half_step_is_spoiled(make, held) -> None:
     election = make()
     (ballot, *_) = cast_together(election, held)
     with TallyContext(election) as ctx, pytest.raises(Spoiled, match="half-step"):

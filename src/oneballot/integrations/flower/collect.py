@@ -20,7 +20,7 @@ from ...election.checks import check_party_name
 from ...election.election import Election
 from ...errors import BallotError, BoxError, ElectionError, Spoiled, printable
 from ...interfaces import Box
-from ...party.submit import deliver
+from ...party.delivery import deliver
 from ...types import Ballot
 from .wire import Reply, make_query, read_reply, unreadable_reply
 

@@ -16,6 +16,9 @@ def describe_cost(guarantee: Guarantee | None, noised: Iterable[tuple[Array, int
     """What one draw of noise on these votes, each with its unit, costs; or why that isn't known."""
     from .accounting import data_dependent_epsilon
 
+    noised = list(noised)
+    if not noised:
+        return "no noise was drawn now, so there is nothing that depends on these votes"
     if guarantee is not None and guarantee.privacy.rehearsal:
         return "a rehearsal has no epsilon: its noise can be reproduced from its seed"
     if not isinstance(guarantee, VotesGuarantee) or guarantee.adaptive:

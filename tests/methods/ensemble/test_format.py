@@ -1,4 +1,4 @@
-"""Ensembles as files: what is refused; who is opened in this process, and who is asked in the room alone."""
+"""Ensembles as files: hostile files are refused, and untrusted members are evaluated only in the sandbox."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from oneballot.methods.ensemble.format import EnsembleFormat, EnsembleModel
 from oneballot.types import Blob
 
 X = np.random.default_rng(0).normal(size=(50, 3)).astype(np.float32)
-STRANGER = SklearnModel(GaussianNB().fit(X, X.argmax(axis=1)), 3)
+UNTRUSTED = SklearnModel(GaussianNB().fit(X, X.argmax(axis=1)), 3)
 
 
-def constant(*chances: float) -> Blob:
-    return ConstantModel(np.array(chances)).dump()
+def constant(*values: float) -> Blob:
+    return ConstantModel(np.array(values)).dump()
 
 
-def test_the_mean_is_taken_class_by_class_over_those_who_count() -> None:
+def test_each_class_is_averaged_over_the_members_with_a_weight() -> None:
     """By hand: class 0 is (0.5 + 0.2)/2 = 0.35, class 1 only the second's 0.8, class 2 only the first's 0."""
     members = [constant(0.5, 0.5, 0.0), constant(0.2, 0.8, 0.0)]
     weights = np.array([[[1, 0, 1], [1, 1, 0]]])
@@ -35,12 +35,12 @@ def test_the_mean_is_taken_class_by_class_over_those_who_count() -> None:
     np.testing.assert_allclose(EnsembleModel(members, weights).scores(X[:1])[0, 0], np.log(0.35 / 1.15))
 
 
-def test_where_nobody_who_counts_gives_a_class_a_chance_all_that_count_are_alike() -> None:
+def test_classes_share_the_probability_if_no_weighted_member_supports_any() -> None:
     answer = EnsembleModel([constant(0, 0, 1)], np.array([[[1, 1, 0]]])).predict_proba(X[:1])
     np.testing.assert_allclose(answer, [[0.5, 0.5, 0]])
 
 
-def test_cohorts_have_ensembles_of_their_own_and_new_parties_find_theirs() -> None:
+def test_each_cohort_has_its_own_ensemble_and_new_parties_can_find_theirs() -> None:
     members = [constant(1, 0, 0), constant(0, 1, 0), constant(0, 0.5, 0.5)]
     weights = np.zeros((2, 3, 3))
     weights[0, 0] = weights[1, 1] = weights[1, 2] = 1
@@ -59,8 +59,8 @@ def test_cohorts_have_ensembles_of_their_own_and_new_parties_find_theirs() -> No
         model.closest(np.zeros((3, 3)))
 
 
-def test_a_stranger_is_never_loaded_here_and_one_that_fails_is_left_out() -> None:
-    model = EnsembleModel([STRANGER.dump(), constant(1, 0, 0)], np.ones((1, 2, 3)))
+def test_an_untrusted_member_is_loaded_only_in_the_sandbox_and_left_out_if_it_fails() -> None:
+    model = EnsembleModel([UNTRUSTED.dump(), constant(1, 0, 0)], np.ones((1, 2, 3)))
     with pytest.raises(OneBallotError, match="only runs in the sandbox"):
         model.predict_proba(X)
 
@@ -70,24 +70,24 @@ def test_a_stranger_is_never_loaded_here_and_one_that_fails_is_left_out() -> Non
     model.use_sandbox(refuse)
     with pytest.warns(OneBallotWarning, match="member 0 is left out: it crashed"):
         np.testing.assert_allclose(model.predict_proba(X[:1]), [[1, 0, 0]])
-    alone = EnsembleModel([STRANGER.dump()], np.ones((1, 1, 3)), ask=refuse)
+    alone = EnsembleModel([UNTRUSTED.dump()], np.ones((1, 1, 3)), ask=refuse)
     with pytest.warns(OneBallotWarning), pytest.raises(OneBallotError, match="no member"):
         alone.predict_proba(X)
 
 
-def good() -> dict[str, np.ndarray]:
+def good_arrays() -> dict[str, np.ndarray]:
     weights = np.zeros((2, 2, 3))
     weights[0, 0] = weights[1, 1] = 1
-    model = EnsembleModel([constant(1, 0, 0), STRANGER.dump()], weights, cohort={"00" * 8: 1, "ab" * 8: 0})
+    model = EnsembleModel([constant(1, 0, 0), UNTRUSTED.dump()], weights, cohort={"00" * 8: 1, "ab" * 8: 0})
     return load(model.dump().data)
 
 
-def written(arrays: dict[str, np.ndarray], formats: object = ("safetensors", "skops")) -> bytes:
+def write(arrays: dict[str, np.ndarray], formats: object = ("safetensors", "skops")) -> bytes:
     return save(arrays, metadata={"formats": json.dumps(formats)})
 
 
-def test_what_is_written_is_read() -> None:
-    data = written(good())
+def test_an_ensemble_is_read_as_it_was_written() -> None:
+    data = write(good_arrays())
     EnsembleFormat.check(data, classes=3, features=3)
     model = EnsembleFormat.load(data, classes=3)
     assert [blob.format for blob in model.members] == ["safetensors", "skops"]
@@ -108,7 +108,7 @@ WRONG = {
     "weights of other members": lambda a: {"weights": a["weights"][:, :1]},
     "weights of other classes": lambda a: {"weights": a["weights"][:, :, :2]},
     "weights below 0": lambda a: {"weights": -a["weights"]},
-    "weights that are no numbers": lambda a: {"weights": a["weights"] * np.nan},
+    "weights that are NaN": lambda a: {"weights": a["weights"] * np.nan},
     "a cohort without members": lambda a: {"weights": a["weights"] * [[[1]], [[0]]]},
     "centres of other classes": lambda a: {"centres": np.zeros((2, 5, 2))},
     "centres of other cohorts": lambda a: {"centres": np.zeros((3, 5, 3))},
@@ -116,20 +116,20 @@ WRONG = {
     "parties of a cohort that is not there": lambda a: {"cohort": a["cohort"] + 1},
     "a party without a cohort": lambda a: {"cohort": a["cohort"][:1]},
     "parties that are not hashes": lambda a: {"parties": a["parties"][:, :7]},
-    "an array too many": lambda a: {"more": np.zeros(1)},
+    "an extra array": lambda a: {"more": np.zeros(1)},
 }
 
 
 @pytest.mark.parametrize("name", WRONG)
 def test_hostile_files_are_spoiled(name: str) -> None:
-    arrays = good()
+    arrays = good_arrays()
     changed = {k: np.ascontiguousarray(v) for k, v in (arrays | WRONG[name](arrays)).items()}
     with pytest.raises(Spoiled):
-        EnsembleFormat.check(written(changed), classes=3, features=3)
+        EnsembleFormat.check(write(changed), classes=3, features=3)
 
 
 @given(st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 255)), min_size=1, max_size=4))
-def test_any_altered_bytes_are_spoiled_or_harmless(changes) -> None:
+def test_altered_bytes_are_spoiled_or_give_probabilities(changes) -> None:
     raw = bytearray(EnsembleModel([constant(1, 0, 0), constant(0, 1, 0)], np.ones((1, 2, 3))).dump().data)
     for at, value in changes:
         raw[at % len(raw)] = value
@@ -137,17 +137,17 @@ def test_any_altered_bytes_are_spoiled_or_harmless(changes) -> None:
         EnsembleFormat.check(bytes(raw), classes=3, features=3)
     except Spoiled:
         return
-    chances = EnsembleFormat.load(bytes(raw), classes=3).predict_proba(X[:2])
-    assert np.isfinite(chances).all()
-    np.testing.assert_allclose(chances.sum(axis=1), 1)
+    values = EnsembleFormat.load(bytes(raw), classes=3).predict_proba(X[:2])
+    assert np.isfinite(values).all()
+    np.testing.assert_allclose(values.sum(axis=1), 1)
 
 
 @pytest.mark.parametrize("formats", [["safetensors", "ensemble"], ["safetensors", "pickle"], [1, 2], {}, None, "x"])
-def test_members_are_of_formats_that_are_known_and_no_ensembles(formats: object) -> None:
+def test_members_must_have_known_formats_and_not_be_ensembles(formats: object) -> None:
     with pytest.raises(Spoiled, match="must be of the formats"):
-        EnsembleFormat.check(written(good(), formats), classes=3, features=3)
+        EnsembleFormat.check(write(good_arrays(), formats), classes=3, features=3)
 
 
-def test_every_member_is_checked_and_named() -> None:
+def test_an_invalid_member_is_named() -> None:
     with pytest.raises(Spoiled, match="member 0: probabilities are"):
         EnsembleFormat.check(EnsembleModel([constant(1, 0)], np.ones((1, 1, 3))).dump().data, classes=3, features=3)

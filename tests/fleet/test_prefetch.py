@@ -1,4 +1,4 @@
-"""The next schedule is made while this one is used, each once and in turn."""
+"""Prefetching: a thread draws the next chunk of a schedule while the current one is in use."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from oneballot.fleet.train.schedule import prefetch
 
 
-def test_the_next_is_made_while_one_is_used() -> None:
+def test_the_next_item_is_made_while_one_is_in_use() -> None:
     made = [threading.Event() for _ in range(4)]
 
     def make() -> Iterator[int]:
@@ -26,21 +26,21 @@ def test_the_next_is_made_while_one_is_used() -> None:
     assert seen == [0, 1, 2, 3]
 
 
-def test_an_error_comes_in_its_turn() -> None:
+def test_an_error_is_raised_in_its_turn() -> None:
     def make() -> Iterator[int]:
         yield 7
         raise ValueError("no more")
 
-    found = prefetch(make())
-    assert next(found) == 7
+    items = prefetch(make())
+    assert next(items) == 7
     with pytest.raises(ValueError, match="no more"):
-        next(found)
+        next(items)
 
 
-def test_who_stops_early_leaves_no_thread() -> None:
+def test_closing_early_leaves_no_thread() -> None:
     before = threading.active_count()
-    found = prefetch(iter(range(10)))
-    assert next(found) == 0
+    items = prefetch(iter(range(10)))
+    assert next(items) == 0
     assert threading.active_count() == before + 1
-    found.close()
+    items.close()
     assert threading.active_count() == before

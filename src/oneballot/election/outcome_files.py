@@ -1,0 +1,66 @@
+"""The folder of an outcome: outcome.json, and files that are named by their content.
+
+`outcome.json` is replaced last and names the other files, so that a process killed at any moment leaves the old outcome
+or the new one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from ..errors import OneBallotError
+from ..runtime.files import write_atomic
+from ..types import Blob
+
+FORMAT = 1
+INDEX = "outcome.json"
+OWN_FILES = re.compile(r"(model|count)-[0-9a-f]{16}\.|\.oneballot-part-")
+"""Names of files that may be removed when they are no longer listed."""
+
+
+def read_index(folder: Path) -> dict[str, Any]:
+    """The content of outcome.json. Raises OneBallotError if there is none, or none that this version reads."""
+    try:
+        index = json.loads((folder / INDEX).read_bytes())
+    except FileNotFoundError:
+        raise OneBallotError(
+            f"there is no outcome in {folder}; `oneballot tally … --out {folder}` writes one"
+        ) from None
+    except (ValueError, RecursionError) as error:
+        raise OneBallotError(f"{folder / INDEX} is damaged: {error}") from None
+    found = index.get("format") if isinstance(index, dict) else None
+    if found != FORMAT:
+        raise OneBallotError(f"{folder} has format {found}; this version reads {FORMAT}")
+    return dict(index)
+
+
+def read_model(folder: Path, index: dict[str, Any]) -> Blob:
+    return Blob(str(index["model"]["format"]), read_content(folder, index["model"]["file"]))
+
+
+def read_content(folder: Path, name: str) -> bytes:
+    """A file that is named by its content. Raises OneBallotError if it was altered."""
+    data = (folder / Path(name).name).read_bytes()
+    if hashlib.sha256(data).hexdigest()[:16] != name.split("-", 1)[1].split(".", 1)[0]:
+        raise OneBallotError(f"{folder / name} was altered after it was written; tally again, or copy it again")
+    return data
+
+
+def write_content(folder: Path, name: str, data: bytes, *, secret: bool = False) -> str:
+    """Write a file under a name that contains its hash. Returns the name."""
+    stem, suffix = name.split(".", 1)
+    hashed = f"{stem}-{hashlib.sha256(data).hexdigest()[:16]}.{suffix}"
+    write_atomic(folder / hashed, data, 0o600 if secret else 0o644)
+    return hashed
+
+
+def write_index(folder: Path, index: bytes, keep: set[str], *, secret: bool) -> None:
+    """Replace outcome.json, then remove our files that it no longer names."""
+    write_atomic(folder / INDEX, index, 0o600 if secret else 0o644)
+    for stale in folder.iterdir():
+        if OWN_FILES.match(stale.name) and stale.name not in keep:
+            stale.unlink(missing_ok=True)

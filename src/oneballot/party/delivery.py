@@ -1,0 +1,58 @@
+"""Put a party's ballot into a box, under a name that does not reveal more than it should."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Literal
+
+from ..ballot.encryption import read_header
+from ..ballot.seal import unseal
+from ..election.election import Election
+from ..errors import NotFound, Spoiled
+from ..interfaces import Box
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+Slot = Literal["free", "own", "foreign"]
+
+
+def box_name(election: Election, party: str, key: Ed25519PrivateKey | None, sealed: bytes = b"") -> str:
+    """The name of a ballot in the box: the party's name, unless ballots are encrypted and the host must not learn it.
+
+    The name of an encrypted ballot follows from the party's secret key: it reveals nothing, and a second ballot of the
+    party meets the first. Without a key it follows from the ballot.
+    """
+    if not election.encrypted:
+        return party
+    if key is None:
+        return hashlib.sha256(sealed).hexdigest()[:16]
+    text = f"oneballot name {election.digest} {party}".encode()
+    return hashlib.blake2b(text, key=key.private_bytes_raw(), digest_size=8).hexdigest()
+
+
+def look_up(election: Election, box: Box, name: str, party: str) -> Slot:
+    """Whether this name in the box is free, holds a ballot of this party, or a foreign file."""
+    try:
+        with box.open(name) as file:
+            data = file.read(election.max_ballot_mb * 2**20)
+        if election.encrypted:
+            own = read_header(data).election == election.digest
+        else:
+            own = unseal(data, election).party == party
+    except NotFound:  # or not visible to us: then the box decides
+        return "free"
+    except Spoiled:
+        return "foreign"
+    return "own" if own else "foreign"
+
+
+def deliver(election: Election, box: Box, name: str, party: str, sealed: bytes, slot: Slot | None = None) -> str:
+    """Deliver a ballot and return its name in the box: a foreign file under its own name doesn't keep the party out.
+
+    `slot` is what `look_up` found, if it was called before. The tally reads what is inside a ballot, not its name.
+    """
+    if (slot or look_up(election, box, name, party)) == "foreign":
+        name = f"{name}.{hashlib.sha256(sealed).hexdigest()[:8]}"
+    box.deliver(name, sealed)
+    return name

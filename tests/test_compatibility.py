@@ -1,0 +1,102 @@
+"""Elections, ballots and outcomes that version 0.1.0 wrote are read, and give the same results, bit for bit.
+
+`fixtures/v1` was written by the 0.1.0 command line: `new`, `cast`, `tally` and `predict` for each method. Results are
+compared bit for bit where the libraries that train are those in `versions.json`; other versions may train other models.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from oneballot.ballot.archive import unzip
+from oneballot.ballot.keys import read_server_key
+from oneballot.ballot.manifest import open_ballot
+from oneballot.cli import app
+from oneballot.election.election import Election
+from oneballot.server.outcome import Outcome
+
+V1 = Path(__file__).parent / "fixtures" / "v1"
+DIGESTS = json.loads((V1 / "digests.json").read_text())
+SAME_LIBRARIES = all(
+    version(name).split("+")[0] == known
+    for name, known in json.loads((V1 / "versions.json").read_text()).items()
+    if name != "python"
+)
+same_libraries = pytest.mark.skipif(not SAME_LIBRARIES, reason="other libraries than those that wrote the fixtures")
+
+
+@pytest.fixture
+def v1(tmp_path: Path) -> Path:
+    """A copy that a command may write into."""
+    return Path(shutil.copytree(V1, tmp_path / "v1"))
+
+
+def run(*words: object) -> str:
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+@pytest.mark.parametrize("name", sorted(DIGESTS))
+def test_an_election_has_the_digest_that_it_had(name: str) -> None:
+    assert Election.read(V1 / name / "election.toml").digest == DIGESTS[name]
+
+
+@pytest.mark.parametrize("name", sorted(DIGESTS))
+def test_an_outcome_is_loaded_and_predicts_the_same(name: str, tmp_path: Path) -> None:
+    run("predict", V1 / name / "outcome", "--data", V1 / "test.csv", "--out", tmp_path / "again.csv")
+    assert (tmp_path / "again.csv").read_bytes() == (V1 / name / "predictions.csv").read_bytes()
+
+
+@same_libraries
+@pytest.mark.parametrize("name", sorted(DIGESTS))
+def test_a_tally_of_the_same_ballots_gives_the_same_model_and_count(name: str, v1: Path) -> None:
+    key = ["--key", v1 / name / "server.key"] if name == "signed" else []
+    run("tally", v1 / name / "election.toml", "--from", v1 / name / "box", "--out", v1 / "again", *key)
+    files = {path.name for path in (V1 / name / "outcome").iterdir()}
+    assert {path.name for path in (v1 / "again").iterdir()} == files, "files are named by their content"
+    assert (v1 / "again" / "outcome.json").read_bytes() == (V1 / name / "outcome" / "outcome.json").read_bytes()
+
+
+@same_libraries
+@pytest.mark.parametrize("name", sorted(set(DIGESTS) - {"fedkt-l2", "signed"}))
+def test_a_cast_of_the_same_rows_carries_the_same_contents(name: str, v1: Path) -> None:
+    """All but the manifest, which names the version that wrote the ballot. At L2 noise differs in every cast."""
+    run("cast", v1 / name / "election.toml", "--party", "a", "--data", v1 / "a.csv", "--keep", v1 / "kept")
+    again, before = (unzip(path.read_bytes()) for path in (v1 / "kept/a.ballot", V1 / name / "box/a.ballot"))
+    assert {k: bytes(v) for k, v in again.items() if k != "manifest.json"} == {
+        k: bytes(v) for k, v in before.items() if k != "manifest.json"
+    }
+
+
+def test_a_signed_and_encrypted_ballot_is_opened_and_delivered_again(v1: Path) -> None:
+    folder = v1 / "signed"
+    ballots = sorted((folder / "box").glob("*.ballot"))
+    election, key = Election.read(folder / "election.toml"), read_server_key(folder / "server.key")
+    from oneballot.ballot.seal import unseal
+
+    assert [unseal(path.read_bytes(), election, key).party for path in ballots]
+    kept = (folder / "kept" / "a.ballot").read_bytes()
+    run("cast", folder / "election.toml", "--party", "a", "--data", v1 / "a.csv", "--keep", folder / "kept",
+        "--key", folder / "a.key", "--to", v1 / "other-box")  # fmt: skip
+    assert [path.read_bytes() for path in (v1 / "other-box").glob("*.ballot")] == [kept]
+
+
+def test_an_earlier_outcome_is_resumed_and_a_late_ballot_added(v1: Path) -> None:
+    folder = v1 / "fedkt"
+    late = folder / "box" / "c.ballot"
+    sealed = late.read_bytes()
+    late.unlink()
+    run("tally", folder / "election.toml", "--from", folder / "box", "--out", folder / "outcome")
+    assert set(Outcome.load(folder / "outcome").voted) == {"a", "b"}
+    late.write_bytes(sealed)
+    run("tally", folder / "election.toml", "--from", folder / "box", "--out", folder / "outcome")
+    again, before = (json.loads((root / "fedkt/outcome/outcome.json").read_text()) for root in (v1, V1))
+    assert again["count"] == before["count"]
+    assert open_ballot(sealed).digest == before["voted"]["c"]["digest"]
