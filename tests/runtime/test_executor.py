@@ -185,21 +185,22 @@ def test_the_command_line_simulates_on_a_cluster(dask, clinic) -> None:
 
 @pytest.mark.slow
 def test_cells_of_a_table_have_the_same_results_on_a_cluster(dask, signing_in, tmp_path) -> None:
-    from oneballot_lab.reproduce.cache import Kept
-    from oneballot_lab.reproduce.experiments import Vote
+    from oneballot_lab.reproduce.cache import CellCache
+    from oneballot_lab.reproduce.experiments import ElectionRun
     from oneballot_lab.reproduce.federations import Federation
-    from oneballot_lab.reproduce.running import run_cells
+    from oneballot_lab.reproduce.run_cells import run_cells
 
     for name in signing_in.iterdir():
         name.unlink()
     digits = Federation("digits", 3, rows=200, public_rows=100, test_rows=100)
     jobs = [
-        (Vote(digits, ob.FedKT(), signed_in("DecisionTreeClassifier", {"max_depth": 5})), seed) for seed in range(4)
+        (ElectionRun(digits, ob.FedKT(), signed_in("DecisionTreeClassifier", {"max_depth": 5})), seed)
+        for seed in range(4)
     ]
     with spread(dask):
-        away = {name: found.values["accuracy"] for name, found in run_cells(jobs, Kept(tmp_path / "away"))}
+        away = {name: found.values["accuracy"] for name, found in run_cells(jobs, CellCache(tmp_path / "away"))}
     workers = {name.name.split("-")[0] for name in signing_in.iterdir()}
     assert len(workers) >= 2
     assert str(os.getpid()) not in workers
-    here = {name: found.values["accuracy"] for name, found in run_cells(jobs, Kept(tmp_path / "here"))}
+    here = {name: found.values["accuracy"] for name, found in run_cells(jobs, CellCache(tmp_path / "here"))}
     assert away == here

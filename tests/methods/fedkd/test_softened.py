@@ -30,10 +30,13 @@ PUBLIC, TEST = X[:60], slice(60, 300)
 
 def election(privacy: Any, **settings: Any) -> ob.Election:
     return ob.Election(
-        classes=range(3), public=PUBLIC, learner=LINEAR, privacy=privacy,
+        classes=range(3),
+        public=PUBLIC,
+        learner=LINEAR,
+        privacy=privacy,
         method=ob.FedKD(**{"temperature": 0.0, **settings}),
         server_key="none" if getattr(privacy, "level", "") == "L1" else None,
-    )  # fmt: skip
+    )
 
 
 def accuracy(outcome: ob.Outcome) -> float:
