@@ -22,7 +22,7 @@ from oneballot.methods.dosfl.distillation import Party
 from oneballot.methods.dosfl.initialization import initial_weights
 from oneballot.methods.dosfl.steps import train_network
 from oneballot.methods.dosfl.work import TrainJob
-from oneballot_lab.reproduce.eavesdrop import accuracies
+from oneballot_lab.reproduce.interception import accuracies
 
 
 def main() -> int:

@@ -35,7 +35,7 @@ from oneballot.methods.dosfl.initialization import initial_weights
 from oneballot.methods.dosfl.stacked import StackedNetwork
 from oneballot.methods.dosfl.wave import Wave
 from oneballot.methods.dosfl.work import read_inputs, write_inputs
-from oneballot_lab.reproduce.eavesdrop import accuracies, at_distance, with_other_weights
+from oneballot_lab.reproduce.interception import accuracies, guess_weights, perturb_weights
 
 MNIST = [(94.02, 51.55), (95.64, 61.26), (93.05, 77.71), (93.68, 70.13), (90.87, 78.83), (95.64, 61.26)]
 PAPER = {
@@ -141,11 +141,11 @@ def print_eavesdroppers(
           "(lowest to highest).\n")  # fmt: skip
     network, X, y, seeds = task.network, task.X_test, task.y_test, range(100, 105)
     print("| initial weights by | accuracy |\n|---|---|")
-    for rule, values in with_other_weights(network, data, epochs, seeds, X, y, device=device).items():
+    for rule, values in guess_weights(network, data, epochs, seeds, X, y, device=device).items():
         print(f"| {rule} | {values.mean():.1%} ({values.min():.1%} to {values.max():.1%}) |")
     distances = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
     print("\n| distance from the true weights | accuracy |\n|---|---|")
-    by_distance = at_distance(network, initial, data, epochs, distances, seeds, X, y, device=device)
+    by_distance = perturb_weights(network, initial, data, epochs, distances, seeds, X, y, device=device)
     for distance, values in zip(distances, by_distance, strict=True):
         print(f"| {distance:g} | {values.mean():.1%} ({values.min():.1%} to {values.max():.1%}) |")
 

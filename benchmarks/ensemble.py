@@ -1,8 +1,8 @@
-"""One-shot ensembles as Guha et al. judge them: mean ROC-AUC over the parties' own test rows, beside bytes.
+"""One-shot ensembles evaluated as in Guha et al.: mean ROC-AUC over the parties' own test rows, and bytes sent.
 
 python benchmarks/ensemble.py [--seeds 3] [--only digits svm occupation country mnist-iid mnist-dirichlet speed]
 
-Each party's rows are dealt 50/40/10 into training, test and validation; the validation rows of all parties, without
+Each party's rows are split 50/40/10 into training, test and validation; the validation rows of all parties, without
 labels, are the public set, as in section 4 of the paper. Prints Markdown tables.
 """
 
@@ -28,7 +28,7 @@ from oneballot_lab.reproduce.silos import Silos
 
 @dataclass(frozen=True)
 class Federation:
-    """What parties train on and test with, and the public set."""
+    """The parties' training and test rows, and the public set."""
 
     train: Mapping[str, Data]
     test: Mapping[str, Data]
@@ -56,7 +56,7 @@ class Line:
 
 
 def compare(held: Federation, learner: Learner, methods: Mapping[str, ob.Ensemble], seed: int) -> Iterator[Line]:
-    """Fully local, each ensemble, and the unachievable ideal: one model of all parties' rows."""
+    """Fully local models, each ensemble, and the unachievable ideal: one model of all parties' rows."""
     rows = min(m.min_rows for m in methods.values())
     yield Line("fully local", mean(local_auc_at_parties(learner, held.train, held.test, held.classes, min_rows=rows)))
     for name, method in methods.items():
@@ -66,21 +66,22 @@ def compare(held: Federation, learner: Learner, methods: Mapping[str, ob.Ensembl
         if method.cohorts > 1:
             yield Line(f"{name}, each party by its own", mean(by_cohort(outcome, held)), outcome.bytes, size, seconds)
     pooled = Data(*(np.concatenate(part) for part in zip(*((d.X, d.y) for d in held.train.values()), strict=True)))
-    everything = ob.Election(range(held.classes), held.public, method=ob.Ensemble(), learner=learner, seed=seed,
-                             max_ballot_mb=1024)  # fmt: skip
+    everything = ob.Election(
+        range(held.classes), held.public, method=ob.Ensemble(), learner=learner, seed=seed, max_ballot_mb=1024
+    )
     ideal = simulate_parties(everything, {"all": pooled}).outcome.model
     yield Line("ideal", mean(auc_at_parties(ideal.predict_proba, held.test)))
 
 
 def by_cohort(outcome: ob.Outcome, held: Federation) -> dict[str, float]:
-    """Each party tested with the ensemble of its cohort; one that abstained is placed by its own training rows."""
-    model, found = outcome.model.model_, {}
+    """Each party tested with the ensemble of its cohort; a party that abstained is placed by its training rows."""
+    model, scores = outcome.model.model_, {}
     abstained = {party for party, vote in outcome.voted.items() if vote.abstained is not None}
     place = {p: model.best(d.X, d.y) if p in abstained else model.cohort_of(p) for p, d in held.train.items()}
     for cohort in range(model.cohorts):
         if some := {party: held.test[party] for party, c in place.items() if c == cohort}:
-            found |= auc_at_parties(model.of(cohort).predict_proba, some)
-    return found
+            scores |= auc_at_parties(model.of(cohort).predict_proba, some)
+    return scores
 
 
 def show(title: str, lines: Mapping[str, list[Line]]) -> None:
@@ -88,13 +89,19 @@ def show(title: str, lines: Mapping[str, list[Line]]) -> None:
     print(f"\n**{title}**, {len(local)} seeds\n")
     print("| | mean AUC | gain over local | share of the ideal | sent by all | outcome | cast and tally |")
     print("|---|---|---|---|---|---|---|")
-    for name, found in lines.items():
-        values = np.array([line.auc for line in found])
+    for name, runs in lines.items():
+        values = np.array([line.auc for line in runs])
         deviation = values.std(ddof=1) if len(values) > 1 else 0.0
         gain = "" if name == "fully local" else f"{(values / local - 1).mean():+.1%}"
-        costs = [f"{np.mean([line.sent for line in found]) / 1e6:.2f} MB",
-                 f"{np.mean([line.size for line in found]) / 1e6:.2f} MB",
-                 f"{np.mean([line.seconds for line in found]):.1f} s"] if found[0].sent else ["", "", ""]  # fmt: skip
+        costs = (
+            [
+                f"{np.mean([line.sent for line in runs]) / 1e6:.2f} MB",
+                f"{np.mean([line.size for line in runs]) / 1e6:.2f} MB",
+                f"{np.mean([line.seconds for line in runs]):.1f} s",
+            ]
+            if runs[0].sent
+            else ["", "", ""]
+        )
         share = f"{(values / ideal).mean():.1%}"
         print(
             f"| {name} | {values.mean():.4f} ± {deviation:.4f} | {gain} | {share} | {' | '.join(costs)} |", flush=True
@@ -104,13 +111,13 @@ def show(title: str, lines: Mapping[str, list[Line]]) -> None:
 def measure(title: str, silos: Silos, learner: Learner, methods: Mapping[str, ob.Ensemble], seeds: int) -> None:
     lines: dict[str, list[Line]] = {}
     for seed in range(seeds):
-        for line in compare(Federation(*silos.deal(seed)), learner, methods, seed):
+        for line in compare(Federation(*silos.load(seed)), learner, methods, seed):
             lines.setdefault(line.what, []).append(line)
     show(title, lines)
 
 
 def methods(k: int, min_rows: int, cohorts: int) -> dict[str, ob.Ensemble]:
-    """What is compared. With one cohort the parties are taken to be alike, and weights and cohorts are left out."""
+    """The methods to compare. With one cohort, parties are assumed alike, and weights and cohorts are left out."""
     some = {name: ob.Ensemble(select=name, k=k, min_rows=min_rows) for name in ("cv", "size", "random")}
     different = {
         "all, by class counts": ob.Ensemble(min_rows=min_rows, weights="class-counts"),
@@ -125,7 +132,7 @@ def methods(k: int, min_rows: int, cohorts: int) -> dict[str, ob.Ensemble]:
 
 
 def measure_finals(seeds: int) -> None:
-    """Into what the ensemble is distilled: scikit-learn's digits, 10 parties, Dirichlet of 0.5, 450 public rows."""
+    """Final learners of the distillation: scikit-learn's digits, 10 parties, Dirichlet(0.5), 450 public rows."""
     from sklearn.datasets import load_digits
 
     X, y = load_digits(return_X_y=True)
@@ -141,8 +148,14 @@ def measure_finals(seeds: int) -> None:
         areas, right = [], []
         for seed in range(seeds):
             test, public, private = np.split(np.random.default_rng(seed).permutation(len(y)), [450, 900])
-            election = ob.Election(range(10), X[public] / 16, method=ob.Ensemble(distil=final is not None), seed=seed,
-                                   learner=ob.Kernel(), learners={"final": final} if final else {})  # fmt: skip
+            election = ob.Election(
+                range(10),
+                X[public] / 16,
+                method=ob.Ensemble(distil=final is not None),
+                seed=seed,
+                learner=ob.Kernel(),
+                learners={"final": final} if final else {},
+            )
             simulation = simulate_parties(
                 election, divide(election.data(X[private] / 16, y[private]), 10, "dirichlet:0.5", seed)
             )
@@ -153,20 +166,20 @@ def measure_finals(seeds: int) -> None:
 
 
 def measure_speed(parties: int) -> None:
-    """Thousands of parties in one run: cast, tally, ask; and a support vector machine each, one after the other."""
+    """Thousands of parties in one run: cast, tally, predict; and one support vector machine each, in sequence."""
     from sklearn.svm import SVC
 
-    held = Federation(*Silos("mnist", "homogeneous", parties).deal(0))
+    held = Federation(*Silos("mnist", "homogeneous", parties).load(0))
     rows = held.public[:1000]
     print("\n| | wall | CPU |\n|---|---|---|")
     for name, method in {"ensemble": ob.Ensemble(), "distilled": ob.Ensemble(distil=True)}.items():
         with watch(f"{parties:,} parties, {name}: cast and tally"):
             outcome, _ = outcome_of(method, ob.Kernel(), held, 0)
-        with watch(f"{parties:,} parties, {name}: 1,000 rows asked"):
+        with watch(f"{parties:,} parties, {name}: predict 1,000 rows"):
             outcome.model.predict_proba(rows)
     few = [d for d in held.train.values() if len(np.unique(d.y)) > 1][:200]
     with watch(
-        f"{len(few)} SVCs of scikit-learn, one after the other, asked about 1,000 rows: times {parties / len(few):.0f}"
+        f"{len(few)} SVCs of scikit-learn, in sequence, fit and predict 1,000 rows: times {parties / len(few):.0f}"
     ):
         for data in few:
             SVC().fit(data.X.reshape(len(data), -1), data.y).decision_function(rows.reshape(1000, -1))
@@ -190,18 +203,38 @@ def main() -> None:
         measure_finals(options.seeds)
     if "svm" in options.only:
         for learner in (ob.Sklearn("SVC"), ob.Kernel()):
-            measure(f"Adult by occupation, every fourth row, {learner.name}", Silos("adult", "occupation", every=4),
-                    learner, {"all": ob.Ensemble(min_rows=30)}, options.seeds)  # fmt: skip
+            measure(
+                f"Adult by occupation, every fourth row, {learner.name}",
+                Silos("adult", "occupation", every=4),
+                learner,
+                {"all": ob.Ensemble(min_rows=30)},
+                options.seeds,
+            )
     if "occupation" in options.only:
-        measure("Adult by occupation, 15 parties", Silos("adult", "occupation"), ob.Kernel(landmarks=1000),
-                methods(5, 30, 2), options.seeds)  # fmt: skip
+        measure(
+            "Adult by occupation, 15 parties",
+            Silos("adult", "occupation"),
+            ob.Kernel(landmarks=1000),
+            methods(5, 30, 2),
+            options.seeds,
+        )
     if "country" in options.only:
-        measure("Adult by native country, 42 parties", Silos("adult", "native-country"), ob.Kernel(landmarks=1000),
-                methods(10, 30, 2), options.seeds)  # fmt: skip
+        measure(
+            "Adult by native country, 42 parties",
+            Silos("adult", "native-country"),
+            ob.Kernel(landmarks=1000),
+            methods(10, 30, 2),
+            options.seeds,
+        )
     for name, how in {"iid": "homogeneous", "dirichlet": "dirichlet:0.5"}.items():
         if f"mnist-{name}" in options.only:
-            measure(f"MNIST, 1,000 parties, {how}", Silos("mnist", how), ob.Kernel(),
-                    methods(100, 20, 1 if name == "iid" else 3), options.seeds)  # fmt: skip
+            measure(
+                f"MNIST, 1,000 parties, {how}",
+                Silos("mnist", how),
+                ob.Kernel(),
+                methods(100, 20, 1 if name == "iid" else 3),
+                options.seeds,
+            )
     if "speed" in options.only:
         measure_speed(4000)
 

@@ -4,10 +4,10 @@ python benchmarks/fedkd.py --pack DIR                                    # write
 python benchmarks/fedkd.py --data DIR --only mnist-mlp foreign-mlp --quick --device cpu
 python benchmarks/fedkd.py --data DIR --only mnist-mlp mnist-cnn foreign-cnn cifar10 --device cuda
 
-Rows are dealt by Dirichlet(α); half of the test set is public (Fashion-MNIST's test set where it is foreign, a fifth of
-the training rows of PneumoniaMNIST), the other half tests. With --data torch, numpy, oneballot.fleet and FedKD's own
-arithmetic are enough; DIR may hold an NPZ file in parts, NAME*.npz. A cell that would begin after --minutes is left
-out.
+Rows are split by Dirichlet(α). Half of the test set is public (with another domain, Fashion-MNIST's test set; for
+PneumoniaMNIST a fifth of the training rows), and the other half is the test set. With --data only torch, numpy,
+oneballot.fleet and FedKD's arithmetic are needed; DIR may hold an NPZ file in parts, NAME*.npz. A cell that would start
+after --minutes is left out.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ EXPERIMENTS = {
 
 @dataclass(frozen=True)
 class Variant:
-    """How ballots are made of logits, and lessons of ballots: settings of `FedKD` under the same names."""
+    """Settings of `FedKD` under the same names."""
 
     rounding: str = "ends"
     weights: str = "class-counts"
@@ -77,8 +77,8 @@ class Variant:
     centre: bool = False
     passes: int = 1
 
-    def lesson(self, logits: list[Array], seen: Array, rng: np.random.Generator) -> tuple[str, Array]:
-        """Kind and targets. logits: each party's on the public rows; seen: its class counts `(parties, classes)`."""
+    def targets(self, logits: list[Array], seen: Array, rng: np.random.Generator) -> tuple[str, Array]:
+        """Kind and targets of the final task. logits: of each party on the public rows; seen `(parties, classes)`."""
         grid = Grid(SCALE, self.rounding)  # type: ignore[arg-type]
         points, weight = 0, 0
         for z, n in zip(logits, seen, strict=True):
@@ -112,22 +112,22 @@ VARIANTS = {
 
 
 def deal(y: Array, alpha: float, rng: np.random.Generator, parties: int) -> list[Array]:
-    """The rows of each party: each class by proportions from Dir(α)."""
-    hands: list[list[Array]] = [[] for _ in range(parties)]
+    """The rows of each party: each class is split by proportions drawn from Dir(α)."""
+    pieces: list[list[Array]] = [[] for _ in range(parties)]
     for c in np.unique(y):
         rows = rng.permutation(np.flatnonzero(y == c))
         cuts = (np.cumsum(rng.dirichlet(np.full(parties, alpha)))[:-1] * len(rows)).astype(int)
-        for hand, piece in zip(hands, np.split(rows, cuts), strict=True):
-            hand.append(piece)
-    return [np.concatenate(hand) for hand in hands]
+        for party, piece in zip(pieces, np.split(rows, cuts), strict=True):
+            party.append(piece)
+    return [np.concatenate(party) for party in pieces]
 
 
-def cell(what: Experiment, alpha: float, seed: int, told: argparse.Namespace) -> dict[str, float]:
-    """One federation: accuracies in %, bytes a party."""
-    rng, data = np.random.default_rng(seed), load(told.data, what.data)
+def cell(what: Experiment, alpha: float, seed: int, options: argparse.Namespace) -> dict[str, float]:
+    """One federation: accuracies in %, bytes for each party."""
+    rng, data = np.random.default_rng(seed), load(options.data, what.data)
     X, y, tested, truth = (data[f] for f in FIELDS)
     y, order = y.astype(np.int64), rng.permutation(len(tested))
-    if told.quick:
+    if options.quick:
         some = rng.permutation(len(y))[:10_000]
         X, y = X[some], y[some]
     if what.data == "pneumoniamnist":
@@ -137,50 +137,52 @@ def cell(what: Experiment, alpha: float, seed: int, told: argparse.Namespace) ->
         half = order[: len(order) // 2]
         order, public = order[len(order) // 2 :], tested[half]
     if what.foreign:
-        foreign = load(told.data, what.foreign)["X_test"]
+        foreign = load(options.data, what.foreign)["X_test"]
         public = foreign[rng.permutation(len(foreign))[: len(public)]]
     tested, truth = tested[order], truth[order]
     classes, row = int(y.max()) + 1, X.shape[1:]
     several = further_passes(public, PASSES, what.augment, seed)
     rows = np.concatenate([X, public, several, tested])
     first, last = len(X), len(X) + PASSES * len(public)
-    hands = [hand for hand in deal(y, alpha, rng, what.parties) if len(hand)]
+    parties = [party for party in deal(y, alpha, rng, what.parties) if len(party)]
     settings = {"shape": list(row)} if what.network == "mlp" else {}
     network = built_in(what.network, settings, row, classes)
-    asked = np.arange(first, len(rows))
+    queries = np.arange(first, len(rows))
     teacher, final = what.teacher, what.final
-    if told.quick:
+    if options.quick:
         teacher, final = replace(teacher, epochs=10), replace(final, epochs=30, batch=64)
-    seen = np.stack([np.bincount(y[hand], minlength=classes) for hand in hands])
-    busy = [i for i, n in enumerate(seen) if (n > 0).sum() > 1]
-    tasks = [Task(hands[i], y[hands[i]], seed=1000 * seed + i, ask=asked) for i in busy]
-    # A party of a single class answers, as in an election, with the logarithms of its frequencies.
-    logits = [np.tile(np.where(n > 0, 0.0, np.log(1e-12)), (len(asked), 1)) for n in seen]
-    answers = train(network, rows, tasks, teacher, classes, device=told.device, what="teachers").logits
-    for i, answer in zip(busy, answers, strict=True):
+    seen = np.stack([np.bincount(y[party], minlength=classes) for party in parties])
+    trained = [i for i, n in enumerate(seen) if (n > 0).sum() > 1]
+    tasks = [Task(parties[i], y[parties[i]], seed=1000 * seed + i, ask=queries) for i in trained]
+    # As in an election, a party of a single class predicts the logarithms of its frequencies.
+    logits = [np.tile(np.where(n > 0, 0.0, np.log(1e-12)), (len(queries), 1)) for n in seen]
+    answers = train(network, rows, tasks, teacher, classes, device=options.device, what="teachers").logits
+    for i, answer in zip(trained, answers, strict=True):
         logits[i] = answer
-    found = {"parties alone": 100 * float(np.mean([(z[last - first :].argmax(1) == truth).mean() for z in logits]))}
-    lessons: dict[int, dict[str, Task]] = {}
+    accuracies = {
+        "parties alone": 100 * float(np.mean([(z[last - first :].argmax(1) == truth).mean() for z in logits]))
+    }
+    finals: dict[int, dict[str, Task]] = {}
     for name in what.variants or VARIANTS:
         variant, count = VARIANTS[name], len(public) * VARIANTS[name].passes
-        kind, targets = variant.lesson([z[:count] for z in logits], seen, np.random.default_rng(seed))
+        kind, targets = variant.targets([z[:count] for z in logits], seen, np.random.default_rng(seed))
         task = Task(first + np.arange(count), targets, kind, seed=1000 * seed + 900, ask=np.arange(last, len(rows)))  # type: ignore[arg-type]
-        lessons.setdefault(variant.passes, {})[name] = task
-    for passes, some in lessons.items():  # the same number of steps, whatever the passes
+        finals.setdefault(variant.passes, {})[name] = task
+    for passes, some in finals.items():  # the same number of steps for any number of passes
         recipe = replace(final, augment=what.augment, epochs=max(1, final.epochs // passes))
-        answers = train(network, rows, list(some.values()), recipe, classes, device=told.device, what="finals").logits
-        found |= {name: 100 * float((z.argmax(1) == truth).mean()) for name, z in zip(some, answers, strict=True)}
+        answers = train(
+            network, rows, list(some.values()), recipe, classes, device=options.device, what="finals"
+        ).logits
+        accuracies |= {name: 100 * float((z.argmax(1) == truth).mean()) for name, z in zip(some, answers, strict=True)}
     contents = Grid(SCALE, "ends").size(len(public) * classes) + 8 + 8 * classes
     weights = sum(p.numel() for p in network.bare.parameters())
-    return found | {"bytes": contents, "FedAvg": ROUNDS * 2 * 4 * weights}
+    return accuracies | {"bytes": contents, "FedAvg": ROUNDS * 2 * 4 * weights}
 
 
 def load(folder: Path, name: str) -> dict[str, Array]:
     parts = [np.load(path) for path in sorted(folder.glob(f"{name}*.npz"))]
     if not parts:
-        raise SystemExit(
-            f"there is no {name}*.npz in {folder}; `--pack {folder}` writes one where ONEBALLOT_DATA is set"
-        )
+        raise SystemExit(f"no {name}*.npz in {folder}: set ONEBALLOT_DATA and run with --pack {folder}")
     data = {f: np.concatenate([p[f] for p in parts if f in p]) for f in FIELDS if any(f in p for p in parts)}
     return {f: v[:, None] if f[0] == "X" and v.ndim == 3 else v for f, v in data.items()}
 
@@ -199,7 +201,7 @@ def pack(folder: Path) -> None:
 
 
 def table(what: Experiment, cells: dict[float, list[dict[str, float]]]) -> str:
-    """A row a variant, a column an α: mean ± the sample's deviation."""
+    """One row for each variant, one column for each α: mean ± sample standard deviation."""
     some = next(iter(cells.values()))[0]
     sizes = {k: some[k] for k in ("bytes", "FedAvg")}
     lines = [f"### {what.title}, {what.network}, {what.parties} parties", ""]
@@ -215,40 +217,41 @@ def table(what: Experiment, cells: dict[float, list[dict[str, float]]]) -> str:
     return "\n".join([
         *lines, "",
         f"Seeds: {seeds}. A ballot holds {sizes['bytes']:,} bytes ({PASSES} passes: nearly {PASSES} times that); "
-        f"{ROUNDS} rounds of FedAvg move {sizes['FedAvg'] / 1e6:,.1f} MB a party, {ratio:,.0f} times as much.", "",
+        f"{ROUNDS} rounds of FedAvg transfer {sizes['FedAvg'] / 1e6:,.1f} MB per party, {ratio:,.0f} times as much.",
+        "",
     ])  # fmt: skip
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, help="a folder of NPZ files")
-    parser.add_argument("--pack", type=Path, help="write them there, from the data sets in ONEBALLOT_DATA")
+    parser.add_argument("--pack", type=Path, help="write the NPZ files there, from ONEBALLOT_DATA")
     parser.add_argument("--only", nargs="+", default=["mnist-mlp"], choices=list(EXPERIMENTS))
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--first-seed", type=int, default=0, help="the first of them")
+    parser.add_argument("--first-seed", type=int, default=0, help="the first seed")
     parser.add_argument("--quick", action="store_true", help="10,000 private rows, 10 epochs, the final model 30 of 64")
     parser.add_argument("--minutes", type=float, default=7.0)
     parser.add_argument("--device", default="cpu", choices=["cuda", "cpu"])
-    told = parser.parse_args()
-    if told.pack:
-        pack(told.pack)
+    options = parser.parse_args()
+    if options.pack:
+        pack(options.pack)
         return 0
     torch.set_num_threads(1)
     begin = time.perf_counter()
-    for name in told.only:
+    for name in options.only:
         what, cells = EXPERIMENTS[name], {}
-        # All α of a seed first: a run that is cut short has whole rows.
-        for seed in range(told.first_seed, told.first_seed + told.seeds):
+        # All α of a seed first, so that a run that is cut short has whole rows.
+        for seed in range(options.first_seed, options.first_seed + options.seeds):
             for alpha in what.alphas:
-                if time.perf_counter() - begin > 60 * told.minutes:
+                if time.perf_counter() - begin > 60 * options.minutes:
                     print(f"<!-- left out: {name}, seed {seed}, α = {alpha:g} -->", flush=True)
                     continue
                 start = time.perf_counter()
-                cells.setdefault(alpha, []).append(cell(what, alpha, seed, told))
+                cells.setdefault(alpha, []).append(cell(what, alpha, seed, options))
                 print(f"<!-- {name}, seed {seed}, α = {alpha:g}: {time.perf_counter() - start:.0f} s -->", flush=True)
         if cells:
             print(table(what, cells), flush=True)
-    machine = torch.cuda.get_device_name() if told.device == "cuda" else "CPU"
+    machine = torch.cuda.get_device_name() if options.device == "cuda" else "CPU"
     print(f"{machine}, torch {torch.__version__}, {time.perf_counter() - begin:.0f} s.")
     return 0
 

@@ -1,12 +1,12 @@
-"""What hostile parties do to an election and to FedAvg: 10, 20 and 30 % of 20 parties, MNIST, networks, by seeds.
+"""Accuracy with 10, 20 and 30 % hostile parties, of FedKT and FedAvg: 20 parties, MNIST, networks.
 
 python benchmarks/robustness.py [--seeds 3] [--rows 6000] [--public 2000] [--rounds 10] [--split dirichlet:0.5]
-python benchmarks/robustness.py --cost          # what equal influence costs where nobody lies, on Adult and cod-rna
+python benchmarks/robustness.py --cost          # cost of equal influence without hostile parties, Adult and cod-rna
 
-In an election a hostile party casts a ballot like any other, from models that lie: "shift" says the class after the one
-that it sees, "one" says class 0 of every row, "random" a class by lot; each claims all rows for its own, as surely as
-the ballot's notation allows. "poison" is an honest party whose labels were shifted. In FedAvg a hostile party trains on
-shifted labels ("poison"), or sends the opposite of its update, once ("reverse") or five times over ("reverse x5").
+In an election a hostile party casts a well-formed ballot with false votes: "shift" votes for the class after the
+predicted one, "one" for class 0, "random" for a random class; each claims all rows with the highest odds that a ballot
+can encode. "poison" is an honest party with shifted labels. In FedAvg a hostile party trains on shifted labels
+("poison"), or sends its update with the opposite sign, once ("reverse") or times five ("reverse x5").
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ TRICKS = {"poison": 0.0, "reverse": 1.0, "reverse x5": 5.0}
 
 @dataclass(frozen=True)
 class Liar:
-    """A learner whose models say what a hostile party wants said."""
+    """A learner whose models make a hostile party's predictions."""
 
     honest: Any
     lie: str
@@ -68,20 +68,23 @@ class Liar:
             answers = self.honest.fit_many(X, tasks, classes, keep=False).predictions()
         else:
             answers = [np.zeros((0 if task.ask is None else len(task.ask), classes)) for task in tasks]
-        lot = np.random.default_rng(tasks[0].seed)
-        return TrainedModels([None] * len(tasks), [self._said(answer, lot) for answer in answers])
+        rng = np.random.default_rng(tasks[0].seed)
+        return TrainedModels([None] * len(tasks), [self._lie(answer, rng) for answer in answers])
 
-    def _said(self, answer: Array, lot: np.random.Generator) -> Array:
-        """Certain of a class, and never *not mine*, which an open vote has as one more."""
-        seen = answer[:, : self.classes].argmax(axis=1)
-        label = {"shift": (seen + 1) % self.classes, "one": np.zeros_like(seen),
-                 "random": lot.integers(0, self.classes, len(seen))}[self.lie]  # fmt: skip
-        return np.eye(answer.shape[1])[label]
+    def _lie(self, prediction: Array, rng: np.random.Generator) -> Array:
+        """One class with certainty, and never *not mine*, the additional class of the open vote."""
+        predicted = prediction[:, : self.classes].argmax(axis=1)
+        label = {
+            "shift": (predicted + 1) % self.classes,
+            "one": np.zeros_like(predicted),
+            "random": rng.integers(0, self.classes, len(predicted)),
+        }[self.lie]
+        return np.eye(prediction.shape[1])[label]
 
 
 @dataclass(frozen=True)
 class Poisoned(FedAvg):
-    """FedAvg in which the first parties send their update the other way round, so many times over."""
+    """FedAvg in which the first parties send their update with the opposite sign, multiplied by `times`."""
 
     hostile: int = 0
     times: float = 0.0
@@ -96,8 +99,10 @@ class Reversed(Server):
         self.hostile, self.times = hostile, times
 
     def step(self, before: Values, who: Sequence[int], trained: Sequence[Values]) -> Values:
-        sent = [self._sent(before, values) if i < self.hostile and self.times else values
-                for i, values in zip(who, trained, strict=True)]  # fmt: skip
+        sent = [
+            self._sent(before, values) if i < self.hostile and self.times else values
+            for i, values in zip(who, trained, strict=True)
+        ]
         return super().step(before, who, sent)
 
     def _sent(self, before: Values, values: Values) -> Values:
@@ -107,14 +112,14 @@ class Reversed(Server):
 class Trial:
     """One seed: a split, its elections and its FedAvg."""
 
-    def __init__(self, told: Any, seed: int) -> None:
-        data, lot = load("mnist"), np.random.default_rng(seed)
-        tests, rows = lot.permutation(len(data.y_test)), lot.permutation(len(data.y))[: told.rows]
-        self.public = data.X_test[tests[: told.public]]
-        self.learner, self.seed, self.rounds = ob.Torch("mlp", epochs=10, device="cpu"), seed, told.rounds
+    def __init__(self, options: Any, seed: int) -> None:
+        data, rng = load("mnist"), np.random.default_rng(seed)
+        tests, rows = rng.permutation(len(data.y_test)), rng.permutation(len(data.y))[: options.rows]
+        self.public = data.X_test[tests[: options.public]]
+        self.learner, self.seed, self.rounds = ob.Torch("mlp", epochs=10, device="cpu"), seed, options.rounds
         election = self.election(ob.FedKT())
         self.test = election.data(data.X_test[tests[-5000:]], data.y_test[tests[-5000:]])
-        self.parties = divide(election.data(data.X[rows], data.y[rows]), PARTIES, told.split, seed)
+        self.parties = divide(election.data(data.X[rows], data.y[rows]), PARTIES, options.split, seed)
 
     def election(self, method: Any) -> ob.Election:
         return ob.Election(range(10), self.public, method=method, learner=self.learner, seed=self.seed)
@@ -162,7 +167,7 @@ def _shifted(data: Data) -> Data:
 
 
 def cost(seeds: int) -> None:
-    """FedKT at its best on tables, with the weight that ballots claim and with the same for all."""
+    """FedKT with our best settings on tables, with claimed and with equal influence."""
     from oneballot_lab.reproduce.tables._fedkt import ADULT, COD_RNA
 
     for trial, beta in ((trial, beta) for trial in (ADULT, COD_RNA) for beta in (0.5, 0.1)):
@@ -181,22 +186,22 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--split", default="dirichlet:0.5")
     parser.add_argument("--cost", action="store_true")
-    told = parser.parse_args()
+    options = parser.parse_args()
     warnings.simplefilter("ignore", ob.OneBallotWarning)
-    if told.cost:
-        return cost(told.seeds)
-    found: dict[tuple[str, str, float], list[float]] = {}
+    if options.cost:
+        return cost(options.seeds)
+    accuracies: dict[tuple[str, str, float], list[float]] = {}
     begin = time.monotonic()
-    for seed in range(told.seeds):
-        trial = Trial(told, seed)
+    for seed in range(options.seeds):
+        trial = Trial(options, seed)
         runs = {name: trial.vote(method) for name, method in METHODS.items()}
-        for name, run in {**runs, f"FedAvg, {told.rounds} rounds": trial.average()}.items():
+        for name, run in {**runs, f"FedAvg, {options.rounds} rounds": trial.average()}.items():
             for attack, share, right in run:
-                found.setdefault((name, attack, share), []).append(100 * right)
+                accuracies.setdefault((name, attack, share), []).append(100 * right)
             print(f"seed {seed}, {name}: {time.monotonic() - begin:.0f} s", flush=True)
     print("\n| | attack | 0 % | 10 % | 20 % | 30 % |\n|---|---|---|---|---|---|")
-    for name, attack in dict.fromkeys((name, attack) for name, attack, _ in found if attack != "none"):
-        cells = [found[name, "none", 0.0], *(found[name, attack, share] for share in SHARES)]
+    for name, attack in dict.fromkeys((name, attack) for name, attack, _ in accuracies if attack != "none"):
+        cells = [accuracies[name, "none", 0.0], *(accuracies[name, attack, share] for share in SHARES)]
         figures = " | ".join(f"{np.mean(cell):.1f} ± {np.std(cell):.1f}" for cell in cells)
         print(f"| {name} | {attack} | {figures} |")
 

@@ -32,7 +32,7 @@ from oneballot.fleet.train.engine import Training
 from oneballot.fleet.train.recipe import Recipe
 from oneballot.fleet.train.reference import predict_one
 from oneballot.types import Array, Task
-from oneballot_lab.reproduce.joint import Joint
+from oneballot_lab.reproduce.joint_training import JointTraining
 
 SHAPES = {"mlp": (784,), "cnn": (1, 28, 28), "resnet8": (1, 28, 28)}
 SECONDS = 60.0
@@ -104,7 +104,7 @@ def in_step(network: Network, X: Array, y: Array, recipe: Recipe, options: argpa
             apart[number, turn] = time.perf_counter() - begin
         training.forget()
         alone.append(values)
-    joint = Joint(dict.fromkeys(range(options.federations), X), make)
+    joint = JointTraining(dict.fromkeys(range(options.federations), X), make)
     now, seconds = [dict(network.start(0)) for _ in each], []
     for turn in range(options.rounds):
         begin = time.perf_counter()

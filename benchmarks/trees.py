@@ -1,4 +1,4 @@
-"""Trees on Adult and cod-rna: FedKT as in the paper against a plain loop, and our best setting.
+"""Trees on Adult and cod-rna: the paper's FedKT against a plain loop, and our best settings.
 
 python benchmarks/trees.py [--seeds 5] [--quick] [--only speed paper best]
 """
@@ -26,19 +26,22 @@ CELLS = {
     ("cod-rna", 50, 0.5): (92.0, 88.3),
     ("cod-rna", 20, 0.1): (92.0, 88.9),
 }
-"""Data set, parties, beta: our target and the paper's accuracy."""
+"""By data set, parties and beta: our target and the paper's accuracy."""
 
 
 def paper_election(cut: Cut, seed: int) -> ob.Election:
     return ob.Election(
-        classes=[0, 1], public=cut.public, method=ob.FedKT.paper(partitions=PARTITIONS, subsets=SUBSETS), seed=seed,
+        classes=[0, 1],
+        public=cut.public,
+        method=ob.FedKT.paper(partitions=PARTITIONS, subsets=SUBSETS),
+        seed=seed,
         learner=ob.Sklearn("RandomForestClassifier", FOREST),
         learners={"teacher": ob.Sklearn("DecisionTreeClassifier", TREE)},
-    )  # fmt: skip
+    )
 
 
 def best_election(cut: Cut, seed: int) -> ob.Election:
-    """One setting for every cell, chosen on the cuts of seeds 100 and 101, which are not reported."""
+    """The same settings for every cell, chosen on the cuts of seeds 100 and 101, which are not reported."""
     return ob.Election(classes=[0, 1], public=cut.public, method=BEST, learner=XGBOOST, seed=seed)
 
 
@@ -52,7 +55,7 @@ def run(election: ob.Election, cut: Cut, parties: int, split: str, seed: int) ->
 
 
 def fedkt_in_a_loop(parties: list[Data], public: Array, seed: int) -> RandomForestClassifier:
-    """Algorithm 1 of the paper, line by line, on one core: what anyone would write first."""
+    """Algorithm 1 of the paper, line by line, on one core: the obvious implementation."""
     random = np.random.RandomState(seed)
     rows = np.arange(len(public))
     total = np.zeros((len(public), 2))
@@ -75,7 +78,7 @@ def fedkt_in_a_loop(parties: list[Data], public: Array, seed: int) -> RandomFore
 
 
 def measure_speed(repeats: int) -> None:
-    """Ours with its worker processes or threads, whatever it starts, against the loop; alternating, best of each."""
+    """OneBallot with its own worker processes or threads against the loop; alternating, the best time of each."""
     for seed, cut in cuts("adult", 1):
         election = paper_election(cut, seed)
         parties = divide(election.data(cut.X, cut.y), 50, "dirichlet:0.5:balanced", seed)
@@ -90,7 +93,7 @@ def measure_speed(repeats: int) -> None:
 
 
 def measure_paper(seeds: int) -> None:
-    """The paper's method and learners, dealt as its text says, and balanced as in its code."""
+    """The paper's method and learners, rows split as its text says, and balanced as in its code."""
     plain, balanced, sent = [], [], 0
     for seed, cut in cuts("adult", seeds):
         election = paper_election(cut, seed)
@@ -100,7 +103,7 @@ def measure_paper(seeds: int) -> None:
         balanced.append(run_balanced(election, cut, seed))
     if plain:
         show_accuracy("Adult, FedKT of the paper (82.2), 50 parties, beta 0.5", plain, 81.6)
-        show_accuracy("Adult, the same, rows dealt with the balancing of the paper's code", balanced)
+        show_accuracy("Adult, the same, rows split with the balancing of the paper's code", balanced)
         show("Adult, the same: all ballots together", f"{sent:,} bytes")
 
 
@@ -110,7 +113,7 @@ def run_balanced(election: ob.Election, cut: Cut, seed: int) -> float:
 
 
 def measure_best(seeds: int) -> None:
-    show("our setting", f"{BEST} with {XGBOOST}")
+    show("our settings", f"{BEST} with {XGBOOST}")
     for (name, parties, beta), (target, paper) in CELLS.items():
         accuracies, sent = [], 0
         for seed, cut in cuts(name, seeds):

@@ -1,11 +1,11 @@
-"""Every method in trouble, on scikit-learn's digits: parties that lack classes, are missing, or lie.
+"""Every method with a faulty party, on scikit-learn's digits: it lacks classes, is missing, or is hostile.
 
 python benchmarks/trouble.py [--seeds 5]
 
-Of ten parties that are alike the last is the trouble. It keeps the rows of two classes alone; it is missing; it sends
-numbers that cannot be ("malformed"); or its labels are all shifted by one ("poisoned"), which nothing in a ballot
-shows, until it is "taken out" again. In "shards" every party holds two shards of rows sorted by class, and lacks most
-classes. Each seed draws public rows, test rows and parties anew.
+Of ten parties with similar rows the last one is faulty: it keeps only the rows of two classes; it is missing; it sends
+invalid numbers ("malformed"); or all its labels are shifted by one ("poisoned"), which a ballot does not show, until it
+is removed again ("taken out"). In "shards" every party has two shards of rows sorted by class, and lacks most classes.
+Each seed draws public rows, test rows and parties anew.
 """
 
 from __future__ import annotations
@@ -29,13 +29,21 @@ PARTIES, PUBLIC, TEST = 10, 400, 400
 LAST = f"party-{PARTIES}"
 FOREST = ob.Sklearn("ExtraTreesClassifier", {"n_estimators": 50})
 NETWORK = ob.Torch("mlp", settings={"shape": [64], "hidden": [64]}, epochs=50, learning_rate=0.01, device="cpu")
-LESSONS = ob.DOSFL(steps=4, epochs=2, first_rate=0.1, learning_rate=0.05, local_epochs=20, local_batch=128,
-                   negative_labels=True, merging="averaged")  # fmt: skip
+DOSFL = ob.DOSFL(
+    steps=4,
+    epochs=2,
+    first_rate=0.1,
+    learning_rate=0.05,
+    local_epochs=20,
+    local_batch=128,
+    negative_labels=True,
+    merging="averaged",
+)
 
 
 @dataclass(frozen=True)
 class Row:
-    """A method as it is run here, and which array of its ballot the forger fills."""
+    """A method with its settings here, and the array of its ballot that is made invalid."""
 
     name: str
     settings: Mapping[str, Any]
@@ -46,14 +54,14 @@ ROWS = (
     Row("FedKT, open vote, forests", {"method": ob.FedKT(), "learner": FOREST}, "votes"),
     Row("FedKD, networks", {"method": ob.FedKD(), "learner": NETWORK}, "levels"),
     Row("ensemble, kernels", {"method": ob.Ensemble(), "learner": ob.Kernel()}, "seen"),
-    Row("DOSFL, networks", {"method": LESSONS, "learner": NETWORK}, "inputs"),
+    Row("DOSFL, networks", {"method": DOSFL, "learner": NETWORK}, "inputs"),
     Row("analytic, LDA", {"method": ob.Analytic()}, "gram"),
 )
 COLUMNS = ("all honest", "one has 2 classes", "shards", "one missing", "malformed", "poisoned", "taken out")
 
 
 class Trial:
-    """One method, one seed: its accuracies by column, and what else is to be told."""
+    """One method, one seed: accuracies by column, ballot size, and the reason of a spoiled ballot."""
 
     def __init__(self, row: Row, seed: int) -> None:
         X, y = load_digits(return_X_y=True)
@@ -72,7 +80,7 @@ class Trial:
         assert not outcomes["poisoned"].spoiled, "a poisoned ballot is a ballot like any other"
 
     def outcomes(self, forged: str) -> Iterator[ob.Outcome]:
-        """Of each column in turn."""
+        """The outcome of each column in turn."""
         *nine, honest = cast_together(self.election, self.alike)
         yield self.tally([*nine, honest])
         X, y = self.alike[LAST].X, self.alike[LAST].y
@@ -85,13 +93,13 @@ class Trial:
         yield self.tally(poisoned, without=[LAST], previous=misled)
 
     def forge(self, honest: ob.Ballot, name: str) -> ob.Ballot:
-        """The honest ballot, sealed again with one array that nobody writes: all NaN, -1 or 255."""
+        """The honest ballot, sealed again with one invalid array: all NaN, -1 or 255."""
         array = np.asarray(honest.contents[name])
         worst = {"f": np.nan, "i": -1, "u": np.iinfo(np.uint8).max}[array.dtype.kind]
         return seal({**honest.contents, name: np.full_like(array, worst)}, self.election, LAST)
 
-    def tally(self, ballots: list[ob.Ballot], **told: Any) -> ob.Outcome:
-        return ob.tally(self.election, ballots, **told)
+    def tally(self, ballots: list[ob.Ballot], **settings: Any) -> ob.Outcome:
+        return ob.tally(self.election, ballots, **settings)
 
     def score(self, outcome: ob.Outcome) -> float:
         return 100 * accuracy(outcome.model.predict_proba(self.test.X), self.test.y)
@@ -99,20 +107,20 @@ class Trial:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=5, help="at least 2: the deviation is that of the sample")
-    told = parser.parse_args()
-    warnings.simplefilter("ignore", ob.OneBallotWarning)  # of classes that a party lacks
+    parser.add_argument("--seeds", type=int, default=5, help="at least 2, for the sample standard deviation")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore", ob.OneBallotWarning)  # about classes that a party lacks
     started, words, equal = time.perf_counter(), {}, 0
     print("| | " + " | ".join(COLUMNS) + " | a ballot |\n" + "|---" * (2 + len(COLUMNS)) + "|")
     for row in ROWS:
-        trials = [Trial(row, seed) for seed in range(told.seeds)]
-        found = [[trial.right[column] for trial in trials] for column in COLUMNS]
-        cells = " | ".join(f"{np.mean(right):.1f} ± {np.std(right, ddof=1):.1f}" for right in found)
+        trials = [Trial(row, seed) for seed in range(options.seeds)]
+        columns = [[trial.right[column] for trial in trials] for column in COLUMNS]
+        cells = " | ".join(f"{np.mean(right):.1f} ± {np.std(right, ddof=1):.1f}" for right in columns)
         print(f"| {row.name} | {cells} | {np.mean([trial.bytes for trial in trials]) / 1000:,.1f} kB |", flush=True)
         words[row.name] = trials[0].words
         equal += sum(trial.equal for trial in trials)
     print(f"\nThe same model, byte by byte, with a party missing, malformed or taken out: {equal} of", end=" ")
-    print(f"{len(ROWS) * told.seeds}.\n\nSpoiled with the words:\n")
+    print(f"{len(ROWS) * options.seeds}.\n\nReasons of the spoiled ballots:\n")
     print("\n".join(f"- {name}: {reason}" for name, reason in words.items()))
     print(f"\n{time.perf_counter() - started:.0f} s")
 

@@ -74,8 +74,9 @@ def test_parties_that_know_different_classes_teach_all_of_them(temperature: floa
     assert outcome.model.predict(X).shape == (500, 3)
     assert outcome.model.predict_proba(X).sum(axis=1).std() > 0.3  # each class for itself
     if not join_public:
-        assert outcome.count.sums["weight"].tolist() == [sum(int((p.y[:, c] == 1).sum()) for p in parties.values())
-                                                         for c in range(3)]  # fmt: skip
+        assert outcome.count.sums["weight"].tolist() == [
+            sum(int((p.y[:, c] == 1).sum()) for p in parties.values()) for c in range(3)
+        ]
 
 
 def test_a_teacher_learns_known_labels_and_the_final_model_has_sigmoids() -> None:

@@ -1,10 +1,12 @@
-"""The engine that trains many torch models as one. It needs torch and numpy alone.
+"""The fleet trains many torch networks as one. Learners, formats, methods and the lab use it. It needs torch and numpy.
 
-    recipe, draws ─┬─> reference.fit_one   one model in plain torch: what every other file must agree with
-                   └─> engine ─> wave ─┬─> chain     layers one after the other, all models in one product
-                                       └─> stacked   any other module, by vmap
+    models/   architectures and custom modules, their inputs and initial weights
+    train/    engine ─> job ─> wave ─┬─> chain     layers one after the other, all models in one product
+                                     └─> stacked   any other module, by vmap
+              loop ─> reference      one model after the other in plain torch, which defines the result
+    gpu/      Triton kernels and CUDA graphs, used only where there is a GPU
+    draws     every random number of a training, the same in a loop and in a fleet
 
-Parameters of all models of a wave are one matrix, a row a model. A step gathers each model's own batch from one shared
-X, and on CUDA many steps are one graph. Models that are done are left behind, exactly where their last step left them.
-A user's own module is tried on two rows first (`own`), and on CUDA compared with itself under vmap (`probe`).
+The parameters of all models of a wave are one matrix, with a row for each model. A step gathers each model's batch from
+one shared X, and on a GPU many steps are one CUDA graph. Models that are done keep the result of their last step.
 """

@@ -1,0 +1,1 @@
+"""Commands of the lab, registered with `oneballot` through the entry-point group `oneballot.commands`."""

@@ -1,5 +1,6 @@
-"""The tables of the papers, theirs beside ours: what is measured, kept, run in parallel, and written down.
+"""`oneballot reproduce`: the papers' tables, with their printed figures beside our measurements.
 
-tables/*.py ─> Table: rows of cells, beside the paper's figures
-cells ─> run (a process a core, or a device) ─> kept, a file a cell and seed ─> Markdown, JSON, a picture
+tables/*.py declare each `Table` as rows of lines, each with its experiments and the paper's figure. An experiment with
+a seed is a cell. run_cells.py runs cells in processes, or in lockstep on a GPU; cache.py stores their results;
+render.py and plots.py write Markdown, JSON and pictures. The command and benchmarks import this package.
 """

@@ -1,4 +1,4 @@
-"""Finished cells on disk: one JSON file a cell and seed, there whole or not at all, so that a run can be taken up."""
+"""The cell cache: one JSON file per finished cell, written atomically, so that an interrupted run can be resumed."""
 
 from __future__ import annotations
 
@@ -9,44 +9,44 @@ from pathlib import Path
 from oneballot.errors import DataError
 from oneballot.runtime.files import write_atomic
 
-from .cells import Experiment, Found, describe, name_of
+from .cells import Experiment, Result, cell_digest, describe
 
 
 @dataclass(frozen=True)
-class Kept:
+class CellCache:
     """A folder of finished cells."""
 
     folder: Path
 
-    def get(self, experiment: Experiment, seed: int) -> Found | None:
+    def get(self, experiment: Experiment, seed: int) -> Result | None:
         path = self._path(experiment, seed)
         if not path.exists():
             return None
         try:
-            kept = json.loads(path.read_bytes())
-            found = kept["found"]
-            notes, measured = tuple(found["notes"]), str(kept["measured"])
-            return Found(dict(found["values"]), dict(found["curves"]), notes, measured)
+            cell = json.loads(path.read_bytes())
+            return Result(
+                dict(cell["values"]), dict(cell["curves"]), tuple(cell["notes"]), measured=str(cell["measured"])
+            )
         except (ValueError, KeyError, TypeError) as error:
-            raise DataError(
-                f"{path} is not a cell that was kept here ({error}); delete it to measure it again"
-            ) from None
+            raise DataError(f"{path} is not a cached cell ({error!r}); delete it to measure the cell again") from None
 
-    def names(self) -> set[str]:
-        """Of the cells that are there."""
+    def digests(self) -> set[str]:
+        """The digests of all cells in the cache."""
         return {path.stem for path in self.folder.glob("*.json")}
 
-    def put(self, experiment: Experiment, seed: int, found: Found) -> None:
-        """Settings are written beside the figures, so that a person can tell what a file is about."""
-        told = {
-            "experiment": describe(experiment), "seed": seed,
-            "found": {"values": dict(found.values), "curves": {k: list(v) for k, v in found.curves.items()},
-                      "notes": list(found.notes)},
-            "measured": found.measured,
-        }  # fmt: skip
+    def put(self, experiment: Experiment, seed: int, result: Result) -> None:
+        """Store a result with the cell's settings, so that a person can tell what a file is about."""
+        cell = {
+            "experiment": describe(experiment),
+            "seed": seed,
+            "values": dict(result.values),
+            "curves": {name: list(curve) for name, curve in result.curves.items()},
+            "notes": list(result.notes),
+            "measured": result.measured,
+        }
         self.folder.mkdir(parents=True, exist_ok=True)
-        text = json.dumps(told, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
+        text = json.dumps(cell, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
         write_atomic(self._path(experiment, seed), text.encode())
 
     def _path(self, experiment: Experiment, seed: int) -> Path:
-        return self.folder / f"{name_of(experiment, seed)}.json"
+        return self.folder / f"{cell_digest(experiment, seed)}.json"

@@ -1,29 +1,30 @@
-"""A cell: an experiment as frozen settings. Run with a seed it gives figures; settings and seed together name them."""
+"""A cell: an experiment, described by frozen settings, with a seed. Settings and seed identify its result."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Any, Literal, Protocol
+from typing import Any
 
 import numpy as np
 
-VERSION = 1
-"""Raise it when the same settings come to mean another experiment: what was kept is then measured again. Where only
-those of one class do, its class variable `revision` will do."""
+VERSION = 2
+"""Increase it when the same settings come to mean another experiment, so that cached results are measured again. If
+only the settings of one class change meaning, increase that class's `revision` instead."""
 
 
 @dataclass(frozen=True)
-class Found:
-    """What one run of an experiment gave.
+class Result:
+    """The result of one cell.
 
-    values: "accuracy" as a share, "bytes" that one party sends, "epsilon" and whatever else is a number.
-    curves: of figures that change along the way, such as the accuracy after each round.
-    notes: in what the data at hand differ from the whole, original ones.
-    measured: when, on which machine and with which versions.
+    values: "accuracy" as a fraction, "bytes" that a party sends, "epsilon" and other numbers.
+    curves: values that change during the run, such as the accuracy after each round.
+    notes: how the local data differ from the complete original data.
+    measured: date, machine and versions.
     """
 
     values: Mapping[str, float]
@@ -33,36 +34,41 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Failed:
-    """An experiment that gave nothing: something it needs is "missing", or it ended with an "error"."""
+class Failure:
+    """A cell without a result. missing: it needs data or a library that is not installed here."""
 
-    kind: Literal["missing", "error"]
     reason: str
+    missing: bool = False
 
 
-class Experiment(Protocol):
-    """A frozen dataclass whose fields are plain values, or such dataclasses, so that they can be written down.
+class Experiment(ABC):
+    """Base class of experiments: frozen dataclasses whose fields are plain values or such dataclasses.
 
-    One that trains networks says `in_step`, as a property: what those that gain by running together on a device have in
-    common, and how many of them at the most.
+    Their settings can therefore be written as JSON.
     """
 
-    def run(self, seed: int, device: str) -> Found:
-        """Raises NotAtHand or MissingExtra where something cannot be had."""
+    @property
+    def lockstep(self) -> tuple[str, int] | None:
+        """A key and a limit: on a GPU, up to `limit` cells with the same key run in lockstep. None: it runs alone."""
+        return None
 
+    @abstractmethod
+    def run(self, seed: int, device: str) -> Result:
+        """Raises DataNotFound or MissingExtra if data or a library is missing."""
+
+    @abstractmethod
     def quick(self) -> Experiment:
-        """A reduced one, for a laptop."""
+        """A reduced version for a laptop."""
 
 
 def describe(thing: Any) -> Any:
-    """Settings as plain JSON values; of a dataclass with the name of its class."""
+    """Settings as plain JSON values; a dataclass includes the name of its class."""
     if thing is None or isinstance(thing, bool | int | str):
         return thing
     if is_dataclass(thing) and not isinstance(thing, type):
-        revised = {"revision": thing.revision} if hasattr(thing, "revision") else {}
-        return (
-            {"is": type(thing).__name__} | revised | {f.name: describe(getattr(thing, f.name)) for f in fields(thing)}
-        )
+        revision = {"revision": thing.revision} if hasattr(thing, "revision") else {}
+        values = {f.name: describe(getattr(thing, f.name)) for f in fields(thing)}
+        return {"class": type(thing).__name__, **revision, **values}
     if isinstance(thing, Mapping):
         return {str(key): describe(value) for key, value in sorted(thing.items())}
     if isinstance(thing, list | tuple):
@@ -71,10 +77,10 @@ def describe(thing: Any) -> Any:
         return describe(thing.item())
     if isinstance(thing, float):
         return thing if math.isfinite(thing) else str(thing)
-    raise TypeError(f"{type(thing).__name__} is not plain: a cell could not be found again by it")
+    raise TypeError(f"settings of a cell must be plain values or dataclasses, not {type(thing).__name__}")
 
 
-def name_of(experiment: Experiment, seed: int) -> str:
-    """By which the figures of this experiment and seed are kept."""
+def cell_digest(experiment: Experiment, seed: int) -> str:
+    """Identifies a cell; the name of its file in the cache."""
     described = {"version": VERSION, "experiment": describe(experiment), "seed": seed}
     return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:32]

@@ -1,46 +1,48 @@
-"""Experiments of which most tables are made: an election by one of our methods, and a peer among the same parties."""
+"""The experiments of most tables: an election with one of our methods, and a peer among the same parties."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from oneballot import plugins
 from oneballot.comparison import compare
 from oneballot.election.election import Election
+from oneballot.learners.sklearn import Sklearn
+from oneballot.learners.torch import Torch
 from oneballot.methods.dosfl.method import DOSFL
 from oneballot.methods.ensemble.method import Ensemble
 from oneballot.privacy.settings import L0, PrivacySettings
 from oneballot.simulation import Simulation, simulate_parties
 from oneballot.types import Data
 
-from .cells import Found
-from .federations import Cut, Federation
-from .in_step import joining
-from .words import with_words
+from .cells import Experiment, Result
+from .federations import FederatedData, Federation
+from .lockstep_learner import join_lockstep
+from .tokens import with_vocabulary
 
-ONCE = ("solo", "central", "pate")
+SINGLE_ROUND = ("solo", "central", "pate")
 AVERAGING = ("fedavg", "fedavgm", "fedprox", "scaffold")
-"""A round of one of these is one training, so that they keep step with each other."""
+"""A round of these is one training, so they can run in lockstep with each other."""
 DISTILLING = ("feddf", "fedmd")
-"""Rounds of several trainings: each of these keeps step with its like alone."""
-AT_MOST = 12
-"""Cells in step: as many as are lost when a run is interrupted."""
-ROUNDS_AT_MOST = 40
-"""Of iterative methods: their fleets are small, and those that have ended are kept."""
-LESSONS_AT_MOST = 20
-"""Of cells that distil: 200 parties keep a large GPU busy. Each cell holds the rows of its parties."""
+"""A round of these is several trainings: each runs in lockstep only with its own kind."""
+LOCKSTEP_CELLS = 12
+"""As many cells as are lost when a run is interrupted."""
+LOCKSTEP_ROUNDS = 40
+"""Cells of iterative methods: their fleets are small, and finished cells are cached."""
+LOCKSTEP_DISTILLATIONS = 20
+"""Cells that distil: the data of 20 cells with ten parties keep a large GPU busy. Each holds its parties' rows."""
 TEXT = ("textcnn", "bilstm", "transformer")
 QUICK_ROUNDS = 3
-"""Of an iterative method in a reduced version."""
+"""Rounds of an iterative method in a reduced version."""
 
 
 @dataclass(frozen=True)
-class Vote:
-    """An election: one message a party. values: accuracy; bytes of a ballot, on average; epsilon, if any."""
+class ElectionRun(Experiment):
+    """An election: one message per party. values: accuracy, mean bytes of a ballot and, with privacy, epsilon."""
 
     federation: Federation
     method: Any
@@ -48,41 +50,41 @@ class Vote:
     learners: Mapping[str, Any] = field(default_factory=dict)
     privacy: PrivacySettings = L0
 
-    def run(self, seed: int, device: str) -> Found:
+    def run(self, seed: int, device: str) -> Result:
         simulation, test = self.simulate(seed, device)
         outcome = simulation.outcome
         values = {"accuracy": simulation.accuracy(test), "bytes": outcome.bytes / len(simulation.ballots)}
         if outcome.ledger.epsilon is not None:
             values["epsilon"] = outcome.ledger.epsilon
-        return Found(values, notes=self.federation.notes)
+        return Result(values, notes=self.federation.notes)
 
     def simulate(self, seed: int, device: str) -> tuple[Simulation, Data]:
-        cut = self.federation.cut(seed)
-        election = elect(self, cut, seed, device)
-        ids = np.arange(len(cut.y)).astype(str) if election.level == "L2" else None
-        parties = self.federation.deal(election.data(cut.X, cut.y, ids=ids), seed)
-        return simulate_parties(election, parties), election.data(cut.X_test, cut.y_test)
+        """The simulated election and its test rows."""
+        data = self.federation.load(seed)
+        election = make_election(self, data, seed, device, method=self.method, privacy=self.privacy)
+        ids = np.arange(len(data.y)).astype(str) if election.level == "L2" else None
+        parties = self.federation.divide(election.data(data.X, data.y, ids=ids), seed)
+        return simulate_parties(election, parties), election.data(data.X_test, data.y_test)
 
     @property
-    def in_step(self) -> tuple[str, int] | None:
-        if self.method.name == "dosfl":
-            return with_lessons(self)
-        network = _network(self.learner)
-        return (network, AT_MOST) if network else None
+    def lockstep(self) -> tuple[str, int] | None:
+        if isinstance(self.method, DOSFL):
+            return distillation_lockstep(self)
+        architecture = _architecture(self.learner)
+        return (architecture, LOCKSTEP_CELLS) if architecture else None
 
-    def quick(self) -> Vote:
-        if self.method.name == "dosfl":
+    def quick(self) -> ElectionRun:
+        if isinstance(self.method, DOSFL):
             return replace(self, **smaller_distillation(self.federation, self.method, self.learner))
-        return replace(
-            self, federation=self.federation.smaller(), learner=smaller_learner(self.learner),
-            learners={role: smaller_learner(learner) for role, learner in self.learners.items()},
-        )  # fmt: skip
+        return replace(self, federation=self.federation.smaller(), **smaller_learners(self))
 
 
 @dataclass(frozen=True)
-class Peered:
-    """A peer by name, with its settings. values: accuracy of the last round, or the mean of the parties' models where
-    each has its own; bytes that a party has sent and received. curves: both, after each round.
+class PeerRun(Experiment):
+    """A peer by name, with its settings. start: the election among the same parties from whose outcome it starts.
+
+    values: the accuracy after the last round, averaged over models if each party has its own, and the bytes a party has
+    sent and received. curves: both after each round.
     """
 
     federation: Federation
@@ -90,98 +92,101 @@ class Peered:
     learner: Any
     settings: Mapping[str, Any] = field(default_factory=dict)
     learners: Mapping[str, Any] = field(default_factory=dict)
-    start: Vote | None = None
-    """The election, among the same parties, whose outcome it goes on from."""
+    start: ElectionRun | None = None
 
-    def run(self, seed: int, device: str) -> Found:
-        cut = self.federation.cut(seed)
+    def run(self, seed: int, device: str) -> Result:
+        data = self.federation.load(seed)
         peer = plugins.find("peers", self.peer)(**self.settings)
-        election = elect(self, cut, seed, device)
-        parties = self.federation.deal(election.data(cut.X, cut.y), seed)
+        election = make_election(self, data, seed, device)
+        parties = self.federation.divide(election.data(data.X, data.y), seed)
         outcome = None if self.start is None else self.start.simulate(seed, device)[0].outcome
-        rounds = compare(peer, election, parties, election.data(cut.X_test, cut.y_test), outcome=outcome).rounds
-        sent = [standing.bytes / len(parties) for standing in rounds]
-        right = [standing.accuracy for standing in rounds]
-        curves = {"accuracy": right, "bytes": sent}
-        return Found({name: along[-1] for name, along in curves.items()}, curves, self.federation.notes)
+        rounds = compare(peer, election, parties, election.data(data.X_test, data.y_test), outcome=outcome).rounds
+        curves = {
+            "accuracy": [standing.accuracy for standing in rounds],
+            "bytes": [standing.bytes / len(parties) for standing in rounds],
+        }
+        return Result({name: curve[-1] for name, curve in curves.items()}, curves, self.federation.notes)
 
     @property
-    def in_step(self) -> tuple[str, int] | None:
-        """Those that train once, with elections; iterative ones with each other, if all their trainings are rounds that
-        can be shared."""
-        network = _network(self.learner)
-        if network is None or self.peer not in ONCE + AVERAGING + DISTILLING:
+    def lockstep(self) -> tuple[str, int] | None:
+        """Peers with a single round with elections; iterative ones with each other, if their rounds can be shared."""
+        architecture = _architecture(self.learner)
+        if architecture is None or self.peer not in SINGLE_ROUND + AVERAGING + DISTILLING:
             return None
-        if self.peer in ONCE:
-            return network, AT_MOST
+        if self.peer in SINGLE_ROUND:
+            return architecture, LOCKSTEP_CELLS
         which = "" if self.peer in AVERAGING else f" of {self.peer}"
-        return f"{network}, {self.federation.data}, rounds{which}", ROUNDS_AT_MOST
+        return f"{architecture}, {self.federation.data}, rounds{which}", LOCKSTEP_ROUNDS
 
-    def quick(self) -> Peered:
+    def quick(self) -> PeerRun:
         settings = dict(self.settings)
         if "rounds" in settings:
             settings["rounds"] = min(settings["rounds"], QUICK_ROUNDS)
-        return replace(
-            self, federation=self.federation.smaller(), settings=settings, learner=smaller_learner(self.learner),
-            start=None if self.start is None else self.start.quick(),
-            learners={role: smaller_learner(learner) for role, learner in self.learners.items()},
-        )  # fmt: skip
+        start = None if self.start is None else self.start.quick()
+        federation = self.federation.smaller()
+        return replace(self, federation=federation, settings=settings, start=start, **smaller_learners(self))
 
 
-class Elects(Protocol):
-    """What an experiment says of its election; one that says no method and no privacy is about a peer."""
+def make_election(run: Any, data: FederatedData, seed: int, device: str, **settings: Any) -> Election:
+    """The election of an experiment with `federation`, `learner` and `learners`; everything random follows its seed.
 
-    @property
-    def federation(self) -> Federation: ...
-    @property
-    def learner(self) -> Any: ...
-    @property
-    def learners(self) -> Mapping[str, Any]: ...
+    settings: its method and privacy. A peer has neither.
+    """
 
+    def prepare(learner: Any) -> Any:
+        if not isinstance(learner, Torch):
+            return learner
+        placed: Any = with_vocabulary(learner, run.federation.vocabulary, run.federation.tokens)
+        return join_lockstep(replace(placed, device=device))
 
-def elect(told: Elects, cut: Cut, seed: int, device: str) -> Election:
-    """The election of an experiment; its seed is that of everything random in it."""
-
-    def ready(learner: Any) -> Any:
-        learner = with_words(learner, told.federation.words, told.federation.tokens)
-        return joining(replace(learner, device=device)) if hasattr(learner, "device") else learner
-
-    given = {name: getattr(told, name) for name in ("method", "privacy") if hasattr(told, name)}
-    if not len(cut.public):
-        given.setdefault("method", Ensemble())  # a peer's election needs one, and this is one without public rows
+    public = data.public if len(data.public) else None
+    if public is None:
+        settings.setdefault("method", Ensemble())  # the default method needs public rows
     return Election(
-        range(cut.classes), cut.public if len(cut.public) else None, learner=ready(told.learner), seed=seed,
-        learners={role: ready(learner) for role, learner in told.learners.items()}, max_ballot_mb=1024, **given,
-    )  # fmt: skip
+        range(data.classes),
+        public,
+        learner=prepare(run.learner),
+        learners={role: prepare(learner) for role, learner in run.learners.items()},
+        seed=seed,
+        max_ballot_mb=1024,
+        **settings,
+    )
 
 
-def with_lessons(told: Elects, which: str = "lessons") -> tuple[str, int] | None:
-    """Those that distil, with each other where rows are alike: what their parties need distilled is one fleet."""
-    network = _network(told.learner)
-    return (f"{network}, {told.federation.data}, {which}", LESSONS_AT_MOST) if network else None
+def distillation_lockstep(run: Any, which: str = "distillation") -> tuple[str, int] | None:
+    """Experiments that distil run in lockstep with others on the same data: all their parties are one fleet."""
+    architecture = _architecture(run.learner)
+    return (f"{architecture}, {run.federation.data}, {which}", LOCKSTEP_DISTILLATIONS) if architecture else None
 
 
-def _network(learner: Any) -> str | None:
-    """What cells must have in common to be worth running in step: a network, and how large its images are."""
-    return str(learner.module) if getattr(learner, "name", "") == "torch" else None
+def _architecture(learner: Any) -> str | None:
+    """The architecture of a network; cells with the same one are worth running in lockstep."""
+    return str(learner.module) if isinstance(learner, Torch) else None
+
+
+def smaller_learners(run: ElectionRun | PeerRun | Any) -> dict[str, Any]:
+    """The reduced `learner` and `learners` of an experiment."""
+    learners = {role: smaller_learner(learner) for role, learner in run.learners.items()}
+    return {"learner": smaller_learner(run.learner), "learners": learners}
 
 
 def smaller_learner(learner: Any) -> Any:
-    """Fewer trees, rounds or epochs: enough to learn something, and soon done."""
-    if getattr(learner, "module", "") in TEXT:  # of few rows small batches make enough steps
+    """A learner with fewer trees, rounds or epochs: enough to learn something quickly."""
+    if isinstance(learner, Torch):
+        if learner.module not in TEXT:
+            return replace(learner, epochs=max(5, learner.epochs // 10))
+        # With few rows, small batches still make enough steps.
         lighter = {"hidden": 32, "layers": 1} if learner.module == "bilstm" else {}
         return replace(learner, batch=min(learner.batch, 16), settings={**learner.settings, **lighter})
-    if hasattr(learner, "epochs"):
-        return replace(learner, epochs=max(5, learner.epochs // 10))
-    if "n_estimators" in getattr(learner, "params", {}):
+    if isinstance(learner, Sklearn) and "n_estimators" in learner.params:
         return replace(learner, params={**learner.params, "n_estimators": min(20, learner.params["n_estimators"])})
     return learner
 
 
 def smaller_distillation(federation: Federation, method: DOSFL, learner: Any) -> dict[str, Any]:
-    """Of DOSFL's experiments. Gradients through gradients take long, of convolutions of images most: an MLP then."""
+    """Reduced settings of DOSFL. Second-order gradients are slow, above all for convolutions: an MLP replaces LeNet."""
     if learner.module == "lenet":
         learner = replace(learner, module="mlp", settings={**learner.settings, "hidden": [32]})
-    lesson = (min(method.steps, 10), min(method.epochs, 3))
-    method = replace(method, steps=lesson[0], epochs=lesson[1], local_epochs=15, local_batch=128)
+    steps, epochs = min(method.steps, 10), min(method.epochs, 3)
+    method = replace(method, steps=steps, epochs=epochs, local_epochs=15, local_batch=128)
     return {"federation": federation.smaller(heavy=True), "method": method, "learner": smaller_learner(learner)}

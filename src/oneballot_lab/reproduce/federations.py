@@ -1,4 +1,4 @@
-"""Who holds what in an experiment: a data set cut into private, public and test rows, and dealt to parties."""
+"""The data of an experiment: a data set split into private, public and test rows, and divided among parties."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from oneballot.types import Array, Data
 
 from ..data import registry
 from ..data.registry import DataSet
-from .words import Words, as_tokens
+from .tokens import Vocabulary, tokenize
 
-TABLES = ("adult", "cod-rna")
-"""Cut as in FedKT's experiments: 75 % at the parties, 12.5 % to test, 12.5 % public, of the training file."""
+TABULAR = ("adult", "cod-rna")
+"""Split as in FedKT's experiments: of the training file 75 % are private, 12.5 % test and 12.5 % public rows."""
 SHUFFLED = "shuffled columns"
-"""Stands in for foreign tables: each column of the public rows shuffled by itself, so that what columns say together
-is lost. There is no other table with the same columns."""
-OWN = ("test", "train", "none", SHUFFLED)
-"""Public rows that are of the same data set; any other name is that of another."""
+"""Out-of-domain public rows for tables, since no other data set has the same columns: each column of the public rows is
+shuffled on its own, which destroys the dependence between columns."""
+IN_DOMAIN = ("test", "train", "none", SHUFFLED)
+"""Sources of public rows in the same data set; any other name is another data set."""
 
 _loading = threading.RLock()
 
 
 @dataclass(frozen=True)
-class Cut:
-    """A data set in three parts; public rows have no labels. With none of them the whole test set tests."""
+class FederatedData:
+    """Private rows (X, y), test rows and public rows. y_public: only for public rows that become test rows."""
 
     X: Array
     y: Array
@@ -43,15 +43,15 @@ class Cut:
 
 @dataclass(frozen=True)
 class Federation:
-    """data: a name of the registry, or "digits", which comes with scikit-learn. split: as in `oneballot simulate`.
+    """data: a name in the registry, or "digits" of scikit-learn. split: as in `oneballot simulate`.
 
-    public: where public rows come from: "test" the same distribution, as in the papers (half of the test set, or an
-    eighth of the training file of a table), "train" a fifth of the training rows, the name of another data set with
-    rows of the same shape (its test set; as "cifar100/train" all its training rows, and then the whole test set tests),
-    "shuffled columns", or "none". rows, public_rows, test_rows: at most so many. share: of these public rows, that are
-    used.
-    scaled: by the public rows' mean and deviation (the test rows' where there are none), all pixels of images alike.
-    words, tokens: how texts become so many token numbers.
+    public: the source of public rows. "test": half of the test set (tables: an eighth of the training file), as in the
+    papers. "train": a fifth of the training rows. The name of another data set with rows of the same shape: its test
+    set; with "/train", as in "cifar100/train", all its training rows, and the whole test set is for testing.
+    "shuffled columns", or "none": the whole test set is for testing.
+    rows, public_rows, test_rows: maximum numbers. share: the fraction of these public rows that is used.
+    scaled: rows are standardized by the public rows (without public rows, by the test rows); images by one mean and
+    standard deviation for all pixels. vocabulary, tokens: how texts become rows of token numbers.
     """
 
     data: str
@@ -63,117 +63,118 @@ class Federation:
     public_rows: int | None = None
     test_rows: int | None = None
     scaled: bool = False
-    words: Words | None = None
+    vocabulary: Vocabulary | None = None
     tokens: int = 30
 
-    def cut(self, seed: int) -> Cut:
-        """The seed shuffles: every seed has its own public and test rows."""
+    def load(self, seed: int) -> FederatedData:
+        """Load and split the data set. The seed determines which rows are private, public and for testing."""
         rng = np.random.default_rng(seed)
-        found = (
-            _cut_table(self.data, rng)
-            if self.data in TABLES
-            else _cut_halves(_load(self.data, self.words, self.tokens), rng)
-        )
+        source = _load(self.data, self.vocabulary, self.tokens)
+        data = (_split_training_file if self.data in TABULAR else _split_test_set)(source, rng)
         if self.public == SHUFFLED:
-            found = replace(found, public=np.stack([rng.permutation(c) for c in found.public.T], axis=1))
+            data = replace(data, public=np.stack([rng.permutation(column) for column in data.public.T], axis=1))
         elif self.public == "none":
-            found = _all_tested(found)
+            data = _test_public_rows(data)
         elif self.public == "train":
-            found = _cut_training(_load(self.data, self.words, self.tokens), rng)
-        elif self.public not in OWN:
-            found = self._with_foreign(found, rng)
-        public = found.public[: self.public_rows]
-        found = replace(
-            found, X=found.X[: self.rows], y=found.y[: self.rows], X_test=found.X_test[: self.test_rows],
-            y_test=found.y_test[: self.test_rows], public=public[: round(self.share * len(public))],
-        )  # fmt: skip
-        return _scaled(found) if self.scaled else found
+            data = _split_training_rows(source, rng)
+        elif self.public not in IN_DOMAIN:
+            data = self._with_foreign_rows(data, rng)
+        public = data.public[: self.public_rows]
+        data = replace(
+            data,
+            X=data.X[: self.rows],
+            y=data.y[: self.rows],
+            X_test=data.X_test[: self.test_rows],
+            y_test=data.y_test[: self.test_rows],
+            public=public[: round(self.share * len(public))],
+        )
+        return _standardize(data) if self.scaled else data
 
-    def _with_foreign(self, found: Cut, rng: np.random.Generator) -> Cut:
+    def _with_foreign_rows(self, data: FederatedData, rng: np.random.Generator) -> FederatedData:
         name, _, training = self.public.partition("/")
-        other = _load(name, self.words, self.tokens, self.data)
-        if other.X.shape[1:] != found.X.shape[1:]:
-            raise DataError(f"rows of {name} have shape {other.X.shape[1:]}, of {self.data} {found.X.shape[1:]}")
+        other = _load(name, self.vocabulary, self.tokens, self.data)
+        if other.X.shape[1:] != data.X.shape[1:]:
+            raise DataError(
+                f"public rows of {name} have shape {other.X.shape[1:]}; {self.data} needs {data.X.shape[1:]}"
+            )
         if training:
-            return replace(_all_tested(found), public=other.X[rng.permutation(len(other.X))])
-        some = rng.permutation(len(other.X_test))[: len(found.public)]
-        return replace(found, public=other.X_test[some])
+            return replace(_test_public_rows(data), public=other.X[rng.permutation(len(other.X))])
+        chosen = rng.permutation(len(other.X_test))[: len(data.public)]
+        return replace(data, public=other.X_test[chosen])
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """In what the data sets that are at hand differ from the whole, original ones."""
-        names = [self.data] if self.public in OWN else [self.data, self.public.partition("/")[0]]
+        """How the local data sets differ from the complete original ones."""
+        names = [self.data] if self.public in IN_DOMAIN else [self.data, self.public.partition("/")[0]]
         return tuple(f"{name}: {note}" for name in names if (note := _load(name).note))
 
-    def deal(self, data: Data, seed: int) -> Mapping[str, Data]:
+    def divide(self, data: Data, seed: int) -> Mapping[str, Data]:
         return divide(data, self.parties, self.split, seed)
 
     def smaller(self, *, heavy: bool = False) -> Federation:
-        """For a laptop: few parties, and rows of which there are enough to see what a method does; fewer if heavy."""
-        rows, public = (600, 300) if heavy else (4_000, 1_000) if self.data in TABLES else (3_000, 1_000)
+        """A version for a laptop, with few parties and rows; heavy: with even fewer, for expensive methods."""
+        parties = 3 if heavy else 5 if self.vocabulary else 10
+        rows, public = (600, 300) if heavy else (4_000, 1_000) if self.data in TABULAR else (3_000, 1_000)
         return replace(
-            self, parties=min(self.parties, 3 if heavy else 5 if self.words else 10), rows=min(self.rows or rows, rows),
-            public_rows=min(self.public_rows or public, public), test_rows=min(self.test_rows or public, public),
+            self,
+            parties=min(self.parties, parties),
+            rows=min(self.rows or rows, rows),
+            public_rows=min(self.public_rows or public, public),
+            test_rows=min(self.test_rows or public, public),
             tokens=min(self.tokens, 30),
-        )  # fmt: skip
+        )
 
 
-def _cut_table(name: str, rng: np.random.Generator) -> Cut:
-    data = _load(name)
+def _split_training_file(data: DataSet, rng: np.random.Generator) -> FederatedData:
     order = rng.permutation(len(data.X))
     test, public, private = np.split(order, [len(order) // 8, len(order) // 4])
-    return Cut(
-        data.X[private], data.y[private], data.X[test], data.y[test], data.X[public], data.y[public],
-        len(data.classes),
-    )  # fmt: skip
+    tested, shown = (data.X[test], data.y[test]), (data.X[public], data.y[public])
+    return FederatedData(data.X[private], data.y[private], *tested, *shown, len(data.classes))
 
 
-def _cut_halves(data: DataSet, rng: np.random.Generator) -> Cut:
-    """Training rows at the parties; of the test set one half is public."""
+def _split_test_set(data: DataSet, rng: np.random.Generator) -> FederatedData:
+    """Training rows are private; half of the test set is public."""
     private, order = rng.permutation(len(data.y)), rng.permutation(len(data.y_test))
     public, test = np.split(order, [len(order) // 2])
-    return Cut(
-        data.X[private], data.y[private], data.X_test[test], data.y_test[test], data.X_test[public],
-        data.y_test[public], len(data.classes),
-    )  # fmt: skip
+    tested, shown = (data.X_test[test], data.y_test[test]), (data.X_test[public], data.y_test[public])
+    return FederatedData(data.X[private], data.y[private], *tested, *shown, len(data.classes))
 
 
-def _cut_training(data: DataSet, rng: np.random.Generator) -> Cut:
-    """A fifth of the training rows is public, and the whole test set tests."""
+def _split_training_rows(data: DataSet, rng: np.random.Generator) -> FederatedData:
+    """A fifth of the training rows is public; the whole test set is for testing."""
     order = rng.permutation(len(data.y))
     public, private = np.split(order, [len(order) // 5])
-    return Cut(
-        data.X[private], data.y[private], data.X_test, data.y_test, data.X[public], data.y[public], len(data.classes)
-    )
+    shown = (data.X[public], data.y[public])
+    return FederatedData(data.X[private], data.y[private], data.X_test, data.y_test, *shown, len(data.classes))
 
 
-def _all_tested(cut: Cut) -> Cut:
-    """Without public rows: what would be public tests."""
-    everything, labels = np.concatenate([cut.X_test, cut.public]), np.concatenate([cut.y_test, cut.y_public])
-    return replace(cut, X_test=everything, y_test=labels, public=cut.public[:0])
+def _test_public_rows(data: FederatedData) -> FederatedData:
+    """Use the public rows for testing; none stay public."""
+    X, y = np.concatenate([data.X_test, data.public]), np.concatenate([data.y_test, data.y_public])
+    return replace(data, X_test=X, y_test=y, public=data.public[:0])
 
 
-def _scaled(cut: Cut) -> Cut:
-    axis = 0 if cut.X.ndim == 2 else None
-    known = cut.public if len(cut.public) else cut.X_test
-    mean, deviation = known.mean(axis=axis), np.maximum(known.std(axis=axis), 1e-9)
-    X, test, public = (((rows - mean) / deviation).astype(np.float32) for rows in (cut.X, cut.X_test, cut.public))
-    return replace(cut, X=X, X_test=test, public=public)
+def _standardize(data: FederatedData) -> FederatedData:
+    axis = 0 if data.X.ndim == 2 else None
+    reference = data.public if len(data.public) else data.X_test
+    mean, deviation = reference.mean(axis=axis), np.maximum(reference.std(axis=axis), 1e-9)
+    X, test, public = (((rows - mean) / deviation).astype(np.float32) for rows in (data.X, data.X_test, data.public))
+    return replace(data, X=X, X_test=test, public=public)
 
 
-def _load(name: str, words: Words | None = None, tokens: int = 0, of: str | None = None) -> DataSet:
-    """Once a process: its cells share it, those that begin in step too."""
+def _load(name: str, vocabulary: Vocabulary | None = None, tokens: int = 0, words_of: str | None = None) -> DataSet:
+    """Load a data set once per process, even if cells in several threads ask for it."""
     with _loading:
-        return _load_once(name, words, tokens, of)
+        return _load_once(name, vocabulary, tokens, words_of)
 
 
 @cache
-def _load_once(name: str, words: Words | None, tokens: int, of: str | None) -> DataSet:
-    """Texts are read with the words `of` a data set, its own if none is named."""
+def _load_once(name: str, vocabulary: Vocabulary | None, tokens: int, words_of: str | None) -> DataSet:
+    """words_of: the data set whose texts define the vocabulary "own"; by default this one."""
     if name == "digits":
         return _digits()
     data = registry.load(name)
-    return data if words is None else as_tokens(data, words, tokens, _load(of or name).X)
+    return data if vocabulary is None else tokenize(data, vocabulary, tokens, _load(words_of or name).X)
 
 
 def _digits() -> DataSet:

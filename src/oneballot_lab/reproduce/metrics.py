@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 import numpy as np
-from sklearn.metrics import roc_auc_score
 
 from oneballot.interfaces import Learner
 from oneballot.types import Array, Data, Task
@@ -16,6 +15,8 @@ def mean_auc(probabilities: Array, y: Array) -> float:
 
     Probabilities are `(rows, classes)`, class numbers y `(rows,)`. With two classes it is the ordinary AUC.
     """
+    from sklearn.metrics import roc_auc_score
+
     return float(np.mean([roc_auc_score(y == c, probabilities[:, c]) for c in np.unique(y)]))
 
 

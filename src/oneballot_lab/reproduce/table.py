@@ -1,4 +1,4 @@
-"""A table of a paper as data: rows of cells, each with its experiments and the figure that was printed."""
+"""A table of a paper as data: rows of lines, each with its experiments and the printed figure."""
 
 from __future__ import annotations
 
@@ -8,58 +8,62 @@ from typing import Literal
 
 import numpy as np
 
-from .cells import Experiment, Failed, Found, name_of
+from .cells import Experiment, Failure, Result, cell_digest
 
-Measure = Callable[[Sequence[Found]], "Taken"]
-Results = Mapping[str, Found | Failed]
-REDUCED = "Reduced: few parties and rows, short trainings, 3 rounds at the most. Not to be compared with the paper."
+Results = Mapping[str, Result | Failure]
+"""By the cell's digest."""
+Measure = Callable[[Sequence[Result]], "Measured"]
+"""Computes a line's value for one seed from the results of its experiments."""
+REDUCED = "Reduced: few parties and rows, short training, at most 3 rounds. Do not compare it with the paper."
 
 
 @dataclass(frozen=True)
 class Figure:
-    """What a paper prints, in the unit of its table; words: what belongs to it, such as its epsilon."""
+    """A printed figure, in the unit of its table. remark: what belongs to it, such as its epsilon."""
 
     value: float
     deviation: float | None = None
-    words: str = ""
+    remark: str = ""
 
 
 @dataclass(frozen=True)
-class Taken:
-    """What is taken from the figures of one seed: the number to show, and the bytes that a party sent for it."""
+class Measured:
+    """A line's value for one seed, and the bytes a party sent for it."""
 
     value: float
     bytes: float | None = None
 
 
-def accuracy(found: Sequence[Found]) -> Taken:
-    """In percent, with the bytes of a ballot."""
-    (one,) = found
-    return Taken(100 * one.values["accuracy"], one.values.get("bytes") or None)
+def accuracy(results: Sequence[Result]) -> Measured:
+    """The accuracy in percent, with the bytes per party."""
+    (result,) = results
+    return Measured(100 * result.values["accuracy"], result.values.get("bytes") or None)
 
 
 def after(rounds: int) -> Measure:
-    """The accuracy after so many rounds, or after the last where there were fewer."""
+    """The accuracy after this many rounds, or after the last one if there were fewer."""
 
-    def take(found: Sequence[Found]) -> Taken:
-        curves = found[0].curves
-        at = min(rounds, len(curves["accuracy"])) - 1
-        return Taken(100 * curves["accuracy"][at], curves["bytes"][at] or None)
+    def measure(results: Sequence[Result]) -> Measured:
+        curves = results[0].curves
+        last = min(rounds, len(curves["accuracy"])) - 1
+        return Measured(100 * curves["accuracy"][last], curves["bytes"][last] or None)
 
-    return take
+    return measure
 
 
 def value(name: str, scale: float = 1.0) -> Measure:
-    """Another figure of the first experiment."""
-    return lambda found: Taken(scale * found[0].values[name], found[0].values.get("bytes") or None)
+    """Another value of the first experiment."""
+    return lambda results: Measured(scale * results[0].values[name], results[0].values.get("bytes") or None)
 
 
 @dataclass(frozen=True)
-class Cell:
-    """A line of a table. Without experiments it says in words why there are none.
+class Line:
+    """A line of a table. A line without experiments gives the reason as its remark.
 
-    statistic: which of several seeds the paper prints. beside: figures to be told with the accuracy.
-    series, at: where it stands in the picture; a bar has no series. stands_in: for what the paper has.
+    statistic: which statistic of its seeds the paper prints. extra_values: values printed as remarks.
+    series, at: its series and position in the picture; bars have no series.
+    substitute: what replaces the paper's setup. seeds: the maximum number of seeds, for slow experiments; ignored if
+    the user asks for a number.
     """
 
     name: str
@@ -67,41 +71,43 @@ class Cell:
     paper: Figure | None = None
     measure: Measure = accuracy
     statistic: Literal["mean", "best", "median"] = "mean"
-    beside: tuple[str, ...] = ()
-    words: str = ""
-    stands_in: str = ""
+    extra_values: tuple[str, ...] = ()
+    remark: str = ""
+    substitute: str = ""
     series: str = ""
     at: float | None = None
     seeds: int | None = None
-    """At most so many, if nobody asks for a number of them: for what takes long."""
 
-    def runs(self, usual: int) -> int:
-        return usual if self.seeds is None else min(usual, self.seeds)
+    def seeds_of(self, table_seeds: int) -> int:
+        return table_seeds if self.seeds is None else min(table_seeds, self.seeds)
 
 
 @dataclass(frozen=True)
 class Row:
-    """Cells on one data set. group: its name, by which rows of all tables can be chosen."""
+    """Lines on one data set. group: the name of the data set, by which users select rows."""
 
     name: str
     group: str
-    cells: tuple[Cell, ...]
-    stands_in: str = ""
+    lines: tuple[Line, ...]
+    substitute: str = ""
 
 
 @dataclass(frozen=True)
 class Picture:
-    """kind: "lines" over `at` of the cells, "curves" over rounds, or "bars". across, up: the axes."""
+    """plot: "lines" over the lines' `at`, "curves" over rounds, or "bars"."""
 
-    kind: Literal["lines", "curves", "bars"]
-    across: str = ""
-    up: str = "accuracy, %"
+    plot: Literal["lines", "curves", "bars"]
+    x_label: str = ""
+    y_label: str = "accuracy, %"
     log: bool = False
 
 
 @dataclass(frozen=True)
 class Table:
-    """name: the paper and its table, as in `fedkt/table1`. seeds: runs of a cell, if nobody says otherwise."""
+    """name: paper and table, such as `fedkt/table1`. seeds: the default number of seeds.
+
+    reduced_note: a note on its reduced version. lighter: reduces a reduced experiment further.
+    """
 
     name: str
     title: str
@@ -111,63 +117,62 @@ class Table:
     digits: int = 1
     notes: tuple[str, ...] = ()
     picture: Picture | None = None
-    smaller: str = ""
-    """What is to be said of its reduced version besides."""
+    reduced_note: str = ""
     lighter: Callable[[Experiment], Experiment] = lambda experiment: experiment
-    """Makes a reduced experiment smaller still."""
 
     @property
     def paper(self) -> str:
         return self.name.partition("/")[0]
 
-    def of_groups(self, groups: Sequence[str]) -> Table:
-        """The rows of some data sets; of all, if none is named."""
+    def select_groups(self, groups: Sequence[str]) -> Table:
+        """The table with only the rows on these data sets; with all rows if none is named."""
         return replace(self, rows=tuple(row for row in self.rows if not groups or row.group in groups))
 
+    def configure(self, *, seeds: int | None = None, quick: bool = False) -> Table:
+        """The table as it is run: with this number of seeds, or reduced with one seed by default."""
+        table = self.reduced() if quick else self
+        seeds = seeds or (1 if quick else None)
+        if seeds is None:
+            return table
+        rows = [replace(row, lines=tuple(replace(line, seeds=None) for line in row.lines)) for row in table.rows]
+        return replace(table, rows=tuple(rows), seeds=seeds)
+
     def reduced(self) -> Table:
-        """For a laptop: every experiment made smaller."""
+        """The table with every experiment reduced, for a laptop."""
         rows = []
         for row in self.rows:
-            light = ((cell, tuple(self.lighter(e.quick()) for e in cell.experiments)) for cell in row.cells)
-            rows.append(replace(row, cells=tuple(replace(cell, experiments=small) for cell, small in light)))
-        told = (REDUCED, *([self.smaller] if self.smaller else []), *self.notes)
-        return replace(self, rows=tuple(rows), title=f"REDUCED: {self.title}", notes=told)
+            lines = []
+            for line in row.lines:
+                experiments = tuple(self.lighter(experiment.quick()) for experiment in line.experiments)
+                lines.append(replace(line, experiments=experiments))
+            rows.append(replace(row, lines=tuple(lines)))
+        notes = (REDUCED, *([self.reduced_note] if self.reduced_note else []), *self.notes)
+        return replace(self, rows=tuple(rows), title=f"REDUCED: {self.title}", notes=notes)
 
-    def run_with(self, seeds: int | None) -> Table:
-        """With so many runs of every cell; as the table says, if that is None."""
-        if seeds is None:
-            return self
-        rows = (replace(row, cells=tuple(replace(cell, seeds=None) for cell in row.cells)) for row in self.rows)
-        return replace(self, rows=tuple(rows), seeds=seeds)
-
-    def as_asked(self, *, seeds: int | None = None, quick: bool = False) -> Table:
-        """As it is run: with so many seeds, or reduced, and then with one seed if nobody says otherwise."""
-        return self.reduced().run_with(seeds or 1) if quick else self.run_with(seeds)
-
-    def jobs(self) -> Iterator[tuple[Experiment, int]]:
-        """Seed by seed, so that a run that is cut short has whole columns."""
+    def cells(self) -> Iterator[tuple[Experiment, int]]:
+        """All cells, seed by seed, so that an interrupted run has complete seeds."""
         for seed in range(self.seeds):
             for row in self.rows:
-                for cell in row.cells:
-                    if seed < cell.runs(self.seeds):
-                        for experiment in cell.experiments:
+                for line in row.lines:
+                    if seed < line.seeds_of(self.seeds):
+                        for experiment in line.experiments:
                             yield experiment, seed
 
-    def names(self) -> frozenset[str]:
-        """Of its cells, as they are kept: what several lines need is one cell."""
-        return frozenset(name_of(*job) for job in self.jobs())
+    def digests(self) -> frozenset[str]:
+        """The digests of its cells; lines may share cells."""
+        return frozenset(cell_digest(*cell) for cell in self.cells())
 
 
 @dataclass(frozen=True)
-class Line:
-    """What a cell came to: a number a seed, in the table's unit; or a reason why there is none."""
+class LineResult:
+    """What a line came to: a value per seed in the table's unit, or the failure that prevented it."""
 
-    cell: Cell
+    line: Line
     values: tuple[float, ...] = ()
     bytes: float | None = None
     seconds: float = 0.0
-    beside: Mapping[str, float] | None = None
-    failed: Failed | None = None
+    extra_values: Mapping[str, float] | None = None
+    failure: Failure | None = None
     measured: frozenset[str] = frozenset()
     notes: frozenset[str] = frozenset()
 
@@ -177,41 +182,57 @@ class Line:
 
     @property
     def deviation(self) -> float:
-        """Of the sample."""
+        """The sample standard deviation."""
         return float(np.std(self.values, ddof=1)) if len(self.values) > 1 else 0.0
 
     @property
-    def chosen(self) -> float:
-        """By the paper's statistic."""
-        return {"mean": self.mean, "best": max(self.values), "median": float(np.median(self.values))}[
-            self.cell.statistic
-        ]
+    def statistic(self) -> float:
+        """The statistic that the paper prints."""
+        if self.line.statistic == "best":
+            return max(self.values)
+        return self.mean if self.line.statistic == "mean" else float(np.median(self.values))
 
     @property
     def difference(self) -> float | None:
-        """Ours less the paper's; none where either is not there, or is not a number."""
-        if not self.values or self.cell.paper is None or np.isnan(self.chosen) or np.isnan(self.cell.paper.value):
+        """Measured minus printed; None if either is missing or not a number."""
+        paper = self.line.paper
+        if not self.values or paper is None or np.isnan(self.statistic) or np.isnan(paper.value):
             return None
-        return self.chosen - self.cell.paper.value
+        return self.statistic - paper.value
 
 
-def line_of(cell: Cell, results: Results, seeds: int) -> Line:
-    """One failed seed does not hide the others; where all have failed, the first reason is told."""
-    values, sent, seconds, failed, beside = [], [], 0.0, None, []
+def summarize(line: Line, results: Results, seeds: int) -> LineResult:
+    """Collect a line's results. Failed seeds are left out; the first failure is kept as the reason."""
+    values, sent, seconds, failure, extras = [], [], 0.0, None, []
     measured, notes = set[str](), set[str]()
-    for seed in range(cell.runs(seeds) if cell.experiments else 0):
-        found = [results[name_of(experiment, seed)] for experiment in cell.experiments]
-        good = [one for one in found if isinstance(one, Found)]
-        if len(good) < len(found):
-            failed = failed or next(one for one in found if isinstance(one, Failed))
+    for seed in range(line.seeds_of(seeds) if line.experiments else 0):
+        cells = [results[cell_digest(experiment, seed)] for experiment in line.experiments]
+        finished = [cell for cell in cells if isinstance(cell, Result)]
+        if len(finished) < len(cells):
+            failure = failure or next(cell for cell in cells if isinstance(cell, Failure))
             continue
-        taken = cell.measure(good)
-        values.append(taken.value)
-        sent += [] if taken.bytes is None else [taken.bytes]
-        seconds += good[0].values.get("seconds", 0.0)
-        measured |= {one.measured for one in good}
-        notes |= {note for one in good for note in one.notes}
-        beside.append([good[0].values[name] for name in cell.beside])
-    means = dict(zip(cell.beside, np.mean(beside, axis=0).tolist(), strict=True)) if values and cell.beside else None
-    sent_by_each = float(np.mean(sent)) if sent else None
-    return Line(cell, tuple(values), sent_by_each, seconds, means, failed, frozenset(measured), frozenset(notes))
+        shown = line.measure(finished)
+        values.append(shown.value)
+        sent += [] if shown.bytes is None else [shown.bytes]
+        seconds += finished[0].values.get("seconds", 0.0)
+        measured |= {cell.measured for cell in finished}
+        notes |= {note for cell in finished for note in cell.notes}
+        extras.append([finished[0].values[name] for name in line.extra_values])
+    means = None
+    if values and line.extra_values:
+        means = dict(zip(line.extra_values, np.mean(extras, axis=0).tolist(), strict=True))
+    return LineResult(
+        line,
+        tuple(values),
+        bytes=float(np.mean(sent)) if sent else None,
+        seconds=seconds,
+        extra_values=means,
+        failure=failure,
+        measured=frozenset(measured),
+        notes=frozenset(notes),
+    )
+
+
+def summarize_table(table: Table, results: Results) -> dict[str, list[LineResult]]:
+    """The results of all lines, by the row's name."""
+    return {row.name: [summarize(line, results, table.seeds) for line in row.lines] for row in table.rows}

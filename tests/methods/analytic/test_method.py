@@ -70,8 +70,9 @@ def test_ridge_regression_equals_least_squares() -> None:
     outcome = ob.tally(agreed, [cast(agreed)])
     z = outcome.model.model_.features(X[ROWS])
     expected = np.linalg.solve(z.T @ z + 2.0 * np.eye(z.shape[1]), z.T @ np.eye(10)[Y[ROWS]])
-    np.testing.assert_allclose(outcome.model.model_.scores(X[TEST]), outcome.model.model_.features(X[TEST]) @ expected,
-                               atol=2e-3)  # fmt: skip
+    np.testing.assert_allclose(
+        outcome.model.model_.scores(X[TEST]), outcome.model.model_.features(X[TEST]) @ expected, atol=2e-3
+    )
 
 
 def test_sums_of_several_blocks_are_exact() -> None:
@@ -90,8 +91,12 @@ class TestSensitivity:
         gram, sums = statistics(FeatureMap(np.zeros(len(row)), 1.0, 0.01), data, 2)
         return np.concatenate([gram.ravel(), sums.ravel()]).astype(float)
 
-    @given(st.lists(st.floats(-3, 3, width=32), min_size=3, max_size=3), st.booleans(),
-           st.lists(st.floats(-3, 3, width=32), min_size=3, max_size=3), st.booleans())  # fmt: skip
+    @given(
+        st.lists(st.floats(-3, 3, width=32), min_size=3, max_size=3),
+        st.booleans(),
+        st.lists(st.floats(-3, 3, width=32), min_size=3, max_size=3),
+        st.booleans(),
+    )
     def test_no_rows_exceed_the_bounds(self, one, label, other, another) -> None:
         here, there = self.of(one, int(label)), self.of(other, int(another))
         assert (here**2).sum() <= STATISTICS.comes_or_goes
@@ -225,8 +230,9 @@ class TestEncoder:
         images = np.tile(X.reshape(-1, 8, 8), (1, 4, 4))[:, :28, :28]
         learner = ob.Torch("cnn", settings={"shape": [1, 28, 28]}, epochs=1)
         network = learner.fit_many(images[:50], [ob.Task(np.arange(50), Y[:50])], 10)[0]
-        agreed = ob.Election(classes=range(10), public=images[:60], method=ob.Analytic(
-            features="encoder", encoder=network.dump().data))  # fmt: skip
+        agreed = ob.Election(
+            classes=range(10), public=images[:60], method=ob.Analytic(features="encoder", encoder=network.dump().data)
+        )
         assert ob.cast(agreed, images[60:120], Y[60:120], party="a").abstained is None
         with pytest.raises(ob.OneBallotError, match="rows of shape"):
             ob.Election(classes=range(10), public=PUBLIC, method=agreed.method)

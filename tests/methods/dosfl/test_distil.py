@@ -31,7 +31,7 @@ from oneballot.methods.dosfl.initialization import initial_weights  # noqa: E402
 from oneballot.methods.dosfl.stacked import StackedNetwork  # noqa: E402
 from oneballot.methods.dosfl.wave import Wave  # noqa: E402
 from oneballot.types import Array  # noqa: E402
-from oneballot_lab.reproduce.eavesdrop import accuracies  # noqa: E402
+from oneballot_lab.reproduce.interception import accuracies  # noqa: E402
 
 
 def algorithm_1(one: Party) -> list[Array]:

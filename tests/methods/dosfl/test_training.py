@@ -24,7 +24,7 @@ from oneballot.methods.dosfl.initialization import RULES  # noqa: E402
 from oneballot.methods.dosfl.stacked import StackedNetwork  # noqa: E402
 from oneballot.methods.dosfl.steps import DistilledSteps, TrainingResult, sgd_step, train_network  # noqa: E402
 from oneballot.methods.dosfl.work import TrainJob  # noqa: E402
-from oneballot_lab.reproduce.eavesdrop import accuracies, at_distance, moved, with_other_weights  # noqa: E402
+from oneballot_lab.reproduce.interception import accuracies, guess_weights, perturb, perturb_weights  # noqa: E402
 
 MERGING: list[Any] = ["interleaved", "averaged", "weights"]
 
@@ -110,12 +110,14 @@ def test_an_eavesdropper_with_other_initial_weights_is_less_accurate() -> None:
     parties = [party(np.arange(50), 3, settings), party(np.arange(50, 100), 4, settings)]
     data = distil(NET, X, parties, 3, device="cpu")
     (known,) = accuracies(NET, [INITIAL], [data], settings.epochs, X[100:], Y[100:], device="cpu")
-    guessed = with_other_weights(NET, data, settings.epochs, [11, 12], X[100:], Y[100:], device="cpu")
+    guessed = guess_weights(NET, data, settings.epochs, [11, 12], X[100:], Y[100:], device="cpu")
     assert list(guessed) == list(RULES)
     assert all(values.shape == (2,) for values in guessed.values())
     assert np.mean(list(guessed.values())) < known
-    near, far = at_distance(NET, INITIAL, data, settings.epochs, [0.0, 30.0], [1, 2], X[100:], Y[100:], device="cpu")
+    near, far = perturb_weights(
+        NET, INITIAL, data, settings.epochs, [0.0, 30.0], [1, 2], X[100:], Y[100:], device="cpu"
+    )
     assert near == pytest.approx(known)
     assert far.mean() < known
-    away = moved(INITIAL, 3.0, 9)
+    away = perturb(INITIAL, 3.0, 9)
     assert np.sqrt(sum(((away[k] - INITIAL[k]) ** 2).sum() for k in INITIAL)) == pytest.approx(3.0, rel=1e-5)

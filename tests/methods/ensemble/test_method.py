@@ -84,8 +84,10 @@ def test_models_in_other_formats_run_in_the_sandbox_now_and_after_loading(
 def test_parties_may_use_different_learners(make_election, digits, parties) -> None:
     election = make_election(method=ob.Ensemble(), learner=KERNEL)
     own = {"party-1": ob.XGBoost(rounds=3), "party-2": TREE}
-    ballots = [ob.cast(election, d.X, d.y, party=p, learners={"local": own[p]} if p in own else None)
-               for p, d in parties.items()]  # fmt: skip
+    ballots = [
+        ob.cast(election, d.X, d.y, party=p, learners={"local": own[p]} if p in own else None)
+        for p, d in parties.items()
+    ]
     outcome = ob.tally(election, ballots)
     assert sorted({blob.format for blob in members(outcome)}) == ["kernel", "skops", "ubjson"]
     assert accuracy(outcome, digits) > 0.9
@@ -197,8 +199,9 @@ class TestDistillation:
         whole = EnsembleModel(blobs, np.ones((1, 5, 10)))
         np.testing.assert_allclose(model.scores(election.public), whole.predict_proba(election.public), atol=1e-4)
 
-    @pytest.mark.parametrize("final", [KERNEL, ob.Sklearn("RandomForestClassifier", {"n_estimators": 60})],
-                             ids=lambda x: x.name)  # fmt: skip
+    @pytest.mark.parametrize(
+        "final", [KERNEL, ob.Sklearn("RandomForestClassifier", {"n_estimators": 60})], ids=lambda x: x.name
+    )
     def test_the_distilled_model_is_nearly_as_good_as_the_ensemble(self, final, make_election, parties, digits) -> None:
         plain = simulate_parties(make_election(method=ob.Ensemble(), learner=KERNEL), parties).outcome
         distilled = simulate_parties(
@@ -216,8 +219,10 @@ class TestCohorts:
         election = make_election()
         swapped = np.select([digits.y == 3, digits.y == 8], [8, 3], digits.y)
         parts = np.array_split(np.arange(len(digits.y)), 6)
-        return {f"{'ab'[i % 2]}-{i}": election.data(digits.X[p], (swapped if i % 2 else digits.y)[p])
-                for i, p in enumerate(parts)}  # fmt: skip
+        return {
+            f"{'ab'[i % 2]}-{i}": election.data(digits.X[p], (swapped if i % 2 else digits.y)[p])
+            for i, p in enumerate(parts)
+        }
 
     @pytest.mark.parametrize("distil", [False, True])
     def test_parties_that_predict_alike_have_an_ensemble_of_their_own(
@@ -258,9 +263,10 @@ class TestCohorts:
         election = make_election(method=ob.Ensemble(cohorts=2), learner=KERNEL)
         broken = {"seen": np.ones(10, dtype=np.int64), "model": Blob("skops", b"nothing")}
         with (
-            TallyContext(election) as ctx, pytest.warns(OneBallotWarning, match="member 0 is left out"),
+            TallyContext(election) as ctx,
+            pytest.warns(OneBallotWarning, match="member 0 is left out"),
             pytest.raises(ElectionError, match="no ballot's model made predictions"),
-        ):  # fmt: skip
+        ):
             election.method.close(Count(by_party={"a": broken}), ctx)
 
     def test_k_models_are_selected_in_each_cohort(self, make_election, held) -> None:
@@ -276,9 +282,12 @@ class TestSmallAndMissingParties:
     def test_parties_with_one_class_one_row_or_no_row(self, method, learner, make_election, digits) -> None:
         election = make_election(method=method, learner=learner)
         zeros = digits.y == 0
-        held = {"full": election.data(digits.X, digits.y), "zeros": election.data(digits.X[zeros], digits.y[zeros]),
-                "one": election.data(digits.X[:1], digits.y[:1]),
-                "none": Data(np.empty((0, 64), np.float32), np.empty(0, int))}  # fmt: skip
+        held = {
+            "full": election.data(digits.X, digits.y),
+            "zeros": election.data(digits.X[zeros], digits.y[zeros]),
+            "one": election.data(digits.X[:1], digits.y[:1]),
+            "none": Data(np.empty((0, 64), np.float32), np.empty(0, int)),
+        }
         with pytest.warns(OneBallotWarning, match="zeros: it has no rows of class 1, 2, 3"):
             outcome = simulate_parties(election, held).outcome
         assert outcome.voted["none"].abstained == "it has 0 rows, fewer than min_rows = 1"
@@ -294,9 +303,11 @@ class TestSmallAndMissingParties:
             ballots = cast_together(election, parties)
             scratch = ob.tally(election, ballots[1:])
             early = ob.tally(election, ballots[2:][::-1])
-            for other in (ob.tally(election, ballots, without=["party-1"]),
-                          ob.tally(election, ballots[1:], previous=ob.tally(election, ballots)),
-                          ob.tally(election, ballots[1:], previous=early)):  # fmt: skip
+            for other in (
+                ob.tally(election, ballots, without=["party-1"]),
+                ob.tally(election, ballots[1:], previous=ob.tally(election, ballots)),
+                ob.tally(election, ballots[1:], previous=early),
+            ):
                 assert other.model.dump() == scratch.model.dump()
 
 
@@ -416,8 +427,9 @@ def test_a_thousand_parties_are_simulated_in_one_run(make_election, digits) -> N
     election = make_election(method=ob.Ensemble(distil=True), learner=KERNEL)
     rng = np.random.default_rng(0)
     data = election.data(digits.X, digits.y)
-    held = {f"p{i}": Data(data.X[rows], data.y[rows]) for i in range(1000)
-            for rows in [rng.integers(0, len(digits.y), 12)]}  # fmt: skip
+    held = {
+        f"p{i}": Data(data.X[rows], data.y[rows]) for i in range(1000) for rows in [rng.integers(0, len(digits.y), 12)]
+    }
     simulation = simulate_parties(election, held)
     assert len(simulation.outcome.count.by_party) == 1000
     assert simulation.accuracy(election.data(digits.X_test, digits.y_test)) > 0.85

@@ -148,9 +148,16 @@ def test_weights_help_where_parties_differ(make, digits, test_set) -> None:
 
 @pytest.mark.parametrize(
     "settings",
-    [{}, {"rounding": "zero"}, {"bound": 8.0}, {"weights": "uniform"}, {"weights": "uniform", "bound": 8.0},
-     {"centre": True}, {"scale": 17}],
-)  # fmt: skip
+    [
+        {},
+        {"rounding": "zero"},
+        {"bound": 8.0},
+        {"weights": "uniform"},
+        {"weights": "uniform", "bound": 8.0},
+        {"centre": True},
+        {"scale": 17},
+    ],
+)
 class TestEverySetting:
     def test_the_final_model_is_accurate(self, settings, make, held, test_set) -> None:
         least = 0.5 if "weights" in settings else 0.8
@@ -351,9 +358,11 @@ class TestPasses:
             padded = np.pad(before, [(0, 0)] * len(channels) + [(2, 2), (2, 2)])
             fits = [
                 (d, r, m)
-                for d in range(5) for r in range(5) for m in (1, -1)
+                for d in range(5)
+                for r in range(5)
+                for m in (1, -1)
                 if np.array_equal(padded[..., d : d + 28, r : r + 28][..., ::m], after)
-            ]  # fmt: skip
+            ]
             assert len(fits) == 1
             moves.add(fits[0])
         assert len(moves) > 15
@@ -439,9 +448,19 @@ def test_combinations_that_cannot_work_are_rejected_before_training(settings, wo
 
 @pytest.mark.parametrize(
     "settings",
-    [{"scale": 1}, {"scale": 5000}, {"temperature": -1}, {"bound": 0}, {"bound": 2 * LARGEST}, {"gamma": 0},
-     {"passes": 0}, {"rounding": "up"}, {"most_rows": 10**7}, {"S": 200}],
-)  # fmt: skip
+    [
+        {"scale": 1},
+        {"scale": 5000},
+        {"temperature": -1},
+        {"bound": 0},
+        {"bound": 2 * LARGEST},
+        {"gamma": 0},
+        {"passes": 0},
+        {"rounding": "up"},
+        {"most_rows": 10**7},
+        {"S": 200},
+    ],
+)
 def test_settings_out_of_range_are_rejected(settings) -> None:
     with pytest.raises(ElectionError, match=f"FedKD: .*{next(iter(settings))}"):
         ob.FedKD(**settings)

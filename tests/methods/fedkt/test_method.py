@@ -182,9 +182,11 @@ class TestPartiesWithFewRowsOrClasses:
     def test_parties_with_one_class_or_few_rows_are_counted(self, method, learner, make_election, digits) -> None:
         zeros = digits.y == 0
         held = {
-            "full": (digits.X, digits.y), "only-zeros": (digits.X[zeros], digits.y[zeros]),
-            "three-rows": (digits.X[:3], digits.y[:3]), "one-row": (digits.X[:1], digits.y[:1]),
-        }  # fmt: skip
+            "full": (digits.X, digits.y),
+            "only-zeros": (digits.X[zeros], digits.y[zeros]),
+            "three-rows": (digits.X[:3], digits.y[:3]),
+            "one-row": (digits.X[:1], digits.y[:1]),
+        }
         with pytest.warns(OneBallotWarning) as caught:
             simulation = self.run(make_election, held, method=method, learner=learner)
         assert set(simulation.outcome.voted) == set(held)
@@ -296,8 +298,10 @@ def test_a_public_set_from_another_domain_gives_a_warning(open_vote: str) -> Non
     rng = np.random.default_rng(0)
     learner = ob.Sklearn("GaussianNB")
     rows, labels = rng.normal(size=(300, 4)) + 3 * (np.arange(300)[:, None] % 2), np.arange(300) % 2
-    for public, warned in ((rng.normal(size=(100, 4)) + rng.integers(2, size=(100, 1)) * 3, False),
-                         (rng.normal(size=(100, 4)) + 40, True)):  # fmt: skip
+    for public, warned in (
+        (rng.normal(size=(100, 4)) + rng.integers(2, size=(100, 1)) * 3, False),
+        (rng.normal(size=(100, 4)) + 40, True),
+    ):
         method = ob.FedKT(open_vote=open_vote)
         election = ob.Election(classes=[0, 1], public=public, method=method, learner=learner)
         with warnings.catch_warnings(record=True) as caught:

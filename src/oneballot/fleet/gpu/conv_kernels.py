@@ -5,7 +5,7 @@ A convolution is the product of the weights `(channels, window)` and all windows
 place and never copied. Its gradient by the weights is the product of the upstream gradient `(channels, pixels)` and the
 same windows; its gradient by the images is again a convolution. The order of sums is fixed.
 
-`zero` is 0 at run time but unknown to the compiler. LLVM packs two additions of values that it knows to be small into one
+`zero` is 0 at run time, unknown to the compiler. LLVM packs two additions of values that it knows to be small into one
 (`add.s16x2`), which ptxas 12.8 drops if they add different constants. Adding `zero` hides how small the values are.
 """
 
@@ -83,7 +83,9 @@ def _gradients(
         sums = ()
         for j in tl.static_range(BROAD):
             window = tl.trans(_pixels(image, top + i, left + j, here, fits, HEIGHT, WIDTH))
-            sums = sums + (tl.dot(gradient, window, totals[j], input_precision=PRECISION, out_dtype=x.dtype.element_ty),)
+            sums = sums + (
+                tl.dot(gradient, window, totals[j], input_precision=PRECISION, out_dtype=x.dtype.element_ty),
+            )
         totals = sums
     own = out + (tl.program_id(0).to(tl.int64) * CHANNELS + channel)[:, None] * (DEPTH * HIGH * BROAD)
     to = own + (depth[None, :] * HIGH + i) * BROAD

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -32,18 +33,16 @@ class Text(nn.Module):
 class TextCNN(Text):
     """Convolutions of several widths over the words, then max pooling over time (Kim 2014; DOSFL's sizes)."""
 
-    def __init__(
-        self, classes: int, vocabulary: int, dimension: int, embedding: str,
-        filters: int, widths: Sequence[int], dropout: float,
-    ) -> None:  # fmt: skip
-        super().__init__(vocabulary, dimension, embedding)
+    def __init__(self, classes: int, filters: int, widths: Sequence[int], dropout: float, **table: Any) -> None:
+        super().__init__(**table)
+        dimension = self.embedding.embedding_dim
         self.convs = nn.ModuleList(nn.Conv1d(dimension, filters, width) for width in widths)
         self.drop = nn.Dropout(dropout)
         self.out = nn.Linear(filters * len(widths), classes)
 
     def read(self, words: Tensor, present: Tensor) -> Tensor:
-        found = [F.relu(conv(words.transpose(-2, -1))).amax(-1) for conv in self.convs]
-        out: Tensor = self.out(self.drop(torch.cat(found, -1)))
+        features = [F.relu(conv(words.transpose(-2, -1))).amax(-1) for conv in self.convs]
+        out: Tensor = self.out(self.drop(torch.cat(features, -1)))
         return out
 
 
@@ -75,9 +74,9 @@ class Recurrence(nn.Module):
 class BiLSTM(Text):
     """Layers of LSTMs in both directions; a linear layer classifies their last states (DOSFL: two layers of 100)."""
 
-    def __init__(self, classes: int, vocabulary: int, dimension: int, embedding: str, hidden: int, layers: int) -> None:
-        super().__init__(vocabulary, dimension, embedding)
-        sizes = [dimension] + [2 * hidden] * (layers - 1)
+    def __init__(self, classes: int, hidden: int, layers: int, **table: Any) -> None:
+        super().__init__(**table)
+        sizes = [self.embedding.embedding_dim] + [2 * hidden] * (layers - 1)
         self.layers = nn.ModuleList(
             nn.ModuleList(Recurrence(size, hidden, backwards) for backwards in (False, True)) for size in sizes
         )
@@ -122,10 +121,10 @@ class Transformer(Text):
     places: Tensor
 
     def __init__(
-        self, classes: int, vocabulary: int, dimension: int, embedding: str,
-        length: int, heads: int, layers: int, width: int, dropout: float,
-    ) -> None:  # fmt: skip
-        super().__init__(vocabulary, dimension, embedding)
+        self, classes: int, length: int, heads: int, layers: int, width: int, dropout: float, **table: Any
+    ) -> None:
+        super().__init__(**table)
+        dimension = self.embedding.embedding_dim
         self.register_buffer("places", _positions(length, dimension), persistent=False)
         self.layers = nn.ModuleList(Attention(dimension, heads, width, dropout) for _ in range(layers))
         self.norm = nn.LayerNorm(dimension)

@@ -27,12 +27,13 @@ SHARED_MEMORY: dict[str, Any] = {"max_nbytes": 100_000, "mmap_mode": "c"}
 
 Trained = tuple[dict[str, Array], Array]
 """A model's parameters and buffers, and its logits."""
+Store = Callable[[int, dict[str, Array], Array], None]
+"""Takes the number of a task and what it has `Trained`."""
 
 
 def train_in_loop(
-    network: Network, X: Tensor, tasks: Sequence[Task], recipe: Recipe, classes: int, workers: int,
-    store: Callable[[int, dict[str, Array], Array], None],
-) -> Iterator[None]:  # fmt: skip
+    network: Network, X: Tensor, tasks: Sequence[Task], recipe: Recipe, classes: int, workers: int, store: Store
+) -> Iterator[None]:
     """Train all tasks and `store` the results. Yields once for each epoch of each model."""
     begin, several = time.monotonic(), X.device.type == "cpu" and parallelism(workers) > 1
     for i, task in enumerate(tasks):

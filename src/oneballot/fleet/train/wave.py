@@ -63,17 +63,15 @@ class Wave:
         self.weights = self.learned.pack(starts, self.device, self.dtype)
         self.buffers = self.others.pack(starts, self.device, self.dtype)
         self.integers = {key: _stack(starts, key).to(self.device) for key in sorted(integers)}
-        self.corrections = Corrections(self.recipe, self.weights, self._proximal(), self._offsets())
+        strengths = torch.tensor([[task.proximal] for task in self.tasks], device=self.device, dtype=self.dtype)
+        proximal = strengths if any(task.proximal for task in self.tasks) else None
+        self.corrections = Corrections(self.recipe, self.weights, proximal, self._offsets())
         self.gradients = torch.zeros_like(self.weights)
         self.state = self.weights.new_zeros(OPTIMIZERS[self.recipe.optimizer].STATE, *self.weights.shape)
         self.tick = torch.zeros((), dtype=torch.int64, device=self.device)
         self.keys = self._dropout_keys().to(self.device)
         parts = [self.weights, self.buffers, *self.integers.values()]
         self.results = [part.clone() for part in parts] if self.on_gpu else parts
-
-    def _proximal(self) -> Tensor | None:
-        strengths = [[task.proximal] for task in self.tasks]
-        return torch.tensor(strengths, device=self.device, dtype=self.dtype) if any(map(any, strengths)) else None
 
     def _offsets(self) -> Tensor | None:
         if all(task.offset is None for task in self.tasks):

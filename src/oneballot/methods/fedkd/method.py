@@ -1,10 +1,7 @@
 """FedKD: parties send quantized logits on the public set; the server sums them and distils the final model.
 
-The paper's z_max is the largest logit of all parties, which would take a second message; here each party's grid has its
-own, and the ballot carries it.
-
-The paper's noise (`gamma`) does not give differential privacy: z_max, class counts and logits are exact and unbounded.
-It is here for comparison at L0 and comes from a seed that anyone can compute. L1 and L2 are in `softened.py`.
+The paper's z_max, the largest logit of all parties, would take a second message; here each ballot carries its party's
+own. The paper's noise (`gamma`) is here for comparison and does not give differential privacy (docs/fedkd.md).
 """
 
 from __future__ import annotations
@@ -27,6 +24,7 @@ from .grid import LARGEST, UNIT, Grid, ensemble, largest_logit, lower_unknown_cl
 from .passes import check_images, further_passes
 from .softened import Softened
 
+Kind = Literal["labels", "soft", "scores", "multilabel"]
 L0_ONLY = {"gamma": inf, "passes": 1, "bound": None, "join_public": False, "centre": False, "rounding": "ends"}
 """Settings that must keep their default at L1 and L2."""
 
@@ -114,7 +112,7 @@ temperature = 0.0               # labels; a final model of "torch" may learn log
         if ctx.level != "L0":
             return self._softened.plan(ctx)
         rows, classes = self.passes * len(public_rows(ctx)), len(ctx.classes)
-        beside = 8 * (self.bound is None) + 8 * classes * self._weighs
+        beside = 8 * (self.bound is None) + 8 * classes * (self.weights == "class-counts")
         carries = f"logits of {classes} classes on {rows:,} public rows, {self._grid.bits} bits each"
         return Plan(1, carries, self._grid.size(rows * classes) + beside)
 
@@ -133,7 +131,7 @@ temperature = 0.0               # labels; a final model of "torch" may learn log
         self._warn_of_class_counts(class_counts, ctx)
         parts = (data.X, public) if self.passes == 1 else (data.X, public, self._further_passes(ctx))
         asked = len(data) + np.arange(self.passes * len(public))
-        kind: Literal["multilabel", "labels"] = "multilabel" if ctx.multilabel else "labels"
+        kind: Kind = "multilabel" if ctx.multilabel else "labels"
         task = Task(np.arange(len(y)), y, kind, seed=ctx.seed("teacher"), ask=asked, answer="scores")
         models = yield Fit("teacher", Stack(parts), [task], len(ctx.classes), keep=False)
         (logits,) = models.predictions()
@@ -150,7 +148,7 @@ temperature = 0.0               # labels; a final model of "torch" may learn log
             half_step = self._grid.half_step(largest_logit(logits, class_counts))
             contents["half-step"] = np.array([half_step])
         levels = self._grid.quantize(logits, half_step)
-        if self._weighs:
+        if self.weights == "class-counts":
             contents["seen"] = np.minimum(class_counts, self.most_rows)
             levels[:, class_counts == 0] = 0  # their weight is 0, so they need not be revealed
         return {**contents, "levels": self._grid.encode(levels)}
@@ -161,9 +159,8 @@ temperature = 0.0               # labels; a final model of "torch" may learn log
         rows, classes = self.passes * len(public_rows(ctx)), len(ctx.classes)
         encoded = ballot.array("levels", np.uint8, (self._grid.size(rows * classes),))
         half_steps = self._grid.half_steps(self._grid.decode(encoded, (rows, classes)))
-        weight = np.ones(classes, dtype=np.int64)
-        if self._weighs:
-            weight = read_class_counts(ballot, ctx, self.most_rows)
+        weighted = self.weights == "class-counts"
+        weight = read_class_counts(ballot, ctx, self.most_rows) if weighted else np.ones(classes, dtype=np.int64)
         length = self._read_half_step(ballot) if self._shared_half_step is None else 1
         return Count({"logits": half_steps * (weight * length), "weight": weight})
 
@@ -199,9 +196,7 @@ temperature = 0.0               # labels; a final model of "torch" may learn log
             lower_unknown_classes(logits, weight)
         return logits
 
-    def _targets(
-        self, logits: Array, weight: Array, ctx: TallyContext
-    ) -> tuple[Literal["labels", "soft", "scores", "multilabel"], Array]:
+    def _targets(self, logits: Array, weight: Array, ctx: TallyContext) -> tuple[Kind, Array]:
         """What the final model learns (equations 5 to 7): logits, softened probabilities, or labels."""
         if self.temperature == inf:
             return "scores", logits
@@ -222,10 +217,6 @@ temperature = 0.0               # labels; a final model of "torch" may learn log
         return Grid(self.scale, self.rounding)
 
     @property
-    def _weighs(self) -> bool:
-        return self.weights == "class-counts"
-
-    @property
     def _shared_half_step(self) -> int | None:
         """The half-step of the grid that `bound` sets; None where each party has its own."""
         return None if self.bound is None else self._grid.half_step(self.bound)
@@ -244,7 +235,7 @@ temperature = 0.0               # labels; a final model of "torch" may learn log
             ctx.warn(f"it has no rows of class {missing}")
         if not ctx.multilabel and np.count_nonzero(class_counts) == 1:
             ctx.warn("all its rows are of one class: its model cannot distinguish public rows")
-        if self._weighs and (most := class_counts.max()) > self.most_rows:
+        if self.weights == "class-counts" and (most := class_counts.max()) > self.most_rows:
             ctx.warn(f"it has {most:,} rows of a class, and is weighted as if it had {self.most_rows:,} (most_rows)")
 
 

@@ -37,9 +37,8 @@ class Softened:
         """Squared distances for one vote on each query: at L1 a party's vote comes or goes (1) or is replaced (2); at
         L2 any change of one row may replace one teacher's vote (2)."""
         votes = count_queries(self.queries, public) * float(PARTS**2)
-        comes_or_goes = votes if level == "L1" else 2 * votes
-        dealt = level == "L2"
-        numbers = Numbers(WHAT, comes_or_goes, 2 * votes, dealt=dealt, lift=PARTS, classes=classes, voters=self.subsets)
+        one = votes if level == "L1" else 2 * votes
+        numbers = Numbers(WHAT, one, 2 * votes, level == "L2", lift=PARTS, classes=classes, voters=self.subsets)
         return Spending(numbers=numbers)
 
     def plan(self, ctx: Context) -> Plan:

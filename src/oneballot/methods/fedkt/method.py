@@ -33,7 +33,7 @@ class FedKT(Settings):
         count_queries(self.queries, len(public_rows(agreed)))
 
     def plan(self, data: Data, ctx: Context) -> Plan:
-        subsets = self._subsets if ctx.level == "L2" else min(self._subsets, len(data))
+        subsets = self.subset_count if ctx.level == "L2" else min(self.subset_count, len(data))
         teachers = self.partitions * subsets * (1 if self.open_vote == "off" else 2)
         students, rows = self.partitions if self.students else 0, len(self._voted_rows(ctx))
         if self.ballot == "models":
@@ -44,8 +44,8 @@ class FedKT(Settings):
     def cast(self, data: Data, ctx: Context) -> CastSteps:
         if not len(data) and ctx.level != "L2":  # at L2 an empty silo casts a ballot like any other
             raise Abstain("it has no rows")
-        queries = self._labelled_rows(ctx)
-        teachers = Teachers.of(data, ctx, self.partitions, self._subsets, queries, open=self.open_vote != "off")
+        queries = self._rows(ctx, all_at="L1")  # noise comes later there, so students may learn from all rows
+        teachers = Teachers.of(data, ctx, self.partitions, self.subset_count, queries, open=self.open_vote != "off")
         class_counts = data.class_counts(len(ctx.classes))
         rows, tasks = teachers.tasks(ctx)
         self._warn_of_weak_teachers(class_counts, tasks, ctx)
@@ -66,7 +66,7 @@ class FedKT(Settings):
             probabilities = self._aggregate(predictions, ctx)
         contents: dict[str, Array | Blob] = {}
         if self.ballot == "models":
-            contents = {f"model.{i}": models[i].dump() for i in range(len(models))}
+            contents |= {f"model.{i}": models[i].dump() for i in range(len(models))}
         else:
             contents["votes"] = self.encoding(ctx).encode(probabilities)
         if self.weights == "class-counts" or (self.weights == "prior" and self._sends_teachers):
@@ -127,28 +127,21 @@ class FedKT(Settings):
         return ctx.decide(votes * each, cell="tally", unit=self.unit(ctx.level))
 
     @property
-    def _subsets(self) -> int:
-        assert self.subsets is not None, "`for_level` has chosen"
-        return self.subsets
-
-    @property
     def _sends_teachers(self) -> bool:
         return self.ballot == "models" and not self.students
 
     def _classes(self, ctx: Context) -> int:
         return len(ctx.classes) + (self.open_vote != "off")
 
-    def _labelled_rows(self, ctx: Context) -> Array:
-        """The rows that teachers label. At L1 noise comes later, so students may learn from all of them."""
-        if ctx.level == "L1" and self.students:
+    def _rows(self, ctx: Context, *, all_at: str) -> Array:
+        """The queries; with students all public rows at the level `all_at`."""
+        if ctx.level == all_at and self.students:
             return np.arange(len(public_rows(ctx)))
         return choose_queries(self.queries, ctx)
 
     def _voted_rows(self, ctx: Context) -> Array:
         """The rows that a ballot votes on. At L2 a student has learned only noisy labels and may label all of them."""
-        if ctx.level == "L2" and self.students:
-            return np.arange(len(public_rows(ctx)))
-        return choose_queries(self.queries, ctx)
+        return self._rows(ctx, all_at="L2")
 
     def _labels(self, predictions: Array, ctx: Context) -> list[Array]:
         """The labels that the teachers of each partition vote for, `(queries,)`; the last class is *not mine*."""
@@ -180,7 +173,7 @@ class FedKT(Settings):
         if self._sends_teachers and self.open_vote != "off":
             half = halves(ctx)[queries]
             asked = [queries[half == 0], queries[half == 1]]
-        most = self.partitions * (self._subsets * len(asked) if self._sends_teachers else 1)
+        most = self.partitions * (self.subset_count * len(asked) if self._sends_teachers else 1)
         if not blobs or len(blobs) > most or len(blobs) % (self.partitions * len(asked)):
             raise Spoiled(f"{len(blobs)} models: expected {most} (fewer only if the party has fewer rows than subsets)")
         # Each model predicts the whole public set: the sandbox already holds that array.
@@ -210,8 +203,8 @@ class FedKT(Settings):
             ctx.warn(f"it has no rows of class {missing}")
         if constant := sum(np.ptp(task.targets) == 0 for task in tasks):
             ctx.warn(f"{constant} of its {len(tasks)} teachers see a single class and always vote for it")
-        if (rows := int(class_counts.sum())) < self._subsets * self.partitions:
-            teachers = f"{self.partitions} partitions of {self._subsets} subsets"
+        if (rows := int(class_counts.sum())) < self.subset_count * self.partitions:
+            teachers = f"{self.partitions} partitions of {self.subset_count} subsets"
             ctx.warn(f"it has {rows} rows for {teachers}: each teacher learns from very few rows, and its vote is weak")
 
 

@@ -21,22 +21,18 @@ CLASS_COUNTS = Numbers("class counts", comes_or_goes=1, replaced=2)
 
 @settings
 class Settings:
-    """`FedKT.paper()` gives the paper's settings. The privacy level chooses those that are None.
+    """`FedKT.paper()` gives the paper's settings. The privacy level chooses those that are None (docs/fedkt.md).
 
     partitions (s), subsets (t): a party trains s·t teachers. students: train one for each partition.
-    voting: "consistent": one vote a party, if its partitions agree; "majority": one vote for each partition; "soft":
-    probabilities instead of votes.
-    open_vote: "off"; "hard": the best class, or none if its odds are below `claim`; "weighted": the best class with its
-    odds in 4 bits; "odds": the odds of every class.
-    weights: of a vote for class c: "uniform": 1; "class-counts": the party's share of all rows of c (FedKD's ω), at L1
-    its rows of c divided by `most_rows`, at most 1; "prior": the party divides its class frequencies out of its
-    probabilities before it votes.
-    influence: "claimed": ballots weigh what their votes claim; "equal": the votes of every ballot are scaled to the
-    same sum, which limits a party that claims every row (docs/results/robustness.md).
+    voting: "consistent": one vote a party, if its partitions agree; "majority": one for each; "soft": probabilities.
+    open_vote: "hard": the best class, or none if its odds are below `claim`; "weighted": the best class with its odds
+    in 4 bits; "odds": the odds of every class.
+    weights: of a vote for class c: "class-counts": the party's share of all rows of c (FedKD's ω), at L1 its rows of c
+    over `most_rows`, at most 1; "prior": a party divides its class frequencies out of its probabilities.
+    influence: "equal": the votes of every ballot are scaled to the same sum.
     queries: how many public rows are labelled, up to 1 as a fraction, above as a number: at L1 by the server, at L2 by
     each party's teachers, whose student then labels all rows.
-    ballot: send "votes", or the "models" that cast them.
-    final_weights: "lead" weights each row of the final training by the margin of its label.
+    ballot: send "votes", or the "models" that cast them. final_weights: "lead" weights rows by the margin of the vote.
     """
 
     partitions: PositiveInt = 1
@@ -68,7 +64,11 @@ class Settings:
         if self.influence == "equal" and self.weights == "class-counts":
             raise ElectionError('influence = "equal" cannot be combined with weights = "class-counts"; choose one')
         check_queries(self.queries)
-        check_teachers(self.subsets or 1, self.partitions)
+        check_teachers(self.subset_count, self.partitions)
+
+    @property
+    def subset_count(self) -> int:
+        return self.subsets or 1
 
     @property
     def needs(self) -> Mapping[str, frozenset[str]]:
@@ -108,7 +108,7 @@ class Settings:
     def spends(self, level: str, classes: int, public: int) -> Spending:
         queries = count_queries(self.queries, public)
         answers = classes + (level != "L1" and self.open_vote != "off")
-        votes = Votes(queries, answers, self.partitions, self.subsets or 1, self.unit(level))
+        votes = Votes(queries, answers, self.partitions, self.subset_count, self.unit(level))
         return Spending(votes, CLASS_COUNTS if level != "L1" and self.weights == "class-counts" else None)
 
     def unit(self, level: str) -> int:

@@ -1,1 +1,1 @@
-"""One file a paper, or a part of one: `TABLES`, with the figures that were printed."""
+"""The papers' tables: one module per paper, or part of one, declares `TABLES` with the printed figures."""

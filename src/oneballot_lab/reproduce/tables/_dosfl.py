@@ -1,4 +1,4 @@
-"""What DOSFL's tables share: tasks with their networks, and the additions to plain distillation."""
+"""Shared by DOSFL's tables: data sets with their networks, and the additions to plain distillation."""
 
 from __future__ import annotations
 
@@ -10,77 +10,79 @@ from oneballot.learners.torch import Torch
 from oneballot.methods.dosfl.method import DOSFL
 from oneballot.methods.fedkt.method import FedKT
 
-from ..distilled import Chain
-from ..experiments import Peered, Vote
+from ..dosfl import ChainRun
+from ..experiments import ElectionRun, PeerRun
 from ..federations import Federation
-from ..table import Cell, Figure
+from ..table import Figure, Line
 
 SPLITS = {"IID": "homogeneous", "non-IID": "shards:2"}
-READ = (
-    "MNIST: 40 inputs a step, as in the paper's table 5 (its text says 10); twice its learning rate, halved every 10 "
-    "passes; pixels are scaled by two public numbers, mean and deviation, for which those of the test set stand."
+MNIST_SETTINGS = (
+    "MNIST: 40 inputs per step, as in the paper's table 5 (its text says 10); twice its learning rate, halved every 10 "
+    "epochs; pixels are standardized by a public mean and standard deviation, here those of the test set."
 )
-MILDER = (
-    "Soft resets draw a share of each layer's variance anew, and soft labels are not below 0: taken literally both "
-    "fail (docs/dosfl.md)."
+SOFT = (
+    "Soft resets redraw a share of each layer's variance, and soft labels are not negative: as described in the paper, "
+    "both fail (docs/dosfl.md)."
 )
 TEXT = (
-    "MNIST has soft labels and soft resets, texts have soft labels, as the paper says of IMDB. Lessons for TextCNN "
-    "begin with rates of 0.001 (paper: 0.01 on IMDB, 0.3 on Sent140) and are learned at 0.05 (0.01), halved every 17 "
-    "passes (10): with the paper's nothing was learned in trials, and with these little (docs/results/dosfl.md)."
+    "MNIST uses soft labels and soft resets; texts use soft labels, as in the paper for IMDB. Distilled learning rates "
+    "for TextCNN start at 0.001 (paper: 0.01 on IMDB, 0.3 on Sent140) and are optimized at a rate of 0.05 (paper: "
+    "0.01), halved every 17 epochs (paper: 10): the paper's settings learned nothing in trials, and these learn little "
+    "(docs/results/dosfl.md)."
 )
-BEST = "In brackets the best of the seeds, which the difference is of; the paper prints the best of five."
-SMALLER = (
-    "DOSFL is reduced most: 3 parties, 600 rows, lessons of 10 steps at the most, and an MLP for LeNet; other methods "
-    "have up to 10 parties and 3,000 rows."
+BEST = "In brackets: the best seed, to which the difference refers. The paper prints the best of five runs."
+REDUCED_NOTE = (
+    "DOSFL is reduced most: 3 parties, 600 rows, at most 10 distilled steps, and an MLP for LeNet; other methods have "
+    "up to 10 parties and 3,000 rows."
 )
 OPEN = FedKT(open_vote="odds")
 
 
 @dataclass(frozen=True)
-class Task:
-    """A data set with its network. numbers: of one distilled input; few, many: parties of the paper's two columns;
-    additions: to plain lessons, where a table says no other."""
+class Setup:
+    """A data set with its network. input_size: values in one distilled input. few, many: the numbers of parties in the
+    paper's columns. additions: to plain distillation, unless a table says otherwise.
+    """
 
     name: str
     federation: Federation
     method: DOSFL
     learner: Any
     row: tuple[int, ...]
-    numbers: int
+    input_size: int
     classes: int
     few: int = 10
     many: int = 100
     foreign: str = ""
     final: Any = None
     additions: Mapping[str, Any] = field(default_factory=dict)
-    stands_in: str = ""
+    substitute: str = ""
 
-    def where(self, parties: int, split: str) -> Federation:
+    def divide(self, parties: int, split: str) -> Federation:
         return replace(self.federation, parties=parties, split=SPLITS.get(split, split))
 
-    def vote(self, parties: int, split: str, **settings: Any) -> Vote:
-        return Vote(self.where(parties, split), replace(self.method, **settings), self.learner)
+    def election(self, parties: int, split: str, **settings: Any) -> ElectionRun:
+        return ElectionRun(self.divide(parties, split), replace(self.method, **settings), self.learner)
 
-    def chain(self, parties: int, split: str, **settings: Any) -> Chain:
-        return Chain(self.where(parties, split), replace(self.method, **settings), self.learner)
+    def chain(self, parties: int, split: str, **settings: Any) -> ChainRun:
+        return ChainRun(self.divide(parties, split), replace(self.method, **settings), self.learner)
 
-    def fedavg(self, parties: int, rounds: int) -> Peered:
-        """Section 4.2: a tenth of the parties a round, 5 epochs of batches of 10, SGD of rate 0.01."""
+    def fedavg(self, parties: int, rounds: int) -> PeerRun:
+        """Section 4.2: a tenth of the parties per round, 5 epochs with batches of 10, SGD at 0.01."""
         settings = {"rounds": rounds, "participation": 0.1, "epochs": 5, "optimizer": "sgd", "learning_rate": 0.01}
-        return Peered(self.where(parties, "non-IID"), "fedavg", replace(self.learner, batch=10), settings)
+        return PeerRun(self.divide(parties, "non-IID"), "fedavg", replace(self.learner, batch=10), settings)
 
-    def extras(self, parties: int = 10) -> tuple[Cell, ...]:
-        """Ours: FedKT's open vote with half of the test set public, where the parties are least alike."""
-        where = replace(self.where(parties, "non-IID"), public="test", scaled=False)
-        ours = Vote(where, OPEN, self.final or self.learner, {"teacher": self.learner})
-        foreign = replace(ours, federation=replace(where, public=self.foreign)) if self.foreign else None
-        return (
-            Cell("ours at its best, non-IID", (ours,), words=f"FedKT's open vote, odds, {parties} parties; DOSFL needs "
-                 "no public rows, this does"),
-            Cell("ours, foreign public data", (foreign,) if foreign else (),
-                 words=f"public: {self.foreign}" if foreign else "no foreign texts at hand"),
-        )  # fmt: skip
+    def extras(self, parties: int = 10) -> tuple[Line, ...]:
+        """Our best setting, FedKT's open vote with half of the test set public, on the non-IID split."""
+        federation = replace(self.divide(parties, "non-IID"), public="test", scaled=False)
+        ours = ElectionRun(federation, OPEN, self.final or self.learner, {"teacher": self.learner})
+        remark = f"FedKT's open vote, odds, {parties} parties; needs public rows, unlike DOSFL"
+        best_line = Line("ours, best setting, non-IID", (ours,), remark=remark)
+        name = "ours, out-of-domain public data"
+        if not self.foreign:
+            return best_line, Line(name, remark="no out-of-domain texts available")
+        foreign = replace(ours, federation=replace(federation, public=self.foreign))
+        return best_line, Line(name, (foreign,), remark=f"public: {self.foreign}")
 
 
 ADDITIONS: Mapping[str, dict[str, Any]] = {
@@ -89,11 +91,11 @@ ADDITIONS: Mapping[str, dict[str, Any]] = {
     "SR, RM": {"soft_labels": False, "soft_reset": 0.2, "masking": 0.3},
     "SR, RM, SL": {"soft_reset": 0.2, "masking": 0.3},
 }  # fmt: skip
-"""SL soft labels, SR soft resets, RM random masking."""
+"""SL: soft labels, SR: soft resets, RM: random masking."""
 RESETS = ADDITIONS["SL, SR"]
 
 LENET = Torch("lenet", settings={"shape": [1, 28, 28]}, epochs=20)
-MNIST = Task(
+MNIST = Setup(
     "MNIST, LeNet", Federation("mnist", 10, public="none", scaled=True),
     DOSFL.paper(batch=40, learning_rate=0.02, decay_period=10), LENET,
     (1, 28, 28), 784, 10, foreign="fashion-mnist", final=replace(LENET, epochs=60, augment=("shift",)),
@@ -101,21 +103,21 @@ MNIST = Task(
 )  # fmt: skip
 SLOWER: dict[str, Any] = {"first_rate": 0.001, "learning_rate": 0.05, "decay_period": 17}
 TEXTCNN, BILSTM = Torch("textcnn", epochs=6), Torch("bilstm", epochs=12)
-IMDB = Task("IMDB, TextCNN", Federation("imdb", 10, public="none", words="glove", tokens=200),
+IMDB = Setup("IMDB, TextCNN", Federation("imdb", 10, public="none", vocabulary="glove", tokens=200),
             DOSFL.paper("imdb", **SLOWER), TEXTCNN, (200,), 20_000, 2, foreign="sst2")  # fmt: skip
-TREC = Task("TREC-6, Bi-LSTM", Federation("trec", 2, public="none", words="glove", tokens=30), DOSFL.paper("trec6"),
-            BILSTM, (30,), 3_000, 6, few=2, many=29)  # fmt: skip
-SENT140 = Task("Sent140, TextCNN", Federation("sent140", 10, public="none", words="glove", tokens=200),
+TREC = Setup("TREC-6, Bi-LSTM", Federation("trec", 2, public="none", vocabulary="glove", tokens=30),
+             DOSFL.paper("trec6"), BILSTM, (30,), 3_000, 6, few=2, many=29)  # fmt: skip
+SENT140 = Setup("Sent140, TextCNN", Federation("sent140", 10, public="none", vocabulary="glove", tokens=200),
                DOSFL.paper("sent140", **SLOWER), TEXTCNN, (200,), 20_000, 2, foreign="sst2")  # fmt: skip
 TEXTS = (IMDB, TREC, SENT140)
-BY_LOT = "word vectors drawn by lot and frozen, for GloVe's"
+RANDOM_VECTORS = "random, frozen word vectors for GloVe's"
 
 
-def without_glove(task: Task) -> Task:
-    frozen = replace(task.learner, settings={**task.learner.settings, "embedding": "frozen"})
-    return replace(task, name=f"{task.name}, drawn vectors", federation=replace(task.federation, words="own"),
-                   learner=frozen, stands_in=BY_LOT)  # fmt: skip
+def without_glove(setup: Setup) -> Setup:
+    frozen = replace(setup.learner, settings={**setup.learner.settings, "embedding": "frozen"})
+    return replace(setup, name=f"{setup.name}, random vectors", federation=replace(setup.federation, vocabulary="own"),
+                   learner=frozen, substitute=RANDOM_VECTORS)  # fmt: skip
 
 
-def best(name: str, run: Any, printed: float | None, **told: Any) -> Cell:
-    return Cell(name, (run,), None if printed is None else Figure(printed), statistic="best", **told)
+def best(name: str, run: Any, printed: float | None, **settings: Any) -> Line:
+    return Line(name, (run,), None if printed is None else Figure(printed), statistic="best", **settings)

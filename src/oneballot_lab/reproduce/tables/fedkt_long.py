@@ -1,5 +1,5 @@
-"""Model-Agnostic Round-Optimal Federated Learning via Knowledge Transfer, the long version of FedKT (2020): tables 1, 5
-to 11 and 14. Tables 15 and 16 are in fedkt_privacy.py, figure 2 is in fedkt_rounds.py.
+"""Li, He, Song: Model-Agnostic Round-Optimal Federated Learning via Knowledge Transfer (2020), FedKT's long version:
+tables 1, 5 to 11 and 14. Tables 15 and 16 are in fedkt_privacy.py, figure 2 is in fedkt_rounds.py.
 """
 
 from __future__ import annotations
@@ -11,38 +11,38 @@ from typing import Any
 from oneballot.learners.torch import Torch
 
 from ..federations import Federation
-from ..table import Cell, Figure, Picture, Row, Table
-from ._fedkt import ADULT, BEST, CIFAR, CNN, COD_RNA, MNIST_CNN, SVHN, Trial, cell, rounds
+from ..table import Figure, Line, Picture, Row, Table
+from ._fedkt import ADULT, BEST, CIFAR, CNN, COD_RNA, MNIST_CNN, SVHN, Setup, line, rounds
 from .fedkt import public_rows
 
 MNIST = MNIST_CNN
 ITERATIVE = (("FedAvg", "fedavg"), ("FedProx", "fedprox"), ("SCAFFOLD", "scaffold"))
 Rounds = Mapping[str, tuple[float, float]]
-"""After 2 and 50 rounds, by the method's name."""
+"""The accuracy after 2 and 50 rounds, by the method's name."""
 
 
-def iterative(trial: Trial, printed: Rounds, federation: Mapping[str, Any] | None = None, of: str = "") -> list[Cell]:
-    cells: list[Cell] = []
+def iterative(setup: Setup, printed: Rounds, federation: Mapping[str, Any] | None = None, of: str = "") -> list[Line]:
+    lines: list[Line] = []
     for name, peer in ITERATIVE:
         after2, after50 = printed[name]
-        cells += rounds(f"{name}{of}", trial.iterative(peer, federation=federation), {1: None, 2: after2, 50: after50})
-    return cells
+        lines += rounds(f"{name}{of}", setup.iterative(peer, federation=federation), {1: None, 2: after2, 50: after50})
+    return lines
 
 
-def _table1_row(trial: Trial, fedkt: float, solo: float, pate: float, printed: Rounds | None = None,
+def _table1_row(setup: Setup, fedkt: float, solo: float, pate: float, printed: Rounds | None = None,
                 central: float | None = None) -> Row:  # fmt: skip
-    cells = [cell("FedKT", trial.fedkt(), fedkt), cell("SOLO", trial.peer("solo"), solo),
-             cell("PATE, central", trial.peer("pate"), pate)]  # fmt: skip
+    lines = [line("FedKT", setup.fedkt(), fedkt), line("SOLO", setup.peer("solo"), solo),
+             line("PATE, centralized", setup.peer("pate"), pate)]  # fmt: skip
     if central is not None:
-        cells.append(cell("all data together", trial.peer("central"), central))
-    cells += iterative(trial, printed) if printed else []
-    return Row(trial.name, trial.group, (*cells, *trial.extras()), trial.stands_in)
+        lines.append(line("pooled data (upper bound)", setup.peer("central"), central))
+    lines += iterative(setup, printed) if printed else []
+    return Row(setup.name, setup.group, (*lines, *setup.extras()), setup.substitute)
 
 
 MNIST_ROUNDS = {"FedAvg": (83.5, 98.0), "FedProx": (83.0, 98.6), "SCAFFOLD": (74.2, 98.4)}
 SVHN_ROUNDS = {"FedAvg": (58.4, 80.3), "FedProx": (59.9, 86.9), "SCAFFOLD": (15.6, 84.5)}
 TABLE1 = Table(
-    "fedkt-long/table1", "FedKT beside other methods after 2 and 50 rounds (long version, table 1)",
+    "fedkt-long/table1", "FedKT compared with other methods after 2 and 50 rounds (long version, table 1)",
     (
         _table1_row(ADULT, 82.2, 68.6, 83.5),
         _table1_row(COD_RNA, 88.3, 65.0, 91.1, central=91.2),
@@ -53,15 +53,17 @@ TABLE1 = Table(
 )  # fmt: skip
 
 
-def _over(trial: Trial, setting: str, symbol: str, printed: Mapping[int, tuple[float, float] | None]) -> Row:
-    """FedKT by one of its own settings."""
-    cells = []
+def _by_setting(setup: Setup, setting: str, symbol: str, printed: Mapping[int, tuple[float, float] | None]) -> Row:
+    """FedKT by one of its settings."""
+    lines = []
     for number, figure in printed.items():
         paper = None if figure is None else Figure(*figure)
-        words = "" if figure is not None else "a party of the paper has too few rows; here it deals what it has"
-        vote = trial.fedkt(**{setting: number})
-        cells.append(Cell(f"{symbol} = {number}", (vote,), paper, words=words, series="FedKT", at=number))
-    return Row(trial.name, trial.group, (*cells, *trial.extras()), trial.stands_in)
+        remark = (
+            "" if figure is not None else "too few rows per party in the paper; here parties use the rows they have"
+        )
+        run = setup.fedkt(**{setting: number})
+        lines.append(Line(f"{symbol} = {number}", (run,), paper, remark=remark, series="FedKT", at=number))
+    return Row(setup.name, setup.group, (*lines, *setup.extras()), setup.substitute)
 
 
 def _paired(
@@ -75,11 +77,11 @@ _S_SVHN = _paired(_S, (81.5, 83.2, 83.5, 83.5, 83.4), (0.6, 0.4, 0.4, 0.4, 0.3))
 TABLE5 = Table(
     "fedkt-long/table5", "FedKT by the number of partitions s (long version, table 5)",
     (
-        _over(ADULT, "partitions", "s", _paired(_S, (80.8, 82.0, 81.5, 81.2, 81.1), (1.4, 0.6, 0.6, 0.5, 0.1))),
-        _over(COD_RNA, "partitions", "s", _paired(_S, (87.7, 88.3, 88.3, 88.1, 88.2), (0.6, 0.6, 0.5, 0.5, 0.5))),
-        _over(MNIST, "partitions", "s", _paired(_S, (94.5, 96.0, 95.5, 95.8, 95.5), (0.5, 0.4, 0.4, 0.3, 0.3))),
-        _over(SVHN, "partitions", "s", _S_SVHN),
-        _over(CIFAR, "partitions", "s", _S_SVHN),
+        _by_setting(ADULT, "partitions", "s", _paired(_S, (80.8, 82.0, 81.5, 81.2, 81.1), (1.4, 0.6, 0.6, 0.5, 0.1))),
+        _by_setting(COD_RNA, "partitions", "s", _paired(_S, (87.7, 88.3, 88.3, 88.1, 88.2), (0.6, 0.6, 0.5, 0.5, 0.5))),
+        _by_setting(MNIST, "partitions", "s", _paired(_S, (94.5, 96.0, 95.5, 95.8, 95.5), (0.5, 0.4, 0.4, 0.3, 0.3))),
+        _by_setting(SVHN, "partitions", "s", _S_SVHN),
+        _by_setting(CIFAR, "partitions", "s", _S_SVHN),
     ),
 )  # fmt: skip
 
@@ -88,41 +90,43 @@ _T_SVHN = _paired(_T, (83.2, 81.3, 80.0, 79.1), (0.4, 0.5, 0.5, 0.6))
 TABLE6 = Table(
     "fedkt-long/table6", "FedKT by the number of subsets t (long version, table 6)",
     (
-        _over(ADULT, "subsets", "t", {5: (82.0, 0.6), 10: (81.1, 0.7), 15: None, 20: None}),
-        _over(COD_RNA, "subsets", "t", {5: (88.3, 0.6), 10: (87.4, 0.6), 15: (83.1, 0.6), 20: None}),
-        _over(MNIST, "subsets", "t", _paired(_T, (96.0, 93.0, 92.7, 90.0), (0.4, 0.5, 0.6, 0.6))),
-        _over(SVHN, "subsets", "t", _T_SVHN),
-        _over(CIFAR, "subsets", "t", _T_SVHN),
+        _by_setting(ADULT, "subsets", "t", {5: (82.0, 0.6), 10: (81.1, 0.7), 15: None, 20: None}),
+        _by_setting(COD_RNA, "subsets", "t", {5: (88.3, 0.6), 10: (87.4, 0.6), 15: (83.1, 0.6), 20: None}),
+        _by_setting(MNIST, "subsets", "t", _paired(_T, (96.0, 93.0, 92.7, 90.0), (0.4, 0.5, 0.6, 0.6))),
+        _by_setting(SVHN, "subsets", "t", _T_SVHN),
+        _by_setting(CIFAR, "subsets", "t", _T_SVHN),
     ),
 )  # fmt: skip
 
 BETAS = (0.1, 0.5, 10.0)
-BALANCED = "dealt as in the authors' code: each party has 10 rows, and who has its share gets none of a further class"
+BALANCED = (
+    "split as in the authors' code: every party has at least 10 rows, and one with its share gets no further class"
+)
 
 
-def _betas(trial: Trial, fedkt: Sequence[float], solo: Sequence[float], pate: float, *, parties: int,
+def _betas(setup: Setup, fedkt: Sequence[float], solo: Sequence[float], pate: float, *, parties: int,
            central: float | None = None, printed: Sequence[Rounds] = ()) -> Row:  # fmt: skip
-    cells: list[Cell] = []
+    lines: list[Line] = []
     for i, beta in enumerate(BETAS):
-        where = {"parties": parties, "split": f"dirichlet:{beta:g}"}
+        changes = {"parties": parties, "split": f"dirichlet:{beta:g}"}
         of = f", β = {beta:g}"
-        cells += [
-            cell(f"FedKT{of}", trial.fedkt(**where), fedkt[i], at=beta, series="FedKT"),
-            cell(f"SOLO{of}", trial.peer("solo", where), solo[i], at=beta, series="SOLO"),
-            *(iterative(trial, printed[i], where, of) if printed else ()),
-            cell(f"{BEST}{of}", trial.ours(**where), at=beta, series=BEST),
+        lines += [
+            line(f"FedKT{of}", setup.fedkt(**changes), fedkt[i], at=beta, series="FedKT"),
+            line(f"SOLO{of}", setup.peer("solo", changes), solo[i], at=beta, series="SOLO"),
+            *(iterative(setup, printed[i], changes, of) if printed else ()),
+            line(f"{BEST}{of}", setup.ours(**changes), at=beta, series=BEST),
         ]
-    evened = trial.fedkt(parties=parties, split=f"dirichlet:{BETAS[0]:g}:balanced")
-    cells.append(Cell(f"FedKT, β = {BETAS[0]:g}, balanced", (evened,), Figure(fedkt[0]), words=BALANCED))
+    balanced = setup.fedkt(parties=parties, split=f"dirichlet:{BETAS[0]:g}:balanced")
+    lines.append(Line(f"FedKT, β = {BETAS[0]:g}, balanced", (balanced,), Figure(fedkt[0]), remark=BALANCED))
     same = {"parties": parties}
-    cells.append(cell("PATE, central", trial.peer("pate", same), pate))
+    lines.append(line("PATE, centralized", setup.peer("pate", same), pate))
     if central is not None:
-        cells.append(cell("all data together", trial.peer("central", same), central))
-    return Row(trial.name, trial.group, (*cells, *trial.extras(**same)[1:]), trial.stands_in)
+        lines.append(line("pooled data (upper bound)", setup.peer("central", same), central))
+    return Row(setup.name, setup.group, (*lines, *setup.extras(**same)[1:]), setup.substitute)
 
 
 TABLE7 = Table(
-    "fedkt-long/table7", "By the imbalance β of the split (long version, table 7)",
+    "fedkt-long/table7", "Accuracy by imbalance β of the split (long version, table 7)",
     (
         _betas(ADULT, (81.9, 82.4, 82.7), (57.0, 68.6, 82.2), 83.5, parties=20),
         _betas(COD_RNA, (88.9, 89.7, 90.1), (58.8, 67.0, 83.1), 91.1, parties=20, central=91.2),
@@ -135,27 +139,27 @@ TABLE7 = Table(
 
 
 def _parties(
-    trial: Trial, numbers: Sequence[int], fedkt: Sequence[float], solo: Sequence[float], pate: Sequence[float], *,
+    setup: Setup, numbers: Sequence[int], fedkt: Sequence[float], solo: Sequence[float], pate: Sequence[float], *,
     central: float | None = None, printed: Sequence[Rounds] = (),
 ) -> Row:  # fmt: skip
-    cells: list[Cell] = []
+    lines: list[Line] = []
     for i, number in enumerate(numbers):
-        where, of = {"parties": number}, f", {number} parties"
-        cells += [
-            cell(f"FedKT{of}", trial.fedkt(**where), fedkt[i], at=number, series="FedKT"),
-            cell(f"SOLO{of}", trial.peer("solo", where), solo[i], at=number, series="SOLO"),
-            cell(f"PATE, central{of}", trial.peer("pate", where), pate[i], at=number, series="PATE"),
-            *(iterative(trial, printed[i], where, of) if printed else ()),
-            cell(f"{BEST}{of}", trial.ours(**where), at=number, series=BEST),
+        changes, of = {"parties": number}, f", {number} parties"
+        lines += [
+            line(f"FedKT{of}", setup.fedkt(**changes), fedkt[i], at=number, series="FedKT"),
+            line(f"SOLO{of}", setup.peer("solo", changes), solo[i], at=number, series="SOLO"),
+            line(f"PATE, centralized{of}", setup.peer("pate", changes), pate[i], at=number, series="PATE"),
+            *(iterative(setup, printed[i], changes, of) if printed else ()),
+            line(f"{BEST}{of}", setup.ours(**changes), at=number, series=BEST),
         ]
     if central is not None:
-        cells.append(cell("all data together", trial.peer("central"), central))
-    return Row(trial.name, trial.group, (*cells, *trial.extras()[1:]), trial.stands_in)
+        lines.append(line("pooled data (upper bound)", setup.peer("central"), central))
+    return Row(setup.name, setup.group, (*lines, *setup.extras()[1:]), setup.substitute)
 
 
 _N = (10, 20, 30, 40, 50)
 TABLE8 = Table(
-    "fedkt-long/table8", "By the number of parties, tables (long version, table 8)",
+    "fedkt-long/table8", "Accuracy by number of parties, tabular data (long version, table 8)",
     (
         _parties(ADULT, _N, (83.2, 82.4, 83.6, 83.3, 82.2), (77.5, 68.6, 64.4, 68.3, 67.0),
                  (83.5, 83.5, 83.1, 83.1, 83.5)),
@@ -165,7 +169,7 @@ TABLE8 = Table(
     picture=Picture("lines", "parties"),
 )  # fmt: skip
 TABLE9 = Table(
-    "fedkt-long/table9", "By the number of parties, MNIST (long version, table 9)",
+    "fedkt-long/table9", "Accuracy by number of parties, MNIST (long version, table 9)",
     (
         _parties(MNIST, (5, 10, 15, 20), (95.2, 96.0, 95.4, 95.8), (88.1, 80.2, 82.1, 80.1), (98.2, 97.9, 97.8, 97.3),
                  printed=({"FedAvg": (93.0, 98.7), "FedProx": (76.9, 98.6), "SCAFFOLD": (73.2, 98.3)}, MNIST_ROUNDS,
@@ -185,12 +189,12 @@ TABLE10 = Table(
 )  # fmt: skip
 
 
-def _voting(trial: Trial, consistent: float, majority: float) -> Row:
-    cells = (
-        cell("with consistent voting", trial.fedkt(), consistent),
-        cell("without consistent voting", trial.fedkt(voting="majority"), majority),
+def _voting(setup: Setup, consistent: float, majority: float) -> Row:
+    lines = (
+        line("with consistent voting", setup.fedkt(), consistent),
+        line("without consistent voting", setup.fedkt(voting="majority"), majority),
     )
-    return Row(trial.name, trial.group, (*cells, *trial.extras()), trial.stands_in)
+    return Row(setup.name, setup.group, (*lines, *setup.extras()), setup.substitute)
 
 
 TABLE11 = Table(
@@ -205,25 +209,25 @@ TABLE11 = Table(
 )  # fmt: skip
 
 _VGG = Torch("vgg9", epochs=100, batch=128)
-CELEBA = Trial("CelebA, VGG-9", Federation("celeba", 10), _VGG, _VGG, foreign="cifar10")
+CELEBA = Setup("CelebA, VGG-9", Federation("celeba", 10), _VGG, _VGG, foreign="cifar10")
 _XRAY = replace(CNN, weight_decay=0.0)
-CHEST = Trial("chest X-rays, CNN", Federation("chest-xray", 5, public="rsna"), _XRAY, _XRAY, foreign="fashion-mnist")
-PNEUMONIA = Trial(
+CHEST = Setup("chest X-rays, CNN", Federation("chest-xray", 5, public="rsna"), _XRAY, _XRAY, foreign="fashion-mnist")
+PNEUMONIA = Setup(
     "PneumoniaMNIST, CNN", Federation("pneumoniamnist", 5, public="train"), _XRAY, replace(_XRAY, augment=("shift",)),
     best_learners={"teacher": replace(_XRAY, epochs=20, augment=("shift",))}, foreign="fashion-mnist",
-    best_words="open vote, odds; teachers and the final network on shifted images",
-    stands_in="PneumoniaMNIST, the same X-rays at 28 × 28, for Kaggle's; a fifth of its training rows for RSNA's",
+    best_remark="open vote, odds; teachers and final network with shift augmentation",
+    substitute="PneumoniaMNIST (the same X-rays at 28 × 28) for Kaggle's; a fifth of its training rows for RSNA's",
 )  # fmt: skip
 
 
-def _table14_row(trial: Trial, fedkt: float, solo: float, pate: float, printed: Rounds) -> Row:
-    cells = (
-        cell("FedKT, t = 10", trial.fedkt(subsets=10), fedkt),
-        cell("SOLO", trial.peer("solo"), solo),
-        cell("PATE, central", trial.peer("pate"), pate),
-        *iterative(trial, printed),
+def _table14_row(setup: Setup, fedkt: float, solo: float, pate: float, printed: Rounds) -> Row:
+    lines = (
+        line("FedKT, t = 10", setup.fedkt(subsets=10), fedkt),
+        line("SOLO", setup.peer("solo"), solo),
+        line("PATE, centralized", setup.peer("pate"), pate),
+        *iterative(setup, printed),
     )
-    return Row(trial.name, trial.group, (*cells, *trial.extras()), trial.stands_in)
+    return Row(setup.name, setup.group, (*lines, *setup.extras()), setup.substitute)
 
 
 _XRAY_FIGURES = (81.3, 77.4, 81.4, {"FedAvg": (77.1, 77.6), "FedProx": (78.8, 76.3), "SCAFFOLD": (62.5, 73.6)})

@@ -1,8 +1,8 @@
 """FedKT under differential privacy: table 2 of the IJCAI version, tables 15 and 16 of the long one.
 
-The share of queries is of the public and the test rows together: only so do 0.5 % of Adult cost the epsilon that the
-paper prints. Epsilons of tables 15 and 16 are given where they can be read in the paper's text. Ours at its best is one
-setting for all cells, at the paper's epsilon: linear teachers, all public rows as queries (docs/results/privacy.md).
+The share of queries refers to the public and test rows together: only then do 0.5 % of Adult cost the epsilon that the
+paper prints. Epsilons of tables 15 and 16 are included where the paper's text is legible. Our best setting is the same
+for all lines, at the paper's epsilon: linear teachers, all public rows as queries (docs/results/privacy.md).
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from oneballot.learners.sklearn import Sklearn
 from oneballot.methods.fedkt.method import FedKT
 from oneballot.privacy.settings import L1, L2, PrivacySettings
 
-from ..budgets import Budget, Budgets
 from ..federations import Federation
-from ..table import Cell, Figure, Measure, Row, Table, Taken
-from ._fedkt import ADULT, COD_RNA, Trial
+from ..privacy_sweep import Budget, PrivacySweep
+from ..table import Figure, Line, Measure, Measured, Row, Table
+from ._fedkt import ADULT, COD_RNA, Setup
 
 Level = Literal["L1", "L2"]
 HETEROGENEOUS, HOMOGENEOUS = "dirichlet:0.5", "homogeneous"
 DELTA = 1e-5
 UNREADABLE = [1.0, 4.0]
-"""Budgets of ours where no epsilon of a row can be read."""
+"""Our budgets for rows without a legible epsilon."""
 ROWS = {"adult": 8140, "cod-rna": 14883}
-"""Public and test rows together."""
+"""The number of public and test rows together."""
 LINEAR = Sklearn("LogisticRegression", {"class_weight": "balanced", "max_iter": 200})
 FINAL = Sklearn("LogisticRegressionCV", {
     "Cs": [10**x for x in np.linspace(-4.5, 1, 8).tolist()], "cv": 3, "scoring": "neg_log_loss", "max_iter": 200,
@@ -38,7 +38,7 @@ FINAL = Sklearn("LogisticRegressionCV", {
 
 @dataclass(frozen=True)
 class Printed:
-    """A line of a paper's table: gamma, the queries in percent, accuracy and epsilon where it can be read."""
+    """A line of the paper's table: γ, queries in percent, accuracy, and epsilon where legible."""
 
     gamma: float
     share: float
@@ -50,49 +50,49 @@ class Printed:
         return f"γ = {self.gamma:g}, {self.share:g} % queries"
 
 
-def _at(name: str) -> Measure:
-    return lambda found: Taken(100 * found[0].values[f"{name} accuracy"])
+def _accuracy_of(name: str) -> Measure:
+    return lambda results: Measured(100 * results[0].values[f"{name} accuracy"])
 
 
-def _federation(trial: Trial, level: Level, split: str) -> Federation:
-    return replace(trial.federation, parties=50 if level == "L1" else 20, split=split)
+def _federation(setup: Setup, level: Level, split: str) -> Federation:
+    return replace(setup.federation, parties=50 if level == "L1" else 20, split=split)
 
 
-def _terms(level: Level, **noise: float) -> PrivacySettings:
+def _privacy(level: Level, **noise: float) -> PrivacySettings:
     return L2(delta=DELTA, stable_ids=True, **noise) if level == "L2" else L1(delta=DELTA, **noise)
 
 
-def _paper(trial: Trial, level: Level, split: str, lines: Sequence[Printed]) -> Budgets:
-    rows = ROWS[trial.group]
-    budgets = (Budget(x.name, _terms(level, gamma=x.gamma), int(x.share / 100 * rows)) for x in lines)
+def _paper(setup: Setup, level: Level, split: str, lines: Sequence[Printed]) -> PrivacySweep:
+    rows = ROWS[setup.group]
+    budgets = (Budget(x.name, _privacy(level, gamma=x.gamma), int(x.share / 100 * rows)) for x in lines)
     method = FedKT.paper(partitions=1, subsets=5 if level == "L1" else 25)
-    return Budgets(_federation(trial, level, split), method, trial.learner, tuple(budgets), trial.learners)
+    return PrivacySweep(_federation(setup, level, split), method, setup.learner, tuple(budgets), setup.learners)
 
 
-def _ours(trial: Trial, level: Level, split: str, epsilons: Sequence[float], public: str = "test") -> Budgets:
+def _ours(setup: Setup, level: Level, split: str, epsilons: Sequence[float], public: str = "test") -> PrivacySweep:
     method = FedKT(open_vote="off", subsets=1 if level == "L1" else 50,
                    final_weights="uniform" if level == "L1" else "lead")  # fmt: skip
-    federation = replace(_federation(trial, level, split), scaled=trial.group == "cod-rna", public=public)
-    budgets = tuple(Budget(f"ε = {epsilon:g}", _terms(level, epsilon=epsilon)) for epsilon in epsilons)
-    return Budgets(federation, method, LINEAR, budgets, {"final": FINAL})
+    federation = replace(_federation(setup, level, split), scaled=setup.group == "cod-rna", public=public)
+    budgets = tuple(Budget(f"ε = {epsilon:g}", _privacy(level, epsilon=epsilon)) for epsilon in epsilons)
+    return PrivacySweep(federation, method, LINEAR, budgets, {"final": FINAL})
 
 
-def _row(trial: Trial, level: Level, split: str, without: float, lines: Sequence[Printed]) -> Row:
-    theirs = _paper(trial, level, split, lines)
-    plain = replace(trial.fedkt(partitions=1, subsets=theirs.method.subsets), federation=theirs.federation)
-    cells = [Cell("FedKT without noise", (plain,), Figure(without))]
-    for x in lines:
-        words = "" if x.epsilon is None else f"ε = {x.epsilon:g}"
-        told = tuple(f"{x.name} {name}" for name in ("epsilon", "paper", "paper, seen"))
-        cells.append(Cell(x.name, (theirs,), Figure(x.accuracy, words=words), _at(x.name), "median", told))
-    known = sorted({x.epsilon for x in lines if x.epsilon is not None}) or UNREADABLE
-    for public, name in (("test", "ours at its best"), (trial.foreign, "ours, foreign public data")):
-        ours = _ours(trial, level, split, known, public)
+def _row(setup: Setup, level: Level, split: str, without: float, printed: Sequence[Printed]) -> Row:
+    theirs = _paper(setup, level, split, printed)
+    plain = replace(setup.fedkt(partitions=1, subsets=theirs.method.subsets), federation=theirs.federation)
+    lines = [Line("FedKT without noise", (plain,), Figure(without))]
+    for x in printed:
+        remark = "" if x.epsilon is None else f"ε = {x.epsilon:g}"
+        extra = tuple(f"{x.name} {name}" for name in ("epsilon", "paper", "paper, data-dependent"))
+        lines.append(Line(x.name, (theirs,), Figure(x.accuracy, remark=remark), _accuracy_of(x.name), "median", extra))
+    known = sorted({x.epsilon for x in printed if x.epsilon is not None}) or UNREADABLE
+    for public, name in (("test", "ours, best setting"), (setup.foreign, "ours, out-of-domain public data")):
+        ours = _ours(setup, level, split, known, public)
         some = ours.budgets if public == "test" else ours.budgets[-1:]
-        cells += [Cell(f"{name}, {b.name}", (ours,), measure=_at(b.name),
-                       words="" if public == "test" else f"public: {public}") for b in some]  # fmt: skip
+        lines += [Line(f"{name}, {b.name}", (ours,), measure=_accuracy_of(b.name),
+                       remark="" if public == "test" else f"public: {public}") for b in some]  # fmt: skip
     how = "heterogeneous" if split == HETEROGENEOUS else "homogeneous"
-    return Row(f"{trial.group}, {level}, {how}", trial.group, tuple(cells))
+    return Row(f"{setup.group}, {level}, {how}", setup.group, tuple(lines))
 
 
 def _grid(shares: Sequence[float], lines: Mapping[float, Sequence[float]],
@@ -104,10 +104,10 @@ def _grid(shares: Sequence[float], lines: Mapping[float, Sequence[float]],
 
 
 _FIFTH = (0.1, 0.5, 1.0)
-_ACCOUNTS = (
-    "After each line: epsilon by our account, by the paper's whatever the votes are, and by the paper's of these very "
-    "votes, at L2 of the worst party; the last depends on the data and must not be published.",
-    "The paper gives the median of three runs; so is ours in brackets, and the difference.",
+_NOTES = (
+    "Remarks: epsilon by our accounting, by the paper's for any votes, and by the paper's for the actual votes (at L2, "
+    "of the worst party). The last one depends on the data and must not be published.",
+    "The paper prints the median of three runs. Ours is in brackets, and the difference refers to it.",
 )
 TABLE2 = Table(
     "fedkt/table2", "FedKT-L1 and L2: privacy loss and accuracy (IJCAI 2021, table 2)",
@@ -117,7 +117,8 @@ TABLE2 = Table(
         _row(ADULT, "L2", HETEROGENEOUS, 82.4, [Printed(0.04, 0.5, 77.6, 2.59), Printed(0.04, 1, 78.6, 3.72)]),
         _row(COD_RNA, "L2", HETEROGENEOUS, 89.7, [Printed(0.05, 1, 82.7, 4.51), Printed(0.05, 2, 84.7, 9.78)]),
     ),
-    notes=(*_ACCOUNTS, "On cod-rna at L2 the paper prints 4.51 for 1 % of queries; by its own account that is 0.5 %."),
+    notes=(*_NOTES, "On cod-rna at L2 the paper prints 4.51 for 1 % of queries; by its own accounting that is the "
+           "epsilon of 0.5 %."),
 )  # fmt: skip
 
 TABLE15 = Table(
@@ -134,7 +135,7 @@ TABLE15 = Table(
         _row(COD_RNA, "L1", HOMOGENEOUS, 88.6, _grid(
             (0.2, 0.5, 1.0), {0.02: (67.0, 73.2, 75.3), 0.04: (73.0, 84.1, 85.0), 0.06: (80.2, 84.1, 86.1)})),
     ),
-    notes=_ACCOUNTS,
+    notes=_NOTES,
 )  # fmt: skip
 
 TABLE16 = Table(
@@ -154,7 +155,7 @@ TABLE16 = Table(
             *_grid((0.5, 1.0, 1.5), {0.04: (80.1, 83.7, 84.0), 0.05: (80.8, 84.2, 84.7)},
                    {(0.04, 1.5): 6.45, (0.05, 1.0): 6.58, (0.05, 1.5): 8.30})]),
     ),
-    notes=_ACCOUNTS,
+    notes=_NOTES,
 )  # fmt: skip
 
 TABLES = (TABLE2, TABLE15, TABLE16)

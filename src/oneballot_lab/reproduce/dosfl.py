@@ -1,0 +1,141 @@
+"""DOSFL's own experiments: a chain of elections (LP-DOSFL), intercepted distilled data, and break-even rounds.
+
+Zhou et al., "Distilled One-Shot Federated Learning" (2021), sections 4.3, 5.1 and 5.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from oneballot.data.rows import join_rows
+from oneballot.election.election import Election
+from oneballot.errors import QuorumError
+from oneballot.methods.dosfl.method import DOSFL
+from oneballot.runtime.progress import track
+from oneballot.simulation import accuracy, simulate_parties
+from oneballot.types import Data
+
+from .cells import Experiment, Result
+from .experiments import distillation_lockstep, make_election, smaller_distillation
+from .federations import Federation
+
+SEEDS = range(100, 105)
+"""Seeds of the initial weights, or directions, that an eavesdropper tries."""
+DISTANCES = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
+PARTICIPATION = 0.1
+"""C of section 5.1."""
+
+
+@dataclass(frozen=True)
+class _DistillationRun(Experiment):
+    federation: Federation
+    method: DOSFL
+    learner: Any
+    learners: Mapping[str, Any] = field(default_factory=dict)
+
+    def _prepare(self, seed: int, device: str) -> tuple[Election, Mapping[str, Data], Data]:
+        """The election, its parties' rows and the test rows."""
+        data = self.federation.load(seed)
+        election = make_election(self, data, seed, device, method=self.method)
+        parties = self.federation.divide(election.data(data.X, data.y), seed)
+        return election, parties, election.data(data.X_test, data.y_test)
+
+    def quick(self) -> Experiment:
+        return replace(self, **smaller_distillation(self.federation, self.method, self.learner))
+
+
+@dataclass(frozen=True)
+class ChainRun(_DistillationRun):
+    """LP-DOSFL (section 4.3): one election per party, each starting from the outcome of the previous one.
+
+    curves: the accuracy after each party. A party that abstains, except the first, is skipped.
+    """
+
+    def run(self, seed: int, device: str) -> Result:
+        election, parties, test = self._prepare(seed, device)
+        accuracies: list[float] = []
+        sent = 0
+        for party, data in track("rounds of LP-DOSFL, one per party", parties.items(), len(parties)):
+            try:
+                outcome = simulate_parties(election, {party: data}).outcome
+            except QuorumError:  # the party abstains: the next one starts where this one did
+                if not accuracies:
+                    raise
+                accuracies.append(accuracies[-1])
+                continue
+            accuracies.append(accuracy(outcome.model.predict_proba(test.X), test.y))
+            sent += outcome.bytes
+            election = replace(election, start=outcome.model.dump())
+        per_party = sent / len(parties)
+        curves = {"accuracy": accuracies, "bytes": [per_party] * len(accuracies)}
+        return Result({"accuracy": accuracies[-1], "bytes": per_party}, curves, self.federation.notes)
+
+    @property
+    def lockstep(self) -> tuple[str, int] | None:
+        return distillation_lockstep(self, "chains")
+
+
+@dataclass(frozen=True)
+class InterceptionRun(_DistillationRun):
+    """Section 5.2: what intercepted distilled data are worth to an eavesdropper who guesses the initial weights.
+
+    values: "accuracy" with the true initial weights; "by RULE" and "at DISTANCE" with guesses, averaged over SEEDS.
+    """
+
+    def run(self, seed: int, device: str) -> Result:
+        from oneballot.methods.dosfl.distillation import Party
+        from oneballot.methods.dosfl.initialization import initial_weights
+        from oneballot.methods.dosfl.work import DistilJob
+
+        from .interception import accuracies, guess_weights, perturb_weights
+
+        election, parties, test = self._prepare(seed, device)
+        learner: Any = election.learner_of("final")
+        network = learner.network(test.X.shape[1:], len(election.classes))
+        initial = initial_weights(network, self.method.first_weights, seed)
+        X, rows = join_rows([data.X for data in parties.values()])
+        distilling = [
+            Party(own, data.y, initial, 1000 * seed + i, self.method)
+            for i, (own, data) in enumerate(zip(rows, parties.values(), strict=True))
+        ]
+        distilled = learner.run(DistilJob(network, X, distilling, len(election.classes)))
+        epochs, tested = self.method.epochs, (test.X, test.y)
+        true = accuracies(network, [initial], [distilled], epochs, *tested, device=device)
+        guessed = guess_weights(network, distilled, epochs, SEEDS, *tested, device=device)
+        perturbed = perturb_weights(network, initial, distilled, epochs, DISTANCES, SEEDS, *tested, device=device)
+        values = {"accuracy": float(true[0])}
+        values |= {f"by {rule}": float(figures.mean()) for rule, figures in guessed.items()}
+        values |= {
+            f"at {distance:g}": float(figures.mean()) for distance, figures in zip(DISTANCES, perturbed, strict=True)
+        }
+        return Result(values, notes=self.federation.notes)
+
+    @property
+    def lockstep(self) -> tuple[str, int] | None:
+        return distillation_lockstep(self)
+
+
+@dataclass(frozen=True)
+class BreakEven(Experiment):
+    """Equation 5: the number of rounds after which FedAvg has sent as much as DOSFL, from sizes alone.
+
+    input_size: values in one distilled input.
+    """
+
+    learner: Any
+    row: tuple[int, ...]
+    input_size: int
+    classes: int
+    method: DOSFL
+
+    def run(self, seed: int, device: str) -> Result:
+        network = self.learner.network(self.row, self.classes)
+        weights = sum(p.numel() for p in network.bare.parameters() if p.requires_grad)
+        sent = self.method.steps * (self.input_size + self.classes + 1) * self.method.batch
+        ratio = sent / (PARTICIPATION * weights)
+        return Result({"rounds": (ratio + 1) / 2, "ratio": ratio, "weights": weights, "bytes": 4 * sent})
+
+    def quick(self) -> BreakEven:
+        return self

@@ -1,0 +1,190 @@
+"""Runs cells that are not cached: in parallel processes, or in this process, in lockstep on a GPU."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+import traceback
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import date
+from functools import cache, partial
+from importlib.metadata import version
+
+from oneballot.errors import DataNotFound, MissingExtra, OneBallotError, OneBallotWarning
+from oneballot.runtime.executor import active_cluster, run
+from oneballot.runtime.progress import track
+
+from .cache import CellCache
+from .cells import Experiment, Failure, Result, cell_digest
+from .lockstep import run_in_lockstep
+
+Cell = tuple[Experiment, int]
+Finished = Iterator[tuple[int, Result | Failure]]
+"""Positions of cells with their results, in the order in which they finish."""
+
+
+def run_cells(
+    cells: Iterable[Cell], cache: CellCache, *, workers: int = 1, device: str = "auto"
+) -> Iterator[tuple[str, Result | Failure]]:
+    """Yield each cell's digest and result: first the cached ones, then the others as they finish.
+
+    A cell that several tables share is run once. Failures are not cached, so the next run tries them again.
+    """
+    todo: dict[str, Cell] = {}
+    cached = 0
+    for digest, cell in {cell_digest(*cell): cell for cell in cells}.items():
+        if result := cache.get(*cell):
+            cached += 1
+            yield digest, result
+        else:
+            todo[digest] = cell
+    digests = list(todo)
+    finished = _run(list(todo.values()), workers, device)
+    for position, outcome in track(f"cells ({cached} cached)", finished, len(todo)):
+        if isinstance(outcome, Result):
+            cache.put(*todo[digests[position]], outcome)
+        yield digests[position], outcome
+
+
+def _run(cells: Sequence[Cell], workers: int, device: str) -> Finished:
+    """One worker is this process, so that a GPU is initialized once."""
+    if active_cluster() is not None and len(cells) > 1:
+        yield from run(_run_in_worker, [(i, *cell, device) for i, cell in enumerate(cells)], workers=workers)
+        return
+    if workers == 1 or len(cells) < 2:
+        for positions in _lockstep_groups(cells) if on_gpu(device) else ([i] for i in range(len(cells))):
+            yield from _run_group(positions, cells, device)
+        return
+    left = dict(enumerate(cells))
+    try:
+        for position, result in _run_in_processes(left, workers, device):
+            del left[position]
+            yield position, result
+    except BrokenProcessPool:  # A cell killed its process. To find out which one, run each alone.
+        for position, cell in left.items():
+            try:
+                yield from _run_in_processes({position: cell}, 2, device)
+            except BrokenProcessPool:
+                yield position, Failure("its process was killed, perhaps for lack of memory; use fewer --workers")
+
+
+def _run_in_processes(cells: Mapping[int, Cell], workers: int, device: str) -> Finished:
+    """Cells take minutes: none waits in a batch, and none is dispatched before a worker is free."""
+    import joblib
+
+    parallel = joblib.Parallel(n_jobs=workers, return_as="generator_unordered", batch_size=1, pre_dispatch="n_jobs")
+    yield from parallel(joblib.delayed(_run_in_worker)(i, *cell, device) for i, cell in list(cells.items()))
+
+
+def _lockstep_groups(cells: Sequence[Cell]) -> Iterator[list[int]]:
+    """Positions of the cells that run in lockstep, up to their limit; the others alone."""
+    groups: dict[tuple[str, int], list[int]] = {}
+    for position, (experiment, _) in enumerate(cells):
+        groups.setdefault(experiment.lockstep or (f"alone {position}", 1), []).append(position)
+    for (_, limit), positions in groups.items():
+        for i in range(0, len(positions), limit):
+            yield positions[i : i + limit]
+
+
+def _run_group(positions: Sequence[int], cells: Sequence[Cell], device: str) -> Finished:
+    if len(positions) == 1:
+        yield positions[0], run_one(*cells[positions[0]], device)
+        return
+    before, share = time.perf_counter(), 0.0
+    with _without_warnings():
+        finished = run_in_lockstep([partial(_attempt, *cells[position], device) for position in positions])
+        for running, (index, result) in zip(range(len(positions), 0, -1), finished, strict=True):
+            now = time.perf_counter()
+            before, share = now, share + (now - before) / running  # the cells that still run share the time
+            yield positions[index], _stamp(result, share, device)
+
+
+def _run_in_worker(position: int, experiment: Experiment, seed: int, device: str) -> tuple[int, Result | Failure]:
+    """On one core: the other workers use the others."""
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(1), _single_worker():
+        return position, run_one(experiment, seed, device)
+
+
+def run_one(experiment: Experiment, seed: int, device: str) -> Result | Failure:
+    """Run one cell. Any error becomes a Failure, so that the other cells go on."""
+    begin = time.perf_counter()
+    with _without_warnings():
+        result = _attempt(experiment, seed, device)
+    return _stamp(result, time.perf_counter() - begin, device)
+
+
+def _attempt(experiment: Experiment, seed: int, device: str) -> Result | Failure:
+    try:
+        return experiment.run(seed, device)
+    except (DataNotFound, MissingExtra) as error:
+        return Failure(str(error), missing=True)
+    except OneBallotError as error:
+        return Failure(str(error))
+    except Exception as error:  # from a library or a bug of ours
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{os.path.basename(last.filename)}, line {last.lineno}"
+        return Failure(f"{type(error).__name__}: {error} ({where})")
+
+
+def _stamp(result: Result | Failure, seconds: float, device: str) -> Result | Failure:
+    """Add time, date, machine and versions to a result."""
+    if isinstance(result, Failure):
+        return result
+    measured = f"{date.today()}, {_describe_machine(device)}"
+    return replace(result, values={**result.values, "seconds": seconds}, measured=measured)
+
+
+@cache
+def _describe_machine(device: str) -> str:
+    parts = [f"{os.cpu_count()} cores ({platform.system()} {platform.machine()})"]
+    parts.append(f"Python {platform.python_version()}")
+    if on_gpu(device):
+        import torch
+
+        parts = [torch.cuda.get_device_name(), *parts, f"torch {torch.__version__}"]
+    return ", ".join([*parts, f"oneballot {version('oneballot')}"])
+
+
+@contextmanager
+def _without_warnings() -> Iterator[None]:
+    """Warnings about parties that lack a class are expected here."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", OneBallotWarning)
+        yield
+
+
+@contextmanager
+def _single_worker() -> Iterator[None]:
+    before = os.environ.get("ONEBALLOT_WORKERS")
+    os.environ["ONEBALLOT_WORKERS"] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["ONEBALLOT_WORKERS"]
+        else:
+            os.environ["ONEBALLOT_WORKERS"] = before
+
+
+def default_workers(device: str) -> int:
+    """One per core; one on a GPU."""
+    import joblib
+
+    return 1 if on_gpu(device) else int(joblib.cpu_count())
+
+
+def on_gpu(device: str) -> bool:
+    if device != "auto":
+        return device == "cuda"
+    try:
+        import torch
+    except ImportError:
+        return False
+    return torch.cuda.is_available()
