@@ -17,7 +17,7 @@ from oneballot.server import prefetch
 from oneballot.server.tally import tally_box
 
 from .conftest import PASSWORD, USER
-from .servers import GREETED
+from .servers import GREETED, basic
 
 
 def test_malicious_file_names_of_a_host_are_ignored(place_of) -> None:
@@ -269,6 +269,18 @@ def test_credentials_come_from_the_configuration_of_fsspec(place_of, monkeypatch
         monkeypatch.setitem(fsspec.config.conf, kind, configured)
         box_at(address).deliver("a", b"ballot")
         assert place.files("configured") == {"a.ballot": b"ballot"}
+
+
+def test_http_headers_come_from_the_configuration_of_fsspec(place_of, monkeypatch) -> None:
+    import fsspec.config
+
+    place = place_of("http")
+    address = place.address("locked/by header")
+    with pytest.raises(BoxError, match="401"):
+        box_at(address).deliver("a", b"?")
+    monkeypatch.setitem(fsspec.config.conf, "http", {"client_kwargs": {"headers": {"Authorization": basic()}}})
+    box_at(address).deliver("a", b"ballot")
+    assert place.files("locked/by header") == {"a.ballot": b"ballot"}
 
 
 def test_unknown_hosts_and_wrong_host_keys_are_refused(place_of, monkeypatch) -> None:
