@@ -20,8 +20,9 @@ from figures import Cut, begin, cuts, end, show
 from oneballot.election.election import Election
 from oneballot.party.cast import cast_together
 from oneballot.party.context import PartyContext
+from oneballot.report.metrics import accuracy
 from oneballot.server.context import TallyContext
-from oneballot.simulation import accuracy, divide, simulate_parties
+from oneballot.simulation import divide, simulate_parties
 from oneballot.types import Array, Count, Data
 
 DELTA = 1e-5
