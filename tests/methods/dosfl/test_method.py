@@ -278,7 +278,7 @@ def test_a_start_that_does_not_fit_is_refused(make, three, make_election, partie
 
 
 def test_pairings_that_cannot_work_are_refused_before_training(make) -> None:
-    with pytest.raises(ElectionError, match=r"dosfl: the final learner must provide gradients; sklearn doesn't\. Use torch"):
+    with pytest.raises(ElectionError, match=r"the final learner must provide gradients; sklearn doesn't\. Use torch"):
         make(learner=ob.Sklearn())
     with pytest.raises(ElectionError, match="method dosfl does not offer privacy level 'L2', only L0"):
         make(privacy=ob.L2(epsilon=1.0))
