@@ -1,6 +1,6 @@
-"""The accounts' time on one core: `tight`, and what was seen of votes that repeat and of votes that are all different.
+"""Time of the accountants on one core: `tight`, and data-dependent epsilons of repeated and of distinct votes.
 
-Processor time with one thread, the best of three: what a core that does nothing else would take.
+CPU time with one thread, the best of three.
 
 python benchmarks/accounts.py [--quick] [--only tight seen more]
 """
@@ -29,20 +29,22 @@ SCALES: dict[Mechanism, float] = {"gumbel": 25.0, "gaussian": 40.0, "laplace": 2
 LIMIT = 2.0
 
 
-def votes_that_repeat(queries: int, classes: int = CLASSES) -> Array:
+def repeated_votes(queries: int, classes: int = CLASSES) -> Array:
     """Voters who mostly agree: nine in ten queries are nearly unanimous."""
     random = np.random.default_rng(0)
     sure = random.dirichlet(np.full(classes, 0.02), size=queries)
     return random.multinomial(VOTERS, np.where(random.random((queries, 1)) < 0.9, sure, 1 / classes))
 
 
-def different_votes(queries: int) -> Array:
-    """No two the same, not even with the classes in another order."""
+def distinct_votes(queries: int) -> Array:
+    """No two vote vectors are equal up to the order of the classes."""
     random = np.random.default_rng(1)
-    found: set[tuple[int, ...]] = set()
-    while len(found) < queries:
-        found |= {tuple(sorted(v)) for v in random.multinomial(VOTERS, random.dirichlet(np.full(CLASSES, 0.7)), size=4)}
-    return np.array(sorted(found)[:queries])
+    vectors: set[tuple[int, ...]] = set()
+    while len(vectors) < queries:
+        vectors |= {
+            tuple(sorted(v)) for v in random.multinomial(VOTERS, random.dirichlet(np.full(CLASSES, 0.7)), size=4)
+        }
+    return np.array(sorted(vectors)[:queries])
 
 
 def best(repeats: int, work: Callable[..., Any], *given: Any) -> float:
@@ -54,7 +56,7 @@ def best(repeats: int, work: Callable[..., Any], *given: Any) -> float:
     return min(times)
 
 
-def against_limit(figure: str, taken: float, limit: float | None = LIMIT) -> None:
+def compare_with_limit(figure: str, taken: float, limit: float | None = LIMIT) -> None:
     show(figure, f"{taken:.2f} s", f"< {limit:g} s" if limit else "", taken < limit if limit else None)
 
 
@@ -62,34 +64,33 @@ def measure_tight(repeats: int) -> None:
     for mechanism, scale in SCALES.items():
         for classes in (2, CLASSES):
             query = NoisyArgmax(mechanism, scale * 40, classes, 2)
-            against_limit(f"tight, 100,000 queries, {mechanism}, {classes} classes",
-                          best(repeats, epsilon, query, 100_000, DELTA))  # fmt: skip
+            seconds = best(repeats, epsilon, query, 100_000, DELTA)
+            compare_with_limit(f"tight, 100,000 queries, {mechanism}, {classes} classes", seconds)
 
 
-def measure_seen(queries: int, repeats: int) -> None:
-    for name, votes in (("that repeat", votes_that_repeat(queries)), ("all different", different_votes(queries))):
-        kinds = len(np.unique(np.sort(votes, axis=1), axis=0))
+def measure_data_dependent(queries: int, repeats: int) -> None:
+    for name, votes in (("repeated", repeated_votes(queries)), ("distinct", distinct_votes(queries))):
+        distinct = len(np.unique(np.sort(votes, axis=1), axis=0))
         for mechanism in get_args(Mechanism):
             query = NoisyArgmax(mechanism, SCALES[mechanism], CLASSES, 2)
-            against_limit(f"seen, {queries:,} queries, votes {name} ({kinds:,} kinds), {mechanism}",
-                          best(repeats, data_dependent_epsilon, query, votes, DELTA))  # fmt: skip
+            seconds = best(repeats, data_dependent_epsilon, query, votes, DELTA)
+            figure = f"data-dependent, {queries:,} queries, {name} votes ({distinct:,} distinct), {mechanism}"
+            compare_with_limit(figure, seconds)
 
 
 def measure_more(queries: int) -> None:
-    """What has no target."""
-    votes = different_votes(queries)
-    against_limit(f"GNMax, {queries:,} queries, all different", best(1, gnmax_epsilon, votes, 40.0, DELTA), None)
-    against_limit(f"paper, {queries:,} queries, all different", best(1, paper_epsilon, votes, 0.04, DELTA), None)
-    against_limit(
-        f"smooth sensitivity, {queries:,} queries", best(1, smooth_sensitivity, votes, 40.0, 20.0, 0.02), None
-    )
-    few = queries // 20
+    """Measurements without a limit."""
+    votes, few = distinct_votes(queries), queries // 20
+    compare_with_limit(f"GNMax, {queries:,} distinct queries", best(1, gnmax_epsilon, votes, 40.0, DELTA), None)
+    compare_with_limit(f"paper, {queries:,} distinct queries", best(1, paper_epsilon, votes, 0.04, DELTA), None)
+    seconds = best(1, smooth_sensitivity, votes, 40.0, 20.0, 0.02)
+    compare_with_limit(f"smooth sensitivity, {queries:,} queries", seconds, None)
     for mechanism, scale in SCALES.items():
         two, hundred = NoisyArgmax(mechanism, scale, CLASSES, 4), NoisyArgmax(mechanism, scale, 100, 2)
-        against_limit(f"seen, two votes move, {few:,} queries, all different, {mechanism}",
-                      best(1, data_dependent_epsilon, two, votes[:: len(votes) // few][:few], DELTA), None)  # fmt: skip
-        seconds = best(1, data_dependent_epsilon, hundred, votes_that_repeat(queries, 100), DELTA)
-        against_limit(f"seen, 100 classes, {queries:,} queries, votes that repeat, {mechanism}", seconds, None)
+        seconds = best(1, data_dependent_epsilon, two, votes[:: len(votes) // few][:few], DELTA)
+        compare_with_limit(f"data-dependent, two moved votes, {few:,} distinct queries, {mechanism}", seconds, None)
+        seconds = best(1, data_dependent_epsilon, hundred, repeated_votes(queries, 100), DELTA)
+        compare_with_limit(f"data-dependent, 100 classes, {queries:,} repeated queries, {mechanism}", seconds, None)
 
 
 def main() -> int:
@@ -103,7 +104,7 @@ def main() -> int:
         if "tight" in options.only:
             measure_tight(repeats)
         if "seen" in options.only:
-            measure_seen(queries, repeats)
+            measure_data_dependent(queries, repeats)
         if "more" in options.only:
             measure_more(queries)
     return end()

@@ -1,4 +1,4 @@
-"""A tally of ballots that are far away: on real servers, behind a wire on which every journey takes its time.
+"""The time of a tally from real servers behind a connection with latency, with and without prefetching.
 
 python benchmarks/boxes.py [--ballots 500] [--trip 20] [--only s3 sftp webdav http]
 """
@@ -26,12 +26,11 @@ from oneballot.server.tally import tally_box
 SERVERS = Path(__file__).parents[1] / "tests" / "boxes" / "servers.py"
 USER, PASSWORD = "clinic", "s3cret/word"
 LEAST = {"s3": 2, "sftp": 3, "webdav": 2, "http": 2}
-"""How many times as fast it should be with 500 ballots at 20 ms a round trip. Here client, server and
-wire share one machine."""
+"""The expected speed-up with 500 ballots at 20 ms per round trip, with client, server and proxy on one machine."""
 
 
 class OneByOne:
-    """A box that is not read ahead."""
+    """A box without prefetching."""
 
     def __init__(self, box: Box) -> None:
         self.deliver, self.names, self.open = box.deliver, box.names, box.open
@@ -39,7 +38,7 @@ class OneByOne:
 
 @contextmanager
 def process(*words: object) -> Iterator[int]:
-    """A server of which the first line that is a number tells its port; it ends when its input does."""
+    """A server that prints its port on a line of its own; it ends when its input does."""
     running = subprocess.Popen(
         [sys.executable, *map(str, words)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     )
@@ -51,7 +50,7 @@ def process(*words: object) -> Iterator[int]:
 
 
 def wire(target: int, trip: float) -> None:
-    """Carry bytes both ways, each half a round trip later; any number of them may be under way."""
+    """A proxy that delays bytes by half a round trip in each direction, with unlimited bandwidth."""
 
     async def carry(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
         loop, last = asyncio.get_running_loop(), 0.0
@@ -73,7 +72,7 @@ def wire(target: int, trip: float) -> None:
 
 
 def address(kind: str, port: int, folder: Path) -> str:
-    """Of a box on the server, with this user's credentials where they usually are."""
+    """The address of a box on the server, with this user's credentials in their usual places."""
     os.environ |= {"AWS_ACCESS_KEY_ID": USER, "AWS_SECRET_ACCESS_KEY": PASSWORD, "AWS_DEFAULT_REGION": "us-east-1"}
     os.environ |= {"AWS_ENDPOINT_URL_S3": f"http://127.0.0.1:{port}", "HOME": str(folder)}
     if kind == "sftp":
@@ -95,15 +94,15 @@ def measure(kind: str, ballots: int, trip: float) -> None:
             near = ob.box_at(address(kind, slow, Path(folder)))
             ahead = _seconds(lambda: tally_box(agreed, near))
             single = _seconds(lambda: tally_box(agreed, OneByOne(near)))
-    assert ahead[1] == single[1] == expected[1], "an outcome does not depend on how ballots are read"
+    assert ahead[1] == single[1] == expected[1], "the outcome must not depend on prefetching"
     ratio, enough = single[0] / ahead[0], LEAST[kind] if (ballots, trip) == (500, 0.02) else None
-    what = f"{kind}, {ballots:,} ballots at {1000 * trip:.0f} ms a round trip: one by one, ahead, from a folder"
+    what = f"{kind}, {ballots:,} ballots at {1000 * trip:.0f} ms per round trip: one by one, prefetched, from a folder"
     measured = f"{single[0]:.1f} s, {ahead[0]:.1f} s, {expected[0]:.1f} s: {ratio:.1f} × as fast"
     show(what, measured, f"≥ {enough} ×" if enough else "", ratio >= enough if enough else None)
 
 
 def fill(kind: str, port: int, folder: Path, ballots: Path) -> None:
-    """Put the ballots there without our code."""
+    """Store the ballots without our code."""
     if kind == "s3":
         import boto3
 
@@ -126,7 +125,7 @@ def _seconds(work: Callable[[], ob.Outcome]) -> tuple[float, object]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ballots", type=int, default=500)
-    parser.add_argument("--trip", type=float, default=20, help="milliseconds to the server and back")
+    parser.add_argument("--trip", type=float, default=20, help="milliseconds per round trip")
     parser.add_argument("--only", nargs="+", choices=list(LEAST), default=list(LEAST))
     parser.add_argument("--wire", nargs=2, metavar=("PORT", "SECONDS"), help=argparse.SUPPRESS)
     options = parser.parse_args()

@@ -51,7 +51,7 @@ MERGING = ("interleaved", "averaged", "weights")
 def main() -> int:
     parser = arguments(__doc__)
     parser.add_argument(
-        "--first-lessons", default="own", choices=["own", "shared"], help="noise that parties start from"
+        "--initial-noise", default="own", choices=["own", "shared"], help="noise that parties start from"
     )
     parser.add_argument("--times", nargs="+", type=int, default=[], help="also train on the merged data so many times")
     parser.add_argument("--probe", type=int, default=0, help="stop after so many batches, and report time and memory")
@@ -68,7 +68,7 @@ def run(args: Any, task: Task, settings: Settings) -> int:
     parties = []
     for variant, split, seed in cells:
         rng = np.random.default_rng([seed, split == "IID"])
-        noise_seed = 1000 * seed if args.first_lessons == "shared" else None
+        noise_seed = 1000 * seed if args.initial_noise == "shared" else None
         for k, rows in enumerate(split_rows(task.y, args.parties, split, rng)):
             one = Party(rows, task.y[rows], by_seed[seed], 1000 * seed + k, by_variant[variant], noise_seed=noise_seed)
             parties.append(one)
@@ -93,7 +93,7 @@ def run(args: Any, task: Task, settings: Settings) -> int:
     first = by_cell[0][0]
     size = 4 * (first.inputs.size + first.labels.size + first.rates.size)
     print(f"{task.name}, {args.parties} parties, {len(task.y):,} rows, {settings}, rule {args.rule}, "
-          f"soft resets {args.reset}, {args.first_lessons} initial noise.")  # fmt: skip
+          f"soft resets {args.reset}, {args.initial_noise} initial noise.")  # fmt: skip
     print(f"{len(parties)} parties distilled in {seconds:.0f} s on {machine(args.device)}; a ballot: {size:,} bytes.\n")
     print_table(args, cells, merged, alone, PAPER.get((task.name, args.parties), {}))
     for times in args.times:

@@ -1,4 +1,4 @@
-"""What the benchmarks share: one line a figure, data as the FedKT paper divides them."""
+"""What the benchmarks share: output of one line per figure, and data split as in the FedKT paper."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ missed: list[str] = []
 
 
 def begin() -> None:
-    """Print the head of the table; parties that lack a class or have few rows are no news here."""
+    """Print the head of the table, and silence warnings about parties with few rows or missing classes."""
     warnings.simplefilter("ignore", OneBallotWarning)
     print("figure | measured | target | met?", flush=True)
 
@@ -30,7 +30,7 @@ def show(figure: str, measured: str, target: str = "", met: bool | None = None) 
 
 
 def show_accuracy(figure: str, accuracies: Sequence[float], least: float | None = None) -> None:
-    """Percent, as mean and sample deviation over the seeds."""
+    """Mean and sample standard deviation over the seeds, in percent."""
     values = np.array(accuracies) * 100
     mean, deviation = values.mean(), values.std(ddof=1) if len(values) > 1 else 0.0
     target, met = ("", None) if least is None else (f"≥ {least} %", bool(mean >= least))
@@ -38,14 +38,14 @@ def show_accuracy(figure: str, accuracies: Sequence[float], least: float | None 
 
 
 def end() -> int:
-    """The exit status: 0 if every target that was measured was met."""
+    """The exit status: 0 if every measured target was met."""
     print(f"missed: {', '.join(missed)}" if missed else "every target was met")
     return int(bool(missed))
 
 
 @dataclass(frozen=True)
 class Cut:
-    """A data set in the paper's three parts: 75 % at the parties, 12.5 % to test, 12.5 % public without labels."""
+    """A data set in the paper's three parts: 75 % private, 12.5 % test, 12.5 % public without labels."""
 
     X: Array
     y: Array
@@ -55,7 +55,7 @@ class Cut:
 
 
 def cuts(name: str, seeds: int) -> Iterator[tuple[int, Cut]]:
-    """The training file of a LIBSVM set, cut anew for each seed. Nothing, and a line that says so, if it is missing."""
+    """The training file of a LIBSVM set, split again for each seed. Only prints a line if it is missing."""
     try:
         data = registry.load(name)
     except DataError as error:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 import oneballot as ob
-from oneballot.comparison import Standing, Standings, compare, save, standing_of
+from oneballot.comparison import PeerResult, RoundResult, compare, election_result, save
 from oneballot.simulation import divide, simulate_parties
 from oneballot_lab import load
 
@@ -32,7 +32,7 @@ PEERS = (
 )
 
 
-def line(name: str, own: Standing, found: Standings) -> str:
+def line(name: str, own: RoundResult, found: PeerResult) -> str:
     same, passing = found.within(own.bytes), found.passing(own.accuracy)
     cost = "–" if passing is None else f"{passing}, {found.rounds[passing - 1].bytes / 1e6:,.1f} MB"
     return (
@@ -64,14 +64,14 @@ def main() -> None:
     test = election.data(data.X_test[order[half:]], data.y_test[order[half:]])
     begin = time.perf_counter()
     run = simulate_parties(election, parties)
-    own = standing_of(run, test, time.perf_counter() - begin)
+    own = election_result(run, test, time.perf_counter() - begin)
     print(f"MNIST, {args.module}, {args.rows:,} rows, 10 parties, Dirichlet {args.beta:g}, seed {args.seed}\n")
     print("| | 1 round | equal bytes | last round | bytes | reaches FedKT in | time |\n|---|---|---|---|---|---|---|")
     print(
         f"| FedKT, one message | {own.accuracy:.1%} | | | {own.bytes / 1e6:,.2f} MB | | {own.seconds:.0f} s |",
         flush=True,
     )
-    found: dict[str, Standings] = {}
+    found: dict[str, PeerResult] = {}
     for text in args.peers:
         name = text.format(rounds=args.rounds, epochs=args.epochs)
         found[name] = compare(name, election, parties, test, outcome=run.outcome)

@@ -1,9 +1,9 @@
-"""Accuracy under a budget on Adult and cod-rna: the tables of the FedKT papers, theirs beside ours.
+"""Accuracy under a privacy budget on Adult and cod-rna: FedKT's published tables beside our results.
 
 python benchmarks/privacy.py [--seeds 10] [--only L1 L2 theirs]
 
-Ours is one setting for all cells, chosen on the cuts of seeds 100 to 102, which are not reported. Teachers are trained
-once a seed; for each budget the election of that budget draws its own noise on their votes and trains its final model.
+We use one setting for all cells, chosen on the splits of seeds 100 to 102, which are not reported. Teachers are trained
+once per seed; for each budget an election draws its own noise on their votes and trains its final model.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from figures import Cut, begin, cuts, end, show
 from oneballot.election.election import Election
 from oneballot.party.cast import cast_together
 from oneballot.party.context import PartyContext
+from oneballot.report.metrics import accuracy
 from oneballot.server.context import TallyContext
-from oneballot.simulation import accuracy, divide, simulate_parties
+from oneballot.simulation import divide, simulate_parties
 from oneballot.types import Array, Count, Data
 
 DELTA = 1e-5
@@ -37,7 +38,7 @@ FINAL = ob.Sklearn("LogisticRegressionCV", {
 
 @dataclass(frozen=True)
 class Cell:
-    """A row of a paper's table: gamma and queries, the epsilon that it reports, its accuracy in percent."""
+    """A row of a table in a paper: gamma, queries, reported epsilon, accuracy in percent."""
 
     table: str
     data: str
@@ -72,11 +73,11 @@ CELLS = [
         ("cod-rna", "L2", HOMOGENEOUS, 0.05, 148, 6.58, 84.2), ("cod-rna", "L2", HOMOGENEOUS, 0.05, 223, 8.30, 84.7),
     ]),
 ]  # fmt: skip
-"""Those whose epsilon can be read; of table 15 the homogeneous rows depend on the data, and are not raced."""
+"""Rows with a legible epsilon. The homogeneous rows of table 15 depend on the data and are left out."""
 
 
 def scaled(cut: Cut, name: str) -> Cut:
-    """Numbers by the public set's mean and deviation; the features of Adult are 0 and 1 already."""
+    """Standardize by the public set's mean and standard deviation; Adult's features are 0 and 1 already."""
     if name == "adult":
         return cut
     mean, deviation = cut.public.mean(axis=0), cut.public.std(axis=0)
@@ -85,27 +86,27 @@ def scaled(cut: Cut, name: str) -> Cut:
 
 
 def ours(level: str, epsilon: float, cut: Cut, seed: int) -> Election:
-    terms = ob.L2(epsilon, DELTA, stable_ids=True) if level == "L2" else ob.L1(epsilon, DELTA)
+    privacy = ob.L2(epsilon, DELTA, stable_ids=True) if level == "L2" else ob.L1(epsilon, DELTA)
     weights = "lead" if level == "L2" else "uniform"
     method = ob.FedKT(open_vote="off", subsets=SUBSETS[level], final_weights=weights)
     learners = {"teacher": TEACHER, "final": FINAL}
     return ob.Election(
-        classes=[0, 1], public=cut.public, method=method, learners=learners, privacy=terms, seed=seed
+        classes=[0, 1], public=cut.public, method=method, learners=learners, privacy=privacy, seed=seed
     )  # fmt: skip
 
 
-def dealt(election: Election, cut: Cut, parties: int, split: str, seed: int) -> dict[str, Data]:
+def split_data(election: Election, cut: Cut, parties: int, split: str, seed: int) -> dict[str, Data]:
     ids = np.arange(len(cut.y)).astype(str)
     return divide(election.data(cut.X, cut.y, ids=ids), parties, split, seed)
 
 
 def accuracies(level: str, budgets: Iterable[float], cut: Cut, split: str, seed: int) -> dict[float, float]:
-    """Of each budget, in percent."""
+    """The accuracy for each budget, in percent."""
     budgets = list(budgets)
     first = ours(level, budgets[0], cut, seed)
-    parties = dealt(first, cut, PARTIES[level], split, seed)
+    parties = split_data(first, cut, PARTIES[level], split, seed)
     raw = {party: votes_of_teachers(first, party, data) for party, data in parties.items()} if level == "L2" else {}
-    test, found = first.data(cut.X_test, cut.y_test), {}
+    test, results = first.data(cut.X_test, cut.y_test), {}
     counted = Count()
     if level == "L1":
         with TallyContext(first) as ctx:
@@ -121,12 +122,12 @@ def accuracies(level: str, budgets: Iterable[float], cut: Cut, split: str, seed:
             counted = Count({"votes": np.eye(2, dtype=np.int64)[labels].sum(axis=0)})
         with TallyContext(election) as ctx:
             model = election.method.close(counted, ctx)
-        found[budget] = 100 * accuracy(model.predict_proba(test.X), test.y)
-    return found
+        results[budget] = 100 * accuracy(model.predict_proba(test.X), test.y)
+    return results
 
 
 def votes_of_teachers(election: Election, party: str, data: Data) -> Array:
-    """Before the noise: what never leaves a party."""
+    """The votes before the noise, which never leave a party."""
     ctx = PartyContext(election, party)
     casting = election.method.cast(data, ctx)
     fit = next(casting)
@@ -139,25 +140,25 @@ def votes_of_teachers(election: Election, party: str, data: Data) -> Array:
 
 
 def theirs(cell: Cell, cut: Cut, seed: int) -> tuple[float, float]:
-    """The paper's own method at its gamma and queries, through the package: our epsilon, and the accuracy."""
+    """The paper's method at its gamma and queries: our epsilon and the accuracy."""
     noise = {"gamma": cell.gamma, "delta": DELTA}
-    terms = ob.L2(**noise, stable_ids=True) if cell.level == "L2" else ob.L1(**noise)
+    privacy = ob.L2(**noise, stable_ids=True) if cell.level == "L2" else ob.L1(**noise)
     subsets, queries = (25 if cell.level == "L2" else 5), cell.queries
     forest = ob.Sklearn("RandomForestClassifier", {"n_estimators": 100, "max_depth": 6})
     tree = ob.Sklearn("DecisionTreeClassifier", {"max_depth": 6})
     boosted = ob.XGBoost(rounds=50, params={"max_depth": 6})
     election = ob.Election(
-        classes=[0, 1], public=cut.public, seed=seed, privacy=terms,
+        classes=[0, 1], public=cut.public, seed=seed, privacy=privacy,
         method=ob.FedKT.paper(partitions=1, subsets=subsets, queries=queries),
         learner=forest if cell.data == "adult" else boosted,
         learners={"teacher": tree if cell.data == "adult" else ob.XGBoost(rounds=20, params={"max_depth": 6})},
     )  # fmt: skip
-    run = simulate_parties(election, dealt(election, cut, PARTIES[cell.level], cell.split, seed))
+    run = simulate_parties(election, split_data(election, cut, PARTIES[cell.level], cell.split, seed))
     assert run.outcome.ledger.epsilon is not None
     return run.outcome.ledger.epsilon, 100 * run.accuracy(election.data(cut.X_test, cut.y_test))
 
 
-def words(values: Iterable[float]) -> str:
+def summary(values: Iterable[float]) -> str:
     array = np.array(list(values))
     return f"{array.mean():.1f} ± {array.std(ddof=1):.1f}"
 
@@ -172,9 +173,9 @@ def measure_ours(level: str, seeds: int) -> None:
             low, full = ([run[round(share * cell.epsilon, 4)] for run in runs] for share in (0.4, 1.0))
             met = bool(np.mean(low) >= cell.accuracy - np.std(low, ddof=1))
             where = f"{cell.table}: {name} {level} {split}, gamma {cell.gamma}, {cell.queries} queries"
-            told = f"{words(low)} % at epsilon {0.4 * cell.epsilon:.3f}; {words(full)} % at {cell.epsilon}"
+            measured = f"{summary(low)} % at epsilon {0.4 * cell.epsilon:.3f}; {summary(full)} % at {cell.epsilon}"
             paper = f"{cell.accuracy} % at {cell.epsilon}, majority {MAJORITY[name]} %"
-            show(where, told, f"{paper}, less a deviation at 40 %", met)
+            show(where, measured, f"{paper}, less a deviation at 40 %", met)
 
 
 def measure_theirs(seeds: int) -> None:
@@ -182,17 +183,17 @@ def measure_theirs(seeds: int) -> None:
         runs = [theirs(cell, cut, seed) for seed, cut in cuts(cell.data, seeds)]
         if runs:
             where = f"theirs, {cell.data} {cell.level}, gamma {cell.gamma}, {cell.queries} queries"
-            show(where, f"{words(a for _, a in runs)} % at epsilon {runs[0][0]:.3f}", f"{cell.accuracy} %")
+            show(where, f"{summary(a for _, a in runs)} % at epsilon {runs[0][0]:.3f}", f"{cell.accuracy} %")
 
 
 def main() -> int:
-    told = argparse.ArgumentParser(description=__doc__)
-    told.add_argument("--seeds", type=int, default=10)
-    told.add_argument("--only", nargs="*", default=["L2", "L1", "theirs"])
-    given = told.parse_args()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--only", nargs="*", default=["L2", "L1", "theirs"])
+    options = parser.parse_args()
     begin()
-    for what in given.only:
-        measure_theirs(given.seeds) if what == "theirs" else measure_ours(what, given.seeds)
+    for what in options.only:
+        measure_theirs(options.seeds) if what == "theirs" else measure_ours(what, options.seeds)
     return end()
 
 

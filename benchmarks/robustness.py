@@ -24,8 +24,9 @@ import oneballot as ob
 from oneballot.comparison import compare
 from oneballot.learners._training import TrainedModels
 from oneballot.party.cast import cast_together
+from oneballot.report.metrics import accuracy
 from oneballot.server.tally import tally
-from oneballot.simulation import accuracy, divide
+from oneballot.simulation import divide
 from oneballot.types import Array, Data, Task
 from oneballot_lab.data.registry import load
 from oneballot_lab.peers._assembly import Assembly, Values

@@ -23,7 +23,8 @@ from sklearn.datasets import load_digits
 import oneballot as ob
 from oneballot.ballot.seal import seal
 from oneballot.party.cast import cast_together
-from oneballot.simulation import accuracy, divide
+from oneballot.report.metrics import accuracy
+from oneballot.simulation import divide
 
 PARTIES, PUBLIC, TEST = 10, 400, 400
 LAST = f"party-{PARTIES}"

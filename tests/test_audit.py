@@ -1,4 +1,4 @@
-"""The audit: known values of its bound, and what it finds where there is noise, too little of it, or none."""
+"""The audit: known values of its bound, and attacks with noise, with too little of it, and without."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def election_at(privacy: object, **settings: object) -> ob.Election:
     return ob.Election(**{"classes": ["a", "b", "c"], "public": PUBLIC, "privacy": privacy, **settings})
 
 
-def test_the_bound_has_the_known_value() -> None:
+def test_the_lower_bound_has_its_known_value() -> None:
     assert round(epsilon_lower_bound(1000, 100, 95, 1e-5), 3) == 2.165
 
 
@@ -65,16 +65,16 @@ CASES = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_with_noise_the_claim_holds_and_without_it_is_refuted(name: str) -> None:
-    terms, method = CASES[name]
-    found = audit.audit(election_at(terms, method=method), runs=10)
+    privacy, method = CASES[name]
+    found = audit.audit(election_at(privacy, method=method), runs=10)
     assert found.claimed == pytest.approx(1.0, rel=1e-3)
-    assert found.holds  # a false alarm has a probability far below 5 %: the bound is that of one, the attack of others
+    assert found.holds  # a false alarm has a probability far below 5 %
     assert found.catches
     assert found.without_noise.right == found.without_noise.guesses
 
 
-def test_noise_that_is_far_too_small_is_caught(monkeypatch) -> None:
-    """Not only none at all: a tenth of what the ledger says."""
+def test_far_too_little_noise_is_detected(monkeypatch) -> None:
+    """A thirtieth of the ledger's noise scale."""
     from oneballot.privacy.mechanisms import noisy_argmax
 
     def weak(votes, mechanism, scale, entropy, *, unit=1):
@@ -85,20 +85,20 @@ def test_noise_that_is_far_too_small_is_caught(monkeypatch) -> None:
     assert not found.holds
 
 
-def test_few_canaries_in_many_runs_see_more_than_many_in_one() -> None:
+def test_few_canaries_in_many_runs_are_stronger_than_many_in_one() -> None:
     election = election_at(ob.L2(6.0, mechanism="gumbel", stable_ids=True), method=ob.FedKT(subsets=5))
     one = audit.audit(election, canaries=60, runs=1)
     many = audit.audit(election, canaries=60, runs=60)
     assert many.with_noise.right > one.with_noise.right
 
 
-def test_where_nothing_is_claimed_there_is_nothing_to_audit() -> None:
-    for terms in ("L0", ob.L2(1.0, rehearsal=True, noise_seed=1)):
+def test_an_election_without_epsilon_cannot_be_audited() -> None:
+    for privacy in ("L0", ob.L2(1.0, rehearsal=True, noise_seed=1)):
         with pytest.raises(ElectionError, match="nothing to audit"):
-            audit.audit(election_at(terms))
+            audit.audit(election_at(privacy))
 
 
-def test_ids_are_found_that_fall_where_they_are_wanted() -> None:
+def test_audit_ids_fall_into_the_wanted_subsets() -> None:
     election = election_at(ob.L2(1.0), method=ob.FedKT(subsets=4, partitions=2))
     assert isinstance(election.guarantee, VotesGuarantee)
     attacker = audit._Attacker.of(election, election.guarantee, 10.0, 6)

@@ -17,11 +17,12 @@ from typer.testing import CliRunner
 import oneballot as ob
 from oneballot import plugins
 from oneballot.cli import app
-from oneballot.comparison import Standing, Standings, check_peer, compare, read_peer, save, standing_of
+from oneballot.comparison import PeerResult, RoundResult, check_peer, compare, election_result, read_peer, save
 from oneballot.errors import DataError, ElectionError, OneBallotWarning
 from oneballot.interfaces import TallyContext
 from oneballot.peers import Round
-from oneballot.simulation import accuracy, simulate_parties
+from oneballot.report.metrics import accuracy
+from oneballot.simulation import simulate_parties
 from oneballot.types import Data
 from oneballot_lab.peers.solo import Solo
 
@@ -70,8 +71,8 @@ def test_each_round_is_tested_and_the_models_of_several_parties_are_averaged(
 
 
 def test_standings_say_where_a_peer_is_at_given_bytes_and_when_it_passes() -> None:
-    rounds = tuple(Standing(a, up, up, 0.0) for a, up in ((0.5, 10), (0.9, 20), (0.7, 30)))
-    found = Standings(Known(), rounds)
+    rounds = tuple(RoundResult(a, up, up, 0.0) for a, up in ((0.5, 10), (0.9, 20), (0.7, 30)))
+    found = PeerResult(Known(), rounds)
     assert (found.first, found.last, found.best) == (rounds[0], rounds[2], rounds[1])
     assert [found.within(b) for b in (19, 20, 59, 1000)] == [None, rounds[0], rounds[1], rounds[2]]
     assert [found.passing(a) for a in (0.5, 0.6, 0.91)] == [1, 2, None]
@@ -95,7 +96,7 @@ def test_an_outcome_is_simulated_where_a_peer_begins_with_one_and_none_is_given(
 ) -> None:
     run = simulate_parties(election, parties)
     wide = Data(np.repeat(test.X, 64, axis=1), test.y)
-    own = standing_of(run, wide, 0.0)
+    own = election_result(run, wide, 0.0)
     assert own.up == run.outcome.bytes
     assert own.down == 5 * len(run.outcome.model.dump().data)
     for outcome in (None, run.outcome):
@@ -113,9 +114,9 @@ def test_private_elections_are_compared_without_their_noise(digits: Any, parties
 
 def test_nothing_to_compare_is_said(election: ob.Election, test: Data, parties: dict[str, Data]) -> None:
     none = Data(test.X[:0], test.y[:0])
-    with pytest.raises(DataError, match="no party has a row"):
+    with pytest.raises(DataError, match="no party has any rows"):
         compare(Known(), election, {"a": none}, test)
-    with pytest.raises(DataError, match="known came to no model"):
+    with pytest.raises(DataError, match="known produced no model"):
         compare(Known(rounds=0), election, parties, test)
 
 
@@ -131,7 +132,7 @@ def test_peers_are_written_by_name_and_settings() -> None:
     ("text", "said"),
     [
         ("fedavgg", "unknown peer 'fedavgg'.*Did you mean 'fedavg'"),
-        ("fedavg:round=3", "'fedavg:round=3': fedavg has no setting round; it has rounds"),
+        ("fedavg:round=3", "'fedavg:round=3': fedavg: unknown setting round; available: rounds"),
         ("fedavg:rounds", "'rounds' is not setting=value"),
         ("fedavg:rounds=", "'rounds=' is not setting=value"),
         ("fedavg:rounds=many", "rounds: .*integer"),
@@ -163,10 +164,10 @@ def test_every_peer_and_its_own_settings_are_documented() -> None:
 
 def test_what_was_found_is_kept_as_json_csv_and_a_picture(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    own = Standing(0.9, 1000, 500, 2.0)
+    own = RoundResult(0.9, 1000, 500, 2.0)
     found = {
-        "known:rounds=2": Standings(Known(), (Standing(0.5, 10, 10, 1.0), Standing(0.6, 20, 20, 2.0))),
-        "solo": Standings(Solo(), (Standing(0.3, 0, 0, 1.0),)),
+        "known:rounds=2": PeerResult(Known(), (RoundResult(0.5, 10, 10, 1.0), RoundResult(0.6, 20, 20, 2.0))),
+        "solo": PeerResult(Solo(), (RoundResult(0.3, 0, 0, 1.0),)),
     }
     for _ in range(2):  # a second time over the first
         save(tmp_path / "out", "fedkt", own, found, {"parties": 3})
@@ -226,6 +227,6 @@ class TestCommand:
         self.run("new", "election.toml", "--public", "public.csv", "--label", "ill")
         monkeypatch.setattr("oneballot.simulation.simulate_parties", lambda *_: pytest.fail("something was trained"))
         told = self.run("compare", "election.toml", "--data", "a.csv", "--peer", "fedavg", status=1).output
-        assert "the final of fedavg needs gradients, and learner sklearn does not give it" in told
+        assert "fedavg: the final learner must provide gradients; sklearn doesn't" in told
         told = self.run("compare", "election.toml", "--data", "a.csv", "--peer", "nobody", status=1).output
         assert "unknown peer 'nobody'" in told

@@ -18,8 +18,9 @@ from oneballot.election.columns import Place
 from oneballot.election.schema import encode_multilabels
 from oneballot.errors import DataError, ElectionError
 from oneballot.party.context import PartyContext
+from oneballot.report.metrics import accuracy
 from oneballot.server.context import TallyContext
-from oneballot.simulation import accuracy, compare, divide, rarest, simulate_parties
+from oneballot.simulation import baselines, divide, rarest_class, simulate_parties
 
 from .conftest import write_csv
 
@@ -50,9 +51,9 @@ def test_labels_are_yes_no_or_unknown() -> None:
         [[1, 0, math.nan]],
     ):
         assert encode_multilabels(values, CLASSES, where).tolist() == [[1, -1, 0]]
-    with pytest.raises(DataError, match=r"row 2 .* has a label that is none"):
+    with pytest.raises(DataError, match=r"row 2 .* has an invalid label"):
         encode_multilabels([[1, 0, 1], [1, 2, 1]], CLASSES, where)
-    with pytest.raises(DataError, match=r"labels must be 3 a row, one a class, not of shape \(4,\)"):
+    with pytest.raises(DataError, match=r"expected 3 labels per row, one per class, not shape \(4,\)"):
         encode_multilabels([1, 0, 1, 0], CLASSES, where)
 
 
@@ -103,9 +104,9 @@ def test_a_party_that_knows_no_label_abstains() -> None:
 
 
 def test_unsuitable_settings_are_rejected_before_training() -> None:
-    with pytest.raises(ElectionError, match="method fedkt cannot do several labels a row"):
+    with pytest.raises(ElectionError, match="method fedkt does not support several labels per row"):
         election(method=ob.FedKT())
-    with pytest.raises(ElectionError, match=r"needs multilabel.*, and learner sklearn does not give it"):
+    with pytest.raises(ElectionError, match=r"must provide multilabel.*; sklearn doesn't"):
         election(learner=ob.Sklearn())
     for settings, words in (
         ({"temperature": 2.0}, "need temperature = inf"),
@@ -119,7 +120,7 @@ def test_unsuitable_settings_are_rejected_before_training() -> None:
 
 def test_rows_are_split_by_their_rarest_class() -> None:
     y = np.array([[1, 1, -1], [1, -1, 0], [1, 1, 1], [-1, -1, -1], [1, -1, -1]])
-    assert rarest(y).tolist() == [1, 0, 2, 3, 0]
+    assert rarest_class(y).tolist() == [1, 0, 2, 3, 0]
     agreed = election()
     parties = divide(agreed.data(*rows(200, 4)), 3, "dirichlet:0.5", seed=0)
     assert sum(map(len, parties.values())) == 200
@@ -130,10 +131,10 @@ def test_accuracy_counts_only_known_labels() -> None:
     y = np.array([[1, -1, 0], [-1, -1, 1]])
     assert accuracy(np.array([[0.9, 0.2, 0.1], [0.6, 0.2, 0.1]]), y) == 3 / 5
     agreed = election()
-    beside = compare(
+    beside = baselines(
         agreed, {"a": agreed.data(*rows(300, 5)), "b": agreed.data(*rows(20, 6))}, agreed.data(*rows(300, 7))
     )
-    assert beside.together > 0.9
+    assert beside.pooled > 0.9
 
 
 def test_multilabel_changes_the_digest_only_where_it_is_set() -> None:

@@ -1,4 +1,4 @@
-"""Elections at L1 and L2, end to end: what ballots and outcomes carry, what is refused, what adds up."""
+"""Elections at L1 and L2, end to end: ledgers of ballots and outcomes, repeated draws, refusals."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from oneballot.types import Count, Data
 
 NEAREST = ob.Sklearn("KNeighborsClassifier", {"n_neighbors": 1})
 MILD = {"scale": 0.25}
-"""So little noise that votes hardly ever change: what is tested is all the rest."""
+"""So little noise that votes hardly ever change."""
 
 
 def two_clouds(count: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -38,7 +38,7 @@ TEST = two_clouds(300, seed=3)
 def election_at(privacy: object, **settings: object) -> ob.Election:
     usual = {"classes": [0, 1], "public": PUBLIC, "learner": ob.Sklearn("GaussianNB"), "method": ob.FedKT()}
     if getattr(privacy, "level", "L0") == "L1":
-        usual["server_key"] = "none"  # encryption has tests of its own
+        usual["server_key"] = "none"  # encryption is tested elsewhere
     return ob.Election(**{**usual, **settings}, privacy=privacy)
 
 
@@ -69,29 +69,29 @@ METHODS = {
 
 @pytest.mark.parametrize("level", [ob.L1, ob.L2])
 @pytest.mark.parametrize("name", METHODS)
-def test_with_little_noise_every_setting_learns(name: str, level) -> None:
+def test_every_method_learns_with_little_noise(name: str, level) -> None:
     counted = level is ob.L2 and METHODS[name].weights == "class-counts"
-    terms = level(**MILD, **({"counts_sigma": 2.0} if counted else {}))
-    simulation = run(election_at(terms, method=METHODS[name]))
+    privacy = level(**MILD, **({"counts_sigma": 2.0} if counted else {}))
+    simulation = run(election_at(privacy, method=METHODS[name]))
     assert accuracy(simulation) > 0.95
     for ballot in simulation.ballots:
-        assert unseal(ballot.sealed, election_at(terms, method=METHODS[name])).party == ballot.party
+        assert unseal(ballot.sealed, election_at(privacy, method=METHODS[name])).party == ballot.party
 
 
 @pytest.mark.parametrize("mechanism", ["gumbel", "gaussian", "laplace"])
 @pytest.mark.parametrize("level", [ob.L1, ob.L2])
-def test_with_much_noise_nothing_is_learned(level, mechanism: str) -> None:
-    """Labels are drawn from a hat."""
+def test_strong_noise_makes_labels_random(level, mechanism: str) -> None:
+    """Labels are uniformly random."""
     election = election_at(level(scale=5000.0, mechanism=mechanism))
     promised = election.guarantee.query
     votes = np.stack([np.eye(promised.classes, dtype=np.int64)[TRUTH]] * 5).sum(axis=0)
-    desks = [TallyContext(election) if level is ob.L1 else PartyContext(election, "a") for _ in range(40)]
-    right = np.mean([(ctx.decide(votes, cell="a") == TRUTH).mean() for ctx in desks])
+    contexts = [TallyContext(election) if level is ob.L1 else PartyContext(election, "a") for _ in range(40)]
+    right = np.mean([(ctx.decide(votes, cell="a") == TRUTH).mean() for ctx in contexts])
     assert abs(right - 1 / promised.classes) < 0.06
 
 
 class TestLedgers:
-    def test_a_ballot_at_l2_carries_its_ledger_and_the_outcome_the_same(self) -> None:
+    def test_ballot_and_outcome_carry_the_same_ledger_at_l2(self) -> None:
         simulation = run(election_at(ob.L2(4.0, stable_ids=False)))
         manifest = open_ballot(simulation.ballots[0].sealed).manifest
         assert manifest.privacy.epsilon == pytest.approx(4.0, rel=1e-3)
@@ -102,7 +102,7 @@ class TestLedgers:
         )
         assert simulation.outcome.ledger == manifest.privacy
 
-    def test_a_ballot_at_l1_promises_nothing_to_the_server_and_the_outcome_does(self) -> None:
+    def test_at_l1_the_outcome_has_a_guarantee_and_the_ballot_has_none(self) -> None:
         simulation = run(election_at(ob.L1(4.0)))
         ledger = open_ballot(simulation.ballots[0].sealed).manifest.privacy
         assert ledger.epsilon is None
@@ -116,16 +116,18 @@ class TestLedgers:
         assert ob.Outcome.load(tmp_path).ledger == outcome.ledger
         assert json.loads((tmp_path / "outcome.json").read_text())["privacy"]["epsilon"] == outcome.ledger.epsilon
 
-    @pytest.mark.parametrize("other", ["L0", ob.L1(4.0), ob.L2(3.0), ob.L2(4.0, adjacency="add-remove"),
-                                       ob.L2(4.0, rehearsal=True, noise_seed=1)])  # fmt: skip
-    def test_a_ballot_whose_ledger_is_another_is_refused(self, other, monkeypatch) -> None:
-        """The digest would tell as well; here it is made to agree."""
+    @pytest.mark.parametrize(
+        "other",
+        ["L0", ob.L1(4.0), ob.L2(3.0), ob.L2(4.0, adjacency="add-remove"), ob.L2(4.0, rehearsal=True, noise_seed=1)],
+    )
+    def test_a_ballot_with_another_ledger_is_refused(self, other, monkeypatch) -> None:
+        """The digest is adapted, because it would reveal the change too."""
         ours, theirs = election_at(ob.L2(4.0)), election_at(other)
         theirs.__dict__["digest"] = ours.digest
         with pytest.raises(ob.OneBallotError, match="its ledger is not the election's"):
             unseal(seal({}, theirs, "a", reason="a test").sealed, ours)
 
-    def test_noise_that_was_not_promised_is_not_drawn(self) -> None:
+    def test_noise_beyond_the_guarantee_is_not_drawn(self) -> None:
         election = election_at(ob.L2(4.0, mechanism="gumbel"), method=OPEN)
         ctx = PartyContext(election, "a")
         votes = np.ones((60, 3), dtype=np.int64)
@@ -134,9 +136,9 @@ class TestLedgers:
             ctx.decide(votes, cell="partition 0")
         with pytest.raises(PrivacyError, match="decides among 2 classes, declared 3"):
             PartyContext(election, "a").decide(votes[:, :2], cell="partition 0")
-        with pytest.raises(PrivacyError, match="parts of votes, where whole ones"):
+        with pytest.raises(PrivacyError, match="fractional votes, but declared whole ones"):
             PartyContext(election, "a").decide(votes, cell="partition 0", unit=255)
-        with pytest.raises(PrivacyError, match="class counts, of which the method did not say"):
+        with pytest.raises(PrivacyError, match=r"class counts.* did not declare it"):
             PartyContext(election, "a").release(np.ones(2, dtype=np.int64), cell="class counts")
 
     def test_noise_is_drawn_on_one_side_only(self) -> None:
@@ -170,7 +172,7 @@ class TestCastingAgain:
         ballots = [ob.cast(election, X[:100], Y[:100], party="a") for _ in range(2)]
         assert not np.array_equal(*(b.contents["votes"] for b in ballots))
 
-    def test_a_rehearsal_can_be_repeated_and_claims_nothing(self) -> None:
+    def test_a_rehearsal_is_reproducible_and_has_no_epsilon(self) -> None:
         election = election_at(ob.L2(0.5, rehearsal=True, noise_seed=7))
         one, two = (run(election) for _ in range(2))
         assert [b.digest for b in one.ballots] == [b.digest for b in two.ballots]
@@ -194,13 +196,13 @@ class TestTallyingAgain:
         assert second.ledger.epsilon == first.ledger.times(2).epsilon
 
     def test_the_same_ballots_again_cost_again(self) -> None:
-        """Whether noise is drawn must not depend on which ballots there are."""
+        """Whether noise is drawn must not depend on the ballots."""
         election = election_at(ob.L1(scale=20.0))
         ballots = self.ballots(election, 3)
         first = ob.tally(election, ballots)
         assert ob.tally(election, ballots, previous=first).ledger.drawn == 2
 
-    def test_a_budget_is_for_as_many_tallies_as_were_planned(self, tmp_path) -> None:
+    def test_a_budget_covers_the_planned_number_of_tallies(self, tmp_path) -> None:
         election = election_at(ob.L1(2.0, tallies=2))
         ballots, book = self.ballots(election, 4), tmp_path / "book.json"
         ob.tally(election, ballots[:2], book=book)
@@ -227,7 +229,7 @@ class TestTallyingAgain:
 
 
 class TestPublishing:
-    def test_the_published_outcome_names_nobody_and_holds_no_votes(self, tmp_path) -> None:
+    def test_the_published_outcome_has_no_names_and_no_votes(self, tmp_path) -> None:
         election = election_at(ob.L1(2.0, adjacency="add-remove"))
         ballots = [ob.cast(election, X[i::9], Y[i::9], party=f"clinic-{i}") for i in range(3)]
         outcome = ob.tally(election, [*ballots, b"nonsense"], without=["clinic-0"])
@@ -243,7 +245,7 @@ class TestPublishing:
         assert np.array_equal(loaded.model.predict(TEST[0]), outcome.model.predict(TEST[0]))
         assert b"clinic-1" in (tmp_path / "server" / "outcome.json").read_bytes()
 
-    def test_raw_votes_and_names_at_l1_are_for_the_server_alone(self, tmp_path) -> None:
+    def test_only_the_server_has_raw_votes_and_names_at_l1(self, tmp_path) -> None:
         outcome = run(election_at(ob.L1(2.0))).outcome
         outcome.save(tmp_path / "server")
         (count,) = (tmp_path / "server").glob("count-*")
@@ -258,7 +260,7 @@ class TestSubsets:
         return [set(rows) for rows in PartyContext(election, "a").assign_subsets(data, 7, "partition", partition)]
 
     @pytest.mark.parametrize("ids", [True, False])
-    def test_a_row_that_goes_moves_no_other(self, ids: bool) -> None:
+    def test_removing_a_row_moves_no_other_row(self, ids: bool) -> None:
         election = election_at(ob.L2(2.0, stable_ids=ids))
         names = np.array([f"patient {i}" for i in range(50)]) if ids else None
         data = Data(np.float32(X[:50]), Y[:50], names)
@@ -266,7 +268,7 @@ class TestSubsets:
         before, after = self.deals(election, data), self.deals(election, fewer)
         assert [{row - 1 for row in rows if row} for rows in before] == after
 
-    def test_with_an_id_a_replaced_row_stays_where_it_was(self) -> None:
+    def test_a_replaced_row_with_the_same_id_stays_in_its_subset(self) -> None:
         election = election_at(ob.L2(2.0, stable_ids=True))
         names = np.array([f"patient {i}" for i in range(50)])
         data = Data(np.float32(X[:50]), Y[:50], names)
@@ -277,23 +279,23 @@ class TestSubsets:
             set(r) for r in PartyContext(election, "b").assign_subsets(data, 7, "partition", 0)
         ]
 
-    def test_subsets_are_of_about_one_size(self) -> None:
+    def test_subsets_have_similar_sizes(self) -> None:
         election = election_at(ob.L2(2.0))
         sizes = [len(rows) for rows in self.deals(election, election.data(X, Y))]
         assert sum(sizes) == len(X)
         assert min(sizes) > 0.7 * len(X) / 7
 
-    def test_ids_that_are_asked_for_must_be_there(self) -> None:
+    def test_missing_ids_are_refused(self) -> None:
         election = election_at(ob.L2(2.0, stable_ids=True))
         with pytest.raises(DataError, match=r"identifies rows by stable IDs, but there are none.*ids="):
             ob.cast(election, X[:50], Y[:50], party="a")
         with pytest.raises(DataError, match="there are 50 rows but 49 IDs"):
             ob.cast(election, X[:50], Y[:50], party="a", ids=range(49))
-        with pytest.raises(DataError, match="is not the only row with its ID"):
+        with pytest.raises(DataError, match="has an ID that another row has too"):
             ob.cast(election, X[:50], Y[:50], party="a", ids=[0] * 50)
         assert ob.cast(election, X[:50], Y[:50], party="a", ids=range(50)).abstained is None
 
-    def test_an_empty_silo_casts_a_ballot_like_any_other(self) -> None:
+    def test_an_empty_silo_casts_an_ordinary_ballot(self) -> None:
         election = election_at(ob.L2(2.0))
         none, some = (ob.cast(election, X[:n].reshape(n, 2), Y[:n], party="a") for n in (0, 100))
         assert none.abstained is None
@@ -304,7 +306,7 @@ class TestSubsets:
         [("GaussianNB", "soft"), ("LinearDiscriminantAnalysis", "majority"), ("LinearDiscriminantAnalysis", "soft")],
     )
     def test_no_row_can_stop_a_cast(self, estimator: str, voting: str) -> None:
-        """Numbers so large that libraries overflow: that there is a ballot must not tell that they are there."""
+        """Numbers that overflow in libraries must not prevent a ballot, which would reveal them."""
         method = ob.FedKT(subsets=3, voting=voting)
         election = election_at(ob.L2(**MILD), method=method, learner=ob.Sklearn(estimator))
         rows = np.vstack([X[:60], [[3e38, -3e38]]])
@@ -312,8 +314,8 @@ class TestSubsets:
         assert ballot.abstained is None
 
     @pytest.mark.parametrize("method", [ob.FedKT(), ob.FedKT(open_vote="off"), ob.FedKT(weights="prior")])
-    def test_empty_subsets_and_empty_silos_vote_all_the_same(self, method) -> None:
-        """That a silo is empty, or how many subsets are, is told to nobody."""
+    def test_empty_subsets_and_empty_silos_vote(self, method) -> None:
+        """A ballot must not reveal an empty silo or the number of empty subsets."""
         election = election_at(ob.L2(**MILD), method=method)
         empty = Data(np.empty((0, 2), dtype=np.float32), np.empty(0, dtype=np.int64))
         three = Data(np.float32(X[:3]), Y[:3])
@@ -321,10 +323,12 @@ class TestSubsets:
         assert all(ballot.abstained is None for ballot in ballots)
         assert len({ballot.contents["votes"].nbytes for ballot in ballots}) == 1
 
-    @pytest.mark.parametrize("method", [ob.FedKT(), ob.FedKT(open_vote="off", partitions=2), ob.FedKT(weights="prior"),
-                                        ob.FedKT(voting="soft")])  # fmt: skip
-    def test_a_row_changes_the_vote_of_one_teacher_a_partition(self, method) -> None:
-        """Whatever the silo: nothing that is fitted on all of it ties the teachers together."""
+    @pytest.mark.parametrize(
+        "method",
+        [ob.FedKT(), ob.FedKT(open_vote="off", partitions=2), ob.FedKT(weights="prior"), ob.FedKT(voting="soft")],
+    )
+    def test_a_row_changes_the_vote_of_one_teacher_per_partition(self, method) -> None:
+        """Nothing is fitted on the whole silo, so the teachers stay independent."""
         election = election_at(ob.L2(scale=3.0, stable_ids=True), method=method, learner=NEAREST)
         names = np.array([f"patient {i}" for i in range(40)])
         rng = np.random.default_rng(4)
@@ -343,7 +347,7 @@ class TestSubsets:
 
 
 def _cast_at(ctx: PartyContext, data: Data) -> None:
-    """Cast with a desk that can be looked into afterwards."""
+    """Cast and return the context too."""
     casting = ctx.election.method.cast(data, ctx)
     try:
         fit = next(casting)
@@ -356,8 +360,8 @@ def _cast_at(ctx: PartyContext, data: Data) -> None:
 
 
 class TestAtL1:
-    def test_every_query_is_labelled_whoever_voted_on_it(self) -> None:
-        """Leaving a row out because nobody voted on it would tell something."""
+    def test_every_query_is_labelled_even_without_votes(self) -> None:
+        """Leaving out rows without votes would reveal something."""
         election = election_at(ob.L1(**MILD), method=ob.FedKT(open_vote="hard", claim=1e9))
         ballots = cast_together(election, divide(election.data(X, Y), 3, "homogeneous"))
         with TallyContext(election) as ctx:
@@ -368,7 +372,7 @@ class TestAtL1:
             election.method.close(total, ctx)
             assert ctx.drawn == {"vote": len(PUBLIC)}
 
-    def test_soft_votes_of_a_party_add_up_to_one_at_most(self) -> None:
+    def test_soft_votes_of_a_party_sum_to_at_most_one(self) -> None:
         election = election_at(ob.L1(2.0), method=ob.FedKT(voting="soft"))
         loud = seal({"votes": np.full(120, 255, dtype=np.uint8)}, election, "a")
         with TallyContext(election) as ctx:
@@ -383,7 +387,7 @@ class TestAtL1:
             points = election.method.count(loud, ctx).sums["votes"]
         assert points.max() == 20
 
-    def test_few_parties_are_warned_before_anybody_trains(self) -> None:
+    def test_too_few_parties_cause_a_warning_before_training(self) -> None:
         with pytest.warns(ob.OneBallotWarning, match="When all 10 parties agree .* This will not work: it takes"):
             election_at(ob.L1(1.0), quorum=10)
         with pytest.warns(ob.OneBallotWarning, match="When all 6 parties agree .* This will not work"):
@@ -394,7 +398,7 @@ CONFIDENT = {"mechanism": "confident", "threshold": 15.0, "answers": 20, "sigma"
 
 
 class TestConfident:
-    def test_only_what_passes_is_answered_and_never_more_than_the_budget(self) -> None:
+    def test_only_passing_queries_are_answered_up_to_the_limit(self) -> None:
         election = election_at(ob.L2(**CONFIDENT), method=OPEN)
         ctx = PartyContext(election, "a")
         votes = np.zeros((60, 3), dtype=np.int64)
@@ -406,20 +410,20 @@ class TestConfident:
         assert ctx.drawn == {"test": 60, "vote": 20}
 
     @pytest.mark.parametrize("students", [True, False])
-    def test_it_learns_from_what_was_answered(self, students: bool) -> None:
+    def test_the_model_learns_from_answered_queries(self, students: bool) -> None:
         method = ob.FedKT(students=students, open_vote="off")
         assert accuracy(run(election_at(ob.L2(**CONFIDENT), method=method))) > 0.9
 
-    def test_at_l1_unanswered_rows_are_left_out(self) -> None:
+    def test_unanswered_rows_are_left_out_at_l1(self) -> None:
         simulation = run(election_at(ob.L1(**{**CONFIDENT, "threshold": 3.0}), learner=NEAREST))
         assert accuracy(simulation) > 0.8
 
-    def test_a_party_with_nothing_answered_abstains(self) -> None:
+    def test_a_party_without_answers_abstains(self) -> None:
         election = election_at(ob.L2(**{**CONFIDENT, "threshold": 25.0}), method=ob.FedKT(students=True))
         guesses = np.random.default_rng(0).permutation(Y[:90])
         assert "no query passed the test" in (ob.cast(election, X[:90], guesses, party="a").abstained or "")
 
-    def test_a_threshold_that_only_noise_passes_is_refused(self) -> None:
+    def test_a_threshold_above_all_votes_is_refused(self) -> None:
         with pytest.raises(ElectionError, match="a party has 25 teachers"):
             election_at(ob.L2(**{**CONFIDENT, "threshold": 26.0}))
         with pytest.warns(WillNotWork, match="more than all votes"):
@@ -432,7 +436,7 @@ def test_opendp_draws_the_same_votes() -> None:
     assert accuracy(simulation) > 0.95
 
 
-def test_the_final_model_may_weigh_rows_by_the_lead_of_their_label() -> None:
+def test_the_final_model_can_weight_rows_by_the_lead_of_their_label() -> None:
     leads = []
 
     class Recorder(TallyContext):
@@ -449,7 +453,7 @@ def test_the_final_model_may_weigh_rows_by_the_lead_of_their_label() -> None:
         election_at(ob.L1(1.0), method=ob.FedKT(final_weights="lead"))
 
 
-def test_class_counts_at_l2_are_noised() -> None:
+def test_class_counts_have_noise_at_l2() -> None:
     election = election_at(ob.L2(scale=0.25, counts_sigma=100.0), method=ob.FedKT(weights="class-counts"))
     seen = np.array([ob.cast(election, X[:90], Y[:90], party="a").contents["seen"] for _ in range(8)])
     assert (seen >= 0).all()

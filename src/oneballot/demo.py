@@ -1,4 +1,4 @@
-"""The main job on embedded data: scikit-learn's digits, divided among parties that differ; real files throughout."""
+"""An election on embedded data: scikit-learn's digits, divided among parties that differ, with real files."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from .methods.fedkt.method import FedKT
 from .party.cast import cast_together
 from .report.plots import plot_class_counts
 from .server.tally import tally_box
-from .simulation import compare, divide, simulate_parties
+from .simulation import baselines, divide, simulate_parties
 from .types import Array
 
 PIXELS = [f"pixel{i:02d}" for i in range(64)]
 
 
 def run(out: Path, *, parties: int = 10, beta: float = 0.5, seed: int = 0) -> dict[str, Any]:
-    """Write the files of an election under `out`, run it, and return what there is to show."""
+    """Write the files of an election under `out`, run it, and return the results."""
     from sklearn.datasets import load_digits
 
     X, y = load_digits(return_X_y=True)
@@ -56,7 +56,7 @@ def run(out: Path, *, parties: int = 10, beta: float = 0.5, seed: int = 0) -> di
     outcome.save(out / "outcome")
 
     paper = simulate_parties(replace(election, method=FedKT.paper()), held)
-    without = compare(election, held, tested)
+    without = baselines(election, held, tested)
     counts = np.stack([np.bincount(d.y, minlength=10) for d in held.values()])
     saved = {"model": "outcome", "ballots": "box", "election": "election.toml", "rows": "parties"}
     if picture := plot_class_counts(counts, list(held), [str(c) for c in range(10)], out / "parties.png"):
@@ -80,7 +80,7 @@ def run(out: Path, *, parties: int = 10, beta: float = 0.5, seed: int = 0) -> di
                 "bytes": paper.outcome.bytes // parties,
             },
             {"what": "FedKT with the open vote", "accuracy": open_vote, "bytes": outcome.bytes // parties},
-            {"what": "all data together (nobody may)", "accuracy": without.together, "bytes": 0},
+            {"what": "pooled data (upper bound)", "accuracy": without.pooled, "bytes": 0},
         ],
         "saved": {name: str(out / path) for name, path in saved.items()},
     }
@@ -95,7 +95,7 @@ def _write_csv(path: Path, X: Array, y: Sequence[int] | Array | None = None) -> 
 
 
 def _fresh(folder: Path) -> Path:
-    """An empty box: the ballots of an earlier demo are of no use to this one."""
+    """An empty box: ballots of an earlier demo are removed."""
     for ballot in folder.glob("*.ballot"):
         ballot.unlink()
     return folder

@@ -1,4 +1,7 @@
-"""What a one-shot method is compared with goes in rounds: what such a peer promises, and what a round leaves behind."""
+"""The interface of peers: iterative and central methods that `oneballot compare` runs beside an election.
+
+Peers are registered by entry points of the group `oneballot.peers`; `oneballot_lab` has FedAvg and others.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,9 @@ from .types import Data
 
 @dataclass(frozen=True)
 class Round:
-    """Where a peer stands after an exchange of messages.
+    """The state of a peer after an exchange of messages.
 
-    models: the one that all parties have then, or where each has its own (solo, FedMD) all of them: their accuracies
+    models: the model that all parties share, or, where each has its own (solo, FedMD), all of them; their accuracies
     are averaged. up, down: bytes that all parties together have sent and received so far.
     """
 
@@ -24,18 +27,18 @@ class Round:
 
 
 class Peer(Protocol):
-    """What a one-shot method is compared with, in simulation alone: a frozen dataclass of its settings.
+    """A method to compare with, run in simulation only: a frozen dataclass of its settings.
 
-    One that says `init = "outcome"` begins with the model of the election's own outcome, which is `ctx.start`.
+    A peer with `init = "outcome"` starts from the model of the election's own outcome, which is `ctx.start`.
     """
 
     name: ClassVar[str]
     rounds: int
-    """How many `run` yields at the most; 1 if it exchanges messages once, or never."""
+    """The largest number of rounds that `run` yields; 1 if it exchanges messages once, or never."""
 
     @property
     def needs(self) -> Mapping[str, frozenset[str]]:
-        """For each role what its learner must give, as of a method."""
+        """For each role, what its learner must provide; as for a method."""
 
     def run(self, parties: Sequence[Data], ctx: TallyContext) -> Iterator[Round]:
         """Train. Some parties may have no rows, or lack classes; at least one has rows."""
@@ -43,7 +46,7 @@ class Peer(Protocol):
 
 @runtime_checkable
 class ChoosyPeer(Protocol):
-    """What a peer has besides if not every learner suits it that gives what it needs."""
+    """What a peer has in addition if it cannot use every learner that provides what it needs."""
 
     def check(self, learner: Any, *, multilabel: bool) -> None:
-        """Raise ElectionError if it cannot be run with this final learner; called before any training."""
+        """Raise ElectionError if it cannot be run with this final learner. Called before any training."""

@@ -1,4 +1,4 @@
-"""The whole federation on one machine: split, all casts in lock step, tally, and what to compare the outcome with."""
+"""Simulate a federation on one machine: split the rows, cast all ballots in lock step, tally, and compute baselines."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from .election.election import Election
 from .errors import BoxError, OneBallotWarning
 from .party.cast import cast_together
 from .privacy.settings import L0
+from .report.metrics import accuracy
 from .server.outcome import Outcome
 from .server.tally import tally
 from .types import Array, Ballot, Data, Task
@@ -36,10 +37,10 @@ class Simulation:
 
 @dataclass(frozen=True)
 class Baselines:
-    """What there is without a federation: each party alone, and what nobody may do, all data together."""
+    """Accuracies without a federation: each party alone, and all data pooled (the upper bound)."""
 
     alone: Mapping[str, float]
-    together: float
+    pooled: float
 
     @property
     def alone_mean(self) -> float:
@@ -50,12 +51,12 @@ def simulate(
     election: Election, X: Any, y: Any, *, parties: int | None = 10, split: str = "dirichlet:0.5", seed: int = 0,
     values: Any = None,
 ) -> Simulation:  # fmt: skip
-    """Divide rows X with labels y among parties, and run the election. `split="column"` divides by `values`."""
+    """Divide rows X with labels y among parties and run the election. `split="column"` divides by `values`."""
     return simulate_parties(election, divide(election.data(X, y), parties, split, seed, values))
 
 
 def simulate_parties(election: Election, parties: Mapping[str, Data]) -> Simulation:
-    """Run the election among parties that hold these data. Nobody signs or encrypts, and no quorum is asked for."""
+    """Run the election among these parties, without signatures, encryption and quorum."""
     election = election.on_one_machine()
     election.warn_if_hopeless(len(parties))
     ballots = tuple(cast_together(election, parties))
@@ -63,9 +64,9 @@ def simulate_parties(election: Election, parties: Mapping[str, Data]) -> Simulat
 
 
 def divide(data: Data, parties: int | None, split: str, seed: int = 0, values: Any = None) -> dict[str, Data]:
-    """The data of each party, by names that sort in their order."""
+    """The data of each party, by party name."""
     rows = split_rows(
-        data.y if data.y.ndim == 1 else rarest(data.y),
+        data.y if data.y.ndim == 1 else rarest_class(data.y),
         parties,
         split,
         seed,
@@ -78,7 +79,7 @@ def divide(data: Data, parties: int | None, split: str, seed: int = 0, values: A
 def simulate_file(
     election: Election, data: Path, parties: int | None, split: str, seed: int, test: Path | None, holdout: float
 ) -> tuple[Simulation, Data]:
-    """Simulate with the rows of a file; return with it the rows to test, from another file or kept out of this one."""
+    """Simulate with the rows of a file. Returns also the test rows: those of another file, or held out of this one."""
     shared, tested = read_parties(election, data, parties, split, seed, test, holdout)
     return simulate_parties(election, shared), tested
 
@@ -86,7 +87,7 @@ def simulate_file(
 def read_parties(
     election: Election, data: Path, parties: int | None, split: str, seed: int, test: Path | None, holdout: float
 ) -> tuple[dict[str, Data], Data]:
-    """The rows of a file, divided among parties, and the rows to test."""
+    """The rows of a file, divided among parties, and the test rows."""
     rows = election.read_data(data)
     values = None
     if split.startswith("column:"):
@@ -104,60 +105,53 @@ def read_parties(
 
 
 def check_empty(folder: Path) -> None:
-    """Before a simulation: is there room for its ballots?"""
+    """Raise BoxError, before a simulation, if the folder already holds ballots."""
     if any((folder / "box").glob("*")):
         raise BoxError(f"{folder / 'box'} already holds ballots; choose another folder, or empty it")
 
 
 def save(simulation: Simulation, folder: Path) -> None:
-    """The outcome and a box with the ballots, as a tally and the parties would have left them."""
+    """Write the outcome and a box with the ballots, as the tally and the parties would."""
     simulation.outcome.save(folder / "outcome")
     box = Folder(folder / "box")
     for ballot in simulation.ballots:
         box.deliver(ballot.party, ballot.sealed)
 
 
-def compare(election: Election, parties: Mapping[str, Data], test: Data) -> Baselines:
-    """What the method's own kind of model is without a federation: on each party's rows, and on all rows together."""
+def baselines(election: Election, parties: Mapping[str, Data], test: Data) -> Baselines:
+    """Train the election's own learner on each party's rows, and on all rows pooled."""
     held = {party: data for party, data in parties.items() if len(data)}
     if not election.roles:
-        return _compare_by_tallies(election, held, test)
+        return _baselines_by_tallies(election, held, test)
     X = np.concatenate([d.X for d in held.values()] + [test.X])
     y = np.concatenate([d.y for d in held.values()])
     ends = np.cumsum([len(d) for d in held.values()])
     asked = np.arange(len(y), len(X))
     blocks = [*np.split(np.arange(len(y)), ends[:-1]), np.arange(len(y))]
-    names = [*held, "all parties together"]
+    names = [*held, "pooled data"]
     kind: Literal["labels", "multilabel"] = "multilabel" if election.multilabel else "labels"
     tasks = [Task(rows, y[rows], kind, ask=asked, label=name) for name, rows in zip(names, blocks, strict=True)]
     role = "final" if "final" in election.roles else min(election.roles)
     models = election.learner_of(role).fit_many(X, tasks, len(election.classes), keep=False)
-    *alone, together = (accuracy(answer, test.y) for answer in models.predictions())
-    return Baselines(dict(zip(held, alone, strict=True)), together)
+    *alone, pooled = (accuracy(prediction, test.y) for prediction in models.predictions())
+    return Baselines(dict(zip(held, alone, strict=True)), pooled)
 
 
-def _compare_by_tallies(election: Election, held: Mapping[str, Data], test: Data) -> Baselines:
-    """For a method that trains no learner: elections with one voter, without noise."""
+def _baselines_by_tallies(election: Election, held: Mapping[str, Data], test: Data) -> Baselines:
+    """For a method without learners: elections with one party each, without noise."""
     alone = replace(election, privacy=L0)
     whole = Data(np.concatenate([d.X for d in held.values()]), np.concatenate([d.y for d in held.values()]))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", OneBallotWarning)  # classes that one party lacks
+        warnings.simplefilter("ignore", OneBallotWarning)  # of classes that a party lacks
         scores = [simulate_parties(alone, {"one": data}).accuracy(test) for data in (*held.values(), whole)]
     return Baselines(dict(zip(held, scores[:-1], strict=True)), scores[-1])
 
 
-def rarest(y: Array) -> Array:
-    """One class number for rows of many, to divide them by: the rarest class that a row has (FedKD, chest X-rays)."""
+def rarest_class(y: Array) -> Array:
+    """The rarest class of each multi-label row, to split rows by class (as FedKD does for chest X-rays)."""
     order = np.argsort((y > 0).sum(axis=0), kind="stable")
     first = order[(y > 0)[:, order].argmax(axis=1)]
     return np.asarray(np.where((y > 0).any(axis=1), first, y.shape[1]))
-
-
-def accuracy(probabilities: Array, y: Array) -> float:
-    """How many labels are right; of many a row, of those that are known."""
-    if y.ndim == 2:
-        return float(((probabilities >= 0.5) == (y > 0))[y != 0].mean())
-    return float((probabilities.argmax(axis=1) == y).mean())
 
 
 def _take(data: Data, rows: Array) -> Data:

@@ -1,4 +1,4 @@
-"""Servers, each a process of its own, started once; and a wire between that can be slow, or cut."""
+"""Real servers in separate processes, started once per session, and a proxy that can be slow or lose connections."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Place:
         }[self.kind]
 
     def files(self, box: str) -> dict[str, bytes]:
-        """What is in the box, seen without our code, but for what every server is asked with."""
+        """The files in the box, read without our code and without the probe file."""
         return {name: data for name, data in self.all_files(box).items() if name != PROBE}
 
     def all_files(self, box: str) -> dict[str, bytes]:
@@ -66,7 +66,7 @@ class Place:
         return self.folder / ("files" if self.kind == "sftp" else "") / box
 
     def put(self, box: str, name: str, data: bytes) -> None:
-        """A stranger's hand."""
+        """Store a file without our code."""
         if self.kind == "s3":
             client(self.port).put_object(Bucket="bucket", Key=f"{box}/{name}", Body=data)
             return
@@ -98,7 +98,7 @@ def servers(tmp_path_factory) -> Iterator[Callable[[str], tuple[int, Path]]]:
             processes.append(process)
             assert process.stdout is not None
             port = next((line for line in iter(process.stdout.readline, "") if line.strip().isdigit()), None)
-            assert port, f"no server: {log.name}"
+            assert port, f"the server did not start: {log.name}"
             running[kind] = int(port), folder
         return running[kind]
 
@@ -110,7 +110,7 @@ def servers(tmp_path_factory) -> Iterator[Callable[[str], tuple[int, Path]]]:
 
 @pytest.fixture
 def place_of(servers, tmp_path: Path, monkeypatch) -> Callable[[str], Place]:
-    """A server of a kind, with this user's credentials where they usually are."""
+    """A server of one type, with this user's credentials in their usual places."""
     home = tmp_path / "home"
     home.mkdir()
     monkeypatch.setenv("HOME", str(home))
@@ -136,10 +136,10 @@ def place(request, place_of) -> Place:
 
 @dataclass
 class Wire:
-    """A connection to a server through here: slow, stopped, or cut after so many bytes of a way, so many times."""
+    """A proxy to a server that can be slow, stall, or lose connections after a number of bytes, a number of times."""
 
     target: int
-    rate: float = float("inf")  # bytes a second, upwards
+    rate: float = float("inf")  # bytes per second, to the server
     cut_up: float = float("inf")
     cut_down: float = float("inf")
     cuts: int = 0
@@ -199,7 +199,7 @@ class Wire:
 
 @pytest.fixture
 def wire(monkeypatch) -> Iterator[Callable[..., tuple[Wire, str]]]:
-    """Lays a wire to a place and gives the address of a box at its near end."""
+    """Start a proxy to a server and return it with the address of a box behind it."""
     laid: list[Wire] = []
 
     def lay(place: Place, box: str, **settings: float) -> tuple[Wire, str]:

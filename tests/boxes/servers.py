@@ -1,4 +1,4 @@
-"""Real servers of the protocols that boxes speak: `python servers.py KIND FOLDER` prints its port and serves."""
+"""Real servers for the tests of boxes: `python servers.py TYPE FOLDER` prints its port and serves."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ USER, PASSWORD = "clinic", "s3cret/word"
 GREETED = "greeted"
 
 BROKEN = {"no-token": b"<![<![", "no-number": b'<a href="&#' + b"9" * 5_000 + b';">x</a>'}
-"""Index pages that Python's parser of HTML gives up."""
+"""Index pages that Python's HTML parser cannot parse."""
 
 
 def s3(folder: Path) -> int:
@@ -47,7 +47,7 @@ def webdav(folder: Path) -> int:
 
 
 class Web(http.server.SimpleHTTPRequestHandler):
-    """PUT, GET with ranges, HEAD, an index page. Some folders behave otherwise, as their names say."""
+    """PUT, GET with ranges, HEAD, an index page. Some folders misbehave, as their names say."""
 
     protocol_version = "HTTP/1.1"
 
@@ -101,7 +101,7 @@ class Web(http.server.SimpleHTTPRequestHandler):
     do_HEAD = do_GET
 
     def hostile(self, path: Path) -> bool:
-        """A host that says and sends what it likes."""
+        """Malicious responses."""
         if path.name == "endless-index":
             self.send_response(200)
             self.send_header("Content-Type", "text/html")
@@ -169,7 +169,7 @@ def web(folder: Path) -> int:
 
 
 def sftp(folder: Path) -> int:
-    """Renames as OpenSSH's sftp-server does: a link, then the old name goes. Writes come to the disk as they arrive."""
+    """Renames like OpenSSH's sftp-server, by a link and a removal. Writes reach the disk as they arrive."""
     import paramiko
     from paramiko import SFTPAttributes, SFTPServer
 
@@ -193,7 +193,7 @@ def sftp(folder: Path) -> int:
 
         @guarded
         def list_folder(self, path):
-            found = [SFTPAttributes.from_stat(e.stat(), e.name) for e in os.scandir(self._at(path))]
+            entries = [SFTPAttributes.from_stat(e.stat(), e.name) for e in os.scandir(self._at(path))]
             if path.endswith("hostile"):
                 for name in (
                     "../../evil.ballot",
@@ -204,8 +204,8 @@ def sftp(folder: Path) -> int:
                 ):
                     entry = SFTPAttributes()
                     entry.filename, entry.st_mode, entry.st_size = name, 0o100644, 5
-                    found.append(entry)
-            return found
+                    entries.append(entry)
+            return entries
 
         @guarded
         def stat(self, path):
@@ -217,10 +217,10 @@ def sftp(folder: Path) -> int:
         def open(self, path, flags, attr):
             handle = os.open(self._at(path), flags, 0o644)
             file = os.fdopen(handle, "rb" if flags & 3 == os.O_RDONLY else "r+b" if flags & os.O_RDWR else "wb", 0)
-            found = paramiko.SFTPHandle(flags)
-            found.readfile = found.writefile = file
-            found.stat = lambda: SFTPAttributes.from_stat(os.fstat(file.fileno()))
-            return found
+            opened = paramiko.SFTPHandle(flags)
+            opened.readfile = opened.writefile = file
+            opened.stat = lambda: SFTPAttributes.from_stat(os.fstat(file.fileno()))
+            return opened
 
         @guarded
         def remove(self, path):
@@ -239,7 +239,7 @@ def sftp(folder: Path) -> int:
             return paramiko.SFTP_OK
 
     class Greeting(SFTPServer):
-        """To one user a shell says something first, as with an `echo` in .bashrc."""
+        """For one user, the shell prints a greeting first, as with an `echo` in .bashrc."""
 
         def start_subsystem(self, name, transport, channel):
             if transport.get_username() == GREETED:
@@ -251,7 +251,7 @@ def sftp(folder: Path) -> int:
             known = user in (USER, GREETED) and password == PASSWORD
             return paramiko.AUTH_SUCCESSFUL if known else paramiko.AUTH_FAILED
 
-        def check_channel_request(self, kind, number):
+        def check_channel_request(self, name, number):
             return paramiko.OPEN_SUCCEEDED
 
     def serve(connection: socket.socket) -> None:
@@ -277,4 +277,4 @@ if __name__ == "__main__":
     kind, folder = sys.argv[1:]
     sys.stdout.write(f"{ {'s3': s3, 'sftp': sftp, 'webdav': webdav, 'http': web}[kind](Path(folder)) }\n")
     sys.stdout.flush()
-    sys.stdin.read()  # until whoever started us closes it, or dies
+    sys.stdin.read()  # until the parent process closes it or dies

@@ -1,4 +1,4 @@
-"""Elections whose box is on a server: the same outcome as with a folder, by the same commands."""
+"""Elections with a box on a server: the same commands and the same outcome as with a folder."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def answer(*words: object, status: int = 0) -> dict:
 
 @pytest.fixture(scope="module")
 def cast_once(tmp_path_factory) -> dict:
-    """Ballots that were cast, kept by their parties; each test delivers them."""
+    """A folder with ballots that are cast once; each test delivers them."""
     return {"folder": tmp_path_factory.mktemp("kept")}
 
 
@@ -44,13 +44,13 @@ def agreed(clinic: Path, cast_once: dict, monkeypatch) -> Path:
 
 def test_cast_and_tally_give_the_same_outcome_as_with_a_folder(place, agreed: Path, tmp_path: Path) -> None:
     box = place.address("election")
-    place.put("election", "b.ballot", b"a stranger's file under a party's name")
+    place.put("election", "b.ballot", b"a foreign file under a party's name")
     for party in "ab":
         done = answer("cast", "election.toml", "--party", party, "--data", f"{party}.csv", "--to", box)
         assert done["delivered"]
         assert not done["trained"]
-    told = answer("tally", "election.toml", "--from", box, "--out", tmp_path / "outcome")
-    assert list(told["spoiled"]) == ["b"]
+    summary = answer("tally", "election.toml", "--from", box, "--out", tmp_path / "outcome")
+    assert list(summary["spoiled"]) == ["b"]
     ours, theirs = Outcome.load(tmp_path / "outcome"), Outcome.load(agreed / "outcome")
     assert {p: v.digest for p, v in ours.voted.items()} == {p: v.digest for p, v in theirs.voted.items()}
     assert ours.voted["b"].name.startswith("b.")

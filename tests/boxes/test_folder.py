@@ -1,4 +1,4 @@
-"""A folder as a box: whole ballots or none, and never a second one in the place of the first."""
+"""A folder as a box: ballots are complete or absent, and never replaced."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hosts of boxes that are strange, careless or hostile; and who one is to them."""
+"""Hosts of boxes that misbehave or are malicious, and credentials for them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from oneballot.server import prefetch
 from oneballot.server.tally import tally_box
 
 from .conftest import PASSWORD, USER
-from .servers import GREETED
+from .servers import GREETED, basic
 
 
 def test_malicious_file_names_of_a_host_are_ignored(place_of) -> None:
@@ -53,7 +53,7 @@ def test_a_ballot_of_absurd_size_is_spoiled_before_it_is_read(place_of, election
 
 
 def test_an_unreachable_box_ends_the_tally_and_spoils_no_ballot(place_of, wire, election, parties, monkeypatch) -> None:
-    monkeypatch.setattr(prefetch, "AT_ONCE", 1)  # else they are all here before the box goes
+    monkeypatch.setattr(prefetch, "AT_ONCE", 1)  # otherwise all ballots are read before the box is lost
     place, ballots = place_of("http"), cast_together(election, parties)
     for ballot in ballots:
         place.put("going", f"{ballot.party}.ballot", ballot.sealed)
@@ -61,7 +61,7 @@ def test_an_unreachable_box_ends_the_tally_and_spoils_no_ballot(place_of, wire, 
     box = box_at(address)
     counted = 0
 
-    def goes_away(what: str, done: int, total: int) -> None:
+    def lose_connection(what: str, done: int, total: int) -> None:
         nonlocal counted
         if "trying again" in what:
             return
@@ -70,7 +70,7 @@ def test_an_unreachable_box_ends_the_tally_and_spoils_no_ballot(place_of, wire, 
             line.cut_down, line.cuts = 0, 10**9
 
     with (
-        report_progress_to(goes_away),
+        report_progress_to(lose_connection),
         pytest.warns(OneBallotWarning, match="trying again"),
         pytest.raises(BoxError, match="Tried 6 times"),
     ):
@@ -114,13 +114,13 @@ def test_a_server_that_overwrites_files_causes_a_warning(place_of) -> None:
     place = place_of("http")
     with pytest.warns(OneBallotWarning, match="ignores If-None-Match"):
         box_at(place.address("forgetful")).deliver("a", b"first")
-    with pytest.raises(AlreadyCast):  # one looks before one sends, so only a race can replace
+    with pytest.raises(AlreadyCast):  # existing ballots are found before sending, so only a race can replace one
         box_at(place.address("forgetful")).deliver("a", b"second")
     assert place.files("forgetful") == {"a.ballot": b"first"}
 
 
 def test_an_overwriting_server_is_refused_if_it_is_write_only(place_of) -> None:
-    """A second ballot would replace the first, and nobody would know: so not even the first is sent."""
+    """A second ballot could replace the first unnoticed, so not even the first is sent."""
     place = place_of("http")
     with pytest.raises(BoxError, match="none was sent"):
         box_at(place.address("forgetful/dropbox")).deliver("a", b"ballot")
@@ -142,7 +142,7 @@ def test_the_probe_file_is_not_listed_as_a_ballot(place_of, kind: str) -> None:
     assert list(box_at(place.address("probed")).names()) == [("a", 6)]
     assert _remote.leftover_parts(f"{PART}probe.0123456789abcdef", [PROBE]) == []
     if kind == "http":
-        assert list(ob.Folder(place.inside("probed")).names()) == [("a", 6)], "who tallies on the server itself"
+        assert list(ob.Folder(place.inside("probed")).names()) == [("a", 6)], "a tally on the server itself"
 
 
 @pytest.mark.parametrize("status", [403, 404, 405])
@@ -159,7 +159,7 @@ def test_a_server_that_refuses_the_probe_is_used_only_if_it_is_readable(place_of
 
 
 def test_s3_works_with_the_least_permissions(place_of) -> None:
-    """With nothing but s3:PutObject: on ballots and the probe a ballot is delivered, on ballots alone it is refused."""
+    """With only s3:PutObject on ballots and the probe, a ballot is delivered; on ballots only, it is refused."""
     place = place_of("s3")
     denied = {"head_object", "list_multipart_uploads"}
 
@@ -187,9 +187,12 @@ def test_a_busy_server_is_not_mistaken_for_a_write_only_one(place_of, monkeypatc
     calm = place.folder / "calm"
     calm.unlink(missing_ok=True)
     monkeypatch.setattr(_retry.time, "sleep", lambda seconds: calm.touch())
-    with pytest.warns(OneBallotWarning) as told:
+    with pytest.warns(OneBallotWarning) as caught:
         box_at(place.address("busy/forgetful")).deliver("a", b"ballot")
-    assert [text in str(one.message) for one, text in zip(told, ("503", "If-None-Match"), strict=True)] == [True, True]
+    assert [text in str(one.message) for one, text in zip(caught, ("503", "If-None-Match"), strict=True)] == [
+        True,
+        True,
+    ]
     assert place.files("busy/forgetful") == {"a.ballot": b"ballot"}
 
 
@@ -242,8 +245,8 @@ def test_credentials_come_from_the_address_or_from_netrc(place_of) -> None:
     place = place_of("http")
     with pytest.raises(BoxError, match=r"401 .*netrc"):
         box_at(place.address("locked")).deliver("a", b"?")
-    asked = place.address("locked").replace("://", f"://{USER}:{PASSWORD.replace('/', '%2F')}@")
-    box_at(asked).deliver("a", b"ballot")
+    with_password = place.address("locked").replace("://", f"://{USER}:{PASSWORD.replace('/', '%2F')}@")
+    box_at(with_password).deliver("a", b"ballot")
     netrc = place.home / ".netrc"
     netrc.write_text(f"machine 127.0.0.1 login {USER} password {PASSWORD}\n")
     netrc.chmod(0o600)
@@ -257,15 +260,27 @@ def test_credentials_come_from_the_address_or_from_netrc(place_of) -> None:
 def test_credentials_come_from_the_configuration_of_fsspec(place_of, monkeypatch) -> None:
     import fsspec.config
 
-    for kind, told in {"sftp": {"password": PASSWORD}, "webdav": {"auth": [USER, PASSWORD]}}.items():
+    for kind, configured in {"sftp": {"password": PASSWORD}, "webdav": {"auth": [USER, PASSWORD]}}.items():
         place = place_of(kind)
         address = place.address("configured").replace(f":{PASSWORD.replace('/', '%2F')}@", "@")
         assert PASSWORD[:6] not in address
         with pytest.raises(BoxError):
             box_at(address).deliver("a", b"?")
-        monkeypatch.setitem(fsspec.config.conf, kind, told)
+        monkeypatch.setitem(fsspec.config.conf, kind, configured)
         box_at(address).deliver("a", b"ballot")
         assert place.files("configured") == {"a.ballot": b"ballot"}
+
+
+def test_http_headers_come_from_the_configuration_of_fsspec(place_of, monkeypatch) -> None:
+    import fsspec.config
+
+    place = place_of("http")
+    address = place.address("locked/by header")
+    with pytest.raises(BoxError, match="401"):
+        box_at(address).deliver("a", b"?")
+    monkeypatch.setitem(fsspec.config.conf, "http", {"client_kwargs": {"headers": {"Authorization": basic()}}})
+    box_at(address).deliver("a", b"ballot")
+    assert place.files("locked/by header") == {"a.ballot": b"ballot"}
 
 
 def test_unknown_hosts_and_wrong_host_keys_are_refused(place_of, monkeypatch) -> None:

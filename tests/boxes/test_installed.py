@@ -1,6 +1,6 @@
-"""Boxes on servers that people run: OpenSSH, Apache, nginx and lighttpd, where they are installed.
+"""Boxes on real-world servers: OpenSSH, Apache, nginx and lighttpd, if they are installed.
 
-Each is started on a port of its own with nothing but the configuration below, as in docs/boxes.md.
+Each is started on its own port with only the configuration below, as in docs/boxes.md.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PATH = f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin"
 MODULES = Path("/usr/lib/apache2/modules")
 BIG = 3 * 2**20
 APACHES = ("apache", "httpd")
-"""With TLS, and without: aiohttp reads SSL_CERT_FILE when it is imported, so that a test could not set it."""
+"""With TLS and without."""
 
 SSHD = """
 Port {port}
@@ -103,7 +103,7 @@ dir-listing.activate = "enable"
 
 @dataclass
 class Installed(Place):
-    """A server of somebody else's, and addresses on it as parties would type them."""
+    """An installed server, and addresses on it as parties would type them."""
 
     scheme: str = ""
     key: str = ""
@@ -171,7 +171,7 @@ def lighttpd(home: Path) -> list[str]:
 
 @pytest.fixture(scope="module")
 def start() -> Iterator[Callable[[str], tuple[int, Path]]]:
-    """Starts servers, once each; in folders that the accounts they run under can reach, unlike pytest's own."""
+    """Starts each server once, in a folder that its account can read, unlike pytest's own."""
     running: dict[str, tuple[int, Path]] = {}
     ends: list[Callable[[], object]] = []
     known = {"openssh": (openssh, SSHD), "apache": (apache, APACHE), "httpd": (apache, PLAIN), "nginx": (nginx, NGINX),
@@ -230,7 +230,7 @@ def installed(request, start, tmp_path: Path, monkeypatch) -> Installed:
 
 
 def made(installed: Installed, box: str) -> str:
-    """The address of a box; its folder is made beforehand where plain HTTP could not."""
+    """The address of a box; its folder is created first for plain HTTP, which cannot create it."""
     box += f" {installed.scheme}"
     if installed.scheme.startswith("http"):
         installed.inside(box).mkdir(parents=True)
@@ -239,8 +239,8 @@ def made(installed: Installed, box: str) -> str:
     return installed.address(box)
 
 
-def told(installed: Installed) -> AbstractContextManager[object]:
-    """nginx ignores If-None-Match, and a party that delivers by plain HTTP is told so."""
+def expected_warning(installed: Installed) -> AbstractContextManager[object]:
+    """nginx ignores If-None-Match, which a delivery by plain HTTP warns of."""
     if (installed.kind, installed.scheme) == ("nginx", "http"):
         return pytest.warns(OneBallotWarning, match="ignores If-None-Match")
     return nullcontext()
@@ -249,7 +249,7 @@ def told(installed: Installed) -> AbstractContextManager[object]:
 def test_a_ballot_arrives_complete_and_is_never_replaced(installed: Installed) -> None:
     address = made(installed, "a box")
     for name, data in {"a": b"first", "clinic ä (1)": os.urandom(BIG)}.items():
-        with told(installed):
+        with expected_warning(installed):
             box_at(address).deliver(name, data)
         box_at(address).deliver(name, data)
         with pytest.raises(AlreadyCast, match="never replaced"):
@@ -257,7 +257,7 @@ def test_a_ballot_arrives_complete_and_is_never_replaced(installed: Installed) -
         with box_at(address).open(name) as file:
             assert file.read() == data
     if (installed.kind, installed.scheme) == ("nginx", "webdav+http"):
-        return  # without its module dav_ext it can be delivered to in this way, and not be listed
+        return  # without its module dav_ext it accepts files but cannot be listed
     assert list(box_at(address).names()) == [("a", 5), ("clinic ä (1)", BIG)]
 
 
@@ -279,15 +279,15 @@ def test_a_killed_delivery_is_never_visible(installed: Installed, wire) -> None:
     assert writer.wait() == -signal.SIGKILL
     time.sleep(0.3)
     assert "a.ballot" not in installed.files(box)
-    with told(installed):
+    with expected_warning(installed):
         box_at(installed.address(box)).deliver("a", data)
     left = {name: found for name, found in installed.files(box).items() if not name.startswith(".davfs.")}
-    assert left == {"a.ballot": data}, "what the dead have left is cleared away; Apache's own goes when it gives up"
+    assert left == {"a.ballot": data}, "leftovers are removed; Apache removes its own after a timeout"
 
 
 @pytest.mark.parametrize("installed", ["openssh sftp"], indirect=True)
 def test_exactly_one_of_several_simultaneous_deliveries_succeeds(installed: Installed) -> None:
-    """Web servers look first and then take the name, so that chance would decide: docs/boxes.md."""
+    """Web servers check first and store later, so the result would be random: docs/boxes.md."""
     address, refused = made(installed, "many"), []
 
     def deliver(i: int) -> None:

@@ -1,4 +1,4 @@
-"""Ballots on real servers that are read ahead: the same outcome, through cuts and losses as well."""
+"""Prefetching from real servers: the same outcome, also with lost connections and vanishing files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COUNT = 40
 
 @pytest.fixture(scope="module")
 def sealed() -> tuple[ob.Election, dict[str, bytes]]:
-    """Forty ballots of one party's opinions under different names."""
+    """Forty ballots with the same votes under different names."""
     public = np.random.default_rng(0).normal(size=(400, 4))
     tree = ob.Sklearn("DecisionTreeClassifier", {"max_depth": 2})
     election = ob.Election(classes=range(10), public=public, learner=tree, method=ob.FedKT(open_vote="hard"))
@@ -30,35 +30,35 @@ def sealed() -> tuple[ob.Election, dict[str, bytes]]:
     return election, {f"p{i:02d}": seal(cast.contents, election, f"p{i:02d}").sealed for i in range(COUNT)}
 
 
-class Near:
+class Unprefetched:
     def __init__(self, far) -> None:
         self.deliver, self.names, self.open = far.deliver, far.names, far.open
 
 
-def filled(place, box: str, ballots: dict[str, bytes]) -> None:
+def fill(place, box: str, ballots: dict[str, bytes]) -> None:
     for name, data in ballots.items():
         place.put(box, f"{name}.ballot", data)
 
 
-def told(outcome: ob.Outcome) -> tuple[object, ...]:
+def contents(outcome: ob.Outcome) -> tuple[object, ...]:
     return outcome.summary(), outcome.model.dump(), outcome.count.sums["votes"].tobytes()
 
 
 def test_prefetching_gives_the_same_outcome_as_reading_one_by_one(place, sealed) -> None:
     election, ballots = sealed
     bad = {"p07": ballots["p07"][:-9], "p20": b"", "p31": ballots["p31"][:99] + b"!" + ballots["p31"][100:]}
-    filled(place, "ahead", ballots | bad)
+    fill(place, "ahead", ballots | bad)
     with warnings.catch_warnings():
         warnings.filterwarnings("error", ".*trying again", OneBallotWarning)
         outcome = tally_box(election, box_at(place.address("ahead")))
-    assert told(outcome) == told(tally_box(election, Near(box_at(place.address("ahead")))))
+    assert contents(outcome) == contents(tally_box(election, Unprefetched(box_at(place.address("ahead")))))
     assert set(outcome.spoiled) == set(bad)
     assert len(outcome.voted) == COUNT - 3
 
 
 def test_only_a_ballot_that_vanishes_during_the_count_is_spoiled(place, sealed) -> None:
     election, ballots = sealed
-    filled(place, "vanishing", ballots)
+    fill(place, "vanishing", ballots)
 
     def vanish(what: str, done: int, total: int) -> None:
         if done == 0:
@@ -78,22 +78,22 @@ def test_only_a_ballot_that_vanishes_during_the_count_is_spoiled(place, sealed) 
 
 def test_lost_connections_during_prefetching_spoil_no_ballot(place, wire: Callable, sealed) -> None:
     election, ballots = sealed
-    filled(place, "cut ahead", ballots)
+    fill(place, "cut ahead", ballots)
     total = sum(map(len, ballots.values()))
     line, address = wire(place, "cut ahead", cut_down=total / 3, cuts=2)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", OneBallotWarning)  # whether one is met by the thread that counts is luck
+        warnings.simplefilter("ignore", OneBallotWarning)  # the counting thread meets one only by chance
         outcome = tally_box(election, box_at(address))
     assert line.done == 2
     assert not outcome.spoiled
     assert len(outcome.voted) == COUNT
-    assert told(outcome) == told(tally_box(election, Near(box_at(place.address("cut ahead")))))
+    assert contents(outcome) == contents(tally_box(election, Unprefetched(box_at(place.address("cut ahead")))))
 
 
 def test_a_large_ballot_reports_progress_and_resumes_after_a_lost_connection(place, wire, monkeypatch) -> None:
     monkeypatch.setattr(prefetch, "LARGEST", 2**20)
     large = np.random.default_rng(0).bytes(9 * 2**20)
-    filled(place, "large ahead", {"a": b"1", "b": large, "c": b"3"})
+    fill(place, "large ahead", {"a": b"1", "b": large, "c": b"3"})
     line, address = wire(place, "large ahead", cut_down=4 * 2**20, cuts=1)
     steps = []
     with (
@@ -103,14 +103,14 @@ def test_a_large_ballot_reports_progress_and_resumes_after_a_lost_connection(pla
     ):
         assert [source.read(name) for name in source.in_turn(10**9)] == [b"1", large, b"3"]
     assert len({done for what, done, _ in steps if what == "receiving b.ballot (MiB)"}) > 1
-    most = 3.5 if place.kind == "sftp" else 1.5  # a piece of 8 MiB comes anew there, and paramiko may ask for it twice
-    assert line.down < most * len(large), "it went on where it was"
+    most = 3.5 if place.kind == "sftp" else 1.5  # a piece of 8 MiB is sent again, and paramiko may request it twice
+    assert line.down < most * len(large), "the download resumed"
 
 
 def test_an_sftp_channel_that_timed_out_is_not_used_again(place_of, wire) -> None:
-    """Half of an answer is lost with the time that was given up; the other half would be taken for a new one."""
+    """The rest of a reply that timed out would be taken for the next reply."""
     place, data = place_of("sftp"), np.random.default_rng(0).bytes(2**20)
-    filled(place, "late", {"a": data, "b": b"ballot"})
+    fill(place, "late", {"a": data, "b": b"ballot"})
     line, address = wire(place, "late")
     box = box_at(address)
     with box.open_once("a") as file:
@@ -128,7 +128,7 @@ def test_an_sftp_channel_that_timed_out_is_not_used_again(place_of, wire) -> Non
 
 def test_concurrent_sftp_downloads_use_separate_channels(place_of, sealed) -> None:
     place = place_of("sftp")
-    filled(place, "channels", sealed[1])
+    fill(place, "channels", sealed[1])
     box = box_at(place.address("channels"))
     with Prefetcher(box) as source:
         for name in source.in_turn(10**9):

@@ -1,4 +1,4 @@
-"""Boxes on real servers: whole ballots or none, never a second in the place of the first, through cuts and kills."""
+"""Boxes on real servers: ballots are complete or absent and never replaced, despite lost connections and kills."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from oneballot.runtime.progress import report_progress_to
 
 BIG = 3 * 2**20
 HUGE = 20 * 2**20
-"""Sent in pieces where a protocol has pieces."""
+"""Sent in several parts by S3."""
 
 
-def noise(size: int) -> bytes:
+def random_bytes(size: int) -> bytes:
     return os.urandom(size)
 
 
@@ -46,11 +46,11 @@ def test_delivering_the_same_bytes_again_succeeds_and_other_bytes_are_refused(pl
         box_at(place.address("twice")).deliver("a", b"first")
     with pytest.raises(AlreadyCast, match="never replaced"):
         box_at(place.address("twice")).deliver("a", b"second")
-    assert place.files("twice") == {"a.ballot": b"first"}, "nor is anything left over"
+    assert place.files("twice") == {"a.ballot": b"first"}, "and no leftovers"
 
 
-def blind(box) -> None:
-    """From now on it sees nothing at its first look, as if a rival's ballot came between the look and the delivery."""
+def disable_check(box) -> None:
+    """Make the check for an existing ballot find nothing, as if a rival delivered between check and delivery."""
     if type(box).name == "s3":
         call = box._call
 
@@ -74,30 +74,30 @@ def blind(box) -> None:
 
 @pytest.mark.parametrize("size", [1_000, 9 * 2**20])
 def test_the_server_itself_refuses_to_replace_a_ballot(place, size: int) -> None:
-    """Looking first is a courtesy; the ballot must be safe without it."""
+    """The ballot must be safe without the check before the delivery."""
     if size > 1_000 and place.kind != "s3":
-        pytest.skip("has no pieces")
-    first = noise(size)
+        pytest.skip("sends no parts")
+    first = random_bytes(size)
     with warnings.catch_warnings():
-        warnings.simplefilter("error", OneBallotWarning)  # nor is the server one that has to be doubted
+        warnings.simplefilter("error", OneBallotWarning)  # the server does not overwrite
         box_at(place.address(f"rivals {size}")).deliver("a", first)
     rival = box_at(place.address(f"rivals {size}"))
-    blind(rival)
+    disable_check(rival)
     with pytest.raises(AlreadyCast, match="never replaced"):
-        rival.deliver("a", noise(size))
+        rival.deliver("a", random_bytes(size))
     assert place.files(f"rivals {size}") == {"a.ballot": first}
 
 
 def test_large_ballots_arrive_complete_and_report_progress(place) -> None:
-    data, told = noise(9 * 2**20), []
+    data, reported = random_bytes(9 * 2**20), []
     box = box_at(place.address("large"))
-    with report_progress_to(lambda *step: told.append(step)):
+    with report_progress_to(lambda *step: reported.append(step)):
         box.deliver("a", data)
         with pytest.raises(AlreadyCast):
             box.deliver("a", data[:-1] + bytes([data[-1] ^ 1]))
         assert read(box, "a") == data
     for what in ("sending a.ballot (MiB)", "receiving a.ballot (MiB)"):
-        steps = [done for said, done, total in told if said == what and total == 9]
+        steps = [done for text, done, total in reported if text == what and total == 9]
         assert len(set(steps)) > 1
         assert steps[-1] == 9
     assert set(place.files("large")) == {"a.ballot"}
@@ -105,7 +105,7 @@ def test_large_ballots_arrive_complete_and_report_progress(place) -> None:
 
 @pytest.mark.parametrize("kind", ["sftp", "http", "memory"])
 def test_exactly_one_of_several_simultaneous_deliveries_succeeds(place_of, kind: str) -> None:
-    """Where the server of these tests takes a name in one step, as real ones do; moto and WsgiDAV look, then write."""
+    """For servers that create files atomically; moto and WsgiDAV check first, then write."""
     address = "memory://many/box" if kind == "memory" else place_of(kind).address("many")
     refused = []
 
@@ -126,7 +126,7 @@ def test_exactly_one_of_several_simultaneous_deliveries_succeeds(place_of, kind:
 
 def test_a_missing_box_and_a_missing_ballot_are_reported(place) -> None:
     box = box_at(place.address("nowhere"))
-    if place.kind == "s3":  # a folder of a bucket is there as soon as it is named
+    if place.kind == "s3":  # folders of a bucket always exist
         assert list(box.names()) == []
     else:
         with pytest.raises(NotFound, match="cannot list"):
@@ -150,7 +150,7 @@ DELIVER = "import sys; from oneballot.boxes import box_at; box_at(sys.argv[1]).d
 
 def test_a_killed_delivery_is_never_visible_and_does_not_block_the_next(place, wire) -> None:
     size = HUGE if place.kind == "s3" else BIG
-    box, data = box_at(place.address("killed")), noise(size)
+    box, data = box_at(place.address("killed")), random_bytes(size)
     line, slow = wire(place, "killed", rate=size / 4)
     writer = subprocess.Popen([sys.executable, "-c", DELIVER, slow], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
     threading.Thread(target=lambda: (writer.stdin.write(data), writer.stdin.close()), daemon=True).start()
@@ -165,12 +165,12 @@ def test_a_killed_delivery_is_never_visible_and_does_not_block_the_next(place, w
     finally:
         os.kill(writer.pid, signal.SIGKILL)
     assert writer.wait() == -signal.SIGKILL
-    assert looks, "somebody looked while it was under way"
+    assert looks, "the box was listed during the delivery"
     time.sleep(0.3)
     assert "a.ballot" not in place.files("killed")
     box_at(place.address("killed")).deliver("a", data)
     left = {name: found for name, found in place.files("killed").items() if not name.startswith(".put-")}
-    assert left == {"a.ballot": data}, "what the dead have left is cleared away"
+    assert left == {"a.ballot": data}, "leftovers are removed"
 
 
 def test_parts_of_a_killed_s3_upload_are_removed(place_of) -> None:
@@ -186,7 +186,7 @@ def test_parts_of_a_killed_s3_upload_are_removed(place_of) -> None:
 
 
 def test_an_upload_is_retried_after_a_lost_connection(place, wire) -> None:
-    data = noise(BIG)
+    data = random_bytes(BIG)
     line, address = wire(place, "cut up", cut_up=BIG / 2, cuts=2, rate=BIG)
     with pytest.warns(OneBallotWarning, match="trying again"):
         box_at(address).deliver("a", data)
@@ -197,7 +197,7 @@ def test_an_upload_is_retried_after_a_lost_connection(place, wire) -> None:
 
 
 def test_only_the_current_part_of_an_s3_upload_is_sent_again(place_of, wire) -> None:
-    place, data = place_of("s3"), noise(HUGE)
+    place, data = place_of("s3"), random_bytes(HUGE)
     line, address = wire(place, "cut pieces", cut_up=HUGE * 0.7, cuts=1)
     box_at(address).deliver("a", data)
     assert line.done == 1
@@ -216,7 +216,7 @@ def test_a_lost_reply_does_not_make_a_ballot_conflict_with_itself(place_of, wire
 
 
 def test_a_download_resumes_after_a_lost_connection(place, wire) -> None:
-    data = noise(BIG)
+    data = random_bytes(BIG)
     place.put("cut down", "a.ballot", data)
     line, address = wire(place, "cut down", cut_down=BIG / 2, cuts=2)
     with pytest.warns(OneBallotWarning, match="trying again"):
@@ -226,7 +226,7 @@ def test_a_download_resumes_after_a_lost_connection(place, wire) -> None:
 
 
 def test_a_download_restarts_if_the_server_does_not_support_ranges(place_of, wire) -> None:
-    place, data = place_of("http"), noise(BIG)
+    place, data = place_of("http"), random_bytes(BIG)
     place.put("rangeless", "a.ballot", data)
     line, address = wire(place, "rangeless", cut_down=BIG / 2, cuts=1)
     with pytest.warns(OneBallotWarning, match="trying again"):
@@ -235,12 +235,12 @@ def test_a_download_restarts_if_the_server_does_not_support_ranges(place_of, wir
 
 
 def test_a_file_that_changes_during_the_download_is_refused(place, wire) -> None:
-    place.put("changed", "a.ballot", noise(BIG))
+    place.put("changed", "a.ballot", random_bytes(BIG))
     _, address = wire(place, "changed", cut_down=BIG / 2, cuts=1)
     with box_at(address).open("a") as file:
         file.read(2**16)
         time.sleep(1.1 if place.kind != "s3" else 0)  # their clocks have seconds
-        place.put("changed", "a.ballot", noise(BIG))
+        place.put("changed", "a.ballot", random_bytes(BIG))
         with (
             pytest.raises(BoxError, match="changed during the download"),
             pytest.warns(OneBallotWarning, match="trying again"),
@@ -256,9 +256,12 @@ def test_an_unreachable_server_is_tried_a_few_times(place, monkeypatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", f"http://127.0.0.1:{port}")
     monkeypatch.setattr(_retry, "DELAYS", (0.01, 0.02))
     box = box_at(place.address("away", port))
-    with pytest.warns(OneBallotWarning), pytest.raises(BoxError, match=r"Tried 3 times; check the connection") as told:
+    with (
+        pytest.warns(OneBallotWarning),
+        pytest.raises(BoxError, match=r"Tried 3 times; check the connection") as caught,
+    ):
         box.deliver("a", b"ballot")
-    assert "s3cret" not in str(told.value)
+    assert "s3cret" not in str(caught.value)
 
 
 def test_a_temporary_failure_of_name_resolution_is_retried(place_of, monkeypatch) -> None:
@@ -287,10 +290,10 @@ def test_a_wrong_password_is_reported_at_once_and_not_quoted(place_of, monkeypat
             lambda box=box: list(box.names()),
             lambda box=box: box.open("a"),
         ):
-            with pytest.raises(BoxError) as told:
+            with pytest.raises(BoxError) as caught:
                 work()
-            assert not isinstance(told.value, NotFound)
-            assert "wr0ng" not in str(told.value)
+            assert not isinstance(caught.value, NotFound)
+            assert "wr0ng" not in str(caught.value)
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     with pytest.raises(BoxError, match="credentials"):
         box_at(place_of("s3").address("denied")).deliver("a", b"?")
@@ -299,6 +302,6 @@ def test_a_wrong_password_is_reported_at_once_and_not_quoted(place_of, monkeypat
 def test_a_missing_bucket_is_reported_at_once(place_of, monkeypatch) -> None:
     monkeypatch.setattr(_retry, "DELAYS", (600.0,))
     place_of("s3")
-    with pytest.raises(BoxError, match="bucket does not exist") as told:
+    with pytest.raises(BoxError, match="bucket does not exist") as caught:
         list(box_at("s3://nobucket/box").names())
-    assert not isinstance(told.value, NotFound)
+    assert not isinstance(caught.value, NotFound)

@@ -133,12 +133,12 @@ def test_simulate_compares_alone_together_and_the_outcome(clinic: Path, monkeypa
     assert answer("evaluate", "run/outcome", "--data", "test.csv")["accuracy"] == told["accuracy"]["outcome"]
     by_ward = answer("simulate", "election.toml", "--data", "a.csv", "--split", "column:ward", "--no-compare")
     assert len(by_ward["counted"]) == 2
-    assert "all data together" in oneballot(*args)
+    assert "pooled data (upper bound)" in oneballot(*args)
 
 
 def test_new_refuses_to_overwrite_and_needs_classes_without_labels(clinic: Path) -> None:
     args = ("new", clinic / "election.toml", "--public", clinic / "public.csv", "--label")
-    assert "name them with --classes" in answer(*args, "sick", status=1)["error"]
+    assert "give them with --classes" in answer(*args, "sick", status=1)["error"]
     assert answer(*args, "sick", "--classes", "no,yes")["classes"] == ["no", "yes"]
     assert "not overwritten" in answer(*args, "sick", "--classes", "no,yes", status=1)["error"]
 
@@ -178,7 +178,7 @@ def test_the_demo_runs_and_its_files_work(tmp_path: Path, monkeypatch) -> None:
     assert opened > 0.9
     assert all(Path(path).exists() for path in shown["saved"].values())
     assert answer("evaluate", "demo/outcome", "--data", "demo/test.csv")["accuracy"] == opened
-    assert "What each party holds" in oneballot("demo", "--parties", 2)
+    assert "Rows per class at each party" in oneballot("demo", "--parties", 2)
 
 
 def test_the_installed_command_starts(tmp_path: Path) -> None:
@@ -212,7 +212,7 @@ def test_an_operating_systems_error_is_a_sentence(clinic: Path, monkeypatch) -> 
     monkeypatch.chdir(clinic)
     args = ("--public", "public.csv", "--label", "ill")
     assert "File name too long" in answer("new", "e" * 300, *args, status=1)["error"]
-    assert answer("new", "nowhere/e.toml", *args, status=1)["error"] == "there is no folder nowhere: make it first"
+    assert answer("new", "nowhere/e.toml", *args, status=1)["error"] == "there is no folder nowhere; create it first"
 
 
 def test_the_demo_does_not_touch_another_election(clinic: Path, monkeypatch) -> None:
@@ -366,7 +366,7 @@ class TestPrivacy:
         assert answer(*away, "--recast")["privacy"]["drawn"] == 4
         assert "nothing more" in answer(*away, "--dry-run")["privacy_spent"]
         stale = answer("cast", "election.toml", "--party", "a", "--data", "a.csv", "--to", "box2", status=1)
-        assert "tells less than was spent" in stale["error"]
+        assert "its ledger is too small" in stale["error"]
         Path("full").write_text("a file")
         for keep in ("full", "full/in"):
             lost = answer("cast", "election.toml", "--party", "new", "--data", "a.csv", "--keep", keep, status=1)
@@ -413,7 +413,7 @@ class TestPrivacy:
         Path("file").touch()
         assert "Not a directory" in answer(*tally, "file/in", status=1)["error"]
         for publish in ("one", "box", "./one/../one", "one/public", "box/public"):
-            assert "different folders" in answer(*tally, "one", "--publish", publish, status=1)["error"]
+            assert "separate folders" in answer(*tally, "one", "--publish", publish, status=1)["error"]
         assert not Path("tallies.json").exists()
         assert answer(*tally, "one", "--publish", "public")["published"] == "public"
         assert "confirm with --again" in answer(*tally, "one", "--without", "a", status=1)["error"]
@@ -439,7 +439,7 @@ class TestPrivacy:
     def test_a_level_goes_with_a_budget(self, clinic: Path, monkeypatch) -> None:
         monkeypatch.chdir(clinic)
         refused = answer("new", "e.toml", "--public", "public.csv", "--label", "ill", "--level", "L2", status=1)
-        assert "goes with --epsilon" in refused["error"]
+        assert "need --epsilon" in refused["error"]
         assert not Path("e.toml").exists()
 
 
@@ -472,7 +472,7 @@ def test_an_example_of_the_columns_is_not_enough_where_public_rows_are_needed(cl
     assert told.startswith("method fedkt needs a public set")
     assert "--public FILE" in told
     for both in ((), ("--like", "public.csv", "--public", "public.csv")):
-        assert "either --public FILE, or --like FILE" in answer(*args, *both, status=1)["error"]
+        assert "give --public FILE, or --like FILE" in answer(*args, *both, status=1)["error"]
     assert not Path("election.toml").exists()
 
 
@@ -485,4 +485,4 @@ def test_of_many_notes_one_of_every_kind_is_shown(capsys) -> None:
     told = capsys.readouterr().err.splitlines()
     assert told[:3] == ["note: party-0: it has no rows of class 0", "note: member 3 is left out: it answers nonsense",
                         "note: party-1: it has no rows of class 1"]  # fmt: skip
-    assert told[6:] == ["note: … and 7 more of these kinds"]
+    assert told[6:] == ["note: … and 7 more of these types"]

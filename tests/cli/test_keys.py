@@ -231,7 +231,7 @@ class TestRotation:
 
     def test_there_must_be_something_to_sign_again(self, place: Place) -> None:
         assert "nothing to sign again" in place.cast("a", "--resign", status=1)["error"]
-        assert "say one of them" in place.cast("a", "--resign", "--recast", status=1)["error"]
+        assert "choose one" in place.cast("a", "--resign", "--recast", status=1)["error"]
         assert not Path("box").exists()
 
 
@@ -348,9 +348,9 @@ def test_at_l1_a_cast_is_refused_until_the_election_says_who_reads(place: Place)
 def test_an_election_is_drafted_with_the_servers_key(place: Place) -> None:
     public = answer("keys", "new", "server", "--for-server")["public"]
     draft = ("new", "drafted.toml", "--public", "public.csv", "--label", "ill", "--level", "L1", "--epsilon", 5)
-    assert "state a server_key" in oneballot(*draft)
+    assert "set a server_key" in oneballot(*draft)
     Path("drafted.toml").unlink()
-    assert "state a server_key" not in oneballot(*draft, "--server-key", public)
+    assert "set a server_key" not in oneballot(*draft, "--server-key", public)
     assert answer("check", "drafted.toml")["server_key"] == public
     Path("drafted.toml").unlink()
     assert "server_key is 'x25519:no'" in answer(*draft, "--server-key", "x25519:no", status=1)["error"]

@@ -131,10 +131,10 @@ def test_missing_columns_are_named_with_the_nearest_that_there_is():
     ):
         SCHEMA.encode(columns, "a.csv")
     with pytest.raises(
-        DataError, match=r"^a\.csv: missing column 'ill'; the file has Age, note\. It holds the label\."
+        DataError, match=r"^a\.csv: missing column 'ill'; the file has Age, note\. The schema needs it for the label\."
     ):
         SCHEMA.labels(columns, ["no", "yes"], "a.csv")
-    with pytest.raises(DataError, match=r"^a\.csv: missing column 'patient'; .* It holds the row ID\."):
+    with pytest.raises(DataError, match=r"^a\.csv: missing column 'patient'; .* The schema needs it for the row ID\."):
         SCHEMA.ids(columns, "a.csv")
 
 
@@ -263,9 +263,9 @@ def test_a_schema_is_inferred_from_arrays():
 
 
 def test_a_public_file_of_nothing_but_labels_or_with_an_empty_column_is_refused():
-    with pytest.raises(DataError, match="no columns but y, id: there is nothing to learn from"):
+    with pytest.raises(DataError, match="only the columns y, id: there are no features"):
         infer({"y": objects("a"), "id": objects("1")}, "y", "id")
-    with pytest.raises(DataError, match="column 'gone' is empty: take it out"):
+    with pytest.raises(DataError, match="column 'gone' is empty: remove it"):
         infer({"gone": objects("", "NA")}, "y")
 
 

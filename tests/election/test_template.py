@@ -68,7 +68,7 @@ def test_a_column_of_ids_is_no_feature(tmp_path):
 
 def test_classes_must_be_named_where_the_public_file_has_no_labels(tmp_path):
     public = public_file(tmp_path, ["x", "z"], [[1, 0], [2, 1]])
-    with pytest.raises(DataError, match=r"no column 'y', so the classes are not known: .*--classes a,b,c .*are x, z"):
+    with pytest.raises(DataError, match=r"no column 'y', so the classes are unknown: .*--classes a,b,c .*are x, z"):
         draft(public, "y", beside=tmp_path / "election.toml")
     election = drafted(public, "y", classes=("no", "yes"))
     assert election.classes == ("no", "yes")
@@ -82,19 +82,19 @@ def test_classes_that_are_named_win_over_those_of_the_file(tmp_path):
 
 def test_one_class_is_no_election(tmp_path):
     public = public_file(tmp_path, ["x", "y"], [[1, "b"], [2, "b"]])
-    with pytest.raises(ElectionError, match=r"at least two classes, and .*public.csv has \['b'\]"):
+    with pytest.raises(ElectionError, match=r"at least two classes, but .*public.csv has \['b'\]"):
         draft(public, "y", beside=tmp_path / "election.toml")
 
 
 def test_a_public_file_with_nothing_but_labels_is_refused(tmp_path):
     public = public_file(tmp_path, ["y"], [["a"], ["b"]])
-    with pytest.raises(DataError, match="nothing to learn from"):
+    with pytest.raises(DataError, match="no features to learn from"):
         draft(public, "y", beside=tmp_path / "election.toml")
 
 
 def test_an_infinite_number_is_told_with_its_column(tmp_path):
     public = public_file(tmp_path, ["x", "y"], [["1e400", "a"], [2, "b"]])
-    with pytest.raises(DataError, match="column 'x' has an infinite number"):
+    with pytest.raises(DataError, match="column 'x' has an infinite value"):
         draft(public, "y", beside=tmp_path / "election.toml")
 
 

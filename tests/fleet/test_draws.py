@@ -50,8 +50,8 @@ def test_a_stream_does_not_depend_on_what_was_drawn_before(streams: list[tuple[i
 def test_the_order_of_many_rows_uses_all_64_bits_in_every_thread() -> None:
     """Among 70,000 rows some share their first 16 bits."""
     with ThreadPoolExecutor(4) as threads:
-        for seed, found in enumerate(threads.map(lambda seed: draws.order(seed, 5, 70_000), range(12))):
-            np.testing.assert_array_equal(found, _plainly(seed, draws.ORDER, 5, 70_000).argsort())
+        for seed, order in enumerate(threads.map(lambda seed: draws.order(seed, 5, 70_000), range(12))):
+            np.testing.assert_array_equal(order, _plainly(seed, draws.ORDER, 5, 70_000).argsort())
 
 
 def test_uniform_and_normal_draws_have_the_right_distribution() -> None:

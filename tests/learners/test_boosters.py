@@ -120,7 +120,7 @@ def test_settings_survive_a_json_round_trip(learner):
 
 @pytest.mark.parametrize("learner", [XGBoost, LightGBM])
 def test_an_unknown_setting_is_refused(learner):
-    with pytest.raises(ElectionError, match="there is no setting round; there are rounds"):
+    with pytest.raises(ElectionError, match="unknown setting round; available: rounds"):
         learner(round=5)
     with pytest.raises(ElectionError, match=r"rounds: .* greater than 0 \(got 0\)"):
         learner(rounds=0)

@@ -261,7 +261,7 @@ OUT_OF_BOUNDS = [{"epochs": 0}, {"optimizer": "lion"}, {"learning_rate": -1}, {"
 
 @pytest.mark.parametrize("settings", OUT_OF_BOUNDS, ids=str)
 def test_settings_out_of_bounds_are_refused_with_our_own_message(settings: dict[str, Any]) -> None:
-    with pytest.raises(ElectionError, match=f"Torch: (there is no setting )?{next(iter(settings))}") as caught:
+    with pytest.raises(ElectionError, match=f"Torch: (unknown setting )?{next(iter(settings))}") as caught:
         Torch(**settings)
     assert "http" not in str(caught.value)
 
@@ -308,7 +308,7 @@ def test_at_l2_teachers_train_by_steps_and_the_final_model_may_train_by_epochs()
     by_steps = replace(QUICK, steps=150)
     election = ob.Election(classes=[0, 1], public=X, learner=by_steps, learners={"final": QUICK}, privacy=private)
     with pytest.raises(ElectionError, match="at L2 a teacher trains for a fixed number of steps"):
-        election.with_learners({"teacher": QUICK})
+        election.choose_learners({"teacher": QUICK})
 
 
 def test_with_steps_a_single_class_is_trained_like_any_other() -> None:

@@ -1,9 +1,9 @@
-"""An exact audit: real casts and tallies on two neighbours, and what all their noisy answers together tell apart.
+"""Exact audit: real casts and tallies on two neighbours, and the exact privacy loss of all their noisy answers.
 
-The guarantee is for any data and any learner, so these are the worst there are. Every public row lies at a corner of
-its own, and private rows in the middle are nearer to all of them than they are to each other: a nearest-neighbour
-teacher says about every query what its nearest private row says. Nothing is estimated: all that may come out of either
-neighbour is enumerated, with its probability.
+The guarantee holds for any data and any learner, so these are the worst case. Every public row lies at its own corner,
+and private rows in the middle are closer to all corners than the corners are to each other: a nearest-neighbour teacher
+labels every query like its nearest private row. Nothing is estimated: all outcomes on both neighbours are enumerated
+with their probabilities.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ from oneballot.types import Array, Ballot, Contents, Data
 
 NEAREST = ob.Sklearn("KNeighborsClassifier", {"n_neighbors": 1})
 HARDLY_EVER = 1e-8
-"""How often a right sampler may be taken for a wrong one."""
+"""The false-alarm probability of the tests of noise."""
 
 SIDE, DEPTH, BELOW = 0.5, 0.3, 0.5
 """Half of the queries lie on either side of the middle; rows in the middle lie above or below others there."""
 
 Row = tuple[float, float, int]  # side, depth, label
 Leads = Sequence[int | None]
-Pair = tuple[Array, Array]  # what may come out, with its probability on either neighbour
+Pair = tuple[Array, Array]  # the probabilities of all outcomes on each neighbour
 
 
 @dataclass(frozen=True)
 class Case:
-    """An election, and what its parties hold on either neighbour; or what a hostile one seals without a cast."""
+    """An election and the data of its parties on both neighbours; for a hostile party, the contents it seals."""
 
     election: ob.Election
     here: Mapping[str, Data | Contents]
@@ -56,7 +56,7 @@ class Case:
 
 @dataclass
 class Run:
-    """What noise was drawn on, in votes and rows, and what the ledger says of it."""
+    """The votes and counts that noise was drawn on, and the resulting ledger."""
 
     votes: list[Array] = field(default_factory=list)  # (queries, classes)
     counts: list[Array] = field(default_factory=list)  # (classes,)
@@ -67,18 +67,18 @@ class Run:
 
 @dataclass(frozen=True)
 class Finding:
-    reached: float  # how far the gap of a query was shifted
+    reached: float  # the largest shift of a query's gap
     exact: float  # epsilon at the ledger's delta
     claimed: float
 
 
 @contextmanager
 def watched(*, deaf: bool = False) -> Iterator[Run]:
-    """Desks as they are, but what they are asked to release is written down. Deaf ones always answer the same."""
+    """Contexts that record what they are asked to release. With `deaf`, they always give the same answers."""
     run = Run()
 
-    def watching(kind: Any) -> Any:
-        class Watched(kind):  # type: ignore[misc]
+    def watching(context: Any) -> Any:
+        class Watched(context):  # type: ignore[misc]
             def decide(self, votes: Array, *, cell: str, unit: int = 1) -> Array:
                 if self.election.guarantee.side == self.side:
                     run.votes.append(votes / unit)
@@ -106,23 +106,33 @@ def watched(*, deaf: bool = False) -> Iterator[Run]:
 
 
 class ExactAudit:
-    """Arranges neighbours, runs them, and checks what their election promises. Checks raise AssertionError."""
+    """Builds neighbours, runs them, and checks the election's guarantee. Checks raise AssertionError."""
 
     new_case, new_run, watched = Case, Run, staticmethod(watched)
 
     def forget(self) -> None:
-        """What was computed before the code was changed."""
+        """Clear cached results after the code was changed."""
         calibration.calibrate.cache_clear()
         ledgers._multiply.cache_clear()
 
     def arrange(
-        self, privacy: Any, *, classes: int = 2, public: int = 12, others: int = 6, leads: Leads = (2, 2),
-        elsewhere: int = 0, unit_rows: int = 1, moved: int | None = None, learner: Any = NEAREST, **method: Any,
-    ) -> Case:  # fmt: skip
+        self,
+        privacy: Any,
+        *,
+        classes: int = 2,
+        public: int = 12,
+        others: int = 6,
+        leads: Leads = (2, 2),
+        elsewhere: int = 0,
+        unit_rows: int = 1,
+        moved: int | None = None,
+        learner: Any = NEAREST,
+        **method: Any,
+    ) -> Case:
         """One row (L2) or party (L1) moves its vote from class 0 to class 1 on every query.
 
-        `leads`: by how much the other voters are for class 1, on either side (None: they say nothing); `elsewhere` of
-        them are for the last class. `moved`: of how many teachers the row is to change the mind.
+        `leads`: the lead of class 1 among the other voters, on either side (None: they do not vote); `elsewhere` of
+        them vote for the last class. `moved`: how many teachers change their vote because of the row.
         """
         rows = privacy.level == "L2"
         moved = moved or (2 if rows and privacy.adjacency == "replace" and not privacy.stable_ids else 1)
@@ -139,7 +149,7 @@ class ExactAudit:
         return Case(election, parties | {"unit": own}, there)
 
     def _teachers(self, election: ob.Election, base: Sequence[Sequence[Row]], moved: int) -> Case:
-        """The teachers of one party. Below the row in question lies another, which decides where that one is away."""
+        """The teachers of one party. Below the row lies another one, which decides if the row is absent."""
         rows = [(moved + k, row) for k, own in enumerate(base) for row in own]
         rows += [(k, (0.0, BELOW, 1 - k)) for k in range(moved)]
         rows += [(0, (0.0, 0.0, 0)), (moved - 1, (0.0, 0.0, 1))]
@@ -150,8 +160,8 @@ class ExactAudit:
         return Case(election, *({"unit": Data(X[r], y[r], ids[r])} for r in (np.append(kept, len(y) - 2), changed)))
 
     def _placed(self, election: ob.Election, rows: Sequence[tuple[int, Row]]) -> tuple[Array, Array, Array]:
-        """Rows that the keyed hash puts into these subsets, in every partition: by their ID, or a hair deeper."""
-        ctx, guarantee = PartyContext(election, "unit"), _promise(election)
+        """Rows that the keyed hash puts into these subsets in every partition, by their ID or a larger depth."""
+        ctx, guarantee = PartyContext(election, "unit"), _guarantee(election)
         found, names = [], []
         for number, (subset, row) in enumerate(rows):
             begin, right = 0, np.empty(0, np.int64)
@@ -159,8 +169,10 @@ class ExactAudit:
                 many = _data(election, [row] * 8 * guarantee.subsets**guarantee.partitions)
                 many.X[:, -1] += (begin + np.arange(len(many))) * np.float32(1e-5)
                 ids = np.array([f"row {number}.{begin + i}" for i in range(len(many))], dtype=object)
-                deals = [ctx.assign_subsets(Data(many.X, many.y, ids), guarantee.subsets, "partition", j)[subset]
-                         for j in range(guarantee.partitions)]  # fmt: skip
+                deals = [
+                    ctx.assign_subsets(Data(many.X, many.y, ids), guarantee.subsets, "partition", j)[subset]
+                    for j in range(guarantee.partitions)
+                ]
                 right = np.array(sorted(set.intersection(*map(set, deals))), dtype=np.int64)
                 begin += len(many)
             found.append(many.X[right[0]])
@@ -179,18 +191,18 @@ class ExactAudit:
         return run
 
     def check(self, case: Case) -> Finding:
-        """Run both neighbours, and compare what comes of them with what the ledger says."""
+        """Run both neighbours and compare the result with the ledger."""
         here, there = (self.run(case.election, parties) for parties in (case.here, case.there))
         reached = self.check_votes(case.election, here, there)
         for run in (here, there):
             self.check_drawn(run)
         ballots = [{b.party: b.digest for b in run.ballots if b.party != "unit"} for run in (here, there)]
-        assert ballots[0] == ballots[1], "the ballot of a party depends on another's data"
+        assert ballots[0] == ballots[1], "the ballot of a party depends on the data of another"
         exact = self.check_ledger(case.election.privacy, here, there)
         return Finding(reached, exact, float(there.ledger.epsilon or 0))
 
     def check_nothing_else(self, case: Case) -> None:
-        """Whatever the unit does, what others see is the same as long as the noisy answers are."""
+        """What others see depends on the unit only through the noisy answers."""
         seen: list[Any] = []
         for parties in (case.here, case.there):
             cast = {name: data for name, data in parties.items() if isinstance(data, Data)}
@@ -199,79 +211,81 @@ class ExactAudit:
                 if case.election.level == "L2":
                     seen.append([ballot.sealed for ballot in ballots])
                 else:
-                    told = tally_module.tally(case.election, ballots).published()
-                    seen.append((told.model.dump(), told.ledger, told.summary(), told.count.sums))
-        assert seen[0] == seen[1], "something else than noisy answers depends on the unit"
+                    public = tally_module.tally(case.election, ballots).published()
+                    seen.append((public.model.dump(), public.ledger, public.summary(), public.count.sums))
+        assert seen[0] == seen[1], "something besides noisy answers depends on the unit"
 
     def check_votes(self, election: ob.Election, here: Run, there: Run) -> float:
-        """No query and no count changes by more than one unit may change it; returns how far a gap was shifted."""
-        query, counts = _promise(election).query, _promise(election).numbers
-        assert [v.shape for v in here.votes] == [v.shape for v in there.votes], "what is decided depends on the unit"
+        """No query and no count changes by more than a unit's reach; returns the largest shift of a gap."""
+        query, counts = _guarantee(election).query, _guarantee(election).numbers
+        assert [v.shape for v in here.votes] == [v.shape for v in there.votes], "the queries depend on the unit"
         change = np.concatenate(there.votes) - np.concatenate(here.votes)
         came, went = np.maximum(change, 0).sum(axis=1), np.maximum(-change, 0).sum(axis=1)
         most = query.reach if query.one_sided else query.reach / 2
         assert max(came.max(), went.max()) <= most + 1e-12, "the votes change by more than the reach of a unit"
-        assert not query.one_sided or (came * went).max() == 0, "votes move, and are charged as if they came or went"
+        assert not query.one_sided or (came * went).max() == 0, "votes move, but are charged as added or removed"
         for a, b in zip(here.counts, there.counts, strict=True):
-            assert ((a - b) ** 2).sum() <= counts.squared_shift, "the class counts change by more than is charged"
+            assert ((a - b) ** 2).sum() <= counts.squared_shift, "the class counts change by more than the charge"
         return float((change.max(axis=1) - change.min(axis=1)).max())
 
     def check_drawn(self, run: Run) -> None:
-        """All that was drawn, and nothing else, is on the ledger."""
-        told = {line.what: line.times for line in run.ledger.lines}
-        decided = {"test" if "test" in told else "vote": sum(map(len, run.votes)), "class counts": len(run.counts)}
+        """The ledger lists exactly what was drawn."""
+        charged = {line.what: line.times for line in run.ledger.lines}
+        decided = {"test" if "test" in charged else "vote": sum(map(len, run.votes)), "class counts": len(run.counts)}
         for what, times in decided.items():
-            assert told.get(what, 0) == run.drawn[what] == times, f"the ledger does not have what was drawn: {what}"
-        assert run.drawn["vote"] <= told["vote"], "more was drawn than is on the ledger"
+            assert charged.get(what, 0) == run.drawn[what] == times, f"the ledger does not match the draws: {what}"
+        assert run.drawn["vote"] <= charged["vote"], "more was drawn than the ledger lists"
 
-    def check_ledger(self, terms: Any, here: Run, there: Run) -> float:
-        """At the ledger's ε, and at those that it has for other δ, no more than δ is lost; returns the least such ε."""
+    def check_ledger(self, privacy: Any, here: Run, there: Run) -> float:
+        """At the ledger's ε, for several δ, the exact loss is at most δ; returns the smallest such ε."""
         ledger = there.ledger
         assert ledger.epsilon is not None, "the ledger has no epsilon"
         assert ledger.delta is not None
-        assert terms.epsilon is None or ledger.epsilon <= terms.epsilon * (1 + 1e-9), "the ledger exceeds the budget"
-        p, q = outcomes(terms, here, there)
+        assert privacy.epsilon is None or ledger.epsilon <= privacy.epsilon * (1 + 1e-9), (
+            "the ledger exceeds the budget"
+        )
+        p, q = outcomes(privacy, here, there)
         for delta in (ledger.delta, 1e-2, 1e-7):
             claimed = ledger.epsilon if delta == ledger.delta else ledger.epsilon_at(delta)
-            assert lost(p, q, claimed) <= delta * (1 + 1e-6), "the answers tell more apart than the ledger says"
+            assert lost(p, q, claimed) <= delta * (1 + 1e-6), "the answers reveal more than the ledger claims"
         most, least = ledger.epsilon + 1e-9, ledger.delta
         return float(brentq(lambda e: lost(p, q, e) - least, 0, most)) if lost(p, q, 0) > least else 0.0
 
     def check_law(self, election: ob.Election, unit: int = 1) -> None:
-        """What a desk draws on votes has the law of the ledger's line: χ², with the operating system's entropy."""
-        ctx, lines = self._desk(election)
-        classes, queries, scale = lines["vote"].classes, _promise(election).queries, lines["vote"].scale
+        """The noise on votes has the distribution of the ledger's line: χ² test with system entropy."""
+        ctx, lines = self._context(election)
+        classes, queries, scale = lines["vote"].classes, _guarantee(election).queries, lines["vote"].scale
         votes = np.round(scale * unit * np.linspace(0, 2, classes)).astype(np.int64)
         labels = ctx.decide(np.tile(votes, (queries, 1)), cell="law", unit=unit)
         expected = win_probability(votes[None] / unit, lines["vote"].mechanism, scale)[0]
         if "test" in lines:
             passed = float(ndtr((votes.max() / unit - election.privacy.threshold) / lines["test"].scale))
-            expected = np.append(expected * passed, 1 - passed)  # no answer is -1, and comes last
+            expected = np.append(expected * passed, 1 - passed)  # no answer is -1, which comes last
         found = np.bincount(labels % len(expected), minlength=len(expected))
         assert len(labels) == queries, "a query was left out"
         surprise = (((found - queries * expected) ** 2) / (queries * expected)).sum()
-        assert chi2.sf(surprise, len(expected) - 1) > HARDLY_EVER, "the noise on votes is not that of the ledger"
+        assert chi2.sf(surprise, len(expected) - 1) > HARDLY_EVER, "the noise on votes does not match the ledger"
 
     def check_counts_law(self, election: ob.Election, draws: int = 200) -> None:
-        """Class counts have the deviation that the ledger says."""
-        sigma = self._desk(election)[1]["class counts"].scale
+        """The noise on class counts has the standard deviation of the ledger."""
+        sigma = self._context(election)[1]["class counts"].scale
         numbers = np.full(len(election.classes), 10**6)
         drawn = np.concatenate(
-            [self._desk(election)[0].release(numbers, cell="class counts") - numbers for _ in range(draws)]
+            [self._context(election)[0].release(numbers, cell="class counts") - numbers for _ in range(draws)]
         )
         surprise = ((drawn / sigma) ** 2).sum()
         for tail in (chi2.sf, chi2.cdf):
-            assert tail(surprise, drawn.size) > HARDLY_EVER, "the noise on class counts is not that of the ledger"
+            assert tail(surprise, drawn.size) > HARDLY_EVER, "the noise on class counts does not match the ledger"
 
     def check_fresh(self, election: ob.Election) -> None:
-        """Noise is never drawn twice alike."""
-        tied = np.full((_promise(election).queries, _promise(election).query.classes), 50)
+        """Two draws of noise differ."""
+        tied = np.full((_guarantee(election).queries, _guarantee(election).query.classes), 50)
         assert len(tied) >= 40
-        one, other = (self._desk(election)[0].decide(tied, cell="partition 0") for _ in range(2))
+        one, other = (self._context(election)[0].decide(tied, cell="partition 0") for _ in range(2))
         assert (one != other).any(), "the same noise was drawn twice"
 
     @staticmethod
-    def _desk(election: ob.Election) -> tuple[PartyContext, dict[str, Any]]:
+    def _context(election: ob.Election) -> tuple[PartyContext, dict[str, Any]]:
         ctx = TallyContext(election) if election.level == "L1" else PartyContext(election, "unit")
         ledger = ctx.ledger() if isinstance(ctx, TallyContext) else election.ballot_ledger
         return ctx, {line.what: line for line in ledger.lines}
@@ -282,8 +296,8 @@ def audit() -> ExactAudit:
     return ExactAudit()
 
 
-def outcomes(terms: Any, here: Run, there: Run) -> Pair:
-    """All that may come out, votes and class counts together, by the laws that the ledger tells."""
+def outcomes(privacy: Any, here: Run, there: Run) -> Pair:
+    """The probabilities of all outcomes, votes and class counts, according to the ledger."""
     lines = {line.what: line for line in there.ledger.lines}
     pair = np.ones(1), np.ones(1)
     for before, after in zip(here.counts, there.counts, strict=True):
@@ -293,22 +307,22 @@ def outcomes(terms: Any, here: Run, there: Run) -> Pair:
             p, q = (np.exp(-((at - shift) ** 2) / (2 * sigma**2)) for shift in (0, b - a))
             pair = _merged([(pair[0] * x, pair[1] * y) for x, y in zip(p / p.sum(), q / p.sum(), strict=True)])
     for votes, others in zip(here.votes, there.votes, strict=True):
-        pair = _decided(pair, (votes, others), lines, terms)
+        pair = _decided(pair, (votes, others), lines, privacy)
     return pair
 
 
-def _decided(pair: Pair, votes: tuple[Array, Array], lines: Mapping[str, Any], terms: Any) -> Pair:
-    """And one partition's answers. With a test there may be no answer; after so many answers there is none."""
+def _decided(pair: Pair, votes: tuple[Array, Array], lines: Mapping[str, Any], privacy: Any) -> Pair:
+    """Extend the outcomes by one partition's answers. With a test, queries may stay unanswered."""
     vote, test = lines["vote"], lines.get("test")
     laws = [win_probability(v, vote.mechanism, vote.scale) for v in votes]
     if test is not None:
-        passed = [ndtr((v.max(axis=1, keepdims=True) - terms.threshold) / test.scale) for v in votes]
+        passed = [ndtr((v.max(axis=1, keepdims=True) - privacy.threshold) / test.scale) for v in votes]
         laws = [np.hstack([1 - go, go * law]) for go, law in zip(passed, laws, strict=True)]
-    states = {0: pair}  # by how many were answered
+    states = {0: pair}  # by the number of answered queries
     for p_law, q_law in zip(*laws, strict=True):
         after: dict[int, list[Pair]] = defaultdict(list)
         for answered, (p, q) in states.items():
-            if test is not None and answered == terms.answers:
+            if test is not None and answered == privacy.answers:
                 after[answered].append((p, q))
                 continue
             for label, (x, y) in enumerate(zip(p_law, q_law, strict=True)):
@@ -318,7 +332,7 @@ def _decided(pair: Pair, votes: tuple[Array, Array], lines: Mapping[str, Any], t
 
 
 def _merged(pairs: Sequence[Pair]) -> Pair:
-    """What is as likely on one neighbour as on the other, by the same factor, is told apart no better."""
+    """Merge outcomes with the same likelihood ratio, which does not change the privacy loss."""
     p, q = (np.concatenate(side) for side in zip(*pairs, strict=True))
     with np.errstate(divide="ignore"):
         _, same = np.unique(np.round(np.log(p) - np.log(q), 9), return_inverse=True)
@@ -326,22 +340,22 @@ def _merged(pairs: Sequence[Pair]) -> Pair:
 
 
 def lost(p: Array, q: Array, epsilon: float) -> float:
-    """δ(ε), in the worse direction."""
+    """The exact δ(ε), in the worse direction."""
     return max(float(np.maximum(a - math.exp(min(epsilon, 700)) * b, 0).sum()) for a, b in ((p, q), (q, p)))
 
 
-def _promise(election: ob.Election) -> Any:
+def _guarantee(election: ob.Election) -> Any:
     assert election.guarantee is not None
     return election.guarantee
 
 
 def _others(voters: int, leads: Leads, elsewhere: int, classes: int) -> list[list[Row]]:
-    """What all but the unit hold: a row on either side, for class 1 by so many votes more than for class 0."""
+    """The rows of all voters but the unit: one on either side, with the given leads of class 1 over class 0."""
     rows: list[list[Row]] = [[] for _ in range(voters)]
     for side, lead in zip((-SIDE, SIDE), leads, strict=True):
         if lead is not None:
             for_one, odd = divmod(voters - elsewhere + lead, 2)
-            assert not odd, "so many voters cannot have this lead"
+            assert not odd, "this number of voters cannot have this lead"
             labels = [classes - 1] * elsewhere + [1] * for_one
             for own, label in zip(rows, labels + [0] * (voters - len(labels)), strict=True):
                 own.append((side, DEPTH, label))

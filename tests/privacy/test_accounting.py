@@ -1,4 +1,4 @@
-"""The accounts: known values, exact compositions that no account may be below, and oracles."""
+"""Accountants: known values, exact compositions as lower bounds, and reference implementations."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ GOLDEN = [
 
 
 @pytest.mark.parametrize(("mechanism", "scale", "classes", "reach", "queries", "accountant", "expected"), GOLDEN)
-def test_known_values_come_out(mechanism, scale, classes, reach, queries, accountant, expected) -> None:
+def test_accountants_reproduce_known_values(mechanism, scale, classes, reach, queries, accountant, expected) -> None:
     found = epsilon(NoisyArgmax(mechanism, scale, classes, reach), queries, DELTA, accountant)
     assert found == pytest.approx(expected, abs=6e-5)
 
 
-def test_what_a_unit_reaches_follows_level_unit_and_adjacency() -> None:
+def test_the_reach_depends_on_level_unit_and_adjacency() -> None:
     assert reach_of("L1", "add-remove") == 1
     assert reach_of("L1", "replace") == reach_of("L2", "replace") == reach_of("L2", "add-remove") == 2
     assert reach_of("L2", "replace", stable_ids=False) == 4
@@ -54,14 +54,14 @@ def test_what_a_unit_reaches_follows_level_unit_and_adjacency() -> None:
         assert reach_of("L2", adjacency, partitions=3, unit="row", subsets=5) == 2
     assert releases_per_unit("L2", 40, 2) == 80
     assert releases_per_unit("L1", 40, 2) == 40
-    told = {(level, a) for level in ("L1", "L2") for a in ("replace", "add-remove") if is_one_sided(level, a)}
-    assert told == {("L1", "add-remove")}
+    one_sided = {(level, a) for level in ("L1", "L2") for a in ("replace", "add-remove") if is_one_sided(level, a)}
+    assert one_sided == {("L1", "add-remove")}
     with pytest.raises(ElectionError, match="at L1 the unit is a party"):
         reach_of("L1", "replace", unit="row")
 
 
-def test_what_a_unit_moves_is_the_largest_distance_of_any_allowed_change() -> None:
-    """Moves are e_j − e_i, and comings and goings e_i: all sums of them, by brute force."""
+def test_the_squared_shift_is_the_largest_distance_of_any_allowed_change() -> None:
+    """Brute force over all sums of moves e_j − e_i and of additions or removals e_i."""
     steps = [np.eye(3)[j] - np.eye(3)[i] for i in range(3) for j in range(3)]
     for votes in (1, 2, 3):
         moved = max(float(np.sum(sum(change) ** 2)) for change in itertools.product(steps, repeat=votes))
@@ -72,8 +72,8 @@ def test_what_a_unit_moves_is_the_largest_distance_of_any_allowed_change() -> No
 
 
 @pytest.mark.parametrize(("classes", "reach", "order"), [(3, 4, 16), (10, 2, 32), (10, 4, 16)])
-def test_a_count_that_moves_alone_is_not_charged_as_moved_votes(classes: int, reach: int, order: int) -> None:
-    """What L1 with add-remove and s partitions does. Exact divergences are above half of reach², and below reach²."""
+def test_a_single_changed_count_is_not_charged_as_moved_votes(classes: int, reach: int, order: int) -> None:
+    """L1 with add-remove and s partitions: exact divergences lie between half of reach² and reach²."""
     query = NoisyArgmax("gaussian", 4.0, classes, reach, one_sided=True)
     votes = np.zeros((2, classes))
     votes[:, 0] = -60, reach - 60
@@ -95,7 +95,7 @@ queries_of_two = st.builds(
 
 
 def exact_delta(query: NoisyArgmax, queries: int, gap: float, eps: float) -> float:
-    """δ(ε) of asking so often with votes `gap` apart, the neighbour's one reach nearer to the other side: binomials."""
+    """The exact δ(ε) of repeated queries at a gap, and at that gap less the reach: binomials."""
 
     def win(g: float) -> float:
         larger, smaller = query.log_odds_of_two(np.array([g]))
@@ -109,7 +109,7 @@ def exact_delta(query: NoisyArgmax, queries: int, gap: float, eps: float) -> flo
 
 @settings(max_examples=60, deadline=None)
 @given(queries_of_two, st.integers(1, 60), st.integers(-40, 40))
-def test_no_account_is_below_the_exact_composition(query: NoisyArgmax, queries: int, gap: int) -> None:
+def test_no_accountant_is_below_the_exact_composition(query: NoisyArgmax, queries: int, gap: int) -> None:
     for accountant in ("tight", "rdp", *(["paper", "advanced"] if query.mechanism == "laplace" else [])):
         claimed = epsilon(query, queries, DELTA, accountant)
         if claimed < 300:
@@ -122,7 +122,7 @@ moves = st.sampled_from([(1, True), (2, True), (2, False), (4, False)])
 
 @st.composite
 def neighbours(draw, fractional: bool):
-    """A query and votes `(queries, classes)`, with their neighbours: another allowed change in each query."""
+    """A query, votes `(queries, classes)` and neighbours with an independent allowed change in each query."""
     mechanism, (reach, one_sided), classes = draw(mechanisms), draw(moves), draw(st.sampled_from([2, 3]))
     query = NoisyArgmax(mechanism, draw(st.floats(0.7, 12)), classes, reach, one_sided=one_sided, fractional=fractional)
     part = st.lists(st.floats(0, 1), min_size=classes, max_size=classes)
@@ -141,7 +141,7 @@ def neighbours(draw, fractional: bool):
 
 
 def exact_deltas(query: NoisyArgmax, votes, others, eps: float) -> list[float]:
-    """δ(ε) both ways of all answers together, one by one: classes to the power of queries."""
+    """δ(ε) in both directions by enumerating all classes^queries sequences of answers."""
     logs = []
     for each in (votes, others):
         logs.append(np.array([0.0]))
@@ -158,7 +158,7 @@ def accountants_of(query: NoisyArgmax) -> tuple[str, ...]:
 @pytest.mark.parametrize("fractional", [False, True])
 @settings(max_examples=80, deadline=None)
 @given(st.data(), st.sampled_from([1e-5, 1e-2, 0.1]))
-def test_no_account_is_below_exact_compositions_of_mixed_votes(fractional: bool, data, delta: float) -> None:
+def test_no_accountant_is_below_exact_compositions_of_mixed_votes(fractional: bool, data, delta: float) -> None:
     query, votes, others = data.draw(neighbours(fractional))
     for accountant in accountants_of(query):
         claimed = epsilon(query, len(votes), delta, accountant)
@@ -166,8 +166,8 @@ def test_no_account_is_below_exact_compositions_of_mixed_votes(fractional: bool,
 
 
 @pytest.mark.parametrize("mechanism", ["gumbel", "gaussian", "laplace"])
-def test_the_exact_composition_catches_half_the_reach_and_a_query_too_few(mechanism) -> None:
-    """The audit above can fail: moved votes charged as votes that come or go; six queries as two."""
+def test_the_exact_composition_detects_half_the_reach_and_missing_queries(mechanism) -> None:
+    """The test above can fail: moved votes charged as added or removed, six queries charged as two."""
     delta, worst = 0.05, {"reach": 0.0, "queries": 0.0}
     query = NoisyArgmax(mechanism, 1.5, 3, 2)
     claimed = {"reach": epsilon(replace(query, reach=1), 6, delta), "queries": epsilon(query, 2, delta)}
@@ -182,7 +182,7 @@ def test_the_exact_composition_catches_half_the_reach_and_a_query_too_few(mechan
 
 
 @pytest.mark.parametrize(("reach", "queries"), [(1, 7), (2, 40), (4, 300)])
-def test_some_votes_cost_all_that_tight_claims_for_gumbel_noise(reach: int, queries: int) -> None:
+def test_some_votes_cost_all_that_tight_charges_for_gumbel_noise(reach: int, queries: int) -> None:
     query = NoisyArgmax("gumbel", 10.0, 2, reach, fractional=True)
     claimed = epsilon(query, queries, 1e-3)
     worst = max(exact_delta(query, queries, gap, claimed) for gap in np.linspace(-40, 40, 801))
@@ -209,8 +209,8 @@ def test_tight_is_never_above_rdp_nor_rdp_above_paper(mechanism, scale, classes,
 @pytest.mark.parametrize(("scale", "reach", "order"), [
     (0.8, 2, 1.5), (0.8, 2, 8), (0.8, 2, 60), (7.0, 1, 1.5), (60.0, 20, 1.5), (0.05, 20, 3), (2000.0, 4, 300),
 ])  # fmt: skip
-def test_fractions_of_votes_cost_the_worst_real_gap(mechanism, scale: float, reach: int, order: float) -> None:
-    """Both directions and all gaps, searched finely, find no more than is charged; whole gaps may miss the worst."""
+def test_fractional_votes_cost_the_worst_real_gap(mechanism, scale: float, reach: int, order: float) -> None:
+    """A fine search over both directions and real gaps never exceeds the charge; integer gaps may miss the worst."""
     whole = NoisyArgmax(mechanism, scale, 2, reach)
     parted = replace(whole, fractional=True)
     furthest = 1.2 * reach * (order + 1) + 40 * scale
@@ -232,8 +232,8 @@ def sides(query: NoisyArgmax, gaps):
     return np.where(gaps >= 0, [win, lose], [lose, win])
 
 
-def test_the_worst_gap_of_a_long_reach_is_inside_the_window() -> None:
-    """With Gaussian noise it lies at reach·(α−1), far out, and there the divergence is nearly that of the whole gap."""
+def test_the_worst_gap_of_a_large_reach_is_inside_the_window() -> None:
+    """With Gaussian noise it lies at reach·(α−1), where the divergence is close to that of the full gap."""
     query = NoisyArgmax("gaussian", 2.0, 2, 20)
     assert renyi(query, 300) == pytest.approx(300 * 20**2 / (4 * 2.0**2), rel=0.01)
 
@@ -241,7 +241,7 @@ def test_the_worst_gap_of_a_long_reach_is_inside_the_window() -> None:
 @pytest.mark.parametrize("queries", [1, 2, 3])
 @pytest.mark.parametrize("eta", [0.1, 0.7, 2.0])
 def test_bounded_range_is_the_worst_over_unequal_losses(eta: float, queries: int) -> None:
-    """Brute force: each query may have its own t."""
+    """Brute force over a separate t for each query."""
     grid = np.linspace(1e-6, eta - 1e-6, 41 if queries < 3 else 21)
     for eps in (0.05, 0.4 * eta, 0.9 * eta * queries):
         worst = 0.0
@@ -258,8 +258,8 @@ def test_bounded_range_is_the_worst_over_unequal_losses(eta: float, queries: int
         assert worst >= claimed - 0.02
 
 
-def test_bounded_range_of_many_queries_looks_closely_enough() -> None:
-    """The quick search finds what the search over all Q + 2 candidates finds."""
+def test_the_coarse_search_over_many_queries_finds_the_maximum() -> None:
+    """The coarse search finds the same maximum as the search over all Q + 2 candidates."""
     from oneballot.privacy.accounting import _binary_delta
 
     for queries, eta, eps in [(5000, 0.02, 1.0), (20_000, 0.005, 2.0), (9973, 0.1, 40.0)]:
@@ -268,8 +268,8 @@ def test_bounded_range_of_many_queries_looks_closely_enough() -> None:
         assert bounded_range_delta(eta, queries, eps) == pytest.approx(max(0, everything), rel=1e-12)
 
 
-def test_pure_releases_compose_as_coins() -> None:
-    """Kairouz, Oh, Viswanath: the sum over the number of heads, and never above advanced composition."""
+def test_pure_releases_compose_like_binary_outcomes() -> None:
+    """Kairouz, Oh, Viswanath: a sum over binomial counts, never above advanced composition."""
     for pure, queries, eps in [(0.08, 40, 1.5), (0.5, 7, 2.0), (2.0, 3, 1.0)]:
         heads = np.arange(queries + 1)
         chance = binom.pmf(heads, queries, 1 / (1 + math.exp(-pure)))
@@ -278,7 +278,7 @@ def test_pure_releases_compose_as_coins() -> None:
         assert pure_delta(pure, queries, eps) == pytest.approx(expected, rel=1e-9)
 
 
-def test_many_queries_are_counted_quickly() -> None:
+def test_many_queries_are_accounted_for_quickly() -> None:
     began = time.perf_counter()
     for mechanism, classes in itertools.product(["gumbel", "gaussian", "laplace"], [2, 10]):
         assert 0 < epsilon(NoisyArgmax(mechanism, 200.0, classes, 2), 100_000, DELTA) < 20
@@ -287,7 +287,7 @@ def test_many_queries_are_counted_quickly() -> None:
 
 @pytest.mark.parametrize("order", [1.1, 2, 8, 64])
 def test_gumbel_among_many_is_bounded_by_its_two_point_pair(order: float) -> None:
-    """Exact Rényi divergences of softmax on neighbours never exceed it, and a dense search over t finds no more."""
+    """It bounds exact Rényi divergences of softmax on neighbours and equals a dense search over t."""
     query = NoisyArgmax("gumbel", 3.0, 5, 2)
     claimed = renyi(query, order)
     rng = np.random.default_rng(0)
@@ -309,7 +309,7 @@ def softmax(x):
 
 
 def test_gaussian_differential_privacy_is_that_of_one_shift() -> None:
-    """An oracle by quadrature: δ of telling N(0,1) from N(μ,1)."""
+    """Reference by quadrature: δ(ε) between N(0,1) and N(μ,1)."""
     x = np.linspace(-12, 14, 400_001)
     for mu, eps in [(0.5, 0.3), (1.0, 1.0), (2.0, 3.0)]:
         p, q = (np.exp(-((x - m) ** 2) / 2) / math.sqrt(2 * math.pi) for m in (mu, 0.0))
@@ -317,7 +317,7 @@ def test_gaussian_differential_privacy_is_that_of_one_shift() -> None:
         assert gaussian_delta(mu, eps) == pytest.approx(exact, rel=1e-5)
 
 
-class TestTogether:
+class TestComposition:
     gumbel = NoisyArgmax("gumbel", 25, 10, 2)
     gaussian = NoisyArgmax("gaussian", 40, 10, 2)
     counts = NoisyNumbers(20, 2)
@@ -328,8 +328,8 @@ class TestTogether:
                 twice = total_epsilon([(query, 40), (replace(query), 40)], DELTA, accountant)
                 assert twice == epsilon(query, 80, DELTA, accountant)
 
-    def test_a_person_in_several_silos_is_in_so_many_times_the_releases(self) -> None:
-        """The m largest curves are m equal ones: m · queries."""
+    def test_a_person_in_several_silos_multiplies_the_releases(self) -> None:
+        """m equal Rényi curves: m · queries."""
         once = [(self.gumbel, 40), (self.counts, 1)]
         assert (
             total_epsilon([(r, 3 * n) for r, n in once], DELTA)
@@ -338,13 +338,13 @@ class TestTogether:
         )
 
     def test_gaussian_releases_add_up_like_distances(self) -> None:
-        """One Gaussian mechanism with the distance of all moves is the same."""
+        """It equals one Gaussian mechanism with the total distance."""
         mu = math.sqrt(2 * 100 / 40**2 + 2 / 20**2)
         found = total_epsilon([(self.gaussian, 100), (self.counts, 1)], DELTA)
         assert gaussian_delta(mu, found) == pytest.approx(DELTA, rel=1e-6)
         assert found == pytest.approx(total_epsilon([(NoisyNumbers(1, mu**2), 1)], DELTA), abs=1e-8)
 
-    def test_the_winner_alone_does_not_show_what_all_counts_share(self) -> None:
+    def test_the_winner_does_not_reveal_what_all_counts_share(self) -> None:
         for classes in (2, 3, 10):
             query = NoisyArgmax("gaussian", 40, classes, 1, one_sided=True)
             whole = total_epsilon([(NoisyNumbers(40, (1 - 1 / classes)), 100)], DELTA)
@@ -356,12 +356,12 @@ class TestTogether:
         assert epsilon(self.gumbel, 80, DELTA) < found <= epsilon(wide, 80, DELTA)
         assert total_epsilon([(wide, 1), (self.gumbel, 1)], 1e-12) == pytest.approx(wide.pure + self.gumbel.pure)
 
-    def test_unlike_releases_add_their_divergences(self) -> None:
+    def test_different_releases_add_their_divergences(self) -> None:
         found = total_epsilon([(self.gumbel, 40), (self.counts, 1)], DELTA)
         assert found == total_epsilon([(self.gumbel, 40), (self.counts, 1)], DELTA, "rdp")
         assert found == epsilon_from_renyi(lambda order: 40 * renyi(self.gumbel, order) + order / 20**2, DELTA)
 
-    def test_adaptive_releases_are_counted_by_rdp(self) -> None:
+    def test_adaptive_releases_are_accounted_for_by_rdp(self) -> None:
         asked = [(NoisyNumbers(30, 1), 200), (self.gaussian, 40)]
         assert (
             total_epsilon(asked, DELTA, adaptive=True)
@@ -369,7 +369,7 @@ class TestTogether:
             > total_epsilon(asked, DELTA)
         )
 
-    def test_paper_and_advanced_add_up_over_unlike_laplace_noise(self) -> None:
+    def test_paper_and_advanced_add_up_over_different_laplace_scales(self) -> None:
         a, b = NoisyArgmax("laplace", 25, 2, 2), NoisyArgmax("laplace", 20, 5, 2)
         squares = 40 * 0.08**2 + 10 * 0.1**2
         by_hand = min((k * (k + 1) / 2 * squares - math.log(DELTA)) / k for k in range(1, 9))
@@ -381,7 +381,7 @@ class TestTogether:
             with pytest.raises(ElectionError, match="Laplace noise only"):
                 total_epsilon([(a, 40), (self.counts, 1)], DELTA, accountant)
 
-    def test_nothing_costs_nothing_and_less_than_nothing_is_refused(self) -> None:
+    def test_no_releases_cost_nothing_and_negative_counts_are_refused(self) -> None:
         assert total_epsilon([], DELTA) == total_epsilon([(self.gumbel, 0)], DELTA) == 0
         with pytest.raises(ElectionError, match="cannot be made -1 times"):
             total_epsilon([(self.gumbel, -1)], DELTA)
@@ -399,12 +399,12 @@ class TestTogether:
 
     @settings(max_examples=40, deadline=None)
     @given(releases, releases, st.sampled_from(["tight", "rdp"]))
-    def test_one_release_more_never_costs_less(self, some, more, accountant) -> None:
+    def test_another_release_never_lowers_the_cost(self, some, more, accountant) -> None:
         assert total_epsilon(some, DELTA, accountant) <= total_epsilon(some + more, DELTA, accountant) + 1e-8
 
 
 class TestOracle:
-    """dp-accounting; its privacy-loss distributions are taken from below where they must not exceed us."""
+    """Comparison with dp-accounting; optimistic privacy-loss distributions where they are a lower bound."""
 
     @pytest.mark.parametrize(("sigma", "queries"), [(40, 100), (5, 1), (3, 50)])
     def test_gaussian_noise(self, sigma: float, queries: int) -> None:
@@ -446,7 +446,7 @@ class TestOracle:
 
     @pytest.mark.parametrize("mechanism", ["gumbel", "gaussian", "laplace"])
     def test_mixed_votes_of_many_queries(self, mechanism) -> None:
-        """From below (optimistic), 60 queries with three different votes each."""
+        """An optimistic lower bound for 60 queries with three distinct vote vectors."""
         from dp_accounting.pld.privacy_loss_distribution import from_two_probability_mass_functions
 
         votes = np.array([[0.0, 1, -30], [0, 6, 2], [3, 0, 9]])
@@ -466,7 +466,7 @@ class TestOracle:
 
 @pytest.mark.parametrize("mechanism", ["gumbel", "gaussian", "laplace"])
 @pytest.mark.parametrize("classes", [2, 10])
-def test_noise_for_a_budget_costs_the_budget_and_buys_its_queries_again(mechanism, classes) -> None:
+def test_noise_and_queries_calibrated_to_a_budget_agree(mechanism, classes) -> None:
     scale = scale_within(2.0, lambda s: [(NoisyArgmax(mechanism, s, classes, 2), 200)], DELTA)
     query = NoisyArgmax(mechanism, scale, classes, 2)
     assert epsilon(query, 200, DELTA) == pytest.approx(2.0, abs=1e-6)
@@ -475,7 +475,7 @@ def test_noise_for_a_budget_costs_the_budget_and_buys_its_queries_again(mechanis
     assert queries_within(2.0, lambda n: [(query, n)], DELTA, most=150) == 150
 
 
-def test_a_budget_also_pays_for_what_is_released_besides() -> None:
+def test_a_budget_covers_additional_releases() -> None:
     counts = (NoisyNumbers(10, 2), 1)
     alone = scale_within(2.0, lambda s: [(NoisyArgmax("gaussian", s, 10, 2), 200)], DELTA)
     beside = scale_within(2.0, lambda s: [(NoisyArgmax("gaussian", s, 10, 2), 200), counts], DELTA)
@@ -497,7 +497,7 @@ def test_delta_outside_its_range_is_refused(delta: float) -> None:
         scale_within(1.0, lambda s: [], delta)
 
 
-def test_settings_that_cannot_be_are_refused() -> None:
+def test_invalid_settings_are_refused() -> None:
     query = NoisyArgmax("gumbel", 0.5, 2, 2)
     with pytest.raises(ElectionError, match="a single query costs"):
         queries_within(0.01, lambda n: [(query, n)], DELTA)

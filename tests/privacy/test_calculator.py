@@ -1,4 +1,4 @@
-"""`oneballot epsilon` from the command line: known values, and all its questions and refusals."""
+"""`oneballot epsilon` on the command line: known values, all questions, all refusals."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from oneballot.privacy.renyi import epsilon_from_renyi
 DELTA = 1e-5
 
 
-def told(*words: object, status: int = 0) -> str:
+def stdout(*words: object, status: int = 0) -> str:
     result = CliRunner().invoke(app, ["epsilon", *map(str, words)])
     assert result.exit_code == status, result.output + repr(result.exception)
     return result.stdout
 
 
 def answer(words: str, status: int = 0) -> dict:
-    return json.loads(told(*words.split(), "--json", status=status))
+    return json.loads(stdout(*words.split(), "--json", status=status))
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def answer(words: str, status: int = 0) -> dict:
         ("--sigma 40 --queries 100 --classes 10", 1.3565),
     ],
 )
-def test_known_values_come_out_of_the_command(words: str, expected: float) -> None:
+def test_the_command_reproduces_known_values(words: str, expected: float) -> None:
     assert round(answer(words)["epsilon"], 4) == expected
 
 
@@ -67,7 +67,7 @@ def test_known_values_come_out_of_the_command(words: str, expected: float) -> No
         ("--classes 10 --accountant paper", "laplace", 179.14),
     ],
 )
-def test_a_budget_of_2_for_1000_queries_asks_for_this_noise(words: str, mechanism: str, scale: float) -> None:
+def test_a_budget_of_2_for_1000_queries_needs_this_noise(words: str, mechanism: str, scale: float) -> None:
     found = answer(f"--epsilon 2 --queries 1000 {words}")
     assert (found["mechanism"], round(found["scale"], 2)) == (mechanism, scale)
     assert found["epsilon"] == pytest.approx(2, abs=1e-6)
@@ -82,59 +82,59 @@ def test_a_whole_party_at_l2_moves_all_votes_of_its_subsets() -> None:
         found = answer(f"{words} --adjacency {adjacency}")
         assert found["epsilon"] == total_epsilon([(NoisyArgmax("gumbel", 100, 10, 10), 80)], DELTA)
         assert (found["unit"], found["adjacency"], found["voters_needed"]) == ("party", adjacency, None)
-    assert "more voters would need more noise" in told(*words.split())
+    assert "more voters would need more noise" in stdout(*words.split())
     row = answer(words.replace("--unit party", ""))
     assert row["unit"] == "row"
     assert row["epsilon"] == total_epsilon([(NoisyArgmax("gumbel", 100, 10, 2), 80)], DELTA)
 
 
-def test_class_counts_and_silos_are_charged_with_the_rest() -> None:
+def test_class_counts_and_silos_are_charged() -> None:
     words = "--sigma 40 --queries 40 --classes 10 --level L2 --partitions 2 --counts 15 --silos 3"
     query = NoisyArgmax("gaussian", 40, 10, 2)
     for adjacency, shift in (("replace", 2), ("add-remove", 1)):
         found = answer(f"{words} --adjacency {adjacency}")
         assert found["epsilon"] == total_epsilon([(query, 240), (NoisyNumbers(15, shift, whole=True), 3)], DELTA)
         assert (found["silos"], found["counts_sigma"]) == (3, 15)
-    assert "silos per person: 3, gaussian noise, scale 40, class counts with noise of 15" in told(*words.split())
+    assert "silos per person: 3, gaussian noise, scale 40, class counts with noise of 15" in stdout(*words.split())
     noise = answer("--epsilon 2 --queries 40 --classes 10 --level L2 --counts 15")
     assert noise["epsilon"] == pytest.approx(2, abs=1e-6)
     assert noise["scale"] > answer("--epsilon 2 --queries 40 --classes 10 --level L2")["scale"]
 
 
-def test_it_says_how_often_the_right_label_wins_and_how_many_voters_would_do() -> None:
+def test_the_answer_includes_win_probability_and_voters_needed() -> None:
     few = answer("--epsilon 5 --queries 100 --classes 10 --parties 10 --mechanism gumbel --accountant rdp")
     assert (few["voters"], round(few["right_label_wins"], 2)) == (10, 0.24)
     words = "--epsilon 5 --queries 100 --classes 10 --mechanism gumbel --accountant rdp --parties"
     assert answer(f"{words} {few['voters_needed']}")["right_label_wins"] >= 0.9
     assert answer(f"{words} {few['voters_needed'] - 1}")["right_label_wins"] < 0.9
-    assert "If all 10 voters agree, their label wins 24.2 % of the time; 90 % takes 42 voters." in told(
+    assert "If all 10 voters agree, their label wins 24.2 % of the time; 90 % takes 42 voters." in stdout(
         *words.split(), 10
     )
 
 
-def test_counts_times_s_are_the_same_as_noise_divided_by_s() -> None:
-    """FedKT multiplies the counts at L1: neither epsilon nor what is to be expected changes, if the noise does too."""
+def test_multiplying_counts_by_s_equals_dividing_the_noise_by_s() -> None:
+    """FedKT multiplies the counts at L1; scaling the noise too changes neither epsilon nor the forecast."""
     once = answer("--scale 10 --queries 50 --classes 5 --parties 12")
     thrice = answer("--scale 30 --queries 50 --classes 5 --parties 12 --partitions 3")
     for key in ("epsilon", "right_label_wins", "voters_needed"):
         assert thrice[key] == pytest.approx(once[key], rel=1e-9)
 
 
-def test_the_table_has_each_mechanism_at_the_same_cost_and_what_it_loses() -> None:
+def test_the_comparison_lists_each_mechanism_at_equal_cost_with_its_error() -> None:
     rows = answer("--epsilon 2 --queries 100 --classes 10 --compare")["compared"]
     tight = {row["mechanism"]: row for row in rows if row["accountant"] == "tight"}
     assert tight.keys() == {"gumbel", "gaussian", "laplace"}
     assert all(row["epsilon"] == pytest.approx(2, abs=1e-6) for row in tight.values())
     assert [round(tight[m]["error"], 3) for m in ("gumbel", "gaussian")] == [0.142, 0.126]
     assert {row["accountant"] for row in rows if row["mechanism"] == "laplace"} == {"tight", "rdp", "paper", "advanced"}
-    assert "14.2 %" in told("--epsilon", 2, "--queries", 100, "--classes", 10, "--compare")
+    assert "14.2 %" in stdout("--epsilon", 2, "--queries", 100, "--classes", 10, "--compare")
     counted = answer("--epsilon 2 --queries 100 --level L2 --counts 30 --compare")["compared"]
     assert {row["accountant"] for row in counted} == {"tight", "rdp"}
 
 
-def test_the_picture_shows_the_whole_account(tmp_path: Path) -> None:
+def test_the_plot_includes_class_counts(tmp_path: Path) -> None:
     picture = tmp_path / "epsilon.png"
-    told("--epsilon", 2, "--queries", 100, "--level", "L2", "--counts", 30, "--picture", picture)
+    stdout("--epsilon", 2, "--queries", 100, "--level", "L2", "--counts", 30, "--picture", picture)
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
@@ -162,16 +162,16 @@ def test_the_picture_shows_the_whole_account(tmp_path: Path) -> None:
         ("--scale 16000 --queries 1 --delta 0.01 --compare", "nothing to compare"),
     ],
 )
-def test_what_cannot_be_is_refused_in_a_sentence(words: str, sentence: str) -> None:
+def test_invalid_questions_are_refused(words: str, sentence: str) -> None:
     assert sentence in answer(words, status=1)["error"]
 
 
-def test_a_party_is_the_unit_at_l1_whether_it_is_said_or_not() -> None:
+def test_the_default_unit_at_l1_is_a_party() -> None:
     words = "--scale 25 --queries 40 --classes 10"
     assert answer(f"{words} --unit party") == answer(words)
 
 
-def test_at_l1_with_add_remove_one_count_moves_by_all_partitions() -> None:
+def test_with_add_remove_at_l1_one_count_changes_by_all_partitions() -> None:
     """s² for Gaussian noise among more than two classes, not s²/2."""
     words = "--sigma 40 --queries 100 --classes 10 --partitions 2 --adjacency add-remove"
     by_hand = epsilon_from_renyi(lambda order: 100 * order * 2**2 / (2 * 40**2), DELTA)

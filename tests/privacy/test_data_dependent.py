@@ -1,4 +1,4 @@
-"""Data-dependent accounts: enumeration with another quadrature, exact compositions, the papers' bounds, smoothness."""
+"""Data-dependent accounting: enumeration with another quadrature, exact compositions, the papers' bounds."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ MECHANISMS = ["gumbel", "gaussian", "laplace"]
 
 
 @cache
-def chances(votes: tuple[float, ...], mechanism: str, scale: float) -> np.ndarray:
-    """P(v) by Simpson's rule, 32 steps a vote, which no kink of whole votes falls between; Gumbel by its softmax."""
+def probabilities(votes: tuple[float, ...], mechanism: str, scale: float) -> np.ndarray:
+    """P(v) by Simpson's rule with 32 steps per vote, so that every kink is a node; for Gumbel by softmax."""
     v = np.array(votes)
     if mechanism == "gumbel":
         return np.exp(v / scale - np.logaddexp.reduce(v / scale))
@@ -51,7 +51,7 @@ def chances(votes: tuple[float, ...], mechanism: str, scale: float) -> np.ndarra
 
 
 def neighbours(votes: tuple[int, ...], query: NoisyArgmax, abstentions: bool = True) -> list[tuple[int, ...]]:
-    """Every way to take away what one unit may have cast and to put in what it may cast."""
+    """All votes after removing what one unit may have cast and adding what it may cast."""
     m = query.reach if query.one_sided else query.reach // 2
     contributions = [c for c in itertools.product(range(m + 1), repeat=len(votes)) if sum(c) <= m]
     found = set()
@@ -70,12 +70,12 @@ def divergence(p: np.ndarray, q: np.ndarray, order: float) -> float:
 def brute_force(
     query: NoisyArgmax, votes: list[tuple[int, ...]], deltas: list[float], abstentions: bool
 ) -> list[float]:
-    """The account's definition, line by line."""
+    """The definition of data_dependent_epsilon, without optimizations."""
     sums = np.zeros((2, len(ORDERS)))
     most = np.array([renyi(query, float(order)) for order in ORDERS])
     for v in votes:
-        p = chances(v, query.mechanism, query.scale)
-        q = np.array([chances(w, query.mechanism, query.scale) for w in neighbours(v, query, abstentions)])
+        p = probabilities(v, query.mechanism, query.scale)
+        q = np.array([probabilities(w, query.mechanism, query.scale) for w in neighbours(v, query, abstentions)])
         for number, order in enumerate(ORDERS):
             with np.errstate(over="ignore"):
                 to = np.log((p * (p / q) ** (order - 1)).sum(axis=1)).max() / (order - 1)
@@ -103,7 +103,7 @@ CASES = [
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize(("scale", "classes", "reach", "one_sided", "abstentions", "votes"), CASES)
-def test_every_neighbour_and_both_directions_are_counted(
+def test_all_neighbours_and_both_directions_are_considered(
     mechanism, scale, classes, reach, one_sided, abstentions, votes
 ) -> None:
     query = NoisyArgmax(mechanism, scale, classes, reach, one_sided)
@@ -113,21 +113,21 @@ def test_every_neighbour_and_both_directions_are_counted(
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_mixtures_of_two_moves_cost_more_than_two_votes_moved_together(mechanism) -> None:
-    """(6, 6, 0): one vote from each of the leaders to the third is worse, for some order, than two from one of them."""
+def test_two_separate_moves_cost_more_than_two_votes_moved_together(mechanism) -> None:
+    """(6, 6, 0): for some order, moving one vote from each leader to the third class is worse than two from one."""
     query = NoisyArgmax(mechanism, 1.0, 3, 4)
-    p = chances((6, 6, 0), mechanism, 1.0)
-    mixed, together = (chances(v, mechanism, 1.0) for v in ((5, 5, 2), (4, 6, 2)))
+    p = probabilities((6, 6, 0), mechanism, 1.0)
+    mixed, together = (probabilities(v, mechanism, 1.0) for v in ((5, 5, 2), (4, 6, 2)))
     assert divergence(mixed, p, 8) > divergence(together, p, 8)
     assert (5, 5, 2) in neighbours((6, 6, 0), query)
-    # What two votes moved together cost, from halved counts and scale, is less.
+    # Two votes that always move together cost less: halve counts and scale.
     halved = NoisyArgmax(mechanism, 0.5, 3, 2)
     votes = np.array([[6, 6, 0]])
     assert data_dependent_epsilon(query, votes, 0.01) >= data_dependent_epsilon(halved, votes // 2, 0.01)
 
 
-def test_many_different_votes_cost_what_they_cost_one_by_one() -> None:
-    """The order is guessed from some vectors and equal ones are grouped: neither may change what comes out by much."""
+def test_many_distinct_votes_cost_the_sum_of_their_costs() -> None:
+    """Estimating the order from a sample and grouping equal vectors must hardly change the result."""
     rng = np.random.default_rng(5)
     votes = np.array([rng.multinomial(60, rng.dirichlet(np.full(5, 0.5))) for _ in range(300)])
     for mechanism in MECHANISMS:
@@ -141,7 +141,7 @@ def test_many_different_votes_cost_what_they_cost_one_by_one() -> None:
 
 @pytest.mark.parametrize(("mechanism", "scale"), list(itertools.product(["laplace", "gaussian"], [1.0, 8.0])))
 def test_far_tails_are_as_exact_as_the_closed_form_of_two_classes(mechanism, scale) -> None:
-    """Also where classes are so far behind that their chances are bounded instead of computed."""
+    """Including classes so far behind that their probabilities are bounded instead of computed."""
     query = NoisyArgmax(mechanism, scale, 2, 2)
 
     def logs(gap: int) -> np.ndarray:
@@ -173,21 +173,21 @@ vectors = st.lists(st.integers(0, 12), min_size=3, max_size=3).map(tuple)
 
 @settings(max_examples=40, deadline=None)
 @given(queries, st.lists(vectors, min_size=1, max_size=5), st.sampled_from([1e-5, 1e-3, 0.05]), st.data())
-def test_no_neighbouring_sequence_is_told_apart_better_than_claimed(query, votes, delta, data) -> None:
-    """The exact δ of all answers together, at the claimed ε, over all 3^Q sequences of answers, both directions."""
+def test_no_neighbouring_sequence_is_distinguished_better_than_claimed(query, votes, delta, data) -> None:
+    """The exact δ at the claimed ε over all 3^Q sequences of answers, in both directions."""
     claimed = data_dependent_epsilon(query, np.array(votes), delta)
     here, there = np.ones(1), np.ones(1)
     for v in votes:
         w = data.draw(st.sampled_from(neighbours(v, query)))
-        here = np.outer(here, chances(v, query.mechanism, query.scale)).ravel()
-        there = np.outer(there, chances(w, query.mechanism, query.scale)).ravel()
+        here = np.outer(here, probabilities(v, query.mechanism, query.scale)).ravel()
+        there = np.outer(there, probabilities(w, query.mechanism, query.scale)).ravel()
     for p, q in ((here, there), (there, here)):
         assert np.maximum(p - math.exp(min(claimed, 700)) * q, 0).sum() <= delta * (1 + 1e-6)
 
 
 @settings(max_examples=20, deadline=None)
 @given(queries, st.lists(vectors, min_size=1, max_size=4), st.integers(1, 400), st.booleans())
-def test_seen_is_never_above_what_any_votes_would_cost(query, votes, times, abstentions) -> None:
+def test_the_data_dependent_cost_is_never_above_the_data_independent_one(query, votes, times, abstentions) -> None:
     many = np.array(votes * times)
     assert data_dependent_epsilon(query, many, DELTA, abstentions=abstentions) <= epsilon(
         query, len(many), DELTA, "tight"
@@ -198,11 +198,11 @@ def test_seen_is_never_above_what_any_votes_would_cost(query, votes, times, abst
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_the_claim_is_near_the_exact_composition(mechanism) -> None:
-    """Two classes, one gap, exact binomials: not a bound that is safe because it is far off."""
+def test_the_claim_is_close_to_the_exact_composition(mechanism) -> None:
+    """Two classes, one gap, exact binomials: the bound is not loose."""
     query, times = NoisyArgmax(mechanism, 10.0, 2, 2), 200
     claimed = data_dependent_epsilon(query, np.tile([20, 4], (times, 1)), DELTA, abstentions=False)
-    p, q = (chances(v, mechanism, 10.0)[0] for v in ((20, 4), (19, 5)))
+    p, q = (probabilities(v, mechanism, 10.0)[0] for v in ((20, 4), (19, 5)))
     right = np.arange(times + 1)
     here, there = binom.pmf(right, times, p), binom.pmf(right, times, q)
 
@@ -213,7 +213,7 @@ def test_the_claim_is_near_the_exact_composition(mechanism) -> None:
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_unanimity_is_cheap_and_a_tie_is_not(mechanism) -> None:
+def test_unanimous_votes_cost_less_than_a_tie(mechanism) -> None:
     query = NoisyArgmax(mechanism, 20.0, 10, 2)
     clear = data_dependent_epsilon(query, np.tile([500] + [0] * 9, (1000, 1)), DELTA)
     assert clear < 0.1 * epsilon(query, 1000, DELTA)
@@ -223,8 +223,8 @@ def test_unanimity_is_cheap_and_a_tie_is_not(mechanism) -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(2, 5), st.floats(0.6, 20), st.booleans(), st.integers(0, 2**32 - 1))
-def test_no_share_of_a_soft_vote_is_worse_than_the_corners(classes, scale, one_sided, seed) -> None:
-    """Gumbel: random neighbours in the continuum, many of them on its edges."""
+def test_no_split_of_a_soft_vote_is_worse_than_the_corners(classes, scale, one_sided, seed) -> None:
+    """Gumbel: random neighbours in the continuum, many on its boundary."""
     rng = np.random.default_rng(seed)
     query = NoisyArgmax("gumbel", scale, classes, 1 if one_sided else 2, one_sided, fractional=True)
     votes = -np.sort(-rng.integers(0, 80, classes))
@@ -232,22 +232,22 @@ def test_no_share_of_a_soft_vote_is_worse_than_the_corners(classes, scale, one_s
     with np.errstate(all="ignore"):
         account = _Accountant(query, 10, True, votes[None], np.ones(1, dtype=int))
         to, fro = account.divergences(np.arange(1), np.ones(1), orders)
-    p = chances(tuple(votes / 10), "gumbel", scale)
+    p = probabilities(tuple(votes / 10), "gumbel", scale)
     for _ in range(60):
         left, came = (rng.dirichlet(np.full(classes, rng.choice([0.05, 0.5, 5]))) * rng.choice([1, 1, 0]) for _ in "ab")
         if one_sided:
             left, came = (left, 0 * came) if rng.random() < 0.5 else (0 * left, came)
-        q = chances(tuple(votes / 10 - np.minimum(left, votes / 10) + came), "gumbel", scale)
+        q = probabilities(tuple(votes / 10 - np.minimum(left, votes / 10) + came), "gumbel", scale)
         for number, order in enumerate(orders):
             assert divergence(p, q, order) <= to[number] + 1e-12
             assert divergence(q, p, order) <= fro[number] + 1e-12
 
 
-def test_splitting_what_leaves_can_be_worse_than_any_corner_and_is_charged() -> None:
-    """Half a vote from each of two leaders, who share most of the chance, to the third class."""
-    p, split = (chances(v, "gumbel", 1.0) for v in ((20, 20, 17), (19.5, 19.5, 18)))
+def test_splitting_leaving_votes_can_be_worse_than_any_corner_and_is_charged() -> None:
+    """Half a vote from each of two leading classes, which have most of the probability, to the third."""
+    p, split = (probabilities(v, "gumbel", 1.0) for v in ((20, 20, 17), (19.5, 19.5, 18)))
     query = NoisyArgmax("gumbel", 1.0, 3, 2, fractional=True)
-    corners = [chances(v, "gumbel", 1.0) for v in neighbours((20, 20, 17), query)]
+    corners = [probabilities(v, "gumbel", 1.0) for v in neighbours((20, 20, 17), query)]
     assert divergence(split, p, 60) > 1.01 * max(divergence(q, p, 60) for q in corners)
     account = _Accountant(query, 2, True, np.array([[40, 40, 34]]), np.ones(1, dtype=int))
     with np.errstate(all="ignore"):
@@ -255,7 +255,7 @@ def test_splitting_what_leaves_can_be_worse_than_any_corner_and_is_charged() -> 
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_only_where_units_may_abstain_can_votes_arrive_that_nobody_gives_up(mechanism) -> None:
+def test_votes_arrive_without_leaving_only_if_units_may_abstain(mechanism) -> None:
     query, nobody = NoisyArgmax(mechanism, 2.0, 3, 2), np.zeros((5, 3), dtype=int)
     assert data_dependent_epsilon(query, nobody, 0.01, abstentions=False) == 0
     assert data_dependent_epsilon(query, nobody, 0.01) > 0.1
@@ -270,7 +270,7 @@ def test_soft_votes_between_two_classes_cost_no_less_than_whole_ones(mechanism) 
     assert data_dependent_epsilon(NoisyArgmax(mechanism, 5.0, 2, 2), votes // 8, 1e-3, unit=7) > 0
 
 
-def test_what_is_not_proved_or_cannot_be_is_refused() -> None:
+def test_unproved_cases_and_invalid_input_are_refused() -> None:
     votes = np.array([[3, 2, 1]])
     for mechanism in ("laplace", "gaussian"):
         with pytest.raises(ElectionError, match="no data-dependent bound is proved"):
@@ -292,7 +292,7 @@ def test_what_is_not_proved_or_cannot_be_is_refused() -> None:
 
 
 def paper_by_hand(votes: np.ndarray, gamma: float, delta: float, c: int) -> float:
-    """The formula as it is printed."""
+    """The formula as printed in the paper."""
     found = []
     for order in range(1, 9):
         total = 0.0
@@ -308,7 +308,7 @@ def paper_by_hand(votes: np.ndarray, gamma: float, delta: float, c: int) -> floa
     return min(found)
 
 
-def test_the_papers_account_comes_out() -> None:
+def test_paper_epsilon_matches_the_printed_formula() -> None:
     tied = np.full((40, 2), 5)
     assert paper_epsilon(tied, 0.04, DELTA) == pytest.approx(2.5911, abs=6e-5)
     assert paper_epsilon(np.full((297, 2), 5), 0.05, DELTA) == pytest.approx(9.7776, abs=6e-5)
@@ -318,23 +318,23 @@ def test_the_papers_account_comes_out() -> None:
     votes = rng.multinomial(200, [0.9, 0.08, 0.02], size=50)
     for gamma, c in [(0.05, 1), (0.05, 2), (0.1, 5)]:
         assert paper_epsilon(votes, gamma, DELTA, multiplier=c) == pytest.approx(paper_by_hand(votes, gamma, DELTA, c))
-    # The multiplier does not make the first class surer of winning, as it would within q.
+    # The multiplier must not enter q, where it would make the first class more certain to win.
     near = np.tile([40, 20, 0], (40, 1))
     plain = epsilon(NoisyArgmax("laplace", 25, 3, 6), 40, DELTA, "paper")
     assert paper_epsilon(near, 0.04, DELTA, multiplier=3) == pytest.approx(plain)
     assert paper_epsilon(votes, 0.05, DELTA, orders=range(1, 30)) < paper_epsilon(votes, 0.05, DELTA)
 
 
-def test_the_papers_bound_one_direction_only() -> None:
-    """Theorem 6 of 2018 and the moments of 2017 are above D(P(v) ‖ P(v′)), and often far below D(P(v′) ‖ P(v))."""
+def test_the_papers_bound_only_one_direction() -> None:
+    """Theorem 6 (2018) and the moments (2017) bound D(P(v) ‖ P(v′)), but not D(P(v′) ‖ P(v))."""
     below = {"gaussian": 0, "laplace": 0}
     for votes in itertools.combinations_with_replacement((20, 9, 3, 1, 0), 3):
         if not sum(votes):
             continue
         first, *others = sorted(votes, reverse=True)
         for mechanism, scale in [("gaussian", 2.0), ("gaussian", 5.0), ("laplace", 3.0)]:
-            query, p = NoisyArgmax(mechanism, scale, 3, 2), chances(votes, mechanism, scale)
-            near = [chances(w, mechanism, scale) for w in neighbours(votes, query, abstentions=False)]
+            query, p = NoisyArgmax(mechanism, scale, 3, 2), probabilities(votes, mechanism, scale)
+            near = [probabilities(w, mechanism, scale) for w in neighbours(votes, query, abstentions=False)]
             for order in (2.0, 5.0, 9.0):
                 if mechanism == "gaussian":
                     log_q = np.minimum(log_loss_probability(np.array([votes]), scale), math.log(2 / 3))
@@ -367,7 +367,7 @@ def test_gnmax_adds_theorem_6_over_the_queries() -> None:
     ("voters", "classes", "sigma", "order", "beta"), [(9, 3, 1.5, 2.5, 0.05), (14, 2, 1.0, 3.0, 0.1)]
 )
 def test_smooth_sensitivity_is_smooth_and_bounds_every_neighbour(voters, classes, sigma, order, beta) -> None:
-    """All votes of so few voters, alone and beside a second query, and all their neighbours."""
+    """All votes of a few voters, alone and beside a second query, and all their neighbours."""
     everything = [v for v in itertools.product(range(voters + 1), repeat=classes) if sum(v) == voters]
     query = NoisyArgmax("gaussian", sigma, classes, 2)
 
@@ -390,8 +390,8 @@ def test_smooth_sensitivity_is_smooth_and_bounds_every_neighbour(voters, classes
                 assert smooth_of_both <= math.exp(beta) * at(w, beside)[1] * (1 + 1e-12)
 
 
-def test_the_release_costs_no_less_than_two_normal_laws_differ() -> None:
-    """Rényi divergences of normal laws by quadrature: means r apart, deviations within e^±β; and the least quantile."""
+def test_the_release_costs_at_least_the_divergence_of_two_normal_distributions() -> None:
+    """Rényi divergences of normal distributions by quadrature: means r apart, standard deviations within e^±β."""
     for order, beta, noise, quantile in [(3.0, 0.05, 2.0, 0.0), (10.0, 0.04, 6.0, 0.0), (4.0, 0.1, 3.0, 2.0)]:
         claimed = cost_of_release(order, beta, noise, quantile)
         for ratio in np.exp(beta * np.array([-1, -0.5, 0.01, 0.5, 1])):
@@ -404,7 +404,7 @@ def test_the_release_costs_no_less_than_two_normal_laws_differ() -> None:
         cost_of_release(10.0, 0.05, 1.0)
 
 
-def test_a_release_is_an_estimate_or_a_bound_but_for_its_chance() -> None:
+def test_a_release_is_an_estimate_or_a_bound_with_its_probability() -> None:
     votes = np.tile([240, 5, 3, 2], (100, 1))
     fixed = {"order": 10.0, "beta": 0.02, "noise": 3.0}
     value, smooth = smooth_sensitivity(votes, 40.0, 10.0, 0.02)
@@ -416,7 +416,7 @@ def test_a_release_is_an_estimate_or_a_bound_but_for_its_chance() -> None:
     estimate = release_smoothly(votes, 40.0, DELTA, normal=lambda: -0.5, **fixed)
     exact = converted(value - 0.5 * 3 * smooth + cost_of_release(10.0, 0.02, 3.0), DELTA)
     assert (estimate.kind, estimate.epsilon) == ("estimate", pytest.approx(exact, abs=1e-3))
-    # At the quantile of its chance a bound tells f itself.
+    # At the quantile of its probability the bound equals f.
     edge = norm.ppf(1e-6)
     bound = release_smoothly(votes, 40.0, DELTA, normal=lambda: edge, quantile_delta=1e-6, **fixed)
     exact = converted(value + cost_of_release(10.0, 0.02, 3.0, -edge), DELTA - 1e-6)

@@ -1,4 +1,4 @@
-"""Real elections on two neighbours: no more may be told apart than the ledger says, and not much less."""
+"""Real elections on two neighbours: the exact privacy loss stays below the ledger's claim, and close to it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TWO_NEAREST = ob.Sklearn("KNeighborsClassifier", {"n_neighbors": 2})
 MECHANISMS = ["gumbel", "gaussian", "laplace"]
 
 TABLE = [
-    # level, adjacency, whether rows have stable IDs; reach, and whether votes only come or go
+    # level, adjacency, whether rows have stable IDs; reach, and whether votes are added or removed
     ("L1", "replace", None, 2, False),
     ("L1", "add-remove", None, 1, True),
     ("L2", "add-remove", True, 2, False),
@@ -35,31 +35,42 @@ TABLE = [
     ("L2", "replace", True, 2, False),
     ("L2", "replace", False, 4, False),
 ]
-PROVED = {("gumbel", 2): 0.95, ("gaussian", 2): 0.85, ("laplace", 2): 0.85,
-          ("gumbel", 3): 0.75, ("gaussian", 3): 0.6, ("laplace", 3): 0.35}  # fmt: skip
-"""How much of the claim the adversary proves, at least, by mechanism and classes (3: or more)."""
+PROVED = {
+    ("gumbel", 2): 0.95,
+    ("gaussian", 2): 0.85,
+    ("laplace", 2): 0.85,
+    ("gumbel", 3): 0.75,
+    ("gaussian", 3): 0.6,
+    ("laplace", 3): 0.35,
+}
+"""The minimum share of the claim that the attack attains, by mechanism and classes (3: or more)."""
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize(("classes", "open_vote", "partitions"), [(2, "off", 1), (2, "hard", 2), (3, "off", 2)])
 @pytest.mark.parametrize(("level", "adjacency", "stable_ids", "reach", "one_sided"), TABLE)
-def test_every_row_of_the_table_holds_and_is_reached(
+def test_every_row_of_the_reach_table_holds_and_is_attained(
     audit, level, adjacency, stable_ids, reach, one_sided, classes, open_vote, partitions, mechanism
 ) -> None:
-    terms = PrivacySettings(
+    privacy = PrivacySettings(
         level, None, DELTA, mechanism=mechanism, scale=4.0, adjacency=adjacency, stable_ids=stable_ids
     )
     third = int(classes == 3)  # a voter for the last class
     case = audit.arrange(
-        terms, classes=classes, others=6 + third, elsewhere=third, leads=(2, 2 - 4 * third),
-        partitions=partitions, open_vote=open_vote,
-    )  # fmt: skip
+        privacy,
+        classes=classes,
+        others=6 + third,
+        elsewhere=third,
+        leads=(2, 2 - 4 * third),
+        partitions=partitions,
+        open_vote=open_vote,
+    )
     guarantee = case.election.guarantee
     assert guarantee.query.reach == reach * (partitions if level == "L1" else 1)
     assert guarantee.query.one_sided == one_sided
     assert sum(times for _, _, times in guarantee.lines()) == 12 * (partitions if level == "L2" else 1)
     found = audit.check(case)
-    assert found.reached == guarantee.query.reach, "less would do, or the adversary is weak"
+    assert found.reached == guarantee.query.reach, "the claimed reach is too large, or the attack is weak"
     assert found.exact >= PROVED[mechanism, min(3, guarantee.query.classes)] * found.claimed
 
 
@@ -80,7 +91,7 @@ VARIANTS = {
         (ob.L2(**GUMBEL, stable_ids=True, counts_sigma=3.0), {"weights": "class-counts", "partitions": 2}),
     "noised class counts by content":
         (ob.L2(None, DELTA, sigma=4.0, stable_ids=False, counts_sigma=3.0), {"weights": "class-counts"}),
-    "noised class counts of rows that come or go":
+    "class counts of added or removed rows":
         (ob.L2(2.0, DELTA, stable_ids=True, adjacency="add-remove"), {"weights": "class-counts"}),
     "frequencies divided out": (ob.L2(**GUMBEL, stable_ids=True), {"weights": "prior", "partitions": 2}),
     "students": (ob.L2(**GUMBEL, stable_ids=True), {"students": True, "open_vote": "weighted", "partitions": 2}),
@@ -93,18 +104,23 @@ VARIANTS = {
     "confident": (ob.L2(None, DELTA, **CONFIDENT, answers=5, stable_ids=True), {"partitions": 2, "leads": (2, 0)}),
     "confident by content":
         (ob.L2(None, DELTA, **CONFIDENT, answers=12, test_sigma=2.0, stable_ids=False), {}),
-    "confident parties that come or go":
+    "confident with parties added or removed":
         (ob.L1(None, DELTA, **CONFIDENT, answers=9, adjacency="add-remove"),
          {"partitions": 2, "voting": "consistent", "leads": (-2, -2)}),
 }  # fmt: skip
-LOOSE = {"paper": 0.3, "advanced": 0.15, "confident": 0.5, "confident by content": 0.5,
-         "confident parties that come or go": 0.5}  # fmt: skip
+LOOSE = {
+    "paper": 0.3,
+    "advanced": 0.15,
+    "confident": 0.5,
+    "confident by content": 0.5,
+    "confident with parties added or removed": 0.5,
+}
 
 
 @pytest.mark.parametrize("what", VARIANTS)
-def test_every_way_to_vote_is_covered_by_its_ledger(audit, what: str) -> None:
-    privacy, told = VARIANTS[what]
-    case = audit.arrange(privacy, **told)
+def test_the_ledger_covers_every_way_to_vote(audit, what: str) -> None:
+    privacy, settings = VARIANTS[what]
+    case = audit.arrange(privacy, **settings)
     found = audit.check(case)
     assert found.reached == case.election.guarantee.query.reach
     assert found.exact >= LOOSE.get(what, 0.7) * found.claimed
@@ -112,7 +128,7 @@ def test_every_way_to_vote_is_covered_by_its_ledger(audit, what: str) -> None:
 
 @pytest.mark.parametrize("adjacency", ["replace", "add-remove"])
 @pytest.mark.parametrize("settings", [{"voting": "soft", "partitions": 2}, COUNTED])
-def test_a_party_that_seals_what_nobody_casts_weighs_no_more_than_one(audit, settings, adjacency) -> None:
+def test_a_hostile_ballot_weighs_at_most_one_party(audit, settings, adjacency) -> None:
     case = audit.arrange(ob.L1(**GUMBEL, adjacency=adjacency), **settings)
     honest = cast_together(case.election, {"unit": case.here["unit"]})[0].contents
     loud: dict[str, Any] = {"votes": np.full_like(honest["votes"], 255) if "voting" in settings else honest["votes"]}
@@ -123,13 +139,13 @@ def test_a_party_that_seals_what_nobody_casts_weighs_no_more_than_one(audit, set
 
 
 @pytest.mark.parametrize(("level", "adjacency", "stable_ids"), [row[:3] for row in TABLE])
-def test_ordinary_data_and_learners_stay_within_the_reach_too(audit, level, adjacency, stable_ids) -> None:
+def test_ordinary_data_and_learners_stay_within_the_reach(audit, level, adjacency, stable_ids) -> None:
     rng = np.random.default_rng(0)
-    terms = PrivacySettings(
+    privacy = PrivacySettings(
         level, None, DELTA, mechanism="gumbel", scale=2.0, adjacency=adjacency, stable_ids=stable_ids
     )
     method, tree = ob.FedKT(partitions=2, subsets=3, open_vote="hard"), ob.Sklearn("DecisionTreeClassifier")
-    election = ob.Election(range(3), rng.normal(size=(8, 2)), method, tree, privacy=terms)
+    election = ob.Election(range(3), rng.normal(size=(8, 2)), method, tree, privacy=privacy)
     X, y, ids = rng.normal(size=(30, 2)).astype(np.float32), rng.integers(3, size=30), np.arange(30).astype(str)
     others = {"other": Data(X[:9], y[:9])} if level == "L1" else {}
     for row in rng.integers(30, size=3):
@@ -143,7 +159,7 @@ def test_ordinary_data_and_learners_stay_within_the_reach_too(audit, level, adja
 
 @dataclass(frozen=True)
 class Boaster:
-    """A learner whose probabilities are none: five times the class of the last row that it saw."""
+    """A learner with invalid probabilities: five times the class of the last row of its data."""
 
     name: ClassVar[str] = "boaster"
     provides: ClassVar[frozenset[str]] = frozenset({"probabilities"})
@@ -159,21 +175,24 @@ class Boaster:
     ("level", "voting"),
     [("L1", "majority"), ("L1", "soft"), ("L2", "majority"), ("L2", "soft")],
 )
-def test_a_voter_has_one_vote_whatever_its_learner_says(audit, level, voting) -> None:
-    terms = PrivacySettings(level, None, **GUMBEL, stable_ids=True if level == "L2" else None)
-    assert audit.check(audit.arrange(terms, voting=voting, learner=Boaster())).reached > 1.9
+def test_a_voter_has_one_vote_for_any_learner_output(audit, level, voting) -> None:
+    privacy = PrivacySettings(level, None, **GUMBEL, stable_ids=True if level == "L2" else None)
+    assert audit.check(audit.arrange(privacy, voting=voting, learner=Boaster())).reached > 1.9
 
 
 @pytest.mark.parametrize(("level", "adjacency", "stable_ids"), [row[:3] for row in TABLE])
-def test_nothing_but_noisy_answers_depends_on_the_unit(audit, level, adjacency, stable_ids) -> None:
-    terms = PrivacySettings(level, None, adjacency=adjacency, stable_ids=stable_ids, **GUMBEL)
+def test_only_noisy_answers_depend_on_the_unit(audit, level, adjacency, stable_ids) -> None:
+    privacy = PrivacySettings(level, None, adjacency=adjacency, stable_ids=stable_ids, **GUMBEL)
     ways: list[dict[str, Any]] = [
-        {"open_vote": "hard", "leads": (2, None)}, {"voting": "soft"}, {"weights": "class-counts"}, {"students": True},
-    ]  # fmt: skip
-    if level == "L2":  # a party that sends models at L1 hides nothing from the server
+        {"open_vote": "hard", "leads": (2, None)},
+        {"voting": "soft"},
+        {"weights": "class-counts"},
+        {"students": True},
+    ]
+    if level == "L2":  # at L1 a party that sends models has no privacy against the server
         ways += [{"students": True, "ballot": "models", "voting": "consistent"}]
     for way in ways:
-        counted = replace(terms, counts_sigma=3.0) if level == "L2" and "weights" in way else terms
+        counted = replace(privacy, counts_sigma=3.0) if level == "L2" and "weights" in way else privacy
         audit.check_nothing_else(audit.arrange(counted, partitions=2, **way))
 
 
@@ -186,15 +205,17 @@ def test_a_silo_may_lose_its_only_row_and_a_party_may_abstain(audit) -> None:
     assert audit.check(replace(party, there={**party.there, "unit": Data(one.X[:0], one.y[:0])})).reached == 1
 
 
-def fair_election(level: str, *, public: int = 3000, classes: int = 3, method: Any = None, **terms: Any) -> ob.Election:
-    told = {"stable_ids": True} if level == "L2" else {}
+def fair_election(
+    level: str, *, public: int = 3000, classes: int = 3, method: Any = None, **privacy: Any
+) -> ob.Election:
+    ids = {"stable_ids": True} if level == "L2" else {}
     rows = np.zeros((public, 1), dtype=np.float32)
-    return ob.Election(range(classes), rows, method or ob.FedKT(), privacy=PrivacySettings(level, **{**told, **terms}))
+    return ob.Election(range(classes), rows, method or ob.FedKT(), privacy=PrivacySettings(level, **ids, **privacy))
 
 
 @pytest.mark.parametrize("level", ["L1", "L2"])
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_a_desk_draws_the_law_of_its_ledger(audit, level: str, mechanism) -> None:
+def test_noise_matches_the_ledger(audit, level: str, mechanism) -> None:
     audit.check_law(fair_election(level, mechanism=mechanism, scale=4.3))
     audit.check_law(fair_election(level, public=500, mechanism=mechanism, epsilon=3.0))
     soft = fair_election(level, mechanism=mechanism, scale=4.3, method=ob.FedKT(voting="soft"))
@@ -203,13 +224,13 @@ def test_a_desk_draws_the_law_of_its_ledger(audit, level: str, mechanism) -> Non
 
 
 @pytest.mark.parametrize("level", ["L1", "L2"])
-def test_a_desk_that_tests_first_draws_the_law_of_its_ledger(audit, level: str) -> None:
-    told: dict[str, Any] = {"mechanism": "confident", "sigma": 4.3, "threshold": 10.0, "answers": 3000}
-    audit.check_law(fair_election(level, **told))
-    audit.check_law(fair_election(level, **told, test_sigma=11.7, method=ob.FedKT(voting="soft")), unit=255)
+def test_noise_of_confident_gnmax_matches_the_ledger(audit, level: str) -> None:
+    confident: dict[str, Any] = {"mechanism": "confident", "sigma": 4.3, "threshold": 10.0, "answers": 3000}
+    audit.check_law(fair_election(level, **confident))
+    audit.check_law(fair_election(level, **confident, test_sigma=11.7, method=ob.FedKT(voting="soft")), unit=255)
 
 
-def test_a_desk_draws_the_law_of_its_ledger_by_opendp(audit) -> None:
+def test_opendp_noise_matches_the_ledger(audit) -> None:
     pytest.importorskip("opendp")
     election = fair_election("L2", public=1000, mechanism="gumbel", scale=4.3, sampler="opendp")
     audit.check_law(election)
@@ -217,12 +238,12 @@ def test_a_desk_draws_the_law_of_its_ledger_by_opendp(audit) -> None:
 
 
 @pytest.mark.parametrize("adjacency", ["replace", "add-remove"])
-def test_a_desk_draws_class_counts_by_its_ledger(audit, adjacency) -> None:
+def test_noise_on_class_counts_matches_the_ledger(audit, adjacency) -> None:
     method = ob.FedKT(weights="class-counts")
     audit.check_counts_law(fair_election("L2", public=50, method=method, adjacency=adjacency, epsilon=2.0))
 
 
-def test_a_rehearsal_repeats_its_noise_and_claims_nothing(audit) -> None:
+def test_a_rehearsal_repeats_its_noise_and_has_no_guarantee(audit) -> None:
     election = fair_election("L2", mechanism="gumbel", scale=4.3, rehearsal=True, noise_seed=1)
     with pytest.raises(AssertionError, match="drawn twice"):
         audit.check_fresh(election)
@@ -233,11 +254,11 @@ def test_a_rehearsal_repeats_its_noise_and_claims_nothing(audit) -> None:
 
 @st.composite
 def sequences(draw):
-    """Terms, and all votes between two classes of one cast or tally, with what one unit may make of them."""
+    """Settings, and all votes between two classes of one cast or tally, with the change by one unit."""
     level, adjacency, stable_ids, reach, one_sided = draw(st.sampled_from(TABLE))
     s, delta = draw(st.integers(1, 3)), draw(st.sampled_from([1e-6, 1e-3, 0.01]))
     mechanism, scale = draw(st.sampled_from(MECHANISMS)), draw(st.floats(1, 12))
-    terms = PrivacySettings(
+    privacy = PrivacySettings(
         level, None, delta, mechanism=mechanism, scale=scale, adjacency=adjacency, stable_ids=stable_ids
     )
     kinds = []
@@ -249,14 +270,14 @@ def sequences(draw):
         kinds.append((have, have + change * draw(st.sampled_from([1, -1]))))
     queries = draw(st.integers(1, 15))
     which = [draw(st.integers(0, 2)) for _ in range(queries * (s if level == "L2" else 1))]
-    return terms, s, queries, np.array([kinds[k] for k in which])
+    return privacy, s, queries, np.array([kinds[k] for k in which])
 
 
 @examples(max_examples=60)
 @given(sequences())
-def test_no_promise_is_below_what_a_unit_may_do(audit, sequence) -> None:
-    terms, partitions, queries, both = sequence
-    ledger = calibrate(terms, Spending(Votes(queries, 2, partitions, 5)), bool(terms.stable_ids)).ledger()
+def test_no_ledger_is_below_the_effect_of_a_unit(audit, sequence) -> None:
+    privacy, partitions, queries, both = sequence
+    ledger = calibrate(privacy, Spending(Votes(queries, 2, partitions, 5)), bool(privacy.stable_ids)).ledger()
     here, there = (audit.new_run(votes=[votes.astype(float)], ledger=ledger) for votes in (both[:, 0], both[:, 1]))
     assert ledger.lines[0].times == len(both)
-    audit.check_ledger(terms, here, there)
+    audit.check_ledger(privacy, here, there)

@@ -1,4 +1,4 @@
-"""What to expect before anybody trains: who wins how often, against closed forms and quadrature, and known figures."""
+"""Forecasts: win probabilities against closed forms, quadrature and known values."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MECHANISMS = ["gumbel", "gaussian", "laplace"]
 
 
 @pytest.mark.parametrize(("mechanism", "furthest"), [("gumbel", 700), ("gaussian", 51), ("laplace", 700)])
-def test_between_two_classes_it_is_the_closed_form_also_far_out(mechanism, furthest: float) -> None:
+def test_two_classes_match_the_closed_form_even_in_the_tails(mechanism, furthest: float) -> None:
     gaps = np.linspace(0, furthest, 301)
     found = win_probability(np.stack([gaps * 3, 0 * gaps], axis=1), mechanism, 3.0)
     win, lose = NoisyArgmax(mechanism, 3.0, 2, 2).log_odds_of_two(gaps * 3)
@@ -40,7 +40,7 @@ def test_between_two_classes_it_is_the_closed_form_also_far_out(mechanism, furth
 
 
 def by_quadrature(votes, mechanism, which: int) -> float:
-    """∫ f Π F piece by piece, scaled by its largest value."""
+    """∫ f Π F on subintervals, scaled by the largest value."""
 
     def log_integrand(x: float) -> float:
         z = x - votes
@@ -58,12 +58,19 @@ def by_quadrature(votes, mechanism, which: int) -> float:
 
 
 @pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
-@pytest.mark.parametrize("votes", [
-    [0.0, 0.0, 0.0], [0.0, 0.3, 0.1, 0.1], [5.0, 0.0, 1.0, 2.5, 2.5], [0.0] + [9.0] * 9, [8.0, 7.0] + [0.0] * 20,
-    [0.0, 25.0, 3.0],
-])  # fmt: skip
-def test_among_more_classes_it_is_the_integral(mechanism, votes) -> None:
-    """Relative errors, so that the last ones in line are as exact as the first."""
+@pytest.mark.parametrize(
+    "votes",
+    [
+        [0.0, 0.0, 0.0],
+        [0.0, 0.3, 0.1, 0.1],
+        [5.0, 0.0, 1.0, 2.5, 2.5],
+        [0.0] + [9.0] * 9,
+        [8.0, 7.0] + [0.0] * 20,
+        [0.0, 25.0, 3.0],
+    ],
+)
+def test_more_classes_match_the_integral(mechanism, votes) -> None:
+    """Relative errors, so that small probabilities are checked as strictly as large ones."""
     votes = np.array(votes)
     (found,) = win_probability(votes[None] * 7, mechanism, 7.0)
     for which in {int(votes.argmin()), int(votes.argmax()), 1}:
@@ -72,11 +79,13 @@ def test_among_more_classes_it_is_the_integral(mechanism, votes) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(
-    st.sampled_from(MECHANISMS), st.floats(0.2, 50), st.integers(2, 12).flatmap(
+    st.sampled_from(MECHANISMS),
+    st.floats(0.2, 50),
+    st.integers(2, 12).flatmap(
         lambda classes: st.lists(st.lists(st.floats(0, 60), min_size=classes, max_size=classes), min_size=1, max_size=6)
     ),
-)  # fmt: skip
-def test_they_add_up_and_depend_on_gaps_and_not_on_the_order(mechanism, scale: float, votes) -> None:
+)
+def test_probabilities_sum_to_one_and_depend_only_on_gaps(mechanism, scale: float, votes) -> None:
     votes = np.array(votes)
     found = win_probability(votes, mechanism, scale)
     assert found.shape == votes.shape
@@ -88,7 +97,7 @@ def test_they_add_up_and_depend_on_gaps_and_not_on_the_order(mechanism, scale: f
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_a_class_far_behind_changes_nothing_and_queries_may_be_none(mechanism) -> None:
+def test_a_class_far_behind_changes_nothing_and_no_queries_are_allowed(mechanism) -> None:
     votes = np.array([[3.0, 1.0, -1e9], [0.0, 4.0, -1e9]])
     found = win_probability(votes, mechanism, 2.0)
     assert found[:, :2] == pytest.approx(win_probability(votes[:, :2], mechanism, 2.0), rel=1e-9)
@@ -97,7 +106,7 @@ def test_a_class_far_behind_changes_nothing_and_queries_may_be_none(mechanism) -
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_it_is_how_often_noise_makes_a_class_win(mechanism) -> None:
+def test_win_probability_matches_simulated_noise(mechanism) -> None:
     rng = np.random.default_rng(7)
     draw = {"gumbel": rng.gumbel, "gaussian": rng.normal, "laplace": rng.laplace}[mechanism]
     votes = np.array([6.0, 4.0, 0.0, 3.0])
@@ -110,10 +119,8 @@ def replaced(queries: int, classes: int):
     return lambda mechanism, scale: [(NoisyArgmax(mechanism, scale, classes, 2), queries)]
 
 
-@pytest.mark.parametrize(
-    ("classes", "gumbel", "gaussian"), [(3, 0.035, 0.042), (10, 0.142, 0.126), (100, 0.64, 0.38)]
-)  # fmt: skip
-def test_errors_4b_ahead_within_epsilon_2_and_100_queries(classes: int, gumbel: float, gaussian: float) -> None:
+@pytest.mark.parametrize(("classes", "gumbel", "gaussian"), [(3, 0.035, 0.042), (10, 0.142, 0.126), (100, 0.64, 0.38)])
+def test_errors_with_a_lead_of_4b_at_epsilon_2_and_100_queries(classes: int, gumbel: float, gaussian: float) -> None:
     """One vote moves, `tight`."""
     releases = replaced(100, classes)
     b, sigma, laplace = (scale_within(2.0, lambda s, m=m: releases(m, s), DELTA) for m in MECHANISMS)
@@ -127,7 +134,7 @@ def test_errors_4b_ahead_within_epsilon_2_and_100_queries(classes: int, gumbel: 
     assert total_epsilon(releases(chosen, scale), DELTA) <= 2.0
 
 
-def test_where_votes_come_or_go_gumbel_noise_is_best_and_between_two_classes_gaussian() -> None:
+def test_gumbel_is_best_for_add_remove_and_gaussian_for_two_classes() -> None:
     def coming(mechanism, scale):
         return [(NoisyArgmax(mechanism, scale, 10, 1, one_sided=True), 100)]
 
@@ -135,7 +142,7 @@ def test_where_votes_come_or_go_gumbel_noise_is_best_and_between_two_classes_gau
     assert best_mechanism(2.0, replaced(100, 2), 2, DELTA)[0] == "gaussian"
 
 
-def test_the_papers_accountants_know_laplace_noise_alone() -> None:
+def test_the_papers_accountants_choose_laplace_noise() -> None:
     mechanism, scale = best_mechanism(2.0, replaced(100, 10), 10, DELTA, "paper")
     assert mechanism == "laplace"
     assert total_epsilon(replaced(100, 10)(mechanism, scale), DELTA, "paper") == pytest.approx(2.0)
@@ -143,9 +150,13 @@ def test_the_papers_accountants_know_laplace_noise_alone() -> None:
 
 @pytest.mark.parametrize(
     ("queries", "accountant", "mechanism", "expected"),
-    [(100, "rdp", "gumbel", 0.24), (1000, "rdp", "gumbel", 0.13), (100, "tight", "gaussian", 0.28),
-     (1000, "tight", "gaussian", 0.14)],
-)  # fmt: skip
+    [
+        (100, "rdp", "gumbel", 0.24),
+        (1000, "rdp", "gumbel", 0.13),
+        (100, "tight", "gaussian", 0.28),
+        (1000, "tight", "gaussian", 0.14),
+    ],
+)
 def test_ten_unanimous_parties_are_too_few(queries, accountant, mechanism, expected: float) -> None:
     """10 classes, epsilon 5, one vote moves."""
     releases = replaced(queries, 10)
@@ -156,10 +167,11 @@ def test_ten_unanimous_parties_are_too_few(queries, accountant, mechanism, expec
 
 @settings(max_examples=40, deadline=None)
 @given(st.sampled_from(MECHANISMS), st.floats(0.3, 99), st.integers(2, 20), st.floats(0.3, 0.999))
-def test_the_voters_needed_are_enough_and_one_fewer_is_not(mechanism, scale, classes, probability) -> None:
+def test_voters_needed_is_the_smallest_sufficient_number(mechanism, scale, classes, probability) -> None:
     needed = voters_needed(probability, mechanism, scale, classes)
-    wins = win_probability(np.array([[needed - 1.0] + [0.0] * (classes - 1), [needed] + [0.0] * (classes - 1)]),
-                           mechanism, scale)[:, 0]  # fmt: skip
+    wins = win_probability(
+        np.array([[needed - 1.0] + [0.0] * (classes - 1), [needed] + [0.0] * (classes - 1)]), mechanism, scale
+    )[:, 0]
     assert wins[1] >= probability - 1e-12
     assert needed == 1 or wins[0] < probability
     if mechanism == "gumbel":
@@ -167,19 +179,19 @@ def test_the_voters_needed_are_enough_and_one_fewer_is_not(mechanism, scale, cla
 
 
 @pytest.mark.parametrize("probability", [0.0, 1.0, -1, math.nan])
-def test_certainty_cannot_be_asked_for(probability: float) -> None:
+def test_a_probability_of_one_is_refused(probability: float) -> None:
     with pytest.raises(ElectionError, match="must lie between 0 and 1"):
         voters_needed(probability, "gumbel", 1.0, 3)
 
 
 @pytest.mark.parametrize(("wins", "parties"), [(0.5, 11), (0.6, 9), (0.9, 5), (0.3, 7), (0.7, 1)])
-def test_of_two_classes_the_majority_is_right_as_often_as_a_binomial_says(wins: float, parties: int) -> None:
+def test_the_majority_of_two_classes_matches_the_binomial(wins: float, parties: int) -> None:
     exact = binom.sf(parties // 2, parties, wins)
     assert majority_is_right(wins, 2, parties) == pytest.approx(exact, abs=0.011)
 
 
-def test_ties_of_the_majority_are_drawn_by_lot_and_enough_parties_are_found() -> None:
-    exact = 0.6**2 + 0.6 * 0.4  # both right, or one: then half of the time
+def test_ties_are_broken_at_random_and_parties_needed_is_sufficient() -> None:
+    exact = 0.6**2 + 0.6 * 0.4  # both right, or a tie that is broken for the right one
     assert majority_is_right(0.6, 2, 2) == pytest.approx(exact, abs=0.011)
     assert majority_is_right(0.2, 5, 50) == pytest.approx(0.2, abs=0.011)
     found = parties_needed(0.9, 0.3, 10)

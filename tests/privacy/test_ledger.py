@@ -1,4 +1,4 @@
-"""Terms, promises and ledgers: what an election states, what that comes to, and what is written down."""
+"""Privacy settings, guarantees, ledgers and charges."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from oneballot.types import Spending, Votes
 FORTY = Spending(Votes(queries=40, classes=2, partitions=1, subsets=25))
 
 
-class TestTerms:
+class TestSettings:
     @pytest.mark.parametrize(
         ("settings", "words"),
         [
@@ -39,17 +39,17 @@ class TestTerms:
             ({"sampler": "opendp"}, "needs mechanism = .gumbel."),
         ],
     )
-    def test_what_cannot_work_is_refused_in_a_sentence(self, settings, words: str) -> None:
+    def test_invalid_settings_are_refused(self, settings, words: str) -> None:
         with pytest.raises(ElectionError, match=words):
             L2(2.0, **settings)
 
-    def test_l0_takes_nothing_and_the_others_need_something(self) -> None:
+    def test_l0_takes_no_settings_and_the_other_levels_need_some(self) -> None:
         with pytest.raises(ElectionError, match=r'level = "L0" adds no noise, so epsilon cannot be given'):
             PrivacySettings(epsilon=1.0)
         with pytest.raises(ElectionError, match=r"needs a privacy budget .* or a noise scale"):
             L1()
 
-    def test_the_noise_may_be_stated_by_its_usual_name(self) -> None:
+    def test_the_noise_scale_may_be_given_by_its_usual_name(self) -> None:
         assert L2(gamma=0.04).stated_noise() == ("laplace", 25.0)
         assert L2(sigma=40).stated_noise() == ("gaussian", 40.0)
         assert L2(scale=12).stated_noise() == ("gumbel", 12.0)
@@ -57,44 +57,44 @@ class TestTerms:
         assert L2(2.0).stated_noise() is None
 
 
-class TestPromises:
-    def test_the_noise_gives_epsilon(self) -> None:
+class TestGuarantees:
+    def test_epsilon_is_computed_from_the_noise_scale(self) -> None:
         assert calibrate(L2(gamma=0.04, accountant="rdp"), FORTY, True).epsilon() == pytest.approx(0.9929, abs=6e-5)
         assert calibrate(L2(gamma=0.04, accountant="rdp"), FORTY, False).epsilon() == pytest.approx(2.1135, abs=6e-5)
         assert calibrate(L2(gamma=0.04, accountant="paper"), FORTY, True).epsilon() == pytest.approx(2.5911, abs=6e-5)
 
-    def test_partitions_compose_at_l2_and_reach_further_at_l1(self) -> None:
+    def test_partitions_compose_at_l2_and_increase_the_reach_at_l1(self) -> None:
         twice = Spending(Votes(queries=40, classes=2, partitions=2, subsets=5))
         assert calibrate(L2(gamma=0.04, accountant="rdp"), twice, True).epsilon() == pytest.approx(1.4718, abs=6e-5)
         assert calibrate(L1(gamma=0.04, accountant="rdp"), twice, True).epsilon() == pytest.approx(2.1135, abs=6e-5)
 
     @pytest.mark.parametrize("mechanism", ["auto", "gumbel", "gaussian", "laplace"])
     @pytest.mark.parametrize("level", [L1, L2])
-    def test_the_budget_gives_the_noise_and_is_kept(self, level, mechanism: str) -> None:
+    def test_noise_is_calibrated_to_the_budget(self, level, mechanism: str) -> None:
         guarantee = calibrate(level(1.5, mechanism=mechanism), FORTY, True)
         assert 1.49 < guarantee.epsilon() <= 1.5
 
-    def test_what_cannot_be_drawn_is_refused_before_anybody_trains(self) -> None:
+    def test_a_noise_scale_that_cannot_be_drawn_is_refused(self) -> None:
         with pytest.raises(ElectionError, match="the noise scale must lie between"):
             calibrate(L1(1e-4), Spending(Votes(10**5, 2, 1, 1)), True)
 
     @pytest.mark.parametrize("settings", [{"test_sigma": 20000.0}, {"threshold": 1e7}])
-    def test_a_test_that_cannot_be_made_is_refused_before_anybody_trains(self, settings) -> None:
-        terms = {"mechanism": "confident", "threshold": 5.0, "answers": 10, "sigma": 3.0, **settings}
+    def test_a_test_that_cannot_be_drawn_is_refused(self, settings) -> None:
+        privacy = {"mechanism": "confident", "threshold": 5.0, "answers": 10, "sigma": 3.0, **settings}
         with pytest.raises(ElectionError, match="must lie"):
-            calibrate(L1(**terms), FORTY, True)
+            calibrate(L1(**privacy), FORTY, True)
 
-    def test_the_papers_accountant_goes_with_the_papers_noise(self) -> None:
+    def test_the_papers_accountant_uses_laplace_noise(self) -> None:
         guarantee = calibrate(L2(2.591, accountant="paper"), FORTY, True)
         assert guarantee.query.mechanism == "laplace"
         assert guarantee.query.scale == pytest.approx(25, rel=1e-3)
 
-    def test_both_give_the_queries_that_the_budget_buys(self) -> None:
+    def test_budget_and_noise_scale_determine_the_queries(self) -> None:
         guarantee = calibrate(L2(1.0, scale=25.0), Spending(Votes(4000, 2, 1, 25)), True)
         assert guarantee.epsilon() <= 1.0 < epsilon(guarantee.query, guarantee.queries + 1, 1e-5)
         assert calibrate(L2(1.0, scale=25.0), Spending(Votes(10, 2, 1, 25)), True).queries == 10
 
-    def test_tallies_and_silos_are_part_of_the_budget(self) -> None:
+    def test_the_budget_covers_all_tallies_and_silos(self) -> None:
         once, thrice = calibrate(L1(2.0), FORTY, True), calibrate(L1(2.0, tallies=3), FORTY, True)
         assert thrice.query.scale > 1.5 * once.query.scale
         assert thrice.epsilon() == pytest.approx(2.0, rel=1e-4)
@@ -114,9 +114,9 @@ class TestPromises:
         with pytest.raises(ElectionError, match="give counts_sigma"):
             calibrate(L2(gamma=0.04), counted, True)
 
-    def test_confident_charges_every_test_and_all_answers_it_may_give(self) -> None:
-        terms = L2(3.0, mechanism="confident", threshold=15, answers=10)
-        guarantee = calibrate(terms, FORTY, True)
+    def test_confident_gnmax_charges_every_test_and_all_possible_answers(self) -> None:
+        privacy = L2(3.0, mechanism="confident", threshold=15, answers=10)
+        guarantee = calibrate(privacy, FORTY, True)
         assert [(line.what, line.times) for line in guarantee.ledger().lines] == [("test", 40), ("vote", 10)]
         assert guarantee.test is not None
         assert (guarantee.test.sigma, guarantee.test.squared_shift) == (
@@ -125,18 +125,18 @@ class TestPromises:
         )
         assert 2.99 < guarantee.epsilon() <= 3.0
 
-    def test_ten_parties_will_not_do_and_it_is_said_how_many_would(self) -> None:
+    def test_the_forecast_reports_too_few_parties_and_how_many_are_needed(self) -> None:
         gumbel = {"mechanism": "gumbel", "accountant": "rdp"}
         for queries, wins, best in ((100, 0.24, 0.28), (1000, 0.13, 0.14)):
             asked = Spending(Votes(queries, 10, 1, 1))
             assert round(calibrate(L1(5.0, **gumbel), asked, True).wins(10), 2) == wins
             assert round(calibrate(L1(5.0), asked, True).wins(10), 2) == best
         guarantee = calibrate(L1(5.0), Spending(Votes(100, 10, 1, 1)), True)
-        (told,) = guarantee.forecast(10)
-        assert "wins 28% of the time" in told
-        assert "This will not work" in told
+        (sentence,) = guarantee.forecast(10)
+        assert "wins 28% of the time" in sentence
+        assert "This will not work" in sentence
         needed = guarantee.voters_needed()
-        assert f"it takes {needed:,} parties" in told
+        assert f"it takes {needed:,} parties" in sentence
         assert guarantee.wins(needed) >= 0.9 > guarantee.wins(needed - 1)
         assert guarantee.is_hopeless(10)
         assert not guarantee.is_hopeless(needed)
@@ -155,8 +155,8 @@ class TestPromises:
 
 @pytest.mark.parametrize("squared_shift", [1.0, 2.0])
 @pytest.mark.parametrize("sigma", [1.0, 1.5, 2.0, 3.0, 10.0])
-def test_counts_alone_cost_no_more_than_is_claimed(sigma: float, squared_shift: float) -> None:
-    """Exactly: discrete Gaussians on the integers, one or two of them shifted by 1."""
+def test_class_counts_cost_at_most_the_claim(sigma: float, squared_shift: float) -> None:
+    """Exact: discrete Gaussians on the integers, one or two of them shifted by 1."""
     claimed = total_epsilon([(NoisyNumbers(sigma, squared_shift, whole=True), 1)], 1e-5)
     y = np.arange(-60 * int(np.ceil(sigma)), 60 * int(np.ceil(sigma)) + 1)
     law = np.exp(-(y**2) / (2 * sigma**2))
@@ -171,47 +171,65 @@ class TestLedgers:
     def promised(self) -> Ledger:
         return calibrate(L2(gamma=0.04), FORTY, True).ledger()
 
-    def test_a_ledger_tells_unit_adjacency_epsilon_delta_and_what_was_released(self) -> None:
-        told = "\n".join(self.promised().describe())
-        for words in ("epsilon 0.93", "delta 1e-05", "for each row", "adjacency replace", "40 × vote among 2 classes",
-                      "laplace noise, scale 25", "may be published", "several rows of one person"):  # fmt: skip
-            assert words in told
+    def test_the_description_includes_unit_adjacency_epsilon_delta_and_releases(self) -> None:
+        text = "\n".join(self.promised().describe())
+        for words in (
+            "epsilon 0.93",
+            "delta 1e-05",
+            "for each row",
+            "adjacency replace",
+            "40 × vote among 2 classes",
+            "laplace noise, scale 25",
+            "may be published",
+            "several rows of one person",
+        ):
+            assert words in text
 
-    def test_it_goes_through_json_and_its_epsilon_can_be_computed_again(self) -> None:
+    def test_a_ledger_survives_json_and_its_epsilon_can_be_recomputed(self) -> None:
         ledger = self.promised()
         again = Ledger.model_validate_json(ledger.model_dump_json())
         assert again == ledger
         assert again.epsilon_at(1e-5) == ledger.epsilon
         assert again.epsilon_at(1e-6) > ledger.epsilon
 
-    def test_drawing_twice_costs_as_asking_twice_as_often(self) -> None:
+    def test_drawing_twice_costs_as_much_as_twice_the_queries(self) -> None:
         twice = self.promised().times(2)
         assert twice.drawn == 2
         assert twice.epsilon == pytest.approx(epsilon(NoisyArgmax("laplace", 25, 2, 2), 80, 1e-5))
 
-    def test_a_strangers_ledger_is_shown_without_computing_anything(self) -> None:
+    def test_an_untrusted_ledger_is_described_without_computation(self) -> None:
         (line,) = self.promised().lines
         monster = self.promised().model_copy(update={"lines": (line.model_copy(update={"times": 10**9}),) * 20})
         assert "for all rows of a party" not in "\n".join(monster.describe())
         assert "for all rows of a party" in "\n".join(self.promised().describe(whole=True))
         assert not monster.model_copy(update={"drawn": 10**9}).agrees_with(self.promised())
 
-    def test_a_whole_party_is_all_its_teachers(self) -> None:
+    def test_the_party_epsilon_covers_all_teachers(self) -> None:
         ledger = self.promised()
         assert ledger.party_epsilon() == pytest.approx(epsilon(NoisyArgmax("laplace", 25, 2, 50), 40, 1e-5))
         assert calibrate(L1(gamma=0.04), FORTY, True).ledger().party_epsilon() is None
 
     @pytest.mark.parametrize(
-        "change", [{"adjacency": "add-remove"}, {"level": "L1"}, {"epsilon": 0.5}, {"delta": 1e-4}, {"lines": ()},
-                   {"unit": "party"}, {"drawn": 2}, {"publishable": False}, {"rehearsal": True}]
-    )  # fmt: skip
-    def test_a_ledger_that_says_anything_else_does_not_agree(self, change) -> None:
+        "change",
+        [
+            {"adjacency": "add-remove"},
+            {"level": "L1"},
+            {"epsilon": 0.5},
+            {"delta": 1e-4},
+            {"lines": ()},
+            {"unit": "party"},
+            {"drawn": 2},
+            {"publishable": False},
+            {"rehearsal": True},
+        ],
+    )
+    def test_a_ledger_with_any_other_field_does_not_agree(self, change) -> None:
         promised = self.promised()
         assert promised.agrees_with(promised)
         assert promised.times(2).agrees_with(promised)
         assert not promised.model_copy(update=change).agrees_with(promised)
 
-    def test_less_noise_does_not_agree_and_another_rounding_does(self) -> None:
+    def test_a_smaller_scale_does_not_agree_and_a_rounded_one_does(self) -> None:
         promised = self.promised()
         (line,) = promised.lines
 
@@ -222,75 +240,99 @@ class TestLedgers:
         assert not with_scale(24.9).agrees_with(promised)
 
     @pytest.mark.parametrize(
-        "told", [{"level": "L2", "epsilon": 1.0}, {"level": "L2", "epsilon": 1.0, "delta": 1e-5},
-                 {"level": "L2", "lines": [{"what": "vote", "times": 1, "mechanism": "gumbel", "scale": 1.0}]},
-                 {"level": "L2", "epsilon": -1.0}, {"level": "L9"}, {"drawn": 0}, {"nonsense": 1}]
-    )  # fmt: skip
-    def test_a_strangers_ledger_that_is_not_whole_is_refused(self, told) -> None:
+        "fields",
+        [
+            {"level": "L2", "epsilon": 1.0},
+            {"level": "L2", "epsilon": 1.0, "delta": 1e-5},
+            {"level": "L2", "lines": [{"what": "vote", "times": 1, "mechanism": "gumbel", "scale": 1.0}]},
+            {"level": "L2", "epsilon": -1.0},
+            {"level": "L9"},
+            {"drawn": 0},
+            {"nonsense": 1},
+        ],
+    )
+    def test_an_incomplete_ledger_is_refused(self, fields) -> None:
         with pytest.raises(ValueError, match=r"(?i)ledger"):
-            Ledger.model_validate(told)
+            Ledger.model_validate(fields)
 
-    def test_an_epsilon_is_never_printed_smaller_than_it_is(self) -> None:
+    def test_a_printed_epsilon_is_rounded_up(self) -> None:
         assert [format_epsilon(e) for e in (0.93486, 1.9999999, 2.0, 2.00001, 12.3411, 123456.0)] == [
-            "0.9349", "2", "2", "2.001", "12.35", "1.235e+05"]  # fmt: skip
+            "0.9349",
+            "2",
+            "2",
+            "2.001",
+            "12.35",
+            "1.235e+05",
+        ]
 
-    def test_a_line_that_makes_no_sense_is_refused(self) -> None:
+    def test_an_inconsistent_line_is_refused(self) -> None:
         with pytest.raises(ElectionError, match="neither classes and reach nor squared_shift"):
             _ = Line(what="vote", times=1, mechanism="gumbel", scale=1.0).release
 
 
-class TestBook:
-    def test_tallies_are_written_down_before_they_are_made(self, tmp_path) -> None:
+class TestCharges:
+    def test_draws_are_counted_by_election(self, tmp_path) -> None:
         path = tmp_path / "election.tallies.json"
         assert Charges("a" * 64, path).charge(None) == 1
         assert Charges("a" * 64, path).charge(None) == 2
         assert Charges("b" * 64, path).charge(1) == 1
         assert json.loads(path.read_text())["draws"] == {"a" * 64: 2, "b" * 64: 1}
 
-    def test_more_than_were_planned_are_refused_and_not_written_down(self, tmp_path) -> None:
-        charges = Charges("a" * 64, tmp_path / "book.json")
+    def test_draws_beyond_the_limit_are_refused_and_not_recorded(self, tmp_path) -> None:
+        charges = Charges("a" * 64, tmp_path / "charges.json")
         charges.charge(1)
         with pytest.raises(PrivacyError, match=r"tally number 2, but 1 are allowed.*--over-budget"):
             charges.charge(1)
         assert charges.draws == 1
 
-    def test_two_tallies_at_once_are_two(self, tmp_path) -> None:
-        """Each in a process of its own, a hundred in all: none is lost."""
+    def test_concurrent_draws_are_all_counted(self, tmp_path) -> None:
+        """Four processes make a hundred draws; none is lost."""
         code = (
             "import sys; from pathlib import Path; from oneballot.privacy.charges import Charges\n"
             "for _ in range(25): Charges('a' * 64, Path(sys.argv[1])).charge(None)"
         )
-        path = tmp_path / "book.json"
+        path = tmp_path / "charges.json"
         running = [subprocess.Popen([sys.executable, "-c", code, str(path)]) for _ in range(4)]
         assert [process.wait() for process in running] == [0] * 4
         assert Charges("a" * 64, path).draws == 100
 
-    def test_a_book_that_cannot_be_written_stops_the_tally(self, tmp_path) -> None:
+    def test_charges_that_cannot_be_written_stop_the_draw(self, tmp_path) -> None:
         with pytest.raises(PrivacyError, match=r"cannot be written .*unrecorded tally is not allowed"):
-            Charges("a" * 64, tmp_path / "nowhere" / "book.json").charge(None)
+            Charges("a" * 64, tmp_path / "nowhere" / "charges.json").charge(None)
 
-    def test_an_earlier_outcome_counts_where_the_book_is_lost(self, tmp_path) -> None:
-        assert Charges("a" * 64, tmp_path / "book.json", earlier=3).charge(None) == 4
+    def test_an_earlier_outcome_counts_if_the_file_is_lost(self, tmp_path) -> None:
+        assert Charges("a" * 64, tmp_path / "charges.json", earlier=3).charge(None) == 4
 
-    def test_a_damaged_book_stops_the_tally(self, tmp_path) -> None:
+    def test_damaged_charges_stop_the_draw(self, tmp_path) -> None:
         for damaged in ("{", "[]", '{"draws": {"a": -5}}', '{"draws": {"a": 0.9}}', "[" * 10**5):
-            (tmp_path / "book.json").write_text(damaged)
+            (tmp_path / "charges.json").write_text(damaged)
             with pytest.raises(PrivacyError, match=r"cannot be read .*restore it"):
-                Charges("a" * 64, tmp_path / "book.json").charge(None)
+                Charges("a" * 64, tmp_path / "charges.json").charge(None)
 
 
-def test_the_terms_are_in_the_digest(make_election) -> None:
-    digests = {make_election(privacy=terms).digest for terms in
-               ("L0", L1(2.0), L2(2.0), L2(2.0, delta=1e-6), L2(2.0, adjacency="add-remove"), L2(2.0, stable_ids=True),
-                L2(2.0, rehearsal=True, noise_seed=1))}  # fmt: skip
+def test_privacy_settings_are_in_the_digest(make_election) -> None:
+    digests = {
+        make_election(privacy=privacy).digest
+        for privacy in (
+            "L0",
+            L1(2.0),
+            L2(2.0),
+            L2(2.0, delta=1e-6),
+            L2(2.0, adjacency="add-remove"),
+            L2(2.0, stable_ids=True),
+            L2(2.0, rehearsal=True, noise_seed=1),
+        )
+    }
     assert len(digests) == 7
     assert make_election(privacy="L0").digest == make_election().digest
 
 
-def test_what_the_method_leaves_open_is_chosen_by_the_level(make_election) -> None:
+def test_the_level_determines_the_methods_open_settings(make_election) -> None:
     open_method = ob.FedKT()
-    chosen = {level: make_election(privacy=terms, method=open_method).method for level, terms in
-              {"L0": "L0", "L1": L1(2.0), "L2": L2(2.0)}.items()}  # fmt: skip
+    chosen = {
+        level: make_election(privacy=privacy, method=open_method).method
+        for level, privacy in {"L0": "L0", "L1": L1(2.0), "L2": L2(2.0)}.items()
+    }
     assert (chosen["L0"].open_vote, chosen["L0"].subsets, chosen["L0"].students) == ("weighted", 1, False)
     assert (chosen["L1"].open_vote, chosen["L1"].subsets, chosen["L1"].students) == ("off", 1, False)
     assert (chosen["L2"].open_vote, chosen["L2"].subsets, chosen["L2"].students) == ("off", 25, False)

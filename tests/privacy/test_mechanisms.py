@@ -1,4 +1,4 @@
-"""The noise: every sampler against its exact law, and samplers with other noise, which the same test must refuse."""
+"""Mechanisms and samplers against their exact distributions; the same tests must detect other noise."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DRAWS = 40_000
 
 
 def fit(counts, probabilities) -> float:
-    """The chance of counts at least so far off (χ²). Rare outcomes are taken together."""
+    """The p-value of the counts (χ²), with rare outcomes pooled."""
     assert np.sum(probabilities) == pytest.approx(1, abs=1e-6)
     expected = np.asarray(probabilities) * np.sum(counts)
     often = np.argsort(-expected)
@@ -56,7 +56,7 @@ def law(votes, mechanism: str, scale: float):
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_the_quadrature_agrees_with_the_accountants_formula_for_two(mechanism) -> None:
+def test_the_quadrature_matches_the_accountants_formula_for_two_classes(mechanism) -> None:
     for gap in (0, 3, 30):
         win, lose = NoisyArgmax(mechanism, 7.5, 2, 2).log_odds_of_two(np.array([gap]))
         assert law([gap, 0], mechanism, 7.5) == pytest.approx(np.exp([win[0], lose[0]]), abs=1e-7)
@@ -75,7 +75,7 @@ CASES = [
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize(("votes", "scale", "unit"), CASES)
-def test_noisy_argmax_has_its_exact_law_and_other_noise_is_noticed(mechanism, votes, scale, unit) -> None:
+def test_noisy_argmax_has_its_exact_distribution_and_other_noise_is_detected(mechanism, votes, scale, unit) -> None:
     expected = law(np.array(votes) / unit, mechanism, scale)
 
     def drawn_with(drawn_scale: float) -> float:
@@ -97,8 +97,8 @@ def test_equal_votes_win_equally_often_and_queries_are_independent(mechanism, cl
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_a_wide_margin_always_wins_in_its_own_row(mechanism) -> None:
-    """Over several blocks, up to the most votes that are taken and the least noise."""
+def test_a_wide_margin_always_wins(mechanism) -> None:
+    """Over several blocks, with the largest votes and the smallest noise scale."""
     rng = np.random.default_rng(0)
     right = rng.integers(0, 100, 3000)
     votes = np.zeros((3000, 100), np.int64)
@@ -111,7 +111,7 @@ def test_a_wide_margin_always_wins_in_its_own_row(mechanism) -> None:
 
 
 class Counted:
-    """Entropy that counts its words."""
+    """Entropy that counts the words drawn."""
 
     def __init__(self) -> None:
         self.source, self.drawn = SeededEntropy(4), 0
@@ -121,14 +121,14 @@ class Counted:
         return self.source.words(count)
 
 
-def test_an_enormous_exponent_is_decided_as_quickly_as_a_small_one() -> None:
+def test_a_large_exponent_needs_as_little_entropy_as_a_small_one() -> None:
     entropy = Counted()
     assert not bernoulli_exp(np.full(10_000, 2**62, np.uint64), 1, entropy).any()
     assert entropy.drawn < 10 * 10_000
 
 
 @pytest.mark.parametrize("denominator", [1, 2, 7, 1000, 2**54 - 1])
-def test_a_coin_of_an_exponential_has_its_probability(denominator: int) -> None:
+def test_bernoulli_exp_has_its_probability(denominator: int) -> None:
     xs = [0, *(Fraction(n, 24) for n in (1, 5, 11, 17, 24, 30, 48, 59, 71, 100, 163))]
     numerators = [round(x * denominator) for x in xs]
     tosses = 100_000
@@ -149,7 +149,7 @@ class Scripted:
         return np.array(taken, np.uint64)
 
 
-def test_uniform_numbers_redraw_the_incomplete_run() -> None:
+def test_uniform_numbers_redraw_words_beyond_the_last_multiple() -> None:
     assert uniform_below(3, 2, Scripted(2**64 - 1, 4, 2**64 - 2)).tolist() == [2, 1]
     assert uniform_below(2**63 + 1, 1, Scripted(2**63 + 1, 2**64 - 1, 2**63)).tolist() == [2**63]
     assert uniform_below(1, 1, Scripted(2**64 - 1)).tolist() == [0]
@@ -168,7 +168,7 @@ def tally(drawn, reach: int):
 
 
 @pytest.mark.parametrize("scale", [1, 2, 7, 40])
-def test_laplace_noise_has_its_mass_on_every_whole_number(scale: int) -> None:
+def test_discrete_laplace_has_its_exact_distribution(scale: int) -> None:
     counts = tally(discrete_laplace(100_000, scale, SeededEntropy(7)), 25 * scale)
     assert fit(counts, mass(25 * scale, lambda y: -np.abs(y) / scale)) > FALSE_ALARM
     assert fit(counts, mass(25 * scale, lambda y: -np.abs(y) / (1.1 * scale))) < FALSE_ALARM
@@ -178,7 +178,7 @@ SIGMAS = [1.0, 1 + 2.0**-23, 1.5, round_up(math.pi), 7.0, round_up(40.1), 40 + 2
 
 
 @pytest.mark.parametrize("sigma", SIGMAS)
-def test_gaussian_noise_has_its_mass_on_every_whole_number(sigma: float) -> None:
+def test_discrete_gaussian_has_its_exact_distribution(sigma: float) -> None:
     reach = math.ceil(7 * sigma)
     values = np.arange(100_000).reshape(100, 1000) - 50_000
     counts = tally((noisy_numbers(values, sigma, SeededEntropy(8)) - values).ravel(), reach)
@@ -190,8 +190,8 @@ def test_gaussian_noise_has_its_mass_on_every_whole_number(sigma: float) -> None
     ("draw", "of", "deviation"), [(discrete_laplace, laplace, math.sqrt(2)), (discrete_gaussian, norm, 1)]
 )
 @pytest.mark.parametrize("scale", [25 * 2**40, 2**54 - 1, 2**54])
-def test_noise_on_a_fine_lattice_is_continuous_noise_with_all_its_last_bits(draw, of, deviation, scale) -> None:
-    """Floating point would have lost the last bits: the numbers are up to 2⁶¹."""
+def test_noise_on_a_fine_lattice_approximates_continuous_noise_to_the_last_bit(draw, of, deviation, scale) -> None:
+    """Numbers up to 2⁶¹, whose last bits floating point would lose."""
     drawn = draw(100_000, scale, SeededEntropy(9))
     x = drawn / scale
     edges = of.ppf(np.arange(1, 40) / 40)
@@ -206,12 +206,12 @@ def test_large_numbers_are_not_rounded() -> None:
     values = np.array([2**62, -(2**62), 2**62 - 1])
     assert np.abs(noisy_numbers(values, 1.0, SeededEntropy(10)) - values).max() < 10
     assert np.abs(noisy_numbers(values, 2.0**54, SeededEntropy(10)).astype(float)).min() > 2.0**60
-    widest = noisy_numbers(np.zeros(DRAWS, np.int64), 2.0**23 - 0.5, SeededEntropy(10))  # the most that is not whole
+    widest = noisy_numbers(np.zeros(DRAWS, np.int64), 2.0**23 - 0.5, SeededEntropy(10))  # no integer
     assert widest.std() == pytest.approx(2**23, rel=0.02)
 
 
 @pytest.mark.parametrize(("sigma", "threshold", "unit"), [(20.0, 60.0, 1), (2.5, 59.3, 1), (11.0, 61.77, 255)])
-def test_a_value_reaches_the_threshold_as_often_as_gaussian_noise_says(sigma, threshold, unit) -> None:
+def test_values_pass_the_threshold_with_their_gaussian_probability(sigma, threshold, unit) -> None:
     values = np.array([60 * unit, 62 * unit + unit // 2, 50 * unit])
 
     def chances(drawn_sigma):
@@ -226,7 +226,7 @@ def test_a_value_reaches_the_threshold_as_often_as_gaussian_noise_says(sigma, th
     assert (np.abs(chances(round_up(sigma * 1.2)) - exact) > width).any()
 
 
-def test_thresholds_lie_between_whole_numbers_too_or_are_refused() -> None:
+def test_thresholds_may_be_fractional_and_are_refused_out_of_range() -> None:
     for threshold in (3 + 2.0**-5, 3.7, 4 - 2.0**-5):
         sure = noisy_at_least(np.array([3, 4, 5]), 2.0**-17, threshold, SeededEntropy(12))
         assert sure.tolist() == [False, True, True]
@@ -237,7 +237,7 @@ def test_thresholds_lie_between_whole_numbers_too_or_are_refused() -> None:
         noisy_at_least(np.array([3]), 1.0, 1e9, SeededEntropy(12))
 
 
-def test_a_rehearsal_can_be_repeated_and_an_election_cannot() -> None:
+def test_seeded_entropy_repeats_and_system_entropy_does_not() -> None:
     votes = np.tile([12, 10, 9], (500, 1))
     for mechanism in MECHANISMS:
         first, again, other = (noisy_argmax(votes, mechanism, 5.0, SeededEntropy(seed)) for seed in (1, 1, 2))
@@ -252,13 +252,13 @@ def test_a_rehearsal_can_be_repeated_and_an_election_cannot() -> None:
 
 
 @given(st.floats(2.0**-100, 2.0**63))
-def test_rounding_up_is_the_next_number_of_24_bits(scale: float) -> None:
+def test_round_up_returns_the_next_number_with_24_bits(scale: float) -> None:
     found = round_up(scale)
     assert scale <= found <= scale * (1 + 2.0**-23)
     assert round_up(found) == found
     odd = Fraction(found)
     assert (odd.numerator // (odd.numerator & -odd.numerator)).bit_length() <= 24
-    if found > scale:  # and it is the first such: one less in the last of 24 places is below the scale
+    if found > scale:  # the next smaller number with 24 bits is below the scale
         assert found - math.ldexp(1, math.frexp(scale)[1] - 24) < scale
 
 
@@ -278,7 +278,7 @@ def test_scales_that_cannot_be_drawn_are_refused(mechanism, scale, unit, message
         noisy_argmax(np.array([[3, 1]]), mechanism, scale, SeededEntropy(0), unit=unit)
 
 
-def test_votes_and_numbers_that_cannot_be_noised_are_refused() -> None:
+def test_invalid_votes_and_numbers_are_refused() -> None:
     for votes, message in [
         (np.array([[2**22 + 1, 0]]), "must lie between 0 and 4,194,304"),
         (np.array([[2**63, 0]], np.uint64), "must lie between"),
@@ -307,7 +307,7 @@ def test_votes_and_numbers_that_cannot_be_noised_are_refused() -> None:
 
 
 @pytest.mark.parametrize(("votes", "scale", "unit"), [([30, 18], 10.0, 1), ([3060, 1292, 30], 6.5, 255)])
-def test_opendp_draws_the_same_law_with_the_same_scale(votes, scale, unit) -> None:
+def test_opendp_has_the_same_distribution_at_the_same_scale(votes, scale, unit) -> None:
     pytest.importorskip("opendp")
     expected = law(np.array(votes) / unit, "gumbel", scale)
 
@@ -320,7 +320,7 @@ def test_opendp_draws_the_same_law_with_the_same_scale(votes, scale, unit) -> No
     assert drawn_with(scale * 2) < FALSE_ALARM
 
 
-def test_without_opendp_a_sentence_says_what_to_install(monkeypatch) -> None:
+def test_a_missing_opendp_is_reported_with_the_extra_to_install(monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "opendp", None)
     monkeypatch.delitem(sys.modules, "opendp.prelude", raising=False)
     with pytest.raises(MissingExtra, match=r"oneballot\[opendp\]"):

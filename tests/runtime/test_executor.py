@@ -1,4 +1,4 @@
-"""On a cluster of several processes: the same outcome, bit by bit, and more than one of them did the work."""
+"""Clusters of several processes: the same outcome, bit by bit, with work on more than one process."""
 
 from __future__ import annotations
 
@@ -24,20 +24,22 @@ from oneballot.runtime import executor
 from oneballot.runtime.executor import spread
 from oneballot.types import Task
 
-pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # Ray leaves processes and files to the garbage
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::ResourceWarning"
+)  # Ray leaves processes and files to the garbage collector
 
 SIGNED_IN = '''
 import os, pathlib, time
 from oneballot.learners.sklearn import Sklearn
 
 class SignedIn(Sklearn):
-    """Scikit-learn's models; whoever trains one leaves a file that tells the process and its threads."""
+    """Scikit-learn's models; each training leaves a file named after its process and number of threads."""
 
     def fit_one(self, X, y, weight, seed, classes):
         from threadpoolctl import threadpool_info
         threads = max((pool["num_threads"] for pool in threadpool_info()), default=1)
         pathlib.Path(os.environ["SIGN_IN"], f"{os.getpid()}-{threads}").touch()
-        time.sleep(0.02)  # so that one worker alone is not done with all before another begins
+        time.sleep(0.02)  # so that one worker cannot finish all before another starts
         if len(y) == 3:
             os._exit(1)
         return super().fit_one(X, y, weight, seed, classes)
@@ -46,14 +48,14 @@ class SignedIn(Sklearn):
 
 @pytest.fixture
 def hurried(monkeypatch) -> None:
-    """A clock by which everything takes long, so that others are called in after the first task."""
+    """A clock by which everything takes long, so that work is distributed after the first task."""
     ticks = itertools.count(step=100)
     monkeypatch.setattr(_training, "time", SimpleNamespace(monotonic=lambda: next(ticks)))
 
 
 @pytest.fixture(scope="module")
 def signing_in(tmp_path_factory) -> Iterator[Path]:
-    """A folder in which workers leave their names, and a module that they can import, as this process can."""
+    """A folder in which workers leave files, and a module that they can import."""
     folder = tmp_path_factory.mktemp("cluster")
     (folder / "signed_in.py").write_text(SIGNED_IN)
     (folder / "names").mkdir()
@@ -67,7 +69,7 @@ def signing_in(tmp_path_factory) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def dask(signing_in: Path) -> Iterator[str]:
-    """A scheduler and two workers with two threads each, started as an operator would."""
+    """A scheduler and two workers with two threads each, started by the documented commands."""
     command = [sys.executable, "-m", "dask"]
     scheduler = subprocess.Popen(
         [*command, "scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard"],
@@ -107,7 +109,7 @@ def signed_in(estimator: str, params: dict[str, object]) -> ob.Sklearn:
 def test_a_cluster_of_several_processes_gives_the_same_outcome_bit_by_bit(
     cluster, trees, request, signing_in, make_election, digits, monkeypatch
 ) -> None:
-    """Forests are grown in threads on one machine, extra trees are trained in processes."""
+    """On one machine, forests are trained in threads and extra trees in processes."""
     runs = {}
     for name in signing_in.iterdir():
         name.unlink()

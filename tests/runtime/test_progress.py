@@ -1,4 +1,4 @@
-"""Progress is told to whoever asked, and to nobody else."""
+"""Progress is reported to the watcher of the context."""
 
 import contextvars
 import threading
@@ -13,47 +13,47 @@ def test_without_a_watcher_items_are_passed_through():
 
 
 def test_a_watcher_gets_the_start_and_every_finished_item():
-    told = []
-    with report_progress_to(lambda *news: told.append(news)):
+    reported = []
+    with report_progress_to(lambda *step: reported.append(step)):
         for item in track("counting", "ab", 2):
-            told.append(item)
-    assert told == [("counting", 0, 2), "a", ("counting", 1, 2), "b", ("counting", 2, 2)]
+            reported.append(item)
+    assert reported == [("counting", 0, 2), "a", ("counting", 1, 2), "b", ("counting", 2, 2)]
 
 
 def test_a_watcher_is_removed_after_its_block_even_after_an_error():
-    told = []
-    with pytest.raises(ZeroDivisionError), report_progress_to(lambda *news: told.append(news)):
+    reported = []
+    with pytest.raises(ZeroDivisionError), report_progress_to(lambda *step: reported.append(step)):
         raise ZeroDivisionError
     list(track("counting", "ab", 2))
-    assert told == []
+    assert reported == []
 
 
 def test_the_inner_of_two_watchers_gets_the_progress_of_its_block():
     outer, inner = [], []
-    with report_progress_to(lambda *news: outer.append(news[1])):
-        with report_progress_to(lambda *news: inner.append(news[1])):
+    with report_progress_to(lambda *step: outer.append(step[1])):
+        with report_progress_to(lambda *step: inner.append(step[1])):
             list(track("counting", "a", 1))
         list(track("counting", "ab", 2))
     assert (outer, inner) == ([0, 1, 2], [0, 1])
 
 
 def test_another_context_has_no_watcher():
-    told = []
-    with report_progress_to(lambda *news: told.append(news)):
+    reported = []
+    with report_progress_to(lambda *step: reported.append(step)):
         contextvars.Context().run(lambda: list(track("counting", "ab", 2)))
-    assert told == []
+    assert reported == []
 
 
 def test_progress_can_be_reported_from_another_thread():
-    told = []
-    with report_progress_to(lambda *news: told.append(news)):
-        tell = progress_reporter("sending", 2)
-        thread = threading.Thread(target=tell, args=(1,))
+    reported = []
+    with report_progress_to(lambda *step: reported.append(step)):
+        report = progress_reporter("sending", 2)
+        thread = threading.Thread(target=report, args=(1,))
         thread.start()
         thread.join()
-    tell(2)
+    report(2)
     progress_reporter("sending", 2)(1)
-    assert told == [("sending", 1, 2), ("sending", 2, 2)]
+    assert reported == [("sending", 1, 2), ("sending", 2, 2)]
 
 
 def test_an_error_of_the_items_is_raised():
@@ -61,5 +61,5 @@ def test_an_error_of_the_items_is_raised():
         yield 1
         raise LookupError("lost")
 
-    with report_progress_to(lambda *news: None), pytest.raises(LookupError, match="lost"):
+    with report_progress_to(lambda *step: None), pytest.raises(LookupError, match="lost"):
         list(track("counting", items(), 2))

@@ -192,7 +192,7 @@ def test_a_ballot_that_has_gone_is_told_as_usual_and_a_box_that_has_gone_ends_it
 
     with Prefetcher(Gone(dict.fromkeys("ab", b"?"))) as source:
         source.box.ballots.clear()
-        with pytest.raises(BoxError, match="the box has gone while ballots were counted: no such folder"):
+        with pytest.raises(BoxError, match="the box disappeared while ballots were counted: no such folder"):
             read_all(source)
 
 

@@ -228,7 +228,7 @@ def test_a_box_that_goes_away_spoils_nobody(election, ballots, tmp_path: Path) -
     box = Unplugged(tmp_path / "box")
     for b in ballots:
         box.deliver(b.party, b.sealed)
-    with pytest.raises(BoxError, match="the box has gone while ballots were counted"):
+    with pytest.raises(BoxError, match="the box disappeared while ballots were counted"):
         tally_box(election, box)
 
 

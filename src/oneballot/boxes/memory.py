@@ -40,8 +40,5 @@ class _Bytes(io.BytesIO):
         self.size = len(data)
         self.seek(start)
 
-    def read(self, size: int | None = -1) -> bytes:
-        return super().read(size)
-
 
 plugin = Memory

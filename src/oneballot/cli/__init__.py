@@ -1,4 +1,8 @@
-"""The commands. Each is one thin file that reads its arguments, calls the package and shows what came of it."""
+"""The command line: one thin file per command, which reads arguments, calls the package and prints the result.
+
+A command is a module with `command`, an `EXAMPLE` for its help, and for plug-ins the `SECTION` of `oneballot --help`;
+or a module with a typer `app`, for a group of commands. Only `__main__` and plug-in commands import this package.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ import typer.core
 from .. import plugins
 from . import audit, cast, check, compare, demo, epsilon, evaluate, flower, inspect, keys, new, predict, simulate, tally
 
-typer.core.HAS_RICH = False  # typer escapes [required] for rich even where it does not draw with it
+typer.core.HAS_RICH = False  # typer would escape [required] for rich, which is not used here
 SECTIONS = {
     "Elections": (demo, new, check, cast, tally, inspect, predict, evaluate, simulate, compare, keys, flower),
     "Privacy": (epsilon, audit),
@@ -21,7 +25,7 @@ SECTIONS = {
 
 
 class Sections(typer.core.TyperGroup):
-    """Lists the commands below the heading of their section."""
+    """Lists the commands by section."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for section, names in _sections.items():
@@ -44,7 +48,7 @@ _sections: dict[str, list[str]] = {}
 
 
 def _add(name: str, module: Any, section: str) -> None:
-    """A command is a module with `command` and its `EXAMPLE`, or, for several in one, `app`."""
+    """Register a command, or a group of commands."""
     if hasattr(module, "app"):
         app.add_typer(module.app, name=name)
     else:
@@ -78,5 +82,5 @@ def top(
 def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal without our signs is no reason to stop
+            stream.reconfigure(errors="replace")  # a terminal that lacks a character must not stop a command
     app()

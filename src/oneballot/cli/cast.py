@@ -18,21 +18,24 @@ def command(
     data: Annotated[Path, typer.Option(help="Your rows, with labels: CSV, Parquet, NPZ or LIBSVM.")],
     to: Annotated[
         str | None,
-        typer.Option(help="The box: a folder, or s3://, sftp://, webdav+https://, https://. Left out: only kept here."),
+        typer.Option(help="The box: a folder, or s3://, sftp://, webdav+https://, https://. Default: only keep it."),
     ] = None,
-    key: Annotated[Path | None, typer.Option(help="Your secret key; PARTY.key here or beside the election.")] = None,
-    keep: Annotated[Path, typer.Option(help="Where your own copy of the ballot is kept.")] = Path("ballots"),
+    key: Annotated[Path | None, typer.Option(help="Your secret key. Default: PARTY.key.")] = None,
+    keep: Annotated[Path, typer.Option(help="The folder for your own copy of the ballot.")] = Path("ballots"),
     learner: Annotated[
         list[str] | None,
-        typer.Option(help="Your own choice: [ROLE=]NAME[:KEY=VALUE,…], e.g. teacher=xgboost:rounds=20."),
+        typer.Option(help="Your own learner: [ROLE=]NAME[:KEY=VALUE,…], e.g. teacher=xgboost:rounds=20."),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check, and say what would be sent and spent.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check everything, and show what would be sent and spent.")
+    ] = False,
     recast: Annotated[bool, typer.Option("--recast", help="Train again although a ballot was already cast.")] = False,
     resign: Annotated[
         bool, typer.Option("--resign", help="Sign the kept ballot again with your new key; nothing is trained.")
     ] = False,
     data_dependent: Annotated[
-        bool, typer.Option("--data-dependent", help="At L2: also what your very votes cost; not to be published.")
+        bool,
+        typer.Option("--data-dependent", help="At L2: also the cost of your actual votes; do not publish it."),
     ] = False,
     workers: Workers = None,
     as_json: AsJson = False,
@@ -49,7 +52,7 @@ def command(
         from ..party.submit import cast_file, preview
 
         if recast and resign:
-            raise ElectionError("--recast trains again, --resign keeps the ballot and signs it again: say one of them")
+            raise ElectionError("choose one: --recast trains again, --resign signs the kept ballot again")
         agreed = Election.read(election)
         box = None if to is None else box_at(to)
         beside = election.parent
@@ -68,7 +71,7 @@ def command(
         if as_json:
             print_json(done)
             return
-        how = "Sealed" if done["trained"] else "Already cast, so your rows were not read (--recast trains again)"
+        how = "Sealed" if done["trained"] else "Already cast, so your data were not read (--recast trains again)"
         print(f"{how}: {done['ballot']}, {size(done['bytes'])}.")
         if done["abstained"]:
             print(f"It is an abstention: {done['abstained']}.")
@@ -76,7 +79,7 @@ def command(
         if data_dependent:
             print(f"DO NOT PUBLISH: {done['do_not_publish']}.")
         if done["encrypted_to"]:
-            print(f"Encrypted to {done['encrypted_to']}. {done['ballot']}.open is your own copy, and can be read.")
+            print(f"Encrypted to {done['encrypted_to']}. {done['ballot']}.open is your own readable copy.")
         print(
             f"Delivered to {box}, as {done['name']}."
             if box

@@ -15,13 +15,13 @@ EXAMPLE = "Example: oneballot check election.toml --parties 50"
 def command(
     election: ElectionFile,
     parties: Annotated[
-        int | None, typer.Option(min=1, help="How many will vote, if the roster and quorum do not say it.")
+        int | None, typer.Option(min=1, help="How many parties will vote, if the roster and quorum do not say.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Read an election as a party would, and say in plain words what it asks for, promises and can be expected to do.
+    """Check an election as a party would, and describe its method, its guarantee and what to expect of it.
 
-    Nothing is trained. The digest that is printed must be the same at every party and at the server.
+    Nothing is trained. The printed digest must be the same at every party and at the server.
     """
     with session(as_json):
         from ..election.election import Election
@@ -29,7 +29,7 @@ def command(
         agreed = Election.read(election)
         voters = parties or agreed.parties
         guarantee = agreed.guarantee
-        told: dict[str, Any] = {
+        facts: dict[str, Any] = {
             "election": agreed.name, "digest": agreed.digest, "classes": list(agreed.classes),
             "public_rows": 0 if agreed.public is None else len(agreed.public),
             **{part: agreed.describe()[part] for part in ("method", "learners")},
@@ -43,25 +43,25 @@ def command(
             "expect": [] if guarantee is None else guarantee.forecast(voters),
         }  # fmt: skip
         if as_json:
-            print_json(told)
+            print_json(facts)
             return
-        settings = {name: told[name] for name in ("method", "learners")}
+        settings = {name: facts[name] for name in ("method", "learners")}
         shown = {
-            "election": f"{told['election']}, digest {told['digest']}",
-            "classes": ", ".join(map(str, told["classes"])),
-            "public rows": f"{told['public_rows']:,}",
+            "election": f"{facts['election']}, digest {facts['digest']}",
+            "classes": ", ".join(map(str, facts["classes"])),
+            "public rows": f"{facts['public_rows']:,}",
             **{name: _settings(value) for name, value in settings.items()},
             "starts from": []
-            if told["start"] is None
-            else f"the model of an outcome, sha256 {told['start']['sha256'][:16]}…",
-            "who may vote": ", ".join(told["roster"]) or "anybody: the roster is empty",
+            if facts["start"] is None
+            else f"the model of an outcome, sha256 {facts['start']['sha256'][:16]}…",
+            "who may vote": ", ".join(facts["roster"]) or "anyone: the roster is empty",
             "encrypted": _encrypted(agreed),
-            "quorum": str(told["quorum"]),
+            "quorum": str(facts["quorum"]),
             "deadline": [] if agreed.deadline is None else str(agreed.deadline),
-            "a ballot": told["ballot"],
-            "the outcome": told["outcome"] if agreed.level == "L1" else [],
+            "a ballot": facts["ballot"],
+            "the outcome": facts["outcome"] if agreed.level == "L1" else [],
             "in all": _in_all(agreed),
-            "expect": told["expect"],
+            "expect": facts["expect"],
         }
         for name, value in shown.items():
             for i, line in enumerate([value] if isinstance(value, str) else value):
@@ -74,8 +74,8 @@ def _encrypted(election: Election) -> str:
     if election.encrypted:
         return f"to the server's key, fingerprint {fingerprint(str(election.server_key))}"
     if election.level == "L1" and election.server_key is None:
-        return "NOT YET, and nobody can cast: at L1 ballots hold raw votes, and server_key is missing"
-    return "no: whoever can read the box can read ballots"
+        return "NOT YET, so no party can cast: at L1 ballots hold raw votes, and server_key is missing"
+    return "no: anyone who can read the box can read the ballots"
 
 
 def _votes(election: Election) -> dict[str, Any]:

@@ -32,7 +32,8 @@ def command(
     election: ElectionFile,
     data: AllRows,
     peer: Annotated[
-        list[str], typer.Option(help="What to compare with, NAME or NAME:SETTING=VALUE,…; several times. docs/peers.md")
+        list[str],
+        typer.Option(help="What to compare with: NAME or NAME:SETTING=VALUE,…; may be repeated. See docs/peers.md."),
     ],
     parties: Parties = None,
     split: Split = "dirichlet:0.5",
@@ -45,11 +46,11 @@ def command(
     workers: Workers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run the federation on one machine, and what iterative and central methods make of the same parties."""
+    """Simulate a federation on one machine, and compare it with iterative and central methods."""
     with session(as_json, workers):
         import time
 
-        from ..comparison import Standings, check_peer, describe, read_peer, save, standing_of
+        from ..comparison import PeerResult, check_peer, describe, election_result, read_peer, save
         from ..comparison import compare as compare_with
         from ..election.election import Election
         from ..runtime.files import check_writable
@@ -63,12 +64,12 @@ def command(
         shared, tested = read_parties(agreed, data, parties, split, seed, test, holdout)
         begin = time.monotonic()
         run = simulate_parties(agreed, shared)
-        own = standing_of(run, tested, time.monotonic() - begin)
+        own = election_result(run, tested, time.monotonic() - begin)
         about = {
             "election": agreed.digest, "data": str(data), "parties": len(shared), "split": split, "seed": seed,
             "rows": sum(map(len, shared.values())), "test_rows": len(tested),
         }  # fmt: skip
-        found: dict[str, Standings] = {}
+        found: dict[str, PeerResult] = {}
         for text, each in peers.items():
             found[text] = compare_with(each, agreed, shared, tested, outcome=run.outcome)
             if out is not None:
@@ -86,10 +87,8 @@ def command(
                 "–" if passing is None else str(passing),
             ])  # fmt: skip
         header = ["", "1 round", "equal bytes", "at the end", "rounds", "bytes", "passes at"]
-        print_table(f"{agreed.name}: {len(shared)} parties, {split}, {len(tested)} rows to test", header, rows)
-        print("bytes: sent and received by all parties together, until the end. equal bytes: after the last round")
-        print(
-            f"within those of {agreed.method.name}; – if the first takes more. passes at: the first round as accurate."
-        )
+        print_table(f"{agreed.name}: {len(shared)} parties, {split}, {len(tested)} test rows", header, rows)
+        print("bytes: sent and received by all parties together. equal bytes: accuracy after the last round within")
+        print(f"the bytes of {agreed.method.name}; – if one round needs more. passes at: the first round as accurate.")
         if out is not None:
             print(f"Saved: {out}/comparison.json, .csv and .png.")

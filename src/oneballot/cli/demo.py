@@ -11,14 +11,16 @@ EXAMPLE = "Example: oneballot demo --out demo"
 
 
 def command(
-    out: Annotated[Path, typer.Option(help="Where the files go.")] = Path("demo"),
+    out: Annotated[Path, typer.Option(help="The folder for all files.")] = Path("demo"),
     parties: Annotated[int, typer.Option(min=2, help="How many parties.")] = 10,
-    beta: Annotated[float, typer.Option(min=0.01, help="Dirichlet's; the smaller, the more parties differ.")] = 0.5,
-    seed: Annotated[int, typer.Option(min=0, help="Of everything random.")] = 0,
+    beta: Annotated[
+        float, typer.Option(min=0.01, help="The Dirichlet parameter; the smaller, the more the parties differ.")
+    ] = 0.5,
+    seed: Annotated[int, typer.Option(min=0, help="The random seed.")] = 0,
     workers: Workers = None,
     as_json: AsJson = False,
 ) -> None:
-    """An election on handwritten digits: ten parties that differ, FedKT, one ballot each."""
+    """Run an election on handwritten digits: ten parties that differ, FedKT, one ballot each."""
     with session(as_json, workers):
         from ..demo import run
 
@@ -27,13 +29,13 @@ def command(
             print_json(shown)
             return
         print_table(
-            "What each party holds, rows a class", ["party", *map(str, range(10)), "alone", "sent"],
+            "Rows per class at each party", ["party", *map(str, range(10)), "alone", "sent"],
             [[p, *(str(n) if n else "–" for n in h["rows"]), percent(h["alone"]), size(h["bytes"])]
              for p, h in shown["parties"].items()],
         )  # fmt: skip
         print_table(
             f"Digits, {parties} parties, Dirichlet {beta:g}: accuracy on {shown['test_rows']} rows",
-            ["", "accuracy", "sent a party"],
+            ["", "accuracy", "sent per party"],
             [
                 [row["what"], percent(row["accuracy"]), size(row["bytes"]) if row["bytes"] else ""]
                 for row in shown["results"]
@@ -41,5 +43,5 @@ def command(
         )
         for what, where in shown["saved"].items():
             print(f"{what:>10}: {where}")
-        print(f"Go on with: oneballot inspect {out}/box/{next(iter(shown['parties']))}.ballot")
-        print(f"            oneballot evaluate {out}/outcome --data {out}/test.csv")
+        print(f"Next: oneballot inspect {out}/box/{next(iter(shown['parties']))}.ballot")
+        print(f"      oneballot evaluate {out}/outcome --data {out}/test.csv")

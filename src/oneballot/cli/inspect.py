@@ -19,7 +19,7 @@ def command(
     key: Annotated[Path | None, typer.Option(help="The server's secret key, to open an encrypted ballot.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what is in a ballot, what it costs in privacy, and who signed it. No model in it is loaded.
+    """Show what a ballot carries, what it costs in privacy, and who signed it. No model is loaded.
 
     An encrypted ballot shows little without the server's key. A party's own copy of it is PARTY.ballot.open.
     """

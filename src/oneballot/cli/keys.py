@@ -9,22 +9,22 @@ from .terminal import AsJson, ElectionFile, print_json, print_table, session
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Keys that parties sign ballots with, and that the server opens them with.",
+    help="Keys: parties sign ballots with theirs, and the server decrypts them with its own.",
     rich_markup_mode=None,
 )
 
 
 @app.callback()
 def group() -> None:
-    """Keys that parties sign ballots with, and that the server opens them with."""
+    """Keys: parties sign ballots with theirs, and the server decrypts them with its own."""
 
 
 @app.command(epilog="Example: oneballot keys new clinic-a; at the server: oneballot keys new server --for-server")
 def new(
-    name: Annotated[str, typer.Argument(help="The party's name, as the roster will list it; or server.")],
-    folder: Annotated[Path, typer.Option("--dir", help="Where to put the key.")] = Path(),
+    name: Annotated[str, typer.Argument(help="The party's name, as in the roster; or server.")],
+    folder: Annotated[Path, typer.Option("--dir", help="The folder for the key.")] = Path(),
     for_server: Annotated[
-        bool, typer.Option("--for-server", help="The server's key, that ballots are encrypted to.")
+        bool, typer.Option("--for-server", help="Make the server's key, to which ballots are encrypted.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -40,14 +40,14 @@ def new(
             who = {} if for_server else {"party": name}
             print_json({**who, "key": str(path), "public": public, "fingerprint": fingerprint(public)})
             return
-        print(f"{path} is the secret key: keep it, back it up, give it to nobody.")
+        print(f"{path} is the secret key: keep it, back it up, and share it with no one.")
         if for_server:
-            print("Without it nobody can open the ballots. This line goes above the first [section] of the election:\n")
+            print("Without it the ballots cannot be opened. Put this line above the first [section] of the election:\n")
             print(f'server_key = "{public}"')
         else:
-            print("This line goes under [roster] in the election:\n")
+            print("Put this line under [roster] in the election:\n")
             print(f'{name if "." not in name else f"{chr(34)}{name}{chr(34)}"} = "{public}"')
-        print(f"\nIts fingerprint, to compare by another channel: {fingerprint(public)}")
+        print(f"\nIts fingerprint, to compare over another channel: {fingerprint(public)}")
 
 
 @app.command(epilog="Example: oneballot keys show clinic-a.key")
@@ -55,23 +55,23 @@ def show(
     key: Annotated[Path, typer.Argument(help="A secret key file.")],
     as_json: AsJson = False,
 ) -> None:
-    """Show the public part of a secret key, and its fingerprint; the secret part is not shown."""
+    """Show the public key and fingerprint of a secret key file."""
     with session(as_json):
         from ..ballot.keys import READING, fingerprint, public_text, read_any_key
 
         public = public_text(read_any_key(key))
         use = "a server's: opens ballots" if public.startswith(READING) else "a party's: signs ballots"
-        told = {"key": str(key), "use": use, "public": public, "fingerprint": fingerprint(public)}
+        facts = {"key": str(key), "use": use, "public": public, "fingerprint": fingerprint(public)}
         if as_json:
-            print_json(told)
+            print_json(facts)
             return
-        for name, value in told.items():
+        for name, value in facts.items():
             print(f"{name:>12}: {value}")
 
 
 @app.command("list", epilog="Example: oneballot keys list election.toml")
 def list_keys(election: ElectionFile, as_json: AsJson = False) -> None:
-    """List the keys of an election with their fingerprints: whose they are, and which were revoked."""
+    """List the keys of an election with their owners and fingerprints, and those that were revoked."""
     with session(as_json):
         from ..ballot.keys import fingerprint
         from ..election.election import Election

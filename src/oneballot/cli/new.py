@@ -13,31 +13,40 @@ EXAMPLE = "Example: oneballot new election.toml --public public.csv --label inco
 
 def command(
     election: Annotated[Path, typer.Argument(help="The file to write.")],
-    label: Annotated[str, typer.Option(help="The column that holds the label at the parties.")],
+    label: Annotated[str, typer.Option(help="The label column of the parties' files.")],
     public: Annotated[
         Path | None, typer.Option(help="Public rows: CSV, Parquet, NPZ or LIBSVM. Labels in it are not used.")
     ] = None,
     like: Annotated[
         Path | None,
         typer.Option(
-            help="Instead of --public, where the method needs no public rows (analytic, dosfl): a file with the "
-            "parties' columns. Made-up rows will do; not a private file: its ranges and categories are in the election."
+            help="Instead of --public, for methods without a public set (analytic, dosfl): a file with the parties' "
+            "columns. Use made-up rows, not private ones: the election contains its ranges and categories."
         ),
     ] = None,
-    classes: Annotated[str | None, typer.Option(help="The classes, a,b,c, if the file has no labels.")] = None,
-    row_id: Annotated[str | None, typer.Option("--id", help="A column with a stable ID of each row.")] = None,
+    classes: Annotated[str | None, typer.Option(help="The classes, such as a,b,c, if the file has no labels.")] = None,
+    row_id: Annotated[str | None, typer.Option("--id", help="The column with a stable ID of each row.")] = None,
     lenient: Annotated[
-        bool, typer.Option("--lenient", help="Clip numbers outside the file's range, leave unknown categories blank.")
+        bool,
+        typer.Option(
+            "--lenient",
+            help="Clip numbers outside the range, and leave unknown categories blank, instead of raising an error.",
+        ),
     ] = False,
-    method: Annotated[str, typer.Option(help="fedkt, fedkd, ensemble, dosfl, analytic, or a plug-in's.")] = "fedkt",
-    level: Annotated[Literal["L0", "L1", "L2"], typer.Option(help="Of privacy; L1 and L2 with --epsilon.")] = "L0",
-    epsilon: Annotated[float | None, typer.Option(help="The budget at L1 (a party) or L2 (a row).")] = None,
+    method: Annotated[str, typer.Option(help="fedkt, fedkd, ensemble, dosfl, analytic, or a plug-in.")] = "fedkt",
+    level: Annotated[
+        Literal["L0", "L1", "L2"], typer.Option(help="The privacy level; L1 and L2 need --epsilon.")
+    ] = "L0",
+    epsilon: Annotated[
+        float | None, typer.Option(help="The privacy budget: at L1 for a party, at L2 for a row.")
+    ] = None,
     server_key: Annotated[
-        str | None, typer.Option(help='What `keys new server --for-server` prints: encrypt ballots to it; or "none".')
+        str | None,
+        typer.Option(help='Encrypt ballots to this key, printed by `keys new server --for-server`; or "none".'),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write an election to edit: the schema of the public columns, the method (FedKT with the open vote), comments."""
+    """Write an election to edit: the schema of the public columns, the method (default: FedKT), and comments."""
     with session(as_json):
         from ..election.election import Election
         from ..election.template import L0, draft, private, section
@@ -45,14 +54,14 @@ def command(
         from ..privacy.settings import as_privacy
 
         if election.exists():
-            raise ElectionError(f"{election} exists and is not overwritten; move it away, or choose another name")
+            raise ElectionError(f"{election} exists and is not overwritten; move it, or choose another name")
         if not election.parent.is_dir():
-            raise ElectionError(f"there is no folder {election.parent}: make it first")
+            raise ElectionError(f"there is no folder {election.parent}; create it first")
         columns = public or like
         if columns is None or (public and like):
-            raise ElectionError("either --public FILE, or --like FILE for a method that needs no public rows")
+            raise ElectionError("give --public FILE, or --like FILE for a method that needs no public rows")
         if (level == "L0") != (epsilon is None):
-            raise ElectionError("--level L1 or L2 goes with --epsilon, and L0 has none: --level L2 --epsilon 2")
+            raise ElectionError("L1 and L2 need --epsilon, and L0 has none; for example --level L2 --epsilon 2")
         as_privacy({"level": level, "epsilon": epsilon})
         privacy = L0 if epsilon is None else private(level, epsilon)
         known = tuple(c.strip() for c in classes.split(",") if c.strip()) if classes else ()
@@ -64,7 +73,7 @@ def command(
             made = Election.read(part)
         except OneBallotError as error:
             part.unlink()
-            error.args = tuple(str(told).replace(f"{part}: ", "") for told in error.args)  # nobody else has seen it
+            error.args = tuple(str(text).replace(f"{part}: ", "") for text in error.args)  # users never see this file
             raise
         os.replace(part, election)
         if as_json:
@@ -75,8 +84,10 @@ def command(
         for line in made.guarantee.forecast(made.parties) if made.guarantee else ():
             print(line)
         if made.level == "L1" and made.server_key is None:
-            print("At L1 ballots hold raw votes: state a server_key before anybody casts (oneballot keys new --help).")
+            print("At L1 ballots hold raw votes: set a server_key before anyone casts (oneballot keys new --help).")
         if like is None:
-            print("Read it, change what you like, then give it to every party together with the public file.")
+            print("Read it, edit it, then give it to every party together with the public file.")
         else:
-            print(f"Read it: ranges and categories are those of {like}, which nobody else needs. Hand it out.")
+            print(
+                f"Read it: its ranges and categories come from {like}, which parties do not need. Then distribute it."
+            )

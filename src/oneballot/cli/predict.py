@@ -14,10 +14,12 @@ def command(
     outcome: OutcomeFolder,
     data: Annotated[Path, typer.Option(help="Rows with the columns of the election; a label is not needed.")],
     out: Annotated[Path | None, typer.Option(help="Write CSV here instead of to the terminal.")] = None,
-    probabilities: Annotated[bool, typer.Option("--probabilities", help="A column a class beside the label.")] = False,
+    probabilities: Annotated[
+        bool, typer.Option("--probabilities", help="Add a column with the probability of each class.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Label new rows with the final model."""
+    """Predict the labels of new rows with the final model."""
     with session(as_json):
         import csv
         import io

@@ -36,28 +36,27 @@ def command(
     test: TestRows = None,
     holdout: Holdout = 0.2,
     seed: SplitSeed = 0,
-    compare: Annotated[bool, typer.Option(help="Also train each party alone, and all data together.")] = True,
+    compare: Annotated[bool, typer.Option(help="Also train each party alone, and on all data pooled.")] = True,
     out: Annotated[Path | None, typer.Option(help="Save outcome/ and box/ with the ballots in this folder.")] = None,
     workers: Workers = None,
     backend: Backend = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run the whole federation on one machine, and test the final model."""
+    """Simulate a federation on one machine, and test the final model."""
     with session(as_json, workers):
         from ..election.election import Election
         from ..runtime.executor import spread
-        from ..simulation import check_empty, save, simulate_file
-        from ..simulation import compare as compare_without
+        from ..simulation import baselines, check_empty, save, simulate_file
 
         agreed = Election.read(election)
         if out is not None:
             check_empty(out)
         with spread(backend):
             run, test_data = simulate_file(agreed, data, parties, split, seed, test, holdout)
-            without = compare_without(agreed, run.parties, test_data) if compare else None
+            without = baselines(agreed, run.parties, test_data) if compare else None
         scores = {"outcome": run.accuracy(test_data)}
         if without is not None:
-            scores = {"alone": without.alone_mean, **scores, "together": without.together}
+            scores = {"alone": without.alone_mean, **scores, "together": without.pooled}
         if out is not None:
             save(run, out)
         sent = run.outcome.bytes / len(run.ballots)
@@ -67,10 +66,10 @@ def command(
         names = {
             "alone": "each party alone, mean",
             "outcome": f"{agreed.method.name}, one ballot each",
-            "together": "all data together",
+            "together": "pooled data (upper bound)",
         }
         rows = [[names[k], percent(v), size(round(sent)) if k == "outcome" else ""] for k, v in scores.items()]
-        print_table(f"{agreed.name}: {len(run.parties)} parties, {split}", ["", "accuracy", "sent a party"], rows)
+        print_table(f"{agreed.name}: {len(run.parties)} parties, {split}", ["", "accuracy", "sent per party"], rows)
         if agreed.level != "L0":
             print("Privacy", "\n  ".join(run.outcome.ledger.describe(whole=True)))
         if out is not None:

@@ -20,38 +20,48 @@ def command(
     box: Annotated[
         str,
         typer.Option(
-            "--from", help="The box that ballots were put into: a folder, or s3://, sftp://, webdav+https://, …"
+            "--from", help="The box with the ballots: a folder, or s3://, sftp://, webdav+https://, https://."
         ),
     ],
-    out: Annotated[Path, typer.Option(help="The folder for the outcome. An earlier outcome there is gone on from.")],
+    out: Annotated[Path, typer.Option(help="The folder for the outcome. Resumes from an existing outcome.")],
     without: Annotated[list[str] | None, typer.Option(help="Leave out this party's ballot; may be repeated.")] = None,
     key: Annotated[
-        Path | None, typer.Option(help="The server's secret key, if ballots are encrypted; server.key here or beside.")
+        Path | None,
+        typer.Option(
+            help="The server's secret key, if ballots are encrypted. Default: server.key here or beside the election."
+        ),
     ] = None,
     publish: Annotated[
-        Path | None, typer.Option(help="Also write here what others may have: model and ledger, no votes, no names.")
+        Path | None,
+        typer.Option(help="Also write here what others may have: model and ledger, without votes and names."),
     ] = None,
     again: Annotated[
-        bool, typer.Option("--again", help="At L1: tally again although there is an outcome; noise is drawn anew.")
+        bool,
+        typer.Option(
+            "--again", help="At L1: tally again although there is an outcome; this draws new noise and costs again."
+        ),
     ] = False,
     over_budget: Annotated[
-        bool, typer.Option("--over-budget", help="At L1: tally oftener than the budget is for; costs add up.")
+        bool, typer.Option("--over-budget", help="At L1: tally more often than the budget allows; costs add up.")
     ] = False,
     early: Annotated[
-        bool, typer.Option("--early", help="Tally before the election's deadline although not all have voted.")
+        bool, typer.Option("--early", help="Tally before the deadline although not all parties have voted.")
     ] = False,
     data_dependent: Annotated[
-        bool, typer.Option("--data-dependent", help="At L1: also what these very votes cost; not to be published.")
+        bool,
+        typer.Option(
+            "--data-dependent", help="At L1: also show the privacy cost of the actual votes; do not publish it."
+        ),
     ] = False,
     workers: Workers = None,
     as_json: AsJson = False,
 ) -> None:
     """Count the ballots in a box and train the final model.
 
-    Run it again when a late ballot has come: only what is new is counted. A bad ballot is reported with its reason, and
-    the others count. If the election has a deadline, a tally before it waits for all of the roster (--early does not);
-    a ballot after it is late, not lost: it counts at the next tally. At L1 a tally draws noise, and another one costs
-    again: an outcome stays as it is without --again.
+    Run it again when a late ballot arrives: only new ballots are counted. An invalid ballot is reported with a reason,
+    and the others count. Before the election's deadline a tally waits for the whole roster, unless --early is given; a
+    ballot after the deadline counts at the next tally. At L1 every tally draws noise and costs again, so an existing
+    outcome is kept unless --again is given.
     """
     with session(as_json, workers):
         from ..ballot.encryption import find_server_key
@@ -83,17 +93,17 @@ def _show(
     rows = [[party, "abstains: " + v.abstained if v.abstained else "counted", size(v.bytes)]
             for party, v in outcome.voted.items()]  # fmt: skip
     rows += [[name, f"SPOILED: {reason}", ""] for name, reason in outcome.spoiled.items()]
-    rows += [[party, "left out as asked", ""] for party in outcome.without]
+    rows += [[party, "left out (--without)", ""] for party in outcome.without]
     awaited = election.awaited({*outcome.voted, *outcome.without})
-    rows += [[party, "no ballot that counts, so far", ""] for party in awaited]
+    rows += [[party, "no valid ballot yet", ""] for party in awaited]
     print_table(f"{election.name}: {len(outcome.voted)} ballots, {size(outcome.bytes)}", ["ballot", "", "sent"], rows)
     print("Privacy", "\n  ".join(outcome.ledger.describe(whole=True)))
     for line in seen.values():
         print(f"DO NOT PUBLISH: {line}.")
     if publish is not None:
-        print(f"{publish} is what others may have: model, schema and ledger, no votes, no names.")
+        print(f"{publish} holds what others may have: model, schema and ledger, without votes and names.")
     elif election.level == "L1":
-        print(f"{out} holds raw votes: keep it to yourself, and give others what --publish FOLDER writes.")
+        print(f"{out} holds raw votes: keep it private, and share what --publish FOLDER writes.")
     print(f"The final model is in {out}. Use it with: oneballot predict {out} --data new.csv")
 
 
@@ -106,11 +116,11 @@ def _check_level(election: Election, publish: Path | None, *, again: bool, data_
             f"{election.level}"
         )
     if publish is not None and election.privacy.rehearsal:
-        raise ElectionError("a rehearsal is not private, whatever is left out of it: --publish is refused")
+        raise ElectionError("a rehearsal is not private: --publish is refused")
 
 
 def _check_folders(out: Path, box: Box, publish: Path | None) -> None:
-    """Before anything is counted or drawn: three different folders, and one that can be written to."""
+    """Raise, before anything is counted, unless the folders are separate and can be written to."""
     from itertools import permutations
 
     from ..boxes.folder import Folder
@@ -121,7 +131,7 @@ def _check_folders(out: Path, box: Box, publish: Path | None) -> None:
     places = [folder.resolve() for folder in folders if folder is not None]
     if any(one.is_relative_to(other) for one, other in permutations(places, 2)):
         raise ElectionError(
-            "--out, --from and --publish must be different folders, none inside another: what others get holds no votes"
+            "--out, --from and --publish must be separate folders, none inside another: published files hold no votes"
         )
     for folder in (out, publish):
         if folder is not None:

@@ -1,4 +1,7 @@
-"""What the commands share: options, notes and progress on stderr, results on stdout, errors in one line."""
+"""What commands share: options, warnings and progress on stderr, results on stdout, errors in one line.
+
+Plug-in commands may use it too.
+"""
 
 from __future__ import annotations
 
@@ -21,26 +24,30 @@ import typer
 from ..errors import OneBallotError, OneBallotWarning, WillNotWork
 from ..runtime.progress import report_progress_to
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead, for machines.")]
-Workers = Annotated[int | None, typer.Option(min=1, help="Processes to train with; all cores if not given.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
+Workers = Annotated[int | None, typer.Option(min=1, help="The number of training processes. Default: all cores.")]
 Backend = Annotated[
     str | None,
-    typer.Option(help="Train on a cluster: dask://HOST:PORT, ray://HOST:PORT; dask or ray start one on this machine."),
+    typer.Option(
+        help="Train on a cluster: dask://HOST:PORT or ray://HOST:PORT; dask or ray start one on this machine."
+    ),
 ]
 ElectionFile = Annotated[Path, typer.Argument(metavar="ELECTION", help="The election.toml that all parties share.")]
-AllRows = Annotated[Path, typer.Option(help="All rows, with labels; they are divided among the parties.")]
-Parties = Annotated[int | None, typer.Option(min=1, help="How many parties; 10, or one a value with column:NAME.")]
+AllRows = Annotated[Path, typer.Option(help="All rows, with labels, to be divided among the parties.")]
+Parties = Annotated[
+    int | None, typer.Option(min=1, help="The number of parties. Default: 10; with column:NAME one for each value.")
+]
 Split = Annotated[str, typer.Option(help="dirichlet:BETA[:balanced], shards:N, homogeneous or column:NAME.")]
 TestRows = Annotated[Path | None, typer.Option(help="Labelled rows to test with.")]
-Holdout = Annotated[float, typer.Option(min=0.01, max=0.9, help="Without --test: the share of rows kept for it.")]
-SplitSeed = Annotated[int, typer.Option(min=0, help="Of the split.")]
+Holdout = Annotated[float, typer.Option(min=0.01, max=0.9, help="Without --test: the share of rows to hold out.")]
+SplitSeed = Annotated[int, typer.Option(min=0, help="The seed of the split.")]
 OutcomeFolder = Annotated[Path, typer.Argument(metavar="OUTCOME", help="The folder that a tally wrote.")]
 
 Aside = Callable[[], AbstractContextManager[None]]
-"""For results that come while work goes on: meanwhile no bar is on the screen."""
+"""Hides the progress bars while a result is printed during work."""
 
 SHOWN_NOTES = 6
-AGAIN = "and run the command again; nothing was left half-written."
+AGAIN = "and run the command again; no file is incomplete."
 WHAT_TO_DO = {
     errno.ENOSPC: f"Make room on that disk, {AGAIN}",
     errno.EDQUOT: f"Make room in your quota, {AGAIN}",
@@ -51,7 +58,7 @@ WHAT_TO_DO = {
 
 @contextmanager
 def session(as_json: bool, workers: int | None = None) -> Iterator[Aside]:
-    """Run a command: show how far it is, then its notes; turn errors into a sentence and exit status 1."""
+    """Run a command: show progress, then warnings; turn errors into a sentence and exit status 1."""
     if workers is not None:
         os.environ["ONEBALLOT_WORKERS"] = str(workers)
     with warnings.catch_warnings(record=True) as caught:
@@ -66,7 +73,7 @@ def session(as_json: bool, workers: int | None = None) -> Iterator[Aside]:
                 print(json.dumps({"error": str(error), "kind": type(error).__name__}))
             typer.echo(f"error: {error}", err=True)
             raise typer.Exit(1) from None
-        except BrokenPipeError:  # whoever read the output has seen enough
+        except BrokenPipeError:  # the reader of the output has closed it
             raise
         except OSError as error:
             _show_notes(caught)
@@ -77,7 +84,7 @@ def session(as_json: bool, workers: int | None = None) -> Iterator[Aside]:
             typer.echo(f"error: {sentence}", err=True)
             raise typer.Exit(1) from None
         except KeyboardInterrupt:
-            typer.echo("stopped; nothing was left half-written, and noise that was drawn stays charged", err=True)
+            typer.echo("interrupted; no file is incomplete, and noise that was drawn stays charged", err=True)
             raise typer.Exit(130) from None
         _show_notes(caught)
 
@@ -92,7 +99,7 @@ def _progress() -> Iterator[Aside]:
     from rich.text import Text
 
     class Clock(ProgressColumn):
-        """The time that is left or, while nobody can tell, that has passed: it goes on where nothing else does."""
+        """The remaining time or, while it is unknown, the elapsed time."""
 
         def render(self, task: Task) -> Text:
             left = task.fields["end"] - bars.get_time()
@@ -106,7 +113,7 @@ def _progress() -> Iterator[Aside]:
     running: dict[str, tuple[TaskID, float]] = {}
 
     def watch(what: str, done: int, total: int) -> None:
-        """Bars are on the screen only while something is under way, so that results never come between them."""
+        """Show bars only while work is in progress, so that results are never printed between them."""
         now = bars.get_time()
         if what not in running:
             bars.start()
@@ -139,15 +146,15 @@ def _show_notes(caught: Sequence[warnings.WarningMessage]) -> None:
         typer.echo(f"WARNING: {warning}", err=True)
     counts = Counter(str(w.message) for w in caught if not issubclass(w.category, WillNotWork))
     alike: Counter[str] = Counter()
-    notes: list[tuple[int, str]] = []  # each with how many of its kind came before it: one of every kind is shown first
+    notes: list[tuple[int, str]] = []  # each with its rank among similar notes: one of every type is shown first
     for note, times in counts.items():
-        kind = re.sub(r"\d+", "", note.partition(": ")[2] or note)  # whoever, or whichever column, it is about
+        kind = re.sub(r"\d+", "", note.partition(": ")[2] or note)  # without the party or column that it is about
         notes.append((alike[kind], note if times == 1 else f"{note} ({times} times)"))
         alike[kind] += 1
     for _, note in sorted(notes, key=lambda ranked: ranked[0])[:SHOWN_NOTES]:
         typer.echo(f"note: {note}", err=True)
     if len(notes) > SHOWN_NOTES:
-        typer.echo(f"note: … and {len(notes) - SHOWN_NOTES} more of these kinds", err=True)
+        typer.echo(f"note: … and {len(notes) - SHOWN_NOTES} more of these types", err=True)
 
 
 def print_json(value: Mapping[str, Any]) -> None:
@@ -155,7 +162,7 @@ def print_json(value: Mapping[str, Any]) -> None:
 
 
 def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table; every column but the first is aligned to the right if it holds numbers."""
+    """Print a table. Columns of numbers, except the first, are aligned to the right."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -172,7 +179,7 @@ def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]
 
 
 def size(count: int) -> str:
-    """Bytes as people say them."""
+    """A number of bytes in a readable unit."""
     return (
         f"{count:,} B" if count < 10_000 else f"{count / 1000:,.1f} kB" if count < 10**6 else f"{count / 1e6:,.1f} MB"
     )

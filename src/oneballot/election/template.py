@@ -1,4 +1,4 @@
-"""Writes an election.toml for people to read and edit."""
+"""Write a first draft of an election.toml for people to read and edit."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ FEDKT = """\
 name = "fedkt"
 partitions = 1                  # s in the paper, which has partitions = 2, subsets = 5, students = true,
                                 #                             voting = "consistent", open_vote = "off"
-# Left out, these are chosen by the level of privacy (at L1 and L2 open_vote = "off"); at L0 they are as here:
-# open_vote = "weighted"        # "off", "hard", "weighted" (the class and 4 bits of odds), "odds" (a byte a class)
+# These defaults depend on the privacy level (open_vote = "off" at L1 and L2). At L0 they are:
+# open_vote = "weighted"        # "off", "hard", "weighted" (class and 4 bits of odds), "odds" (a byte per class)
 # subsets = 1                   # t in the paper; at L2 25, the teachers whose votes are noised
 # students = false
-# influence = "equal"           # no ballot weighs more than another: for parties that might lie (not at L1)
+# influence = "equal"           # all ballots weigh the same: for parties that might lie (not at L1)
 queries = 1.0                   # how many public rows are labelled: a fraction up to 1, or a number
-ballot = "votes"                # or "models": the models behind the votes, for a market
+ballot = "votes"                # or "models": send the models instead of their votes
 
 [learners.all]                  # or one each: [learners.teacher], [learners.student], [learners.final]
 name = "sklearn"                # or "xgboost", "lightgbm", "torch" (networks: docs/networks.md)
@@ -49,50 +49,68 @@ params = { n_estimators = 100 }
 
 L0 = """\
 [privacy]
-level = "L0"                    # no noise: whoever sees ballots or model is trusted; L1 and L2: docs/privacy.md
+level = "L0"                    # no noise: everyone who sees ballots or the model is trusted; L1, L2: docs/privacy.md
 """
 
 _LEVELS = {
-    "L1": "noise at the tally; the server is trusted, whoever has the model is not; the unit is a party",
-    "L2": "noise at each party; nobody else is trusted; the unit is a row",
+    "L1": "noise at the tally: protects a party; the server is trusted, users of the model are not",
+    "L2": "noise at each party: protects a row; neither the server nor anyone else is trusted",
 }
 
 
 def section(method: str) -> str:
-    """[method], and [learners.all] where it trains any: what the method says itself (`draft`), or its name alone."""
+    """The sections [method] and, if the method trains any, [learners.all]."""
     if method == "fedkt":
         return FEDKT
     found = plugins.find("methods", method)
-    told = f'[method]                        # docs/{method}.md\nname = "{method}"\n{getattr(found, "draft", "")}'
-    return told if "[learners" in told or not found().needs.keys() - {"public"} else f"{told}\n{FOREST}"
+    text = f'[method]                        # docs/{method}.md\nname = "{method}"\n{getattr(found, "draft", "")}'
+    return text if "[learners" in text or not found().needs.keys() - {"public"} else f"{text}\n{FOREST}"
 
 
 def draft(
-    public: Path, label: str, *, beside: Path, method: str = FEDKT,
-    classes: Sequence[Class] = (), row_id: str | None = None, lenient: bool = False, privacy: str = L0,
-    server_key: str | None = None, named: bool = True,
-) -> str:  # fmt: skip
-    """An election over the columns of a public file, with or without labels; `named`: the file is part of it."""
+    public: Path,
+    label: str,
+    *,
+    beside: Path,
+    method: str = FEDKT,
+    classes: Sequence[Class] = (),
+    row_id: str | None = None,
+    lenient: bool = False,
+    privacy: str = L0,
+    server_key: str | None = None,
+    named: bool = True,
+) -> str:
+    """An election over the columns of a public file. `named`: the file is the election's public set."""
     table = read(public)
     _check_columns(table, label, classes, row_id)
     known = tuple(classes) or tuple(sorted_labels(table.columns[label]))
     if label in table.columns:
         others = [str(c) for c in sorted_labels(table.columns[label]) if str(c) not in map(str, known)]
         if others:
-            text = f"{table.source} has labels that are not among the classes: {', '.join(others[:5])}"
+            text = f"{table.source} has labels that are not classes of the election: {', '.join(others[:5])}"
             warnings.warn(text, OneBallotWarning, stacklevel=2)
     schema = infer(table.columns, label, row_id)
-    return write(beside, public, known, schema.lenient() if lenient else schema, name=beside.stem,
-                 method=method, privacy=privacy, server_key=server_key, named=named)  # fmt: skip
+    schema = schema.lenient() if lenient else schema
+    return write(
+        beside,
+        public,
+        known,
+        schema,
+        name=beside.stem,
+        method=method,
+        privacy=privacy,
+        server_key=server_key,
+        named=named,
+    )
 
 
 def private(level: str, epsilon: float) -> str:
-    """The section [privacy] of an election with a budget."""
-    told = _LEVELS[level]
+    """The section [privacy] of an election with a privacy budget."""
+    text = _LEVELS[level]
     return f"""\
-[privacy]                       # {told}: docs/privacy.md
+[privacy]                       # {text}: docs/privacy.md
 level = "{level}"
-epsilon = {epsilon!r}                   # the budget; the noise follows. Or state the noise: gamma, sigma or scale
+epsilon = {epsilon!r}                   # the privacy budget, which determines the noise; or set gamma, sigma or scale
 delta = 1e-5
 mechanism = "auto"              # the best of "gumbel", "gaussian", "laplace" for these classes and queries
 adjacency = "replace"           # or "add-remove"
@@ -102,7 +120,7 @@ adjacency = "replace"           # or "add-remove"
 def _check_columns(table: Table, label: str, classes: Sequence[Class], row_id: str | None) -> None:
     names = list(table.columns)
     if len(names) == 1 and any(mark in names[0] for mark in ";\t|"):
-        raise DataError(f"{table.source} has one column, {names[0]!r}: save it with commas between the columns")
+        raise DataError(f"{table.source} has only one column, {names[0]!r}: save it with commas between the columns")
     for what, name in (("--label", label), ("--id", row_id)):
         near = difflib.get_close_matches(name or "", names, n=1)
         if name is not None and name not in names and near:
@@ -111,7 +129,7 @@ def _check_columns(table: Table, label: str, classes: Sequence[Class], row_id: s
         raise DataError(f"--id {row_id}: {table.source} has no such column; it has {', '.join(names)}")
     if label not in names and not classes:
         raise DataError(
-            f"{table.source} has no column {label!r}, so the classes are not known: name them with --classes a,b,c "
+            f"{table.source} has no column {label!r}, so the classes are unknown: give them with --classes a,b,c "
             f"(its columns are {', '.join(names)})"
         )
 
@@ -129,41 +147,41 @@ def write(
     server_key: str | None = None,
     named: bool = True,
 ) -> str:
-    """The text of an election over this schema, to be saved at `path`; `named`: the public file is part of it."""
+    """The text of an election over this schema, to be saved at `path`. `named`: `public` is its public set."""
     reader = '# server_key = "x25519:…"        ' if server_key is None else f"server_key = {_value(server_key)}  "
-    reader += '# ballots are encrypted to it (at L1 they must be, or say "none"): docs/keys.md'
+    reader += '# ballots are encrypted to this key (required at L1, or "none"): docs/keys.md'
     if len(classes) < 2:
-        raise ElectionError(f"an election needs at least two classes, and {public} has {list(classes)}")
+        raise ElectionError(f"an election needs at least two classes, but {public} has {list(classes)}")
     rows = _public(public, path, schema) if named else "# [public]                      # not needed by this method\n"
     needed = "this file and the public set" if named else "this file"
     columns = "\n".join(f"  {_inline(c.model_dump(mode='json'))}," for c in schema.columns)
     comment = '# id = "visit"               # a column with a stable ID of each row, not a feature'
     row_id = f"id = {_value(schema.id)}" if schema.id else comment
     return f"""\
-# An election of OneBallot: the agreement that all parties share. Everybody needs {needed}.
+# An election of OneBallot: the agreement that all parties share. Every party needs {needed}.
 format = {FORMAT}
 name = {_value(name)}
 classes = {_value(list(classes))}
 seed = 0
-quorum = {quorum}                      # how many ballots must count; like roster and deadline it may change at any time
-# deadline = 2027-03-01T12:00:00Z  # until then a tally waits for all of the roster; later ballots make the next one
+quorum = {quorum}                      # valid ballots needed; quorum, roster and deadline may change at any time
+# deadline = 2027-03-01T12:00:00Z  # until then a tally waits for the whole roster; later ballots count at the next
 
 {reader}
-# max_ballot_mb = 64             # a larger ballot is not even read
-# max_model_seconds = 60         # where ballots carry models: how long one may take to answer
+# max_ballot_mb = 64             # larger ballots are rejected unread
+# max_model_seconds = 60         # if ballots carry models: the time limit for one to predict
 
 {rows}
 {method}
 {privacy}
-[roster]                        # who may vote, with the key that `oneballot keys new NAME` prints; empty: anybody
+[roster]                        # who may vote, with the key that `oneballot keys new NAME` prints; empty: anyone
 # clinic-a = "ed25519:…"
-# [revoked]                     # keys that do not count any more, each with the reason: docs/keys.md
+# [revoked]                     # keys that no longer count, each with the reason: docs/keys.md
 # "ed25519:…" = "stolen on 3 May"
 
-[schema]                        # how every party's file becomes numbers; nothing is learned from a party's file for it
+[schema]                        # how every party's file is encoded; nothing is learned from a party's file
 label = {_value(schema.label)}
 {row_id}
-# number: range is scaled to 0..1; outside = "error" or "clip"; missing = true adds a feature that says so
+# number: the range is scaled to 0..1; outside = "error" or "clip"; missing = true adds a feature for missing values
 # category: outside = "error" or "blank"; text: hashed into `features` numbers
 columns = [
 {columns}
@@ -179,11 +197,12 @@ def _public(public: Path, path: Path, schema: Schema) -> str:
     except ValueError:
         where = public.resolve()
         text = (
-            f"the election names its public set by {where}, which other machines do not have; put it beside {path.name}"
+            f"the public set is outside the election's folder ({where}), so other machines will not find it; put it "
+            f"beside {path.name}"
         )
         warnings.warn(text, OneBallotWarning, stacklevel=3)
     return f"""\
-[public]                        # rows without secrets that all parties and the server have; labels are not used
+[public]                        # public rows that all parties and the server have; labels are not used
 path = {_value(str(where))}
 digest = {_value(digest)}
 """
@@ -194,7 +213,9 @@ def _value(value: Any) -> str:
         return _inline(value)
     if isinstance(value, list | tuple):
         return "[" + ", ".join(_value(v) for v in value) + "]"
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")  # all in which JSON and TOML text differ
+    return json.dumps(value, ensure_ascii=False).replace(
+        "\x7f", "\\u007f"
+    )  # the only difference between JSON and TOML strings
 
 
 def _inline(table: Mapping[str, Any]) -> str:
@@ -202,7 +223,7 @@ def _inline(table: Mapping[str, Any]) -> str:
 
 
 def sorted_labels(values: Array) -> list[Class]:
-    """The distinct labels of a column: whole numbers in their order, anything else as text."""
+    """The distinct labels of a column: integers in order, anything else as sorted text."""
     if values.ndim != 1:
         raise DataError(f"expected one label per row, not shape {values.shape[1:]}")
     texts = sorted({as_label(v) for v in values} - {""})
@@ -213,9 +234,9 @@ def sorted_labels(values: Array) -> list[Class]:
 
 
 def infer(columns: Columns, label: str, row_id: str | None = None) -> Schema:
-    """A schema that fits a public table: numbers where all values are, else categories, else text."""
+    """A schema that fits a public table: numbers if all values are, else categories, else text."""
     if not columns.keys() - {label, row_id}:
-        raise DataError(f"the file has no columns but {', '.join(columns)}: there is nothing to learn from")
+        raise DataError(f"the file has only the columns {', '.join(columns)}: there are no features to learn from")
     described = tuple(_infer_column(name, values) for name, values in columns.items() if name not in (label, row_id))
     return Schema(label=label, id=row_id, columns=described)
 
@@ -235,7 +256,7 @@ def _infer_column(name: str, values: Array) -> Number | Category | Text | Tensor
             return Text(name=name)
         return Category(name=name, categories=categories, missing="" in text)
     if not numbers:
-        raise DataError(f"column {name!r} is empty: take it out")
+        raise DataError(f"column {name!r} is empty: remove it")
     if not all(map(math.isfinite, numbers)):
-        raise DataError(f"column {name!r} has an infinite number: mend it, or leave the cell empty")
+        raise DataError(f"column {name!r} has an infinite value: correct it, or leave the cell empty")
     return Number(name=name, range=(min(numbers), max(numbers)), missing=len(present) < len(text))

@@ -15,7 +15,7 @@ from ..errors import ElectionError
 from ..types import Numbers, Spending, Votes
 from .accounting import Accountant, check_delta, total_epsilon
 from .forecast import LEAD, error_when_ahead
-from .guarantee import Guarantee, LogitsGuarantee, VotesGuarantee
+from .guarantee import Guarantee, LabelGuarantee, VotesGuarantee
 from .mechanisms import MAX_INTEGER_SCALE, check_scale, check_test, round_up
 from .releases import Mechanism, NoisyArgmax, NoisyNumbers, Release, is_one_sided, reach_of
 from .settings import PrivacySettings
@@ -46,7 +46,7 @@ def calibrate(privacy: PrivacySettings, spending: Spending, stable_ids: bool) ->
     if not numbers.lift:
         return Guarantee(**common, row=numbers.row)
     scale = release.sigma / numbers.lift
-    return LogitsGuarantee(**common, classes=numbers.classes, subsets=numbers.voters, scale=scale)
+    return LabelGuarantee(**common, labels=numbers.classes, subsets=numbers.voters, vote_noise=("gaussian", scale))
 
 
 def _calibrate_votes(
@@ -66,9 +66,12 @@ def _calibrate_votes(
             assert privacy.answers is not None
             sigma = privacy.test_sigma or scale * math.sqrt(max(1.0, queries / privacy.answers))
             test = NoisyNumbers(round_up(sigma), (reach if one_sided else reach / 2) ** 2)
+        # At L1 counts are multiplied by the number of partitions.
+        vote_noise = (mechanism, scale / votes.partitions if level == "L1" else scale)
         return VotesGuarantee(
-            privacy=privacy, level=level, query=query, queries=queries, partitions=votes.partitions,
-            subsets=votes.subsets, test=test, numbers=noisy_numbers, numbers_name=numbers.what if numbers else "",
+            privacy=privacy, level=level, query=query, queries=queries, partitions=votes.partitions, test=test,
+            labels=votes.classes, subsets=votes.subsets, vote_noise=vote_noise, numbers=noisy_numbers,
+            numbers_name=numbers.what if numbers else "",
         )  # fmt: skip
 
     def releases(mechanism: Mechanism, scale: float, queries: int) -> Releases:
@@ -116,12 +119,10 @@ def _squared_shift(numbers: Numbers, privacy: PrivacySettings) -> float:
 
 def _noise_beside_votes(numbers: Numbers, privacy: PrivacySettings) -> NoisyNumbers:
     """The noise that the election states, or that a share of its budget allows."""
-    sigma = privacy.counts_sigma
-    if sigma is None:
-        if privacy.epsilon is None:
-            raise ElectionError(f"{numbers.what} are released: give counts_sigma, the scale of their noise")
-        sigma = _sigma_within(NUMBERS_SHARE * privacy.epsilon, numbers, privacy)
-    return _integer_noise(sigma, numbers, privacy)
+    if privacy.counts_sigma is None and privacy.epsilon is None:
+        raise ElectionError(f"{numbers.what} are released: give counts_sigma, the scale of their noise")
+    budget = None if privacy.epsilon is None else NUMBERS_SHARE * privacy.epsilon
+    return _integer_noise(numbers, privacy, privacy.counts_sigma, budget)
 
 
 def _noise_on_numbers(numbers: Numbers, privacy: PrivacySettings) -> NoisyNumbers:
@@ -130,30 +131,30 @@ def _noise_on_numbers(numbers: Numbers, privacy: PrivacySettings) -> NoisyNumber
         raise ElectionError(f"{numbers.what} are released with Gaussian noise: give only epsilon or sigma")
     if privacy.accountant not in ("tight", "rdp"):
         raise ElectionError(f"accountant {privacy.accountant!r} covers Laplace noise only; use tight or rdp")
-    if privacy.sigma is None:
-        assert privacy.epsilon is not None, "settings have a budget or a noise scale"
-        return _integer_noise(_sigma_within(privacy.epsilon, numbers, privacy), numbers, privacy)
-    if privacy.epsilon is not None:
+    if privacy.epsilon is not None and privacy.sigma is not None:
         raise ElectionError(f"give epsilon or sigma, not both: {numbers.what} are released once, in a single query")
-    return _integer_noise(privacy.sigma * math.sqrt(_squared_shift(numbers, privacy)), numbers, privacy)
+    distance = math.sqrt(_squared_shift(numbers, privacy))
+    sigma = None if privacy.sigma is None else privacy.sigma * distance
+    return _integer_noise(numbers, privacy, sigma, privacy.epsilon)
 
 
-def _sigma_within(budget: float, numbers: Numbers, privacy: PrivacySettings) -> float:
+def _integer_noise(
+    numbers: Numbers, privacy: PrivacySettings, sigma: float | None, budget: float | None
+) -> NoisyNumbers:
+    """Noise of this standard deviation, or else within this budget."""
     shift = _squared_shift(numbers, privacy)
-
-    def releases(multiple: float) -> Releases:
-        return [(NoisyNumbers(multiple * math.sqrt(shift), shift, whole=True), _draws(privacy))]
-
-    return scale_within(budget, releases, privacy.delta) * math.sqrt(shift)
-
-
-def _integer_noise(sigma: float, numbers: Numbers, privacy: PrivacySettings) -> NoisyNumbers:
+    distance = math.sqrt(shift)
+    if sigma is None:
+        assert budget is not None, "settings have a budget or a noise scale"
+        sigma = distance * scale_within(
+            budget, lambda s: [(NoisyNumbers(s * distance, shift, whole=True), _draws(privacy))], privacy.delta
+        )
     if sigma > MAX_INTEGER_SCALE:
         raise ElectionError(
             f"the noise on {numbers.what} would have a standard deviation of {sigma:.3g}, above the limit of "
             f"{MAX_INTEGER_SCALE:.3g}: raise epsilon or lower the noise scale"
         )
-    return NoisyNumbers(round_up(max(1.0, sigma)), _squared_shift(numbers, privacy), whole=True)
+    return NoisyNumbers(round_up(max(1.0, sigma)), shift, whole=True)
 
 
 def best_mechanism(

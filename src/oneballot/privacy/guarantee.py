@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
@@ -107,29 +106,23 @@ class Guarantee:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LabelGuarantee(Guarantee, ABC):
+class LabelGuarantee(Guarantee):
     """A guarantee where a noisy sum over voters chooses labels. Voters are parties at L1, a party's teachers at L2."""
 
+    labels: int
     subsets: int
-
-    @property
-    @abstractmethod
-    def labels(self) -> int:
-        """The number of labels to choose from."""
-
-    @abstractmethod
-    def _noise_in_votes(self) -> tuple[Mechanism, float]:
-        """The mechanism and its noise scale, in votes."""
+    vote_noise: tuple[Mechanism, float]
+    """The mechanism and its noise scale, in units of what one voter can add."""
 
     def wins(self, voters: int) -> float:
         """How often the right label wins when all voters agree on it."""
         votes = np.zeros((1, self.labels))
         votes[0, 0] = voters
-        return float(win_probability(votes, *self._noise_in_votes())[0, 0])
+        return float(win_probability(votes, *self.vote_noise)[0, 0])
 
     def voters_needed(self) -> int:
         """How many voters, all in agreement, make the right label win often enough."""
-        return voters_needed(GOOD_ENOUGH, *self._noise_in_votes(), self.labels)
+        return voters_needed(GOOD_ENOUGH, *self.vote_noise, self.labels)
 
     def label_accuracy(self, parties: int | None) -> float | None:
         """How often the label for the final model is right when all agree; None at L1 for unknown numbers of parties.
@@ -179,21 +172,6 @@ class LabelGuarantee(Guarantee, ABC):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LogitsGuarantee(LabelGuarantee):
-    """A guarantee for sums of logits. `scale` is the noise scale over the most that one voter can add."""
-
-    classes: int
-    scale: float
-
-    @property
-    def labels(self) -> int:
-        return self.classes
-
-    def _noise_in_votes(self) -> tuple[Mechanism, float]:
-        return "gaussian", self.scale
-
-
-@dataclass(frozen=True, kw_only=True)
 class VotesGuarantee(LabelGuarantee):
     """A guarantee for noisy votes, possibly with numbers beside them."""
 
@@ -205,14 +183,6 @@ class VotesGuarantee(LabelGuarantee):
     @property
     def adaptive(self) -> bool:
         return self.test is not None
-
-    @property
-    def labels(self) -> int:
-        return self.query.classes
-
-    def _noise_in_votes(self) -> tuple[Mechanism, float]:
-        """At L1 counts are multiplied by the number of partitions."""
-        return self.query.mechanism, self.query.scale / (self.partitions if self.level == "L1" else 1)
 
     def lines(self) -> list[tuple[str, Release, int]]:
         times = releases_per_unit(self.level, self.queries, self.partitions)

@@ -1,8 +1,7 @@
-"""The ballots of a box, read for a count in their order; from a box elsewhere several are on their way at once.
+"""Read the ballots of a box in order; from a remote box several are downloaded at once.
 
-Reading ahead is a guess that saves waiting and decides nothing. What it does not bring, for whatever reason, is read as
-if there were no reading ahead, by the thread that counts: second tries, downloads that go on after a cut, notes and
-errors are there.
+Prefetching only saves waiting. A ballot that it does not bring is read again by the counting thread, where retries,
+resumed downloads, warnings and errors are handled.
 """
 
 from __future__ import annotations
@@ -19,28 +18,26 @@ from ..errors import BoxError, NotFound
 from ..interfaces import Box, RemoteBox
 
 AT_ONCE = 8
-"""Ballots that are on their way, or lie here uncounted. OpenSSH allows 10 channels on a connection, botocore keeps 10
-connections, and few servers mind so many."""
+"""Ballots being downloaded or waiting to be counted. OpenSSH allows 10 channels per connection, botocore keeps 10
+connections."""
 
 LARGEST = 8 * 2**20
-"""Bytes of a ballot that is read ahead, so that all of them together are bounded. A larger one takes longer to arrive
-than the journey, is worth going on with after a cut, and tells how far it is."""
-
+"""The largest ballot to prefetch, which bounds the memory. A larger one is read with retries and progress."""
 
 ENOUGH = 2 * AT_ONCE
-"""Failures in a row after which nothing more is read ahead: more than one cut of the line can bring about."""
+"""Consecutive failures after which prefetching stops: more than one broken connection can cause."""
 
 
 class Source(Protocol):
-    """Where a count finds its ballots."""
+    """Where a count reads its ballots."""
 
     @property
     def sizes(self) -> Mapping[str, int]: ...
     def in_turn(self, most: int) -> Iterator[str]:
-        """The names, in the order in which ballots are counted; of more than so many bytes none will be read."""
+        """The names in counting order. Ballots of more than `most` bytes will not be read."""
 
     def read(self, name: str) -> bytes:
-        """Any ballot, at any time; at the most one byte more than its size, which tells that it has grown."""
+        """A ballot; at most one byte more than its listed size, which shows that it has grown."""
 
 
 class InMemory:
@@ -55,7 +52,7 @@ class InMemory:
 
 
 class Prefetcher(AbstractContextManager["Prefetcher"]):
-    """The ballots that are in a box now."""
+    """The ballots that a box holds now."""
 
     def __init__(self, box: Box) -> None:
         self.box, self.sizes = box, dict(box.names())
@@ -70,30 +67,30 @@ class Prefetcher(AbstractContextManager["Prefetcher"]):
         coming = deque(name for name, size in self.sizes.items() if distant and size <= min(most, LARGEST))
         for name in self.sizes:
             while coming and len(self._ahead) < self._at_once:
-                self._send_for(coming.popleft())
+                self._request(coming.popleft())
             yield name
             self._ahead.pop(name, None)
 
     def read(self, name: str) -> bytes:
         try:
-            guess = self._guess(name)
+            guess = self._prefetched(name)
             return self._take(name, self.box.open(name)) if guess is None else guess
         except (NotFound, OSError):
-            self._check_there()
+            self._check_box()
             raise
 
-    def _guess(self, name: str) -> bytes | None:
-        """What was read ahead, if it was. After a failure fewer are asked for at once, then slowly more again.
+    def _prefetched(self, name: str) -> bytes | None:
+        """The prefetched ballot, if there is one. After a failure fewer are requested at once, then slowly more again.
 
-        Nor is it believed that a ballot is not there: of eight requests at once a server may refuse some in such words.
-        So what has failed is left to whoever asks again, with nothing else on its way.
+        Not even "not found" is believed: a server may answer so when it gets eight requests at once. A ballot that
+        failed is read again, with no other request pending.
         """
         coming = self._ahead.pop(name, None)
         if coming is None:
             return None
         try:
             data = coming.result()
-        except Exception as failure:  # of whatever kind: it will come again, or it will not
+        except Exception as failure:  # of any type: the ballot is read again
             wait(self._ahead.values())
             if not isinstance(failure, NotFound):
                 self._failures += 1
@@ -106,18 +103,18 @@ class Prefetcher(AbstractContextManager["Prefetcher"]):
         with file:
             return file.read(self.sizes[name] + 1)
 
-    def _check_there(self) -> None:
-        """Raise BoxError if it is the whole box that has gone, and not one ballot."""
+    def _check_box(self) -> None:
+        """Raise BoxError if the whole box has disappeared, not just one ballot."""
         try:
             next(iter(self.box.names()), None)
         except NotFound as error:
-            raise BoxError(f"the box has gone while ballots were counted: {error}") from None
+            raise BoxError(f"the box disappeared while ballots were counted: {error}") from None
 
-    def _send_for(self, name: str) -> None:
+    def _request(self, name: str) -> None:
         self._ahead[name] = Future()
         self._wanted.put((name, self._ahead[name]))
         if len(self._threads) < AT_ONCE:
-            self._threads.append(Thread(target=self._read_ahead, daemon=True))  # none is waited for at an exit
+            self._threads.append(Thread(target=self._read_ahead, daemon=True))  # never waited for at exit
             self._threads[-1].start()
 
     def _read_ahead(self) -> None:
@@ -128,7 +125,7 @@ class Prefetcher(AbstractContextManager["Prefetcher"]):
                 answer.set_result(self._take(name, self.box.open_once(name)))
             except BaseException as error:
                 answer.set_exception(error)
-            del wanted, answer  # not to be held until the next one comes
+            del wanted, answer  # free the memory before the next request
 
     def __exit__(self, *reason: object) -> None:
         self._ahead.clear()

@@ -13,8 +13,9 @@ from oneballot.data.rows import join_rows
 from oneballot.election.election import Election
 from oneballot.errors import QuorumError
 from oneballot.methods.dosfl.method import DOSFL
+from oneballot.report.metrics import accuracy
 from oneballot.runtime.progress import track
-from oneballot.simulation import accuracy, simulate_parties
+from oneballot.simulation import simulate_parties
 from oneballot.types import Data
 
 from .cells import Experiment, Result

@@ -21,8 +21,8 @@ from oneballot.privacy.accounting import total_epsilon
 from oneballot.privacy.data_dependent.accounting import paper_epsilon
 from oneballot.privacy.ledger import Ledger
 from oneballot.privacy.settings import PrivacySettings
+from oneballot.report.metrics import accuracy
 from oneballot.server.context import TallyContext
-from oneballot.simulation import accuracy
 from oneballot.types import Array, Count, Data, Task
 
 from .cells import Experiment, Result

@@ -20,13 +20,13 @@ def oneballot(*words: object) -> str:
 
 @pytest.fixture
 def clinics(clinic: Path) -> Path:
-    """All four have the election and the public set, and a clinic its rows and its key; quorum is two of three."""
+    """All four have the election and the public set, and each clinic its rows and key; the quorum is two of three."""
     keys = {}
     for name in PARTIES:
         (clinic / name).mkdir()
         (clinic / f"{name[-1]}.csv").rename(clinic / name / "rows.csv")
-        told = oneballot("keys", "new", name, "--dir", clinic / name)
-        (keys[name],) = [line for line in told.splitlines() if line.startswith(f"{name} = ")]
+        output = oneballot("keys", "new", name, "--dir", clinic / name)
+        (keys[name],) = [line for line in output.splitlines() if line.startswith(f"{name} = ")]
     (clinic / "server").mkdir()
     oneballot("new", clinic / "election.toml", "--public", clinic / "public.csv", "--label", "ill")
     text = (clinic / "election.toml").read_text().replace("n_estimators = 100", "n_estimators = 5")

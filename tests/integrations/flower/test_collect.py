@@ -1,6 +1,6 @@
-"""A server and its nodes: the real ServerApp and ClientApps, on a grid that carries messages within this process.
+"""A server and its nodes: the real ServerApp and ClientApps, on a grid that passes messages within this process.
 
-The grid is Flower's interface; only the wire is left out. `test_processes.py` has the wire.
+The grid implements Flower's interface without the network; `test_processes.py` covers the network.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ class Node:
     config: dict[str, Any]
     session: str = "first"
     online: bool = True
-    busy: bool = False  # trains for ever
-    says: Callable[[Message], Message] | None = None  # instead of what the ClientApp would
+    busy: bool = False  # never finishes training
+    reply: Callable[[Message], Message] | None = None  # replaces the reply of the ClientApp
     asked: list[Message] = field(default_factory=list)
 
 
 class Loop(Grid):
-    """A node that is away when its reply is fetched is Flower's error 5."""
+    """A node that is offline when its reply is fetched gives Flower's error 5."""
 
     def __init__(self, *configs: dict[str, Any], run_config: dict[str, Any] | None = None) -> None:
         self.nodes = [Node(config) for config in configs]
@@ -84,8 +84,8 @@ class Loop(Grid):
             node = self.nodes[number]
             if not node.online:
                 found.append(Message(Error(NODE_UNAVAILABLE, "Node Unavailable"), reply_to=message))
-            elif node.says:
-                found.append(node.says(message))
+            elif node.reply:
+                found.append(node.reply(message))
             elif not node.busy:
                 context = Context(1, number, node.config, RecordDict(), self.run_config)
                 found.append(party.app(message, context))
@@ -99,7 +99,7 @@ class Loop(Grid):
 
 @pytest.fixture(autouse=True)
 def task(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    """Flower names the task of a process, and has a logger that others do not hear."""
+    """Set the identity of Flower's task, and let its logger propagate."""
     for name in ("_run_id", "_node_id", "_task_id"):
         monkeypatch.setattr(TaskIdentity, name, 1)
     monkeypatch.setattr(logging.getLogger("flwr"), "propagate", True)
@@ -118,10 +118,10 @@ def loop(clinics: Path) -> Loop:
 
 def settings(clinics: Path, **more: Any) -> server.RunConfig:
     home = clinics / "server"
-    told = server.RunConfig.read(
+    result = server.RunConfig.read(
         {"election": str(home / "election.toml"), "box": str(home / "box"), "outcome": str(home / "outcome")}
     )
-    return replace(told, intervals=QUICK, **more)
+    return replace(result, intervals=QUICK, **more)
 
 
 def edit(path: Path, old: str, new: str) -> None:
@@ -163,7 +163,7 @@ def test_a_ballot_is_kept_on_the_nodes_disk_and_never_cast_twice(clinics: Path, 
     first = box(clinics)
     for name in PARTIES:
         assert (clinics / name / "ballots" / f"{name}.ballot").read_bytes() == first[name]
-        (clinics / name / "rows.csv").unlink()  # nothing could be trained again
+        (clinics / name / "rows.csv").unlink()  # training again would fail
     again = replace(settings(clinics), box=clinics / "server" / "box 2", outcome=clinics / "server" / "outcome 2")
     server.run_election(grid, again)
     assert {p.stem: p.read_bytes() for p in again.box.iterdir()} == first
@@ -184,7 +184,7 @@ def test_simultaneous_queries_cause_one_cast(clinics: Path) -> None:
 
 
 def test_at_l2_the_ballot_and_the_record_of_casts_may_share_a_folder(clinics: Path) -> None:
-    """Both are locked while a node casts, and neither waits for the other."""
+    """Both folders are locked during a cast, without a deadlock."""
     home = clinics / "clinic-a"
     edit(home / "election.toml", 'level = "L0"', 'level = "L2"\nepsilon = 50.0\ndelta = 1e-5')
     node_config = party.NodeConfig.read(config(clinics, "clinic-a", keep=str(home)), {})
@@ -206,13 +206,13 @@ def test_a_node_with_another_election_refuses_and_names_both_digests(clinics: Pa
 def test_errors_that_may_quote_rows_do_not_leave_the_node(clinics: Path) -> None:
     edit(clinics / "clinic-a" / "rows.csv", "north", "the-name-of-a-patient")
     digest = ob.Election.read(clinics / "server" / "election.toml").digest
-    question = wire.make_query(digest, 10)
-    question.metadata.__dict__["_message_id"] = "one"
-    reply = party.app(question, Context(1, 10, config(clinics, "clinic-a"), RecordDict(), {}))
-    told = wire.read_reply(reply)
-    assert "DataError" in told.reason
+    query = wire.make_query(digest, 10)
+    query.metadata.__dict__["_message_id"] = "one"
+    reply = party.app(query, Context(1, 10, config(clinics, "clinic-a"), RecordDict(), {}))
+    result = wire.read_reply(reply)
+    assert "DataError" in result.reason
     assert "patient" not in repr(reply.content)
-    assert not told.sealed
+    assert not result.sealed
 
 
 def test_a_node_that_refused_is_asked_again(clinics: Path, caplog) -> None:
@@ -351,7 +351,7 @@ def test_a_ballot_whose_key_is_revoked_during_a_run_is_awaited_again(by: str, cl
     grid.nodes[1].busy = True
 
     def revoke() -> None:
-        """And the party has a new key, which it has not used yet."""
+        """Revoke the key and give the party a new one, which it has not used yet."""
         (home / "clinic-c.key").rename(home / "stolen.key")
         new = new_key(home / "clinic-c.key")
         (old,) = ob.Election.read(path).roster["clinic-c"]
@@ -384,10 +384,10 @@ def test_encrypted_ballots_have_the_same_names_as_delivered_files_and_count(clin
     for name in PARTIES:
         kept = clinics / name / "ballots" / f"{name}.ballot"
         agreed = ob.Election.read(clinics / name / "election.toml")
-        told = cast_file(agreed, name, clinics / name / "rows.csv", keep=kept.parent, beside=clinics / name)
-        assert found[told["name"]] == kept.read_bytes()
+        result = cast_file(agreed, name, clinics / name / "rows.csv", keep=kept.parent, beside=clinics / name)
+        assert found[result["name"]] == kept.read_bytes()
         assert is_encrypted(kept.read_bytes())
-    grid.nodes[2].says = reply_with(ballot=raw(kept.read_bytes()), name=ConfigRecord({"name": "../outside"}))
+    grid.nodes[2].reply = reply_with(ballot=raw(kept.read_bytes()), name=ConfigRecord({"name": "../outside"}))
     again = replace(settings(clinics), box=clinics / "server" / "box 2", outcome=clinics / "server" / "outcome 2")
     assert sorted(server.run_election(grid, again).voted) == ["clinic-a", "clinic-b"]
     (clinics / "server" / "server.key").unlink()
@@ -396,7 +396,7 @@ def test_encrypted_ballots_have_the_same_names_as_delivered_files_and_count(clin
 
 
 def reply_with(**records: Any) -> Callable[[Message], Message]:
-    return lambda question: Message(RecordDict(records), reply_to=question)
+    return lambda query: Message(RecordDict(records), reply_to=query)
 
 
 def raw(data: bytes, stype: str = wire.STYPE) -> ArrayRecord:
@@ -407,20 +407,20 @@ NAMED = ConfigRecord({"name": "x"})
 
 
 def raises(error: Exception) -> Callable[[Message], Message]:
-    def say(question: Message) -> Message:
+    def say(query: Message) -> Message:
         raise error
 
     return say
 
 
-def cut(question: Message) -> Message:
-    """Flower's own way with a record whose bytes are none."""
+def cut(query: Message) -> Message:
+    """A record that Flower cannot decode."""
     inflated: Any = inflate_object_from_contents("0", {"0": add_header_to_object_body(b"\xff\xff", NAMED)})
-    return Message(RecordDict({wire.NAME: inflated}), reply_to=question)
+    return Message(RecordDict({wire.NAME: inflated}), reply_to=query)
 
 
 @pytest.mark.parametrize(
-    ("says", "words"),
+    ("reply", "words"),
     [
         (reply_with(), "neither a ballot nor a refusal"),
         (reply_with(ballot=ConfigRecord({"ballot": "x"})), "neither a ballot nor a refusal"),
@@ -439,11 +439,11 @@ def cut(question: Message) -> Message:
     ],
     ids=["nothing", "no array", "numpy", "no name", "no zip", "large", "mute", "escape", "malformed", "no head", "cut"],
 )
-def test_an_invalid_reply_is_refused_and_the_other_ballots_count(says, words, clinics: Path, caplog) -> None:
+def test_an_invalid_reply_is_refused_and_the_other_ballots_count(reply, words, clinics: Path, caplog) -> None:
     edit(clinics / "server" / "election.toml", "# max_ballot_mb = 64", "max_ballot_mb = 1")
     put_deadline(clinics, in_seconds(1))
     grid = loop(clinics)
-    grid.nodes[2].says = says
+    grid.nodes[2].reply = reply
     outcome = server.run_election(grid, settings(clinics))
     assert sorted(outcome.voted) == ["clinic-a", "clinic-b"]
     assert words in caplog.text
@@ -462,7 +462,7 @@ def test_an_invalid_message_does_not_affect_a_reply_of_the_same_call(clinics: Pa
 
 
 def test_a_node_cannot_vote_for_another_party(clinics: Path, caplog) -> None:
-    """Not with a ballot that it has altered, and a copy of somebody's ballot is that one ballot."""
+    """It cannot alter a ballot, and a copy of a ballot counts once."""
     put_deadline(clinics, in_seconds(1))
     grid = loop(clinics)
     grid.nodes[2].config = config(clinics, "clinic-a", party="clinic-b", keep=str(clinics / "forged"))
@@ -470,7 +470,7 @@ def test_a_node_cannot_vote_for_another_party(clinics: Path, caplog) -> None:
     assert sorted(outcome.voted) == ["clinic-a", "clinic-b"]
     assert "KeyFileError" in caplog.text
     stolen = box(clinics)["clinic-a"]
-    grid.nodes[2].says = reply_with(ballot=raw(stolen), name=NAMED)
+    grid.nodes[2].reply = reply_with(ballot=raw(stolen), name=NAMED)
     assert sorted(server.run_election(grid, settings(clinics)).voted) == ["clinic-a", "clinic-b"]
     assert sorted(box(clinics)) == ["clinic-a", "clinic-b"]
 
@@ -484,7 +484,7 @@ def test_in_a_simulation_the_files_name_the_parties_of_numbered_nodes(clinics: P
     run = {"simulated": str(folder), "election": str(clinics / "server" / "election.toml")}
     numbered = [{"partition-id": i, "num-partitions": 3} for i in range(3)]
     slow = replace(settings(clinics, simulated=folder), intervals=replace(QUICK, ask_again=60))
-    with pytest.raises(QuorumError, match="0 ballots count"):  # no node will come that could be waited for
+    with pytest.raises(QuorumError, match="0 ballots count"):  # no further node will appear
         server.run_election(Loop({"num-partitions": 2, "partition-id": 0}, run_config=run), slow)
     outcome = server.run_election(Loop(*numbered, run_config=run), slow)
     assert sorted(outcome.voted) == list(PARTIES)

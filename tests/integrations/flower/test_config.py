@@ -1,4 +1,4 @@
-"""The files for Flower's own commands: they hold what they should, and what could not work is refused beforehand."""
+"""The files for Flower's commands: their contents, and checks before they are written."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def oneballot(*words: object, status: int = 0) -> str:
 
 def test_flower_accepts_the_app_and_the_server_reads_its_configuration(clinics: Path, monkeypatch) -> None:
     monkeypatch.chdir(clinics / "server")
-    told = oneballot("flower", "new", "app", "--election", "election.toml", "--box", "in", "--out", "of")
-    assert ob.Election.read("election.toml").digest in told
-    assert "flwr run app SUPERLINK --stream" in told
+    output = oneballot("flower", "new", "app", "--election", "election.toml", "--box", "in", "--out", "of")
+    assert ob.Election.read("election.toml").digest in output
+    assert "flwr run app SUPERLINK --stream" in output
     config, warnings = load_and_validate(Path("app/pyproject.toml"))
     assert not warnings
     settings = server.RunConfig.read(config["tool"]["flwr"]["app"]["config"])
@@ -63,9 +63,9 @@ def test_the_app_of_a_simulation_checks_and_counts_the_files_of_parties(clinics:
 
 def test_flower_reads_the_settings_of_a_node(clinics: Path, monkeypatch) -> None:
     monkeypatch.chdir(clinics / "clinic-a")
-    told = oneballot("flower", "node", "node.toml", "--party", "clinic-a", "--election", "election.toml",
+    output = oneballot("flower", "node", "node.toml", "--party", "clinic-a", "--election", "election.toml",
                      "--data", "rows.csv", "--learner", "teacher=xgboost:rounds=7")  # fmt: skip
-    assert "and in no other election" in told
+    assert "and in no other election" in output
     home = clinics / "clinic-a"
     expected = party.NodeConfig("clinic-a", home / "election.toml", home / "rows.csv", home / "ballots",
                           home / "clinic-a.key", ("teacher=xgboost:rounds=7",))  # fmt: skip

@@ -1,8 +1,8 @@
-"""docs/flower.md, run as it stands: a SuperLink and SuperNodes as processes on loopback, over TLS, with node
-authentication; one is killed while it trains. And a simulation by `flwr run`.
+"""Runs the commands of docs/flower.md: a SuperLink and SuperNodes as processes on loopback, over TLS, with node
+authentication, where one is killed during training; and a simulation with `flwr run`.
 
-Every process is marked by the folder of the test in its environment, so that what is left over is found, whoever
-started it, and nobody else's process is touched.
+Every process has the folder of the test in its environment, so that all leftovers are found, including
+grandchildren, and no other process is touched.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ PAGE = (Path(__file__).parents[3] / "docs/flower.md").read_text("utf-8")
 BLOCKS = re.findall(r"^```sh (\w+)\n(.*?)^```$", PAGE, re.M | re.S)
 PARTIES = ("clinic-a", "clinic-b", "clinic-c")
 SECONDS = 240
-"""How long anything may take on a busy machine before the test gives up."""
+"""Timeout of each step on a busy machine."""
 
 
 def commands(where: str) -> list[str]:
-    """The lines of the page that are typed at a place, in their order."""
+    """The commands of the page for a place, in order."""
     return [line for place, text in BLOCKS if place == where for line in text.splitlines()]
 
 
@@ -66,7 +66,7 @@ def wait_for(what: str, come: Callable[[], object]) -> None:
 
 
 class Place:
-    """A folder in which commands are typed, and the processes that they start."""
+    """A folder in which commands run, and the processes that they start."""
 
     def __init__(self, folder: Path, mark: Path) -> None:
         self.folder, self.log = folder, folder / "log.txt"
@@ -92,14 +92,14 @@ class Place:
         return process
 
     def run(self, line: str) -> None:
-        assert self.start(line).wait(SECONDS) == 0, f"{line}\n{self.said()}"
+        assert self.start(line).wait(SECONDS) == 0, f"{line}\n{self.output()}"
 
-    def said(self) -> str:
+    def output(self) -> str:
         return self.log.read_text(errors="replace") if self.log.exists() else ""
 
 
 def marked(mark: Path, folder: Path | None = None) -> list[psutil.Process]:
-    """The processes of this test, or of one place in it, and what they have started."""
+    """The processes of this test, or of one place in it, with their children."""
     found = []
     for process in psutil.process_iter():
         try:
@@ -130,7 +130,7 @@ def place(tmp_path: Path) -> Iterator[Callable[[str], Place]]:
 
 
 def end(processes: list[subprocess.Popen[bytes]], mark: Path) -> None:
-    """Stop as a person does, and see that all that they have started ends with them."""
+    """Terminate processes, and check that their children end with them."""
     for process in processes:
         process.terminate()
     for process in processes:
@@ -139,7 +139,7 @@ def end(processes: list[subprocess.Popen[bytes]], mark: Path) -> None:
 
 
 def signed_certificates(folder: Path) -> None:
-    """A certificate authority, and a certificate for 127.0.0.1: what the page's openssl commands make."""
+    """A certificate authority and a certificate for 127.0.0.1, like those of the page's openssl commands."""
     day, start = datetime.timedelta(days=1), datetime.datetime.now(datetime.UTC)
     ca_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     ca_name, name = (x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, n)]) for n in ("a CA", "a SuperLink"))
@@ -161,7 +161,7 @@ def pem(key: ec.EllipticCurvePrivateKey, form: serialization.PrivateFormat) -> b
 
 
 def node_key(path: Path) -> None:
-    """What the page's ssh-keygen command makes."""
+    """A key like that of the page's ssh-keygen command."""
     key = ec.generate_private_key(ec.SECP384R1())
     path.write_bytes(pem(key, serialization.PrivateFormat.OpenSSH))
     public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
@@ -197,8 +197,8 @@ def test_the_guide_works_with_a_node_killed_during_training(clinic: Path, place:
 
     # 1: the election
     server.oneballot(only("server", "oneballot new"))
-    told = [at.oneballot(here(only("clinic", "oneballot keys"), name)) for name, at in clinics.items()]
-    keys = [line for text in told for line in text.splitlines() if "ed25519:" in line]
+    outputs = [at.oneballot(here(only("clinic", "oneballot keys"), name)) for name, at in clinics.items()]
+    keys = [line for text in outputs for line in text.splitlines() if "ed25519:" in line]
     election = server.folder / "election.toml"
     edit(election, ('# clinic-a = "ed25519:…"', "\n".join(keys)), ("quorum = 1 ", "quorum = 2 "),
          ("n_estimators = 100", "n_estimators = 5"))  # fmt: skip
@@ -213,61 +213,65 @@ def test_the_guide_works_with_a_node_killed_during_training(clinic: Path, place:
     }
     assert digests == {ob.Election.read(election).digest}
 
-    # 3 and 4: the nodes; that of clinic-c has chosen a learner that never ends
+    # 3 and 4: the nodes; clinic-c uses a learner that never finishes
     again = clinics["clinic-c"].folder / "clinic-c-again-node"
     node_key(again)
     shutil.copy(again.with_suffix(".pub"), server.folder)
-    wait_for("the SuperLink", lambda: "Uvicorn running" in server.said() or superlink.poll() is not None)
+    wait_for("the SuperLink", lambda: "Uvicorn running" in server.output() or superlink.poll() is not None)
     register = only("server", "flwr supernode register")
     known = [server.start(here(register, name)) for name in (*PARTIES, "clinic-c-again")]
     for process in known:
-        assert process.wait(SECONDS) == 0, server.said()
+        assert process.wait(SECONDS) == 0, server.output()
     written = only("clinic", "oneballot flower node")
     clinics["clinic-a"].oneballot(here(written, "clinic-a"))
     clinics["clinic-b"].oneballot(here(written, "clinic-b"))
     clinics["clinic-c"].oneballot(here(written, "clinic-c") + " --learner xgboost:rounds=100000000")
     begin = only("clinic", "flower-supernode")
     nodes = {name: at.start(f"{here(begin, name)} --port {free_port()}") for name, at in clinics.items()}
-    stranger = place("stranger")
+    unregistered = place("unregistered")
     for file in ("ca.crt", "node.toml"):
-        shutil.copy(clinics["clinic-a"].folder / file, stranger.folder)
-    node_key(stranger.folder / "stranger-node")
-    refused = stranger.start(f"{here(begin, 'stranger')} --port {free_port()}")
+        shutil.copy(clinics["clinic-a"].folder / file, unregistered.folder)
+    node_key(unregistered.folder / "unregistered-node")
+    refused = unregistered.start(f"{here(begin, 'unregistered')} --port {free_port()}")
 
     # 5: the run
     server.oneballot(only("server", "oneballot flower new"))
     edit(election, ("quorum =", "deadline = 9999-01-01T00:00:00Z\nquorum ="))
     edit(server.folder / "app" / "pyproject.toml", ("poll-seconds = 2.0", "poll-seconds = 0.5"))
     run = server.start(only("server", "flwr run"))
-    wait_for("clinic-c to train", lambda: "clinic-c: asked to vote" in clinics["clinic-c"].said())
+    wait_for("clinic-c to train", lambda: "clinic-c: asked to vote" in clinics["clinic-c"].output())
     nodes["clinic-c"].kill()
-    nodes["clinic-c"].wait()  # what it has started looks whether it is there, and a zombie is
-    wait_for("what it has started to end", lambda: not marked(clinic, clinics["clinic-c"].folder))
+    nodes["clinic-c"].wait()  # its children check whether it exists, and a zombie does
+    wait_for("its children to end", lambda: not marked(clinic, clinics["clinic-c"].folder))
     box = server.folder / "box"
     wait_for("the others' ballots", lambda: len(list(box.glob("*.ballot"))) == 2 or run.poll() is not None)
-    assert run.poll() is None, server.said()
+    assert run.poll() is None, server.output()
     edit(election, ("9999-01-01T00:00:00Z", f"{datetime.datetime.now(datetime.UTC):%Y-%m-%dT%H:%M:%SZ}"))
-    assert run.wait(SECONDS) == 0, server.said()
-    assert "2 of 3 have voted: clinic-a, clinic-b. Awaited until 9999-01-01 00:00:00+00:00: clinic-c." in server.said()
+    assert run.wait(SECONDS) == 0, server.output()
+    assert (
+        "2 of 3 have voted: clinic-a, clinic-b. Awaited until 9999-01-01 00:00:00+00:00: clinic-c." in server.output()
+    )
     assert not (clinics["clinic-c"].folder / "ballots" / "clinic-c.ballot").exists()
-    assert refused.wait(SECONDS) != 0, "a node whose key is not registered is sent away"
+    assert refused.wait(SECONDS) != 0, "a node without a registered key is refused"
     assert same_as_by_files(election, box, server.folder / "outcome") == ["clinic-a", "clinic-b"]
     assert "accuracy" in server.oneballot(only("server", "oneballot evaluate"))
 
-    # 6: clinic-c comes back and makes the next outcome; into another box, so that all are asked again
+    # 6: clinic-c returns for the next outcome, with another box, so that all are asked again
     (clinics["clinic-c"].folder / "node.toml").unlink()
     clinics["clinic-c"].oneballot(here(written, "clinic-c"))
     key, fresh = "--auth-supernode-private-key clinic-c-node", "--auth-supernode-private-key clinic-c-again-node"
     nodes["clinic-c"] = clinics["clinic-c"].start(f"{here(begin, 'clinic-c')} --port {free_port()}".replace(key, fresh))
     later, outcome = server.folder / "box 2", server.folder / "outcome 2"
     (server.folder / "later.toml").write_text(f"box = {json.dumps(str(later))}\noutcome = {json.dumps(str(outcome))}\n")
-    wait_for("clinic-c's new node", lambda: "SuperNode ID" in clinics["clinic-c"].said().rpartition("asked to vote")[2])
+    wait_for(
+        "clinic-c's new node", lambda: "SuperNode ID" in clinics["clinic-c"].output().rpartition("asked to vote")[2]
+    )
     server.run(only("server", "flwr run") + " --run-config later.toml")
     assert same_as_by_files(election, later, outcome) == list(PARTIES)
     for name in PARTIES[:2]:
         assert (later / f"{name}.ballot").read_bytes() == (box / f"{name}.ballot").read_bytes()
-        assert clinics[name].said().count(f"{name}: cast, kept") == 1
-        assert f"{name}: already cast, kept" in clinics[name].said()
+        assert clinics[name].output().count(f"{name}: cast, kept") == 1
+        assert f"{name}: already cast, kept" in clinics[name].output()
     shutil.copy(later / "clinic-c.ballot", box)
     assert "3 ballots" in server.oneballot(only("server", "oneballot tally"))
     assert model(server.folder / "outcome") == model(outcome)
@@ -275,7 +279,7 @@ def test_the_guide_works_with_a_node_killed_during_training(clinic: Path, place:
 
 
 def same_as_by_files(election: Path, box: Path, outcome: Path) -> list[str]:
-    """Tally the same ballots by files, compare bit by bit, and return who has voted."""
+    """Tally the same ballots as files, compare bit by bit, and return the parties that have voted."""
     files = outcome.with_name(f"{outcome.name} by files")
     tally_box(ob.Election.read(election), Folder(box)).save(files)
     assert sorted(p.name for p in files.iterdir()) == sorted(p.name for p in outcome.iterdir())

@@ -13,7 +13,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import oneballot as ob  # noqa: E402
-from oneballot.comparison import Standings, check_peer, compare  # noqa: E402
+from oneballot.comparison import PeerResult, check_peer, compare  # noqa: E402
 from oneballot.errors import DataError, ElectionError, OneBallotWarning  # noqa: E402
 from oneballot.fleet.models.inputs import as_tensor  # noqa: E402
 from oneballot.fleet.train.reference import fit_one  # noqa: E402
@@ -278,7 +278,7 @@ class TestFromTheOutcome:
         """Rounds that hardly learn leave it where it is; and its ballots and the reply to each party are counted."""
         test = networks.data(digits.X_test / 16, digits.y_test)
         still = peer(rounds=2, init="outcome", optimizer="sgd", learning_rate=1e-9)
-        found: Standings = compare(still, networks, parties, test, outcome=run.outcome)
+        found: PeerResult = compare(still, networks, parties, test, outcome=run.outcome)
         assert [standing.accuracy for standing in found.rounds] == [run.accuracy(test)] * 2
         elsewhere = compare(replace(still, init="random"), networks, parties, test)
         assert elsewhere.first.accuracy < run.accuracy(test) - 0.2

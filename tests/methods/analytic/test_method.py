@@ -24,7 +24,7 @@ from oneballot.methods.analytic.format import AnalyticFormat, FeatureMap, Linear
 from oneballot.methods.analytic.statistics import GRID, LARGEST, STATISTICS, solve, statistics, symmetric
 from oneballot.party.context import PartyContext
 from oneballot.server.context import TallyContext
-from oneballot.simulation import compare
+from oneballot.simulation import baselines
 from oneballot.types import Ballot, Data, Task
 
 X, Y = load_digits(return_X_y=True)
@@ -367,6 +367,6 @@ def test_a_comparison_uses_models_of_the_same_method() -> None:
     agreed = election()
     simulation = ob.simulate(agreed, X[ROWS], Y[ROWS], parties=3, split="homogeneous")
     test = agreed.data(X[TEST], Y[TEST])
-    compared = compare(agreed, simulation.parties, test)
-    assert compared.together == simulation.accuracy(test)
-    assert compared.alone_mean < compared.together
+    compared = baselines(agreed, simulation.parties, test)
+    assert compared.pooled == simulation.accuracy(test)
+    assert compared.alone_mean < compared.pooled

@@ -124,7 +124,7 @@ def test_on_a_gpu_distilled_data_equal_those_on_a_cpu() -> None:
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
-def test_on_a_gpu_recorded_batches_equal_unrecorded_ones_and_those_on_a_cpu() -> None:
+def test_on_a_gpu_recorded_batches_equal_unrecorded_ones_and_up_to_rounding_those_on_a_cpu() -> None:
     """Three batches: a warm-up, one that is recorded, and one that is replayed."""
     lenet = built_in("lenet", {"channels": [2, 20], "hidden": [5]}, (1, 14, 14), 3)
     images = RNG.normal(size=(40, 1, 14, 14)).astype(np.float32)
@@ -137,10 +137,11 @@ def test_on_a_gpu_recorded_batches_equal_unrecorded_ones_and_those_on_a_cpu() ->
         with one_thread():
             wave = Wave(net, X, parties, 3, record=record)
             results.append([[part.cpu().clone() for part in batch] for batch in islice(wave.batches(), 3)])
-    for others in results[1:]:
-        for mine, theirs in zip(results[0], others, strict=True):
+    recorded, unrecorded, on_cpu = results
+    for others, atol in ((unrecorded, 0.0), (on_cpu, 1e-5)):  # a CPU rounds the float32 noise differently
+        for mine, theirs in zip(recorded, others, strict=True):
             for one, other in zip(mine, theirs, strict=True):
-                torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-12)
+                torch.testing.assert_close(one, other, rtol=0, atol=atol)
 
 
 @pytest.mark.parametrize("enough", [10.0, 0.0], ids=["in this process", "in processes"])

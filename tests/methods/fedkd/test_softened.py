@@ -16,7 +16,7 @@ from oneballot.errors import ElectionError, Spoiled, WillNotWork
 from oneballot.methods.fedkd.softened import PARTS, Softened
 from oneballot.party.context import PartyContext
 from oneballot.privacy.calibration import calibrate
-from oneballot.privacy.guarantee import LogitsGuarantee
+from oneballot.privacy.guarantee import LabelGuarantee
 from oneballot.server.context import TallyContext
 from oneballot.simulation import simulate_parties
 from oneballot.types import Ballot, Count, Data, Numbers, Spending
@@ -131,7 +131,7 @@ def test_the_final_model_is_accurate_with_little_noise(privacy: Any, settings: d
 
 def test_many_parties_outweigh_the_noise_and_few_are_warned_that_they_will_not() -> None:
     agreed = election(ob.L1(8.0, adjacency="add-remove"), queries=20)
-    assert isinstance(agreed.guarantee, LogitsGuarantee)
+    assert isinstance(agreed.guarantee, LabelGuarantee)
     needed = agreed.guarantee.voters_needed()
     assert agreed.guarantee.wins(needed) >= 0.9 > agreed.guarantee.wins(needed - 1)
     assert "will not work" in agreed.guarantee.forecast(2)[0]

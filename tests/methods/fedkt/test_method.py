@@ -17,7 +17,7 @@ from oneballot.errors import ElectionError, OneBallotWarning, Spoiled
 from oneballot.party.cast import cast_together
 from oneballot.party.context import PartyContext
 from oneballot.server.context import TallyContext
-from oneballot.simulation import compare, divide, simulate_parties
+from oneballot.simulation import baselines, divide, simulate_parties
 from oneballot.types import Data
 
 TREE = ob.Sklearn("DecisionTreeClassifier", {"max_depth": 6})
@@ -288,9 +288,9 @@ class TestHostileContents:
 
 def test_a_comparison_has_each_party_alone_and_all_together(election, digits, parties) -> None:
     test = election.data(digits.X_test, digits.y_test)
-    without = compare(election, parties, test)
+    without = baselines(election, parties, test)
     assert set(without.alone) == set(parties)
-    assert without.alone_mean < without.together
+    assert without.alone_mean < without.pooled
 
 
 @pytest.mark.parametrize("open_vote", ["hard", "weighted", "odds"])

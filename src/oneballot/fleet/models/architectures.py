@@ -74,14 +74,26 @@ _TEXT: dict[str, Setting] = {
     "dimension": _integer(100, 1, 2048),
     "embedding": Setting("trained", "one of trained, frozen", lambda value: value in ("trained", "frozen")),
 }
-_CONVOLUTIONS: dict[str, Setting] = {
-    "channels": _integers((6, 16), 512, most=2, fewest=2),
-    "hidden": _integers((120, 84), 8192),
-}
 
 
-def _pixels(shape: Shape) -> int:
-    return shape[1] * shape[2]
+def _convolutional(pad: int, side: int) -> Architecture:
+    def widest(s: Mapping[str, Any], shape: Shape) -> int:
+        first, second = s["channels"]
+        depth: int = max(first, second // 4 + 1, shape[0])
+        return depth * math.prod(shape[1:])
+
+    settings = {"channels": _integers((6, 16), 512, most=2, fewest=2), "hidden": _integers((120, 84), 8192)}
+    return Architecture("images", lambda **s: images.convolutional(pad=pad, **s), settings, widest, side)
+
+
+def _resnet(blocks: tuple[int, ...], width: int, side: int) -> Architecture:
+    return Architecture(
+        "images",
+        lambda **s: images.ResNet(blocks=blocks, **s),
+        {"width": _integer(width, 1, 256)},
+        lambda s, shape: max(s["width"], shape[0]) * math.prod(shape[1:]),
+        side,
+    )
 
 
 ARCHITECTURES: dict[str, Architecture] = {
@@ -89,27 +101,15 @@ ARCHITECTURES: dict[str, Architecture] = {
         "numbers", images.mlp, {"hidden": _integers((100, 100), 8192, fewest=0)},
         lambda s, shape: max([math.prod(shape), *s["hidden"]]),
     ),
-    "cnn": Architecture(
-        "images", lambda **s: images.convolutional(pad=0, **s), _CONVOLUTIONS,
-        lambda s, shape: max(s["channels"][0], s["channels"][1] // 4 + 1, shape[0]) * _pixels(shape), side=16,
-    ),
-    "lenet": Architecture(
-        "images", lambda **s: images.convolutional(pad=2, **s), _CONVOLUTIONS,
-        lambda s, shape: max(s["channels"][0], s["channels"][1] // 4 + 1, shape[0]) * _pixels(shape), side=12,
-    ),
+    "cnn": _convolutional(pad=0, side=16),
+    "lenet": _convolutional(pad=2, side=12),
     "vgg9": Architecture(
         "images", images.vgg9,
         {"width": _integer(32, 1, 256), "hidden": _integer(512, 1, 8192), "dropout": _fraction(0.1)},
-        lambda s, shape: max(2 * s["width"], shape[0]) * _pixels(shape), side=8,
+        lambda s, shape: max(2 * s["width"], shape[0]) * math.prod(shape[1:]), side=8,
     ),
-    "resnet8": Architecture(
-        "images", lambda **s: images.ResNet(blocks=(1, 1, 1), **s), {"width": _integer(16, 1, 256)},
-        lambda s, shape: max(s["width"], shape[0]) * _pixels(shape), side=4,
-    ),
-    "resnet34": Architecture(
-        "images", lambda **s: images.ResNet(blocks=(3, 4, 6, 3), **s), {"width": _integer(64, 1, 256)},
-        lambda s, shape: max(s["width"], shape[0]) * _pixels(shape), side=8,
-    ),
+    "resnet8": _resnet((1, 1, 1), width=16, side=4),
+    "resnet34": _resnet((3, 4, 6, 3), width=64, side=8),
     "textcnn": Architecture(
         "tokens", text.TextCNN,
         _TEXT | {"filters": _integer(100, 1, 4096), "widths": _integers((3, 4, 5), 64), "dropout": _fraction(0.0)},

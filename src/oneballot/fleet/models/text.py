@@ -41,8 +41,8 @@ class TextCNN(Text):
         self.out = nn.Linear(filters * len(widths), classes)
 
     def read(self, words: Tensor, present: Tensor) -> Tensor:
-        found = [F.relu(conv(words.transpose(-2, -1))).amax(-1) for conv in self.convs]
-        out: Tensor = self.out(self.drop(torch.cat(found, -1)))
+        features = [F.relu(conv(words.transpose(-2, -1))).amax(-1) for conv in self.convs]
+        out: Tensor = self.out(self.drop(torch.cat(features, -1)))
         return out
 
 

@@ -38,13 +38,13 @@ class Vectors:
         """
         out = np.full((len(texts), length), PADDING, dtype=np.int32)
         for row, text in zip(out, texts, strict=True):
-            found: list[int] = []
+            tokens: list[int] = []
             for chunk in text.split():
                 whole = self._number(chunk)
-                found += [whole] if whole != UNKNOWN else map(self._number, WORD.findall(chunk))
-                if len(found) >= length:
+                tokens += [whole] if whole != UNKNOWN else map(self._number, WORD.findall(chunk))
+                if len(tokens) >= length:
                     break
-            row[: len(found)] = found[:length]
+            row[: len(tokens)] = tokens[:length]
         return out
 
     def _number(self, word: str) -> int:

@@ -60,7 +60,7 @@ module = "mlp"
 """
     levels: ClassVar[frozenset[str]] = frozenset({"L0"})
     why_not: ClassVar[str] = "nothing bounds what a distilled input reveals about a row"
-    alternatives: ClassVar[Mapping[str, str]] = {"gradients": "use a network: the learner torch"}
+    alternatives: ClassVar[Mapping[str, str]] = {"gradients": "Use torch"}
     resumes: ClassVar[bool] = True
     needs: ClassVar[Mapping[str, frozenset[str]]] = {"final": frozenset({"gradients", "probabilities"})}
 

@@ -42,7 +42,7 @@ distil = true                   # one model instead of all of them
     why_not: ClassVar[str] = (
         "a ballot is a model trained on private rows (a kernel model even holds them), without noise"
     )
-    alternatives: ClassVar[Mapping[str, str]] = {"soft": "distil with another learner, or set distil = false"}
+    alternatives: ClassVar[Mapping[str, str]] = {"soft": "Distil with another learner, or set distil = false"}
 
     select: Literal["all", "cv", "size", "random"] = "all"
     k: PositiveInt | None = None

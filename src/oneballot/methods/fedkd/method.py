@@ -50,8 +50,8 @@ class FedKD:
     levels: ClassVar[frozenset[str]] = frozenset({"L0", "L1", "L2"})
     multilabel: ClassVar[bool] = True
     alternatives: ClassVar[Mapping[str, str]] = {
-        "score targets": "with temperature = 0 it learns labels, as any learner does, with temperature = 1 soft labels",
-        "soft": "with temperature = 0 it learns labels, as any learner does",
+        "score targets": "Set temperature = 0 to train on labels, or temperature = 1 for soft labels",
+        "soft": "Set temperature = 0 to train on labels",
     }
     draft: ClassVar[str] = """\
 temperature = 0.0               # labels; a final model of "torch" may learn logits (inf) or soft labels (a number)

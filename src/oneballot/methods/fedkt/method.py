@@ -27,7 +27,7 @@ class FedKT(Settings):
 
     name: ClassVar[str] = "fedkt"
     levels: ClassVar[frozenset[str]] = frozenset({"L0", "L1", "L2"})
-    alternatives: ClassVar[Mapping[str, str]] = {"soft": 'final_weights = "uniform" does without'}
+    alternatives: ClassVar[Mapping[str, str]] = {"soft": 'Set final_weights = "uniform", or use another final learner'}
 
     def check(self, agreed: Agreement, learners: Mapping[str, Learner]) -> None:
         count_queries(self.queries, len(public_rows(agreed)))

@@ -65,11 +65,11 @@ def test_convolutions_agree_with_vmap(size: str, how: str, kernels: list[str]) -
     torch.manual_seed(0)
     weight = draw(models, channels, depth // HOW[how].get("groups", 1), side, side)
     given = [draw(models, rows, depth, height, width), weight, draw(models, channels)]
-    found = []
+    results = []
     for convolution in (vmapped.convolve, F.conv2d):
         y = vmap(lambda x, weight, bias, c=convolution: c(x, weight, bias, **HOW[how]))(*given)
-        found.append(with_gradients(y, given))
-    torch.testing.assert_close(*found)
+        results.append(with_gradients(y, given))
+    torch.testing.assert_close(*results)
     simple = ("plain", "far") if side == 1 else ("plain", "padding", "strides", "far")
     assert len(kernels) == (how in simple), "the others are left to torch"
 
@@ -80,12 +80,12 @@ def test_convolutions_are_exact_on_integers_in_single_precision(size: str) -> No
     models, rows, depth, height, width, channels, side = SIZES[size]
     shapes = (models, rows, depth, height, width), (models, channels, depth, side, side)
     exact = [torch.randint(-3, 4, shape, device=DEVICE).double().requires_grad_() for shape in shapes]
-    given, found = [part.detach().float().requires_grad_() for part in exact], []
+    given, results = [part.detach().float().requires_grad_() for part in exact], []
     for convolution, parts in ((vmapped.convolve, given), (F.conv2d, exact)):
         y = vmap(lambda x, weight, c=convolution: c(x, weight, stride=2, padding=side // 2))(*parts)
         d = (torch.arange(y.numel(), device=DEVICE) % 5 - 2).view(y.shape).to(y.dtype)
-        found.append([part.double() for part in (y, *torch.autograd.grad(y, parts, d))])
-    torch.testing.assert_close(*found, rtol=0, atol=0)
+        results.append([part.double() for part in (y, *torch.autograd.grad(y, parts, d))])
+    torch.testing.assert_close(*results, rtol=0, atol=0)
 
 
 def test_models_can_share_images() -> None:
@@ -149,7 +149,7 @@ def test_stacked_networks_use_the_kernels_and_agree_with_torch(
     torch.manual_seed(0)
     x, d = torch.rand(2, 3, 3, 8, 8, device=DEVICE, dtype=kind), torch.randn(2, 3, 3, device=DEVICE, dtype=kind)
     present = torch.tensor([[True, True, True], [True, True, False]], device=DEVICE)
-    found = []
+    results = []
     for with_kernels in (True, False):
         monkeypatch.setattr(vmapped, "has_kernels", lambda x, use=with_kernels: use)
         weights, buffers = ({k: v.clone() for k, v in values.items() if (k in learned) == own} for own in (True, False))
@@ -158,9 +158,9 @@ def test_stacked_networks_use_the_kernels_and_agree_with_torch(
         with precision(Recipe(), DEVICE):
             y = stacked.forward(x, present)
             stacked.backward(d * present.unsqueeze(-1))
-        found.append([y * present.unsqueeze(-1), gradients, buffers])
+        results.append([y * present.unsqueeze(-1), gradients, buffers])
     near = {"rtol": 1e-9, "atol": 1e-9} if kind == torch.float64 else {"rtol": 1e-3, "atol": 1e-4}
-    torch.testing.assert_close(*found, **near)
+    torch.testing.assert_close(*results, **near)
     assert kernels == ["2 models"] * 9
 
 
@@ -171,11 +171,11 @@ def test_one_model_works_without_vmap() -> None:
 
 def test_sums_over_pixels_do_not_depend_on_how_they_are_split(monkeypatch: pytest.MonkeyPatch) -> None:
     x, weight, d = draw(2, 9, 3, 16, 16), draw(2, 4, 3, 3, 3), draw(2, 9, 4, 16, 16)
-    found = []
+    results = []
     for programs in (1, 4096):
         monkeypatch.setattr(conv_kernels, "PROGRAMS", programs)
-        found.append(conv_kernels.gradient_by_weight(x.detach(), weight.detach(), d.detach(), 1, (1, 1)))
-    torch.testing.assert_close(*found)
+        results.append(conv_kernels.gradient_by_weight(x.detach(), weight.detach(), d.detach(), 1, (1, 1)))
+    torch.testing.assert_close(*results)
 
 
 @pytest.mark.parametrize("shape", [(3, 5, 4, 7), (2, 6, 3, 1), (2, 40, 2, 100)], ids=str)
@@ -184,8 +184,8 @@ def test_normalisation_uses_only_the_rows_that_are_present(shape: tuple[int, ...
     given = [draw(*shape), draw(shape[0], shape[2]), draw(shape[0], shape[2])]
     present = torch.rand(shape[:2], device=DEVICE) > 0.3
     present[0] = shape[0] == 2  # all rows of the first model, or none
-    found = []
+    results = []
     for normalize in (vmapped.normalize, stacked._normalize):
         y, *others = vmap(lambda x, weight, bias, there, n=normalize: n(x, weight, bias, there, 1e-5))(*given, present)
-        found.append([*with_gradients(y, given), *others])
-    torch.testing.assert_close(*found)
+        results.append([*with_gradients(y, given), *others])
+    torch.testing.assert_close(*results)

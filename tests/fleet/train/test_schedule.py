@@ -1,4 +1,4 @@
-"""Prefetching: a thread draws the next chunk of a schedule while the current one is in use."""
+"""Schedules are prefetched: a thread draws the next chunk of a schedule while the current one is in use."""
 
 from __future__ import annotations
 

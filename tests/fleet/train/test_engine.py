@@ -145,11 +145,11 @@ def test_a_schedule_has_each_models_places_however_it_is_split(
                 seen[i] += list(places[:, i])
             step = last
     assert step == made.ends[0]
-    for task, begin, end, found in zip(made.tasks, made.begins[:-1], made.ends, seen, strict=True):
+    for task, begin, end, drawn in zip(made.tasks, made.begins[:-1], made.ends, seen, strict=True):
         places = recipe.places(task.seed, len(task.rows), 0, end)
         wanted = np.where(places < 0, made.absent, places + begin)
-        np.testing.assert_array_equal(found[:end], wanted)
-        assert all((rest == made.absent).all() for rest in found[end:])
+        np.testing.assert_array_equal(drawn[:end], wanted)
+        assert all((rest == made.absent).all() for rest in drawn[end:])
 
 
 def test_by_steps_neither_waves_nor_schedules_depend_on_the_number_of_rows() -> None:
@@ -281,8 +281,8 @@ def test_modules_that_vmap_would_get_wrong_or_slow_are_detected(factory: Any, re
     X = torch.from_numpy(make_rows(12))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = why_not_stacked(custom(factory, (12,), CLASSES), X, make_tasks(4)[0], CLASSES)
-    assert re.search(reason, found) if reason else not found
+        result = why_not_stacked(custom(factory, (12,), CLASSES), X, make_tasks(4)[0], CLASSES)
+    assert re.search(reason, result) if reason else not result
 
 
 @pytest.mark.parametrize("how", ["stacked", "loop"])

@@ -154,7 +154,7 @@ def test_invalid_settings_are_refused(name: str, settings: Any, says: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("name", "settings", "row", "found"),
+    ("name", "settings", "row", "outcome"),
     [
         ("mlp", {}, (28, 28), (784,)),
         ("cnn", {}, (28, 28), (1, 28, 28)),
@@ -169,12 +169,12 @@ def test_invalid_settings_are_refused(name: str, settings: Any, says: str) -> No
     ],
     ids=str,
 )
-def test_rows_that_do_not_fit_are_refused(name: str, settings: Any, row: tuple[int, ...], found: Any) -> None:
+def test_rows_that_do_not_fit_are_refused(name: str, settings: Any, row: tuple[int, ...], outcome: Any) -> None:
     settings = check_settings(name, settings)
-    if isinstance(found, tuple):
-        assert shape_of(name, settings, row) == found
+    if isinstance(outcome, tuple):
+        assert shape_of(name, settings, row) == outcome
     else:
-        with pytest.raises(ElectionError, match=found):
+        with pytest.raises(ElectionError, match=outcome):
             shape_of(name, settings, row)
 
 
