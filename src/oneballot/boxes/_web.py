@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import netrc
+import weakref
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from typing import Any, ClassVar
 from urllib.parse import quote, unquote, urljoin, urlsplit
 
@@ -74,11 +74,8 @@ class WebBox(Remote):
             self._client: Any = httpx.Client(headers=headers, timeout=timeout, **allowed)
         except OSError as error:
             raise BoxError(f"the certificates in SSL_CERT_FILE or SSL_CERT_DIR cannot be read: {error}") from None
-
-    def __del__(self) -> None:
-        """The connection pool stays until the end: it drops broken connections itself."""
-        with suppress(Exception):
-            self._client.close()
+        # Not __del__: in a reference cycle with an exception, the sockets could be finalized before the box.
+        weakref.finalize(self, self._client.close)
 
     def _url(self, file: str = "") -> str:
         """The URL of a file in the box, or of the box itself with a slash at the end."""
