@@ -68,7 +68,7 @@ def command(
         text = draft(columns, label, beside=election, method=section(method), classes=known, row_id=row_id,
                      lenient=lenient, privacy=privacy, server_key=server_key, named=like is None)  # fmt: skip
         part = election.with_name(f".{election.name}.part")
-        part.write_text(text, "utf-8")
+        part.write_text(text, "utf-8", newline="\n")
         try:
             made = Election.read(part)
         except OneBallotError as error:

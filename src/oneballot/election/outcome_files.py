@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -63,4 +64,5 @@ def write_index(folder: Path, index: bytes, keep: set[str], *, secret: bool) -> 
     write_atomic(folder / INDEX, index, 0o600 if secret else 0o644)
     for stale in folder.iterdir():
         if OWN_FILES.match(stale.name) and stale.name not in keep:
-            stale.unlink(missing_ok=True)
+            with suppress(PermissionError):  # on Windows, while another program reads it; the next tally removes it
+                stale.unlink(missing_ok=True)

@@ -203,7 +203,7 @@ def _public(public: Path, path: Path, schema: Schema) -> str:
         warnings.warn(text, OneBallotWarning, stacklevel=3)
     return f"""\
 [public]                        # public rows that all parties and the server have; labels are not used
-path = {_value(str(where))}
+path = {_value(where.as_posix())}
 digest = {_value(digest)}
 """
 
