@@ -33,7 +33,7 @@ same_libraries = pytest.mark.skipif(not SAME_LIBRARIES, reason="other libraries 
 
 @pytest.fixture
 def v1(tmp_path: Path) -> Path:
-    """A copy that a command may write into."""
+    """A copy that commands can write to."""
     return Path(shutil.copytree(V1, tmp_path / "v1"))
 
 

@@ -1,4 +1,4 @@
-"""Elections with a box on a server: the same commands and the same outcome as with a folder."""
+"""Elections with a remote box: the same commands give the same outcome as with a folder."""
 
 from __future__ import annotations
 
