@@ -46,7 +46,12 @@ def digits() -> Digits:
 @pytest.fixture
 def make_election(digits: Digits) -> Callable[..., ob.Election]:
     def make(**settings: Any) -> ob.Election:
-        defaults = {"classes": range(10), "public": digits.public, "learner": TREE, "method": ob.FedKT(open_vote="hard")}
+        defaults = {
+            "classes": range(10),
+            "public": digits.public,
+            "learner": TREE,
+            "method": ob.FedKT(open_vote="hard"),
+        }
         return ob.Election(**{**defaults, **settings})
 
     return make
@@ -70,7 +75,7 @@ def write_csv(path: Path, header: list[str], rows: list[list[Any]]) -> Path:
 
 @pytest.fixture
 def clinic(tmp_path: Path) -> Path:
-    """A folder with public.csv, test.csv and the files of three parties: two numbers and a category predict an illness."""
+    """A folder with public.csv, test.csv and three parties' files: two numbers and a category predict an illness."""
     rng = np.random.default_rng(5)
 
     def rows(count: int, low: float) -> list[list[Any]]:

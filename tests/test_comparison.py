@@ -78,7 +78,9 @@ def test_a_peer_result_finds_rounds_by_bytes_and_by_accuracy() -> None:
     assert [result.passing(a) for a in (0.5, 0.6, 0.91)] == [1, 2, None]
 
 
-def test_solo_trains_each_party_alone_and_sends_nothing(election: ob.Election, parties: dict[str, Data], digits: Any) -> None:
+def test_solo_trains_each_party_alone_and_sends_nothing(
+    election: ob.Election, parties: dict[str, Data], digits: Any
+) -> None:
     tested = election.data(digits.X_test, digits.y_test)
     empty = Data(tested.X[:0], tested.y[:0])
     result = compare("solo", election, {**parties, "empty": empty}, tested)
@@ -112,7 +114,9 @@ def test_private_elections_are_compared_without_their_noise(digits: Any, parties
     assert result.last.accuracy > 0.5
 
 
-def test_a_comparison_without_rows_or_models_is_an_error(election: ob.Election, test: Data, parties: dict[str, Data]) -> None:
+def test_a_comparison_without_rows_or_models_is_an_error(
+    election: ob.Election, test: Data, parties: dict[str, Data]
+) -> None:
     none = Data(test.X[:0], test.y[:0])
     with pytest.raises(DataError, match="no party has any rows"):
         compare(Known(), election, {"a": none}, test)
@@ -180,8 +184,11 @@ def test_results_are_saved_as_json_csv_and_a_picture(tmp_path: Path) -> None:
     with (tmp_path / "out/comparison.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [(r["peer"], r["round"], float(r["accuracy"])) for r in rows] == [
-        ("fedkt", "1", 0.9), ("known:rounds=2", "1", 0.5), ("known:rounds=2", "2", 0.6), ("solo", "1", 0.3)
-    ]  # fmt: skip
+        ("fedkt", "1", 0.9),
+        ("known:rounds=2", "1", 0.5),
+        ("known:rounds=2", "2", 0.6),
+        ("solo", "1", 0.3),
+    ]
     assert (tmp_path / "out/comparison.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -205,9 +212,10 @@ class TestCommand:
 
     def test_it_prints_and_saves_the_results(self, networks: Path) -> None:
         pytest.importorskip("matplotlib")
-        words = ("compare", "election.toml", "--data", "a.csv", "--parties", 3, "--split", "homogeneous", "--test",
-                 "test.csv", "--peer", "solo", "--peer", "fedavg:rounds=4,epochs=3", "--peer",
-                 "fedprox:rounds=2,init=outcome", "--out", "results")  # fmt: skip
+        words = (
+            *"compare election.toml --data a.csv --parties 3 --split homogeneous --test test.csv --out results".split(),
+            *"--peer solo --peer fedavg:rounds=4,epochs=3 --peer fedprox:rounds=2,init=outcome".split(),
+        )
         output = self.run(*words).output
         for part in ("fedkt, one", "solo", "1 round", "rounds=4", "passes at", "comparison.json"):
             assert part in output

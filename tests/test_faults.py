@@ -1,6 +1,7 @@
-"""Faults of disks, links and clocks, and many or large ballots: each has no effect or gives an error that says what to do.
+"""Faults of disks, links and clocks, and many or large ballots.
 
-No vote is lost or counted twice. Kills are in test_kills.py, hostile ballots in hostile/.
+Each fault has no effect or gives an error that says what to do; no vote is lost or counted twice. Kills are in
+test_kills.py, hostile ballots in hostile/.
 """
 
 from __future__ import annotations
@@ -161,7 +162,7 @@ def test_a_wrong_clock_changes_nothing(date: int, clinic: Path, monkeypatch) -> 
 def test_a_clock_outside_the_range_of_zip_files_is_reported(date: int, election, parties, monkeypatch) -> None:
     monkeypatch.setattr(time, "time", lambda: date)
     outcome = ob.tally(election, cast_together(election, parties))
-    with pytest.raises(OneBallotError, match=r"this machine's clock says \d{4}: set it"):
+    with pytest.raises(OneBallotError, match=r"this machine's clock says \d{4}; set it"):
         outcome.model.dump()
 
 

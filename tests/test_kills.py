@@ -100,6 +100,7 @@ def clinic_election(clinic: Path) -> ob.Election:
     return election_of(clinic)
 
 
+@pytest.mark.slow
 def test_a_cast_killed_at_any_step_can_be_rerun_and_gives_one_complete_ballot(clinic: Path, clinic_election) -> None:
     first = cast_file(clinic_election, "a", clinic / "a.csv", keep=clinic / "reference")
     expected = (clinic / "reference" / "a.ballot").read_bytes()
@@ -138,7 +139,9 @@ def test_a_cast_killed_during_a_write_leaves_no_partial_ballot(clinic: Path, cli
         assert (folder / "box" / "a.ballot").read_bytes() == expected
 
 
-def test_a_delivery_killed_on_a_share_without_links_neither_loses_nor_repeats_a_vote(clinic: Path, clinic_election) -> None:
+def test_a_delivery_killed_on_a_share_without_links_neither_loses_nor_repeats_a_vote(
+    clinic: Path, clinic_election
+) -> None:
     """Without links the name is taken before the bytes are written: a kill leaves a partial file, which is spoiled."""
     cast_file(clinic_election, "a", clinic / "a.csv", keep=clinic / "kept")
 
@@ -165,6 +168,7 @@ def test_a_delivery_killed_on_a_share_without_links_neither_loses_nor_repeats_a_
     assert partial, "some kills left a partial file"
 
 
+@pytest.mark.slow
 def test_an_l2_cast_killed_at_any_step_never_understates_its_privacy_loss(clinic: Path) -> None:
     election = election_of(clinic, '[privacy]\nlevel = "L2"\nepsilon = 8.0\n')
     step, finished, charged = 0, False, set()
@@ -190,6 +194,7 @@ def test_an_l2_cast_killed_at_any_step_never_understates_its_privacy_loss(clinic
     assert charged == {0, 1}, "kills happened both before and after noise was drawn"
 
 
+@pytest.mark.slow
 def test_an_l1_tally_killed_at_any_step_never_understates_its_privacy_loss(clinic: Path) -> None:
     from typer.testing import CliRunner
 
@@ -221,6 +226,7 @@ def test_an_l1_tally_killed_at_any_step_never_understates_its_privacy_loss(clini
     assert charged == {0, 1}, "kills happened both before and after noise was drawn"
 
 
+@pytest.mark.slow
 def test_an_encrypted_cast_killed_at_any_step_can_be_rerun_and_gives_one_complete_ballot(
     clinic: Path, clinic_election
 ) -> None:
@@ -248,9 +254,8 @@ def test_an_encrypted_cast_killed_at_any_step_can_be_rerun_and_gives_one_complet
     assert step > 8, "the steps were counted"
 
 
-def test_an_encrypted_recast_killed_at_any_step_keeps_a_ballot_and_its_own_copy(
-    clinic: Path, clinic_election
-) -> None:
+@pytest.mark.slow
+def test_an_encrypted_recast_killed_at_any_step_keeps_a_ballot_and_its_own_copy(clinic: Path, clinic_election) -> None:
     election = replace(clinic_election, server_key=new_server_key(clinic / "server.key"))
     opener = read_server_key(clinic / "server.key")
     step, finished, seen = 0, False, set()
@@ -268,6 +273,7 @@ def test_an_encrypted_recast_killed_at_any_step_keeps_a_ballot_and_its_own_copy(
     assert len(seen) == 2, "an early kill leaves the old ballot, a late one the new ballot"
 
 
+@pytest.mark.slow
 def test_a_tally_killed_at_any_step_leaves_the_old_or_the_new_outcome(
     election, parties, digits, tmp_path: Path
 ) -> None:

@@ -114,7 +114,7 @@ def test_unsuitable_settings_are_rejected_before_training() -> None:
     ):
         with pytest.raises(ElectionError, match=error):
             election(**settings)
-    with pytest.raises(DataError, match=r"labels must be 3 a row"):
+    with pytest.raises(DataError, match=r"expected 3 labels per row, one per class, not shape \(20,\)"):
         election().data(rows(20, 1)[0], np.zeros(20))
 
 

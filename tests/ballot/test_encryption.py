@@ -138,8 +138,10 @@ class TestAltered:
 
 HEADS = st.binary(max_size=400) | st.builds(
     lambda election, length, rest: HEAD.pack(MAGIC, election, SECRET.public_key().public_bytes_raw(), length) + rest,
-    st.binary(min_size=32, max_size=32), st.integers(0, 2**64 - 1) | st.integers(0, 300), st.binary(max_size=400),
-)  # fmt: skip
+    st.binary(min_size=32, max_size=32),
+    st.integers(0, 2**64 - 1) | st.integers(0, 300),
+    st.binary(max_size=400),
+)
 
 
 @given(HEADS, st.booleans())

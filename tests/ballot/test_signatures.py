@@ -136,8 +136,9 @@ class TestKeysPage:
 
 def test_signing_again_changes_only_the_signature(keys, make_election) -> None:
     public, secret = keys
-    ballot = seal({"votes": np.arange(9, dtype=np.uint8)}, make_election(roster={"a": public["old"]}), "a",
-                  key=secret["old"])  # fmt: skip
+    ballot = seal(
+        {"votes": np.arange(9, dtype=np.uint8)}, make_election(roster={"a": public["old"]}), "a", key=secret["old"]
+    )
     old, new = open_ballot(ballot.sealed), open_ballot(sign_again(ballot.sealed, secret["new"]))
     assert (old.signed, old.files) == (new.signed, new.files)
     assert old.signature != new.signature

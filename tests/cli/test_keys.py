@@ -144,8 +144,15 @@ class TestRejectedBallots:
         assert done["counted"] == ["b"]
         assert "is a ballot of another election" in str(done["spoiled"])
 
-    @pytest.mark.parametrize("damage", [lambda b: b[: len(b) // 2], lambda b: b[:-1], lambda b: b"",
-                                        lambda b: b[:400] + bytes([b[400] ^ 1]) + b[401:]])  # fmt: skip
+    @pytest.mark.parametrize(
+        "damage",
+        [
+            lambda b: b[: len(b) // 2],
+            lambda b: b[:-1],
+            lambda b: b"",
+            lambda b: b[:400] + bytes([b[400] ^ 1]) + b[401:],
+        ],
+    )
     def test_a_damaged_ballot_is_spoiled(self, either: Place, damage) -> None:
         name = either.cast("a")["name"]
         path = Path(f"box/{name}.ballot")
@@ -367,8 +374,11 @@ def test_keys_are_shown_and_listed(place: Place) -> None:
     assert "PRIVATE" not in oneballot("keys", "show", "a.key")
     listed = answer("keys", "list", "election.toml")["keys"]
     assert [(k["party"], k["state"]) for k in listed] == [
-        ("the server", "ballots are encrypted to it"), ("a", "signs"), ("b", "signs"), ("a", "revoked: stolen on 3 May")
-    ]  # fmt: skip
+        ("the server", "ballots are encrypted to it"),
+        ("a", "signs"),
+        ("b", "signs"),
+        ("a", "revoked: stolen on 3 May"),
+    ]
     output = oneballot("keys", "list", "election.toml")
     assert shown["fingerprint"] in output
     assert 'server_key = "x25519:' in oneballot("keys", "new", "server2", "--for-server")

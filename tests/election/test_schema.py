@@ -370,9 +370,11 @@ def test_a_lenient_schema_clips_and_blanks_instead_of_raising() -> None:
 
 def test_the_shape_of_a_row_is_known_without_data() -> None:
     columns = (
-        Number(name="x", range=(0, 1), missing=True), Category(name="c", categories=("a", "b", "d")),
-        Text(name="t", features=4), Tensor(name="m", kind="features", shape=(2, 3)),
-    )  # fmt: skip
+        Number(name="x", range=(0, 1), missing=True),
+        Category(name="c", categories=("a", "b", "d")),
+        Text(name="t", features=4),
+        Tensor(name="m", kind="features", shape=(2, 3)),
+    )
     table = {"x": objects("1"), "c": objects("a"), "t": objects("w"), "m": np.zeros((1, 2, 3))}
     schema = Schema(label="y", columns=columns)
     assert schema.encode(table, "a").shape[1:] == schema.shape == (2 + 3 + 4 + 6,)

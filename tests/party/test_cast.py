@@ -117,12 +117,13 @@ class Sums:
 
 def test_other_work_of_all_parties_is_one_call_per_tier(make_election, digits) -> None:
     election = make_election(method=Sums())
-    parties = {name: election.data(digits.X[a:b], digits.y[a:b]) for name, a, b in
-               (("a", 0, 20), ("b", 20, 41), ("c", 41, 61))}  # fmt: skip
+    ranges = {"a": slice(0, 20), "b": slice(20, 41), "c": slice(41, 61)}
+    parties = {party: election.data(digits.X[rows], digits.y[rows]) for party, rows in ranges.items()}
     Total.calls.clear()
     for ballot, data in zip(cast_together(election, parties), parties.values(), strict=True):
         assert ballot.contents["sums"].tolist() == [data.X.sum(), data.X[:1].sum()]
-    assert Total.calls == [("sklearn", 3), ("sklearn", 2), ("sklearn", 1)]  # b requests a fit in between, so it is one tier behind
+    # b requests a fit in between, so its second sum is one tier later
+    assert Total.calls == [("sklearn", 3), ("sklearn", 2), ("sklearn", 1)]
 
 
 def test_a_ballot_that_would_be_too_large_is_rejected_before_training() -> None:

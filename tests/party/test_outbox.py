@@ -38,14 +38,17 @@ TREE = 'name = "sklearn"\nestimator = "DecisionTreeClassifier"\n'
 L2 = '[privacy]\nlevel = "L2"\nepsilon = 8.0\n'
 
 
-@pytest.fixture(params=[template.L0, L2], ids=["L0", "L2"])
+@pytest.fixture(params=[template.L0, pytest.param(L2, marks=pytest.mark.slow)], ids=["L0", "L2"])
 def agreed(request, clinic: Path) -> Path:
     """A folder with an election whose ballots are encrypted and, at L2, noisy: no two casts give the same bytes."""
     new_key(clinic / "a.key")
     text = template.draft(
-        clinic / "public.csv", "ill", beside=clinic / "election.toml", privacy=request.param,
+        clinic / "public.csv",
+        "ill",
+        beside=clinic / "election.toml",
+        privacy=request.param,
         server_key=new_server_key(clinic / "server.key"),
-    )  # fmt: skip
+    )
     i, j = text.index('name = "sklearn"'), text.index("[privacy]")
     (clinic / "election.toml").write_text(text[:i] + TREE + "\n" + text[j:])
     return clinic
@@ -57,9 +60,12 @@ class CastProcess:
     def __init__(self, folder: Path, *more: str) -> None:
         words = ["cast", "election.toml", "--party", "a", "--data", "a.csv", "--to", "box", "--json", *more]
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "oneballot", *words], cwd=folder, text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        )  # fmt: skip
+            [sys.executable, "-m", "oneballot", *words],
+            cwd=folder,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
 
     def suspend_at(self, lock: Path) -> None:
         """Wait until the process holds its lock, and suspend it."""
@@ -133,8 +139,16 @@ def test_noise_is_drawn_once_even_if_two_casts_use_different_folders(agreed: Pat
         yield from ()
 
     with pytest.raises(PrivacyError, match="another cast of this election has drawn noise since this one began"):
-        cast_file(election, "a", agreed / "a.csv", keep=agreed / "here", box=Folder(agreed / "box"),
-                  key=agreed / "a.key", beside=agreed, choices=draw_in_another_cast())  # fmt: skip
+        cast_file(
+            election,
+            "a",
+            agreed / "a.csv",
+            keep=agreed / "here",
+            box=Folder(agreed / "box"),
+            key=agreed / "a.key",
+            beside=agreed,
+            choices=draw_in_another_cast(),
+        )
     assert draws(agreed) == 1
     assert delivered(agreed) == []
     assert not (agreed / "here").exists()
@@ -146,7 +160,9 @@ def test_charges_that_changed_since_they_were_read_are_not_charged(tmp_path: Pat
     with pytest.raises(PrivacyError, match="another cast of this election has drawn noise since this one began"):
         Charges("a" * 64, tmp_path / "a.casts.json", what="cast").charge(None, after=0)
     assert charges.draws == 1
-    assert Charges("b" * 64, tmp_path / "a.casts.json").charge(None, after=0) == 1, "another election is charged separately"
+    assert Charges("b" * 64, tmp_path / "a.casts.json").charge(None, after=0) == 1, (
+        "another election is charged separately"
+    )
 
 
 def test_an_l1_tally_draws_no_noise_if_another_did_while_it_counted(make_election, digits, tmp_path: Path) -> None:
@@ -209,7 +225,9 @@ print(held)
 def test_only_one_of_several_processes_holds_a_lock(tmp_path: Path) -> None:
     """Even though its file is removed while other processes have it open."""
     processes = [
-        subprocess.Popen([sys.executable, "-c", LOCK_REPEATEDLY, str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        subprocess.Popen(
+            [sys.executable, "-c", LOCK_REPEATEDLY, str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
         for _ in range(4)
     ]
     for process in processes:

@@ -93,7 +93,9 @@ def test_a_preview_trains_and_writes_nothing(election, clinic: Path) -> None:
     ],
     ids=["column", "category", "range", "missing", "label", "number", "empty", "only header", "ragged"],
 )
-def test_an_invalid_file_is_reported_with_the_location_and_nothing_is_written(change, error, election, clinic: Path) -> None:
+def test_an_invalid_file_is_reported_with_the_location_and_nothing_is_written(
+    change, error, election, clinic: Path
+) -> None:
     path = clinic / "a.csv"
     path.write_text(change(path.read_text()))
     with pytest.raises(DataError, match=error) as raised:

@@ -64,7 +64,9 @@ def test_without_a_roster_any_party_can_vote_until_the_deadline(agreed, clinic: 
         tally(open_election, clinic)
 
 
-def test_after_the_deadline_a_quorum_is_tallied_and_a_late_ballot_counts_at_the_next_tally(agreed, clinic: Path) -> None:
+def test_after_the_deadline_a_quorum_is_tallied_and_a_late_ballot_counts_at_the_next_tally(
+    agreed, clinic: Path
+) -> None:
     past = replace(agreed, deadline=now() - HOUR)
     assert sorted(tally(past, clinic).voted) == ["a", "b"]
     with pytest.warns(ob.OneBallotWarning, match="deadline of this election was .* counts at the next tally"):

@@ -227,10 +227,15 @@ def test_prefetching_does_not_change_the_tally_of_a_mixed_box(election, parties)
     ballots = cast_together(election, parties)
     good = {f"{i:02d} {b.party}": b.sealed for i, b in enumerate(ballots)}
     other = seal(ballots[0].contents, election, ballots[0].party, reason="changed my mind").sealed
-    box = SlowBox(dict(sorted({
-        **good, "00 empty": b"", "01 cut": ballots[1].sealed[:-1], "02 again": ballots[2].sealed,
-        "03 altered": ballots[3].sealed.replace(b"votes", b"votez"), "04 twice": other,
-    }.items())), delay=0.005, failures=(BoxError("busy"), OSError("cut")))  # fmt: skip
+    mixed = {
+        **good,
+        "00 empty": b"",
+        "01 cut": ballots[1].sealed[:-1],
+        "02 again": ballots[2].sealed,
+        "03 altered": ballots[3].sealed.replace(b"votes", b"votez"),
+        "04 twice": other,
+    }
+    box = SlowBox(dict(sorted(mixed.items())), delay=0.005, failures=(BoxError("busy"), OSError("cut")))
     outcome, alone = tally_box(election, box), tally_box(election, WithoutPrefetch(box))
     assert_same(outcome, alone)
     assert len(outcome.voted) == 4
@@ -238,7 +243,10 @@ def test_prefetching_does_not_change_the_tally_of_a_mixed_box(election, parties)
     assert box.prefetched
     late = SlowBox({**box.ballots, "99 late": seal(ballots[1].contents, election, "late").sealed})
     del late.ballots["04 twice"]
-    assert_same(tally_box(election, late, Options(previous=outcome)), tally_box(election, WithoutPrefetch(late), Options(previous=alone)))
+    assert_same(
+        tally_box(election, late, Options(previous=outcome)),
+        tally_box(election, WithoutPrefetch(late), Options(previous=alone)),
+    )
     assert_same(tally_box(election, late, Options(previous=outcome)), tally_box(election, WithoutPrefetch(late)))
 
 

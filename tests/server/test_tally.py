@@ -246,8 +246,14 @@ def test_a_named_pipe_in_the_box_does_not_block_the_tally(election, ballots, tmp
 def test_a_forged_ledger_spoils_only_its_own_ballot(election, ballots, epsilon: float) -> None:
     files = unzip(ballots[0].sealed)
     manifest = json.loads(bytes(files["manifest.json"]))
-    manifest["privacy"] = {"level": "L2", "unit": "row", "adjacency": "replace", "epsilon": epsilon, "delta": 0.1,
-                           "accountant": "tight"}  # fmt: skip
+    manifest["privacy"] = {
+        "level": "L2",
+        "unit": "row",
+        "adjacency": "replace",
+        "epsilon": epsilon,
+        "delta": 0.1,
+        "accountant": "tight",
+    }
     forged = zip_up(files | {"manifest.json": json.dumps(manifest).encode()})
     outcome = ob.tally(election, [forged, *ballots[1:]])
     assert len(outcome.voted) == 4
@@ -256,7 +262,7 @@ def test_a_forged_ledger_spoils_only_its_own_ballot(election, ballots, epsilon: 
 
 @pytest.mark.parametrize("removed", [True, False])
 def test_a_new_ballot_of_a_counted_party_equals_a_tally_from_scratch(election, parties, removed: bool) -> None:
-    agreed = ob.Election(election.classes, election.public, method=ob.Ensemble(), learner=ob.Sklearn("GaussianNB"))
+    agreed = ob.Election(election.classes, election.public, method=ob.Ensemble(), learner=ob.Kernel())
     ballots = cast_together(agreed, parties)
     data = parties["party-1"]
     other = ob.cast(agreed, data.X[::2], data.y[::2], party="party-1")
@@ -268,7 +274,7 @@ def test_a_new_ballot_of_a_counted_party_equals_a_tally_from_scratch(election, p
 
 
 def test_excluded_parties_are_kept_if_the_count_restarts(election, parties, recwarn) -> None:
-    agreed = ob.Election(election.classes, election.public, method=ob.Ensemble(), learner=ob.Sklearn("GaussianNB"))
+    agreed = ob.Election(election.classes, election.public, method=ob.Ensemble(), learner=ob.Kernel())
     ballots = cast_together(agreed, parties)
     data = parties["party-1"]
     now = [ob.cast(agreed, data.X[::2], data.y[::2], party="party-1"), *ballots[1:]]
@@ -277,9 +283,7 @@ def test_excluded_parties_are_kept_if_the_count_restarts(election, parties, recw
     assert not [w for w in recwarn if "there is no ballot of that name" in str(w.message)]
 
 
-def test_replacing_a_counted_ballot_during_a_tally_spoils_only_that_party(
-    election, parties, tmp_path: Path
-) -> None:
+def test_replacing_a_counted_ballot_during_a_tally_spoils_only_that_party(election, parties, tmp_path: Path) -> None:
     class Vanishing(ob.Folder):
         def open(self, name: str):
             file = super().open(name)
