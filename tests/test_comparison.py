@@ -213,8 +213,9 @@ class TestCommand:
     def test_it_prints_and_saves_the_results(self, networks: Path) -> None:
         pytest.importorskip("matplotlib")
         words = (
-            *"compare election.toml --data a.csv --parties 3 --split homogeneous --test test.csv --out results".split(),
-            *"--peer solo --peer fedavg:rounds=4,epochs=3 --peer fedprox:rounds=2,init=outcome".split(),
+            *("compare", "election.toml", "--data", "a.csv", "--parties", 3, "--split", "homogeneous"),
+            *("--test", "test.csv", "--peer", "solo", "--peer", "fedavg:rounds=4,epochs=3"),
+            *("--peer", "fedprox:rounds=2,init=outcome", "--out", "results"),
         )
         output = self.run(*words).output
         for part in ("fedkt, one", "solo", "1 round", "rounds=4", "passes at", "comparison.json"):

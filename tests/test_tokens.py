@@ -20,9 +20,9 @@ LEARNER = """[learners.all]
 name = "torch"
 module = "textcnn"
 settings = { vocabulary = 30, dimension = 8, filters = 8, widths = [1, 2] }
-epochs = 20
-batch = 8
-learning_rate = 0.02
+epochs = 10
+batch = 32
+learning_rate = 0.1
 device = "cpu"
 """
 
@@ -65,7 +65,7 @@ def test_commands_run_an_election_on_token_files(tmp_path: Path, monkeypatch: py
 @pytest.mark.parametrize("dtype", [np.int32, np.int64, np.uint16])
 def test_tokens_of_any_integer_type_work_in_python(dtype: type, tmp_path: Path) -> None:
     settings = {"vocabulary": WORDS, "dimension": 8, "filters": 8, "widths": [1, 2]}
-    learner = ob.Torch("textcnn", settings, epochs=20, batch=8, learning_rate=0.02, device="cpu")
+    learner = ob.Torch("textcnn", settings, epochs=10, batch=32, learning_rate=0.1, device="cpu")
     election = ob.Election(classes=[0, 1], public=texts(0)[0].astype(dtype), learner=learner)
     ballots = [ob.cast(election, X.astype(dtype), y, party=f"p{i}") for i in (1, 2) for X, y in [texts(i)]]
     outcome = ob.tally(election, ballots)

@@ -240,7 +240,7 @@ def test_results_go_to_stdout_while_progress_is_on_the_terminal(clinic: Path) ->
     import pty
 
     oneballot("new", clinic / "election.toml", "--public", clinic / "public.csv", "--label", "ill")
-    words = "simulate election.toml --data a.csv --parties 3 --json".split()
+    words = ("simulate", "election.toml", "--data", "a.csv", "--parties", "3", "--json")
     command = [sys.executable, "-m", "oneballot", *words]
     master, slave = pty.openpty()
     with (clinic / "out.json").open("wb") as out:
