@@ -1,9 +1,9 @@
-"""FedKT in one message against rounds of FedAvg, FedProx, FedAvgM and SCAFFOLD: MNIST, 10 parties, Dirichlet.
+"""Compare FedKT after one message with rounds of FedAvg, FedProx, FedAvgM and SCAFFOLD: MNIST, 10 parties, Dirichlet.
 
 python benchmarks/peers.py [--rows 12000] [--rounds 50] [--epochs 10] [--beta 0.5] [--module mlp] [--seed 0] [--out DIR]
 
-As in FedKT's appendix B.1: Adam at 0.001, weight decay 1e-6, 10 local epochs. Half of the test set is public, the other
-half tests. Prints Markdown; a seed is one split and one election.
+As in FedKT's appendix B.1: Adam at 0.001, weight decay 1e-6, 10 local epochs. Half of the test set is public, the
+other half is for testing. Prints Markdown; a seed determines the split and the election.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 import oneballot as ob
 from oneballot.comparison import PeerResult, RoundResult, compare, election_result, save
 from oneballot.simulation import divide, simulate_parties
-from oneballot_lab.data.registry import load
+from oneballot_lab import load
 
 PEERS = (
     "solo",
@@ -52,32 +52,32 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--peers", nargs="*", default=PEERS)
     parser.add_argument("--out", type=Path)
-    told = parser.parse_args()
+    args = parser.parse_args()
     warnings.simplefilter("ignore", ob.OneBallotWarning)
     data = load("mnist")
-    lot = np.random.default_rng(told.seed)
-    order, half = lot.permutation(len(data.y_test)), len(data.y_test) // 2
-    some = lot.permutation(len(data.y))[: told.rows]
-    learner: Any = ob.Torch(told.module, epochs=20, weight_decay=1e-6, device=told.device)
-    election = ob.Election(range(10), data.X_test[order[:half]], learner=learner, seed=told.seed)
-    parties = divide(election.data(data.X[some], data.y[some]), 10, f"dirichlet:{told.beta:g}", told.seed)
+    rng = np.random.default_rng(args.seed)
+    order, half = rng.permutation(len(data.y_test)), len(data.y_test) // 2
+    rows = rng.permutation(len(data.y))[: args.rows]
+    learner: Any = ob.Torch(args.module, epochs=20, weight_decay=1e-6, device=args.device)
+    election = ob.Election(range(10), data.X_test[order[:half]], learner=learner, seed=args.seed)
+    parties = divide(election.data(data.X[rows], data.y[rows]), 10, f"dirichlet:{args.beta:g}", args.seed)
     test = election.data(data.X_test[order[half:]], data.y_test[order[half:]])
     begin = time.perf_counter()
     run = simulate_parties(election, parties)
     own = election_result(run, test, time.perf_counter() - begin)
-    print(f"MNIST, {told.module}, {told.rows:,} rows, 10 parties, Dirichlet {told.beta:g}, seed {told.seed}\n")
-    print("| | 1 round | equal bytes | at the end | bytes | passes FedKT after | time |\n|---|---|---|---|---|---|---|")
+    print(f"MNIST, {args.module}, {args.rows:,} rows, 10 parties, Dirichlet {args.beta:g}, seed {args.seed}\n")
+    print("| | 1 round | equal bytes | last round | bytes | reaches FedKT in | time |\n|---|---|---|---|---|---|---|")
     print(
         f"| FedKT, one message | {own.accuracy:.1%} | | | {own.bytes / 1e6:,.2f} MB | | {own.seconds:.0f} s |",
         flush=True,
     )
     found: dict[str, PeerResult] = {}
-    for text in told.peers:
-        name = text.format(rounds=told.rounds, epochs=told.epochs)
+    for text in args.peers:
+        name = text.format(rounds=args.rounds, epochs=args.epochs)
         found[name] = compare(name, election, parties, test, outcome=run.outcome)
         print(line(name, own, found[name]), flush=True)
-        if told.out is not None:
-            save(told.out, "fedkt", own, found, {"seed": told.seed, "beta": told.beta, "rows": told.rows})
+        if args.out is not None:
+            save(args.out, "fedkt", own, found, {"seed": args.seed, "beta": args.beta, "rows": args.rows})
 
 
 if __name__ == "__main__":

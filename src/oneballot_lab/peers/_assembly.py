@@ -1,4 +1,4 @@
-"""The parties of a federation, gathered to train one network round by round: each round's parties as one fleet."""
+"""The parties of a federation that train one network in rounds; the parties of a round are one fleet."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from oneballot.fleet.train.recipe import Recipe
 
 Values = Mapping[str, Array]
-"""The numbers of a network by their names: weights, and buffers such as the means of batch normalisation."""
+"""The parameters of a network by name, and buffers such as the means of batch normalization."""
 
 
 @dataclass(frozen=True)
 class Assemble:
-    """Asks a desk for the assembly of these parties. recipe: how a round trains them, from how the learner trains;
-    pull: as in Task.
+    """Work for a context: assemble these parties. recipe: the recipe of a round, from the learner's. proximal: as in
+    Task.
     """
 
     parties: Sequence[Data]
@@ -42,69 +42,69 @@ class Assemble:
 
 
 class Assembly:
-    """Parties are known by their place among those that have rows."""
+    """The parties with rows, numbered in their order."""
 
     def __init__(
         self, learner: NetworkLearner, parties: Sequence[Data], ctx: TallyContext, recipe: Recipe, from_outcome: bool,
         proximal: float = 0.0,
     ) -> None:  # fmt: skip
-        held = [(i, data) for i, data in enumerate(parties) if len(data)]
-        X = np.concatenate([data.X for _, data in held])
-        begins = np.cumsum([0] + [len(data) for _, data in held])
+        with_rows = [(i, data) for i, data in enumerate(parties) if len(data)]
+        X = np.concatenate([data.X for _, data in with_rows])
+        starts = np.cumsum([0] + [len(data) for _, data in with_rows])
         self.learner, self.ctx, self.recipe, self.classes = learner, ctx, recipe, len(ctx.classes)
-        self.rows = np.diff(begins)
-        """How many each party has."""
+        self.rows = np.diff(starts)
+        """The number of rows of each party."""
         self.network = learner.network(X.shape[1:], self.classes)
         self.tasks = [
             Task(
                 np.arange(a, b), data.y, "multilabel" if ctx.multilabel else "labels", proximal=proximal,
                 label=f"party {i + 1}",
             )
-            for (i, data), a, b in zip(held, begins, begins[1:], strict=False)
+            for (i, data), a, b in zip(with_rows, starts, starts[1:], strict=False)
         ]  # fmt: skip
         self.training: Training = learner.training(self.network, X, recipe, self.classes, "parties' networks")
-        own: Values = self.network.start(ctx.shared_seed("first weights"))
-        begun = self._outcome() if from_outcome else own
-        self.first: Values = {key: begun[key] for key in own}
-        """The numbers that all begin with."""
-        self.learned = [key for key, weight in self.network.bare.named_parameters() if weight.requires_grad]
-        self.size = sum(np.asarray(value).nbytes for value in self.first.values())
-        """Bytes of one network on its way."""
+        drawn: Values = self.network.start(ctx.shared_seed("first weights"))
+        start = self._outcome() if from_outcome else drawn
+        self.initial: Values = {key: start[key] for key in drawn}
+        """The parameters that all parties start with."""
+        self.trainable = [key for key, weight in self.network.bare.named_parameters() if weight.requires_grad]
+        self.size = sum(np.asarray(value).nbytes for value in self.initial.values())
+        """The bytes of one network as it is sent."""
 
     def _outcome(self) -> Values:
         if (blob := self.ctx.start) is None:
-            raise ElectionError('init = "outcome", and there is no outcome to begin with')
+            raise ElectionError('init = "outcome" needs an outcome to start from, and there is none')
         return self.learner.weights_of(blob, self.network.shape, self.classes)
 
-    def drawn(self, turn: int, participation: float) -> list[int]:
-        """The parties of a round, in order: a share of all, at least one, by a lot that the election's seed decides."""
+    def sample_parties(self, turn: int, participation: float) -> list[int]:
+        """The parties of a round, sorted: a random share of all, at least one, determined by the election's seed."""
         count = max(1, round(participation * len(self.tasks)))
-        lot = np.random.default_rng(self.ctx.shared_seed("who takes part", turn))
-        return sorted(map(int, lot.choice(len(self.tasks), count, replace=False)))
+        rng = np.random.default_rng(self.ctx.shared_seed("who takes part", turn))
+        return sorted(map(int, rng.choice(len(self.tasks), count, replace=False)))
 
     def train(
         self, who: Sequence[int], turn: int, start: Values, offsets: Sequence[Values] | None = None
     ) -> list[dict[str, Array]]:
-        """Each party's network after training on its own rows, from the start; `offset` as in Task."""
-        start = self.travelling(start)
+        """Each party's network after training on its own rows from `start`. offsets: as in Task."""
+        start = self.sent_part(start)
         tasks = [
             replace(
                 self.tasks[i], start=start, seed=self.ctx.shared_seed("round", turn, self.tasks[i].label),
-                offset=None if offsets is None else offsets[place],
+                offset=None if offsets is None else offsets[position],
             )
-            for place, i in enumerate(who)
+            for position, i in enumerate(who)
         ]  # fmt: skip
         return self.training.run(tasks).values
 
-    def travelling(self, values: Values) -> Values:
-        """Without what never changes and all have: a frozen table of word vectors."""
-        return {key: values[key] for key in self.first}
+    def sent_part(self, values: Values) -> Values:
+        """The parameters that are sent: without a frozen embedding, which all parties have."""
+        return {key: values[key] for key in self.initial}
 
     def mean(self, who: Sequence[int], networks: Sequence[Values]) -> dict[str, Array]:
-        """Their mean, each counted by its party's rows; whole numbers (counters) are rounded."""
+        """The mean of the networks, weighted by the parties' rows; integer buffers (counters) are rounded."""
         shares = self.rows[list(who)] / self.rows[list(who)].sum()
         out = {}
-        for key, one in self.travelling(networks[0]).items():
+        for key, one in self.sent_part(networks[0]).items():
             total = np.zeros(one.shape)
             for share, network in zip(shares, networks, strict=True):
                 total += share * network[key]
@@ -112,7 +112,7 @@ class Assembly:
         return out
 
     def steps(self, party: int) -> int:
-        """How many a party takes in a round."""
+        """The number of steps of a party in a round."""
         return self.recipe.steps_of(int(self.rows[party]))
 
     def model(self, values: Values) -> Model:
@@ -120,5 +120,5 @@ class Assembly:
         return self.learner.model_of(self.network, values, self.classes, output, device=self.learner.device)
 
 
-def finite(values: Values) -> bool:
+def is_finite(values: Values) -> bool:
     return all(bool(np.isfinite(value).all()) for value in values.values())

@@ -1,8 +1,8 @@
-"""A generator of what networks see of rows, trained at the server from the networks alone.
+"""FedGEN's generator of latent features, trained at the server on the parties' networks alone.
 
 Zhu, Hong, Zhou: "Data-Free Knowledge Distillation for Heterogeneous Federated Learning" (ICML 2021), section 4: z is
-what the last layer of a network is given; for a class y and noise ε the generator draws a z that the parties' last
-layers take for y. It needs torch.
+the input of a network's last layer. For a class y and noise ε the generator draws a z that the parties' last layers
+classify as y. Needs torch.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ BATCH = 32
 
 
 class Generator(nn.Module):
-    """z `(rows, latent)`, above 0, as the network's own that come out of ReLU; by softplus, whose slope never dies."""
+    """z `(rows, latent)`, positive like outputs of ReLU; softplus keeps the gradient from vanishing."""
 
     def __init__(self, classes: int, latent: int, noise: int, hidden: int, seed: int) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class Generator(nn.Module):
 
     @property
     def size(self) -> int:
-        """In bytes."""
+        """The size in bytes."""
         return sum(4 * weight.numel() for weight in self.parameters())
 
     def draw(self, labels: Array, seed: int) -> Array:
@@ -55,7 +55,7 @@ class Generator(nn.Module):
 class Heads:
     """The last layers of the parties' networks: weights `(parties, classes, latent)`, biases `(parties, classes)`.
 
-    share: of the rows of a class, how many the party has `(parties, classes)`; it counts by that.
+    share: the party's share of the rows of each class `(parties, classes)`, its weight in the loss.
     """
 
     weights: Tensor
@@ -71,23 +71,23 @@ class Heads:
         return cls(weights, biases, torch.from_numpy(share.astype(np.float32)))
 
     def loss(self, z: Tensor, labels: Tensor) -> Tensor:
-        """The cross entropy of each party, weighed by its share of the class, and added up; the mean over rows."""
+        """The parties' cross-entropy, weighted by their share of the class, summed, and averaged over rows."""
         logits = torch.einsum("kcd,bd->kbc", self.weights, z) + self.biases.unsqueeze(1)
-        surprise = -logits.log_softmax(-1).gather(2, labels.expand(len(logits), -1).unsqueeze(2)).squeeze(2)
-        return (self.share[:, labels] * surprise).sum(0).mean()
+        entropy = -logits.log_softmax(-1).gather(2, labels.expand(len(logits), -1).unsqueeze(2)).squeeze(2)
+        return (self.share[:, labels] * entropy).sum(0).mean()
 
 
 def diversity(z: Tensor, noise: Tensor) -> Tensor:
-    """Small where different noise becomes different z: exp of minus the mean product of distances."""
-    apart = (z.unsqueeze(0) - z.unsqueeze(1)).abs().mean(2)
+    """exp of minus the mean product of distances: small if different noise gives different z."""
+    distances = (z.unsqueeze(0) - z.unsqueeze(1)).abs().mean(2)
     drawn = ((noise.unsqueeze(0) - noise.unsqueeze(1)) ** 2).mean(2)
-    return torch.exp(-(apart * drawn).mean())
+    return torch.exp(-(distances * drawn).mean())
 
 
-def teach(
+def train_generator(
     generator: Generator, heads: Heads, prior: Array, *, steps: int, rate: float, diverse: float, seed: int
 ) -> None:
-    """Train the generator, in place, on classes drawn by their frequencies `(classes,)`."""
+    """Train the generator in place, on classes sampled by their frequencies `(classes,)`."""
     optimizer = torch.optim.Adam(generator.parameters(), rate)
     draw = torch.Generator().manual_seed(seed)
     chances = torch.from_numpy(prior / prior.sum())
@@ -100,8 +100,8 @@ def teach(
         optimizer.step()
 
 
-class Either(nn.Module):
-    """A network that is given a row, or what its last layer would see of one: a row, a z and a mark which it is."""
+class RowOrLatent(nn.Module):
+    """A network whose input is a row, a z and a flag: it uses the row, or the z as input of its last layer."""
 
     def __init__(self, module: nn.Sequential, shape: tuple[int, ...]) -> None:
         super().__init__()
@@ -109,39 +109,39 @@ class Either(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         flat = math.prod(self.shape)
-        row, z, mark = x[:, :flat], x[:, flat:-1], x[:, -1:]
-        logits: Tensor = self.network[-1](torch.where(mark > 0, z, self.network[:-1](row.reshape(-1, *self.shape))))
+        row, z, flag = x[:, :flat], x[:, flat:-1], x[:, -1:]
+        logits: Tensor = self.network[-1](torch.where(flag > 0, z, self.network[:-1](row.reshape(-1, *self.shape))))
         return logits
 
 
 @dataclass(frozen=True)
-class MakeEither:
-    """What a learner makes new ones of."""
+class MakeRowOrLatent:
+    """Creates such networks."""
 
     network: Network
 
     def __call__(self, classes: int) -> nn.Module:
         assert isinstance(self.network.bare, nn.Sequential)
-        return Either(self.network.bare, self.network.shape)
+        return RowOrLatent(self.network.bare, self.network.shape)
 
 
 def last_layer(network: Network) -> tuple[str, int]:
-    """The name of the layer that is given z, and how many numbers that is."""
+    """The name of the last layer and the size of its input z."""
     names = [name for name, _ in network.bare.named_children()]
     if not is_chain(network.bare) or not isinstance(last := network.bare.get_submodule(names[-1]), nn.Linear):
         raise ElectionError(
-            "fedgen needs a network of layers one after the other, the last a Linear: mlp, cnn, lenet or vgg9"
+            "fedgen needs a network of consecutive layers that ends with Linear: mlp, cnn, lenet or vgg9"
         )
     return names[-1], last.in_features
 
 
-def beside(X: Array, latent: int) -> Array:
-    """Rows for `Either`, with no z beside them."""
+def pad_rows(X: Array, latent: int) -> Array:
+    """Inputs of `RowOrLatent` for rows."""
     flat = X.reshape(len(X), math.prod(X.shape[1:])).astype(np.float32) / np.float32(255 if X.dtype == np.uint8 else 1)
     return np.hstack([flat, np.zeros((len(X), latent + 1), dtype=np.float32)])
 
 
-def marked(z: Array, width: int) -> Array:
-    """The same of z, with no row beside them; so wide is each."""
-    empty, mark = np.zeros((len(z), width - z.shape[1] - 1)), np.ones((len(z), 1))
-    return np.hstack([empty, z, mark]).astype(np.float32)
+def pad_latents(z: Array, width: int) -> Array:
+    """Inputs of `RowOrLatent`, of this width, for z."""
+    empty, flag = np.zeros((len(z), width - z.shape[1] - 1)), np.ones((len(z), 1))
+    return np.hstack([empty, z, flag]).astype(np.float32)

@@ -1,11 +1,11 @@
-"""Federated XGBoost by bagging, as Flower (FedXgbBagging) and NVIDIA FLARE practise it.
+"""Federated XGBoost by bagging, as in Flower (FedXgbBagging) and NVIDIA FLARE.
 
-In each round every party boosts some trees on top of the model that all have, and sends these trees; the server puts
-the trees of all parties behind one another. Trees of one round do not know of each other, so each is shrunk by the
-party's share: their sum moves the scores about as far as one tree of all rows would.
+In each round every party boosts some trees on top of the common model and sends them; the server appends the trees of
+all parties. Trees of one round are trained independently, so each is shrunk by the party's share: their sum changes the
+scores about as much as one tree trained on all rows.
 
-A party goes on from what the model says of its rows, and keeps these scores: to ask all trees again in every round
-would take a time that grows with the square of the rounds. The trees are the same.
+A party keeps the scores of its rows. Evaluating all trees again in every round would take time quadratic in the number
+of rounds, and give the same trees.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from oneballot.formats.ubjson import XGBoostModel
 
 COUNT_BYTES = 8
-"""Of how many rows of a class a party has: sent once, for the score that all begin with."""
+"""The bytes of a class count, sent once to compute the base score."""
 
 
 @settings
 class Bagging:
-    """local_rounds: trees (a class) that a party adds in a round. shrink: by a party's share: "equal" 1 over the
-    parties, "rows" of all rows; "none", as in Flower's first example, overshoots the more parties there are.
+    """local_rounds: trees (per class) that a party adds in a round. shrink: multiplies the learning rate by 1 / parties
+    ("equal") or by the party's share of rows ("rows"); "none", as in Flower's first example, overshoots.
     """
 
     name: ClassVar[str] = "bagging"
@@ -47,7 +47,7 @@ class Bagging:
 
     def check(self, learner: Any, *, multilabel: bool) -> None:
         if learner.name != "xgboost":
-            raise ElectionError(f"bagging boosts trees of XGBoost: it cannot be run with the learner {learner.name}")
+            raise ElectionError(f"bagging needs the learner XGBoost, not the learner {learner.name}")
 
     def run(self, parties: Sequence[Data], ctx: TallyContext) -> Iterator[Round]:
         held, classes = [data for data in parties if len(data)], len(ctx.classes)
@@ -69,7 +69,7 @@ class Bagging:
 
 @plain(frozen=True)
 class Forest:
-    """A boosted model as XGBoost writes it down, of so many classes."""
+    """A boosted model in XGBoost's JSON format."""
 
     written: Mapping[str, Any]
     classes: int
@@ -82,18 +82,18 @@ class Forest:
     def booster(self) -> Any:
         import xgboost
 
-        found = xgboost.Booster({"nthread": 1})
-        found.load_model(bytearray(json.dumps(self.written).encode()))
-        return found
+        booster = xgboost.Booster({"nthread": 1})
+        booster.load_model(bytearray(json.dumps(self.written).encode()))
+        return booster
 
     @property
     def trees(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.written["learner"]["gradient_booster"]["model"]
-        return found
+        model: dict[str, Any] = self.written["learner"]["gradient_booster"]["model"]
+        return model
 
     @cached_property
     def size(self) -> int:
-        """In bytes, as UBJSON."""
+        """The size in bytes, as UBJSON."""
         return len(self.booster.save_raw("ubj")) if self.trees["trees"] else 0
 
     def as_model(self) -> XGBoostModel:
@@ -102,14 +102,14 @@ class Forest:
         return XGBoostModel(self.booster.copy(), np.arange(self.classes), self.classes)
 
     def scores(self, X: Array, before: Array | None = None) -> Array:
-        """What it says of rows X before that becomes a probability; on top of scores that they have, if given."""
-        answer: Array = self.booster.inplace_predict(
+        """The margins of rows X, added to the scores `before`, if given."""
+        margins: Array = self.booster.inplace_predict(
             X.reshape(len(X), -1), predict_type="margin", base_margin=before, validate_features=False
         )
-        return answer
+        return margins
 
     def with_trees(self, others: Sequence[Forest]) -> Forest:
-        """The trees of the others behind its own, each of their iterations one of its own."""
+        """This forest with the trees of the others appended; each of their iterations becomes one of its own."""
         trees, info, starts = (list(self.trees[key]) for key in ("trees", "tree_info", "iteration_indptr"))
         for other in others:
             behind = len(trees)
@@ -119,7 +119,7 @@ class Forest:
         return self._of_trees(trees, info, starts)
 
     def without_trees(self) -> Forest:
-        """Of what it said, the score alone that all rows begin with."""
+        """Only the base score."""
         return self._of_trees([], [], [0])
 
     def _of_trees(self, trees: list[Any], info: list[int], starts: list[int]) -> Forest:
@@ -127,18 +127,15 @@ class Forest:
         model = {**self.trees, "gbtree_model_param": counts, "trees": trees, "tree_info": info,
                  "iteration_indptr": starts}  # fmt: skip
         learner = self.written["learner"]
-        settled = {**learner["learner_model_param"], "boost_from_average": "0"}  # no party changes the first score
+        parameters = {**learner["learner_model_param"], "boost_from_average": "0"}  # no party changes the base score
         booster = {**learner["gradient_booster"], "model": model}
-        learner = {**learner, "learner_model_param": settled, "gradient_booster": booster}
+        learner = {**learner, "learner_model_param": parameters, "gradient_booster": booster}
         return Forest({**self.written, "learner": learner}, self.classes)
 
 
 @plain(frozen=True)
 class Begin:
-    """The model without trees: the score that XGBoost itself would begin with, on the rows of all parties.
-
-    It follows from the counts of the classes. seen: `(classes,)`.
-    """
+    """The model without trees: XGBoost's base score for all parties' rows, from class counts `(classes,)`."""
 
     seen: Array
     features: int
@@ -152,14 +149,14 @@ class Begin:
         for work in works:
             classes = len(work.seen)
             rows = xgboost.DMatrix(np.zeros((classes, work.features)), np.arange(classes), weight=work.seen)
-            begun = xgboost.train(learner.parameters(classes, 0), rows, 1)
-            out.append(Forest.of(begun, classes).without_trees())
+            booster = xgboost.train(learner.parameters(classes, 0), rows, 1)
+            out.append(Forest.of(booster, classes).without_trees())
         return out
 
 
 @plain(frozen=True)
 class Boost:
-    """What each party adds in a round to a forest, of which it knows the scores of its rows."""
+    """The trees that each party adds in a round. scores: those of its rows so far."""
 
     parties: Sequence[Data]
     scores: Sequence[Array]
@@ -171,14 +168,14 @@ class Boost:
 
     @staticmethod
     def together(learner: Any, works: Sequence[Boost]) -> list[list[Forest]]:
-        return [work.grown(learner) for work in works]
+        return [work.grow(learner) for work in works]
 
-    def grown(self, learner: Any) -> list[Forest]:
+    def grow(self, learner: Any) -> list[Forest]:
         import joblib
 
         from oneballot.runtime.executor import workers
 
-        spread = joblib.Parallel(n_jobs=workers(), prefer="threads")  # XGBoost releases the interpreter's lock
+        spread = joblib.Parallel(n_jobs=workers(), prefer="threads")  # XGBoost releases the GIL
         return list(spread(joblib.delayed(self._one)(learner, i) for i in range(len(self.parties))))
 
     def _one(self, learner: Any, which: int) -> Forest:

@@ -1,4 +1,4 @@
-"""Central: one model of all parties' rows, which nobody may have."""
+"""Central: one model trained on the pooled rows of all parties, an upper bound that real parties cannot reach."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ class Central:
 
     def run(self, parties: Sequence[Data], ctx: TallyContext) -> Iterator[Round]:
         X, y = (np.concatenate([getattr(data, name) for data in parties]) for name in ("X", "y"))
-        kind: Literal["labels", "multilabel"] = "multilabel" if ctx.multilabel else "labels"
-        task = Task(np.arange(len(X)), y, kind, seed=ctx.shared_seed("final"), required=True, label="the central model")
+        targets: Literal["labels", "multilabel"] = "multilabel" if ctx.multilabel else "labels"
+        task = Task(
+            np.arange(len(X)), y, targets, seed=ctx.shared_seed("final"), required=True, label="the central model"
+        )
         yield Round([ctx.fit("final", X, [task], len(ctx.classes))[0]], up=X.nbytes + y.nbytes, down=0)
 
 

@@ -1,4 +1,4 @@
-"""FedAvg: train at the parties, average the weights, again (McMahan, Moore, Ramage, Hampson, Agüera y Arcas 2017)."""
+"""FedAvg: parties train, the server averages (McMahan, Moore, Ramage, Hampson, Agüera y Arcas 2017, algorithm 1)."""
 
 from __future__ import annotations
 

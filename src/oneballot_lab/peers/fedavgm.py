@@ -16,25 +16,25 @@ from ._averaging import Averaging, Rate, Server
 
 
 class Momentum(Server):
-    """speed ← momentum·speed + (before − mean); next = before − rate·speed. Buffers have none: they are averaged."""
+    """velocity ← momentum·velocity + (before − mean); next = before − rate·velocity. Buffers are averaged."""
 
     def __init__(self, assembly: Assembly, momentum: float, rate: float) -> None:
         super().__init__(assembly)
         self.momentum, self.rate = momentum, rate
-        self.speed: dict[str, Array] = {key: np.zeros(assembly.first[key].shape) for key in assembly.learned}
+        self.velocity: dict[str, Array] = {key: np.zeros(assembly.initial[key].shape) for key in assembly.trainable}
 
     def step(self, before: Values, who: Sequence[int], trained: Sequence[Values]) -> Values:
         mean = dict(super().step(before, who, trained))
-        for key, speed in self.speed.items():
-            speed *= self.momentum
-            speed += before[key].astype(np.float64) - mean[key]
-            mean[key] = (before[key] - self.rate * speed).astype(mean[key].dtype)
+        for key, velocity in self.velocity.items():
+            velocity *= self.momentum
+            velocity += before[key].astype(np.float64) - mean[key]
+            mean[key] = (before[key] - self.rate * velocity).astype(mean[key].dtype)
         return mean
 
 
 @settings
 class FedAvgM(Averaging):
-    """momentum (β) and server_rate: of the server's steps. All else as of FedAvg."""
+    """momentum (β), server_rate: of the server's steps. Other settings as for FedAvg."""
 
     name: ClassVar[str] = "fedavgm"
 

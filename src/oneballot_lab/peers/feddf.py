@@ -1,4 +1,4 @@
-"""FedDF: average the weights, then teach the average what all parties' networks together say of public rows.
+"""FedDF: average the weights, then distil the ensemble of the parties' networks into the average on public rows.
 
 Lin, Kong, Stich, Jaggi: "Ensemble Distillation for Robust Model Fusion in Federated Learning" (NeurIPS 2020),
 algorithm 1, with one architecture for all parties.
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 @settings
 class FedDF(Averaging):
-    """distillation_epochs: over the public rows, at the server, after each round; the optimizer and its rate are the
-    server's own. All else as of FedAvg.
+    """distillation_epochs, distillation_optimizer, distillation_rate: of the server's distillation on public rows after
+    each round. Other settings as for FedAvg.
     """
 
     name: ClassVar[str] = "feddf"
@@ -40,14 +40,14 @@ class FedDF(Averaging):
 
     def check(self, learner: Any, *, multilabel: bool) -> None:
         if multilabel:
-            raise ElectionError("feddf teaches one class a row, and the election has several")
+            raise ElectionError("feddf: rows must have one class each; this election is multilabel")
 
     def server(self, assembly: Assembly) -> Server:
-        taught = replace(
+        recipe = replace(
             assembly.recipe, epochs=self.distillation_epochs, steps=None, momentum=0.0,
             optimizer=self.distillation_optimizer, learning_rate=self.distillation_rate, last_rate=0.0,
         )  # fmt: skip
-        return Distiller(assembly, taught)
+        return Distiller(assembly, recipe)
 
 
 class Distiller(Server):
@@ -61,17 +61,21 @@ class Distiller(Server):
         )
 
     def step(self, before: Values, who: Sequence[int], trained: Sequence[Values]) -> Values:
-        """The mean of the weights, taught the softmax of the mean of the scores (AVGLOGITS)."""
+        """The mean of the weights, trained on the softmax of the mean scores (AVGLOGITS)."""
         self.rounds += 1
         scores = np.mean([self.assembly.model(values).scores(self.public) for values in trained], axis=0)
-        said = np.exp(scores - scores.max(axis=1, keepdims=True))
+        exponentials = np.exp(scores - scores.max(axis=1, keepdims=True))
         task = Task(
-            self.rows, said / said.sum(axis=1, keepdims=True), "soft", start=self.assembly.mean(who, trained),
-            seed=self.assembly.ctx.shared_seed("student", self.rounds), label="the student",
-        )  # fmt: skip
-        taught = self.training.run([task]).values[0]
-        self.training.forget()  # the next round asks for something else
-        return taught
+            self.rows,
+            exponentials / exponentials.sum(axis=1, keepdims=True),
+            "soft",
+            start=self.assembly.mean(who, trained),
+            seed=self.assembly.ctx.shared_seed("student", self.rounds),
+            label="the student",
+        )
+        student = self.training.run([task]).values[0]
+        self.training.forget()  # the next round has other targets
+        return student
 
 
 plugin = FedDF

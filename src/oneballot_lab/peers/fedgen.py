@@ -1,7 +1,7 @@
-"""FedGEN: FedAvg whose parties also learn from a generator that the server trains on their last layers.
+"""FedGEN: FedAvg whose parties also train on draws of a generator that the server trains on their last layers.
 
-Zhu, Hong, Zhou: "Data-Free Knowledge Distillation for Heterogeneous Federated Learning" (ICML 2021), algorithm 1. What
-the generator draws for a class is what the last layer of a network is given, so it needs no rows and no public set.
+Zhu, Hong, Zhou: "Data-Free Knowledge Distillation for Heterogeneous Federated Learning" (ICML 2021), algorithm 1. The
+generator draws inputs of the last layer for a class, so it needs no rows and no public set.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from oneballot.settings import settings
 from oneballot.types import Array
 
 from ._assembly import Assembly, Values
-from ._averaging import Averaging, Rate, grew_without_bound
+from ._averaging import Averaging, Rate, has_diverged
 
 Draws = tuple[Array, Array]
-"""Labels, and a z for each."""
+"""Labels and a z for each."""
 
 COUNT_BYTES = 4
-"""Of how many rows of a class a party has."""
+"""The bytes of a class count."""
 
 
 @settings
 class FedGEN(Averaging):
-    """generator_weight: of what is drawn in a party's loss, beside its rows; as much is drawn as there are rows. With 0
-    there is no generator, and this is FedAvg. noise, hidden: the generator's sizes. generator_steps, generator_rate:
-    of its training (Adam) after each round; diversity: how much it counts there that draws differ.
+    """generator_weight: the weight of draws in a party's loss, relative to its rows; there are as many draws as rows.
+    With 0 there is no generator, and this is FedAvg. noise, hidden: sizes of the generator. generator_steps,
+    generator_rate: of its training (Adam) after each round; diversity: the weight of the diversity loss.
     """
 
     name: ClassVar[str] = "fedgen"
@@ -48,81 +48,83 @@ class FedGEN(Averaging):
 
     def check(self, learner: Any, *, multilabel: bool) -> None:
         if multilabel:
-            raise ElectionError("fedgen draws for one class a row, and the election has several")
+            raise ElectionError("fedgen: rows must have one class each; this election is multilabel")
         if learner.augment and self.generator_weight:
-            raise ElectionError("fedgen cannot move images while it trains on draws: leave out the learner's augment")
+            raise ElectionError("fedgen: draws cannot be augmented; remove the learner's augment")
         if learner.module in ("resnet8", "resnet34", "textcnn", "bilstm", "transformer"):
             raise ElectionError(
-                f"fedgen needs a network of layers one after the other, such as mlp or cnn, not {learner.module}"
+                f"fedgen needs a network of consecutive layers, such as mlp or cnn, not {learner.module}"
             )
 
     def _rounds(self, assembly: Assembly, ctx: TallyContext) -> Iterator[Round]:
         if not self.generator_weight:
             yield from super()._rounds(assembly, ctx)
             return
-        federation = Federation(assembly, self)
-        values, up, down = assembly.first, 0, 0
+        training = GeneratorTraining(assembly, self)
+        values, up, down = assembly.initial, 0, 0
         for turn in range(1, self.rounds + 1):
-            who = assembly.drawn(turn, self.participation)
-            down += len(who) * (assembly.size + federation.size)
-            draws = federation.draw(who, turn)
+            who = assembly.sample_parties(turn, self.participation)
+            down += len(who) * (assembly.size + training.size)
+            draws = training.draw(who, turn)
             if not all(np.isfinite(z).all() for _, z in draws):
-                ctx.warn(f"the generator drew no numbers for round {turn}, and no more are run; lower generator_rate")
+                ctx.warn(
+                    f"the draws for round {turn} are not finite, and training was stopped; use a lower generator_rate"
+                )
                 return
-            trained = federation.train(who, turn, values, draws)
+            trained = training.train(who, turn, values, draws)
             up += len(who) * (assembly.size + COUNT_BYTES * assembly.classes)
             values = assembly.mean(who, trained)
-            if grew_without_bound(values, turn, ctx):
+            if has_diverged(values, turn, ctx):
                 return
-            federation.teach(who, turn, trained)
+            training.train_generator(who, turn, trained)
             yield Round([assembly.model(values)], up, down)
 
 
-class Federation:
-    """The parties' rows beside what the generator draws for each of them."""
+class GeneratorTraining:
+    """The generator, and training on the parties' rows together with its draws."""
 
     def __init__(self, assembly: Assembly, settings: FedGEN) -> None:
         from oneballot.fleet.models.network import custom
 
-        from ._generator import Generator, MakeEither, beside, last_layer
+        from ._generator import Generator, MakeRowOrLatent, last_layer, pad_rows
 
-        self.assembly, self.settings, self.taught = assembly, settings, False
+        self.assembly, self.settings, self.trained = assembly, settings, False
         self.last, self.latent = last_layer(assembly.network)
-        self.rows = beside(assembly.training.X.cpu().numpy(), self.latent)
+        self.rows = pad_rows(assembly.training.X.cpu().numpy(), self.latent)
         self.seen = np.stack([np.bincount(task.targets, minlength=assembly.classes) for task in assembly.tasks])
         self.generator = Generator(
             assembly.classes, self.latent, settings.noise, settings.hidden, assembly.ctx.shared_seed("generator")
         )
-        self.network = custom(MakeEither(assembly.network), self.rows.shape[1:], assembly.classes)
+        self.network = custom(MakeRowOrLatent(assembly.network), self.rows.shape[1:], assembly.classes)
 
     @property
     def size(self) -> int:
-        """Bytes of what a party gets beside the network: the generator, once there is one, and class frequencies."""
-        return self.generator.size + COUNT_BYTES * self.assembly.classes if self.taught else 0
+        """Bytes that a party receives besides the network: once there is a generator, it and the class frequencies."""
+        return self.generator.size + COUNT_BYTES * self.assembly.classes if self.trained else 0
 
     def draw(self, who: Sequence[int], turn: int) -> list[Draws]:
-        """As many for each party as it has rows; none at all before there is a generator."""
-        found = []
-        for i in who if self.taught else ():
+        """As many draws for each party as it has rows; none before the generator is trained."""
+        draws = []
+        for i in who if self.trained else ():
             seed = self.assembly.ctx.shared_seed("draws", turn, i)
             labels = self._labels(len(self.assembly.tasks[i].rows), seed)
-            found.append((labels, self.generator.draw(labels, seed)))
-        return found
+            draws.append((labels, self.generator.draw(labels, seed)))
+        return draws
 
     def train(self, who: Sequence[int], turn: int, start: Values, draws: Sequence[Draws]) -> Sequence[Values]:
-        """Each party's network after training on its own rows and on what was drawn for it."""
+        """Each party's network after training on its own rows and its draws."""
         if not draws:
             return self.assembly.train(who, turn, start)
         from oneballot.fleet.train.engine import Training
 
-        from ._generator import marked
+        from ._generator import pad_latents
 
         ctx, weight = self.assembly.ctx, self.settings.generator_weight
         rows, tasks = [self.rows], []
         begin = len(self.rows)
         for i, (labels, z) in zip(who, draws, strict=True):
             old = self.assembly.tasks[i]
-            rows.append(marked(z, self.rows.shape[1]))
+            rows.append(pad_latents(z, self.rows.shape[1]))
             tasks.append(replace(
                 old, start={f"network.{key}": value for key, value in start.items()},
                 seed=ctx.shared_seed("round", turn, old.label),
@@ -140,20 +142,20 @@ class Federation:
         ]
 
     def _labels(self, count: int, seed: int) -> Array:
-        """Classes by their frequency among all parties."""
+        """Classes, sampled by their frequency among all parties."""
         prior = self.seen.sum(0) / self.seen.sum()
         return np.random.default_rng(seed).choice(len(prior), count, p=prior)
 
-    def teach(self, who: Sequence[int], turn: int, trained: Sequence[Values]) -> None:
-        from ._generator import Heads, teach
+    def train_generator(self, who: Sequence[int], turn: int, trained: Sequence[Values]) -> None:
+        from ._generator import Heads, train_generator
 
         seen, settings = self.seen[list(who)], self.settings
-        teach(
+        train_generator(
             self.generator, Heads.of(trained, self.last, seen), seen.sum(0), steps=settings.generator_steps,
             rate=settings.generator_rate, diverse=settings.diversity,
             seed=self.assembly.ctx.shared_seed("generator", turn),
         )  # fmt: skip
-        self.taught = True
+        self.trained = True
 
 
 plugin = FedGEN

@@ -1,7 +1,7 @@
-"""FedMD: parties keep their own networks, and agree on the scores of public rows.
+"""FedMD: parties keep their own networks and agree on scores of public rows.
 
-Li and Wang: "FedMD: Heterogenous Federated Learning via Model Distillation" (2019), algorithm 1. A network never
-leaves its party; what travels are scores. So there is one model a party, and the accuracy is their mean, as there.
+Li and Wang: "FedMD: Heterogenous Federated Learning via Model Distillation" (2019), algorithm 1. Parties send
+scores, never networks. There is one model per party, and the accuracy is their mean, as in the paper.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 @settings
 class FedMD:
-    """Before the first round each party learns from the public rows, where they have labels, and then from its own, as
-    its learner does. In a round: the mean score of `alignment` public rows, drawn anew, is learned for `digest_epochs`,
-    and then the party's own rows for `epochs`.
+    """Before the first round each party trains on the public rows, if they have labels, and then on its own. In a
+    round, parties train on the mean scores of `alignment` random public rows for `digest_epochs`, and then on their own
+    rows for `epochs`.
     """
 
     name: ClassVar[str] = "fedmd"
@@ -46,27 +46,27 @@ class FedMD:
 
     def check(self, learner: Any, *, multilabel: bool) -> None:
         if multilabel:
-            raise ElectionError("fedmd agrees on scores of one class a row, and the election has several")
+            raise ElectionError("fedmd: rows must have one class each; this election is multilabel")
 
     def run(self, parties: Sequence[Data], ctx: TallyContext) -> Iterator[Round]:
-        assembly: Assembly = ctx.run(Assemble(parties, ctx, lambda usual: usual))
-        federation = Federation(assembly, np.concatenate([data.X for data in parties if len(data)]), self)
+        assembly: Assembly = ctx.run(Assemble(parties, ctx, lambda recipe: recipe))
+        networks_of = PartyNetworks(assembly, np.concatenate([data.X for data in parties if len(data)]), self)
         try:
-            yield from self._rounds(federation, assembly)
+            yield from self._rounds(networks_of, assembly)
         finally:
-            federation.forget()
+            networks_of.forget()
 
-    def _rounds(self, federation: Federation, assembly: Assembly) -> Iterator[Round]:
-        networks, sent = federation.begin(), 0
+    def _rounds(self, networks_of: PartyNetworks, assembly: Assembly) -> Iterator[Round]:
+        networks, sent = networks_of.begin(), 0
         for turn in range(1, self.rounds + 1):
-            rows = federation.chosen(turn)
-            networks = federation.revisit(turn, federation.digest(turn, networks, rows))
-            sent += 4 * len(rows) * assembly.classes * len(networks)  # scores, and the same of the consensus
+            rows = networks_of.sample_rows(turn)
+            networks = networks_of.revisit(turn, networks_of.digest(turn, networks, rows))
+            sent += 4 * len(rows) * assembly.classes * len(networks)  # a party sends scores and receives their mean
             yield Round([assembly.model(values) for values in networks], up=sent, down=sent)
 
 
-class Federation:
-    """The parties' networks, each of which goes on from itself."""
+class PartyNetworks:
+    """The parties' own networks; each is trained further from its current parameters."""
 
     def __init__(self, assembly: Assembly, X: Array, settings: FedMD) -> None:
         assert assembly.ctx.public is not None, "checked before: fedmd needs a public set"
@@ -76,7 +76,7 @@ class Federation:
         self.transfer = self._training(self.public, whole, "parties' networks on public rows")
         self.own = self._training(X, replace(once, epochs=settings.epochs), "parties' networks")
         digest = replace(once, epochs=settings.digest_epochs)
-        self.digestion = self._training(self.public, digest, "parties' networks on what all say")
+        self.digestion = self._training(self.public, digest, "parties' networks on mean scores")
 
     def _training(self, X: Array, recipe: Recipe, what: str) -> Training:
         assembly = self.assembly
@@ -88,42 +88,44 @@ class Federation:
             training.forget()
 
     def begin(self) -> list[Values]:
-        """Transfer: from the public rows, where their labels are known, to the party's own."""
+        """Transfer learning: from the public rows, if they have labels, to the party's own."""
         ctx = self.assembly.ctx
         networks: list[Values] = [
             self.assembly.network.start(ctx.shared_seed("first weights", i)) for i in range(len(self.assembly.tasks))
         ]
         if ctx.public_labels is not None:
             learned = Task(np.arange(len(self.public)), ctx.public_labels)
-            networks = self._go_on(self.transfer, [learned] * len(networks), networks, "transfer")
-        return self._go_on(self.assembly.training, self.assembly.tasks, networks, "begin")
+            networks = self._continue(self.transfer, [learned] * len(networks), networks, "transfer")
+        return self._continue(self.assembly.training, self.assembly.tasks, networks, "begin")
 
-    def chosen(self, turn: int) -> Array:
+    def sample_rows(self, turn: int) -> Array:
         """The public rows of a round."""
-        lot = np.random.default_rng(self.assembly.ctx.shared_seed("alignment", turn))
-        return np.sort(lot.permutation(len(self.public))[: self.settings.alignment])
+        rng = np.random.default_rng(self.assembly.ctx.shared_seed("alignment", turn))
+        return np.sort(rng.permutation(len(self.public))[: self.settings.alignment])
 
     def digest(self, turn: int, networks: Sequence[Values], rows: Array) -> list[Values]:
-        """Each network learns the mean of all their scores."""
-        asked = self.public[rows]
-        consensus = np.mean([self.assembly.model(values).scores(asked) for values in networks], axis=0)
+        """Train each network on the mean of all their scores."""
+        queries = self.public[rows]
+        consensus = np.mean([self.assembly.model(values).scores(queries) for values in networks], axis=0)
         task = Task(rows, consensus, "scores")
-        return self._go_on(self.digestion, [task] * len(networks), networks, f"digest {turn}")
+        return self._continue(self.digestion, [task] * len(networks), networks, f"digest {turn}")
 
     def revisit(self, turn: int, networks: Sequence[Values]) -> list[Values]:
-        """Each network learns from its own rows again."""
-        return self._go_on(self.own, self.assembly.tasks, networks, f"revisit {turn}")
+        """Train each network on its party's own rows."""
+        return self._continue(self.own, self.assembly.tasks, networks, f"revisit {turn}")
 
-    def _go_on(self, training: Training, tasks: Sequence[Task], networks: Sequence[Values], what: str) -> list[Values]:
+    def _continue(
+        self, training: Training, tasks: Sequence[Task], networks: Sequence[Values], what: str
+    ) -> list[Values]:
         ctx, names = self.assembly.ctx, [task.label for task in self.assembly.tasks]
-        given = [
+        continued = [
             replace(
-                task, start=self.assembly.travelling(values), seed=ctx.shared_seed(what, i),
+                task, start=self.assembly.sent_part(values), seed=ctx.shared_seed(what, i),
                 label=f"{names[i]}, {what}",
             )
             for i, (task, values) in enumerate(zip(tasks, networks, strict=True))
         ]  # fmt: skip
-        return list(training.run(given).values)
+        return list(training.run(continued).values)
 
 
 plugin = FedMD

@@ -1,4 +1,4 @@
-"""FedProx: FedAvg with μ/2·|w − start|² in each party's loss (Li, Sahu, Zaheer, Sanjabi, Talwalkar, Smith 2020).
+"""FedProx: FedAvg with the proximal term μ/2·‖w − start‖² (Li, Sahu, Zaheer, Sanjabi, Talwalkar, Smith 2020).
 
 With `init = "outcome"` after a FedKT election it is FedKT-Prox (FedKT, section 5.4).
 """
@@ -16,7 +16,7 @@ from ._averaging import Averaging
 
 @settings
 class FedProx(Averaging):
-    """mu (μ): how strongly a party's weights are drawn to the round's first ones. All else as of FedAvg."""
+    """mu (μ): the weight of the proximal term. Other settings as for FedAvg."""
 
     name: ClassVar[str] = "fedprox"
 

@@ -1,7 +1,7 @@
-"""PATE, centralised: what knowledge transfer comes to if nobody keeps data back (Papernot et al., ICLR 2017).
+"""PATE, centralized (Papernot et al., ICLR 2017): an upper bound for FedKT.
 
-FedKT's upper bound: all rows are at the server, dealt to teachers at random, whose votes label the public set for one
-student. Without noise, as FedKT's paper has it; PATE with noise is a FedKT election of one party at L2 (docs/peers.md).
+The server has all rows and divides them among teachers at random; their votes label the public set for one student.
+There is no noise, as in FedKT's paper; PATE with noise is a FedKT election of one party at L2 (docs/peers.md).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from oneballot.types import Data, Task
 
 @settings
 class PATE:
-    """teachers: as many as there are parties, if left out (appendix B of FedKT)."""
+    """teachers: default: the number of parties (appendix B of FedKT)."""
 
     name: ClassVar[str] = "pate"
     rounds: ClassVar[int] = 1

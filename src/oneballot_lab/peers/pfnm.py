@@ -1,7 +1,7 @@
-"""PFNM: neurons of the parties' networks are matched, and averaged with those that they match.
+"""PFNM: matches the neurons of the parties' networks and averages those that match.
 
 Yurochkin et al., "Bayesian Nonparametric Federated Learning of Neural Networks" (ICML 2019). Fully connected networks
-only. Parties need not begin with the same weights, and the federation's network may be wider than theirs.
+only. Parties start from different weights, and the global network may be wider than theirs.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from oneballot.settings import settings
 from oneballot.types import Data
 
 from ._assembly import Assemble, Assembly, Values
-from ._matching import Beliefs, Dense, match_networks, part_of
+from ._matching import Dense, Prior, match_networks, part_of
 
 COUNT_BYTES = 4
-"""Of how many rows of a class a party has."""
+"""The bytes of a class count."""
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 @settings
 class PFNM:
-    """spread: σ², of a party's neurons around the federation's; prior: σ0², of those around 0; mass: γ0, how readily a
-    neuron is taken for a new one. sweeps: how often all matches are looked at again. rounds: after the first, a party
-    goes on from its own neurons of the federation's network.
+    """spread: σ², the variance of a party's neurons around the global ones; prior: σ0², that of global neurons; mass:
+    γ0; larger values create more neurons. sweeps: passes that improve the matches. rounds: after the first, a party
+    starts from its part of the global network.
     """
 
     name: ClassVar[str] = "pfnm"
@@ -45,9 +45,9 @@ class PFNM:
 
     def check(self, learner: Any, *, multilabel: bool) -> None:
         if multilabel:
-            raise ElectionError("pfnm weighs a class by its rows, one class a row, and the election has several")
+            raise ElectionError("pfnm: rows must have one class each; this election is multilabel")
         if learner.module != "mlp":
-            raise ElectionError(f'pfnm matches neurons of module = "mlp", fully connected, not of "{learner.module}"')
+            raise ElectionError(f'pfnm needs module = "mlp", a fully connected network, not "{learner.module}"')
 
     def run(self, parties: Sequence[Data], ctx: TallyContext) -> Iterator[Round]:
         assembly: Assembly = ctx.run(Assemble(parties, ctx, lambda usual: usual))
@@ -57,20 +57,20 @@ class PFNM:
             assembly.training.forget()
 
     def _rounds(self, assembly: Assembly, ctx: TallyContext) -> Iterator[Round]:
-        names = [name.removesuffix(".weight") for name in assembly.first if name.endswith(".weight")]
+        names = [name.removesuffix(".weight") for name in assembly.initial if name.endswith(".weight")]
         seen = np.stack([np.bincount(task.targets, minlength=assembly.classes) for task in assembly.tasks])
         starts: list[Values] = [
             assembly.network.start(ctx.shared_seed("first weights", i)) for i in range(len(assembly.tasks))
         ]
-        beliefs, up, down = Beliefs(self.spread, self.prior, self.mass), 0, 0
+        prior, up, down = Prior(self.spread, self.prior, self.mass), 0, 0
         for turn in range(1, self.rounds + 1):
             down += (turn > 1) * assembly.size * len(starts)
             trained = self._train(assembly, starts, turn)
             up += assembly.size * len(starts) + seen.size * COUNT_BYTES
             own = [_dense(values, names) for values in trained]
-            found, places = match_networks(own, seen, beliefs, self.sweeps, ctx.shared_seed("sweeps", turn))
-            starts = [_values(part_of(found, place), names) for place in places]
-            yield Round([_model(assembly, found, names)], up, down)
+            merged, places = match_networks(own, seen, prior, self.sweeps, ctx.shared_seed("sweeps", turn))
+            starts = [_values(part_of(merged, place), names) for place in places]
+            yield Round([_model(assembly, merged, names)], up, down)
 
     def _train(self, assembly: Assembly, starts: Sequence[Values], turn: int) -> Sequence[Values]:
         tasks = [
@@ -94,12 +94,12 @@ def _values(network: Dense, names: Sequence[str]) -> Values:
     }
 
 
-def _model(assembly: Assembly, found: Dense, names: Sequence[str]) -> Model:
-    """The federation's network, whose hidden layers are as wide as the matches made them."""
+def _model(assembly: Assembly, merged: Dense, names: Sequence[str]) -> Model:
+    """The global network; matching determines the width of its hidden layers."""
     learner: Any = assembly.learner
-    wide = replace(learner, settings={**learner.settings, "hidden": [len(bias) for bias in found.biases[:-1]]})
+    wide = replace(learner, settings={**learner.settings, "hidden": [len(bias) for bias in merged.biases[:-1]]})
     network = wide.network(assembly.network.shape, assembly.classes)
-    model: Model = wide.model_of(network, _values(found, names), assembly.classes, device=learner.device)
+    model: Model = wide.model_of(network, _values(merged, names), assembly.classes, device=learner.device)
     return model
 
 

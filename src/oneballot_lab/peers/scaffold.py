@@ -1,10 +1,10 @@
-"""SCAFFOLD: control variates against the drift of parties (Karimireddy, Kale, Mohri, Reddi, Stich, Suresh 2020).
+"""SCAFFOLD: control variates against client drift (Karimireddy, Kale, Mohri, Reddi, Stich, Suresh 2020).
 
-Each of a party's steps has c − c_i added to its direction. Option II: after its K steps of rate η from x to y its own
-variate c_i becomes c_i − c + (x − y)/(K·η): the mean direction of its optimizer. Of plain SGD, which the paper has,
-directions are slopes, of Adam, which FedKT's experiments have throughout, its normed ones; the sum holds for both.
+Each step of party i has c − c_i added to its direction. Option II: after K steps of rate η from x to y, its variate c_i
+becomes c_i − c + (x − y)/(K·η), the mean direction of its optimizer. With plain SGD, as in the paper, directions are
+gradients; with Adam, as in FedKT's experiments, they are normalized gradients.
 
-Parties count by their rows, as in FedAvg, so that without variates it is FedAvg; the paper counts all alike.
+Parties are weighted by rows, so that SCAFFOLD without variates is FedAvg; the paper weights them equally.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class Variates(Server):
-    """The variates of the server and of every party, 0 at first; a party's change when it takes part."""
+    """The variates of the server (common) and of the parties (own), initially 0."""
 
     copies = 2
 
     def __init__(self, assembly: Assembly, rate: float) -> None:
         super().__init__(assembly)
         self.rate = rate
-        self.common: dict[str, Array] = {key: np.zeros(assembly.first[key].shape) for key in assembly.learned}
+        self.common: dict[str, Array] = {key: np.zeros(assembly.initial[key].shape) for key in assembly.trainable}
         self.own: dict[int, dict[str, Array]] = {}
 
     def offsets(self, who: Sequence[int]) -> list[Values] | None:
-        """c − c_i of each."""
+        """c − c_i of each party."""
         return [{key: common - self._of(i)[key] for key, common in self.common.items()} for i in who]
 
     def _of(self, party: int) -> dict[str, Array]:
@@ -50,21 +50,21 @@ class Variates(Server):
         learning_rate = self.assembly.recipe.learning_rate
         change = {key: np.zeros_like(value) for key, value in self.common.items()}
         for i, after in zip(who, trained, strict=True):
-            own, far = self._of(i), self.assembly.steps(i) * learning_rate
+            own, scale = self._of(i), self.assembly.steps(i) * learning_rate
             for key, common in self.common.items():
-                moved = (before[key].astype(np.float64) - after[key]) / far - common
-                change[key] += shares[i] * moved
-                own[key] += moved
+                change_of_own = (before[key].astype(np.float64) - after[key]) / scale - common
+                change[key] += shares[i] * change_of_own
+                own[key] += change_of_own
         for key, common in self.common.items():
             common += change[key]
-            way = out[key].astype(np.float64) - before[key]
-            out[key] = (before[key] + self.rate * way).astype(out[key].dtype)
+            update = out[key].astype(np.float64) - before[key]
+            out[key] = (before[key] + self.rate * update).astype(out[key].dtype)
         return out
 
 
 @settings
 class SCAFFOLD(Averaging):
-    """server_rate (η_g): of the server's steps. All else as of FedAvg."""
+    """server_rate (η_g): the learning rate of the server. Other settings as for FedAvg."""
 
     name: ClassVar[str] = "scaffold"
 

@@ -1,4 +1,4 @@
-"""Solo: each party alone on its own rows, without any message."""
+"""Solo: each party trains on its own rows; nothing is sent."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class Solo:
     needs: ClassVar[Mapping[str, frozenset[str]]] = {"final": frozenset({"probabilities"})}
 
     def run(self, parties: Sequence[Data], ctx: TallyContext) -> Iterator[Round]:
-        held = [data for data in parties if len(data)]
-        X = np.concatenate([data.X for data in held])
-        blocks = np.split(np.arange(len(X)), np.cumsum([len(data) for data in held])[:-1])
+        with_rows = [data for data in parties if len(data)]
+        X = np.concatenate([data.X for data in with_rows])
+        blocks = np.split(np.arange(len(X)), np.cumsum([len(data) for data in with_rows])[:-1])
         tasks = [
             Task(
                 rows,
@@ -31,10 +31,10 @@ class Solo:
                 seed=ctx.shared_seed("solo", i),
                 label=f"party {i + 1}",
             )
-            for i, (rows, data) in enumerate(zip(blocks, held, strict=True))
+            for i, (rows, data) in enumerate(zip(blocks, with_rows, strict=True))
         ]
         models = ctx.fit("final", X, tasks, len(ctx.classes))
-        yield Round([models[i] for i in range(len(held))], up=0, down=0)
+        yield Round([models[i] for i in range(len(with_rows))], up=0, down=0)
 
 
 plugin = Solo

@@ -1,4 +1,4 @@
-"""Peers that average weights, each against a case whose answer is known."""
+"""Peers that average weights, in cases with a known result."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_fedavg_of_one_party_is_central_training(networks: ob.Election, uneven: 
     assert_close(weights(peer, networks, uneven[:1]), expected, 1e-5)
 
 
-def test_one_round_of_one_party_is_what_the_learner_trains(networks: ob.Election, uneven: list[Data]) -> None:
+def test_one_round_of_one_party_equals_the_learners_training(networks: ob.Election, uneven: list[Data]) -> None:
     with TallyContext(networks) as ctx:
         start = LEARNER.network((64,), 10).start(ctx.shared_seed("first weights"))
         seed = ctx.shared_seed("round", 1, "party 1")
@@ -87,7 +87,7 @@ def test_one_round_of_one_party_is_what_the_learner_trains(networks: ob.Election
 
 
 @pytest.mark.parametrize("settings", [SGD, {}, {"participation": 0.5}], ids=["sgd", "adam", "half"])
-def test_special_cases_of_the_others_are_fedavg(networks: ob.Election, uneven: list[Data], settings: Any) -> None:
+def test_special_cases_of_other_peers_equal_fedavg(networks: ob.Election, uneven: list[Data], settings: Any) -> None:
     expected = weights(FedAvg(rounds=3, **settings), networks, uneven)
     assert_close(weights(FedProx(rounds=3, mu=0.0, **settings), networks, uneven), expected)
     assert_close(weights(FedAvgM(rounds=3, momentum=0.0, server_rate=1.0, **settings), networks, uneven), expected)
@@ -116,15 +116,17 @@ def test_scaffold_without_variates_is_fedavg(
     assert_close(weights(SCAFFOLD(rounds=3, **settings), networks, uneven), expected)
 
 
-def test_scaffold_of_one_party_is_fedavg_of_it(networks: ob.Election, uneven: list[Data]) -> None:
+def test_scaffold_with_one_party_equals_fedavg(networks: ob.Election, uneven: list[Data]) -> None:
     """Its variate is the server's, so nothing is added."""
     expected = weights(FedAvg(rounds=3, **SGD), networks, uneven[:1])
     assert_close(weights(SCAFFOLD(rounds=3, **SGD), networks, uneven[:1]), expected, 1e-5)
 
 
 @pytest.mark.parametrize("participation", [1.0, 0.5])
-def test_scaffold_is_that_of_its_paper(networks: ob.Election, uneven: list[Data], participation: float) -> None:
-    """Algorithm 1 with option II, of linear softmax models and in NumPy alone: its own slopes, loops and variates."""
+def test_scaffold_equals_a_numpy_version_of_the_papers_algorithm(
+    networks: ob.Election, uneven: list[Data], participation: float
+) -> None:
+    """Algorithm 1 with option II, for linear softmax models, in NumPy."""
     linear = replace(networks, learner=replace(LEARNER, settings={"hidden": []}, epochs=2))
     peer = SCAFFOLD(rounds=3, participation=participation, server_rate=0.8, **SGD)
     held = [data for data in uneven if len(data)]
@@ -146,8 +148,8 @@ def test_scaffold_is_that_of_its_paper(networks: ob.Election, uneven: list[Data]
                     rows = batch[batch >= 0]
                     X = np.concatenate([held[i].X[rows], np.ones((len(rows), 1))], 1)
                     odds = np.exp(X @ y.T)
-                    slope = (odds / odds.sum(1, keepdims=True) - np.eye(10)[held[i].y[rows]]).T @ X / len(rows)
-                    y = y - rate * (slope - own[i] + c)
+                    gradient = (odds / odds.sum(1, keepdims=True) - np.eye(10)[held[i].y[rows]]).T @ X / len(rows)
+                    y = y - rate * (gradient - own[i] + c)
                 new = own[i] - c + (x - y) / (steps * rate)
                 changes.append(len(held[i]) / total * (new - own[i]))
                 own[i] = new
@@ -160,7 +162,7 @@ def test_scaffold_is_that_of_its_paper(networks: ob.Election, uneven: list[Data]
     assert np.abs(c).max() > 1e-2
 
 
-def test_fedavgm_is_that_of_its_paper(networks: ob.Election, uneven: list[Data]) -> None:
+def test_fedavgm_follows_the_papers_update(networks: ob.Election, uneven: list[Data]) -> None:
     """v ← 0.7·v + Δ, w ← w − 0.5·v, where Δ is what FedAvg's first round from the same weights would be."""
     with TallyContext(networks) as ctx:
         w = LEARNER.network((64,), 10).start(ctx.shared_seed("first weights"))
@@ -179,7 +181,7 @@ def test_fedavgm_is_that_of_its_paper(networks: ob.Election, uneven: list[Data])
     assert_close(weights(peer, networks, uneven), expected)
 
 
-def test_parties_count_by_their_rows_and_buffers_are_averaged_like_weights(networks: ob.Election) -> None:
+def test_parties_are_weighted_by_rows_and_buffers_are_averaged(networks: ob.Election) -> None:
     from oneballot_lab.peers._assembly import Assembly
 
     rng = np.random.default_rng(0)
@@ -187,7 +189,7 @@ def test_parties_count_by_their_rows_and_buffers_are_averaged_like_weights(netwo
     with TallyContext(networks) as ctx:
         parties = [Data(rng.random((n, 64), dtype=np.float32), rng.integers(0, 10, n)) for n in (30, 10)]
         assembly = Assembly(images, parties, ctx, images.recipe(), False)
-        one, two = assembly.train([0, 1], 1, assembly.first)
+        one, two = assembly.train([0, 1], 1, assembly.initial)
         mean = assembly.mean([0, 1], [one, two])
     assert any("running_mean" in key for key in mean)
     for key in mean:
@@ -199,7 +201,7 @@ def normed(classes: int) -> Any:
     return torch.nn.Sequential(torch.nn.Linear(64, 6), torch.nn.BatchNorm1d(6), torch.nn.Linear(6, classes))
 
 
-def test_a_module_of_ones_own_is_averaged_with_its_counters(networks: ob.Election, uneven: list[Data]) -> None:
+def test_a_custom_module_is_averaged_with_its_counters(networks: ob.Election, uneven: list[Data]) -> None:
     own = replace(networks, learner=ob.Torch(normed, epochs=1, batch=16, device="cpu"))
     parties = [Data(data.X[:n], data.y[:n]) for data, n in zip(uneven[:2], (48, 16), strict=True)]
     assert [len(data) for data in parties] == [48, 16]
@@ -209,7 +211,7 @@ def test_a_module_of_ones_own_is_averaged_with_its_counters(networks: ob.Electio
     assert np.abs(values["1.running_mean"]).max() > 0
 
 
-def test_several_labels_a_row_are_learned_by_averaging() -> None:
+def test_averaging_works_for_multilabel_data() -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(400, 6)).astype(np.float32)
     y = (X[:, :3] > 0).astype(int)
@@ -222,7 +224,7 @@ def test_several_labels_a_row_are_learned_by_averaging() -> None:
     assert found.last.accuracy > max(0.9, found.first.accuracy)
 
 
-def test_bytes_are_a_network_each_way_a_party_and_round_and_twice_that_with_variates(
+def test_bytes_are_one_network_each_way_per_party_and_round_and_two_with_variates(
     networks: ob.Election, uneven: list[Data]
 ) -> None:
     size = 4 * (64 * 12 + 12 + 12 * 10 + 10)
@@ -234,23 +236,23 @@ def test_bytes_are_a_network_each_way_a_party_and_round_and_twice_that_with_vari
         assert [turn.up for turn in turns] == [turn.down for turn in turns] == [each * size * r for r in (1, 2, 3)]
 
 
-def test_what_the_learner_says_is_used_unless_the_peer_says_otherwise() -> None:
+def test_a_peers_settings_override_the_learners() -> None:
     learner = ob.Torch(epochs=7, optimizer="sgd", learning_rate=0.2, last_rate=0.01, steps=9, weight_decay=1e-4)
     own = FedAvg().recipe(learner.recipe())
     assert (own.epochs, own.steps, own.optimizer, own.learning_rate, own.last_rate) == (7, 9, "sgd", 0.2, 0.2)
     assert (own.momentum, own.weight_decay) == (0.9, 1e-4)
     other = FedProx(epochs=2, optimizer="sgd", mu=0.3).recipe(learner.recipe())
     assert (other.epochs, other.steps, other.learning_rate, other.momentum) == (2, None, 0.2, 0.0)
-    with pytest.raises(ElectionError, match=r"needs a learning_rate: the learner's, 0\.001, is for adam"):
+    with pytest.raises(ElectionError, match=r"needs a learning_rate: the learner's, 0\.001, is meant for adam"):
         FedAvg(optimizer="sgd").recipe(ob.Torch().recipe())
 
 
-def test_weights_that_grow_without_bound_end_it_with_a_word(networks: ob.Election, uneven: list[Data]) -> None:
+def test_divergence_stops_training_with_a_warning(networks: ob.Election, uneven: list[Data]) -> None:
     wild = FedAvg(rounds=5, optimizer="sgd", learning_rate=1e30)
     with pytest.raises(DataError, match="lower learning_rate"):
         weights(wild, networks, uneven)
     later = FedAvgM(rounds=200, momentum=0.0, server_rate=1e30, **SGD)
-    with pytest.warns(OneBallotWarning, match="grew without bound in round"):
+    with pytest.warns(OneBallotWarning, match="training diverged in round"):
         assert 0 < len(weights(later, networks, uneven)) < 200
 
 
@@ -292,14 +294,14 @@ class TestFromTheOutcome:
             compare(FedAvg(init="outcome"), other, parties, test, outcome=run.outcome)
 
 
-def test_a_learner_without_weights_is_refused_before_anything_is_trained(election: ob.Election) -> None:
-    with pytest.raises(ElectionError, match="the final of fedavg needs gradients, and learner sklearn does not give"):
+def test_a_learner_without_gradients_is_rejected_before_training(election: ob.Election) -> None:
+    with pytest.raises(ElectionError, match="fedavg: the final learner must provide gradients"):
         check_peer(FedAvg(), election)
 
 
 @pytest.mark.parametrize(
     "bad", [{"rounds": 0}, {"participation": 0}, {"participation": 1.5}, {"init": "none"}, {"epochs": 0}, {"mu": -1}]
 )
-def test_settings_that_cannot_be_are_refused(bad: Any) -> None:
+def test_invalid_settings_are_rejected(bad: Any) -> None:
     with pytest.raises(ElectionError, match=next(iter(bad))):
         FedProx(**bad)

@@ -1,4 +1,4 @@
-"""PFNM's matching against cases with a known answer: copies, shrinkage in closed form, and a search of all matches."""
+"""PFNM's matching in cases with a known result: copies, shrinkage in closed form, and exhaustive search."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from oneballot_lab.peers._matching import Beliefs, Dense, match, match_networks, part_of
+from oneballot_lab.peers._matching import Dense, Prior, match, match_networks, part_of
 
 
 def network(sizes, seed):
@@ -33,7 +33,7 @@ def test_permuted_copies_of_one_network_are_recovered(hidden, copies):
     one = network((6, *hidden, 4), seed=1)
     draw = np.random.default_rng(2)
     parties = [permuted(one, [draw.permutation(n) for n in hidden]) for _ in range(copies)]
-    found, places = match_networks(parties, np.full((copies, 4), 5), Beliefs(prior=1e9), sweeps=5, seed=0)
+    found, places = match_networks(parties, np.full((copies, 4), 5), Prior(prior=1e9), sweeps=5, seed=0)
     assert tuple(len(bias) for bias in found.biases) == (*hidden, 4)
     X = draw.normal(size=(50, 6))
     np.testing.assert_allclose(answers(found, X), answers(one, X), rtol=1e-6, atol=1e-6)
@@ -43,32 +43,32 @@ def test_permuted_copies_of_one_network_are_recovered(hidden, copies):
             np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-6)
 
 
-def test_noisy_copies_are_matched_as_they_were_made_and_averaged():
+def test_noisy_copies_are_matched_and_averaged():
     draw = np.random.default_rng(3)
     true = draw.normal(size=(10, 20))
     orders = [draw.permutation(10) for _ in range(4)]
     parties = [true[order] + 0.05 * draw.normal(size=(10, 20)) for order in orders]
-    found = match(parties, Beliefs(spread=0.05, prior=1.0), sweeps=5, seed=0)
-    assert len(found.found) == 10
+    found = match(parties, Prior(spread=0.05, prior=1.0), sweeps=5, seed=0)
+    assert len(found.neurons) == 10
     for order, place in zip(orders, found.of, strict=True):
         np.testing.assert_array_equal(place[np.argsort(order)], found.of[0][np.argsort(orders[0])])
     mean = np.mean([party[np.argsort(order)] for party, order in zip(parties, orders, strict=True)], axis=0)
     shrunk = (4 / 0.05) / (1 + 4 / 0.05)
-    np.testing.assert_allclose(found.found[found.of[0][np.argsort(orders[0])]], mean * shrunk, rtol=1e-9)
+    np.testing.assert_allclose(found.neurons[found.of[0][np.argsort(orders[0])]], mean * shrunk, rtol=1e-9)
 
 
-def test_different_neurons_stay_apart():
+def test_different_neurons_are_not_matched():
     apart = 10 * np.eye(6)
-    found = match([apart[:3], apart[3:]], Beliefs(spread=0.1, prior=100.0), sweeps=3, seed=0)
-    assert len(found.found) == 6
+    found = match([apart[:3], apart[3:]], Prior(spread=0.1, prior=100.0), sweeps=3, seed=0)
+    assert len(found.neurons) == 6
     assert not set(found.of[0]) & set(found.of[1])
-    np.testing.assert_allclose(found.found[found.of[0]], apart[:3] * (10 / (10 + 0.01)), rtol=1e-12)
+    np.testing.assert_allclose(found.neurons[found.of[0]], apart[:3] * (10 / (10 + 0.01)), rtol=1e-12)
 
 
-def test_one_party_keeps_its_neurons_but_for_the_shrinkage():
+def test_one_partys_neurons_are_only_shrunk():
     own = np.random.default_rng(0).normal(size=(5, 3))
-    found = match([own], Beliefs(spread=2.0, prior=3.0), sweeps=3, seed=0)
-    np.testing.assert_allclose(found.found[found.of[0]], own * (1 / 2) / (1 / 3 + 1 / 2))
+    found = match([own], Prior(spread=2.0, prior=3.0), sweeps=3, seed=0)
+    np.testing.assert_allclose(found.neurons[found.of[0]], own * (1 / 2) / (1 / 3 + 1 / 2))
 
 
 def posterior(parties, of, beliefs):
@@ -86,10 +86,10 @@ def posterior(parties, of, beliefs):
     return total
 
 
-def test_two_parties_are_matched_as_a_search_of_all_matches_would():
+def test_two_parties_are_matched_as_by_exhaustive_search():
     """Given one party, the other's match is found exactly: compared with all injections, new neurons among them."""
     draw = np.random.default_rng(5)
-    beliefs = Beliefs(spread=0.3, prior=1.0, mass=0.7)
+    beliefs = Prior(spread=0.3, prior=1.0, mass=0.7)
     for _ in range(20):
         first, second = draw.normal(size=(4, 2)), draw.normal(size=(3, 2))
         found = match([first, second], beliefs, sweeps=0, seed=0)
@@ -106,8 +106,8 @@ def test_two_parties_are_matched_as_a_search_of_all_matches_would():
         np.testing.assert_array_equal(np.where(ours < 4, ours, 4), np.where(theirs < 4, theirs, 4))
 
 
-def test_class_biases_are_weighed_by_the_rows_that_parties_have_of_the_class():
+def test_output_biases_are_weighted_by_class_counts():
     a, b = network((3, 4, 2), 1), network((3, 4, 2), 2)
-    found, _ = match_networks([a, b], np.array([[30, 0], [10, 5]]), Beliefs(), sweeps=2, seed=0)
+    found, _ = match_networks([a, b], np.array([[30, 0], [10, 5]]), Prior(), sweeps=2, seed=0)
     np.testing.assert_allclose(found.biases[-1][0], 0.75 * a.biases[-1][0] + 0.25 * b.biases[-1][0], rtol=1e-6)
     np.testing.assert_allclose(found.biases[-1][1], b.biases[-1][1], rtol=1e-6)

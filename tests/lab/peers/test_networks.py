@@ -1,4 +1,4 @@
-"""FedDF, FedMD, FedGEN and PFNM: cases with a known answer, thin parties, and pairings that are refused."""
+"""FedDF, FedMD, FedGEN and PFNM: cases with a known result, small parties, and rejected learners."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def assert_equal(a, b):
 
 
 @pytest.mark.parametrize("peer", [FedAvg(rounds=2), FedDF(rounds=2, distillation_epochs=1), FedMD(rounds=2)])
-def test_a_frozen_table_of_words_stays_as_it_is_and_does_not_travel(peer):
+def test_a_frozen_embedding_is_neither_changed_nor_sent(peer):
     """Token 2 or 3 is the class, so that the words' fixed vectors tell it."""
     rng = np.random.default_rng(0)
     X = rng.integers(4, 30, (90, 6)).astype(np.int32)
@@ -91,8 +91,8 @@ def test_a_frozen_table_of_words_stays_as_it_is_and_does_not_travel(peer):
         assert rounds[0].up == 3 * rest
 
 
-def test_feddf_of_one_party_teaches_it_what_it_says_already(make, whole):
-    """The only teacher is the student itself, so the slope is 0, and what is left is FedAvg of one party."""
+def test_feddf_with_one_party_equals_fedavg(make, whole):
+    """The student is its own only teacher, so the gradient of the distillation is 0."""
     election, alone = make(SGD), {"one": whole}
     taught = turns(FedDF(rounds=2, distillation_optimizer="sgd"), election, alone)
     plain = turns(FedAvg(rounds=2), election, alone)
@@ -122,7 +122,7 @@ def test_feddf_moves_the_average_towards_the_mean_of_the_scores(make, parties):
     assert surprise(fused) - least < 0.5 * (surprise(averaged) - least)
 
 
-def test_feddf_is_better_than_fedavg_after_a_round_and_sends_the_same(make, parties, test):
+def test_feddf_is_better_than_fedavg_after_one_round_with_the_same_bytes(make, parties, test):
     election = make()
     fused, plain = (compare(peer(rounds=1), election, parties, test).last for peer in (FedDF, FedAvg))
     assert fused.accuracy > plain.accuracy
@@ -144,25 +144,25 @@ def test_the_first_round_of_fedgen_has_no_generator_yet(make, parties):
     assert (first.up, first.down) == (5 * (SIZE + 40), 5 * SIZE)
 
 
-def test_fedgen_sends_its_generator_down_and_learns(make, parties, test):
+def test_fedgen_sends_its_generator_to_the_parties_and_learns(make, parties, test):
     found = compare(FedGEN(rounds=2, generator_steps=50), make(), parties, test)
     generator = 4 * ((10 + 32) * 256 + 256 + 256 * 16 + 16)
     assert found.last.down == 2 * 5 * SIZE + 1 * 5 * (generator + 40)
     assert found.last.accuracy > 0.7
 
 
-def test_fedgens_weights_that_grow_without_bound_end_it_with_a_word(make, parties):
-    """In the first round there is no generator yet that could make them."""
-    with pytest.raises(DataError, match="in the first round; choose a lower learning_rate"):
+def test_divergence_of_fedgen_stops_training_with_a_warning(make, parties):
+    """In the first round there is no generator, so the learning rate is at fault."""
+    with pytest.raises(DataError, match=r"in the first round.*lower learning_rate"):
         turns(FedGEN(rounds=2, optimizer="sgd", learning_rate=1e30), make(), parties)
     plain = turns(FedAvg(rounds=1), make(SGD), parties)[0]
-    for rate, words in ((1e10, "grew without bound in round 2, and no more"), (1e30, "drew no numbers for round 2")):
+    for rate, words in ((1e10, "training diverged in round 2"), (1e30, "draws for round 2 are not finite")):
         with pytest.warns(OneBallotWarning, match=words):
             (first,) = turns(FedGEN(rounds=3, generator_rate=rate, generator_steps=1), make(SGD), parties)
         assert_equal(weights(first.models[0]), weights(plain.models[0]))
 
 
-def test_draws_of_almost_no_weight_teach_almost_nothing(make, parties, test):
+def test_draws_with_almost_no_weight_have_almost_no_effect(make, parties, test):
     """They are left out of the loss, and only the order of the rows is another."""
     election = make(SGD)
     little, plain, much = (
@@ -177,7 +177,7 @@ def test_draws_of_almost_no_weight_teach_almost_nothing(make, parties, test):
     assert much < plain - 0.2
 
 
-def test_fedmd_of_one_party_agrees_with_itself(make, whole):
+def test_fedmd_with_one_party_trains_on_its_own_scores(make, whole):
     """The consensus is its own opinion: what is left is training on its own rows, again and again."""
     usual = replace(SGD, learning_rate=0.005)
     again = replace(usual, epochs=2)
@@ -190,21 +190,21 @@ def test_fedmd_of_one_party_agrees_with_itself(make, whole):
     assert_close(weights(last), dict(values), atol=1e-4)
 
 
-def test_fedmd_brings_parties_together(make, parties, test):
+def test_fedmd_improves_the_parties_models(make, parties, test):
     found = compare(FedMD(rounds=8, digest_epochs=10), make(), parties, test)
     alone = compare(Solo(), make(), parties, test).last.accuracy
     assert found.last.accuracy > alone + 0.1
     assert found.last.up == found.last.down == 8 * 4 * 300 * 10 * 5
 
 
-def test_fedmd_uses_labels_of_the_public_set_where_there_are_any(make, parties, test, digits):
+def test_fedmd_uses_labels_of_the_public_set(make, parties, test, digits):
     labels = np.random.default_rng(0).integers(0, 10, len(digits.public))
     plain, labelled = make(), make(public_labels=labels)
     a, b = (turns(FedMD(rounds=1), election, parties)[0].models[0] for election in (plain, labelled))
     assert np.abs(a.scores(test.X) - b.scores(test.X)).max() > 1e-3
 
 
-def test_pfnm_of_one_party_is_its_network_shrunk(make, whole):
+def test_pfnm_with_one_party_only_shrinks_its_network(make, whole):
     """With a wide prior, hardly; hidden neurons may come in another order."""
     election = make()
     (matched,) = turns(PFNM(prior=1e9), election, {"one": whole})[0].models
@@ -215,7 +215,7 @@ def test_pfnm_of_one_party_is_its_network_shrunk(make, whole):
     np.testing.assert_allclose(matched.scores(election.public), own.scores(election.public), atol=1e-4)
 
 
-def test_pfnm_grows_a_network_and_goes_on_from_it(make, parties, test):
+def test_pfnm_grows_a_network_and_continues_from_it(make, parties, test):
     found = turns(PFNM(rounds=2, spread=0.1), make(), parties)
     wide = found[0].models[0].arrays["layer1.weight"].shape[0]
     assert 24 < wide <= 5 * 24
@@ -238,7 +238,7 @@ def test_pfnm_saves_its_wide_network(make, parties, test):
 
 
 @pytest.mark.parametrize("peer", [FedDF(rounds=2), FedMD(rounds=2), FedGEN(rounds=2), PFNM(rounds=2)])
-def test_parties_of_one_class_and_without_rows_take_part(peer, make, whole, test):
+def test_parties_with_one_class_or_no_rows_take_part(peer, make, whole, test):
     parties = {f"only-{c}": Data(whole.X[whole.y == c], whole.y[whole.y == c]) for c in range(10)}
     parties |= {"none": Data(whole.X[:0], whole.y[:0]), "single": Data(whole.X[:1], whole.y[:1])}
     found = compare(peer, make(), parties, test)
@@ -250,15 +250,15 @@ def test_parties_of_one_class_and_without_rows_take_part(peer, make, whole, test
     ("peer", "learner", "why"),
     [
         (PFNM(), ob.Torch("cnn", settings={"shape": [1, 8, 8]}), "fully connected"),
-        (PFNM(), ob.Sklearn("DecisionTreeClassifier"), "needs gradients"),
-        (FedDF(), ob.Sklearn("DecisionTreeClassifier"), "needs gradients"),
-        (FedMD(), ob.Sklearn("DecisionTreeClassifier"), "needs gradients"),
-        (FedGEN(), ob.Sklearn("DecisionTreeClassifier"), "needs gradients"),
-        (FedGEN(), ob.Torch("resnet8", settings={"shape": [1, 8, 8]}), "layers one after the other"),
+        (PFNM(), ob.Sklearn("DecisionTreeClassifier"), "must provide gradients"),
+        (FedDF(), ob.Sklearn("DecisionTreeClassifier"), "must provide gradients"),
+        (FedMD(), ob.Sklearn("DecisionTreeClassifier"), "must provide gradients"),
+        (FedGEN(), ob.Sklearn("DecisionTreeClassifier"), "must provide gradients"),
+        (FedGEN(), ob.Torch("resnet8", settings={"shape": [1, 8, 8]}), "consecutive layers"),
         (FedGEN(), ob.Torch("mlp", settings={"shape": [1, 8, 8]}, augment="crop"), "augment"),
     ],
 )
-def test_pairings_that_cannot_be_are_refused(peer, learner, why, make, parties, test):
+def test_unsuitable_learners_are_rejected(peer, learner, why, make, parties, test):
     if learner.name == "torch" and learner.module == "cnn":
         election = ob.Election(classes=range(10), public=np.zeros((4, 256)), method=ob.FedKT(),
                                learner=replace(learner, settings={"shape": [1, 16, 16]}))  # fmt: skip
@@ -271,7 +271,7 @@ def test_pairings_that_cannot_be_are_refused(peer, learner, why, make, parties, 
 
 
 @pytest.mark.parametrize("peer", [FedDF(), FedMD()])
-def test_without_public_rows_they_are_refused(peer, parties, test):
+def test_peers_that_need_public_rows_are_rejected_without_them(peer, parties, test):
     election = ob.Election(classes=range(10), method=ob.Ensemble(), learner=replace(QUICK, settings={"shape": [64]}))
     with pytest.raises(ElectionError, match=f"{peer.name} needs a public set"):
         compare(peer, election, parties, test)

@@ -1,4 +1,4 @@
-"""Bagging, PATE, central and solo: on digits and on rows that few parties share."""
+"""Bagging, PATE, central and solo, on digits."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def models_of(peer, election, parties):
 
 
 @pytest.mark.parametrize("classes", [2, 10])
-def test_bagging_of_one_party_is_plain_boosting_tree_by_tree(digits, classes):
+def test_bagging_with_one_party_equals_boosting_tree_by_tree(digits, classes):
     y = digits.y if classes == 10 else digits.y % 2
     election = ob.Election(classes=range(classes), public=digits.public, method=ob.FedKT(), learner=QUICK)
     alone = {"one": election.data(digits.X, y)}
@@ -56,7 +56,7 @@ def test_bagging_of_one_party_is_plain_boosting_tree_by_tree(digits, classes):
 
 @pytest.mark.parametrize("classes", [2, 10])
 @pytest.mark.parametrize("local_rounds", [1, 2])
-def test_scores_that_parties_keep_give_the_trees_of_asking_the_whole_forest(digits, classes, local_rounds):
+def test_kept_scores_give_the_same_trees_as_evaluating_the_whole_forest(digits, classes, local_rounds):
     """The reference lets XGBoost go on from the forest, which it asks about all rows in every round, as Flower does."""
     y = digits.y if classes == 10 else digits.y % 2
     election = ob.Election(classes=range(classes), public=digits.public, method=ob.FedKT(), learner=QUICK)
@@ -78,7 +78,7 @@ def test_scores_that_parties_keep_give_the_trees_of_asking_the_whole_forest(digi
     assert len(forest.trees["trees"]) == 4 * 3 * local_rounds * (classes if classes > 2 else 1)
 
 
-def test_two_trees_a_round_are_the_same_as_two_rounds_for_one_party(election, digits):
+def test_two_trees_per_round_equal_two_rounds_for_one_party(election, digits):
     alone = {"one": election.data(digits.X, digits.y)}
     (two,), (four,) = (
         models_of(Bagging(rounds=2, local_rounds=2), election, alone)[-1],
@@ -87,7 +87,7 @@ def test_two_trees_a_round_are_the_same_as_two_rounds_for_one_party(election, di
     assert two.booster.get_dump() == four.booster.get_dump()
 
 
-def test_trees_are_put_together_as_flower_does(digits):
+def test_trees_are_appended_as_in_flower(digits):
     """Of two classes and one tree a round, which is what Flower's function is for."""
     flower = pytest.importorskip("flwr.serverapp.strategy.strategy_utils")
     params = {"objective": "binary:logistic", "max_depth": 3, "nthread": 1, "base_score": 0.5}
@@ -101,7 +101,7 @@ def test_trees_are_put_together_as_flower_does(digits):
     np.testing.assert_array_equal(ours.predict(rows), theirs.predict(rows))
 
 
-def test_trees_of_a_round_add_up_to_the_mean_of_what_parties_would_add(election, parties, digits):
+def test_trees_of_a_round_sum_to_the_mean_of_the_parties_updates(election, parties, digits):
     held, seen = list(parties.values()), np.bincount(digits.y)
     with TallyContext(election) as ctx:
         forest = ctx.run(Begin(seen, 64))
@@ -128,7 +128,7 @@ def test_bagging_learns_and_counts_its_bytes(election, parties, test):
     assert (np.diff(downs) > 0).all(), "the model that is sent down grows"
 
 
-def test_parties_of_one_class_and_without_rows_take_part(election, digits, test):
+def test_parties_with_one_class_or_no_rows_take_part(election, digits, test):
     data = election.data(digits.X, digits.y)
     parties = {f"only-{c}": Data(data.X[data.y == c], data.y[data.y == c]) for c in range(10)}
     parties["none"] = Data(data.X[:0], data.y[:0])
@@ -139,12 +139,12 @@ def test_parties_of_one_class_and_without_rows_take_part(election, digits, test)
     assert compare(Central(), election, parties, test).last.accuracy > 0.85
 
 
-def test_bagging_refuses_other_learners_before_it_trains(make_election, parties, test):
+def test_bagging_rejects_other_learners_before_training(make_election, parties, test):
     with pytest.raises(ElectionError, match=r"XGBoost.*learner sklearn"):
         compare(Bagging(), make_election(), parties, test)
 
 
-def test_pate_of_one_teacher_is_a_student_of_the_central_model(election, parties, digits):
+def test_pate_with_one_teacher_distils_the_central_model(election, parties, digits):
     ((student,),) = models_of(PATE(teachers=1), election, parties)
     X, y = (np.concatenate([getattr(data, name) for data in parties.values()]) for name in ("X", "y"))
     central = QUICK.fit_one(X, y, None, 0, 10)
@@ -153,14 +153,14 @@ def test_pate_of_one_teacher_is_a_student_of_the_central_model(election, parties
     np.testing.assert_array_equal(student.predict_proba(digits.X_test), taught.predict_proba(digits.X_test))
 
 
-def test_pate_has_as_many_teachers_as_parties_if_nothing_is_said(election, parties):
+def test_pate_has_as_many_teachers_as_parties_by_default(election, parties):
     ((usual,),) = models_of(PATE(), election, parties)
     ((five,),) = models_of(PATE(teachers=5), election, parties)
     ((nine,),) = models_of(PATE(teachers=9), election, parties)
     assert usual.booster.get_dump() == five.booster.get_dump() != nine.booster.get_dump()
 
 
-def test_pate_without_public_rows_is_refused(digits, test):
+def test_pate_without_public_rows_is_rejected(digits, test):
     columns = tuple(Number(name=f"pixel {i}", range=(0, 1)) for i in range(64))
     schema = ob.Schema(label="y", columns=columns)
     election = ob.Election(classes=range(10), method=ob.Ensemble(), learner=QUICK, schema=schema)
@@ -168,13 +168,13 @@ def test_pate_without_public_rows_is_refused(digits, test):
         compare(PATE(), election, {"one": test}, test)
 
 
-def test_solo_of_one_party_is_central(election, digits, test):
+def test_solo_with_one_party_equals_central(election, digits, test):
     alone = {"one": election.data(digits.X, digits.y)}
     ((solo,),), ((central,),) = models_of(Solo(), election, alone), models_of(Central(), election, alone)
     np.testing.assert_array_equal(solo.predict_proba(digits.X_test), central.predict_proba(digits.X_test))
 
 
-def test_solo_is_the_mean_over_parties(election, parties, test, digits):
+def test_solos_accuracy_is_the_mean_over_parties(election, parties, test, digits):
     (models,) = models_of(Solo(), election, parties)
     right = [(model.predict_proba(test.X).argmax(1) == test.y).mean() for model in models]
     assert len(right) == 5
