@@ -111,9 +111,14 @@ def cast_for_server(config: NodeConfig, digest: str) -> Reply:
         queue.mkdir(parents=True, exist_ok=True)
         with lock_folder(queue):  # two queries at once are still one cast
             done = cast_file(
-                election, party, config.data, keep=config.keep, key=config.key, beside=config.election.parent,
+                election,
+                party,
+                config.data,
+                keep=config.keep,
+                key=config.key,
+                beside=config.election.parent,
                 choices=config.learners,
-            )  # fmt: skip
+            )
             sealed = Path(done["ballot"]).read_bytes()
     how = "cast" if done["trained"] else "already cast"
     log.info("%s: %s, kept in %s, %s bytes, %s", party, how, done["ballot"], f"{len(sealed):,}", done["digest"])
