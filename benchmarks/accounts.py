@@ -18,10 +18,11 @@ from threadpoolctl import threadpool_limits
 
 from figures import begin, end, show
 from oneballot.privacy.accounting import epsilon
-from oneballot.privacy.data_dependent.accounting import data_dependent_epsilon, paper_epsilon
-from oneballot.privacy.data_dependent.gnmax import gnmax_epsilon, smooth_sensitivity
+from oneballot.privacy.data_dependent.accounting import data_dependent_epsilon
 from oneballot.privacy.releases import Mechanism, NoisyArgmax
 from oneballot.types import Array
+from oneballot_lab.privacy.gnmax import gnmax_epsilon, smooth_sensitivity
+from oneballot_lab.privacy.paper import paper_epsilon
 
 DELTA = 1e-5
 VOTERS, CLASSES = 250, 10

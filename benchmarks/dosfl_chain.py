@@ -19,7 +19,7 @@ if __name__ == "__main__":
 from dosfl_tasks import arguments, machine, read, split_rows, summary, variants
 from oneballot.methods.dosfl.distil import distil
 from oneballot.methods.dosfl.distillation import Party
-from oneballot.methods.dosfl.initialization import initial_weights
+from oneballot.methods.dosfl.initialization import draw_initial_weights
 from oneballot.methods.dosfl.steps import train_network
 from oneballot.methods.dosfl.work import TrainJob
 from oneballot_lab.reproduce.interception import accuracies
@@ -32,7 +32,7 @@ def main() -> int:
     by_variant = variants(settings, args.variants, args.reset)
     cells = [(v, s, seed) for v in by_variant for s in args.splits for seed in range(args.seeds)]
     splits = [split_rows(task.y, args.parties, s, np.random.default_rng([seed, s == "IID"])) for _, s, seed in cells]
-    weights = [initial_weights(network, args.rule, seed) for _, _, seed in cells]
+    weights = [draw_initial_weights(network, args.rule, seed) for _, _, seed in cells]
     print(f"{task.name}, {args.parties} parties one after the other, {settings}, on {machine(device)}.\n")
     columns = list(dict.fromkeys(cell[:2] for cell in cells))
     print(

@@ -31,9 +31,9 @@ from oneballot.fleet.train.devices import find_device, precision
 from oneballot.fleet.train.recipe import Recipe
 from oneballot.methods.dosfl.distil import distil
 from oneballot.methods.dosfl.distillation import DistilledData, Party
-from oneballot.methods.dosfl.initialization import initial_weights
+from oneballot.methods.dosfl.initialization import draw_initial_weights
 from oneballot.methods.dosfl.stacked import StackedNetwork
-from oneballot.methods.dosfl.wave import Wave
+from oneballot.methods.dosfl.wave import DistilWave
 from oneballot.methods.dosfl.work import read_inputs, write_inputs
 from oneballot_lab.reproduce.interception import accuracies, guess_weights, perturb_weights
 
@@ -64,7 +64,7 @@ def run(args: Any, task: Task, settings: Settings) -> int:
     network, X_test, y_test = task.network, task.X_test, task.y_test
     by_variant = variants(settings, args.variants, args.reset)
     cells = [(v, s, seed) for v in by_variant for s in args.splits for seed in range(args.seeds)]
-    by_seed = [initial_weights(network, args.rule, seed) for seed in range(args.seeds)]
+    by_seed = [draw_initial_weights(network, args.rule, seed) for seed in range(args.seeds)]
     parties = []
     for variant, split, seed in cells:
         rng = np.random.default_rng([seed, split == "IID"])
@@ -158,7 +158,7 @@ def probe(task: Task, parties: list[Party], args: Any) -> int:
     short = [replace(party, settings=replace(party.settings, steps=2, epochs=2)) for party in some]
     gradients = []
     for where in (place, torch.device("cpu")):
-        wave = Wave(StackedNetwork(task.network, where), X.to(where), short, task.classes)
+        wave = DistilWave(StackedNetwork(task.network, where), X.to(where), short, task.classes)
         gradients.append([part.cpu().double() for part in next(wave.batches())])
     worst = max(float((a - b).norm() / (b.norm() + 1e-12)) for a, b in zip(*gradients, strict=True))
     print(f"gradients of three parties: relative difference to a CPU's {worst:.1e}", flush=True)
@@ -167,7 +167,7 @@ def probe(task: Task, parties: list[Party], args: Any) -> int:
     for count, (mode, record) in product(counts, modes):
         begin = time.perf_counter()
         net = StackedNetwork(task.network, place, mode=mode)
-        wave = Wave(net, X, parties[:count], task.classes, record=record)
+        wave = DistilWave(net, X, parties[:count], task.classes, record=record)
         batches, clock = wave.batches(), [time.perf_counter()]
         for _ in range(args.probe):
             last = next(batches)

@@ -32,9 +32,10 @@ def write_rows(path: Path, rows: int, seed: int) -> None:
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(["age", "dose", "ward", "ill"])
-        writer.writerows([20, 0.0, "north", "no"] if i == 0 else [90, 1.0, "south", "yes"] if i == 1 else
-                         [rng.integers(20, 90), round(rng.random(), 3), rng.choice(["north", "south"]),
-                          rng.choice(["yes", "no"])] for i in range(rows))  # fmt: skip
+        writer.writerows([[20, 0.0, "north", "no"], [90, 1.0, "south", "yes"]])  # the whole range of each column
+        for _ in range(rows):
+            ward, ill = rng.choice(["north", "south"]), rng.choice(["yes", "no"])
+            writer.writerow([rng.integers(20, 90), round(rng.random(), 3), ward, ill])
 
 
 def traced(run: Callable[[], None]) -> set[tuple[str, str]]:
@@ -43,7 +44,7 @@ def traced(run: Callable[[], None]) -> set[tuple[str, str]]:
 
     def trace(frame: FrameType, event: str, argument: Any) -> None:
         code = frame.f_code
-        if event == "call" and code.co_filename.startswith(str(HOME)) and not code.co_name.startswith("<"):
+        if event == "call" and Path(code.co_filename).is_relative_to(HOME) and not code.co_name.startswith("<"):
             ran.add((str(Path(code.co_filename).relative_to(HOME)), code.co_qualname))
 
     threading.setprofile(trace)
@@ -59,7 +60,7 @@ def traced(run: Callable[[], None]) -> set[tuple[str, str]]:
 def command(*words: object) -> None:
     result = CliRunner().invoke(app, [str(word) for word in words])
     if result.exit_code:
-        raise SystemExit(result.output)
+        raise SystemExit(f"{result.output} {result.exception!r}")
 
 
 def main() -> None:
@@ -76,8 +77,8 @@ def main() -> None:
         election.write_text(text, "utf-8")
 
         def cast(party: str) -> None:
-            command("cast", election, "--party", party, "--data", here / f"{party}.csv", "--to", here / "box",
-                    "--keep", here / "kept")  # fmt: skip
+            where = ("--data", here / f"{party}.csv", "--to", here / "box", "--keep", here / "kept")
+            command("cast", election, "--party", party, *where)
 
         def tally() -> None:
             command("tally", election, "--from", here / "box", "--out", here / "outcome")

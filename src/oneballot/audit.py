@@ -116,15 +116,29 @@ class _Attacker:
         # State this noise scale instead of a budget, without the test of Confident-GNMax. At L2 rows have IDs, which
         # the auditor chooses so that each row falls into the subset where it is needed.
         privacy = replace(
-            guarantee.privacy, epsilon=None, gamma=None, sigma=None, scale=scale, mechanism=guarantee.query.mechanism,
-            threshold=None, answers=None, test_sigma=None, sampler="oneballot", accountant="rdp",
+            guarantee.privacy,
+            epsilon=None,
+            gamma=None,
+            sigma=None,
+            scale=scale,
+            mechanism=guarantee.query.mechanism,
+            threshold=None,
+            answers=None,
+            test_sigma=None,
+            sampler="oneballot",
+            accountant="rdp",
             stable_ids=True if guarantee.level == "L2" else None,
-        )  # fmt: skip
+        )
         nearest = plugins.find("learners", "sklearn")("KNeighborsClassifier", {"n_neighbors": 1})
         attacked = replace(
-            election, public=public, method=election.method.for_audit(guarantee.level), learner=nearest, learners={},
-            schema=None, privacy=privacy,
-        ).on_one_machine()  # fmt: skip
+            election,
+            public=public,
+            method=election.method.for_audit(guarantee.level),
+            learner=nearest,
+            learners={},
+            schema=None,
+            privacy=privacy,
+        ).on_one_machine()
         made = attacked.guarantee
         assert isinstance(made, VotesGuarantee)
         return cls(attacked, public, canaries, block, made.subsets, made.partitions)

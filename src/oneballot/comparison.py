@@ -159,12 +159,13 @@ def describe(label: str, own: RoundResult, peers: Mapping[str, PeerResult], abou
         "outcome": {"name": label, **asdict(own)},
         "peers": [
             {
-                "peer": name, "settings": {"name": found.peer.name, **asdict(found.peer)},  # type: ignore[call-overload]
+                "peer": name,
+                "settings": {"name": found.peer.name, **asdict(found.peer)},  # type: ignore[call-overload]
                 "rounds": [{"round": i, **asdict(s)} for i, s in enumerate(found.rounds, start=1)],
             }
             for name, found in peers.items()
         ],
-    }  # fmt: skip
+    }
 
 
 def save(folder: Path, label: str, own: RoundResult, peers: Mapping[str, PeerResult], about: Mapping[str, Any]) -> None:

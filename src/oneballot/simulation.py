@@ -48,9 +48,15 @@ class Baselines:
 
 
 def simulate(
-    election: Election, X: Any, y: Any, *, parties: int | None = 10, split: str = "dirichlet:0.5", seed: int = 0,
+    election: Election,
+    X: Any,
+    y: Any,
+    *,
+    parties: int | None = 10,
+    split: str = "dirichlet:0.5",
+    seed: int = 0,
     values: Any = None,
-) -> Simulation:  # fmt: skip
+) -> Simulation:
     """Divide rows X with labels y among parties and run the election. `split="column"` divides by `values`."""
     return simulate_parties(election, divide(election.data(X, y), parties, split, seed, values))
 

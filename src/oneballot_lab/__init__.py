@@ -1,4 +1,5 @@
-"""Research tools on top of oneballot: peers to compare elections with, public data sets, and `oneballot reproduce`.
+"""Research tools on top of oneballot: peers to compare elections with, public data sets, the papers' privacy accounts
+and `oneballot reproduce`.
 
 Peers (FedAvg, FedProx, SCAFFOLD, …) register with `oneballot compare` through the entry-point group
 `oneballot.peers`, the command `reproduce` through `oneballot.commands`. This package imports oneballot; oneballot never

@@ -1,4 +1,4 @@
-"""Elections with a box on a server: the same commands and the same outcome as with a folder."""
+"""Elections with a remote box: the same commands give the same outcome as with a folder."""
 
 from __future__ import annotations
 
@@ -63,10 +63,8 @@ def test_an_unreachable_box_is_reported_before_training(place_of, agreed: Path, 
     from oneballot.boxes import _retry
 
     monkeypatch.setattr(_retry, "DELAYS", (0.01,))
-    error = answer(
-        "cast", "election.toml", "--party", "c", "--data", "c.csv", "--keep", tmp_path, "--to", "sftp://u:s3cret@127.0.0.1:1/x",
-        status=1,
-    )  # fmt: skip
+    cast = ("cast", "election.toml", "--party", "c", "--data", "c.csv", "--keep", tmp_path)
+    error = answer(*cast, "--to", "sftp://u:s3cret@127.0.0.1:1/x", status=1)
     assert "Tried 2 times" in error["error"]
     assert not (tmp_path / "c.ballot").exists()
 
@@ -77,4 +75,4 @@ def test_a_failed_delivery_names_the_kept_copy_of_the_ballot(place_of, agreed: P
         "cast", "election.toml", "--party", "a", "--data", "a.csv", "--to", place.address("readonly"), status=1
     )
     assert "403" in error["error"]
-    assert f"The ballot is kept in {Path('ballots/a.ballot')}" in error["error"]
+    assert f"Your ballot is in {Path('ballots/a.ballot')}; run the same command again" in error["error"]

@@ -49,7 +49,7 @@ def test_a_ballot_of_absurd_size_is_spoiled_before_it_is_read(place_of, election
     place.put("hostile/sizes", "absurd.ballot", b"?")
     outcome = tally_box(election, box_at(place.address("hostile/sizes")))
     assert set(outcome.voted) == set(parties)
-    assert outcome.spoiled["absurd"].startswith("it has 1,000,000,000,000,000 bytes, and the election allows")
+    assert outcome.spoiled["absurd"].startswith("it has 1,000,000,000,000,000 bytes, but the election allows")
 
 
 def test_an_unreachable_box_ends_the_tally_and_spoils_no_ballot(place_of, wire, election, parties, monkeypatch) -> None:

@@ -1,4 +1,4 @@
-"""The commands, run as a person runs them: two parties and a server that share nothing but files."""
+"""The commands as people run them: two parties and a server share nothing but files."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def answer(*words: object, status: int = 0) -> dict:
 
 @pytest.fixture
 def agreed(clinic: Path, monkeypatch) -> Path:
-    """The three organisations' folders: each has the election and the public set, and only a party has its own rows."""
+    """One folder per organisation with the election and the public set; a party's folder also has its rows."""
     monkeypatch.chdir(clinic)
     keys = {name: answer("keys", "new", f"clinic-{name}", "--dir", clinic / f"at-{name}") for name in "ab"}
     oneballot("new", clinic / "election.toml", "--public", clinic / "public.csv", "--label", "ill")
@@ -54,13 +54,13 @@ def cast(agreed: Path, name: str, monkeypatch, *more: object) -> dict:
     return answer("cast", "election.toml", "--party", f"clinic-{name}", "--data", "rows.csv", *more)
 
 
-def test_two_people_in_two_folders_run_an_election_with_files_alone(agreed: Path, monkeypatch) -> None:
+def test_two_parties_and_a_server_run_an_election_with_files_only(agreed: Path, monkeypatch) -> None:
     for name in "ab":
         assert cast(agreed, name, monkeypatch, "--to", agreed / "box")["delivered"]
     monkeypatch.chdir(agreed / "server")
-    told = oneballot("tally", "election.toml", "--from", agreed / "box", "--out", "outcome")
-    assert "clinic-a" in told
-    assert "counted" in told
+    output = oneballot("tally", "election.toml", "--from", agreed / "box", "--out", "outcome")
+    assert "clinic-a" in output
+    assert "counted" in output
     seen = oneballot("inspect", agreed / "box" / "clinic-a.ballot", "--election", "election.toml")
     assert "valid, of clinic-a" in seen
     score = answer("evaluate", "outcome", "--data", agreed / "test.csv")
@@ -84,7 +84,7 @@ def test_a_quorum_that_is_not_met_leaves_no_outcome(agreed: Path, monkeypatch) -
     assert done["counted"] == ["clinic-a", "clinic-b"]
 
 
-def test_a_spoiled_ballot_and_a_party_left_out_are_told(agreed: Path, monkeypatch) -> None:
+def test_a_spoiled_ballot_and_an_excluded_party_are_reported(agreed: Path, monkeypatch) -> None:
     for name in "ab":
         cast(agreed, name, monkeypatch, "--to", agreed / "box")
     monkeypatch.chdir(agreed / "server")
@@ -98,7 +98,7 @@ def test_a_spoiled_ballot_and_a_party_left_out_are_told(agreed: Path, monkeypatc
     assert done["without"] == ["clinic-b"]
 
 
-def test_markup_in_a_strangers_words_is_shown_as_it_is(agreed: Path, monkeypatch) -> None:
+def test_markup_in_a_ballot_is_printed_literally(agreed: Path, monkeypatch) -> None:
     from oneballot.ballot.keys import read_key
     from oneballot.ballot.seal import seal
     from oneballot.election.election import Election
@@ -113,7 +113,7 @@ def test_markup_in_a_strangers_words_is_shown_as_it_is(agreed: Path, monkeypatch
     assert "abstains: [/x] [red]" in oneballot("tally", "election.toml", "--from", agreed / "box", "--out", "outcome")
 
 
-def test_a_dry_run_sends_nothing_and_says_what_would_be_sent(agreed: Path, monkeypatch) -> None:
+def test_a_dry_run_describes_the_ballot_and_sends_nothing(agreed: Path, monkeypatch) -> None:
     plan = cast(agreed, "a", monkeypatch, "--to", agreed / "box", "--dry-run")
     assert plan["models_to_train"] == 2
     assert plan["signed_with"].startswith("ed25519:")
@@ -126,11 +126,11 @@ def test_simulate_compares_alone_together_and_the_outcome(clinic: Path, monkeypa
     text = Path("election.toml").read_text()
     Path("election.toml").write_text(text.replace("n_estimators = 100", "n_estimators = 10"))
     args = ("simulate", "election.toml", "--data", "a.csv", "--parties", 3, "--split", "homogeneous")
-    told = answer(*args, "--test", "test.csv", "--out", "run")
-    assert told["accuracy"].keys() == {"alone", "outcome", "together"}
-    assert len(told["counted"]) == 3
+    result = answer(*args, "--test", "test.csv", "--out", "run")
+    assert result["accuracy"].keys() == {"alone", "outcome", "together"}
+    assert len(result["counted"]) == 3
     assert len(list(Path("run/box").glob("*.ballot"))) == 3
-    assert answer("evaluate", "run/outcome", "--data", "test.csv")["accuracy"] == told["accuracy"]["outcome"]
+    assert answer("evaluate", "run/outcome", "--data", "test.csv")["accuracy"] == result["accuracy"]["outcome"]
     by_ward = answer("simulate", "election.toml", "--data", "a.csv", "--split", "column:ward", "--no-compare")
     assert len(by_ward["counted"]) == 2
     assert "pooled data (upper bound)" in oneballot(*args)
@@ -144,7 +144,7 @@ def test_new_refuses_to_overwrite_and_needs_classes_without_labels(clinic: Path)
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "error"),
     [
         (("tally", "nowhere.toml", "--from", "box", "--out", "o"), "there is no election nowhere.toml"),
         (("predict", "nowhere", "--data", "x.csv"), "there is no outcome in nowhere"),
@@ -152,21 +152,23 @@ def test_new_refuses_to_overwrite_and_needs_classes_without_labels(clinic: Path)
         (("keys", "new", "../evil"), "party name"),
     ],
 )
-def test_an_error_is_a_sentence_and_status_1(words, told: str, tmp_path: Path, monkeypatch) -> None:
+def test_an_error_is_a_sentence_with_exit_status_1(words, error: str, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert told in oneballot(*words, status=1)
-    assert told in answer(*words, status=1)["error"]
+    assert error in oneballot(*words, status=1)
+    assert error in answer(*words, status=1)["error"]
 
 
-COMMANDS = ["demo", "new", "keys new", "cast", "tally", "inspect", "predict", "evaluate", "simulate", "epsilon",
-            "check", "audit", "compare"]  # fmt: skip
+COMMANDS = (
+    *("demo", "new", "keys new", "cast", "tally", "inspect", "predict"),
+    *("evaluate", "simulate", "epsilon", "check", "audit", "compare"),
+)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_help_with_an_example_and_json(command: str) -> None:
-    told = oneballot(*command.split(), "--help")
-    assert f"Example: oneballot {command}" in " ".join(told.split())
-    assert "--json" in told
+    output = oneballot(*command.split(), "--help")
+    assert f"Example: oneballot {command}" in " ".join(output.split())
+    assert "--json" in output
 
 
 def test_the_demo_runs_and_its_files_work(tmp_path: Path, monkeypatch) -> None:
@@ -183,11 +185,11 @@ def test_the_demo_runs_and_its_files_work(tmp_path: Path, monkeypatch) -> None:
 
 def test_the_installed_command_starts(tmp_path: Path) -> None:
     command = Path(sys.executable).with_name("oneballot")
-    told = subprocess.run([command, "--help"], capture_output=True, text=True, check=True).stdout
-    assert "casts" in told
+    output = subprocess.run([command, "--help"], capture_output=True, text=True, check=True).stdout
+    assert "casts" in output
 
 
-def test_a_damaged_outcome_is_counted_again_and_another_elections_is_kept(agreed: Path, monkeypatch) -> None:
+def test_a_damaged_outcome_is_recounted_and_one_of_another_election_is_kept(agreed: Path, monkeypatch) -> None:
     for name in "ab":
         cast(agreed, name, monkeypatch, "--to", agreed / "box")
     monkeypatch.chdir(agreed / "server")
@@ -208,7 +210,7 @@ def test_rows_to_predict_may_have_a_blank_label(clinic: Path, monkeypatch) -> No
     assert len(answer("predict", "run/outcome", "--data", "new.csv")["labels"]) == 1
 
 
-def test_an_operating_systems_error_is_a_sentence(clinic: Path, monkeypatch) -> None:
+def test_an_operating_system_error_is_a_sentence(clinic: Path, monkeypatch) -> None:
     monkeypatch.chdir(clinic)
     args = ("--public", "public.csv", "--label", "ill")
     assert "File name too long" in answer("new", "e" * 300, *args, status=1)["error"]
@@ -223,7 +225,7 @@ def test_the_demo_does_not_touch_another_election(clinic: Path, monkeypatch) -> 
     assert Path("election.toml").read_bytes() == before
 
 
-def test_a_typo_in_new_is_told_and_leaves_no_file(clinic: Path) -> None:
+def test_a_typo_in_new_is_reported_and_leaves_no_file(clinic: Path) -> None:
     args = ("new", clinic / "election.toml", "--public", clinic / "public.csv")
     assert "did you mean 'ill'" in answer(*args, "--label", "il", "--classes", "no,yes", status=1)["error"]
     assert "no such column" in answer(*args, "--label", "ill", "--id", "patient", status=1)["error"]
@@ -233,23 +235,13 @@ def test_a_typo_in_new_is_told_and_leaves_no_file(clinic: Path) -> None:
 
 
 def test_results_go_to_stdout_while_progress_is_on_the_terminal(clinic: Path) -> None:
-    """A real terminal for stderr, a file for stdout: the file has all of the result and nothing else."""
+    """With a terminal as stderr and a file as stdout, the file contains the result and nothing else."""
     import os
     import pty
 
     oneballot("new", clinic / "election.toml", "--public", clinic / "public.csv", "--label", "ill")
-    command = [
-        sys.executable,
-        "-m",
-        "oneballot",
-        "simulate",
-        "election.toml",
-        "--data",
-        "a.csv",
-        "--parties",
-        "3",
-        "--json",
-    ]
+    words = ("simulate", "election.toml", "--data", "a.csv", "--parties", "3", "--json")
+    command = [sys.executable, "-m", "oneballot", *words]
     master, slave = pty.openpty()
     with (clinic / "out.json").open("wb") as out:
         done = subprocess.Popen(command, cwd=clinic, stdout=out, stderr=slave)
@@ -268,7 +260,7 @@ def test_results_go_to_stdout_while_progress_is_on_the_terminal(clinic: Path) ->
     assert b"training" in seen
 
 
-def test_help_has_no_stray_signs_and_there_is_a_version() -> None:
+def test_help_has_no_stray_backslashes_and_the_version_is_printed() -> None:
     assert "\\[" not in oneballot("cast", "--help")
     assert oneballot("--version").startswith("oneballot ")
 
@@ -276,13 +268,14 @@ def test_help_has_no_stray_signs_and_there_is_a_version() -> None:
 class TestEpsilon:
     KEYS = {"epsilon", "delta", "unit", "adjacency", "accountant", "publishable", "mechanism", "scale", "queries"}  # noqa: RUF012
 
-    def test_noise_and_queries_give_epsilon_with_its_terms(self) -> None:
-        told = answer(
+    def test_noise_and_queries_give_epsilon_and_its_definition(self) -> None:
+        result = answer(
             "epsilon", "--gamma", 0.04, "--queries", 40, "--level", "L2", "--partitions", 2, "--accountant", "rdp"
         )
-        assert told.keys() == self.KEYS
-        assert round(told["epsilon"], 4) == 1.4718
-        assert (told["unit"], told["adjacency"], told["mechanism"], told["scale"]) == ("row", "replace", "laplace", 25)
+        assert result.keys() == self.KEYS
+        assert round(result["epsilon"], 4) == 1.4718
+        definition = [result[key] for key in ("unit", "adjacency", "mechanism", "scale")]
+        assert definition == ["row", "replace", "laplace", 25]
         paper = answer("epsilon", "--mechanism", "laplace", "--gamma", 0.04, "--queries", 40, "--accountant", "paper")
         assert round(paper["epsilon"], 2) == 2.59
 
@@ -293,7 +286,7 @@ class TestEpsilon:
         assert bought["queries"] == 1000
 
     @pytest.mark.parametrize(
-        ("words", "told"),
+        ("words", "error"),
         [
             (("--epsilon", 2), "give two of"),
             (("--gamma", 1), "add --queries to compute"),
@@ -306,14 +299,14 @@ class TestEpsilon:
             (("--sigma", -1, "--queries", 5), "must be a number from"),
         ],
     )
-    def test_questions_that_cannot_be_answered_say_why(self, words, told: str) -> None:
-        assert told in answer("epsilon", *words, status=1)["error"]
+    def test_invalid_questions_are_rejected_with_the_reason(self, words, error: str) -> None:
+        assert error in answer("epsilon", *words, status=1)["error"]
 
-    def test_a_table_and_a_picture_on_request(self, tmp_path: Path) -> None:
+    def test_a_table_and_a_picture_are_available_on_request(self, tmp_path: Path) -> None:
         picture = tmp_path / "epsilon.png"
-        told = oneballot("epsilon", "--sigma", 40, "--queries", 100, "--compare", "--picture", picture)
-        assert "publish" in told
-        assert "gumbel" in told
+        output = oneballot("epsilon", "--sigma", 40, "--queries", 100, "--compare", "--picture", picture)
+        assert "publish" in output
+        assert "gumbel" in output
         assert picture.read_bytes().startswith(b"\x89PNG")
 
 
@@ -321,9 +314,10 @@ class TestPrivacy:
     @pytest.fixture
     def private(self, clinic: Path, monkeypatch) -> Path:
         monkeypatch.chdir(clinic)
-        told = oneballot("new", "election.toml", "--public", "public.csv", "--label", "ill", "--level", "L2",
-                         "--epsilon", 4)  # fmt: skip
-        assert "When all 25 teachers of a party agree" in told
+        output = oneballot(
+            "new", "election.toml", "--public", "public.csv", "--label", "ill", "--level", "L2", "--epsilon", 4
+        )
+        assert "When all 25 teachers of a party agree" in output
         text = (
             Path("election.toml")
             .read_text()
@@ -338,10 +332,10 @@ class TestPrivacy:
         text = text.replace('# server_key = "x25519:…"', f'server_key = "{public}"')
         (clinic / "election.toml").write_text(text.replace('level = "L2"', 'level = "L1"'))
 
-    def test_a_ballot_at_l2_tells_what_it_costs_from_draft_to_outcome(self, private: Path) -> None:
-        told = " ".join(oneballot("check", "election.toml").split())
+    def test_the_privacy_loss_at_l2_is_reported_from_draft_to_outcome(self, private: Path) -> None:
+        output = " ".join(oneballot("check", "election.toml").split())
         for words in ("epsilon 4 at delta 1e-05 for each row", "adjacency replace", "25 teachers of a party"):
-            assert words in told
+            assert words in output
         dry = answer("cast", "election.toml", "--party", "a", "--data", "a.csv", "--dry-run")
         assert "epsilon 4" in dry["privacy_spent"]
         done = answer("cast", "election.toml", "--party", "a", "--data", "a.csv", "--to", "box")
@@ -352,7 +346,7 @@ class TestPrivacy:
         assert "epsilon 4 at delta 1e-05 for each row" in tallied
         assert answer("tally", "election.toml", "--from", "box", "--out", "o2")["privacy"]["unit"] == "row"
 
-    def test_casting_again_adds_up(self, private: Path) -> None:
+    def test_the_privacy_losses_of_recasts_add_up(self, private: Path) -> None:
         for number in (1, 2, 3):
             done = answer("cast", "election.toml", "--party", "a", "--data", "a.csv", "--recast")
             assert done["privacy"]["drawn"] == number
@@ -379,7 +373,7 @@ class TestPrivacy:
         assert done["delivered"]
         assert done["abstained"] is None
 
-    def test_tallying_again_at_l1_is_written_down_beside_the_election(self, private: Path) -> None:
+    def test_repeated_l1_tallies_are_recorded_beside_the_election(self, private: Path) -> None:
         self.at_l1(private)
         for party in "ab":
             oneballot("cast", "election.toml", "--party", party, "--data", f"{party}.csv", "--to", "box")
@@ -405,7 +399,7 @@ class TestPrivacy:
         assert "a.ballot" not in Path("public/outcome.json").read_text()
         assert answer("evaluate", "public", "--data", "test.csv")["rows"] > 0
 
-    def test_a_tally_that_would_be_ignored_or_lost_is_refused_before_it_is_charged(self, private: Path) -> None:
+    def test_an_l1_tally_that_cannot_be_saved_is_rejected_before_it_is_charged(self, private: Path) -> None:
         self.at_l1(private)
         for party in "ab":
             oneballot("cast", "election.toml", "--party", party, "--data", f"{party}.csv", "--to", "box")
@@ -420,30 +414,32 @@ class TestPrivacy:
         assert "written by --publish" in answer(*tally, "public", status=1)["error"]
         assert json.loads(Path("tallies.json").read_text())["draws"].popitem()[1] == 1
 
-    def test_what_belongs_to_l1_is_refused_at_l2(self, private: Path) -> None:
+    def test_l1_options_are_rejected_at_l2(self, private: Path) -> None:
         oneballot("cast", "election.toml", "--party", "a", "--data", "a.csv", "--to", "box")
         for option in ("--again", "--over-budget", "--data-dependent"):
             refused = answer("tally", "election.toml", "--from", "box", "--out", "outcome", option, status=1)
             assert "are for L1" in refused["error"]
 
-    def test_the_audit_prints_what_it_found(self, private: Path) -> None:
+    def test_the_audit_prints_its_result(self, private: Path) -> None:
         text = (private / "election.toml").read_text().replace("epsilon = 4.0", "epsilon = 1.0")
         (private / "election.toml").write_text(text)
-        told = oneballot("audit", "election.toml", "--runs", 5)
-        assert "without noise" in told
-        assert "The claim holds against this attack" in told
-        found = answer("audit", "election.toml", "--runs", 5)
-        assert found["holds"]
-        assert found["without_noise"]["epsilon"] > found["claimed"] > found["with_noise"]["epsilon"]
+        output = oneballot("audit", "election.toml", "--runs", 5)
+        assert "without noise" in output
+        assert "The claim holds against this attack" in output
+        result = answer("audit", "election.toml", "--runs", 5)
+        assert result["holds"]
+        assert result["without_noise"]["epsilon"] > result["claimed"] > result["with_noise"]["epsilon"]
 
-    def test_a_level_goes_with_a_budget(self, clinic: Path, monkeypatch) -> None:
+    def test_a_level_requires_a_budget(self, clinic: Path, monkeypatch) -> None:
         monkeypatch.chdir(clinic)
         refused = answer("new", "e.toml", "--public", "public.csv", "--label", "ill", "--level", "L2", status=1)
         assert "need --epsilon" in refused["error"]
         assert not Path("e.toml").exists()
 
 
-@pytest.mark.parametrize("method", ["analytic", "dosfl", "ensemble", "fedkd", "fedkt"])
+@pytest.mark.parametrize(
+    "method", ["analytic", "dosfl", pytest.param("ensemble", marks=pytest.mark.slow), "fedkd", "fedkt"]
+)
 def test_every_method_goes_from_a_draft_to_a_model(method: str, clinic: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(clinic)
     Path("election.toml").unlink(missing_ok=True)
@@ -454,7 +450,7 @@ def test_every_method_goes_from_a_draft_to_a_model(method: str, clinic: Path, mo
 
 
 @pytest.mark.parametrize("method", ["analytic", "dosfl"])
-def test_where_no_public_rows_are_needed_an_example_of_the_columns_is_enough(method, clinic: Path, monkeypatch) -> None:
+def test_a_method_without_public_rows_needs_only_an_example_of_the_columns(method, clinic: Path, monkeypatch) -> None:
     monkeypatch.chdir(clinic)
     args = ("new", "election.toml", "--like", "public.csv", "--label", "ill", "--lenient", "--method")
     answer(*args, method)
@@ -465,24 +461,27 @@ def test_where_no_public_rows_are_needed_an_example_of_the_columns_is_enough(met
     assert answer("evaluate", "outcome", "--data", "test.csv")["accuracy"] > 0.5
 
 
-def test_an_example_of_the_columns_is_not_enough_where_public_rows_are_needed(clinic: Path, monkeypatch) -> None:
+def test_a_method_with_public_rows_needs_more_than_an_example_of_the_columns(clinic: Path, monkeypatch) -> None:
     monkeypatch.chdir(clinic)
     args = ("new", "election.toml", "--label", "ill")
-    told = answer(*args, "--like", "public.csv", status=1)["error"]
-    assert told.startswith("method fedkt needs a public set")
-    assert "--public FILE" in told
+    error = answer(*args, "--like", "public.csv", status=1)["error"]
+    assert error.startswith("method fedkt needs a public set")
+    assert "--public FILE" in error
     for both in ((), ("--like", "public.csv", "--public", "public.csv")):
         assert "give --public FILE, or --like FILE" in answer(*args, *both, status=1)["error"]
     assert not Path("election.toml").exists()
 
 
-def test_of_many_notes_one_of_every_kind_is_shown(capsys) -> None:
-    """A rare one behind a dozen that are alike would not be seen."""
+def test_one_note_of_each_type_is_shown_first(capsys) -> None:
+    """A rare note after a dozen similar ones would be missed."""
     with session(False):
         for i in range(12):
             warnings.warn(f"party-{i}: it has no rows of class {i % 3}", OneBallotWarning, stacklevel=1)
         warnings.warn("member 3 is left out: it answers nonsense", OneBallotWarning, stacklevel=1)
-    told = capsys.readouterr().err.splitlines()
-    assert told[:3] == ["note: party-0: it has no rows of class 0", "note: member 3 is left out: it answers nonsense",
-                        "note: party-1: it has no rows of class 1"]  # fmt: skip
-    assert told[6:] == ["note: … and 7 more of these types"]
+    notes = capsys.readouterr().err.splitlines()
+    assert notes[:3] == [
+        "note: party-0: it has no rows of class 0",
+        "note: member 3 is left out: it answers nonsense",
+        "note: party-1: it has no rows of class 1",
+    ]
+    assert notes[6:] == ["note: … and 7 more of these types"]

@@ -65,9 +65,18 @@ def command(
                 print(f"{name.replace('_', ' '):>16}: {value}")
             return
         done = cast_file(
-            agreed, party, data, box=box, key=key, keep=keep, beside=beside,
-            choices=learner or (), recast=recast, resign=resign, data_dependent=data_dependent,
-        )  # fmt: skip
+            agreed,
+            party,
+            data,
+            box=box,
+            key=key,
+            keep=keep,
+            beside=beside,
+            choices=learner or (),
+            recast=recast,
+            resign=resign,
+            data_dependent=data_dependent,
+        )
         if as_json:
             print_json(done)
             return

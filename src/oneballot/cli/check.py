@@ -30,18 +30,24 @@ def command(
         voters = parties or agreed.parties
         guarantee = agreed.guarantee
         facts: dict[str, Any] = {
-            "election": agreed.name, "digest": agreed.digest, "classes": list(agreed.classes),
+            "election": agreed.name,
+            "digest": agreed.digest,
+            "classes": list(agreed.classes),
             "public_rows": 0 if agreed.public is None else len(agreed.public),
             **{part: agreed.describe()[part] for part in ("method", "learners")},
             "start": agreed.describe().get("start"),
-            "roster": sorted(agreed.roster), "revoked": len(agreed.revoked), "server_key": agreed.server_key,
-            "quorum": agreed.quorum, "deadline": agreed.deadline, "level": agreed.level,
+            "roster": sorted(agreed.roster),
+            "revoked": len(agreed.revoked),
+            "server_key": agreed.server_key,
+            "quorum": agreed.quorum,
+            "deadline": agreed.deadline,
+            "level": agreed.level,
             **_votes(agreed),
             "epsilon": None if guarantee is None or agreed.privacy.rehearsal else guarantee.epsilon(),
             "ballot": agreed.ballot_ledger.describe(whole=True),
             "outcome": [] if guarantee is None else guarantee.ledger().describe(),
             "expect": [] if guarantee is None else guarantee.forecast(voters),
-        }  # fmt: skip
+        }
         if as_json:
             print_json(facts)
             return

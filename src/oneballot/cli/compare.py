@@ -66,9 +66,14 @@ def command(
         run = simulate_parties(agreed, shared)
         own = election_result(run, tested, time.monotonic() - begin)
         about = {
-            "election": agreed.digest, "data": str(data), "parties": len(shared), "split": split, "seed": seed,
-            "rows": sum(map(len, shared.values())), "test_rows": len(tested),
-        }  # fmt: skip
+            "election": agreed.digest,
+            "data": str(data),
+            "parties": len(shared),
+            "split": split,
+            "seed": seed,
+            "rows": sum(map(len, shared.values())),
+            "test_rows": len(tested),
+        }
         found: dict[str, PeerResult] = {}
         for text, each in peers.items():
             found[text] = compare_with(each, agreed, shared, tested, outcome=run.outcome)
@@ -80,12 +85,17 @@ def command(
         rows = [[f"{agreed.method.name}, one message", percent(own.accuracy), "", "", "1", size(own.bytes), ""]]
         for text, each_found in found.items():
             same, passing = each_found.within(own.bytes), each_found.passing(own.accuracy)
-            rows.append([
-                text.replace(":", ": ", 1).replace(",", ", "), percent(each_found.first.accuracy),
-                "–" if same is None else percent(same.accuracy),
-                percent(each_found.last.accuracy), str(len(each_found.rounds)), size(each_found.last.bytes),
-                "–" if passing is None else str(passing),
-            ])  # fmt: skip
+            rows.append(
+                [
+                    text.replace(":", ": ", 1).replace(",", ", "),
+                    percent(each_found.first.accuracy),
+                    "–" if same is None else percent(same.accuracy),
+                    percent(each_found.last.accuracy),
+                    str(len(each_found.rounds)),
+                    size(each_found.last.bytes),
+                    "–" if passing is None else str(passing),
+                ]
+            )
         header = ["", "1 round", "equal bytes", "at the end", "rounds", "bytes", "passes at"]
         print_table(f"{agreed.name}: {len(shared)} parties, {split}, {len(tested)} test rows", header, rows)
         print("bytes: sent and received by all parties together. equal bytes: accuracy after the last round within")

@@ -29,10 +29,13 @@ def command(
             print_json(shown)
             return
         print_table(
-            "Rows per class at each party", ["party", *map(str, range(10)), "alone", "sent"],
-            [[p, *(str(n) if n else "–" for n in h["rows"]), percent(h["alone"]), size(h["bytes"])]
-             for p, h in shown["parties"].items()],
-        )  # fmt: skip
+            "Rows per class at each party",
+            ["party", *map(str, range(10)), "alone", "sent"],
+            [
+                [p, *(str(n) if n else "–" for n in h["rows"]), percent(h["alone"]), size(h["bytes"])]
+                for p, h in shown["parties"].items()
+            ],
+        )
         print_table(
             f"Digits, {parties} parties, Dirichlet {beta:g}: accuracy on {shown['test_rows']} rows",
             ["", "accuracy", "sent per party"],

@@ -71,11 +71,25 @@ def command(
 
         given = {"gamma": gamma, "sigma": sigma, "scale": scale}
         question = Question(
-            noise={name: value for name, value in given.items() if value is not None}, queries=queries, budget=budget,
-            mechanism=mechanism, classes=classes, delta=delta, level=level, partitions=partitions, adjacency=adjacency,
-            stable_ids=ids, accountant=accountant, unit=unit, parties=parties, subsets=subsets, silos=silos,
-            open_vote=open_vote, counts=counts, paper_orders=paper_orders,
-        )  # fmt: skip
+            noise={name: value for name, value in given.items() if value is not None},
+            queries=queries,
+            budget=budget,
+            mechanism=mechanism,
+            classes=classes,
+            delta=delta,
+            level=level,
+            partitions=partitions,
+            adjacency=adjacency,
+            stable_ids=ids,
+            accountant=accountant,
+            unit=unit,
+            parties=parties,
+            subsets=subsets,
+            silos=silos,
+            open_vote=open_vote,
+            counts=counts,
+            paper_orders=paper_orders,
+        )
         if picture is not None:
             check_image_path(picture)
         result = answer(question)

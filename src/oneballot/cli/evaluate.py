@@ -44,10 +44,13 @@ def command(
             return
         sent = f"; all ballots together: {size(loaded.bytes)}" if loaded.bytes else ""
         table = [
-            [s["class"], *("–" if math.isnan(s[k]) else percent(s[k]) for k in ("precision", "recall", "f1")),
-             f"{s['support']:,}"]
+            [
+                s["class"],
+                *("–" if math.isnan(s[k]) else percent(s[k]) for k in ("precision", "recall", "f1")),
+                f"{s['support']:,}",
+            ]
             for s in scores
-        ]  # fmt: skip
+        ]
         title = f"accuracy {percent(share)} on {len(y):,} rows{sent}"
         print_table(title, ["class", "precision", "recall", "F1", "support"], table)
         if loaded.ledger.rehearsal:

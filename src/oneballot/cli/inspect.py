@@ -9,8 +9,16 @@ from .terminal import AsJson, print_json, print_table, session, size
 
 EXAMPLE = "Example: oneballot inspect box/clinic-a.ballot --election election.toml"
 SHOWN = (
-    "encrypted_to", "party", "election", "method", "ledger", "signature", "abstained", "verdict", "versions",
-)  # fmt: skip
+    "encrypted_to",
+    "party",
+    "election",
+    "method",
+    "ledger",
+    "signature",
+    "abstained",
+    "verdict",
+    "versions",
+)
 
 
 def command(
@@ -35,8 +43,8 @@ def command(
             print_json(seen)
             return
         for name in SHOWN:
-            told = seen.get(name)
-            for i, line in enumerate(filter(None, told if isinstance(told, list) else [told])):
+            value = seen.get(name)
+            for i, line in enumerate(filter(None, value if isinstance(value, list) else [value])):
                 print(f"{name.replace('_', ' ') if not i else '':>12}{' ' if i else ':'} {line}")
         if "contents" not in seen:
             print(f"{'size':>12}: {size(seen['bytes'])}")

@@ -65,8 +65,18 @@ def command(
         as_privacy({"level": level, "epsilon": epsilon})
         privacy = L0 if epsilon is None else private(level, epsilon)
         known = tuple(c.strip() for c in classes.split(",") if c.strip()) if classes else ()
-        text = draft(columns, label, beside=election, method=section(method), classes=known, row_id=row_id,
-                     lenient=lenient, privacy=privacy, server_key=server_key, named=like is None)  # fmt: skip
+        text = draft(
+            columns,
+            label,
+            beside=election,
+            method=section(method),
+            classes=known,
+            row_id=row_id,
+            lenient=lenient,
+            privacy=privacy,
+            server_key=server_key,
+            named=like is None,
+        )
         part = election.with_name(f".{election.name}.part")
         part.write_text(text, "utf-8", newline="\n")
         try:
@@ -79,8 +89,10 @@ def command(
         if as_json:
             print_json({"election": str(election), "digest": made.digest, "classes": list(made.classes)})
             return
-        print(f"{election}: {len(made.classes)} classes, {len(made.schema.columns) if made.schema else 0} columns, "
-              f"{0 if made.public is None else len(made.public):,} public rows.")  # fmt: skip
+        print(
+            f"{election}: {len(made.classes)} classes, {len(made.schema.columns) if made.schema else 0} columns, "
+            f"{0 if made.public is None else len(made.public):,} public rows."
+        )
         for line in made.guarantee.forecast(made.parties) if made.guarantee else ():
             print(line)
         if made.level == "L1" and made.server_key is None:

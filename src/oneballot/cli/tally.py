@@ -75,9 +75,17 @@ def command(
         _check_folders(out, opened, publish)
         _check_level(agreed, publish, again=again or over_budget, data_dependent=data_dependent)
         outcome = tally_files(
-            agreed, opened, out, beside=election.parent, without=without or (), again=again,
-            over_budget=over_budget, data_dependent=data_dependent, early=early, key=opener,
-        )  # fmt: skip
+            agreed,
+            opened,
+            out,
+            beside=election.parent,
+            without=without or (),
+            again=again,
+            over_budget=over_budget,
+            data_dependent=data_dependent,
+            early=early,
+            key=opener,
+        )
         _show(agreed, outcome, out, publish, as_json, _data_dependent_cost(agreed, outcome) if data_dependent else {})
 
 
@@ -90,8 +98,10 @@ def _show(
         places = {"outcome": str(out)} | ({"published": str(publish)} if publish else {})
         print_json(outcome.summary() | places | seen)
         return
-    rows = [[party, "abstains: " + v.abstained if v.abstained else "counted", size(v.bytes)]
-            for party, v in outcome.voted.items()]  # fmt: skip
+    rows = [
+        [party, "abstains: " + v.abstained if v.abstained else "counted", size(v.bytes)]
+        for party, v in outcome.voted.items()
+    ]
     rows += [[name, f"SPOILED: {reason}", ""] for name, reason in outcome.spoiled.items()]
     rows += [[party, "left out (--without)", ""] for party in outcome.without]
     awaited = election.awaited({*outcome.voted, *outcome.without})

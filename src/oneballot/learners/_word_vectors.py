@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ..fleet.models.vectors import Vectors
 
 
-def digest_of(path: str) -> str:
+def vectors_digest(path: str) -> str:
     """Return the SHA-256 of the file's content."""
     return _digest(path, _modified(path))
 

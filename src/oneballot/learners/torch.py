@@ -19,7 +19,7 @@ from ..types import Array, Blob, Task
 from ._custom_modules import PREFIX, CustomModel, CustomModule, is_module
 from ._fallback import class_frequencies, predict, reject_no_rows, report_failure
 from ._training import TrainedModels
-from ._word_vectors import digest_of, vectors_of
+from ._word_vectors import vectors_digest, vectors_of
 
 if TYPE_CHECKING:
     from ..fleet.models.network import Network
@@ -121,7 +121,7 @@ class Torch:
 
     def describe(self) -> dict[str, Any]:
         """Return the settings, with the digest of the word vectors instead of their path."""
-        return asdict(self) if self.vectors is None else {**asdict(self), "vectors": digest_of(self.vectors)}
+        return asdict(self) if self.vectors is None else {**asdict(self), "vectors": vectors_digest(self.vectors)}
 
     def fit_many(self, X: Array, tasks: Sequence[Task], classes: int, *, keep: bool = True) -> Models:
         """Train all tasks as one fleet. A task without rows, or with a single class, gets its class frequencies.

@@ -1,4 +1,4 @@
-"""What several methods need of the public set, the class counts and the classes nobody has."""
+"""What several methods share: access to the public set, class counts, and classes that no party has."""
 
 from __future__ import annotations
 

@@ -45,9 +45,14 @@ class Assembly:
     """The parties with rows, numbered in their order."""
 
     def __init__(
-        self, learner: NetworkLearner, parties: Sequence[Data], ctx: TallyContext, recipe: Recipe, from_outcome: bool,
+        self,
+        learner: NetworkLearner,
+        parties: Sequence[Data],
+        ctx: TallyContext,
+        recipe: Recipe,
+        from_outcome: bool,
         proximal: float = 0.0,
-    ) -> None:  # fmt: skip
+    ) -> None:
         with_rows = [(i, data) for i, data in enumerate(parties) if len(data)]
         X = np.concatenate([data.X for _, data in with_rows])
         starts = np.cumsum([0] + [len(data) for _, data in with_rows])
@@ -57,11 +62,14 @@ class Assembly:
         self.network = learner.network(X.shape[1:], self.classes)
         self.tasks = [
             Task(
-                np.arange(a, b), data.y, "multilabel" if ctx.multilabel else "labels", proximal=proximal,
+                np.arange(a, b),
+                data.y,
+                "multilabel" if ctx.multilabel else "labels",
+                proximal=proximal,
                 label=f"party {i + 1}",
             )
             for (i, data), a, b in zip(with_rows, starts, starts[1:], strict=False)
-        ]  # fmt: skip
+        ]
         self.training: Training = learner.training(self.network, X, recipe, self.classes, "parties' networks")
         drawn: Values = self.network.start(ctx.shared_seed("first weights"))
         start = self._outcome() if from_outcome else drawn
@@ -89,11 +97,13 @@ class Assembly:
         start = self.sent_part(start)
         tasks = [
             replace(
-                self.tasks[i], start=start, seed=self.ctx.shared_seed("round", turn, self.tasks[i].label),
+                self.tasks[i],
+                start=start,
+                seed=self.ctx.shared_seed("round", turn, self.tasks[i].label),
                 offset=None if offsets is None else offsets[position],
             )
             for position, i in enumerate(who)
-        ]  # fmt: skip
+        ]
         return self.training.run(tasks).values
 
     def sent_part(self, values: Values) -> Values:

@@ -124,8 +124,13 @@ class Forest:
 
     def _of_trees(self, trees: list[Any], info: list[int], starts: list[int]) -> Forest:
         counts = {**self.trees["gbtree_model_param"], "num_trees": str(len(trees))}
-        model = {**self.trees, "gbtree_model_param": counts, "trees": trees, "tree_info": info,
-                 "iteration_indptr": starts}  # fmt: skip
+        model = {
+            **self.trees,
+            "gbtree_model_param": counts,
+            "trees": trees,
+            "tree_info": info,
+            "iteration_indptr": starts,
+        }
         learner = self.written["learner"]
         parameters = {**learner["learner_model_param"], "boost_from_average": "0"}  # no party changes the base score
         booster = {**learner["gradient_booster"], "model": model}

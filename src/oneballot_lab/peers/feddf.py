@@ -44,9 +44,14 @@ class FedDF(Averaging):
 
     def server(self, assembly: Assembly) -> Server:
         recipe = replace(
-            assembly.recipe, epochs=self.distillation_epochs, steps=None, momentum=0.0,
-            optimizer=self.distillation_optimizer, learning_rate=self.distillation_rate, last_rate=0.0,
-        )  # fmt: skip
+            assembly.recipe,
+            epochs=self.distillation_epochs,
+            steps=None,
+            momentum=0.0,
+            optimizer=self.distillation_optimizer,
+            learning_rate=self.distillation_rate,
+            last_rate=0.0,
+        )
         return Distiller(assembly, recipe)
 
 

@@ -125,17 +125,27 @@ class GeneratorTraining:
         for i, (labels, z) in zip(who, draws, strict=True):
             old = self.assembly.tasks[i]
             rows.append(pad_latents(z, self.rows.shape[1]))
-            tasks.append(replace(
-                old, start={f"network.{key}": value for key, value in start.items()},
-                seed=ctx.shared_seed("round", turn, old.label),
-                rows=np.append(old.rows, begin + np.arange(len(labels))), targets=np.append(old.targets, labels),
-                weight=np.repeat([1.0, weight], len(labels)),
-            ))  # fmt: skip
+            tasks.append(
+                replace(
+                    old,
+                    start={f"network.{key}": value for key, value in start.items()},
+                    seed=ctx.shared_seed("round", turn, old.label),
+                    rows=np.append(old.rows, begin + np.arange(len(labels))),
+                    targets=np.append(old.targets, labels),
+                    weight=np.repeat([1.0, weight], len(labels)),
+                )
+            )
             begin += len(labels)
         training = Training(
-            self.network, np.concatenate(rows), self.assembly.recipe, self.assembly.classes,
-            device=self.assembly.learner.device, workers=workers(), what="parties' networks", how="stacked",
-        )  # fmt: skip
+            self.network,
+            np.concatenate(rows),
+            self.assembly.recipe,
+            self.assembly.classes,
+            device=self.assembly.learner.device,
+            workers=workers(),
+            what="parties' networks",
+            how="stacked",
+        )
         return [
             {key.removeprefix("network."): value for key, value in values.items()}
             for values in training.run(tasks).values
@@ -151,10 +161,14 @@ class GeneratorTraining:
 
         seen, settings = self.seen[list(who)], self.settings
         train_generator(
-            self.generator, Heads.of(trained, self.last, seen), seen.sum(0), steps=settings.generator_steps,
-            rate=settings.generator_rate, diverse=settings.diversity,
+            self.generator,
+            Heads.of(trained, self.last, seen),
+            seen.sum(0),
+            steps=settings.generator_steps,
+            rate=settings.generator_rate,
+            diverse=settings.diversity,
             seed=self.assembly.ctx.shared_seed("generator", turn),
-        )  # fmt: skip
+        )
         self.trained = True
 
 

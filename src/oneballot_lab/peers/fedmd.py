@@ -120,11 +120,13 @@ class PartyNetworks:
         ctx, names = self.assembly.ctx, [task.label for task in self.assembly.tasks]
         continued = [
             replace(
-                task, start=self.assembly.sent_part(values), seed=ctx.shared_seed(what, i),
+                task,
+                start=self.assembly.sent_part(values),
+                seed=ctx.shared_seed(what, i),
                 label=f"{names[i]}, {what}",
             )
             for i, (task, values) in enumerate(zip(tasks, networks, strict=True))
-        ]  # fmt: skip
+        ]
         return list(training.run(continued).values)
 
 

@@ -87,7 +87,7 @@ class InterceptionRun(_DistillationRun):
 
     def run(self, seed: int, device: str) -> Result:
         from oneballot.methods.dosfl.distillation import Party
-        from oneballot.methods.dosfl.initialization import initial_weights
+        from oneballot.methods.dosfl.initialization import draw_initial_weights
         from oneballot.methods.dosfl.work import DistilJob
 
         from .interception import accuracies, guess_weights, perturb_weights
@@ -95,7 +95,7 @@ class InterceptionRun(_DistillationRun):
         election, parties, test = self._prepare(seed, device)
         learner: Any = election.learner_of("final")
         network = learner.network(test.X.shape[1:], len(election.classes))
-        initial = initial_weights(network, self.method.first_weights, seed)
+        initial = draw_initial_weights(network, self.method.first_weights, seed)
         X, rows = join_rows([data.X for data in parties.values()])
         distilling = [
             Party(own, data.y, initial, 1000 * seed + i, self.method)

@@ -102,8 +102,8 @@ class PeerRun(Experiment):
         outcome = None if self.start is None else self.start.simulate(seed, device)[0].outcome
         rounds = compare(peer, election, parties, election.data(data.X_test, data.y_test), outcome=outcome).rounds
         curves = {
-            "accuracy": [standing.accuracy for standing in rounds],
-            "bytes": [standing.bytes / len(parties) for standing in rounds],
+            "accuracy": [result.accuracy for result in rounds],
+            "bytes": [result.bytes / len(parties) for result in rounds],
         }
         return Result({name: curve[-1] for name, curve in curves.items()}, curves, self.federation.notes)
 

@@ -19,7 +19,7 @@ from oneballot.fleet.models.network import Network
 from oneballot.fleet.train.devices import find_device, one_thread, precision
 from oneballot.fleet.train.recipe import Recipe
 from oneballot.methods.dosfl.distillation import DistilledData
-from oneballot.methods.dosfl.initialization import RULES, initial_weights
+from oneballot.methods.dosfl.initialization import RULES, draw_initial_weights
 from oneballot.methods.dosfl.stacked import StackedNetwork
 from oneballot.methods.dosfl.steps import DistilledSteps, Merging, train_merged
 from oneballot.types import Array
@@ -63,7 +63,7 @@ def guess_weights(
     device: str = "auto",
 ) -> dict[str, Array]:
     """Figure 3a: the accuracy of an eavesdropper who draws initial weights by a rule, for each rule and seed."""
-    starts = [initial_weights(network, rule, seed) for rule in rules for seed in seeds]
+    starts = [draw_initial_weights(network, rule, seed) for rule in rules for seed in seeds]
     figures = accuracies(network, starts, [distilled] * len(starts), epochs, X, y, device=device)
     return dict(zip(rules, figures.reshape(len(rules), len(seeds)), strict=True))
 

@@ -18,13 +18,13 @@ from oneballot.methods.fedkt.method import FedKT
 from oneballot.party.cast import cast_together
 from oneballot.party.context import PartyContext
 from oneballot.privacy.accounting import total_epsilon
-from oneballot.privacy.data_dependent.accounting import paper_epsilon
 from oneballot.privacy.ledger import Ledger
 from oneballot.privacy.settings import PrivacySettings
 from oneballot.report.metrics import accuracy
 from oneballot.server.context import TallyContext
 from oneballot.types import Array, Count, Data, Task
 
+from ..privacy.paper import paper_epsilon
 from .cells import Experiment, Result
 from .experiments import make_election, smaller_learners
 from .federations import Federation

@@ -51,9 +51,9 @@ def after(rounds: int) -> Measure:
     return measure
 
 
-def value(name: str, scale: float = 1.0) -> Measure:
+def value(name: str) -> Measure:
     """Another value of the first experiment."""
-    return lambda results: Measured(scale * results[0].values[name], results[0].values.get("bytes") or None)
+    return lambda results: Measured(results[0].values[name], results[0].values.get("bytes") or None)
 
 
 @dataclass(frozen=True)

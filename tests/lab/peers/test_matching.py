@@ -75,7 +75,7 @@ def posterior(parties, of, beliefs):
     """log P(matches, θ at its best | neurons), twice it, up to a constant: equations (4) to (7), written out.
 
     Of an Indian buffet of J customers: a dish that m have counts (m-1)!(J-m)!/J!·γ, and new dishes of one customer,
-    of which the order is nobody's, by 1 over their number's factorial.
+    whose order is arbitrary, by 1 over the factorial of their number.
     """
     count = max(int(one.max()) for one in of) + 1
     total = 0.0

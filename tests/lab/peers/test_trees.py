@@ -182,7 +182,7 @@ def test_solos_accuracy_is_the_mean_over_parties(election, parties, test, digits
 
 
 def test_pate_with_noise_is_an_election_of_one_party_at_l2(make_election, digits, test):
-    """At L0 the same election is PATE without noise, but for which row is dealt to which teacher."""
+    """At L0 the same election is PATE without noise, except for the assignment of rows to teachers."""
     method = ob.FedKT(subsets=8, students=False, open_vote="off")
     found = {}
     for terms in ("L0", ob.L2(epsilon=200.0, delta=1e-5, stable_ids=False)):

@@ -11,7 +11,7 @@ from oneballot import DOSFL
 from oneballot.fleet.models.network import built_in
 from oneballot.methods.dosfl.distil import _Job
 from oneballot.methods.dosfl.distillation import DistilledData, Party
-from oneballot.methods.dosfl.initialization import initial_weights
+from oneballot.methods.dosfl.initialization import draw_initial_weights
 from oneballot.types import Array
 
 CPU, DOUBLE = torch.device("cpu"), torch.float64
@@ -22,7 +22,7 @@ SETTINGS = DOSFL(
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(150, 4)).astype(np.float32)
 Y = (X @ RNG.normal(size=(4, 3))).argmax(1)
-INITIAL = initial_weights(NET, "xavier-uniform", 1)
+INITIAL = draw_initial_weights(NET, "xavier-uniform", 1)
 VARIANTS = [
     SETTINGS,
     replace(SETTINGS, soft_labels=True, negative_labels=True),
@@ -32,7 +32,7 @@ VARIANTS = [
     replace(SETTINGS, learning_rate=0.02, decay=0.1, decay_period=1),
 ]
 VARIED = [
-    Party(rows, Y[rows], initial_weights(NET, "xavier-uniform", i % 2), i, settings)
+    Party(rows, Y[rows], draw_initial_weights(NET, "xavier-uniform", i % 2), i, settings)
     for i, (settings, rows) in enumerate(zip(VARIANTS, np.split(np.arange(150), (20, 25, 90, 100, 140)), strict=True))
 ]
 """Different numbers of rows, initial weights, and everything else that may differ in one wave."""

@@ -27,9 +27,9 @@ from oneballot.fleet.train.devices import one_thread  # noqa: E402
 from oneballot.methods.dosfl import distil as distil_module  # noqa: E402
 from oneballot.methods.dosfl.distil import distil  # noqa: E402
 from oneballot.methods.dosfl.distillation import DistilledData, Party, initial_labels  # noqa: E402
-from oneballot.methods.dosfl.initialization import initial_weights  # noqa: E402
+from oneballot.methods.dosfl.initialization import draw_initial_weights  # noqa: E402
 from oneballot.methods.dosfl.stacked import StackedNetwork  # noqa: E402
-from oneballot.methods.dosfl.wave import Wave  # noqa: E402
+from oneballot.methods.dosfl.wave import DistilWave  # noqa: E402
 from oneballot.types import Array  # noqa: E402
 from oneballot_lab.reproduce.interception import accuracies  # noqa: E402
 
@@ -90,7 +90,7 @@ def test_distillation_is_algorithm_1_of_the_paper(added: dict[str, Any]) -> None
 
 def test_a_wave_gives_each_party_what_it_gets_alone() -> None:
     """Parties that are finished leave the wave."""
-    wave = Wave(StackedNetwork(NET, CPU, DOUBLE), torch.from_numpy(X), VARIED, 3)
+    wave = DistilWave(StackedNetwork(NET, CPU, DOUBLE), torch.from_numpy(X), VARIED, 3)
     assert len(list(wave.train())) == sum(settings.local_epochs for settings in VARIANTS)
     for one, together in zip(VARIED, wave.results(), strict=True):
         (alone,) = distil_in_double([one])
@@ -129,13 +129,15 @@ def test_on_a_gpu_recorded_batches_equal_unrecorded_ones_and_up_to_rounding_thos
     lenet = built_in("lenet", {"channels": [2, 20], "hidden": [5]}, (1, 14, 14), 3)
     images = RNG.normal(size=(40, 1, 14, 14)).astype(np.float32)
     settings = replace(SETTINGS, soft_labels=True, soft_reset=0.3, masking=0.2)
-    parties = [Party(np.arange(40), Y[:40], initial_weights(lenet, "xavier-uniform", i), i, settings) for i in range(3)]
+    parties = [
+        Party(np.arange(40), Y[:40], draw_initial_weights(lenet, "xavier-uniform", i), i, settings) for i in range(3)
+    ]
     results = []
     for where, record in (("cuda", True), ("cuda", False), ("cpu", False)):
         place = torch.device(where)
         net, X = StackedNetwork(lenet, place, DOUBLE), torch.from_numpy(images).to(place)
         with one_thread():
-            wave = Wave(net, X, parties, 3, record=record)
+            wave = DistilWave(net, X, parties, 3, record=record)
             results.append([[part.cpu().clone() for part in batch] for batch in islice(wave.batches(), 3)])
     recorded, unrecorded, on_cpu = results
     for others, atol in ((unrecorded, 0.0), (on_cpu, 1e-5)):  # a CPU rounds the float32 noise differently
@@ -175,7 +177,7 @@ def test_a_network_trained_on_distilled_data_is_accurate_and_one_trained_on_nois
 def test_soft_resets_redraw_their_share_of_the_variance_and_masking_hides_its_share_of_the_steps() -> None:
     settings = replace(SETTINGS, steps=200, soft_reset=0.25, masking=0.3)
     parties = [party(np.arange(9), seed, settings) for seed in (1, 2)]
-    wave = Wave(StackedNetwork(NET, CPU), torch.from_numpy(X), parties, 3)
+    wave = DistilWave(StackedNetwork(NET, CPU), torch.from_numpy(X), parties, 3)
     first, second = (wave._reset_weights(torch.tensor(number), 2) for number in (0, 1))
     for initial, one, other in zip(wave.initial, first, second, strict=True):
         if initial.any():
@@ -199,7 +201,7 @@ def test_a_full_reset_keeps_each_layers_mean_and_all_constants() -> None:
     initial = {name: np.full_like(value, 3) if name.endswith("bias") else value + 5 for name, value in INITIAL.items()}
     settings = replace(SETTINGS, soft_reset=1.0)
     parties = [replace(party(np.arange(9), seed, settings), initial=initial) for seed in (1, 2)]
-    wave = Wave(StackedNetwork(NET, CPU), torch.from_numpy(X), parties, 3)
+    wave = DistilWave(StackedNetwork(NET, CPU), torch.from_numpy(X), parties, 3)
     for name, old, drawn in zip(wave.net.names, wave.initial, wave._reset_weights(torch.tensor(0), 2), strict=True):
         if name.endswith("bias"):
             assert torch.equal(drawn, old)
@@ -218,7 +220,7 @@ def test_the_share_of_skipped_batches_is_reported() -> None:
 
 
 def test_gradients_that_are_not_finite_change_nothing() -> None:
-    wave = Wave(StackedNetwork(NET, CPU), torch.from_numpy(X), [party(np.arange(9), s) for s in (1, 2)], 3)
+    wave = DistilWave(StackedNetwork(NET, CPU), torch.from_numpy(X), [party(np.arange(9), s) for s in (1, 2)], 3)
     wave.learned[0][1, 0] = torch.nan
     by_inputs, _, by_rates = next(wave.batches())
     assert by_inputs[0].any()
@@ -236,7 +238,7 @@ def test_shared_initial_data_do_not_depend_on_a_partys_rows() -> None:
     two = [party(np.arange(20), 1), party(np.arange(20, 60), 2)]
     for noise_seed, equal in ((None, False), (7, True)):
         parties = [replace(one, noise_seed=noise_seed) for one in two]
-        inputs, labels, _ = Wave(StackedNetwork(NET, CPU), torch.from_numpy(X), parties, 3).learned
+        inputs, labels, _ = DistilWave(StackedNetwork(NET, CPU), torch.from_numpy(X), parties, 3).learned
         assert torch.equal(inputs[0], inputs[1]) == equal
     assert torch.equal(labels[0], labels[1])
     assert labels.sum((0, 1, 2)).min() > 0

@@ -8,7 +8,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from oneballot.fleet.models.network import built_in  # noqa: E402
-from oneballot.methods.dosfl.initialization import RULES, initial_weights  # noqa: E402
+from oneballot.methods.dosfl.initialization import RULES, draw_initial_weights  # noqa: E402
 
 NET = built_in("cnn", {}, (1, 16, 16), 10)
 TORCH = {
@@ -23,7 +23,7 @@ TORCH = {
 @pytest.mark.parametrize("rule", TORCH)
 def test_weights_of_each_rule_have_the_deviation_and_bound_of_torchs(rule: str) -> None:
     torch.manual_seed(0)
-    for name, value in initial_weights(NET, rule, 5).items():
+    for name, value in draw_initial_weights(NET, rule, 5).items():
         if name.endswith("bias"):
             assert not value.any()
             continue
@@ -40,4 +40,4 @@ def test_weights_of_each_rule_have_the_deviation_and_bound_of_torchs(rule: str) 
 def test_the_rule_torch_gives_the_networks_own_weights() -> None:
     assert set(RULES) == {"torch", *TORCH}
     own = NET.start(5)
-    assert all(np.array_equal(value, own[name]) for name, value in initial_weights(NET, "torch", 5).items())
+    assert all(np.array_equal(value, own[name]) for name, value in draw_initial_weights(NET, "torch", 5).items())

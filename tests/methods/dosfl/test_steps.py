@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 from torch import Tensor  # noqa: E402
 
 from oneballot.fleet.models.network import Network, built_in  # noqa: E402
-from oneballot.methods.dosfl.initialization import initial_weights  # noqa: E402
+from oneballot.methods.dosfl.initialization import draw_initial_weights  # noqa: E402
 from oneballot.methods.dosfl.stacked import StackedNetwork  # noqa: E402
 from oneballot.methods.dosfl.steps import DistilledSteps, backpropagate, descend, sgd_step  # noqa: E402
 
@@ -64,7 +64,7 @@ def loss_gradients(
 def test_gradients_equal_those_of_the_unrolled_loop(name: str) -> None:
     """Plain autograd through all steps at once, one model at a time."""
     net = StackedNetwork(network(name), CPU, DOUBLE)
-    initial = net.stack([initial_weights(network(name), "xavier-uniform", seed) for seed in (1, 2)])
+    initial = net.stack([draw_initial_weights(network(name), "xavier-uniform", seed) for seed in (1, 2)])
     steps = random_steps(net, 2)
     ours = loss_gradients(net, initial, steps, epochs=2)
     for i in range(2):
@@ -83,7 +83,7 @@ def test_gradients_equal_those_of_the_unrolled_loop(name: str) -> None:
 
 def test_gradients_agree_with_finite_differences() -> None:
     net = StackedNetwork(network("mlp"), CPU, DOUBLE)
-    initial = net.stack([initial_weights(network("mlp"), "torch", 3)])
+    initial = net.stack([draw_initial_weights(network("mlp"), "torch", 3)])
     steps = random_steps(net, 1)
     gradients, tiny = loss_gradients(net, initial, steps, epochs=3), 1e-6
     for part, gradient in zip(parts(steps), gradients, strict=True):
@@ -124,7 +124,7 @@ def test_one_step_of_a_linear_model_has_its_closed_form() -> None:
 @pytest.mark.parametrize("name", ["mlp", "lenet"])
 def test_chains_give_the_gradients_of_autograd_and_leave_their_inputs_unchanged(name: str, implementation: Any) -> None:
     chain, autograd = (StackedNetwork(network(name), CPU, DOUBLE, mode=each) for each in (implementation, "autograd"))
-    initial = chain.stack([initial_weights(network(name), "kaiming", seed) for seed in (1, 2, 3)])
+    initial = chain.stack([draw_initial_weights(network(name), "kaiming", seed) for seed in (1, 2, 3)])
     steps = random_steps(chain, 3)
     before = steps.inputs.clone()
     gradients = (loss_gradients(net, initial, steps, 2) for net in (chain, autograd))
@@ -136,7 +136,7 @@ def test_chains_give_the_gradients_of_autograd_and_leave_their_inputs_unchanged(
 
 def test_a_step_equals_a_step_of_torch_sgd() -> None:
     net = StackedNetwork(network("lenet"), CPU, DOUBLE)
-    weights = initial_weights(network("lenet"), "torch", 4)
+    weights = draw_initial_weights(network("lenet"), "torch", 4)
     steps = random_steps(net, 1)
     ours = sgd_step(net, net.stack([weights]), *steps[0])
     module = network("lenet").make(weights).double()

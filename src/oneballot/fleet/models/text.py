@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 
-class Text(nn.Module):
+class TextNetwork(nn.Module):
     """The base of all text networks: the embedding. Its row for padding is zero and stays zero.
 
     `read` is the network behind the embedding. It takes word vectors `(rows, length, dimension)` and the mask of words
@@ -30,7 +30,7 @@ class Text(nn.Module):
         raise NotImplementedError
 
 
-class TextCNN(Text):
+class TextCNN(TextNetwork):
     """Convolutions of several widths over the words, then max pooling over time (Kim 2014; DOSFL's sizes)."""
 
     def __init__(self, classes: int, filters: int, widths: Sequence[int], dropout: float, **table: Any) -> None:
@@ -71,7 +71,7 @@ class Recurrence(nn.Module):
         return torch.stack(out[::-1] if self.backwards else out, 1)
 
 
-class BiLSTM(Text):
+class BiLSTM(TextNetwork):
     """Layers of LSTMs in both directions; a linear layer classifies their last states (DOSFL: two layers of 100)."""
 
     def __init__(self, classes: int, hidden: int, layers: int, **table: Any) -> None:
@@ -115,7 +115,7 @@ class Attention(nn.Module):
         return out
 
 
-class Transformer(Text):
+class Transformer(TextNetwork):
     """Layers of attention over words and their positions; a linear layer classifies the mean over the words."""
 
     places: Tensor

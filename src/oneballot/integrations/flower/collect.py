@@ -213,5 +213,12 @@ class Collector:
         until = f" until {self._deadline}" if self._deadline else ""
         voted = ", ".join(sorted(self.voted)) or "none"
         training = self._training()
-        log.info("%d%s have voted: %s. Awaited%s: %s. Nodes at work: %d.", len(self.voted), total, voted, until,
-                 missing, training)  # fmt: skip
+        log.info(
+            "%d%s have voted: %s. Awaited%s: %s. Nodes at work: %d.",
+            len(self.voted),
+            total,
+            voted,
+            until,
+            missing,
+            training,
+        )

@@ -86,7 +86,7 @@ def vote(query: Message, context: Context) -> Message:
     """Cast, or send the existing ballot again."""
     try:
         config = NodeConfig.read(context.node_config, context.run_config)
-        reply = cast(config, read_query(query))
+        reply = cast_for_server(config, read_query(query))
     except Refused as reason:
         log.error("no ballot: %s", reason)
         reply = Reply(reason=str(reason))
@@ -96,7 +96,7 @@ def vote(query: Message, context: Context) -> Message:
     return make_reply(query, reply)
 
 
-def cast(config: NodeConfig, digest: str) -> Reply:
+def cast_for_server(config: NodeConfig, digest: str) -> Reply:
     """The sealed ballot of the node's party in the election with this digest."""
     party = config.party
     with log_warnings(f"{party}: "):
@@ -111,9 +111,14 @@ def cast(config: NodeConfig, digest: str) -> Reply:
         queue.mkdir(parents=True, exist_ok=True)
         with lock_folder(queue):  # two queries at once are still one cast
             done = cast_file(
-                election, party, config.data, keep=config.keep, key=config.key, beside=config.election.parent,
+                election,
+                party,
+                config.data,
+                keep=config.keep,
+                key=config.key,
+                beside=config.election.parent,
                 choices=config.learners,
-            )  # fmt: skip
+            )
             sealed = Path(done["ballot"]).read_bytes()
     how = "cast" if done["trained"] else "already cast"
     log.info("%s: %s, kept in %s, %s bytes, %s", party, how, done["ballot"], f"{len(sealed):,}", done["digest"])

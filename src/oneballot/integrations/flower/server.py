@@ -81,8 +81,13 @@ class ElectionFile:
             log.error("%s has changed; the change is ignored: %s", self.path, error)
             return self.election
         self.election = changed
-        log.info("%s has changed: quorum %s, deadline %s, %d parties on the roster", self.path, changed.quorum,
-                 changed.deadline, len(changed.roster))  # fmt: skip
+        log.info(
+            "%s has changed: quorum %s, deadline %s, %d parties on the roster",
+            self.path,
+            changed.quorum,
+            changed.deadline,
+            len(changed.roster),
+        )
         return changed
 
     def _read_stamp(self) -> tuple[int, int] | None:
@@ -107,9 +112,15 @@ def run_election(grid: Grid, config: RunConfig) -> Outcome:
     log.info("tallying")
     with log_warnings():
         outcome = tally_files(
-            file.current(), box, config.outcome, beside=config.election.parent, again=config.again,
-            over_budget=config.over_budget, early=True, key=key,
-        )  # fmt: skip
+            file.current(),
+            box,
+            config.outcome,
+            beside=config.election.parent,
+            again=config.again,
+            over_budget=config.over_budget,
+            early=True,
+            key=key,
+        )
     for name, reason in outcome.spoiled.items():
         log.warning("%s is spoiled: %s", name, reason)
     log.info("the outcome is in %s; counted: %s", config.outcome, ", ".join(outcome.summary()["counted"]))

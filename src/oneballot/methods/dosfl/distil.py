@@ -27,7 +27,7 @@ from ...runtime.progress import track
 from ...types import Array
 from .distillation import DistilledData, Party
 from .stacked import StackedNetwork
-from .wave import Wave
+from .wave import DistilWave
 
 FEW = 20
 """Up to this number of parties their memory is not measured in advance, which takes as long as some batches."""
@@ -68,9 +68,9 @@ class _Job:
         self.network, self.X, self.parties, self.classes, self.dtype = network, X, parties, classes, dtype
         self.results: dict[int, DistilledData] = {}
 
-    def _wave(self, numbers: Sequence[int]) -> Wave:
+    def _wave(self, numbers: Sequence[int]) -> DistilWave:
         net = StackedNetwork(self.network, self.X.device, self.dtype)
-        return Wave(net, self.X, [self.parties[i] for i in numbers], self.classes)
+        return DistilWave(net, self.X, [self.parties[i] for i in numbers], self.classes)
 
     def _run(self, numbers: Sequence[int]) -> Iterator[int]:
         wave = self._wave(numbers)

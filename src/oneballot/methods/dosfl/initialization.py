@@ -24,7 +24,7 @@ SCALES: dict[str, Callable[[float, float], float]] = {
 RULES = ("torch", *SCALES, "orthogonal")
 
 
-def initial_weights(network: Network, rule: str, seed: int) -> dict[str, Array]:
+def draw_initial_weights(network: Network, rule: str, seed: int) -> dict[str, Array]:
     """Matrices and kernels follow one of RULES, their biases are 0; all other weights are PyTorch's."""
     weights: dict[str, Array] = dict(network.start(seed))
     if rule == "torch":

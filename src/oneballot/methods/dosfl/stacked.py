@@ -19,7 +19,7 @@ from torch.func import functional_call, vmap
 from ...errors import ElectionError
 from ...fleet.models.inputs import scaled
 from ...fleet.models.network import Network
-from ...fleet.models.text import Text
+from ...fleet.models.text import TextNetwork
 from ...fleet.train.chain import Chain, is_chain
 from ...fleet.train.convolutions import Implementation, implementation_for
 from ...types import Array
@@ -37,7 +37,7 @@ def check_distillable(network: Network) -> None:
             "dosfl cannot train batch normalisation, whose running means no gradient step updates; "
             "use lenet, cnn, mlp or vgg9"
         )
-    if isinstance(network.bare, Text) and network.bare.embedding.weight.requires_grad:
+    if isinstance(network.bare, TextNetwork) and network.bare.embedding.weight.requires_grad:
         raise ElectionError(
             "dosfl distils texts to word vectors, so the embedding must not be trained: set "
             'settings = {embedding = "frozen"}'
@@ -63,7 +63,7 @@ class StackedNetwork:
         self.unfolds = convolutional and self.mode == "windows"
         self.shape, self.forward, self.prefix = network.shape, self.module, ""
         self.embedding: Tensor | None = None
-        if isinstance(self.module, Text):
+        if isinstance(self.module, TextNetwork):
             self.embedding = self.module.embedding.weight.detach()
             self.shape = (*network.shape, self.embedding.shape[1])
             self.forward, self.prefix = _BehindEmbedding(self.module), "text."
@@ -152,7 +152,7 @@ def _by_logits(probabilities: Tensor, labels: Tensor) -> Tensor:
 class _BehindEmbedding(nn.Module):
     """A text network that takes word vectors instead of tokens."""
 
-    def __init__(self, text: Text) -> None:
+    def __init__(self, text: TextNetwork) -> None:
         super().__init__()
         self.text = text
 

@@ -55,7 +55,7 @@ class RecordedGradients:
         return self.gradients
 
 
-class Wave:
+class DistilWave:
     """Parties whose settings have equal sizes, sorted by descending number of batches: finished ones are at the end."""
 
     def __init__(

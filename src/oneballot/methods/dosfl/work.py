@@ -40,12 +40,12 @@ class InitialWeights:
 
     def make(self, learner: NetworkLearner) -> tuple[Network, Mapping[str, Array]]:
         """The network and its initial weights."""
-        from .initialization import initial_weights
+        from .initialization import draw_initial_weights
 
         network = learner.network(self.row, self.classes)
         if self.start is not None:
             return network, learner.weights_of(self.start, network.shape, self.classes)
-        return network, initial_weights(network, self.rule, self.seed)
+        return network, draw_initial_weights(network, self.rule, self.seed)
 
     @staticmethod
     def together(learner: NetworkLearner, works: Sequence[InitialWeights]) -> list[tuple[bytes, tuple[int, ...]]]:

@@ -1,18 +1,13 @@
 """Data-dependent accounting: what the answers to these particular votes reveal about one unit. Do not publish it.
 
-- `data_dependent_epsilon`: Rényi divergences between the answers to votes v and to every neighbour v′, in both
-  directions, from P_j(v) = ∫ f(x−v_j) Π_{k≠j} F(x−v_k) dx. Exact for whole votes, a bound for fractional ones.
-- `gnmax_epsilon`: theorem 6 of PATE (2018) for Gaussian noise, a bound of one direction, D(P(v) ‖ P(v′)).
-- `paper_epsilon`: FedKT's and PATE's (2017) moments for Laplace noise, a bound of the same direction.
-
-The last two omit D(P(v′) ‖ P(v)), without which there is no (ε, δ) guarantee. They may therefore be smaller than
-`data_dependent_epsilon`, and the papers' figures are not comparable with it.
+The cost is computed from Rényi divergences between the answers to votes v and to every neighbour v′, in both
+directions, from P_j(v) = ∫ f(x−v_j) Π_{k≠j} F(x−v_k) dx. It is exact for whole votes, a bound for fractional ones.
+The papers bound one direction only, D(P(v) ‖ P(v′)), which gives no (ε, δ) guarantee; their figures may be smaller.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -21,11 +16,12 @@ from ...errors import ElectionError
 from ...types import Array
 from ..accounting import check_delta, epsilon
 from ..releases import NoisyArgmax
-from ..renyi import PAPER_ORDERS, renyi
-from .gnmax import ORDERS, check_votes, epsilon_by_order
+from ..renyi import renyi
 from .moments import Gaussian, Gumbel, Laplace, Quadrature
 from .neighbours import Neighbours, neighbours
 
+ORDERS = 1 + 2.0 ** (np.arange(-48, 97) / 8)
+"""The Rényi orders of data-dependent accounting. Every order gives a bound; these are close enough to each other."""
 SAMPLE = 128  # vote vectors from which the best order is estimated
 
 
@@ -70,34 +66,19 @@ def data_dependent_epsilon(
     return min(cost, epsilon(query, len(votes), delta))
 
 
-def paper_epsilon(
-    votes: Array, gamma: float, delta: float, *, multiplier: int = 1, orders: Sequence[int] = PAPER_ORDERS
-) -> float:
-    """FedKT's ε for votes `(queries, classes)` with noise Lap(1/γ): its appendix A, theorems 5, 6, 8, lemma 7.
+def epsilon_by_order(divergences: Array, orders: Array, delta: float) -> Array:
+    """The ε at this δ from each order: Canonne, Kamath, Steinke 2020."""
+    return np.asarray(divergences + np.log1p(-1 / orders) - (math.log(delta) + np.log(orders)) / (orders - 1))
 
-    α(l) ≤ min(log((1−q)((1−q)/(1−e^{2cγ}q))^l + q e^{2cγl}), 2c²γ²l(l+1)), the first only for q < 1/(e^{2cγ}+1), where
-    q bounds the probability of all classes but the first, and c is the `multiplier` (s at L1, t for the unit party at
-    L2). It multiplies the sensitivity, which does not occur in q. It bounds D(P(v) ‖ P(v′)) only.
-    """
-    check_delta(delta)
-    votes = check_votes(votes)
-    if not (math.isfinite(gamma) and gamma > 0) or multiplier < 1:
-        raise ElectionError(f"gamma must be a number above 0 and the multiplier at least 1, not {gamma}, {multiplier}")
-    ranked = -np.sort(-votes, axis=1)
-    behind = gamma * (ranked[:, :1] - ranked[:, 1:])
-    q = ((2 + behind) / (4 * np.exp(behind))).sum(axis=1)
-    reach = 2 * multiplier * gamma
-    applies = q < 1 / (math.exp(reach) + 1)
-    q = np.where(applies, q, 0.0)
-    epsilons = []
-    for order in orders:
-        moment = order * (np.log1p(-q) - np.log1p(-math.exp(reach) * q)) + np.log1p(-q)
-        with np.errstate(divide="ignore"):
-            moment = np.logaddexp(moment, np.log(q) + reach * order)
-        independent = reach**2 / 2 * order * (order + 1)
-        moments = np.where(applies, np.minimum(moment, independent), independent)
-        epsilons.append((moments.sum() - math.log(delta)) / order)
-    return float(min(epsilons))
+
+def check_votes(votes: Array, classes: int | None = None) -> Array:
+    """Votes `(queries, classes)` as int64."""
+    votes = np.asarray(votes)
+    if votes.ndim != 2 or not len(votes) or votes.shape[1] != (classes or max(votes.shape[1], 2)):
+        raise ElectionError(f"expected votes of shape (queries, {classes or 'classes'}), not {votes.shape}")
+    if votes.dtype.kind not in "biu" or votes.min() < 0:
+        raise ElectionError("votes must be integers of at least 0; count soft votes in parts of a vote (unit)")
+    return votes.astype(np.int64)
 
 
 class _Accountant:

@@ -14,29 +14,13 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import log_ndtr, logsumexp, ndtri, ndtri_exp
 
-from ...errors import ElectionError
-from ...types import Array
-from ..accounting import check_delta
+from oneballot.errors import ElectionError
+from oneballot.privacy.accounting import check_delta
+from oneballot.privacy.data_dependent.accounting import ORDERS, check_votes, epsilon_by_order
+from oneballot.types import Array
 
-ORDERS = 1 + 2.0 ** (np.arange(-48, 97) / 8)
-"""The Rényi orders of data-dependent accounting. Every order gives a bound; these are close enough to each other."""
 CELLS = 16  # lattice cells per moved vote
 LOWEST = -38.0  # of the lattice; probabilities below Φ(−38) are rounded up to it
-
-
-def epsilon_by_order(divergences: Array, orders: Array, delta: float) -> Array:
-    """The ε at this δ from each order: Canonne, Kamath, Steinke 2020."""
-    return np.asarray(divergences + np.log1p(-1 / orders) - (math.log(delta) + np.log(orders)) / (orders - 1))
-
-
-def check_votes(votes: Array, classes: int | None = None) -> Array:
-    """Votes `(queries, classes)` as int64."""
-    votes = np.asarray(votes)
-    if votes.ndim != 2 or not len(votes) or votes.shape[1] != (classes or max(votes.shape[1], 2)):
-        raise ElectionError(f"expected votes of shape (queries, {classes or 'classes'}), not {votes.shape}")
-    if votes.dtype.kind not in "biu" or votes.min() < 0:
-        raise ElectionError("votes must be integers of at least 0; count soft votes in parts of a vote (unit)")
-    return votes.astype(np.int64)
 
 
 def gnmax_epsilon(votes: Array, sigma: float, delta: float) -> float:
