@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path, PureWindowsPath
+from typing import Any, BinaryIO
 
 import numpy as np
 import pytest
@@ -22,7 +23,9 @@ from oneballot.boxes.folder import Folder
 from oneballot.election import template
 from oneballot.election.outcome_files import write_index
 from oneballot.errors import AlreadyCast, ElectionError
+from oneballot.party.delivery import deliver
 from oneballot.party.outbox import Outbox
+from oneballot.server.tally import tally_box
 
 ROOT = Path(__file__).parents[1]
 POSIX_MODULES = ("fcntl", "grp", "pwd", "resource", "termios")
@@ -169,6 +172,26 @@ def test_a_box_on_a_disk_without_hard_links_takes_a_ballot_once(
     with pytest.raises(AlreadyCast):
         box.deliver("a", b"other")
     assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"first"]
+
+
+class IgnoresCase(Folder):
+    """A folder whose file names ignore case, as on Windows and macOS."""
+
+    def deliver(self, name: str, sealed: bytes) -> None:
+        super().deliver(name.lower(), sealed)
+
+    def open(self, name: str) -> BinaryIO:
+        return super().open(name.lower())
+
+
+def test_parties_whose_names_differ_only_in_case_both_count_where_file_names_ignore_case(
+    election: ob.Election, digits: Any, tmp_path: Path
+) -> None:
+    box = IgnoresCase(tmp_path)
+    for party, rows in (("A", slice(0, 300)), ("a", slice(300, 600))):
+        ballot = ob.cast(election, digits.X[rows], digits.y[rows], party=party)
+        deliver(election, box, party, party, ballot.sealed)
+    assert tally_box(election, box).voted.keys() == {"A", "a"}
 
 
 @pytest.mark.parametrize("name", ["nul", "CON", "aux.1", "Com1"])
