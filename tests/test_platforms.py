@@ -12,17 +12,23 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path, PureWindowsPath
+from typing import Any, BinaryIO
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import oneballot as ob
 from oneballot.boxes import box_at
 from oneballot.boxes.folder import Folder
+from oneballot.cli import app
 from oneballot.election import template
 from oneballot.election.outcome_files import write_index
 from oneballot.errors import AlreadyCast, ElectionError
+from oneballot.party.cast import cast_together
+from oneballot.party.delivery import deliver
 from oneballot.party.outbox import Outbox
+from oneballot.server.tally import tally_box
 
 ROOT = Path(__file__).parents[1]
 POSIX_MODULES = ("fcntl", "grp", "pwd", "resource", "termios")
@@ -116,27 +122,41 @@ def test_modules_of_posix_are_imported_only_where_their_absence_is_handled() -> 
 
 
 @pytest.mark.slow
-def test_tests_of_posix_functions_can_be_collected_without_them(tmp_path: Path) -> None:
-    """pytest and its plug-ins are imported first: on Linux they call os.getuid themselves."""
-    tests = (
-        "party/test_outbox.py",
-        "runtime/test_files.py",
-        "server/test_sandbox.py",
-        "test_faults.py",
-        "test_kills.py",
-    )
-    arguments = [
-        "--collect-only",
-        "-p",
-        "no:cacheprovider",
-        "-c",
-        "pyproject.toml",
-        *(f"tests/{test}" for test in tests),
-    ]
-    code = f"import platformdirs, pytest, sys\n{WITHOUT_POSIX}\nsys.exit(pytest.main({arguments}))"
+def test_all_tests_can_be_collected_without_posix() -> None:
+    """Libraries that call POSIX functions on Linux when they are imported are imported first."""
+    arguments = ["--collect-only", "-p", "no:cacheprovider", "tests"]
+    code = f"import platformdirs, psutil, pytest, sys\n{WITHOUT_POSIX}\nsys.exit(pytest.main({arguments}))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, encoding="utf-8")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "test_the_sandbox_returns_the_models_probabilities" in done.stdout
+
+
+def test_predictions_into_a_file_that_another_program_has_open_name_it_and_leave_nothing_behind(
+    clinic: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    election = ob.Election.read(write_election(clinic))
+    data = {name: election.read_data(clinic / f"{name}.csv") for name in "abc"}
+    ob.tally(election, cast_together(election, data)).save(clinic / "outcome")
+
+    def replace(source: object, target: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(source), None, str(target))
+
+    monkeypatch.setattr(os, "replace", replace)
+    out = clinic / "predictions.csv"
+    words = ["predict", str(clinic / "outcome"), "--data", str(clinic / "test.csv"), "--out", str(out)]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 1
+    assert f"Permission denied: {out}. " in result.output
+    assert "close programs that use the file" in result.output
+    assert not list(clinic.glob(".predictions*"))
+
+
+def write_election(folder: Path) -> Path:
+    text = template.draft(folder / "public.csv", "ill", beside=folder / "election.toml")
+    text = text.replace("RandomForestClassifier", "DecisionTreeClassifier").replace(
+        "params = { n_estimators = 100 }", ""
+    )
+    (folder / "election.toml").write_text(text, "utf-8")
+    return folder / "election.toml"
 
 
 def test_an_election_names_its_public_file_with_slashes_on_every_system(tmp_path: Path) -> None:
@@ -169,6 +189,26 @@ def test_a_box_on_a_disk_without_hard_links_takes_a_ballot_once(
     with pytest.raises(AlreadyCast):
         box.deliver("a", b"other")
     assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"first"]
+
+
+class IgnoresCase(Folder):
+    """A folder whose file names ignore case, as on Windows and macOS."""
+
+    def deliver(self, name: str, sealed: bytes) -> None:
+        super().deliver(name.lower(), sealed)
+
+    def open(self, name: str) -> BinaryIO:
+        return super().open(name.lower())
+
+
+def test_parties_whose_names_differ_only_in_case_both_count_where_file_names_ignore_case(
+    election: ob.Election, digits: Any, tmp_path: Path
+) -> None:
+    box = IgnoresCase(tmp_path)
+    for party, rows in (("A", slice(0, 300)), ("a", slice(300, 600))):
+        ballot = ob.cast(election, digits.X[rows], digits.y[rows], party=party)
+        deliver(election, box, party, party, ballot.sealed)
+    assert tally_box(election, box).voted.keys() == {"A", "a"}
 
 
 @pytest.mark.parametrize("name", ["nul", "CON", "aux.1", "Com1"])
