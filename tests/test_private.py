@@ -132,13 +132,13 @@ class TestLedgers:
         ctx = PartyContext(election, "a")
         votes = np.ones((60, 3), dtype=np.int64)
         ctx.decide(votes, cell="partition 0")
-        with pytest.raises(PrivacyError, match="draws 120 × vote, but declared 60"):
+        with pytest.raises(PrivacyError, match="draws 120 × vote, but declares 60"):
             ctx.decide(votes, cell="partition 0")
-        with pytest.raises(PrivacyError, match="decides among 2 classes, declared 3"):
+        with pytest.raises(PrivacyError, match="decides among 2 classes, but declares 3"):
             PartyContext(election, "a").decide(votes[:, :2], cell="partition 0")
-        with pytest.raises(PrivacyError, match="fractional votes, but declared whole ones"):
+        with pytest.raises(PrivacyError, match="fractional votes, but declares whole votes"):
             PartyContext(election, "a").decide(votes, cell="partition 0", unit=255)
-        with pytest.raises(PrivacyError, match=r"class counts.* did not declare it"):
+        with pytest.raises(PrivacyError, match=r"class counts.* does not declare it"):
             PartyContext(election, "a").release(np.ones(2, dtype=np.int64), cell="class counts")
 
     def test_noise_is_drawn_on_one_side_only(self) -> None:

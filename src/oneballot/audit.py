@@ -1,8 +1,8 @@
 """Privacy audit: attack an election's cast and tally with canaries and compare the result with the claimed epsilon.
 
-The guarantee holds for any data and any learner, so the audit uses the worst case. Canaries sit on public rows of their
-own, all other voters are tied there, and a nearest-neighbour learner memorizes its rows: the coin of a canary decides
-the vote. The attack is repeated almost without noise; that must refute the claim, or the audit proves nothing.
+The guarantee holds for any data and any learner, so the audit uses the worst case. Each canary, whose label is a coin
+flip, decides the vote on its own public rows: all other voters are tied there, and a nearest-neighbour learner
+memorizes the rows. The attack is repeated almost without noise: that must refute the claim, or the audit is void.
 """
 
 from __future__ import annotations
@@ -62,17 +62,17 @@ class Audit:
 
     @property
     def catches(self) -> bool:
-        """Whether the attack refutes the claim without noise, so that it has the power to."""
+        """Whether the attack refutes the claim without noise, which shows that it is strong enough."""
         return self.without_noise.epsilon > self.claimed
 
 
 def audit(
     election: Election, *, canaries: int | None = None, runs: int | None = None, confidence: float = 0.95
 ) -> Audit:
-    """Attack the election's mechanism with canaries; by default with enough to refute the claim without noise.
+    """Attack the election's mechanism with canaries, by default with enough to refute the claim without noise.
 
     The canaries are spread over independent runs. The fewer share a run, the more queries each decides, and the
-    stronger the attack. The bound for one run holds for all of them, because each canary affects only its own run.
+    stronger the attack. The bound for one run also holds for all runs, because a canary affects only its own run.
     """
     guarantee, privacy = election.guarantee, election.privacy
     if guarantee is None or privacy.rehearsal:
@@ -96,7 +96,7 @@ def audit(
 
 @dataclass(frozen=True)
 class _Attacker:
-    """An election with the same method, noise and number of queries, on public rows that suit the attack."""
+    """An election with the same method, noise and number of queries, with public rows chosen for the attack."""
 
     election: Election
     public: Array
@@ -113,8 +113,8 @@ class _Attacker:
         public[:, 0] = DISTANCE * np.minimum(np.arange(queries) // block, canaries)
         public[np.arange(queries), 1 + np.arange(queries) % block] = 1.0
         assert isinstance(election.method, VotingMethod)
-        # State this noise scale instead of a budget, without the test of Confident-GNMax. At L2 rows have IDs, which
-        # the auditor chooses so that each row falls into the subset where it is needed.
+        # Set the noise scale instead of a budget, without the test of Confident-GNMax. At L2 the auditor chooses the
+        # IDs of rows so that each row falls into the intended subset.
         privacy = replace(
             guarantee.privacy,
             epsilon=None,
@@ -144,7 +144,7 @@ class _Attacker:
         return cls(attacked, public, canaries, block, made.subsets, made.partitions)
 
     def attack(self, runs: int, confidence: float, what: str) -> Attack:
-        """Flip the coins, run the elections, and guess the coins from what everyone can see."""
+        """Flip the coins, run the elections, and guess the coins from the published results."""
         coins = np.random.default_rng().integers(2, size=(runs, self.canaries))
         scores = np.array([self._score(flipped) for flipped in track(what, coins, runs)]).ravel()
         guessed = np.argsort(-np.abs(scores), kind="stable")[: max(1, scores.size // 2)]
@@ -154,11 +154,11 @@ class _Attacker:
         return Attack(scores.size, len(guessed), right, bound)
 
     def _score(self, coins: Array) -> Array:
-        """For each canary of one run, the evidence of its public rows for a 1."""
+        """For each canary of one run, the evidence of its public rows that its coin is 1."""
         row_level = self.election.level == "L2"
         parties = self._one_party(coins) if row_level else self._many_parties(coins)
         outcome = tally(self.election, cast_together(self.election, parties))
-        if row_level:  # others see the ballots, and the count is the sum of their votes
+        if row_level:  # the ballots are visible, and the count is the sum of their votes
             visible = outcome.count.sums["votes"][:, :2].astype(float)
         else:
             visible = outcome.model.predict_proba(self.public)[:, :2]
@@ -171,7 +171,7 @@ class _Attacker:
         return place
 
     def _one_party(self, coins: Array) -> dict[str, Data]:
-        """L2: every teacher has a row at every place; one of them has the canary there, the others are tied."""
+        """L2: every teacher has a row at every place. One of these rows is the canary; the others are tied."""
         names, rows, labels, ids = [iter(names) for names in self.row_ids], [], [], []
         for canary, coin in enumerate(coins):
             for teacher, label in enumerate(self._votes(self.subsets, canary % self.subsets, int(coin))):
@@ -181,13 +181,13 @@ class _Attacker:
         return {"audited": Data(np.array(rows), np.array(labels), np.array(ids))}
 
     def _many_parties(self, coins: Array) -> dict[str, Data]:
-        """L1: every canary is a party that decides at its own place and is one of the tied voters elsewhere."""
+        """L1: every canary is a party. It decides the vote at its own place and is one of the tied voters elsewhere."""
         places = np.array([self._place(canary) for canary in range(self.canaries)])
         labels = np.array([self._votes(self.canaries, own, int(coin)) for own, coin in enumerate(coins)])
         return {f"party-{i:04d}": Data(places, labels[:, i]) for i in range(self.canaries)}
 
     def _votes(self, voters: int, own: int, coin: int) -> list[int]:
-        """The votes at a place: one by its coin, half of the others each way, an odd one for a third class."""
+        """The votes at a place: the canary votes its coin, the others are tied; an odd one votes for a third class."""
         others = itertools.cycle((0, 1))
         votes = [coin if voter == own else next(others) for voter in range(voters)]
         if voters % 2 == 0 and len(self.election.classes) > 2:

@@ -32,7 +32,7 @@ from .types import Blob, Data
 
 @dataclass(frozen=True)
 class RoundResult:
-    """The result of a round. up, down: bytes of all parties together so far. seconds: of work so far."""
+    """The test accuracy after a round, the bytes sent (up) and received (down) by all parties, and seconds, so far."""
 
     accuracy: float
     up: int
@@ -62,15 +62,15 @@ class PeerResult:
     @property
     def best(self) -> RoundResult:
         """The most accurate round. It is chosen on the test rows, so it is optimistic."""
-        return max(self.rounds, key=lambda standing: standing.accuracy)
+        return max(self.rounds, key=lambda result: result.accuracy)
 
     def within(self, bytes: int) -> RoundResult | None:
         """The last round with at most this many bytes exchanged by all parties together; None if there is none."""
-        return next((standing for standing in reversed(self.rounds) if standing.bytes <= bytes), None)
+        return next((result for result in reversed(self.rounds) if result.bytes <= bytes), None)
 
     def passing(self, accuracy: float) -> int | None:
         """The number of the first round that is at least this accurate; None if there is none."""
-        return next((i for i, s in enumerate(self.rounds, start=1) if s.accuracy >= accuracy), None)
+        return next((i for i, result in enumerate(self.rounds, start=1) if result.accuracy >= accuracy), None)
 
 
 class _PeerContext(TallyContext):
@@ -90,8 +90,8 @@ def compare(
 ) -> PeerResult:
     """Run a peer among these parties, with the election's learners, and test it after every round.
 
-    A peer may be given by name, as for `oneballot compare`: "fedavg:rounds=50". A peer whose `init` is "outcome" starts
-    from the given outcome, or from that of a simulation among the same parties; its bytes are included.
+    A peer may be given as text, as for `oneballot compare`: "fedavg:rounds=50". A peer whose `init` is "outcome" starts
+    from this outcome, or else from a simulation among the same parties; the bytes of that election are included.
     """
     peer = read_peer(peer) if isinstance(peer, str) else peer
     begin, ballots, replies = time.monotonic(), 0, 0
@@ -103,27 +103,27 @@ def compare(
         ballots, replies = outcome.bytes, len(parties) * len(outcome.model.dump().data)
     else:
         outcome = None
-    found = []
+    results = []
     with _PeerContext(election, outcome) as ctx:
         seconds, begin = time.monotonic() - begin, time.monotonic()
         for turn in track(f"rounds of {peer.name}", peer.run(list(parties.values()), ctx), peer.rounds):
             seconds += time.monotonic() - begin
-            right = float(np.mean([accuracy(model.predict_proba(test.X), test.y) for model in turn.models]))
-            found.append(RoundResult(right, turn.up + ballots, turn.down + replies, seconds))
+            mean = float(np.mean([accuracy(model.predict_proba(test.X), test.y) for model in turn.models]))
+            results.append(RoundResult(mean, turn.up + ballots, turn.down + replies, seconds))
             begin = time.monotonic()
-    if not found:
+    if not results:
         raise DataError(f"{peer.name} produced no model")
-    return PeerResult(peer, tuple(found))
+    return PeerResult(peer, tuple(results))
 
 
 def election_result(simulation: Simulation, test: Data, seconds: float) -> RoundResult:
-    """The result of an election: the ballots, and the final model sent to every party."""
+    """The result of an election. Its bytes are the ballots, and the final model for every party."""
     replies = len(simulation.parties) * len(simulation.outcome.model.dump().data)
     return RoundResult(simulation.accuracy(test), simulation.outcome.bytes, replies, seconds)
 
 
 def check_peer(peer: Peer, election: Election) -> None:
-    """Raise ElectionError, before any training, if the peer cannot be run with the election's learners."""
+    """Raise ElectionError, before any training, if the peer cannot run with the election's learners."""
     if "public" in peer.needs and election.public is None:
         raise ElectionError(f"{peer.name} needs a public set: rows that every party may have")
     for role in peer.needs.keys() - {"public", "public labels"}:
@@ -160,10 +160,10 @@ def describe(label: str, own: RoundResult, peers: Mapping[str, PeerResult], abou
         "peers": [
             {
                 "peer": name,
-                "settings": {"name": found.peer.name, **asdict(found.peer)},  # type: ignore[call-overload]
-                "rounds": [{"round": i, **asdict(s)} for i, s in enumerate(found.rounds, start=1)],
+                "settings": {"name": result.peer.name, **asdict(result.peer)},  # type: ignore[call-overload]
+                "rounds": [{"round": i, **asdict(r)} for i, r in enumerate(result.rounds, start=1)],
             }
-            for name, found in peers.items()
+            for name, result in peers.items()
         ],
     }
 
@@ -176,8 +176,8 @@ def save(folder: Path, label: str, own: RoundResult, peers: Mapping[str, PeerRes
     lines = io.StringIO()
     table = csv.writer(lines, lineterminator="\n")
     table.writerow(["peer", "round", "accuracy", "up", "down", "seconds"])
-    named = {label: (own,), **{name: found.rounds for name, found in peers.items()}}
-    table.writerows([name, i, *astuple(s)] for name, rounds in named.items() for i, s in enumerate(rounds, start=1))
+    named = {label: (own,), **{name: result.rounds for name, result in peers.items()}}
+    table.writerows([name, i, *astuple(r)] for name, rounds in named.items() for i, r in enumerate(rounds, start=1))
     write_atomic(folder / "comparison.csv", lines.getvalue().encode())
-    curves = {name: [(s.bytes, s.accuracy) for s in rounds] for name, rounds in named.items()}
+    curves = {name: [(r.bytes, r.accuracy) for r in rounds] for name, rounds in named.items()}
     plot_comparison(curves, folder / "comparison.png")

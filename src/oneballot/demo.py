@@ -1,4 +1,4 @@
-"""An election on embedded data: scikit-learn's digits, divided among parties that differ, with real files."""
+"""A complete election with real files, on scikit-learn's digits, divided among parties with different classes."""
 
 from __future__ import annotations
 
@@ -49,7 +49,9 @@ def run(out: Path, *, parties: int = 10, beta: float = 0.5, seed: int = 0) -> di
     for party, data in held.items():
         _write_csv(out / "parties" / f"{party}.csv", data.X * 16, data.y)
     tested = election.read_data(out / "test.csv")
-    box = Folder(_fresh(out / "box"))
+    for earlier in (out / "box").glob("*.ballot"):
+        earlier.unlink()
+    box = Folder(out / "box")
     for ballot in cast_together(election, held):
         box.deliver(ballot.party, ballot.sealed)
     outcome = tally_box(election, box)
@@ -92,10 +94,3 @@ def _write_csv(path: Path, X: Array, y: Sequence[int] | Array | None = None) -> 
         table.writerow([*PIXELS, *(() if y is None else ("digit",))])
         for i, row in enumerate(X):
             table.writerow([*(f"{v:g}" for v in row), *(() if y is None else (y[i],))])
-
-
-def _fresh(folder: Path) -> Path:
-    """An empty box: ballots of an earlier demo are removed."""
-    for ballot in folder.glob("*.ballot"):
-        ballot.unlink()
-    return folder

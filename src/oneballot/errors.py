@@ -2,7 +2,7 @@
 
 OneBallotError
 ├── ElectionError       the election: a setting, a combination that cannot work, a digest that does not match
-├── PrivacyError        more would be released than the guarantee allows; nothing was released
+├── PrivacyError        a release would exceed the guarantee; nothing was released
 ├── DataError           a party's file or the public file: columns, values, labels, sizes
 │   └── DataNotFound    a public data set, or word vectors, that must be downloaded or copied first
 ├── BallotError
@@ -14,7 +14,7 @@ OneBallotError
 ├── KeyFileError        a key that is missing, unreadable or of the wrong type
 └── MissingExtra        an optional library is not installed
 
-OneBallotWarning        something that people should know; the work goes on
+OneBallotWarning        something that the user should know; the work continues
 └── WillNotWork         the result will be no better than chance
 
 A message says what was wrong, where, what was expected, and what to do.
@@ -46,7 +46,7 @@ class BallotError(OneBallotError): ...
 
 
 class Spoiled(BallotError):
-    """The reason may quote untrusted text."""
+    """A rejected ballot. The reason may quote untrusted text."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(printable(reason))

@@ -17,8 +17,8 @@ from .types import Data
 class Round:
     """The state of a peer after an exchange of messages.
 
-    models: the model that all parties share, or, where each has its own (solo, FedMD), all of them; their accuracies
-    are averaged. up, down: bytes that all parties together have sent and received so far.
+    models: the shared model, or one for each party (solo, FedMD), whose accuracies are averaged. up, down: bytes that
+    all parties together have sent and received so far.
     """
 
     models: Sequence[Model]
@@ -29,7 +29,7 @@ class Round:
 class Peer(Protocol):
     """A method to compare with, run in simulation only: a frozen dataclass of its settings.
 
-    A peer with `init = "outcome"` starts from the model of the election's own outcome, which is `ctx.start`.
+    A peer with `init = "outcome"` starts from the model of the election's outcome, which is `ctx.start`.
     """
 
     name: ClassVar[str]
@@ -46,7 +46,7 @@ class Peer(Protocol):
 
 @runtime_checkable
 class ChoosyPeer(Protocol):
-    """What a peer has in addition if it cannot use every learner that provides what it needs."""
+    """What a peer needs in addition if some learners do not suit it although they provide what it needs."""
 
     def check(self, learner: Any, *, multilabel: bool) -> None:
-        """Raise ElectionError if it cannot be run with this final learner. Called before any training."""
+        """Raise ElectionError, before any training, if the peer cannot use this final learner."""

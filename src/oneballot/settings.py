@@ -1,7 +1,7 @@
-"""Settings: frozen dataclasses that pydantic validates, with errors in plain words.
+"""Settings: frozen dataclasses that pydantic validates, with readable errors.
 
-Methods, learners and privacy settings are all made with `settings`, so an invalid value is the same ElectionError in a
-file and in Python.
+Methods, learners and privacy settings use the decorator `settings`, so an invalid value raises the same ElectionError
+in a file and in Python.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ COMPLETE = ("missing", "value_error", "extra_forbidden")
 
 @dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field, Field))
 def settings(cls: type[Class]) -> type[Class]:
-    """Make a class of settings. Invalid values raise an ElectionError that names the class, or its `called`."""
+    """Decorate a class of settings. Invalid values raise an ElectionError that names the class, or its `called`."""
     made: Any = dataclass(frozen=True, config={"extra": "forbid", "arbitrary_types_allowed": True})(cls)
     validate, known = made.__init__, [f.name for f in dataclasses.fields(made)]
 
@@ -41,7 +41,7 @@ def settings(cls: type[Class]) -> type[Class]:
 
 
 def _describe_settings(error: ValidationError, known: list[str]) -> Iterator[str]:
-    """A sentence for each setting. For a union pydantic reports one error for each type; they are joined by "or"."""
+    """A sentence for each setting. For a union pydantic reports one error per type; "or" joins them."""
     for place, errors in groupby(error.errors(), lambda each: each["loc"][:1]):
         first, *others = errors
         by_position = bool(place) and isinstance(place[0], int) and place[0] < len(known)
@@ -53,7 +53,7 @@ def _describe_settings(error: ValidationError, known: list[str]) -> Iterator[str
 
 
 def describe_errors(error: ValidationError) -> list[str]:
-    """A sentence for each error in a larger document: where it is, what is allowed, and what was given."""
+    """A sentence for each error in a document: its place, what is allowed, and the value."""
     sentences = []
     for each in error.errors():
         place = ".".join(str(part).rstrip("_") for part in each["loc"] if part != "function-after")

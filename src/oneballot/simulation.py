@@ -62,7 +62,7 @@ def simulate(
 
 
 def simulate_parties(election: Election, parties: Mapping[str, Data]) -> Simulation:
-    """Run the election among these parties, without signatures, encryption and quorum."""
+    """Run the election among these parties, without signatures, encryption or a quorum."""
     election = election.on_one_machine()
     election.warn_if_hopeless(len(parties))
     ballots = tuple(cast_together(election, parties))
@@ -82,18 +82,10 @@ def divide(data: Data, parties: int | None, split: str, seed: int = 0, values: A
     return {f"party-{i:0{width}d}": _take(data, r) for i, r in enumerate(rows, start=1)}
 
 
-def simulate_file(
-    election: Election, data: Path, parties: int | None, split: str, seed: int, test: Path | None, holdout: float
-) -> tuple[Simulation, Data]:
-    """Simulate with the rows of a file. Returns also the test rows: those of another file, or held out of this one."""
-    shared, tested = read_parties(election, data, parties, split, seed, test, holdout)
-    return simulate_parties(election, shared), tested
-
-
 def read_parties(
     election: Election, data: Path, parties: int | None, split: str, seed: int, test: Path | None, holdout: float
 ) -> tuple[dict[str, Data], Data]:
-    """The rows of a file, divided among parties, and the test rows."""
+    """The rows of a file, divided among parties, and the test rows: those of `test`, or a share of the same file."""
     rows = election.read_data(data)
     values = None
     if split.startswith("column:"):
@@ -117,7 +109,7 @@ def check_empty(folder: Path) -> None:
 
 
 def save(simulation: Simulation, folder: Path) -> None:
-    """Write the outcome and a box with the ballots, as the tally and the parties would."""
+    """Write the outcome, and the ballots in a box."""
     simulation.outcome.save(folder / "outcome")
     box = Folder(folder / "box")
     for ballot in simulation.ballots:
@@ -125,7 +117,7 @@ def save(simulation: Simulation, folder: Path) -> None:
 
 
 def baselines(election: Election, parties: Mapping[str, Data], test: Data) -> Baselines:
-    """Train the election's own learner on each party's rows, and on all rows pooled."""
+    """Train the election's learner on each party's rows, and on all rows pooled."""
     held = {party: data for party, data in parties.items() if len(data)}
     if not election.roles:
         return _baselines_by_tallies(election, held, test)
@@ -144,11 +136,11 @@ def baselines(election: Election, parties: Mapping[str, Data], test: Data) -> Ba
 
 
 def _baselines_by_tallies(election: Election, held: Mapping[str, Data], test: Data) -> Baselines:
-    """For a method without learners: elections with one party each, without noise."""
+    """For a method without learners: run elections with one party each, without noise."""
     alone = replace(election, privacy=L0)
     whole = Data(np.concatenate([d.X for d in held.values()]), np.concatenate([d.y for d in held.values()]))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", OneBallotWarning)  # of classes that a party lacks
+        warnings.simplefilter("ignore", OneBallotWarning)  # about classes that a party lacks
         scores = [simulate_parties(alone, {"one": data}).accuracy(test) for data in (*held.values(), whole)]
     return Baselines(dict(zip(held, scores[:-1], strict=True)), scores[-1])
 

@@ -1,7 +1,6 @@
-"""The records that parts of OneBallot exchange: data, tasks, ballots, counts. They check their own invariants, no more.
+"""The records that parts of OneBallot exchange: data, tasks, ballots, counts.
 
-Shapes in docstrings are tuples of plain words: `(public, classes)` has a row for each public row, a column for each
-class.
+Docstrings give shapes in words: `(public, classes)` has a row for each public row and a column for each class.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Stack:
-    """Arrays to be concatenated at training time: a party's rows above the public set.
+    """Arrays to be concatenated at training time: a party's rows, then the public set.
 
-    Parties that are trained together then hold the public set in memory once.
+    Parties that are trained together then share one copy of the public set in memory.
     """
 
     parts: tuple[Array, ...]
@@ -33,7 +32,7 @@ class Stack:
 
 @dataclass(frozen=True)
 class Blob:
-    """A serialized model: its bytes, and the name of the safe format that they are in."""
+    """A serialized model: its bytes, and the name of their safe format."""
 
     format: str
     data: bytes
@@ -66,7 +65,7 @@ class Data:
 class Task:
     """One model to train on rows of a shared X, and the rows of X that it then predicts.
 
-    Training and prediction travel together because both happen where the model is: in another process, or on a device.
+    One record holds both because both happen where the model is: in another process, or on a device.
     """
 
     rows: Array
@@ -77,10 +76,10 @@ class Task:
     ask: Array | None = None  # rows of X to predict
     answer: Literal["probabilities", "scores"] = "probabilities"
     output: Literal["softmax", "sigmoid"] = "softmax"  # how scores become probabilities; multi-labels use sigmoid
-    start: Mapping[str, Array] | None = None  # networks: initial weights, instead of those that the seed draws
+    start: Mapping[str, Array] | None = None  # networks: initial weights; None draws them with the seed
     offset: Mapping[str, Array] | None = None  # networks: added to the direction of every step (SCAFFOLD)
     proximal: float = 0.0  # networks: μ of the proximal term μ/2·|w − start|² (FedProx)
-    required: bool = False  # raise an error if the learner cannot fit the rows, instead of predicting class frequencies
+    required: bool = False  # if the learner cannot fit the rows: raise an error, do not predict class frequencies
     label: str = "a model"  # names the task in errors
 
     def relocated(self, where: Array, label: str) -> Task:
@@ -101,7 +100,7 @@ class Fit:
 
 @dataclass(frozen=True)
 class Votes:
-    """Votes to be noised: each partition decides `queries` of them among `classes`.
+    """Votes that need noise: each partition answers `queries` questions with one of `classes`.
 
     `subsets` is the number of voters of a party. `unit` is the number of parts that a voter may divide its vote into.
     """
@@ -117,17 +116,17 @@ class Votes:
 class Numbers:
     """Integers that are released together, once, each with Gaussian noise.
 
-    comes_or_goes, replaced: squared L2 sensitivity, for one unit added or removed and for one unit replaced.
-    dealt: rows are assigned to subsets (`Context.assign_subsets`), so a replaced row changes one subset if rows have
-    stable IDs, else two.
-    lift: where the integers are opinions on `classes`, the lead that a confident voter gives to its class; `voters` is
-    the number of voters of a party. row: where one of them counts the rows of a class, what a row adds to it.
+    add_remove, replaced: the squared L2 sensitivity if one unit is added or removed, and if one is replaced.
+    in_subsets: rows are assigned to subsets (`Context.assign_subsets`). A replaced row then changes one subset if rows
+    have stable IDs, else two.
+    lift: if the integers are scores of `classes`, the lead that a confident voter gives to its class; `voters` is the
+    number of voters of a party. row: if an integer counts the rows of a class, what one row adds to it.
     """
 
     what: str
-    comes_or_goes: float
+    add_remove: float
     replaced: float
-    dealt: bool = False
+    in_subsets: bool = False
     lift: float = 0.0
     classes: int = 0
     voters: int = 1
@@ -136,7 +135,7 @@ class Numbers:
 
 @dataclass(frozen=True)
 class Spending:
-    """What a method releases about one unit at a private level. It is known before anyone trains."""
+    """What a method releases at L1 or L2. It is known before anyone trains."""
 
     votes: Votes | None = None
     numbers: Numbers | None = None
@@ -148,7 +147,7 @@ class Abstain(Exception):
 
 @dataclass(frozen=True)
 class Ballot:
-    """A party's one message: its contents, the digest that names it, and the bytes to deliver."""
+    """A party's one message: its contents, the digest that identifies it, and the bytes to deliver."""
 
     party: str
     contents: Contents = field(repr=False)
@@ -160,15 +159,15 @@ class Ballot:
     noised: tuple[tuple[Array, int], ...] = field(default=(), repr=False, compare=False)
     """At the party, in memory only: the votes that noise was added to, each with its unit."""
     read_names: set[str] = field(default_factory=set, repr=False, compare=False)
-    """The contents that were read. The method writes nothing else, so anything unread spoils the ballot."""
+    """The names of the contents that were read. A method reads all that it writes, so unread contents are invalid."""
 
     @property
     def casts(self) -> int:
-        """How often the party has cast in this election."""
+        """How many times the party has cast in this election, including this ballot."""
         return 1 if self.ledger is None else int(self.ledger.drawn)
 
     def array(self, name: str, dtype: npt.DTypeLike, shape: tuple[int, ...]) -> Array:
-        """The array of this name. Raises Spoiled unless it has this type and shape."""
+        """The array with this name. Raises Spoiled unless it has this type and shape."""
         value = self._read(name)
         if not isinstance(value, np.ndarray) or value.dtype != dtype or value.shape != shape:
             found = f"{value.dtype} {value.shape}" if isinstance(value, np.ndarray) else "none"
@@ -176,7 +175,7 @@ class Ballot:
         return value
 
     def blob(self, name: str) -> Blob:
-        """The model of this name. Raises Spoiled if there is none."""
+        """The model with this name. Raises Spoiled if there is none."""
         value = self._read(name)
         if not isinstance(value, Blob):
             raise Spoiled(f"expected a model {name!r}, found none")
@@ -195,10 +194,10 @@ class Ballot:
 
 @dataclass
 class Count:
-    """What ballots add up to.
+    """The sum of ballots.
 
-    Sums are of integers: exact in any order, and a party can be subtracted again. `by_party` holds what cannot be
-    added up.
+    Sums of integers are exact in any order, so a party can be subtracted again. `by_party` holds contents that cannot
+    be added.
     """
 
     sums: dict[str, Array] = field(default_factory=dict)
@@ -227,8 +226,8 @@ class Count:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a cast would train and send. It is known before the cast runs."""
+    """What a cast would train and send, known before it runs."""
 
     models: int
     carries: str
-    bytes: int | None  # None where the size depends on the training
+    bytes: int | None  # None if the size depends on the training

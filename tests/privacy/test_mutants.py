@@ -292,7 +292,7 @@ LEAKS = "the answers reveal more than the ledger claims"
 OFF = "the ledger does not match the draws"
 DEPENDS = "the queries depend on the unit"
 ELSE = "something besides noisy answers depends on the unit"
-REFUSED = "but declared"
+REFUSED = "but declares"
 TWO_NEAREST = ob.Sklearn("KNeighborsClassifier", {"n_neighbors": 2})
 CONFIDENT: dict[str, Any] = {"mechanism": "confident", "sigma": 4.0, "threshold": 12.0, "answers": 2000}
 SOFT, COUNTED = {"voting": "soft"}, {"weights": "class-counts"}
@@ -330,7 +330,7 @@ MUTANTS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], Check, str]] = {
     "class counts off the ledger, unguarded": (combined(no_counts, unguarded), whole(COUNTS, **COUNTED), OFF),
     "class counts that the method does not declare": (
         put(FedKT, "spends", lambda self, *given, honest=FedKT.spends: replace(honest(self, *given), numbers=None)),
-        whole(ob.L2(2.0, 1e-3, stable_ids=True), **COUNTED), "did not declare it"),
+        whole(ob.L2(2.0, 1e-3, stable_ids=True), **COUNTED), "does not declare it"),
     "content replaced, charged as one moved vote": (reach(2), whole(CONTENT), FAR),
     "content replaced, charged as one, by its answers": (reach(2), exact(CONTENT), LEAKS),
     "rows assigned by content, charged as by ID": (

@@ -1,6 +1,6 @@
 """Arrays and models in one zip file of stored (uncompressed) entries.
 
-An uncompressed zip never grows when unpacked. It is read as untrusted input: sizes first, then names, then contents.
+An uncompressed zip cannot grow when unpacked. It is read as untrusted input: sizes first, then names, then contents.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from ..types import Array, Blob, Contents
 ARRAYS = "arrays.safetensors"
 FILE_NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,99}")
 ARRAY_NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
-MOST_FILES = 4_000
+MAX_FILES = 4_000
 
 
 def pack(contents: Contents) -> bytes:
-    """Arrays and models in one file without a manifest: the form in which a server keeps its own count."""
+    """Arrays and models in one file without a manifest. The server stores its count in this form."""
     return zip_up(as_files(contents))
 
 
 def unpack(data: bytes) -> Contents:
-    return as_contents(unzip(data, most=0xFFFE))
+    return as_contents(unzip(data, max_files=0xFFFE))
 
 
 def zip_up(files: Mapping[str, bytes | memoryview]) -> bytes:
-    """A zip of these files. Equal files give equal bytes."""
+    """A zip of these files. The same files always give the same bytes."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
         for name, data in files.items():
@@ -42,17 +42,17 @@ def zip_up(files: Mapping[str, bytes | memoryview]) -> bytes:
     return out.getvalue()
 
 
-def unzip(data: bytes, most: int = MOST_FILES) -> dict[str, memoryview]:
+def unzip(data: bytes, max_files: int = MAX_FILES) -> dict[str, memoryview]:
     """The files of an untrusted zip, as views into its bytes. Raises Spoiled for anything but plain stored files."""
     try:
-        _check_directory(data, most)
+        _check_directory(data, max_files)
         stored = io.BytesIO(data)
         with zipfile.ZipFile(stored) as archive:
             entries = archive.infolist()
-            _check_entries(entries, most, len(data))
+            _check_entries(entries, max_files, len(data))
             files = {}
             for entry in entries:
-                archive.open(entry).close()  # reads the local header; the stream then stands at the file's first byte
+                archive.open(entry).close()  # reads the local header; `stored` is then at the file's first byte
                 file = files[entry.filename] = memoryview(data)[stored.tell() :][: entry.file_size]
                 if len(file) < entry.file_size or zlib.crc32(file) != entry.CRC:
                     raise Spoiled(f"it is not a whole ballot: its file {entry.filename} is damaged")
@@ -63,22 +63,22 @@ def unzip(data: bytes, most: int = MOST_FILES) -> dict[str, memoryview]:
         raise Spoiled(f"it is not a whole ballot: {error}") from None
 
 
-def _check_directory(data: bytes, most: int) -> None:
-    """Look only at the end of the zip, so that a directory of millions of entries is rejected before it is read."""
+def _check_directory(data: bytes, max_files: int) -> None:
+    """Read only the end of the zip, to reject a directory with millions of entries before parsing it."""
     at = data.rfind(b"PK\x05\x06", max(0, len(data) - 66_000))
     if at < 0 or len(data) - at < 22:
         raise Spoiled("it is not a whole ballot: the end of the zip is missing")
     if len(data) < 2**32 and data[max(0, at - 20) : at].startswith(b"PK\x06\x07"):
         raise Spoiled("its zip has a zip64 directory although it is smaller than 4 GiB")
     entries, size = struct.unpack_from("<HI", data, at + 10)
-    if entries > min(most, 0xFFFE) or size > most * 300:
-        raise Spoiled(f"its directory lists {entries} files in {size} bytes; at most {most} files are allowed")
+    if entries > min(max_files, 0xFFFE) or size > max_files * 300:
+        raise Spoiled(f"its directory lists {entries} files in {size} bytes; at most {max_files} files are allowed")
 
 
-def _check_entries(entries: list[zipfile.ZipInfo], most: int, size: int) -> None:
+def _check_entries(entries: list[zipfile.ZipInfo], max_files: int, size: int) -> None:
     names = [entry.filename for entry in entries]
-    if len(names) > most or len(set(names)) < len(names):
-        raise Spoiled(f"it holds {len(names)} files, or the same name twice; at most {most} files are allowed")
+    if len(names) > max_files or len(set(names)) < len(names):
+        raise Spoiled(f"it holds {len(names)} files, or the same name twice; at most {max_files} files are allowed")
     if wrong := [name for name in names if not FILE_NAME.fullmatch(name)]:
         raise Spoiled(f"it holds a file with a name that is not allowed: {wrong[0][:80]!r}")
     if any(e.compress_type != zipfile.ZIP_STORED or e.file_size != e.compress_size for e in entries):

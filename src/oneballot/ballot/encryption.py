@@ -1,10 +1,10 @@
-"""Encryption of ballots to the server's key, so that the host of a box, or a courier, cannot read them.
+"""Encryption of ballots to the server's key, so that the host of a box cannot read them.
 
 An encrypted ballot has three parts: a clear header; a fresh content key, encrypted to the server (HPKE, RFC 9180, base
 mode: X25519, HKDF-SHA256, ChaCha20-Poly1305); and the sealed ballot in chunks of ChaCha20-Poly1305 under that key.
-The nonce of a chunk is its number and whether it is the last (STREAM), so none can be dropped, moved or cut off. The
-header is bound to the content key as HPKE's `info`. The sender is inside, signed: with HPKE's authenticated mode, the
-owner of the server's secret key could forge any party's ballot (RFC 9180, section 9.1.1).
+The nonce of a chunk is its number and whether it is the last (STREAM), so no chunk can be dropped, moved or truncated.
+The header is bound to the content key as HPKE's `info`. The party signs the ballot inside instead of using HPKE's
+authenticated mode, in which the owner of the server's secret key could forge any party's ballot (RFC 9180, 9.1.1).
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING
 
 from ..election.election import Election
 from ..errors import ElectionError, KeyFileError, Spoiled
-from .keys import READING, fingerprint, public_text, read_server_key, server_public_key
+from .keys import ENCRYPTION_PREFIX, fingerprint, public_text, read_server_key, server_public_key
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
     from cryptography.hazmat.primitives.hpke import Suite
 
 MAGIC = b"OneBallot envelope 1\n"
-"""Increase the number when an older version would misread a file; it then reports an unknown file."""
+"""Increase the number when an older version would misread a file; that version then rejects it."""
 HEAD = struct.Struct(">21s32s32sQ")  # magic, digest of the election, the server's public key, length of the contents
 WRAPPED = 32 + 32 + 16  # HPKE's ephemeral public key, the content key, the tag
 CHUNK = 1 << 20
@@ -65,14 +65,14 @@ def encrypt(clear: bytes, server_key: str, election: str) -> bytes:
 
 
 def read_header(data: bytes) -> Header:
-    """The header of an encrypted ballot that has its full length. Nothing in it is authenticated."""
+    """The header of an encrypted ballot, which is not authenticated. Raises Spoiled if the ballot is incomplete."""
     if len(data) < HEAD.size or not is_encrypted(data):
         raise Spoiled("it is not an encrypted ballot, or only the beginning of one")
     _, election, server, length = HEAD.unpack_from(data)
     expected = HEAD.size + WRAPPED + length + TAG * -(-length // CHUNK)
     if len(data) != expected or not length:
         raise Spoiled(f"it is incomplete: it has {len(data):,} bytes, expected {expected:,}; deliver it again")
-    return Header(election.hex(), READING + base64.b64encode(server).decode(), length)
+    return Header(election.hex(), ENCRYPTION_PREFIX + base64.b64encode(server).decode(), length)
 
 
 def decrypt(data: bytes, key: X25519PrivateKey) -> bytes:
@@ -111,8 +111,8 @@ def _suite() -> Suite:
     return Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.CHACHA20_POLY1305)
 
 
-def check_readers(election: Election) -> None:
-    """Raise ElectionError, before a party trains, if it is not decided who may read its raw votes (L1)."""
+def require_server_key(election: Election) -> None:
+    """Raise ElectionError, before any training, if an L1 election does not say whether its raw votes are encrypted."""
     if election.level == "L1" and election.server_key is None:
         raise ElectionError(
             "at L1 a ballot holds raw votes, and this election has no server_key to encrypt them to. Run `oneballot "
@@ -129,13 +129,13 @@ def find_server_key(election: Election, given: Path | None, beside: Path) -> X25
 
 
 def check_server_key(election: Election, key: X25519PrivateKey | None) -> None:
-    """Raise KeyFileError, before any ballot is read, unless this is the key that opens this election's ballots."""
+    """Raise KeyFileError, before any ballot is read, unless this key decrypts the election's ballots."""
     if not election.encrypted:
         if key is not None:
-            raise KeyFileError("this election has no server_key, so its ballots are not encrypted; tally without a key")
+            raise KeyFileError("this election has no server_key, so its ballots are not encrypted; remove the key")
         return
     expected = f"the ballots are encrypted to the key with fingerprint {fingerprint(str(election.server_key))}"
     if key is None:
         raise KeyFileError(f"{expected}: give the server's secret key (--key server.key; in Python key=)")
     if public_text(key) != election.server_key:
-        raise KeyFileError(f"{expected}; the given key is another, {fingerprint(public_text(key))}")
+        raise KeyFileError(f"{expected}; the given key has fingerprint {fingerprint(public_text(key))}")

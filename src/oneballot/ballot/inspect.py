@@ -1,4 +1,4 @@
-"""Describe a ballot: what it states, and whether an election would accept it. No model is loaded."""
+"""Describe a ballot: its contents, and whether an election would accept it. No model is loaded."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def describe_ballot(path: Path, election: Election | None, key: X25519PrivateKey | None = None) -> dict[str, Any]:
-    """What a ballot file holds. Of an encrypted one only the header, unless the server's key is given."""
+    """Describe a ballot file. For an encrypted ballot, this is only the header unless the server's key is given."""
     data = _read(path, election)
     try:
         header = _describe_header(path, data)
@@ -74,14 +74,13 @@ def _verdict(
 
 
 def _describe_header(path: Path, data: bytes) -> dict[str, Any]:
-    """What anyone who has the file can see."""
-    seen = read_header(data) if is_encrypted(data) else None
-    return {
-        "file": str(path),
-        "bytes": len(data),
-        "encrypted_to": None if seen is None else f"{seen.server_key}, fingerprint {fingerprint(seen.server_key)}",
-        **({} if seen is None else {"election": seen.election}),
-    }
+    """What can be read without a key."""
+    facts: dict[str, Any] = {"file": str(path), "bytes": len(data), "encrypted_to": None}
+    if is_encrypted(data):
+        header = read_header(data)
+        facts["encrypted_to"] = f"{header.server_key}, fingerprint {fingerprint(header.server_key)}"
+        facts["election"] = header.election
+    return facts
 
 
 def _verdict_without_key(digest: str, election: Election | None) -> dict[str, Any]:

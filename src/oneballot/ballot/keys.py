@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
     SecretKey = Ed25519PrivateKey | X25519PrivateKey
 
-SIGNING, READING = "ed25519:", "x25519:"
-"""Prefixes of public keys: those that verify a party's signature, and the one that ballots are encrypted to."""
+SIGNATURE_PREFIX, ENCRYPTION_PREFIX = "ed25519:", "x25519:"
+"""Prefixes of public keys: a party's, which verifies its signatures, and the server's, which encrypts ballots."""
 PRIME = 2**255 - 19
 _EIGHTH = 0x05FC536D880238B13933C6D305ACDFD5F098EFF289F4C345B027B2C28F95E826
 SMALL_ORDER = {0, 1, PRIME - 1, _EIGHTH, PRIME - _EIGHTH}
-"""The y-coordinates of the eight Ed25519 points of small order: for these one signature fits every message."""
+"""The y-coordinates of the eight Ed25519 points of small order. With such a key one signature fits every message."""
 
 
 def new_key(path: Path) -> str:
@@ -101,9 +101,8 @@ def read_any_key(path: Path) -> SecretKey:
         raise KeyFileError(f"{path} is not an Ed25519 or X25519 key; make one with `oneballot keys new`")
     if os.name == "posix" and mode & 0o077:
         raise KeyFileError(
-            f"{path} is a secret key that other users of this machine can read (mode {mode:04o}). Run "
-            f"chmod 600 {path}; "
-            "if someone may have read it, make a new key and have this one revoked."
+            f"{path} is a secret key that other users of this machine can read (mode {mode:04o}). Run chmod 600 "
+            f"{path}; if someone may have read it, make a new key and have this one revoked."
         )
     return key
 
@@ -112,12 +111,12 @@ def public_text(key: SecretKey) -> str:
     """The public key of a secret key, as elections list it."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-    prefix = SIGNING if isinstance(key, Ed25519PrivateKey) else READING
+    prefix = SIGNATURE_PREFIX if isinstance(key, Ed25519PrivateKey) else ENCRYPTION_PREFIX
     return prefix + base64.b64encode(key.public_key().public_bytes_raw()).decode()
 
 
 def fingerprint(text: str) -> str:
-    """128 bits of a hash of a public key, to compare over the telephone."""
+    """128 bits of a public key's hash, for people to compare."""
     digits = hashlib.sha256(text.encode()).hexdigest()[:32]
     return " ".join(digits[i : i + 4] for i in range(0, 32, 4))
 
@@ -126,13 +125,13 @@ def public_key(text: str, party: str) -> Ed25519PublicKey:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
     try:
-        raw = _raw(text, SIGNING)
+        raw = _raw(text, SIGNATURE_PREFIX)
         if (int.from_bytes(raw, "little") & (2**255 - 1)) % PRIME in SMALL_ORDER:
             raise ValueError
         return Ed25519PublicKey.from_public_bytes(raw)
     except ValueError:
         raise KeyFileError(
-            f"roster: the key of {party} is {text!r}, expected the line that `oneballot keys new` prints: {SIGNING}…"
+            f"roster: the key of {party} is {text!r}; expected the line that `oneballot keys new` prints: ed25519:…"
         ) from None
 
 
@@ -140,17 +139,17 @@ def server_public_key(text: str) -> X25519PublicKey:
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
     try:
-        key = X25519PublicKey.from_public_bytes(_raw(text, READING))
+        key = X25519PublicKey.from_public_bytes(_raw(text, ENCRYPTION_PREFIX))
         X25519PrivateKey.generate().exchange(key)  # rejects points of low order
         return key
     except ValueError:
         raise KeyFileError(
-            f"server_key is {text!r}, expected what `oneballot keys new server --for-server` prints: {READING}…"
+            f"server_key is {text!r}; expected what `oneballot keys new server --for-server` prints: x25519:…"
         ) from None
 
 
 def _raw(text: str, prefix: str) -> bytes:
-    """The bytes of a key. Only the printed spelling is accepted, so that equal keys are equal texts."""
+    """The bytes of a key. Only the canonical text is accepted, so that equal keys are equal texts."""
     raw = base64.b64decode(text.removeprefix(prefix), validate=True)
     if len(raw) != 32 or text != prefix + base64.b64encode(raw).decode():
         raise ValueError
@@ -158,7 +157,7 @@ def _raw(text: str, prefix: str) -> bytes:
 
 
 def check_keys(roster: Mapping[str, Sequence[str]], revoked: Mapping[str, str], server_key: str | None) -> None:
-    """Raise an error that names the first of an election's keys that is invalid or listed twice."""
+    """Raise ElectionError or KeyFileError for a key that is invalid or listed twice."""
     for party, keys in roster.items():
         if not keys:
             raise ElectionError(f"roster: {party} has no key; list one, or remove the party")

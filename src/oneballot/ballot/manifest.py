@@ -1,7 +1,7 @@
 """The manifest of a ballot, and opening a ballot without trusting anything in it.
 
-The manifest lists the SHA-256 of every other file. So a signature of its bytes signs the ballot, and its own digest
-names the ballot.
+The manifest lists the SHA-256 of every other file. So a signature of the manifest signs the whole ballot, and the
+digest of the manifest identifies the ballot.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ FORMAT: Literal[1] = 1
 """Increase it when an older ballot would be misread; `Manifest` then rejects the old number."""
 
 MANIFEST, SIGNATURE = "manifest.json", "signature"
-LARGEST = 1 << 20  # bytes of a manifest
+MAX_MANIFEST_BYTES = 1 << 20
 
 Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Text = Annotated[str, StringConstraints(max_length=500, pattern=r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e]*$")]
-"""Untrusted text that people will read: without control characters."""
+"""Untrusted text that will be printed: without control characters."""
 
 
 class Manifest(BaseModel):
@@ -60,7 +60,7 @@ class OpenBallot:
 def open_ballot(data: bytes) -> OpenBallot:
     """Open a ballot of any election. Raises Spoiled if it is malformed or was altered."""
     files = unzip(data)
-    if MANIFEST not in files or len(files[MANIFEST]) > LARGEST:
+    if MANIFEST not in files or len(files[MANIFEST]) > MAX_MANIFEST_BYTES:
         raise Spoiled("its manifest is missing or too long")
     signed = bytes(files.pop(MANIFEST))
     signature = bytes(files.pop(SIGNATURE)) if SIGNATURE in files else None
@@ -70,9 +70,9 @@ def open_ballot(data: bytes) -> OpenBallot:
         first = error.errors()[0]
         raise Spoiled(f"its manifest is malformed: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
     if files.keys() != manifest.files.keys():
-        odd = sorted(files.keys() ^ manifest.files.keys())
-        raise Spoiled(f"its files are not those of its manifest: {', '.join(odd[:5])}")
+        differing = sorted(files.keys() ^ manifest.files.keys())
+        raise Spoiled(f"its files are not those of its manifest: {', '.join(differing[:5])}")
     for name, content in files.items():
         if hashlib.sha256(content).hexdigest() != manifest.files[name]:
-            raise Spoiled(f"its file {name} was altered: it does not have the hash in the manifest")
+            raise Spoiled(f"its file {name} was altered: its hash is not the one in the manifest")
     return OpenBallot(manifest, hashlib.sha256(signed).hexdigest(), files, signed, signature)

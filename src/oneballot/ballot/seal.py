@@ -2,8 +2,8 @@
 
 A sealed ballot is a zip of the manifest, a signature of the manifest, and the contents in safe formats. It is read as
 untrusted input: first sizes, then names, hashes, the signature, and only then contents.
-Where the election has a server key, the ballot is signed first and then encrypted to that key. The signature covers the
-election's digest, and the digest covers the server key, so a ballot signed for one server is worthless to another.
+If the election has a server key, the ballot is signed first and then encrypted to that key. The signature covers the
+election's digest, and the digest covers the server key, so another server cannot use the ballot.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..election.election import Election
 from ..errors import BallotError, KeyFileError, PrivacyError, Spoiled, printable
 from ..privacy.ledger import MAX_CASTS, Ledger
 from ..types import Array, Ballot, Blob, Contents
-from .archive import MOST_FILES, as_files, zip_up
+from .archive import MAX_FILES, as_files, zip_up
 from .encryption import decrypt, encrypt, is_encrypted, read_header
 from .manifest import FORMAT, MANIFEST, SIGNATURE, Manifest, OpenBallot, open_ballot
 from .signatures import check_signature
@@ -40,9 +40,9 @@ def seal(
     casts: int = 1,
     noised: tuple[tuple[Array, int], ...] = (),
 ) -> Ballot:
-    """The ballot of a party. With a reason it is an abstention.
+    """The ballot of a party; an abstention if a reason is given.
 
-    At L2 the ledger states how often the party has cast: each cast drew noise on the same rows.
+    At L2 its ledger includes all `casts` of the party, because each one drew noise on the same rows.
     """
     files = as_files(contents)
     manifest = Manifest(
@@ -72,9 +72,9 @@ def check_size(election: Election, party: str, size: int, files: int = 1) -> Non
             f"the ballot of {party} has {size:,} bytes, but the election allows {limit:,} (max_ballot_mb). Send votes, "
             "or smaller or fewer models, or agree on a larger max_ballot_mb."
         )
-    if files > MOST_FILES:
+    if files > MAX_FILES:
         raise BallotError(
-            f"the ballot of {party} has {files} files, but at most {MOST_FILES} files are allowed. Send votes, or "
+            f"the ballot of {party} has {files} files, but at most {MAX_FILES} files are allowed. Send votes, or "
             "fewer models."
         )
 
@@ -82,7 +82,7 @@ def check_size(election: Election, party: str, size: int, files: int = 1) -> Non
 def unseal(data: bytes, election: Election, key: X25519PrivateKey | None = None) -> Ballot:
     """The ballot in these bytes. Raises Spoiled, with the reason, unless it is a valid ballot of this election.
 
-    `key` is the server's secret key, needed where ballots are encrypted.
+    `key` is the server's secret key, needed if ballots are encrypted.
     """
     opened = open_ballot(decrypt_for(election, data, key))
     check_ballot(opened, election)
@@ -112,7 +112,7 @@ def encrypt_for(election: Election, clear: bytes) -> bytes:
 
 
 def decrypt_for(election: Election, data: bytes, key: X25519PrivateKey | None) -> bytes:
-    """The sealed ballot in the delivered bytes. Raises Spoiled unless it is encrypted exactly if it should be."""
+    """The sealed ballot in the delivered bytes. Raises Spoiled if it should be encrypted but is not, or vice versa."""
     if not is_encrypted(data):
         if election.encrypted:
             raise Spoiled(
@@ -147,12 +147,12 @@ def _ledger(election: Election, casts: int) -> Ledger:
 
 @cache
 def _own_version() -> str:
-    """Looked up once: it takes a millisecond, and there may be thousands of ballots."""
+    """Cached: it takes a millisecond, and there may be thousands of ballots."""
     return version("oneballot")
 
 
 def _versions(contents: Contents) -> dict[str, str]:
-    """The versions of what wrote the ballot, and of the libraries that its formats name."""
+    """The versions of Python, OneBallot, and the libraries that its formats use."""
     formats = {c.format for c in contents.values() if isinstance(c, Blob)}
     known = [name for name in formats if name in plugins.names("formats")]
     used = sorted({"numpy"}.union(*(getattr(plugins.find("formats", name), "libraries", ()) for name in known)))

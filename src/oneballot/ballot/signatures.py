@@ -1,4 +1,4 @@
-"""Who may sign for a party: the keys that the roster lists for it, without the revoked ones."""
+"""Check who signed a ballot. A party's valid keys are those on the roster that are not revoked."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def check_signer(election: Election, party: str, key: Ed25519PrivateKey | None) -> None:
-    """Raise, before any training, if a ballot of this party signed with this key would be rejected."""
+    """Raise an error, before any training, if a ballot of this party signed with this key would be rejected."""
     if not election.roster:
         return
     if party not in election.roster:

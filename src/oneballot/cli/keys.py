@@ -54,10 +54,10 @@ def new(
 def show(key: Annotated[Path, typer.Argument(help="A secret key file.")], as_json: AsJson = False) -> None:
     """Show the public key and fingerprint of a secret key file."""
     with session(as_json):
-        from ..ballot.keys import READING, fingerprint, public_text, read_any_key
+        from ..ballot.keys import ENCRYPTION_PREFIX, fingerprint, public_text, read_any_key
 
         public = public_text(read_any_key(key))
-        use = "a server's: opens ballots" if public.startswith(READING) else "a party's: signs ballots"
+        use = "a server's: opens ballots" if public.startswith(ENCRYPTION_PREFIX) else "a party's: signs ballots"
         facts = {"key": str(key), "use": use, "public": public, "fingerprint": fingerprint(public)}
         if as_json:
             print_json(facts)

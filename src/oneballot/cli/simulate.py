@@ -36,7 +36,7 @@ def command(
     test: TestRows = None,
     holdout: Holdout = 0.2,
     seed: SplitSeed = 0,
-    compare: Annotated[bool, typer.Option(help="Also train each party alone, and on all data pooled.")] = True,
+    compare: Annotated[bool, typer.Option(help="Also train on each party's rows, and on all rows pooled.")] = True,
     out: Annotated[Path | None, typer.Option(help="Save outcome/ and box/ with the ballots in this folder.")] = None,
     workers: Workers = None,
     backend: Backend = None,
@@ -46,13 +46,14 @@ def command(
     with session(as_json, workers):
         from ..election.election import Election
         from ..runtime.executor import spread
-        from ..simulation import baselines, check_empty, save, simulate_file
+        from ..simulation import baselines, check_empty, read_parties, save, simulate_parties
 
         agreed = Election.read(election)
         if out is not None:
             check_empty(out)
         with spread(backend):
-            run, test_data = simulate_file(agreed, data, parties, split, seed, test, holdout)
+            shared, test_data = read_parties(agreed, data, parties, split, seed, test, holdout)
+            run = simulate_parties(agreed, shared)
             without = baselines(agreed, run.parties, test_data) if compare else None
         scores = {"outcome": run.accuracy(test_data)}
         if without is not None:

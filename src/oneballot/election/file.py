@@ -31,18 +31,8 @@ from .schema import Schema
 
 FORMAT = 1
 """Increase it when an older file would be misread; `_File` then rejects the old number."""
-COPIED = [
-    "name",
-    "privacy",
-    "seed",
-    "quorum",
-    "deadline",
-    "roster",
-    "revoked",
-    "server_key",
-    "max_ballot_mb",
-    "max_model_seconds",
-]
+COPIED = ["name", "privacy", "seed", "quorum", "deadline", "roster", "revoked", "server_key"]
+COPIED += ["max_ballot_mb", "max_model_seconds"]
 
 
 def read_election_file(path: Path) -> dict[str, Any]:

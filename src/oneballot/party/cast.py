@@ -1,11 +1,11 @@
-"""Train and seal: the ballots of one party, or of several that are trained in lock step."""
+"""Train and seal the ballot of one party, or of several parties in lock step."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..ballot.encryption import check_readers
+from ..ballot.encryption import require_server_key
 from ..ballot.seal import check_size, seal
 from ..ballot.signatures import check_signer
 from ..data.rows import join_rows
@@ -31,15 +31,15 @@ def cast(
     learners: Mapping[str, Learner] | None = None,
     casts: int = 1,
 ) -> Ballot:
-    """The ballot of a party with rows X, labels y and, where the election requires them, stable row IDs.
+    """The ballot of a party with rows X, labels y and, if the election requires them, stable row IDs.
 
     `learners` is the party's own choice, by role ("teacher", "student", or "all"). `key` signs the ballot
-    (`oneballot.ballot.keys.read_key`). Deliver the ballot's `sealed`, which is encrypted if the election has a
-    server_key. At L2 every cast draws noise on the same rows and costs add up: `casts` says which cast this is.
+    (`oneballot.ballot.keys.read_key`). Deliver `Ballot.sealed`, which is encrypted if the election has a server_key.
+    At L2 every cast draws noise on the same rows and costs add up: `casts` is the number of casts including this one.
     """
     check_party_name(party)
     check_signer(election, party, key)
-    check_readers(election)
+    require_server_key(election)
     data = election.data(X, y, party, ids)
     ctx = PartyContext(election, party, Charges(election.digest, earlier=casts - 1, what="cast"))
     return cast_data(ctx, data, key=key, learners=learners)
@@ -52,7 +52,7 @@ def cast_data(
     key: Ed25519PrivateKey | None = None,
     learners: Mapping[str, Learner] | None = None,
 ) -> Ballot:
-    """The ballot of the context's party, whose name, key and data were checked."""
+    """The ballot of the context's party, whose name, key and data were already checked."""
     keys = {} if key is None else {ctx.party: key}
     chosen = ctx.election.choose_learners(learners or {})
     (ballot,) = _cast_in_step(ctx.election, {ctx.party: (data, ctx)}, keys, chosen)
@@ -62,7 +62,7 @@ def cast_data(
 def cast_together(
     election: Election, parties: Mapping[str, Data], *, keys: Mapping[str, Ed25519PrivateKey] | None = None
 ) -> list[Ballot]:
-    """The ballots of several parties, trained in lock step. Each is what the party would cast alone."""
+    """The ballots of several parties, trained in lock step. Each party would cast the same ballot alone."""
     contexts = {party: (data, PartyContext(election, party)) for party, data in parties.items()}
     return _cast_in_step(election, contexts, keys or {}, election.choose_learners({}))
 
@@ -73,7 +73,7 @@ def _cast_in_step(
     keys: Mapping[str, Ed25519PrivateKey],
     learners: Mapping[str, Learner],
 ) -> list[Ballot]:
-    """Run all casts side by side: what they request at the same time is answered by one training."""
+    """Run all casts in lock step. Each step answers the requests of all parties together."""
     running: dict[str, CastSteps] = {}
     ended: dict[str, Contents | Abstain] = {}
     for party, (data, ctx) in parties.items():
@@ -100,18 +100,14 @@ def _cast_in_step(
                 ended[party] = reason
             if party in ended:
                 del running[party]
-        answers = _answer(requests, learners)
+        fits = {party: request for party, request in requests.items() if isinstance(request, Fit)}
+        works = {party: request for party, request in requests.items() if not isinstance(request, Fit)}
+        answers = _fit_together(fits, learners) | _work_together(works, learners)
     return [_seal(election, party, ended[party], keys.get(party), ctx) for party, (_, ctx) in parties.items()]
 
 
-def _answer(requests: Mapping[str, Fit | Work], learners: Mapping[str, Learner]) -> dict[str, Any]:
-    fits = {party: request for party, request in requests.items() if isinstance(request, Fit)}
-    works = {party: request for party, request in requests.items() if not isinstance(request, Fit)}
-    return _fit_together(fits, learners) | _work_together(works, learners)
-
-
 def _fit_together(fits: Mapping[str, Fit], learners: Mapping[str, Learner]) -> dict[str, Models]:
-    """Answer the fits of all parties. Fits of one role, number of classes and `keep` are one training."""
+    """Answer the fits of all parties. Fits with the same role, classes and `keep` are trained together."""
     groups: dict[tuple[str, int, bool], list[str]] = {}
     for party, fit in fits.items():
         groups.setdefault((fit.role, fit.classes, fit.keep), []).append(party)
@@ -133,7 +129,7 @@ def _fit_together(fits: Mapping[str, Fit], learners: Mapping[str, Learner]) -> d
 
 
 def _work_together(works: Mapping[str, Work], learners: Mapping[str, Learner]) -> dict[str, Any]:
-    """Answer other work of all parties. Work of one class and role is one call."""
+    """Answer the other requests of all parties, with one call for each class of work and role."""
     groups: dict[tuple[type[Work], str], list[str]] = {}
     for party, work in works.items():
         groups.setdefault((type(work), work.role), []).append(party)

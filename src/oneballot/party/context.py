@@ -1,7 +1,7 @@
 """What a method may use at a party: seeds, subsets of rows, decisions and releases.
 
-The context is the only way out for private numbers. At L0 nothing is noised; at L1 the tally's context adds noise, at
-L2 a party's. It counts what it draws, and never draws more than the election's guarantee allows.
+Methods release private numbers only through the context. At L0 it adds no noise, at L1 the tally's context does, and at
+L2 the party's. It counts the noise it draws, and never draws more than the election's guarantee allows.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ class PartyContext:
     def __init__(
         self, election: Election, party: str, charges: Charges | None = None, most: int | None = MAX_CASTS
     ) -> None:
-        """`charges` is charged before the first noise is drawn, for at most `most` casts (or tallies) in all."""
+        """Before the first noise is drawn, `charges` records it; `most` is the largest number of casts (or tallies)."""
         self.election, self.party = election, party
         self._charges = charges or Charges(election.digest, what="cast")
         self._most, self._drawn_before = most, self._charges.draws
         self.number = 1
-        """Which cast, or tally, of the same votes this is."""
+        """The number of this cast, or tally, on the same rows or votes."""
         if election.guarantee and election.guarantee.side == self.side and election.privacy.sampler == "opendp":
             check_opendp()
         self.drawn: Counter[str] = Counter()
@@ -80,14 +80,14 @@ class PartyContext:
         return self._derive(None, *path)
 
     def assign_subsets(self, data: Data, subsets: int, *path: str | int) -> list[Array]:
-        """The rows of each subset: a seeded shuffle, or at L2 a keyed hash of what identifies a row."""
+        """The rows of each subset, by a seeded shuffle or, at L2, by a keyed hash of each row's identity."""
         if self.level != "L2":
             order = np.random.default_rng(self.seed(*path)).permutation(len(data))
             return np.array_split(order, subsets)
         key = hashlib.blake2b(json.dumps([self.election.digest, self.party, *path]).encode(), digest_size=32).digest()
-        assigned = [_hash_into(identity, key, subsets) for identity in self._identities(data)]
-        numbers = np.array(assigned, dtype=np.int64)
-        return [np.flatnonzero(numbers == k) for k in range(subsets)]
+        hashes = [hashlib.blake2b(identity, key=key, digest_size=8) for identity in self._identities(data)]
+        assigned = np.array([int.from_bytes(h.digest(), "little") % subsets for h in hashes], dtype=np.int64)
+        return [np.flatnonzero(assigned == k) for k in range(subsets)]
 
     def check(self, data: Data) -> None:
         """Raise DataError, before any training, if rows cannot be identified as the election requires."""
@@ -105,9 +105,9 @@ class PartyContext:
         return [row.tobytes() + bytes([0]) + str(label).encode() for row, label in zip(data.X, data.y, strict=True)]
 
     def decide(self, votes: Array, *, cell: str, unit: int = 1) -> Array:
-        """The class with the most votes, after noise where it is due.
+        """The class with the most votes, after noise if the guarantee requires it here.
 
-        Without noise, ties are broken at random with a shared seed, so that no class is favoured.
+        Without noise, ties are broken at random with a shared seed.
         """
         guarantee = self.election.guarantee
         if guarantee is not None and guarantee.side == self.side:
@@ -119,11 +119,13 @@ class PartyContext:
     def _decide_privately(self, votes: Array, cell: str, unit: int) -> Array:
         guarantee = self.election.guarantee
         if not isinstance(guarantee, VotesGuarantee):
-            raise PrivacyError("the method decides votes, but declared none")
+            raise PrivacyError("the method decides votes, but declares none")
         if votes.shape[1] != guarantee.query.classes:
-            raise PrivacyError(f"the method decides among {votes.shape[1]} classes, declared {guarantee.query.classes}")
+            raise PrivacyError(
+                f"the method decides among {votes.shape[1]} classes, but declares {guarantee.query.classes}"
+            )
         if unit > 1 and not guarantee.query.fractional:
-            raise PrivacyError("the method decides fractional votes, but declared whole ones")
+            raise PrivacyError("the method decides fractional votes, but declares whole votes")
         entropy, mechanism, scale = self._entropy(cell), guarantee.query.mechanism, guarantee.query.scale
         if guarantee.test is None:
             self._draw("vote", len(votes))
@@ -148,7 +150,7 @@ class PartyContext:
         if guarantee is None or guarantee.side != self.side:
             return numbers
         if guarantee.numbers is None or guarantee.numbers_name != cell:
-            raise PrivacyError(f"the method releases {cell}, but did not declare it")
+            raise PrivacyError(f"the method releases {cell}, but does not declare it")
         self._draw(cell, 1)
         return noisy_numbers(numbers, guarantee.numbers.sigma, self._entropy(cell))
 
@@ -169,7 +171,7 @@ class PartyContext:
         allowed = {name: most for name, _, most in self.election.guarantee.lines()} if self.election.guarantee else {}
         if self.drawn[what] > allowed.get(what, 0):
             raise PrivacyError(
-                f"the method {self.election.method.name} draws {self.drawn[what]} × {what}, but declared "
+                f"the method {self.election.method.name} draws {self.drawn[what]} × {what}, but declares "
                 f"{allowed.get(what, 0)}"
             )
 
@@ -179,7 +181,3 @@ class PartyContext:
     def _derive(self, party: str | None, *path: str | int) -> int:
         name = json.dumps([self.election.digest, party, *path])
         return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little") >> 33
-
-
-def _hash_into(identity: bytes, key: bytes, subsets: int) -> int:
-    return int.from_bytes(hashlib.blake2b(identity, key=key, digest_size=8).digest(), "little") % subsets

@@ -1,4 +1,4 @@
-"""Put a party's ballot into a box, under a name that does not reveal more than it should."""
+"""Deliver a party's ballot to a box. The name of an encrypted ballot does not reveal its party."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Slot = Literal["free", "own", "foreign"]
 
 
 def box_name(election: Election, party: str, key: Ed25519PrivateKey | None, sealed: bytes = b"") -> str:
-    """The name of a ballot in the box: the party's name, unless ballots are encrypted and the host must not learn it.
+    """The name of a ballot in the box: the party's name or, if ballots are encrypted, a hash.
 
-    The name of an encrypted ballot follows from the party's secret key: it reveals nothing, and a second ballot of the
-    party meets the first. Without a key it follows from the ballot.
+    The hash is keyed with the party's secret key, so it reveals nothing, and a second ballot of the party has the same
+    name. Without a key it is a hash of the ballot.
     """
     if not election.encrypted:
         return party
@@ -40,7 +40,7 @@ def look_up(election: Election, box: Box, name: str, party: str) -> Slot:
             own = read_header(data).election == election.digest
         else:
             own = unseal(data, election).party == party
-    except NotFound:  # or not visible to us: then the box decides
+    except NotFound:  # it may exist but not be visible; then the box rejects the delivery
         return "free"
     except Spoiled:
         return "foreign"
@@ -48,9 +48,9 @@ def look_up(election: Election, box: Box, name: str, party: str) -> Slot:
 
 
 def deliver(election: Election, box: Box, name: str, party: str, sealed: bytes, slot: Slot | None = None) -> str:
-    """Deliver a ballot and return its name in the box: a foreign file under its own name doesn't keep the party out.
+    """Deliver a ballot and return its name in the box, with a suffix if a foreign file has its name.
 
-    `slot` is what `look_up` found, if it was called before. The tally reads what is inside a ballot, not its name.
+    `slot` is the result of `look_up`, if it was called before. The tally ignores the names of ballots.
     """
     if (slot or look_up(election, box, name, party)) == "foreign":
         name = f"{name}.{hashlib.sha256(sealed).hexdigest()[:8]}"

@@ -1,7 +1,7 @@
-"""A party's own copy of its ballot: on its disk before delivery, so that every retry delivers the same bytes.
+"""A party's own copy of its ballot, written before delivery so that every retry delivers the same bytes.
 
-The party cannot read a ballot that is encrypted to the server. So beside PARTY.ballot, which is delivered, it keeps
-PARTY.ballot.open, the same ballot before encryption, readable by its owner only.
+A party cannot read a ballot that is encrypted to the server. So next to PARTY.ballot, which is delivered, it keeps
+PARTY.ballot.open: the same ballot before encryption, readable only by its owner.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ class Outbox:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Refuse a second cast of the same party at the same time: both would train, draw noise and keep a ballot.
+        """Raise AlreadyCast while another cast of this party is running: both would draw noise and keep a ballot.
 
-        A folder that cannot be written to needs no lock, since nothing is kept there.
+        A read-only folder needs no lock, since nothing is written there.
         """
         folder, lock = self.path.parent, self.path.with_name(f".{self.party}.casting")
         with ExitStack() as stack:
@@ -74,9 +74,9 @@ class Outbox:
             yield
 
     def find(self, charges: Charges, signer: Ed25519PrivateKey | None = None, *, resign: bool = False) -> Ballot | None:
-        """The kept ballot, ready to be delivered again; None if nothing was cast. `resign` signs it with a new key.
+        """The kept ballot, to be delivered again; None if there is none. `resign` signs it with a new key.
 
-        Raises AlreadyCast if the kept ballot would be spoiled, or states less than was spent.
+        Raises AlreadyCast if the kept ballot would be spoiled, or if its ledger states less than was spent.
         """
         opened, sealed, clear = self._read()
         if resign:
@@ -97,8 +97,8 @@ class Outbox:
     def keep(self, ballot: Ballot) -> None:
         """Write the party's copy. An earlier ballot is renamed, not lost.
 
-        Of two files the delivered one is written last, and a stale one is removed first: whenever the process is
-        killed, a ballot that is there to deliver can also be read.
+        An old PARTY.ballot is removed first and the new one is written last. So even after the process is killed, a
+        PARTY.ballot always has a matching PARTY.ballot.open.
         """
         path, clear_path = self.path, self.clear_path
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -117,7 +117,7 @@ class Outbox:
         write_atomic(path, ballot.sealed)
 
     def _read(self) -> tuple[OpenBallot | None, bytes, bytes]:
-        """The ballot that this party has sealed for this election, its bytes to deliver, and its bytes in the clear."""
+        """The kept ballot, its bytes to deliver, and its bytes before encryption."""
         sealed = self.path.read_bytes() if self.path.is_file() else None
         if not self.election.encrypted:
             if sealed is None:
@@ -137,7 +137,7 @@ class Outbox:
             return opened, encrypt_for(self.election, clear), clear
         if length != len(clear):
             raise AlreadyCast(
-                f"{self.clear_path} is not what was encrypted as {self.path}. Move both away, and cast again with "
+                f"{self.clear_path} and {self.path} are not the same ballot. Move both away, and cast again with "
                 "--recast."
             )
         return opened, sealed, clear
@@ -156,7 +156,7 @@ class Outbox:
         return opened
 
     def _check_header(self, sealed: bytes) -> int:
-        """The length of what was encrypted."""
+        """The length of the ballot before encryption."""
         try:
             header = read_header(sealed)
         except Spoiled as reason:

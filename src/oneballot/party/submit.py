@@ -1,4 +1,4 @@
-"""Cast the ballot of a data file: read the rows, train, keep a copy, deliver. `preview` says what that would do."""
+"""Cast the ballot of a data file: read the rows, train, keep a copy, deliver. `preview` describes it beforehand."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..ballot.encryption import check_readers
+from ..ballot.encryption import require_server_key
 from ..ballot.keys import fingerprint, public_text, read_key
 from ..ballot.seal import check_size
 from ..ballot.signatures import check_signer
@@ -42,7 +42,7 @@ def cast_file(
     resign: bool = False,
     data_dependent: bool = False,
 ) -> dict[str, Any]:
-    """Cast the ballot of a file's rows, or deliver again the ballot that was already cast."""
+    """Train on a file's rows and deliver the ballot. A ballot that was already cast is only delivered again."""
     signer = _check_party(election, party, key, beside)
     _warn_if_late(election)
     outbox, charges = Outbox(election, party, keep), _charges(election, party, beside)
@@ -125,7 +125,7 @@ def _cost(election: Election, outbox: Outbox, charges: Charges, recast: bool) ->
     if not recast and outbox.find(charges) is not None:
         return [f"nothing more: {outbox.path} was already cast, and would be delivered again"]
     if charges.draws and not recast:
-        return [f"nothing: {outbox.party} has cast {charges.draws} times, {outbox.path} is missing; see --recast"]
+        return [f"nothing: {outbox.party} has cast {charges.draws} times, but {outbox.path} is missing; see --recast"]
     if charges.draws:
         number = charges.draws + 1
         return [f"this would be cast number {number}: costs add up", *election.ballot_ledger.times(number).describe()]
@@ -134,9 +134,9 @@ def _cost(election: Election, outbox: Outbox, charges: Charges, recast: bool) ->
 
 
 def _check_party(election: Election, party: str, key: Path | None, beside: Path) -> Ed25519PrivateKey | None:
-    """The party's key, after all that can be checked without its rows."""
+    """Check everything that does not depend on the rows. Returns the party's key."""
     check_party_name(party)
-    check_readers(election)
+    require_server_key(election)
     signer = find_key(party, key, beside)
     check_signer(election, party, signer)
     return signer
@@ -150,7 +150,7 @@ def find_key(party: str, given: Path | None, beside: Path) -> Ed25519PrivateKey 
 
 
 def choose_learner(election: Election, text: str) -> tuple[str, Learner]:
-    """A party's own choice of a learner, from `[ROLE=]NAME[:KEY=VALUE,…]`."""
+    """The role and learner in a party's choice `[ROLE=]NAME[:KEY=VALUE,…]`."""
     head, _, settings = text.partition(":")
     role, _, name = head.rpartition("=")
     role = role or "all"
@@ -178,7 +178,7 @@ def _parse(text: str) -> Any:
 
 
 def _check_first_cast(outbox: Outbox, charges: Charges, *, in_box: bool, recast: bool) -> None:
-    """Raise AlreadyCast, before any training, if another ballot of this party would be in the way of a new one."""
+    """Raise AlreadyCast, before any training, if this party has already cast and its copy is missing."""
     if in_box:
         raise AlreadyCast(
             f"the box already holds a ballot of {outbox.party}, and a ballot is never replaced. Your own copy is not "

@@ -37,7 +37,7 @@ def calibrate(privacy: PrivacySettings, spending: Spending, stable_ids: bool) ->
         return _calibrate_votes(privacy, spending.votes, numbers, stable_ids)
     if numbers is None:
         raise ElectionError("the method does not declare what it releases at this level")
-    if numbers.dealt and not stable_ids:
+    if numbers.in_subsets and not stable_ids:
         numbers = replace(numbers, replaced=4 * numbers.replaced)
     release = _noise_on_numbers(numbers, privacy)
     common: dict[str, Any] = {
@@ -114,7 +114,7 @@ def _draws(privacy: PrivacySettings) -> int:
 
 
 def _squared_shift(numbers: Numbers, privacy: PrivacySettings) -> float:
-    return float(numbers.replaced if privacy.adjacency == "replace" else numbers.comes_or_goes)
+    return float(numbers.replaced if privacy.adjacency == "replace" else numbers.add_remove)
 
 
 def _noise_beside_votes(numbers: Numbers, privacy: PrivacySettings) -> NoisyNumbers:

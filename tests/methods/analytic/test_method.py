@@ -99,12 +99,12 @@ class TestSensitivity:
     )
     def test_no_rows_exceed_the_bounds(self, one, label, other, another) -> None:
         here, there = self.of(one, int(label)), self.of(other, int(another))
-        assert (here**2).sum() <= STATISTICS.comes_or_goes
+        assert (here**2).sum() <= STATISTICS.add_remove
         assert ((here - there) ** 2).sum() <= STATISTICS.replaced
 
     def test_the_bounds_are_reached(self) -> None:
         one, other = self.of([1, 0, 0], 0), self.of([-0.5, math.sqrt(0.75), 0], 0)
-        assert (one**2).sum() > 0.999 * STATISTICS.comes_or_goes
+        assert (one**2).sum() > 0.999 * STATISTICS.add_remove
         assert ((one - other) ** 2).sum() > 0.999 * STATISTICS.replaced
 
 
@@ -113,7 +113,7 @@ class TestPrivate:
         agreed = election(privacy=ob.L2(1.0, adjacency="add-remove"))
         ledger = cast(agreed).sealed and agreed.ballot_ledger
         (line,) = ledger.lines
-        assert (line.what, line.times, line.squared_shift) == ("statistics", 1, STATISTICS.comes_or_goes)
+        assert (line.what, line.times, line.squared_shift) == ("statistics", 1, STATISTICS.add_remove)
         assert 0.999 < ledger.epsilon <= 1.0
         replaced = election(privacy=ob.L2(1.0)).ballot_ledger.lines[0]
         assert replaced.scale / line.scale == pytest.approx(1.5, rel=1e-3)
