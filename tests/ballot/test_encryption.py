@@ -193,7 +193,7 @@ class TestElection:
         assert (fewer.count.sums["votes"] == again.count.sums["votes"]).all()
         with pytest.raises(KeyFileError, match="give the server's secret key"):
             ob.tally(election, ballots)
-        with pytest.raises(KeyFileError, match="is another"):
+        with pytest.raises(KeyFileError, match="the given key has fingerprint"):
             ob.tally(election, ballots, key=X25519PrivateKey.generate())
         with pytest.raises(KeyFileError, match="not encrypted"):
             ob.tally(plain, [], key=secret)

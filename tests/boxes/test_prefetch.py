@@ -101,7 +101,7 @@ def test_a_large_ballot_reports_progress_and_resumes_after_a_lost_connection(pla
         report_progress_to(lambda *step: steps.append(step)),
         Prefetcher(box_at(address)) as source,
     ):
-        assert [source.read(name) for name in source.in_turn(10**9)] == [b"1", large, b"3"]
+        assert [source.read(name) for name in source.names_in_order(10**9)] == [b"1", large, b"3"]
     assert len({done for what, done, _ in steps if what == "receiving b.ballot (MiB)"}) > 1
     most = 3.5 if place.kind == "sftp" else 1.5  # a piece of 8 MiB is sent again, and paramiko may request it twice
     assert line.down < most * len(large), "the download resumed"
@@ -131,7 +131,7 @@ def test_concurrent_sftp_downloads_use_separate_channels(place_of, sealed) -> No
     fill(place, "channels", sealed[1])
     box = box_at(place.address("channels"))
     with Prefetcher(box) as source:
-        for name in source.in_turn(10**9):
+        for name in source.names_in_order(10**9):
             assert source.read(name) == sealed[1][name]
         channels = box._client.get_transport()._channels.values()
         assert 2 <= len(channels) <= 1 + prefetch.AT_ONCE

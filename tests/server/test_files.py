@@ -50,7 +50,7 @@ def tally(election: ob.Election, clinic: Path, **more: bool) -> ob.Outcome:
 
 def test_before_the_deadline_a_tally_waits_for_every_party_on_the_roster(agreed, clinic: Path) -> None:
     ahead = replace(agreed, deadline=now() + HOUR)
-    with pytest.raises(QuorumError, match=r"2 parties have voted, and c may until .* clock: .* --early"):
+    with pytest.raises(QuorumError, match=r"2 parties have voted, and c may vote until .* clock: .* --early"):
         tally(ahead, clinic)
     assert not (clinic / "outcome").exists()
     assert sorted(tally(ahead, clinic, early=True).voted) == ["a", "b"]
@@ -60,7 +60,7 @@ def test_before_the_deadline_a_tally_waits_for_every_party_on_the_roster(agreed,
 
 def test_without_a_roster_any_party_can_vote_until_the_deadline(agreed, clinic: Path) -> None:
     open_election = replace(agreed, deadline=now() + HOUR, roster={})
-    with pytest.raises(QuorumError, match="2 parties have voted, and others may until"):
+    with pytest.raises(QuorumError, match="2 parties have voted, and others may vote until"):
         tally(open_election, clinic)
 
 
@@ -82,7 +82,7 @@ def test_an_early_l1_tally_draws_no_noise(agreed, clinic: Path) -> None:
         path.unlink()
     for name in "ab":
         cast(private, clinic, name)
-    with pytest.raises(QuorumError, match="c may until"):
+    with pytest.raises(QuorumError, match="c may vote until"):
         tally(private, clinic)
     assert not (clinic / "tallies.json").exists()
 
@@ -114,5 +114,5 @@ def test_commands_apply_the_deadline(agreed, clinic: Path) -> None:
     words = ["tally", str(path), "--from", str(clinic / "box"), "--out", str(clinic / "outcome")]
     early = CliRunner().invoke(app, words)
     assert early.exit_code == 1
-    assert "c may until 9999-03-01" in early.output
+    assert "c may vote until 9999-03-01" in early.output
     assert CliRunner().invoke(app, [*words, "--early"]).exit_code == 0

@@ -136,7 +136,7 @@ def test_rows_of_another_type_are_converted_or_rejected(dtype, given, error):
     """A network divides bytes by 255, so an unnoticed change of type would give another image."""
     X, y = np.random.default_rng(0).integers(0, 256, (40, 6)), np.arange(40) % 2
     model = FinalModel(ob.Sklearn("DecisionTreeClassifier")).fit(X.astype(dtype), y)
-    assert model.kind_ == dtype
+    assert model.row_dtype_ == dtype
     if error is None:
         np.testing.assert_array_equal(model.predict(X.astype(given)), y)
     else:

@@ -15,7 +15,7 @@ from oneballot.ballot.seal import seal
 from oneballot.errors import BoxError, NotFound
 from oneballot.interfaces import Box, RemoteBox
 from oneballot.party.cast import cast_together
-from oneballot.server.prefetch import AT_ONCE, ENOUGH, LARGEST, Prefetcher
+from oneballot.server.prefetch import AT_ONCE, MAX_BYTES, MAX_FAILURES, Prefetcher
 from oneballot.server.tally import Options, tally_box
 
 
@@ -76,7 +76,7 @@ def slow_box(count: int, **settings) -> SlowBox:
 
 
 def read_all(source: Prefetcher) -> list[bytes]:
-    return [source.read(name) for name in source.in_turn(10**9)]
+    return [source.read(name) for name in source.names_in_order(10**9)]
 
 
 def test_ballots_are_prefetched_in_parallel_and_returned_in_order() -> None:
@@ -93,7 +93,7 @@ def test_ballots_are_prefetched_in_parallel_and_returned_in_order() -> None:
 def test_prefetching_stays_within_its_bound_if_counting_is_slow() -> None:
     box = slow_box(60)
     with Prefetcher(box) as source:
-        for counted, name in enumerate(source.in_turn(10**9)):
+        for counted, name in enumerate(source.names_in_order(10**9)):
             time.sleep(0.002)
             assert len(box.prefetched) <= counted + AT_ONCE
             source.read(name)
@@ -102,9 +102,9 @@ def test_prefetching_stays_within_its_bound_if_counting_is_slow() -> None:
 
 def test_large_and_oversized_ballots_are_not_prefetched() -> None:
     box = slow_box(10)
-    box.ballots |= {"005": bytes(LARGEST + 1), "007": bytes(5_000)}
+    box.ballots |= {"005": bytes(MAX_BYTES + 1), "007": bytes(5_000)}
     with Prefetcher(box) as source:
-        for name in source.in_turn(1_000):
+        for name in source.names_in_order(1_000):
             if name != "007":
                 assert source.read(name) == box.ballots[name]
     assert box.opened == ["005"]
@@ -154,11 +154,11 @@ def test_a_server_that_rejects_parallel_requests_spoils_no_ballot() -> None:
 
 
 def test_an_overloaded_server_gets_fewer_requests_at_once() -> None:
-    box = slow_box(60, failures=(BoxError("busy"),) * (ENOUGH - 1))
+    box = slow_box(60, failures=(BoxError("busy"),) * (MAX_FAILURES - 1))
     with Prefetcher(box) as source:
-        widths = [(source.read(name), source._at_once)[1] for name in source.in_turn(10**9)]
+        widths = [(source.read(name), source._at_once)[1] for name in source.names_in_order(10**9)]
     assert widths[0] == AT_ONCE // 2
-    assert set(widths[3 : ENOUGH - 1]) == {1}, "reduced to one at a time"
+    assert set(widths[3 : MAX_FAILURES - 1]) == {1}, "reduced to one at a time"
     assert widths[-1] == AT_ONCE, "increased again once requests succeed"
 
 
@@ -166,7 +166,7 @@ def test_prefetching_stops_after_too_many_failures() -> None:
     box = slow_box(60, failures=(BoxError("no more sessions"),) * 60)
     with Prefetcher(box) as source:
         assert read_all(source) == list(box.ballots.values())
-    assert len(box.prefetched) == ENOUGH
+    assert len(box.prefetched) == MAX_FAILURES
     assert box.opened == list(box.ballots)
 
 
@@ -175,7 +175,7 @@ def test_a_removed_ballot_is_reported_and_a_removed_box_stops_the_tally() -> Non
     with Prefetcher(box) as source:
         del box.ballots["004"]
         gone = []
-        for name in source.in_turn(10**9):
+        for name in source.names_in_order(10**9):
             try:
                 source.read(name)
             except NotFound as error:
@@ -199,7 +199,7 @@ def test_a_removed_ballot_is_reported_and_a_removed_box_stops_the_tally() -> Non
 def test_threads_end_if_reading_stops_early() -> None:
     box = slow_box(30, delay=0.01)
     with Prefetcher(box) as source:
-        for i, name in enumerate(source.in_turn(10**9)):
+        for i, name in enumerate(source.names_in_order(10**9)):
             source.read(name)
             if i == 5:
                 break

@@ -1,7 +1,8 @@
-"""The command line: one thin file per command, which reads arguments, calls the package and prints the result.
+"""The command line: one module per command, which parses arguments, calls the package and prints the result.
 
-A command is a module with `command`, an `EXAMPLE` for its help, and for plug-ins the `SECTION` of `oneballot --help`;
-or a module with a typer `app`, for a group of commands. Only `__main__` and plug-in commands import this package.
+A command is a module with a function `command` and an `EXAMPLE` for its help. A group of commands is a module with a
+typer `app`. A plug-in also has the `SECTION` of `oneballot --help` to appear in. Only `__main__` and plug-in commands
+import this package.
 """
 
 from __future__ import annotations
@@ -64,8 +65,8 @@ for name, module in plugins.commands():
         _add(name, module, module.SECTION)
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _print_version(wanted: bool) -> None:
+    if wanted:
         from importlib.metadata import version
 
         print(f"oneballot {version('oneballot')}")
@@ -74,7 +75,7 @@ def _version(asked: bool) -> None:
 
 @app.callback()
 def top(
-    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Show the version."),
+    version: bool = typer.Option(False, "--version", callback=_print_version, is_eager=True, help="Show the version."),
 ) -> None:
     """One-shot federated learning: every party trains on its own data and casts exactly one ballot."""
 
@@ -82,5 +83,5 @@ def top(
 def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal that lacks a character must not stop a command
+            stream.reconfigure(errors="replace")  # characters that the terminal cannot show must not stop a command
     app()

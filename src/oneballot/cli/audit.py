@@ -16,22 +16,22 @@ def command(
         int | None,
         typer.Option(
             min=2,
-            help="The number of canaries; by default enough to refute the claim without noise, at most 2000 "
-            "(up to epsilon 5.7).",
+            help="The number of canaries. Default: enough to refute the claim without noise, at most 2000 (which "
+            "suffice up to epsilon 5.7).",
         ),
     ] = None,
     runs: Annotated[
-        int | None, typer.Option(min=1, help="The number of elections to spread them over; by default at most 100.")
+        int | None, typer.Option(min=1, help="The number of runs to spread them over. Default: at most 100.")
     ] = None,
     confidence: Annotated[float, typer.Option(min=0.5, max=0.9999, help="The confidence of the lower bounds.")] = 0.95,
     workers: Workers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Attack an election's cast and tally with canaries, and compare a measured lower bound on epsilon with the claim.
+    """Attack an election's cast and tally with canaries, and compare the measured lower bound on epsilon to the claim.
 
-    No data is needed: the audit uses worst-case rows of its own and a learner that memorizes them. A second round
-    without noise must refute the claim, or the audit proves nothing. Canaries of one run share its queries, so few
-    canaries in many runs show more than many in one.
+    No data is needed: the audit uses worst-case rows and a learner that memorizes them. A second attack without noise
+    must refute the claim, or the audit proves nothing. Canaries of one run share its queries, so few canaries in many
+    runs are a stronger attack than many in one run.
     """
     with session(as_json, workers):
         from ..audit import audit
@@ -56,7 +56,7 @@ def command(
                 print("The claim holds against this attack, and the same attack refutes it without noise.")
             else:
                 print(
-                    "The audit shows little: this number of canaries can show at most epsilon "
+                    f"The audit is inconclusive: {result.with_noise.canaries} canaries can show an epsilon of at most "
                     f"{result.most:.3f}, which is below the claim. Use more --canaries."
                 )
         if not result.holds:

@@ -18,7 +18,7 @@ def command(
     data: Annotated[Path, typer.Option(help="Your rows, with labels: CSV, Parquet, NPZ or LIBSVM.")],
     to: Annotated[
         str | None,
-        typer.Option(help="The box: a folder, or s3://, sftp://, webdav+https://, https://. Default: only keep it."),
+        typer.Option(help="The box: a folder, or s3://, sftp://, webdav+https://, https://. Default: do not deliver."),
     ] = None,
     key: Annotated[Path | None, typer.Option(help="Your secret key. Default: PARTY.key.")] = None,
     keep: Annotated[Path, typer.Option(help="The folder for your own copy of the ballot.")] = Path("ballots"),
@@ -34,7 +34,8 @@ def command(
         bool, typer.Option("--resign", help="Sign the kept ballot again with your new key; nothing is trained.")
     ] = False,
     data_dependent: Annotated[
-        bool, typer.Option("--data-dependent", help="At L2: also the cost of your actual votes; do not publish it.")
+        bool,
+        typer.Option("--data-dependent", help="At L2: also show the cost of your actual votes; do not publish."),
     ] = False,
     workers: Workers = None,
     as_json: AsJson = False,
@@ -79,7 +80,7 @@ def command(
         if as_json:
             print_json(done)
             return
-        how = "Sealed" if done["trained"] else "Already cast, so your data were not read (--recast trains again)"
+        how = "Sealed" if done["trained"] else "Already cast, so your data was not read (--recast trains again)"
         print(f"{how}: {done['ballot']}, {size(done['bytes'])}.")
         if done["abstained"]:
             print(f"It is an abstention: {done['abstained']}.")

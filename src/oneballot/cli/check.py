@@ -19,7 +19,7 @@ def command(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check an election as a party would, and describe its method, its guarantee and what to expect of it.
+    """Check an election as a party would, and describe its method, its guarantee and what to expect.
 
     Nothing is trained. The printed digest must be the same at every party and at the server.
     """
@@ -33,7 +33,7 @@ def command(
             "election": agreed.name,
             "digest": agreed.digest,
             "classes": list(agreed.classes),
-            "public_rows": 0 if agreed.public is None else len(agreed.public),
+            "public_rows": agreed.public_rows,
             **{part: agreed.describe()[part] for part in ("method", "learners")},
             "start": agreed.describe().get("start"),
             "roster": sorted(agreed.roster),

@@ -14,8 +14,8 @@ def command(
     mechanism: Annotated[
         Literal["auto", "gumbel", "gaussian", "laplace"] | None,
         typer.Option(
-            help="auto, the default with a budget alone, chooses the most accurate one; --scale without a mechanism "
-            "means gumbel."
+            help="auto, the default if only a budget is given, chooses the most accurate one. With --scale the default "
+            "is gumbel."
         ),
     ] = None,
     gamma: Annotated[float | None, typer.Option(help="Laplace noise with scale 1/gamma.")] = None,
@@ -46,7 +46,9 @@ def command(
         float | None,
         typer.Option(help="At L2: ballots hold class counts with Gaussian noise of this standard deviation."),
     ] = None,
-    adjacency: Annotated[Literal["replace", "add-remove"], typer.Option(help="How neighbours differ.")] = "replace",
+    adjacency: Annotated[
+        Literal["replace", "add-remove"], typer.Option(help="How neighbouring data differ.")
+    ] = "replace",
     ids: Annotated[bool, typer.Option(help="At L2: rows have stable IDs, or else are identified by content.")] = True,
     accountant: Annotated[
         Literal["tight", "rdp", "paper", "advanced"], typer.Option(help="How costs are composed.")

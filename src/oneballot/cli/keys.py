@@ -83,4 +83,4 @@ def list_keys(election: ElectionFile, as_json: AsJson = False) -> None:
             print_json({"keys": [dict(zip(names, (*row, fingerprint(row[1])), strict=True)) for row in listed]})
             return
         rows = [[party, state, fingerprint(key)] for party, key, state in listed]
-        print_table(f"{agreed.name}, digest {agreed.digest}", ["whose", "state", "fingerprint"], rows)
+        print_table(f"{agreed.name}, digest {agreed.digest}", ["owner", "state", "fingerprint"], rows)

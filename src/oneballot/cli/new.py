@@ -46,7 +46,7 @@ def command(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write an election to edit: the schema of the public columns, the method (default: FedKT), and comments."""
+    """Write a draft of an election, with comments: its schema, its method (default: FedKT) and its privacy."""
     with session(as_json):
         from ..election.election import Election
         from ..election.template import L0, draft, private, section
@@ -83,7 +83,7 @@ def command(
             made = Election.read(part)
         except OneBallotError as error:
             part.unlink()
-            error.args = tuple(str(text).replace(f"{part}: ", "") for text in error.args)  # users never see this file
+            error.args = tuple(str(text).replace(f"{part}: ", "") for text in error.args)  # do not name this file
             raise
         os.replace(part, election)
         if as_json:
@@ -91,7 +91,7 @@ def command(
             return
         print(
             f"{election}: {len(made.classes)} classes, {len(made.schema.columns) if made.schema else 0} columns, "
-            f"{0 if made.public is None else len(made.public):,} public rows."
+            f"{made.public_rows:,} public rows."
         )
         for line in made.guarantee.forecast(made.parties) if made.guarantee else ():
             print(line)

@@ -33,7 +33,7 @@ def command(
     ] = None,
     publish: Annotated[
         Path | None,
-        typer.Option(help="Also write here what others may have: model and ledger, without votes and names."),
+        typer.Option(help="Also write what may be shared to this folder: model and ledger, without votes and names."),
     ] = None,
     again: Annotated[
         bool,
@@ -111,7 +111,7 @@ def _show(
     for line in seen.values():
         print(f"DO NOT PUBLISH: {line}.")
     if publish is not None:
-        print(f"{publish} holds what others may have: model, schema and ledger, without votes and names.")
+        print(f"{publish} holds what may be shared: model, schema and ledger, without votes and names.")
     elif election.level == "L1":
         print(f"{out} holds raw votes: keep it private, and share what --publish FOLDER writes.")
     print(f"The final model is in {out}. Use it with: oneballot predict {out} --data new.csv")
@@ -130,7 +130,7 @@ def _check_level(election: Election, publish: Path | None, *, again: bool, data_
 
 
 def _check_folders(out: Path, box: Box, publish: Path | None) -> None:
-    """Raise, before anything is counted, unless the folders are separate and can be written to."""
+    """Raise an error, before anything is counted, unless the folders are separate and writable."""
     from itertools import permutations
 
     from ..boxes.folder import Folder

@@ -1,6 +1,6 @@
-"""What commands share: options, warnings and progress on stderr, results on stdout, errors in one line.
+"""Shared by all commands: common options, progress bars, warnings, errors, and printing of results.
 
-Plug-in commands may use it too.
+Progress, warnings and errors go to stderr, results to stdout. Plug-in commands may use it too.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ SplitSeed = Annotated[int, typer.Option(min=0, help="The seed of the split.")]
 OutcomeFolder = Annotated[Path, typer.Argument(metavar="OUTCOME", help="The folder that a tally wrote.")]
 
 Aside = Callable[[], AbstractContextManager[None]]
-"""Hides the progress bars while a result is printed during work."""
+"""Hides the progress bars while a result is printed in the middle of a command."""
 
 SHOWN_NOTES = 6
 AGAIN = "and run the command again; no file is incomplete."
@@ -114,7 +114,7 @@ def _progress() -> Iterator[Aside]:
     running: dict[str, tuple[TaskID, float]] = {}
 
     def watch(what: str, done: int, total: int) -> None:
-        """Show bars only while work is in progress, so that results are never printed between them."""
+        """Show bars only while work is in progress, so that they never mix with printed results."""
         now = bars.get_time()
         if what not in running:
             bars.start()

@@ -1,1 +1,1 @@
-"""Reports: plots of data, results and privacy. The simulation, the demo and the command line import it."""
+"""Metrics and plots of results. The simulation, the demo and the command line import it."""

@@ -41,15 +41,13 @@ def plot_class_counts(counts: Array, parties: Sequence[str], classes: Sequence[s
 
 
 def plot_curve(
-    x: Sequence[float], y: Sequence[float], xlabel: str, ylabel: str, title: str, path: Path, *,
-    mark: tuple[float, float] | None = None,
-) -> Path:  # fmt: skip
+    x: Sequence[float], y: Sequence[float], xlabel: str, ylabel: str, title: str, path: Path, mark: tuple[float, float]
+) -> Path:
     """A curve on logarithmic axes, with one point marked. Raises MissingExtra without matplotlib."""
     figure, axes = _start(6.0, 4.0)
     axes.loglog(x, y)
-    if mark is not None:
-        axes.plot(*mark, "o", color="black")
-        axes.annotate(f"{mark[0]:,g}: {mark[1]:.4g}", mark, xytext=(8, -12), textcoords="offset points")
+    axes.plot(*mark, "o", color="black")
+    axes.annotate(f"{mark[0]:,g}: {mark[1]:.4g}", mark, xytext=(8, -12), textcoords="offset points")
     axes.set_xlabel(xlabel)
     axes.set_ylabel(ylabel)
     axes.set_title(title, loc="left")
@@ -59,8 +57,8 @@ def plot_curve(
 
 
 def plot_comparison(curves: Mapping[str, Sequence[tuple[int, float]]], path: Path) -> Path | None:
-    """Accuracy against bytes: a curve per method, a star for one-shot methods (a large one for the first), and a
-    horizontal line for methods without communication. None without matplotlib."""
+    """Accuracy against bytes: a curve per method, a star for a one-shot method (larger for the first), and a horizontal
+    line for a method without communication. None without matplotlib."""
     if not _has_matplotlib("The plot of accuracy against bytes"):
         return None
     figure, axes = _start(7.5, 4.5 + 0.2 * len(curves))

@@ -1,9 +1,8 @@
-"""What a method may use at the tally: what it may use at a party, the final learner, and the sandbox."""
+"""What a method may use at the tally: the same as at a party, the final learner, and the sandbox."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Any
 
 from ..election.election import Election
@@ -16,7 +15,7 @@ from .sandbox import Sandbox
 
 
 class TallyContext(PartyContext):
-    """The context of a tally. Its sandbox starts when the first model is asked, and ends with the context."""
+    """The context of a tally. The first `ask` starts its sandbox, and leaving the context closes it."""
 
     side = "tally"
 
@@ -25,7 +24,7 @@ class TallyContext(PartyContext):
         self._sandbox: Sandbox | None = None
 
     def ledger(self, casts: int = 1) -> Ledger:
-        """The outcome's ledger: at L1 of all tallies so far, at L2 of the party that has cast most often."""
+        """The outcome's ledger: at L1 for all tallies so far, at L2 for the party with the most casts."""
         guarantee = self.election.guarantee
         if guarantee is None:
             return Ledger()
@@ -47,6 +46,6 @@ class TallyContext(PartyContext):
     def __enter__(self) -> TallyContext:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._sandbox is not None:
-            self._sandbox.__exit__(kind, error, at)
+            self._sandbox.close()

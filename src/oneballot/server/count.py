@@ -32,13 +32,13 @@ class BallotCounter:
     previous: Outcome | None
     key: X25519PrivateKey | None
     banned: set[str] = field(default_factory=set)
-    """Parties with two ballots, one of which changed so that it can't be subtracted: neither counts."""
+    """Parties with two different ballots, the first of which changed and cannot be subtracted. Neither counts."""
     count: Count = field(default_factory=Count)
     voted: dict[str, CountedBallot] = field(default_factory=dict)
     spoiled: dict[str, str] = field(default_factory=dict)
     seen: set[str] = field(default_factory=set)
     must_restart: bool = False
-    """Counting must start from scratch: a party is banned, or one in `previous.count.by_party` has another ballot."""
+    """Count from scratch: a party was banned, or a party in `previous.count.by_party` has a new ballot."""
     _twice: set[str] = field(default_factory=set)
     _buffer: dict[str, Array] = field(default_factory=dict)
     _buffer_max: int = 0
@@ -72,7 +72,7 @@ class BallotCounter:
             self.spoiled[printable(name)] = str(reason)
 
     def finish(self) -> bool:
-        """Subtract the previous outcome's ballots that are gone. False if counting must start from scratch."""
+        """Subtract ballots of the previous outcome that are gone. Returns False if counting must start from scratch."""
         self._flush()
         if self.must_restart:
             return False
@@ -109,8 +109,8 @@ class BallotCounter:
         missing = ", ".join(self.election.awaited(self.seen))
         if deadline is not None and now < deadline and (missing or not self.election.roster):
             raise QuorumError(
-                f"{len(self.seen)} parties have voted, and {missing or 'others'} may until {deadline} (this machine's "
-                f"clock: {now:%Y-%m-%d %H:%M:%S}Z). Tally then, or when all have voted, or now with --early."
+                f"{len(self.seen)} parties have voted, and {missing or 'others'} may vote until {deadline} (this "
+                f"machine's clock: {now:%Y-%m-%d %H:%M:%S}Z). Tally then, or when all have voted, or now with --early."
             )
 
     def _open(self, name: str) -> Ballot:
@@ -143,9 +143,9 @@ class BallotCounter:
         return count
 
     def _recount(self, before: CountedBallot) -> Count:
-        """What a counted ballot has added. Raises Spoiled if it has changed since.
+        """What a counted ballot has added. Raises Spoiled if its digest has changed since.
 
-        Its digest identifies it. Its signature is not checked: a revoked key may be why it is subtracted.
+        Its signature is not checked, since a revoked key may be the reason to subtract it.
         """
         data = self._read(before.name)
         opened = open_ballot(decrypt_for(self.election, data, self.key))
@@ -154,7 +154,7 @@ class BallotCounter:
         return self._count(as_ballot(opened, data))
 
     def _add(self, one: Count) -> None:
-        """Add a ballot. Small unsigned integers are first added in their own width, which is several times faster."""
+        """Add a ballot. Small unsigned integers are first added in their own type, which is several times faster."""
         if one.by_party.keys() & self.count.by_party.keys():
             self.must_restart = True
             return
@@ -164,7 +164,8 @@ class BallotCounter:
         small = {name: value.view(np.uint8) if value.dtype == bool else value for name, value in one.sums.items()}
         largest = max((int(value.max(initial=0)) for value in small.values()), default=0)
         room = min((np.iinfo(value.dtype).max for value in small.values()), default=0)
-        alike = all(_same_form(value, self._buffer.get(name, value)) for name, value in small.items())
+        buffered = [(value, self._buffer.get(name, value)) for name, value in small.items()]
+        alike = all(new.dtype == old.dtype and new.shape == old.shape for new, old in buffered)
         if not alike or self._buffer_max + largest > room:
             self._flush()
         for name, value in small.items():
@@ -197,7 +198,3 @@ class BallotCounter:
             del self.voted[party]
             self.spoiled[printable(first.name)] = f"{party} has cast two different ballots; neither counts"
         self._twice.add(party)
-
-
-def _same_form(one: Array, other: Array) -> bool:
-    return one.dtype == other.dtype and one.shape == other.shape

@@ -1,4 +1,4 @@
-"""Tally with files: a box, the folder of the outcome, and at L1 the record of earlier tallies."""
+"""Tally a box into an outcome folder; at L1 also record the tally in a file."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def tally_files(
     early: bool = False,
     key: X25519PrivateKey | None = None,
 ) -> Outcome:
-    """The outcome of the ballots in a box, saved in a folder. Resumes from an existing outcome there.
+    """Tally the ballots in a box and save the outcome in a folder. Resumes from an existing outcome there.
 
-    At L1 a tally draws noise, and another one costs again, so an existing outcome is kept unless `again` is set.
-    Tallies are recorded in a file beside the election.
+    At L1 every tally draws noise and costs again, so an existing outcome is kept unless `again` is set. These tallies
+    are recorded in a file next to the election.
     """
     left_out = tuple(without)
     previous = _load_previous(out, election.digest) if exists(out) else None

@@ -46,9 +46,9 @@ class FinalModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         *,
         multilabel: bool = False,
     ) -> Self:
-        """Become the classifier around a trained model, for rows of this shape and type."""
+        """Use this trained model, for rows of this shape and type."""
         self.model_ = model
-        self.kind_ = None if dtype is None else np.dtype(dtype)
+        self.row_dtype_ = None if dtype is None else np.dtype(dtype)
         self.multilabel_ = multilabel
         self.classes_ = np.asarray(classes)
         self.features_ = tuple(int(size) for size in features)
@@ -62,7 +62,7 @@ class FinalModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self.features_ and X.shape[1:] != self.features_:
             raise ValueError(f"X has rows of shape {X.shape[1:]}, but FinalModel is expecting {self.features_}")
         try:
-            X = as_dtype(X, self.kind_, "X")
+            X = as_dtype(X, self.row_dtype_, "X")
         except DataError as error:
             raise ValueError(str(error)) from None
         return self.model_.predict_proba(X)

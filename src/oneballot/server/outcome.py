@@ -54,11 +54,11 @@ class Outcome:
 
     @property
     def bytes(self) -> int:
-        """What all parties sent."""
+        """The size of all ballots."""
         return sum(ballot.bytes for ballot in self.voted.values())
 
     def summary(self) -> dict[str, Any]:
-        """Who voted, and the result of each ballot, as plain values."""
+        """Which ballots were counted, abstained, spoiled or left out, as plain values."""
         return {
             "election": self.election,
             "privacy": self.ledger.model_dump(mode="json"),
@@ -70,7 +70,7 @@ class Outcome:
         }
 
     def with_draws(self, times: int) -> Outcome:
-        """The same outcome with the ledger of this many tallies on its votes, if that is more than it states."""
+        """The same outcome with the ledger of this many tallies, unless its ledger already states as many."""
         ledger = self.ledger
         if ledger.level != "L1" or times <= ledger.drawn:
             return self
@@ -78,9 +78,9 @@ class Outcome:
         return replace(self, ledger=ledger.model_copy(update={"lines": lines, "drawn": 1}).times(times))
 
     def published(self) -> Outcome:
-        """What others may have: the model, the schema and the ledger, without votes and names.
+        """The part that may be published: the model, the schema and the ledger, without votes and names.
 
-        At L1 the count holds raw votes, and the list of ballots reveals who takes part.
+        At L1 the count holds raw votes, and the list of ballots reveals the parties.
         """
         return replace(self, voted={}, spoiled={}, without=(), count=Count(), noised=())
 
@@ -102,7 +102,7 @@ class Outcome:
         ]
 
     def correct(self, probabilities: Array, y: Array) -> tuple[Array, Array]:
-        """For each row and class `(rows, classes)`: whether it is a known label, and whether that was predicted."""
+        """Two arrays `(rows, classes)`: whether the label is known, and whether it was predicted correctly."""
         if self.model.multilabel_:
             return y != 0, (y != 0) & ((probabilities >= 0.5) == (y > 0))
         known = y[:, None] == np.arange(len(self.classes))
@@ -118,7 +118,7 @@ class Outcome:
     def _save(self, folder: Path) -> None:
         blob, features = self.model.dump(), math.prod(self.model.features_)
         plugins.find("formats", blob.format).check(blob.data, classes=len(self.classes), features=features)
-        secret = bool(self.voted)  # ballots' contents and parties' names are for the server only
+        secret = bool(self.voted)  # only the server may read the ballots' contents and the parties' names
         model = write_content(folder, f"model.{blob.format}", blob.data)
         count = write_content(folder, "count.zip", pack(_flatten(self.count)), secret=secret)
         learner: Any = self.model.learner
@@ -131,7 +131,7 @@ class Outcome:
                 "file": model,
                 "format": blob.format,
                 "features": list(self.model.features_),
-                "kind": None if self.model.kind_ is None else str(self.model.kind_),
+                "kind": None if self.model.row_dtype_ is None else str(self.model.row_dtype_),
                 "learner": {"name": learner.name, **asdict(learner)},
                 "seed": self.model.seed,
                 "multilabel": self.model.multilabel_,

@@ -1,7 +1,7 @@
-"""Read the ballots of a box in order; from a remote box several are downloaded at once.
+"""Read the ballots of a box in order. From a remote box, several are downloaded at once.
 
-Prefetching only saves waiting. A ballot that it does not bring is read again by the counting thread, where retries,
-resumed downloads, warnings and errors are handled.
+Prefetching only saves time. If it fails for a ballot, the counting thread reads that ballot again and handles retries,
+resumed downloads, warnings and errors.
 """
 
 from __future__ import annotations
@@ -18,14 +18,13 @@ from ..errors import BoxError, NotFound
 from ..interfaces import Box, RemoteBox
 
 AT_ONCE = 8
-"""Ballots being downloaded or waiting to be counted. OpenSSH allows 10 channels per connection, botocore keeps 10
-connections."""
+"""How many ballots may be prefetched at once. OpenSSH allows 10 channels per connection, botocore 10 connections."""
 
-LARGEST = 8 * 2**20
-"""The largest ballot to prefetch, which bounds the memory. A larger one is read with retries and progress."""
+MAX_BYTES = 8 * 2**20
+"""The largest ballot to prefetch, which limits memory. A larger one is read with retries and progress."""
 
-ENOUGH = 2 * AT_ONCE
-"""Consecutive failures after which prefetching stops: more than one broken connection can cause."""
+MAX_FAILURES = 2 * AT_ONCE
+"""Prefetching stops after this many consecutive failures, which one broken connection cannot cause."""
 
 
 class Source(Protocol):
@@ -33,11 +32,11 @@ class Source(Protocol):
 
     @property
     def sizes(self) -> Mapping[str, int]: ...
-    def in_turn(self, most: int) -> Iterator[str]:
+    def names_in_order(self, most: int) -> Iterator[str]:
         """The names in counting order. Ballots of more than `most` bytes will not be read."""
 
     def read(self, name: str) -> bytes:
-        """A ballot; at most one byte more than its listed size, which shows that it has grown."""
+        """A ballot, up to one byte more than its listed size, which shows that it has grown."""
 
 
 class InMemory:
@@ -47,7 +46,7 @@ class InMemory:
         self.sizes = {name: len(data) for name, data in ballots.items()}
         self.read = ballots.__getitem__
 
-    def in_turn(self, most: int) -> Iterator[str]:
+    def names_in_order(self, most: int) -> Iterator[str]:
         return iter(self.sizes)
 
 
@@ -61,45 +60,45 @@ class Prefetcher(AbstractContextManager["Prefetcher"]):
         self._threads: list[Thread] = []
         self._at_once, self._failures = AT_ONCE, 0
 
-    def in_turn(self, most: int) -> Iterator[str]:
+    def names_in_order(self, most: int) -> Iterator[str]:
         self._ahead.clear()
-        distant = isinstance(self.box, RemoteBox)
-        coming = deque(name for name, size in self.sizes.items() if distant and size <= min(most, LARGEST))
+        remote = isinstance(self.box, RemoteBox)
+        pending = deque(name for name, size in self.sizes.items() if remote and size <= min(most, MAX_BYTES))
         for name in self.sizes:
-            while coming and len(self._ahead) < self._at_once:
-                self._request(coming.popleft())
+            while pending and len(self._ahead) < self._at_once:
+                self._request(pending.popleft())
             yield name
             self._ahead.pop(name, None)
 
     def read(self, name: str) -> bytes:
         try:
-            guess = self._prefetched(name)
-            return self._take(name, self.box.open(name)) if guess is None else guess
+            data = self._prefetched(name)
+            return self._read_file(name, self.box.open(name)) if data is None else data
         except (NotFound, OSError):
             self._check_box()
             raise
 
     def _prefetched(self, name: str) -> bytes | None:
-        """The prefetched ballot, if there is one. After a failure fewer are requested at once, then slowly more again.
+        """The prefetched ballot, or None. After a failure fewer are requested at once, then gradually more again.
 
-        Not even "not found" is believed: a server may answer so when it gets eight requests at once. A ballot that
-        failed is read again, with no other request pending.
+        A ballot that failed is read again, with no other request pending. That includes "not found", which a server
+        may answer when it gets eight requests at once.
         """
         coming = self._ahead.pop(name, None)
         if coming is None:
             return None
         try:
             data = coming.result()
-        except Exception as failure:  # of any type: the ballot is read again
+        except Exception as failure:  # whatever it is, the ballot is read again
             wait(self._ahead.values())
             if not isinstance(failure, NotFound):
                 self._failures += 1
-                self._at_once = max(1, self._at_once // 2) if self._failures < ENOUGH else 0
+                self._at_once = max(1, self._at_once // 2) if self._failures < MAX_FAILURES else 0
             return None
         self._at_once, self._failures = min(AT_ONCE, self._at_once + 1), 0
         return data
 
-    def _take(self, name: str, file: BinaryIO) -> bytes:
+    def _read_file(self, name: str, file: BinaryIO) -> bytes:
         with file:
             return file.read(self.sizes[name] + 1)
 
@@ -114,7 +113,7 @@ class Prefetcher(AbstractContextManager["Prefetcher"]):
         self._ahead[name] = Future()
         self._wanted.put((name, self._ahead[name]))
         if len(self._threads) < AT_ONCE:
-            self._threads.append(Thread(target=self._read_ahead, daemon=True))  # never waited for at exit
+            self._threads.append(Thread(target=self._read_ahead, daemon=True))  # must not delay the exit
             self._threads[-1].start()
 
     def _read_ahead(self) -> None:
@@ -122,7 +121,7 @@ class Prefetcher(AbstractContextManager["Prefetcher"]):
         while (wanted := self._wanted.get()) is not None:
             name, answer = wanted
             try:
-                answer.set_result(self._take(name, self.box.open_once(name)))
+                answer.set_result(self._read_file(name, self.box.open_once(name)))
             except BaseException as error:
                 answer.set_exception(error)
             del wanted, answer  # free the memory before the next request

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Options:
-    """How to tally. `early`: don't wait for the deadline. `over_budget`: more tallies at L1 than the budget is for."""
+    """How to tally. `early`: do not wait for the deadline. `over_budget`: at L1, tally more often than budgeted."""
 
     without: tuple[str, ...] = ()
     previous: Outcome | None = None
@@ -48,10 +48,9 @@ def tally(
 ) -> Outcome:
     """The outcome of these ballots. `key` is the server's secret key (`oneballot.ballot.keys.read_server_key`).
 
-    With a previous outcome only new ballots are counted, and ballots that are no longer among these are subtracted. The
-    result is the same as from scratch, except that at L1 noise is drawn and charged again. `book` is a file that
-    records the tallies at L1, wherever their outcomes are. Without it, and without the previous outcome, the cost of
-    several tallies of the same ballots is not added up.
+    With a previous outcome only new ballots are counted, and ballots that are gone are subtracted. The result is the
+    same as from scratch, except that at L1 noise is drawn and charged again. `book` is a file that records all tallies
+    at L1. Without it, and without the previous outcome, the costs of several tallies of the same ballots are not added.
     """
     sealed = {f"ballot {i}": b if isinstance(b, bytes) else b.sealed for i, b in enumerate(ballots, start=1)}
     charges = None if book is None else Path(book)
@@ -60,7 +59,7 @@ def tally(
 
 
 def tally_box(election: Election, box: Box, options: Options | None = None) -> Outcome:
-    """The outcome of the ballots in a box. Only one, and a few small ones read ahead, are in memory at a time."""
+    """The outcome of the ballots in a box. Only one ballot, and a few small prefetched ones, are in memory."""
     with Prefetcher(box) as source:
         return _tally(election, source, options or Options())
 
@@ -87,11 +86,11 @@ def _tally(election: Election, source: Source, options: Options) -> Outcome:
 def _count(
     election: Election, source: Source, options: Options, previous: Outcome | None, ctx: TallyContext
 ) -> BallotCounter:
-    """Count the source's ballots on top of the previous outcome, or from scratch where that turns out impossible."""
+    """Count the source's ballots on top of the previous outcome or, if that is impossible, from scratch."""
     left_out, banned = tuple(sorted(set(options.without))), set[str]()
     while True:
         counter = BallotCounter(election, ctx, source, left_out, previous, options.key, banned=banned)
-        for name in track("counting ballots", source.in_turn(election.max_ballot_mb * 2**20), len(source.sizes)):
+        for name in track("counting ballots", source.names_in_order(election.max_ballot_mb * 2**20), len(source.sizes)):
             counter.add(name)
             if counter.must_restart:
                 break
@@ -104,7 +103,7 @@ def _warn_of_unknown_parties(without: Iterable[str], seen: set[str], ctx: TallyC
     for party in sorted(set(without) - seen):
         close = difflib.get_close_matches(party, seen, n=1)
         hint = f"; did you mean {close[0]}?" if close else ""
-        ctx.warn(f"{party} is to be left out, but there is no ballot of that party{hint}")
+        ctx.warn(f"cannot leave out {party}: there is no ballot of that party{hint}")
 
 
 def _outcome(election: Election, model: Model, counter: BallotCounter, ctx: TallyContext) -> Outcome:

@@ -39,11 +39,11 @@ FOLDERS = ("HOME", "USERPROFILE", "TMPDIR", "TEMP", "TMP")
 
 
 class Sandbox:
-    """Computes the probabilities of untrusted models. Each model may use `memory_mb` beyond what the libraries need,
+    """Computes the probabilities of untrusted models. Each may use `memory_mb` in addition to the libraries' memory,
     and `seconds`.
 
-    The worker keeps the last X, so that thousands of ballots on one public set send it once. The caller must not
-    change X in place between two calls.
+    The worker keeps the last X, so a public set is sent only once for thousands of ballots. The caller must not change
+    X in place between two calls.
     """
 
     def __init__(self, memory_mb: int = 2048, seconds: float = 60) -> None:
@@ -61,9 +61,7 @@ class Sandbox:
         self.close()
 
     def ask(self, blob: Blob, X: Array, *, classes: int) -> Array:
-        """Return probabilities `(rows, classes)`. Raises Spoiled if the model is refused, fails or returns no
-        probabilities.
-        """
+        """Probabilities `(rows, classes)`. Raises Spoiled if the model is refused, fails or returns anything else."""
         if blob.format not in plugins.names("formats"):
             known = ", ".join(plugins.names("formats"))
             raise Spoiled(f"the model has the unknown format {blob.format[:40]!r}; expected one of {known}")
@@ -194,7 +192,7 @@ def _check_probabilities(values: Array, rows: int, classes: int) -> Array:
 
 @contextlib.contextmanager
 def _deadline(worker: subprocess.Popen[bytes], seconds: float) -> Iterator[threading.Event]:
-    """Kill the worker after so many seconds; the event says whether that happened."""
+    """Kill the worker after this many seconds. The event is set if that happened."""
     late = threading.Event()
 
     def stop() -> None:

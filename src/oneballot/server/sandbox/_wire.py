@@ -1,4 +1,4 @@
-"""Messages between the sandbox and its worker: a length, a JSON header, and bytes whose number both sides know."""
+"""Messages between the sandbox and its worker: a length, a JSON header, and data whose size both sides know."""
 
 from __future__ import annotations
 
