@@ -91,7 +91,7 @@ def test_lost_connections_during_prefetching_spoil_no_ballot(place, wire: Callab
 
 
 def test_a_large_ballot_reports_progress_and_resumes_after_a_lost_connection(place, wire, monkeypatch) -> None:
-    monkeypatch.setattr(prefetch, "LARGEST", 2**20)
+    monkeypatch.setattr(prefetch, "MAX_BYTES", 2**20)
     large = np.random.default_rng(0).bytes(9 * 2**20)
     fill(place, "large ahead", {"a": b"1", "b": large, "c": b"3"})
     line, address = wire(place, "large ahead", cut_down=4 * 2**20, cuts=1)

@@ -314,7 +314,7 @@ class TestEncrypted:
         Path("server.key").rename("away.key")
         assert "give the server's secret key" in place.tally(status=1)["error"]
         answer("keys", "new", "server", "--for-server")
-        assert "is another" in place.tally(status=1)["error"]
+        assert "the given key has fingerprint" in place.tally(status=1)["error"]
         assert "a party's key" in place.tally("--key", "a.key", status=1)["error"]
         assert place.tally("--key", "away.key")["counted"] == ["a", "b"]
         Path("away.key").chmod(0o644)
