@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import log_ndtr, logsumexp
 
 from ...types import Array
-from .. import quadrature
+from ..quadrature import Gaussian, Laplace, Rule
 from ..releases import NoisyArgmax
 from .neighbours import Neighbours
 
@@ -64,15 +64,28 @@ class Quadrature:
     """
 
     block = BLOCK
-    cut: float
-    rule: quadrature.Rule
 
-    def __init__(self, query: NoisyArgmax, unit: int) -> None:
+    def __init__(self, query: NoisyArgmax, unit: int, amounts: tuple[int, ...], gaps: Array) -> None:
         self.query, self.scale, self.reach = query, query.scale * unit, query.reach * unit
+        self.rule: Rule
+        if query.mechanism == "gaussian":
+            self.cut = GAUSSIAN_CUT * self.scale
+            self.rule = Gaussian(self.scale, query.classes, gaps, amounts, self.cut)
+        else:
+            self.cut = LAPLACE_CUT * self.scale
+            self.rule = Laplace(self.scale, query.classes, amounts, self.cut)
 
     def tail_bound(self, order: float, gaps: Array, reverse: bool) -> Array:
         """An upper bound of P^α P′^{1−α}, or with `reverse` of P′^α P^{1−α}, for a class this far behind."""
-        raise NotImplementedError
+        power = order if reverse else order - 1
+        if self.query.mechanism == "gaussian":
+            # ∫ p^α p′^{1−α} where a class wins is Gaussian around v + (α−1)(v−v′); in reverse, around v + α(v′−v).
+            log_moment = order * (order - 1) * self.query.squared_shift / (2 * self.query.scale**2)
+            shift = power * self.reach
+            return np.asarray(np.exp(log_moment + log_ndtr((shift - gaps) / (math.sqrt(2) * self.scale))))
+        # No log-ratio exceeds ε₀, and a class wins at most as often as against the first alone.
+        ratios = power * self.query.pure
+        return np.asarray((2 + gaps / self.scale) / 4 * np.exp(ratios - gaps / self.scale))
 
     def moments(
         self, near: Neighbours, gaps: Array, members: Array, rest: Array, orders: Array
@@ -128,28 +141,3 @@ class Quadrature:
             joint = fallen[rows].take(near.left, axis=1)
             joint *= risen[rows].take(near.came, axis=1)
             np.matmul(hazard[rows], joint.swapaxes(1, 2), out=out[rows])
-
-
-class Gaussian(Quadrature):
-    def __init__(self, query: NoisyArgmax, unit: int, amounts: tuple[int, ...], gaps: Array) -> None:
-        super().__init__(query, unit)
-        self.cut = GAUSSIAN_CUT * self.scale
-        self.rule = quadrature.Gaussian(self.scale, query.classes, gaps, amounts, self.cut)
-
-    def tail_bound(self, order: float, gaps: Array, reverse: bool) -> Array:
-        """∫ p^α p′^{1−α} where a class wins is Gaussian around v + (α−1)(v−v′); in reverse, around v + α(v′−v)."""
-        log_moment = order * (order - 1) * self.query.squared_shift / (2 * self.query.scale**2)
-        shift = (order if reverse else order - 1) * self.reach
-        return np.asarray(np.exp(log_moment + log_ndtr((shift - gaps) / (math.sqrt(2) * self.scale))))
-
-
-class Laplace(Quadrature):
-    def __init__(self, query: NoisyArgmax, unit: int, amounts: tuple[int, ...]) -> None:
-        super().__init__(query, unit)
-        self.cut = LAPLACE_CUT * self.scale
-        self.rule = quadrature.Laplace(self.scale, query.classes, amounts, self.cut)
-
-    def tail_bound(self, order: float, gaps: Array, reverse: bool) -> Array:
-        """No log-ratio exceeds ε₀, and a class wins at most as often as against the first alone."""
-        ratios = (order if reverse else order - 1) * self.query.pure
-        return np.asarray((2 + gaps / self.scale) / 4 * np.exp(ratios - gaps / self.scale))
