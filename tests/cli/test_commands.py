@@ -180,6 +180,11 @@ def test_the_demo_runs_and_its_files_work(tmp_path: Path, monkeypatch) -> None:
     assert opened > 0.9
     assert all(Path(path).exists() for path in shown["saved"].values())
     assert answer("evaluate", "demo/outcome", "--data", "demo/test.csv")["accuracy"] == opened
+
+
+@pytest.mark.slow
+def test_the_demo_prints_tables(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
     assert "Rows per class at each party" in oneballot("demo", "--parties", 2)
 
 
