@@ -4,8 +4,8 @@ python benchmarks/trouble.py [--seeds 5]
 
 Of ten parties with similar rows the last one is faulty: it keeps only the rows of two classes; it is missing; it sends
 invalid numbers ("malformed"); or all its labels are shifted by one ("poisoned"), which a ballot does not show, until it
-is removed from the count ("removed"). In "shards" every party has two shards of rows sorted by class, and lacks most classes.
-Each seed draws other public rows, test rows and parties.
+is removed from the count ("removed"). In "shards" every party has two shards of rows sorted by class, and lacks most
+classes. Each seed draws other public rows, test rows and parties.
 """
 
 from __future__ import annotations
