@@ -10,7 +10,6 @@ import builtins
 import errno
 import multiprocessing
 import os
-import resource
 import signal
 import warnings
 from collections.abc import Callable
@@ -31,6 +30,10 @@ from oneballot.party.submit import cast_file
 from oneballot.privacy.charges import Charges
 from oneballot.server.tally import Options, tally_box
 from oneballot.simulation import divide
+
+resource = pytest.importorskip(
+    "resource", reason="the tests fork processes, limit their files and kill them: POSIX only"
+)
 
 STEPS = ("fsync", "link", "unlink", "replace", "chmod", "mkdir", "fdopen")
 READS = ("open", "scandir")

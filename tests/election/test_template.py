@@ -122,14 +122,14 @@ def test_a_public_file_in_another_folder_is_given_by_its_full_path(tmp_path):
     assert Election.read(tmp_path / "sub" / "e.toml").public.shape == (2, 1)
 
 
-def test_a_draft_can_set_the_quorum_and_the_method(tmp_path):
+def test_a_draft_can_set_the_name_and_the_method(tmp_path):
     public = public_file(tmp_path, ["x", "y"], [[1, 0], [2, 1]])
     schema = Schema(label="y", columns=(Number(name="x", range=(1, 2)),))
     path = tmp_path / "e.toml"
     method = '[method]\nname = "fedkt"\nqueries = 0.5\n'
-    path.write_text(write(path, public, [0, 1], schema, name="one", method=method, quorum=3), "utf-8")
+    path.write_text(write(path, public, [0, 1], schema, name="one", method=method), "utf-8")
     election = Election.read(path)
-    assert (election.name, election.quorum, election.method.queries) == ("one", 3, 0.5)
+    assert (election.name, election.method.queries) == ("one", 0.5)
 
 
 ODD = [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
 import os
 import signal
@@ -33,6 +32,8 @@ from oneballot.privacy.charges import Charges
 from oneballot.runtime.files import lock_file
 from oneballot.runtime.progress import report_progress_to
 from oneballot.simulation import divide
+
+fcntl = pytest.importorskip("fcntl", reason="this system has no file locks")
 
 TREE = 'name = "sklearn"\nestimator = "DecisionTreeClassifier"\n'
 L2 = '[privacy]\nlevel = "L2"\nepsilon = 8.0\n'
