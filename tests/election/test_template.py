@@ -114,22 +114,22 @@ def test_a_draft_can_use_arrays(tmp_path):
 def test_a_public_file_in_another_folder_is_given_by_its_full_path(tmp_path):
     public = public_file(tmp_path, ["x", "y"], [[1, 0], [2, 1]])
     (tmp_path / "sub").mkdir()
-    beside = draft(public, "y", beside=tmp_path / "e.toml")
-    elsewhere = draft(public, "y", beside=tmp_path / "sub" / "e.toml")
-    assert 'path = "public.csv"' in beside
-    assert f'path = "{public.resolve()}"' in elsewhere
-    (tmp_path / "sub" / "e.toml").write_text(elsewhere, "utf-8")
+    same_folder = draft(public, "y", beside=tmp_path / "e.toml")
+    other_folder = draft(public, "y", beside=tmp_path / "sub" / "e.toml")
+    assert 'path = "public.csv"' in same_folder
+    assert f'path = "{public.resolve()}"' in other_folder
+    (tmp_path / "sub" / "e.toml").write_text(other_folder, "utf-8")
     assert Election.read(tmp_path / "sub" / "e.toml").public.shape == (2, 1)
 
 
-def test_a_draft_can_set_the_quorum_and_the_method(tmp_path):
+def test_a_draft_can_set_the_name_and_the_method(tmp_path):
     public = public_file(tmp_path, ["x", "y"], [[1, 0], [2, 1]])
     schema = Schema(label="y", columns=(Number(name="x", range=(1, 2)),))
     path = tmp_path / "e.toml"
     method = '[method]\nname = "fedkt"\nqueries = 0.5\n'
-    path.write_text(write(path, public, [0, 1], schema, name="one", method=method, quorum=3), "utf-8")
+    path.write_text(write(path, public, [0, 1], schema, name="one", method=method), "utf-8")
     election = Election.read(path)
-    assert (election.name, election.quorum, election.method.queries) == ("one", 3, 0.5)
+    assert (election.name, election.method.queries) == ("one", 0.5)
 
 
 ODD = [

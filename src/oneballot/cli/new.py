@@ -75,7 +75,7 @@ def command(
             lenient=lenient,
             privacy=privacy,
             server_key=server_key,
-            named=like is None,
+            has_public=like is None,
         )
         part = election.with_name(f".{election.name}.part")
         part.write_text(text, "utf-8", newline="\n")
