@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-all lint docs bench fuzz clean
+.PHONY: demo test test-all lint docs bench fuzz wheelhouse clean
 
 demo: .venv/demo.stamp
 	$(BIN)/oneballot demo
@@ -35,6 +35,17 @@ SECONDS ?= 60
 fuzz: .venv/dev.stamp
 	$(BIN)/python -W ignore fuzz --seconds $(SECONDS)
 
+# Wheels of OneBallot and its dependencies, for a machine without internet: the same system and Python version as here.
+EXTRAS ?= report
+WHEELHOUSE ?= wheelhouse
+SELECTED := $(if $(EXTRAS),[$(EXTRAS)])
+
+wheelhouse:
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check -c constraints.txt -w '$(WHEELHOUSE)' '.$(SELECTED)'
+	@echo "Copy $(WHEELHOUSE)/ to the other machine, and install there without internet:"
+	@echo "pip install --no-index --find-links $(WHEELHOUSE) 'oneballot$(SELECTED)'"
+
 # uv is quick; pip does the same where uv cannot be had.
 define install
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -54,4 +65,4 @@ endef
 	$(call install,dev)
 
 clean:
-	rm -rf .venv demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv demo dist wheelhouse .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -201,7 +201,7 @@ def tally_large_and_tell_peak(folder: str, kind: str, megabytes: int) -> None:
 
 def peak() -> str:
     """In kB; getrusage would tell the peak of the parent, if that was higher."""
-    return re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())[1]
+    return re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text(encoding="utf-8"))[1]
 
 
 def main() -> int:

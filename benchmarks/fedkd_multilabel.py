@@ -37,7 +37,7 @@ FINAL = ob.Torch("mlp", epochs=60, device="cpu")
 
 def read(path: Path) -> tuple[Array, Array]:
     """Features: age, capital, work class, occupation, race and country; and the five labels."""
-    with path.open(newline="") as file:
+    with path.open(encoding="utf-8", newline="") as file:
         people = [row for row in csv.reader(file, skipinitialspace=True) if len(row) == 15]
     column = {i: np.array([row[i] for row in people]) for i in range(15)}
     numbers = [column[0].astype(float) / 90, *(np.log1p(column[i].astype(float)) / 12 for i in (10, 11))]

@@ -23,7 +23,8 @@ import numpy as np
 import oneballot as ob
 from oneballot.comparison import compare
 from oneballot.learners._training import TrainedModels
-from oneballot.party.cast import cast_together
+from oneballot.party.cast import cast_data, cast_together
+from oneballot.party.context import PartyContext
 from oneballot.report.metrics import accuracy
 from oneballot.server.tally import tally
 from oneballot.simulation import divide
@@ -135,8 +136,8 @@ class Trial:
             if lie == "poison":
                 cast = cast_together(election, {party: _shifted(data) for party, data in most.items()})
             else:
-                liars = election.with_learners({"all": Liar(self.learner, lie, 10)})
-                cast = cast_together(liars, most)
+                liar = {"all": Liar(self.learner, lie, 10)}
+                cast = [cast_data(PartyContext(election, party), data, learners=liar) for party, data in most.items()]
             hostile = {ballot.party: ballot for ballot in cast}
             for share in SHARES:
                 some = dict(list(hostile.items())[: round(share * PARTIES)])

@@ -1,4 +1,4 @@
-"""A small real election that most tests start from: scikit-learn's digits, five parties, quick learners."""
+"""Fixtures of most tests: a small election on scikit-learn's digits with five parties and fast learners."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ import oneballot as ob
 from oneballot.simulation import divide
 from oneballot.types import Array, Data
 
-settings.register_profile("usual", deadline=None)  # machines are slow at times, which is no failure
+settings.register_profile("local", deadline=None)  # a slow machine is no failure
 settings.register_profile("ci", deadline=None, derandomize=True)
-settings.load_profile("ci" if os.environ.get("CI") else "usual")
+settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 TREE = ob.Sklearn("DecisionTreeClassifier", {"max_depth": 6})
 
@@ -46,8 +46,13 @@ def digits() -> Digits:
 @pytest.fixture
 def make_election(digits: Digits) -> Callable[..., ob.Election]:
     def make(**settings: Any) -> ob.Election:
-        usual = {"classes": range(10), "public": digits.public, "learner": TREE, "method": ob.FedKT(open_vote="hard")}
-        return ob.Election(**{**usual, **settings})
+        defaults = {
+            "classes": range(10),
+            "public": digits.public,
+            "learner": TREE,
+            "method": ob.FedKT(open_vote="hard"),
+        }
+        return ob.Election(**{**defaults, **settings})
 
     return make
 
@@ -70,7 +75,7 @@ def write_csv(path: Path, header: list[str], rows: list[list[Any]]) -> Path:
 
 @pytest.fixture
 def clinic(tmp_path: Path) -> Path:
-    """A folder with public.csv, three parties' files and test.csv: two numbers and a category predict an illness."""
+    """A folder with public.csv, test.csv and three parties' files: two numbers and a category predict an illness."""
     rng = np.random.default_rng(5)
 
     def rows(count: int, low: float) -> list[list[Any]]:

@@ -1,4 +1,4 @@
-"""The public names, pinned; and what importing costs."""
+"""The public names, and what importing the package loads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 import oneballot as ob
 
 
-def test_the_public_names_are_these() -> None:
+def test_the_public_names_are_pinned() -> None:
     assert ob.__all__ == [
         "DOSFL", "L1", "L2", "Abstain", "Analytic", "Ballot", "Blob", "Data", "Election", "Ensemble", "FedKD", "FedKT",
         "Folder", "Kernel", "LightGBM", "OneBallotError", "OneBallotWarning", "Outcome", "Schema", "Sklearn", "Task",
@@ -21,13 +21,13 @@ def test_the_public_names_are_these() -> None:
         assert getattr(ob, name) is not None
 
 
-def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
+def test_an_unknown_name_raises_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         _ = ob.nonsense
 
 
 @pytest.mark.parametrize("heavy", ["numpy", "sklearn", "pydantic", "rich", "skops", "xgboost", "matplotlib"])
-def test_neither_the_package_nor_its_help_imports_anything_heavy(heavy: str) -> None:
+def test_the_package_and_its_help_import_no_heavy_library(heavy: str) -> None:
     code = (
         "import sys, oneballot\n"
         "from oneballot.cli import app\n"

@@ -1,4 +1,4 @@
-"""Peers beside an election: their standings, how people write them, what is kept, and the command."""
+"""Comparing an election with peers: their results, their settings, the saved files, and the command."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from oneballot_lab.peers.solo import Solo
 
 @dataclass(frozen=True)
 class Known:
-    """Answers with the right class for a tenth of the rows more in every round, and the next class for the others."""
+    """Predicts a further tenth of the rows correctly in every round, and the next class for the others."""
 
     name: ClassVar[str] = "known"
     rounds: int = 3
@@ -64,55 +64,59 @@ def test() -> Data:
 def test_each_round_is_tested_and_the_models_of_several_parties_are_averaged(
     election: ob.Election, parties: dict[str, Data], test: Data
 ) -> None:
-    found = compare(Known(), election, parties, test)
-    assert [s.accuracy for s in found.rounds] == pytest.approx([0.2, 0.3, 0.4])
-    assert [(s.up, s.down, s.bytes) for s in found.rounds] == [(100, 50, 150), (200, 100, 300), (300, 150, 450)]
-    assert 0 <= found.first.seconds <= found.last.seconds < 60
+    result = compare(Known(), election, parties, test)
+    assert [s.accuracy for s in result.rounds] == pytest.approx([0.2, 0.3, 0.4])
+    assert [(s.up, s.down, s.bytes) for s in result.rounds] == [(100, 50, 150), (200, 100, 300), (300, 150, 450)]
+    assert 0 <= result.first.seconds <= result.last.seconds < 60
 
 
-def test_standings_say_where_a_peer_is_at_given_bytes_and_when_it_passes() -> None:
+def test_a_peer_result_finds_rounds_by_bytes_and_by_accuracy() -> None:
     rounds = tuple(RoundResult(a, up, up, 0.0) for a, up in ((0.5, 10), (0.9, 20), (0.7, 30)))
-    found = PeerResult(Known(), rounds)
-    assert (found.first, found.last, found.best) == (rounds[0], rounds[2], rounds[1])
-    assert [found.within(b) for b in (19, 20, 59, 1000)] == [None, rounds[0], rounds[1], rounds[2]]
-    assert [found.passing(a) for a in (0.5, 0.6, 0.91)] == [1, 2, None]
+    result = PeerResult(Known(), rounds)
+    assert (result.first, result.last, result.best) == (rounds[0], rounds[2], rounds[1])
+    assert [result.within(b) for b in (19, 20, 59, 1000)] == [None, rounds[0], rounds[1], rounds[2]]
+    assert [result.passing(a) for a in (0.5, 0.6, 0.91)] == [1, 2, None]
 
 
-def test_solo_is_each_party_alone_without_a_byte(election: ob.Election, parties: dict[str, Data], digits: Any) -> None:
+def test_solo_trains_each_party_alone_and_sends_nothing(
+    election: ob.Election, parties: dict[str, Data], digits: Any
+) -> None:
     tested = election.data(digits.X_test, digits.y_test)
     empty = Data(tested.X[:0], tested.y[:0])
-    found = compare("solo", election, {**parties, "empty": empty}, tested)
+    result = compare("solo", election, {**parties, "empty": empty}, tested)
     alone = []
     for data in parties.values():
         task = ob.Task(np.arange(len(data)), data.y)
         alone.append(accuracy(election.learner.fit_many(data.X, [task], 10)[0].predict_proba(tested.X), tested.y))
-    assert found.last.accuracy == pytest.approx(np.mean(alone), abs=0.05)
-    assert found.last.bytes == 0
-    assert len(found.rounds) == 1
+    assert result.last.accuracy == pytest.approx(np.mean(alone), abs=0.05)
+    assert result.last.bytes == 0
+    assert len(result.rounds) == 1
 
 
-def test_an_outcome_is_simulated_where_a_peer_begins_with_one_and_none_is_given(
+def test_an_outcome_is_simulated_if_a_peer_starts_from_one_and_none_is_given(
     election: ob.Election, parties: dict[str, Data], test: Data
 ) -> None:
     run = simulate_parties(election, parties)
     wide = Data(np.repeat(test.X, 64, axis=1), test.y)
-    own = election_result(run, wide, 0.0)
-    assert own.up == run.outcome.bytes
-    assert own.down == 5 * len(run.outcome.model.dump().data)
+    election_round = election_result(run, wide, 0.0)
+    assert election_round.up == run.outcome.bytes
+    assert election_round.down == 5 * len(run.outcome.model.dump().data)
     for outcome in (None, run.outcome):
-        found = compare(Known(init="outcome"), election, parties, wide, outcome=outcome)
-        assert (found.first.up, found.first.down) == (100 + own.up, 50 + own.down)
+        result = compare(Known(init="outcome"), election, parties, wide, outcome=outcome)
+        assert (result.first.up, result.first.down) == (100 + election_round.up, 50 + election_round.down)
 
 
 def test_private_elections_are_compared_without_their_noise(digits: Any, parties: dict[str, Data]) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", OneBallotWarning)
         private = ob.Election(range(10), digits.public, privacy=ob.L1(epsilon=5.0, delta=1e-3))
-        found = compare("solo", private, parties, private.data(digits.X_test, digits.y_test))
-    assert found.last.accuracy > 0.5
+        result = compare("solo", private, parties, private.data(digits.X_test, digits.y_test))
+    assert result.last.accuracy > 0.5
 
 
-def test_nothing_to_compare_is_said(election: ob.Election, test: Data, parties: dict[str, Data]) -> None:
+def test_a_comparison_without_rows_or_models_is_an_error(
+    election: ob.Election, test: Data, parties: dict[str, Data]
+) -> None:
     none = Data(test.X[:0], test.y[:0])
     with pytest.raises(DataError, match="no party has any rows"):
         compare(Known(), election, {"a": none}, test)
@@ -120,7 +124,7 @@ def test_nothing_to_compare_is_said(election: ob.Election, test: Data, parties: 
         compare(Known(rounds=0), election, parties, test)
 
 
-def test_peers_are_written_by_name_and_settings() -> None:
+def test_a_peer_is_given_by_name_and_settings() -> None:
     torch = pytest.importorskip("torch")
     assert torch
     assert read_peer("solo") == Solo()
@@ -129,7 +133,7 @@ def test_peers_are_written_by_name_and_settings() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "error"),
     [
         ("fedavgg", "unknown peer 'fedavgg'.*Did you mean 'fedavg'"),
         ("fedavg:round=3", "'fedavg:round=3': fedavg: unknown setting round; available: rounds"),
@@ -140,21 +144,21 @@ def test_peers_are_written_by_name_and_settings() -> None:
         ("", "unknown peer ''"),
     ],
 )
-def test_what_is_wrong_with_a_peer_is_said(text: str, said: str) -> None:
-    with pytest.raises(ElectionError, match=said):
+def test_an_invalid_peer_is_rejected_with_the_reason(text: str, error: str) -> None:
+    with pytest.raises(ElectionError, match=error):
         read_peer(text)
 
 
-def test_a_peer_that_needs_a_public_set_says_so(digits: Any) -> None:
-    class Wanting(Known):
+def test_a_peer_that_needs_a_public_set_is_rejected_without_one(digits: Any) -> None:
+    class NeedsPublic(Known):
         needs: ClassVar[dict[str, frozenset[str]]] = {"public": frozenset()}
 
     learner = ob.Torch("mlp", settings={"shape": [64]})
     with pytest.raises(ElectionError, match="known needs a public set"):
-        check_peer(Wanting(), ob.Election(range(10), method=ob.Ensemble(), learner=learner))
+        check_peer(NeedsPublic(), ob.Election(range(10), method=ob.Ensemble(), learner=learner))
 
 
-def test_every_peer_and_its_own_settings_are_documented() -> None:
+def test_every_peer_and_its_settings_are_documented() -> None:
     page = (Path(__file__).parents[1] / "docs/peers.md").read_text("utf-8")
     for name in plugins.names("peers"):
         assert f"| `{name}` |" in page
@@ -162,26 +166,29 @@ def test_every_peer_and_its_own_settings_are_documented() -> None:
             assert f"`{setting.name}`" in page, f"{name}: {setting.name}"
 
 
-def test_what_was_found_is_kept_as_json_csv_and_a_picture(tmp_path: Path) -> None:
+def test_results_are_saved_as_json_csv_and_a_picture(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    own = RoundResult(0.9, 1000, 500, 2.0)
-    found = {
+    election_round = RoundResult(0.9, 1000, 500, 2.0)
+    result = {
         "known:rounds=2": PeerResult(Known(), (RoundResult(0.5, 10, 10, 1.0), RoundResult(0.6, 20, 20, 2.0))),
         "solo": PeerResult(Solo(), (RoundResult(0.3, 0, 0, 1.0),)),
     }
-    for _ in range(2):  # a second time over the first
-        save(tmp_path / "out", "fedkt", own, found, {"parties": 3})
-    told = json.loads((tmp_path / "out/comparison.json").read_text())
-    assert told["parties"] == 3
-    assert told["outcome"] == {"name": "fedkt", "accuracy": 0.9, "up": 1000, "down": 500, "seconds": 2.0}
-    assert [peer["peer"] for peer in told["peers"]] == ["known:rounds=2", "solo"]
-    assert told["peers"][0]["settings"] == {"name": "known", "rounds": 3, "init": "random"}
-    assert told["peers"][0]["rounds"][1] == {"round": 2, "accuracy": 0.6, "up": 20, "down": 20, "seconds": 2.0}
+    for _ in range(2):  # the second time it overwrites the first
+        save(tmp_path / "out", "fedkt", election_round, result, {"parties": 3})
+    saved = json.loads((tmp_path / "out/comparison.json").read_text())
+    assert saved["parties"] == 3
+    assert saved["outcome"] == {"name": "fedkt", "accuracy": 0.9, "up": 1000, "down": 500, "seconds": 2.0}
+    assert [peer["peer"] for peer in saved["peers"]] == ["known:rounds=2", "solo"]
+    assert saved["peers"][0]["settings"] == {"name": "known", "rounds": 3, "init": "random"}
+    assert saved["peers"][0]["rounds"][1] == {"round": 2, "accuracy": 0.6, "up": 20, "down": 20, "seconds": 2.0}
     with (tmp_path / "out/comparison.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [(r["peer"], r["round"], float(r["accuracy"])) for r in rows] == [
-        ("fedkt", "1", 0.9), ("known:rounds=2", "1", 0.5), ("known:rounds=2", "2", 0.6), ("solo", "1", 0.3)
-    ]  # fmt: skip
+        ("fedkt", "1", 0.9),
+        ("known:rounds=2", "1", 0.5),
+        ("known:rounds=2", "2", 0.6),
+        ("solo", "1", 0.3),
+    ]
     assert (tmp_path / "out/comparison.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -203,30 +210,32 @@ class TestCommand:
         assert result.exit_code == status, result.output + repr(result.exception)
         return result
 
-    def test_it_shows_one_round_equal_bytes_and_the_end_and_writes_them(self, networks: Path) -> None:
+    def test_it_prints_and_saves_the_results(self, networks: Path) -> None:
         pytest.importorskip("matplotlib")
-        words = ("compare", "election.toml", "--data", "a.csv", "--parties", 3, "--split", "homogeneous", "--test",
-                 "test.csv", "--peer", "solo", "--peer", "fedavg:rounds=4,epochs=3", "--peer",
-                 "fedprox:rounds=2,init=outcome", "--out", "found")  # fmt: skip
-        told = self.run(*words).output
+        words = (
+            *("compare", "election.toml", "--data", "a.csv", "--parties", 3, "--split", "homogeneous"),
+            *("--test", "test.csv", "--peer", "solo", "--peer", "fedavg:rounds=4,epochs=3"),
+            *("--peer", "fedprox:rounds=2,init=outcome", "--out", "results"),
+        )
+        output = self.run(*words).output
         for part in ("fedkt, one", "solo", "1 round", "rounds=4", "passes at", "comparison.json"):
-            assert part in told
-        kept = json.loads((networks / "found/comparison.json").read_text())
+            assert part in output
+        saved = json.loads((networks / "results/comparison.json").read_text())
         again = json.loads(self.run(*words, "--json").stdout)
-        assert [len(p["rounds"]) for p in kept["peers"]] == [1, 4, 2]
-        assert (kept["parties"], kept["rows"], kept["test_rows"]) == (3, 150, 200)
-        for one, other in zip(kept["peers"], again["peers"], strict=True):
+        assert [len(p["rounds"]) for p in saved["peers"]] == [1, 4, 2]
+        assert (saved["parties"], saved["rows"], saved["test_rows"]) == (3, 150, 200)
+        for one, other in zip(saved["peers"], again["peers"], strict=True):
             assert [r["accuracy"] for r in one["rounds"]] == [r["accuracy"] for r in other["rounds"]]
-        start = kept["outcome"]
-        prox = kept["peers"][2]["rounds"][0]
+        start = saved["outcome"]
+        prox = saved["peers"][2]["rounds"][0]
         assert prox["up"] > start["up"]
-        assert (networks / "found/comparison.png").exists()
+        assert (networks / "results/comparison.png").exists()
 
-    def test_a_peer_that_cannot_be_run_is_told_before_anything_is_trained(self, clinic: Path, monkeypatch: Any) -> None:
+    def test_an_unsuitable_or_unknown_peer_is_rejected_before_training(self, clinic: Path, monkeypatch: Any) -> None:
         monkeypatch.chdir(clinic)
         self.run("new", "election.toml", "--public", "public.csv", "--label", "ill")
         monkeypatch.setattr("oneballot.simulation.simulate_parties", lambda *_: pytest.fail("something was trained"))
-        told = self.run("compare", "election.toml", "--data", "a.csv", "--peer", "fedavg", status=1).output
-        assert "fedavg: the final learner must provide gradients; sklearn doesn't" in told
-        told = self.run("compare", "election.toml", "--data", "a.csv", "--peer", "nobody", status=1).output
-        assert "unknown peer 'nobody'" in told
+        output = self.run("compare", "election.toml", "--data", "a.csv", "--peer", "fedavg", status=1).output
+        assert "fedavg: the final learner must provide gradients; sklearn doesn't" in output
+        output = self.run("compare", "election.toml", "--data", "a.csv", "--peer", "unknown", status=1).output
+        assert "unknown peer 'unknown'" in output

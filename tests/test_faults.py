@@ -1,5 +1,7 @@
-"""What goes wrong with disks, links, clocks and crowds: an error that says what to do, or success; never a vote lost or
-doubled. Kills are in test_kills.py, hostile ballots in hostile/.
+"""Faults of disks, links and clocks, and many or large ballots.
+
+Each fault has no effect or gives an error that says what to do; no vote is lost or counted twice. Kills are in
+test_kills.py, hostile ballots in hostile/.
 """
 
 from __future__ import annotations
@@ -33,20 +35,20 @@ YEAR = 366 * 24 * 3600
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    """A real disk of its own, of 256 kB; only root can have one."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={SMALL}", "tmpfs", str(place)]
+    """A real file system of 256 kB; mounting it requires root."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={SMALL}", "tmpfs", str(folder)]
     if not hasattr(os, "geteuid") or os.geteuid() or subprocess.run(mount, capture_output=True).returncode:
-        pytest.skip("a small disk cannot be mounted here: that takes root")
+        pytest.skip("mounting a small disk requires root")
     try:
-        yield place
+        yield folder
     finally:
-        subprocess.run(["umount", str(place)], check=True)
+        subprocess.run(["umount", str(folder)], check=True)
 
 
 def fill(disk: Path) -> Path:
-    """Leave no room at all."""
+    """Fill the disk completely."""
     with (disk / "filler").open("wb", buffering=0) as filler, suppress(OSError):
         while True:
             filler.write(bytes(4096))
@@ -67,40 +69,40 @@ def call(*words: object) -> tuple[int, str]:
 
 
 class TestFullDisk:
-    def test_the_box_is_full_and_the_kept_ballot_is_delivered_later(self, disk, clinic: Path) -> None:
+    def test_a_ballot_for_a_full_box_is_kept_and_delivered_later(self, disk, clinic: Path) -> None:
         election = election_of(clinic)
         filler = fill(disk)
         box = ob.Folder(disk)
         with pytest.raises(BoxError, match="No space left on device"):
             cast_file(election, "a", clinic / "a.csv", keep=clinic / "kept", box=box)
-        assert os.listdir(disk) == ["filler"], "nothing half-written"
+        assert os.listdir(disk) == ["filler"], "no partial file"
         filler.unlink()
         done = cast_file(election, "a", clinic / "a.csv", keep=clinic / "kept", box=box)
         assert not done["trained"]
         assert (disk / "a.ballot").read_bytes() == (clinic / "kept" / "a.ballot").read_bytes()
 
-    def test_a_partys_own_disk_is_full_and_nothing_is_delivered(self, disk, clinic: Path) -> None:
+    def test_nothing_is_delivered_if_the_partys_disk_is_full(self, disk, clinic: Path) -> None:
         election_of(clinic)
         cast = ("cast", clinic / "election.toml", "--party", "a", "--data", clinic / "a.csv", "--keep", disk)
         (disk / "ballots").mkdir()
         filler = fill(disk)
-        code, said = call(*cast, "--to", clinic / "box")
+        code, output = call(*cast, "--to", clinic / "box")
         assert code == 1
-        assert "No space left on device" in said
-        assert "a.ballot. Make room on that disk, and run the command again" in said
+        assert "No space left on device" in output
+        assert "a.ballot. Make room on that disk, and run the command again" in output
         assert not list(disk.rglob("*.ballot")) + list(clinic.glob("box/*"))
         filler.unlink()
         assert call(*cast, "--to", clinic / "box")[0] == 0
         assert len(list(clinic.glob("box/*.ballot"))) == 1
 
-    def test_a_draw_that_cannot_be_written_down_is_not_made(self, disk, clinic: Path) -> None:
+    def test_no_noise_is_drawn_if_the_charge_cannot_be_recorded(self, disk, clinic: Path) -> None:
         election = election_of(clinic, '[privacy]\nlevel = "L2"\nepsilon = 8.0\n')
         fill(disk)
         with pytest.raises(PrivacyError, match=r"a\.casts\.json cannot be written \(No space left on device\)"):
             cast_file(election, "a", clinic / "a.csv", keep=clinic / "kept", beside=disk)
         assert not list(clinic.glob("kept/*.ballot"))
 
-    def test_an_outcome_that_does_not_fit_leaves_the_old_one(self, disk, clinic: Path) -> None:
+    def test_an_outcome_that_does_not_fit_on_the_disk_leaves_the_old_one(self, disk, clinic: Path) -> None:
         election = election_of(clinic)
         box = ob.Folder(clinic / "box")
         cast_file(election, "a", clinic / "a.csv", keep=clinic / "kept", box=box)
@@ -108,16 +110,16 @@ class TestFullDisk:
         assert call(*tally)[0] == 0
         cast_file(election, "b", clinic / "b.csv", keep=clinic / "kept", box=box)
         filler = fill(disk)
-        code, said = call(*tally)
+        code, output = call(*tally)
         assert code == 1
-        assert "Make room on that disk" in said
+        assert "Make room on that disk" in output
         assert list(ob.Outcome.load(disk / "outcome").voted) == ["a"]
         filler.unlink()
         assert call(*tally)[0] == 0
         assert list(ob.Outcome.load(disk / "outcome").voted) == ["a", "b"]
 
 
-def test_a_read_only_box_can_be_tallied_and_says_what_is_wrong_with_a_delivery(disk, clinic: Path) -> None:
+def test_a_read_only_box_can_be_tallied_and_reports_failed_deliveries(disk, clinic: Path) -> None:
     election, box = election_of(clinic), ob.Folder(disk)
     cast_file(election, "a", clinic / "a.csv", keep=clinic / "kept", box=box)
     subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
@@ -129,7 +131,7 @@ def test_a_read_only_box_can_be_tallied_and_says_what_is_wrong_with_a_delivery(d
     assert list(tally_box(election, box).voted) == ["a", "b"]
 
 
-def test_a_ballot_that_was_kept_on_a_read_only_disk_is_delivered_from_there(disk, clinic: Path) -> None:
+def test_a_ballot_kept_on_a_read_only_disk_can_be_delivered(disk, clinic: Path) -> None:
     election = election_of(clinic)
     cast_file(election, "a", clinic / "a.csv", keep=disk)
     subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
@@ -141,7 +143,7 @@ def test_a_ballot_that_was_kept_on_a_read_only_disk_is_delivered_from_there(disk
 
 @pytest.mark.parametrize("date", [10 * YEAR, 68 * YEAR, 130 * YEAR], ids=["1980", "2038", "2100"])
 def test_a_wrong_clock_changes_nothing(date: int, clinic: Path, monkeypatch) -> None:
-    """Neither at a party nor at the server nor on the machine of the box."""
+    """Whether the clock is that of a party, the server or the box."""
     election = election_of(clinic)
     cast_file(election, "a", clinic / "a.csv", keep=clinic / "kept", box=ob.Folder(clinic / "box"))
     right = tally_box(election, ob.Folder(clinic / "box"))
@@ -157,32 +159,32 @@ def test_a_wrong_clock_changes_nothing(date: int, clinic: Path, monkeypatch) -> 
 
 
 @pytest.mark.parametrize("date", [0, 200 * YEAR], ids=["1970", "2170"])
-def test_a_clock_that_no_zip_can_tell_is_named(date: int, election, parties, monkeypatch) -> None:
+def test_a_clock_outside_the_range_of_zip_files_is_reported(date: int, election, parties, monkeypatch) -> None:
     monkeypatch.setattr(time, "time", lambda: date)
     outcome = ob.tally(election, cast_together(election, parties))
-    with pytest.raises(OneBallotError, match=r"this machine's clock says \d{4}: set it"):
+    with pytest.raises(OneBallotError, match=r"this machine's clock says \d{4}; set it"):
         outcome.model.dump()
 
 
-def test_a_truncated_download_is_spoiled_and_counts_when_it_is_whole(election, parties, tmp_path: Path) -> None:
+def test_a_truncated_download_is_spoiled_and_counts_once_complete(election, parties, tmp_path: Path) -> None:
     ballots = cast_together(election, parties)
     box = ob.Folder(tmp_path)
     for ballot in ballots[1:]:
         box.deliver(ballot.party, ballot.sealed)
-    late, whole = tmp_path / f"{ballots[0].party}.ballot", ballots[0].sealed
-    for length in (*range(0, len(whole), 97), len(whole) - 1):
-        late.write_bytes(whole[:length])
+    late, complete = tmp_path / f"{ballots[0].party}.ballot", ballots[0].sealed
+    for length in (*range(0, len(complete), 97), len(complete) - 1):
+        late.write_bytes(complete[:length])
         outcome = tally_box(election, box)
         assert list(outcome.spoiled) == [ballots[0].party]
         assert len(outcome.voted) == 4
-    late.write_bytes(whole)
+    late.write_bytes(complete)
     later = tally_box(election, box, Options(previous=outcome))
     assert not later.spoiled
     np.testing.assert_array_equal(later.count.sums["votes"], ob.tally(election, ballots).count.sums["votes"])
 
 
-def test_a_ballot_that_comes_over_a_slow_link_counts_once_it_is_there(election, parties, tmp_path: Path) -> None:
-    """Copied into the folder by other means than ours, byte after byte, while the box is tallied again and again."""
+def test_a_ballot_arriving_over_a_slow_link_counts_once_complete(election, parties, tmp_path: Path) -> None:
+    """Another program copies it into the folder a few bytes at a time, while the box is tallied repeatedly."""
     ballots = cast_together(election, parties)
     box = ob.Folder(tmp_path)
     for ballot in ballots[1:]:
@@ -209,7 +211,7 @@ def test_a_ballot_that_comes_over_a_slow_link_counts_once_it_is_there(election, 
 
 
 def test_two_thousand_ballots_are_counted_exactly(make_election: Callable[..., ob.Election], tmp_path: Path) -> None:
-    """Ten thousand are in benchmarks/ballots.py."""
+    """benchmarks/ballots.py counts ten thousand."""
     election = make_election(public=np.random.default_rng(0).normal(size=(40, 4)))
     cast = ob.cast(election, np.random.default_rng(1).normal(size=(60, 4)), np.arange(60) % 10, party="one")
     for i in range(2000):
@@ -223,15 +225,15 @@ def test_two_thousand_ballots_are_counted_exactly(make_election: Callable[..., o
     np.testing.assert_array_equal(outcome.count.sums["votes"], 2000 * one)
 
 
-def test_a_ballot_of_two_gigabytes_is_refused_without_reading_it(election, parties, tmp_path: Path) -> None:
-    """Sparse: were it read, this process would grow by as much."""
+def test_a_two_gigabyte_ballot_is_rejected_without_reading_it(election, parties, tmp_path: Path) -> None:
+    """The file is sparse; reading it would increase the memory of this process by its size."""
     ballots = cast_together(election, parties)
     box = ob.Folder(tmp_path)
     for ballot in ballots:
         box.deliver(ballot.party, ballot.sealed)
     with (tmp_path / "huge.ballot").open("wb") as huge:
         huge.truncate(2 * 2**30)
-    import resource
+    resource = pytest.importorskip("resource", reason="this system does not report a process's memory")
 
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     outcome = tally_box(election, box)

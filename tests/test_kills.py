@@ -1,7 +1,7 @@
-"""Killed at any step, a cast or a tally leaves the box and the outcome as they were, or complete.
+"""A cast or a tally that is killed at any step leaves the box and the outcome unchanged or complete.
 
-A child process runs the real command's work, and is really killed: once before each step that touches a disk, reads
-included, and once within each write.
+A child process does the work of the command and is killed by SIGKILL before each step that touches a disk, reads
+included, and by SIGXFSZ during a write.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import builtins
 import errno
 import multiprocessing
 import os
-import resource
 import signal
 import warnings
 from collections.abc import Callable
@@ -32,13 +31,17 @@ from oneballot.privacy.charges import Charges
 from oneballot.server.tally import Options, tally_box
 from oneballot.simulation import divide
 
+resource = pytest.importorskip(
+    "resource", reason="the tests fork processes, limit their files and kill them: POSIX only"
+)
+
 STEPS = ("fsync", "link", "unlink", "replace", "chmod", "mkdir", "fdopen")
 READS = ("open", "scandir")
 TREE = 'name = "sklearn"\nestimator = "DecisionTreeClassifier"\n'
 
 
 def killed_at(step: int, work: Callable[[], object], *, reads: bool = True) -> bool:
-    """Run the work in a child that is killed when it comes to its step-th touch of the disk; False if it finished."""
+    """Run the work in a child process that is killed before its step-th disk access; False if it finished."""
 
     def run() -> None:
         seen = 0
@@ -63,7 +66,7 @@ def killed_at(step: int, work: Callable[[], object], *, reads: bool = True) -> b
 
 
 def killed_writing(size: int, work: Callable[[], object]) -> bool:
-    """Run the work in a child that the system kills when a file grows beyond so many bytes; False if it finished."""
+    """Run the work in a child process that is killed when a file exceeds this many bytes; False if it finished."""
 
     def run() -> None:
         signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
@@ -100,10 +103,11 @@ def clinic_election(clinic: Path) -> ob.Election:
     return election_of(clinic)
 
 
-def test_a_cast_killed_at_any_step_can_be_run_again_and_gives_one_whole_ballot(clinic: Path, clinic_election) -> None:
-    whole = cast_file(clinic_election, "a", clinic / "a.csv", keep=clinic / "reference")
+@pytest.mark.slow
+def test_a_cast_killed_at_any_step_can_be_rerun_and_gives_one_complete_ballot(clinic: Path, clinic_election) -> None:
+    first = cast_file(clinic_election, "a", clinic / "a.csv", keep=clinic / "reference")
     expected = (clinic / "reference" / "a.ballot").read_bytes()
-    assert whole["bytes"] == len(expected)
+    assert first["bytes"] == len(expected)
     step, finished = 0, False
     while not finished:
         folder = clinic / f"run {step}"
@@ -114,15 +118,15 @@ def test_a_cast_killed_at_any_step_can_be_run_again_and_gives_one_whole_ballot(c
 
         finished = not killed_at(step, work)
         for _, kept in ((p, p.read_bytes()) for p in folder.glob("*/a.ballot")):
-            assert kept == expected, "a ballot is there whole or not at all"
+            assert kept == expected, "a ballot is complete or absent"
         work()
         assert (folder / "box" / "a.ballot").read_bytes() == expected
         assert [name for name, _ in box.names()] == ["a"]
         step += 1
-    assert step > 5, "the steps were really counted"
+    assert step > 5, "the steps were counted"
 
 
-def test_a_cast_killed_within_a_write_leaves_no_half_ballot(clinic: Path, clinic_election) -> None:
+def test_a_cast_killed_during_a_write_leaves_no_partial_ballot(clinic: Path, clinic_election) -> None:
     cast_file(clinic_election, "a", clinic / "a.csv", keep=clinic / "reference")
     expected = (clinic / "reference" / "a.ballot").read_bytes()
     for size in (0, 1, len(expected) // 2, len(expected) - 1, len(expected)):
@@ -133,13 +137,15 @@ def test_a_cast_killed_within_a_write_leaves_no_half_ballot(clinic: Path, clinic
             cast_file(clinic_election, "a", clinic / "a.csv", keep=folder / "kept", box=box)
 
         assert killed_writing(size, work) == (size < len(expected))
-        assert all(p.read_bytes() == expected for p in folder.glob("*/*.ballot")), "whole or not at all"
+        assert all(p.read_bytes() == expected for p in folder.glob("*/*.ballot")), "complete or absent"
         work()
         assert (folder / "box" / "a.ballot").read_bytes() == expected
 
 
-def test_a_delivery_killed_on_a_share_without_links_loses_and_doubles_no_vote(clinic: Path, clinic_election) -> None:
-    """There the name has to be taken before the bytes are written: what a kill leaves is spoiled, and does no harm."""
+def test_a_delivery_killed_on_a_share_without_links_neither_loses_nor_repeats_a_vote(
+    clinic: Path, clinic_election
+) -> None:
+    """Without links the name is taken before the bytes are written: a kill leaves a partial file, which is spoiled."""
     cast_file(clinic_election, "a", clinic / "a.csv", keep=clinic / "kept")
 
     def no_links(*_: object) -> None:
@@ -149,7 +155,7 @@ def test_a_delivery_killed_on_a_share_without_links_loses_and_doubles_no_vote(cl
         os.link = no_links
         cast_file(clinic_election, "a", clinic / "a.csv", keep=clinic / "kept", box=box)
 
-    step, finished, halves = 0, False, 0
+    step, finished, partial = 0, False, 0
     link = os.link
     while not finished:
         box = ob.Folder(clinic / f"box {step}")
@@ -160,12 +166,13 @@ def test_a_delivery_killed_on_a_share_without_links_loses_and_doubles_no_vote(cl
             os.link = link
         outcome = tally_box(clinic_election, box)
         assert list(outcome.voted) == ["a"]
-        halves += len(outcome.spoiled)
+        partial += len(outcome.spoiled)
         step += 1
-    assert halves, "a kill did leave a half file"
+    assert partial, "some kills left a partial file"
 
 
-def test_a_cast_at_l2_killed_at_any_step_never_tells_less_than_was_spent(clinic: Path) -> None:
+@pytest.mark.slow
+def test_an_l2_cast_killed_at_any_step_never_understates_its_privacy_loss(clinic: Path) -> None:
     election = election_of(clinic, '[privacy]\nlevel = "L2"\nepsilon = 8.0\n')
     step, finished, charged = 0, False, set()
     while not finished:
@@ -187,10 +194,11 @@ def test_a_cast_at_l2_killed_at_any_step_never_tells_less_than_was_spent(clinic:
         with box.open(name) as file:
             assert unseal(file.read(), election).casts == charges.draws
         step += 1
-    assert charged == {0, 1}, "some were killed before noise was drawn, some after"
+    assert charged == {0, 1}, "kills happened both before and after noise was drawn"
 
 
-def test_a_tally_at_l1_killed_at_any_step_never_tells_less_than_was_spent(clinic: Path) -> None:
+@pytest.mark.slow
+def test_an_l1_tally_killed_at_any_step_never_understates_its_privacy_loss(clinic: Path) -> None:
     from typer.testing import CliRunner
 
     from oneballot.cli import app
@@ -213,18 +221,19 @@ def test_a_tally_at_l1_killed_at_any_step_never_tells_less_than_was_spent(clinic
         if again.exit_code:
             assert "--again" in again.output
             assert tally(out, "--again").exit_code == 0
-        told = ob.Outcome.load(out)
-        assert len(told.voted) == 2
-        assert told.ledger.drawn == charges.draws
+        outcome = ob.Outcome.load(out)
+        assert len(outcome.voted) == 2
+        assert outcome.ledger.drawn == charges.draws
         (clinic / "tallies.json").unlink()
         step += 1
-    assert charged == {0, 1}, "some were killed before noise was drawn, some after"
+    assert charged == {0, 1}, "kills happened both before and after noise was drawn"
 
 
-def test_an_encrypted_cast_killed_at_any_step_can_be_run_again_and_gives_one_whole_ballot(
+@pytest.mark.slow
+def test_an_encrypted_cast_killed_at_any_step_can_be_rerun_and_gives_one_complete_ballot(
     clinic: Path, clinic_election
 ) -> None:
-    """No two encryptions are the same bytes: what was delivered must be what is kept, and what the party can read."""
+    """Each encryption has different bytes: the delivered ballot must be the kept one and match the readable copy."""
     public, party_key = new_server_key(clinic / "server.key"), new_key(clinic / "a.key")
     election = replace(clinic_election, server_key=public, roster={"a": party_key})
     opener = read_server_key(clinic / "server.key")
@@ -245,12 +254,11 @@ def test_an_encrypted_cast_killed_at_any_step_can_be_run_again_and_gives_one_who
         assert delivered.read_bytes() == (folder / "kept" / "a.ballot").read_bytes()
         assert list(tally_box(election, box, Options(key=opener)).voted) == ["a"]
         step += 1
-    assert step > 8, "the steps were really counted"
+    assert step > 8, "the steps were counted"
 
 
-def test_an_encrypted_recast_killed_at_any_step_never_keeps_a_ballot_with_the_copy_of_another(
-    clinic: Path, clinic_election
-) -> None:
+@pytest.mark.slow
+def test_an_encrypted_recast_killed_at_any_step_keeps_a_ballot_and_its_own_copy(clinic: Path, clinic_election) -> None:
     election = replace(clinic_election, server_key=new_server_key(clinic / "server.key"))
     opener = read_server_key(clinic / "server.key")
     step, finished, seen = 0, False, set()
@@ -265,10 +273,11 @@ def test_an_encrypted_recast_killed_at_any_step_never_keeps_a_ballot_with_the_co
         assert unseal((kept / "a.ballot").read_bytes(), election, opener).digest == done["digest"]
         seen.add(done["digest"])
         step += 1
-    assert len(seen) == 2, "killed early, the old one is there; killed late, the new one"
+    assert len(seen) == 2, "an early kill leaves the old ballot, a late one the new ballot"
 
 
-def test_a_tally_killed_at_any_step_leaves_the_old_outcome_or_the_new(
+@pytest.mark.slow
+def test_a_tally_killed_at_any_step_leaves_the_old_or_the_new_outcome(
     election, parties, digits, tmp_path: Path
 ) -> None:
     ballots = cast_together(election, parties)
@@ -288,15 +297,15 @@ def test_a_tally_killed_at_any_step_leaves_the_old_outcome_or_the_new(
             tally_box(election, box, Options(previous=ob.Outcome.load(out))).save(out)
 
         finished = not killed_at(step, work)
-        found = ob.Outcome.load(out)
-        state = len(found.voted)
+        loaded = ob.Outcome.load(out)
+        state = len(loaded.voted)
         seen.add(state)
-        right = {4: old, 5: new}[state]
-        assert np.array_equal(found.count.sums["votes"], right.count.sums["votes"])
-        assert np.array_equal(found.model.predict_proba(digits.X_test), right.model.predict_proba(digits.X_test))
+        expected = {4: old, 5: new}[state]
+        assert np.array_equal(loaded.count.sums["votes"], expected.count.sums["votes"])
+        assert np.array_equal(loaded.model.predict_proba(digits.X_test), expected.model.predict_proba(digits.X_test))
         work()
         assert len(ob.Outcome.load(out).voted) == 5
-        assert len(list(out.iterdir())) == 3, "nothing is left over"
+        assert len(list(out.iterdir())) == 3, "no temporary file is left"
         step += 1
     assert seen == {4, 5}
     assert step > 4
@@ -305,7 +314,7 @@ def test_a_tally_killed_at_any_step_leaves_the_old_outcome_or_the_new(
             assert unseal(file.read(), election).digest == b.digest
 
 
-def test_a_first_tally_killed_leaves_no_outcome_or_a_whole_one(election, digits, tmp_path: Path) -> None:
+def test_a_killed_first_tally_leaves_no_outcome_or_a_complete_one(election, digits, tmp_path: Path) -> None:
     parties = divide(election.data(digits.X, digits.y), 2, "homogeneous", seed=0)
     box = ob.Folder(tmp_path / "box")
     for b in cast_together(election, parties):

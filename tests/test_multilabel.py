@@ -1,4 +1,4 @@
-"""Multi-label elections: arrays, files, splits, final model."""
+"""Multi-label elections: arrays, files, splits and the final model."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from oneballot.simulation import baselines, divide, rarest_class, simulate_parti
 from .conftest import write_csv
 
 CLASSES = ("above", "right", "far")
-OURS = {f.name for f in fields(ob.FedKD)}
+FEDKD_SETTINGS = {f.name for f in fields(ob.FedKD)}
 NETWORK = ob.Torch("mlp", {"hidden": [32]}, epochs=60, device="cpu")
 
 
@@ -36,9 +36,9 @@ def rows(count: int, seed: int):
 
 
 def election(**settings) -> ob.Election:
-    method = ob.FedKD(**{k: settings.pop(k) for k in list(settings) if k in OURS})
-    usual = {"classes": CLASSES, "public": rows(400, 1)[0], "learner": NETWORK, "multilabel": True, "method": method}
-    return ob.Election(**{**usual, **settings})
+    method = ob.FedKD(**{k: settings.pop(k) for k in list(settings) if k in FEDKD_SETTINGS})
+    defaults = {"classes": CLASSES, "public": rows(400, 1)[0], "learner": NETWORK, "multilabel": True, "method": method}
+    return ob.Election(**{**defaults, **settings})
 
 
 def test_labels_are_yes_no_or_unknown() -> None:
@@ -59,8 +59,8 @@ def test_labels_are_yes_no_or_unknown() -> None:
 
 @pytest.mark.parametrize("temperature", [math.inf, 0.0])
 @pytest.mark.parametrize("join_public", [False, True])
-def test_parties_that_know_different_classes_teach_all_of_them(temperature: float, join_public: bool) -> None:
-    """As in the paper's chest X-rays: one source is labelled for two classes, the other for two, one of them shared."""
+def test_parties_with_labels_of_different_classes_train_a_model_of_all(temperature: float, join_public: bool) -> None:
+    """As with the paper's chest X-rays: each source is labelled for two classes, one of which both share."""
     known = {"public_labels": rows(400, 1)[1]} if join_public else {}
     agreed = election(temperature=temperature, join_public=join_public, **known)
     parties = {}
@@ -73,7 +73,7 @@ def test_parties_that_know_different_classes_teach_all_of_them(temperature: floa
     for c in range(3):
         assert (outcome.model.predict(X)[:, c] == y[:, c]).mean() > 0.85
     assert outcome.model.predict(X).shape == (500, 3)
-    assert outcome.model.predict_proba(X).sum(axis=1).std() > 0.3  # each class for itself
+    assert outcome.model.predict_proba(X).sum(axis=1).std() > 0.3  # classes are independent
     if not join_public:
         assert outcome.count.sums["weight"].tolist() == [
             sum(int((p.y[:, c] == 1).sum()) for p in parties.values()) for c in range(3)
@@ -94,7 +94,7 @@ def test_a_teacher_learns_known_labels_and_the_final_model_has_sigmoids() -> Non
     np.testing.assert_allclose(model.predict_proba(X), 1 / (1 + np.exp(-model.model_.scores(X))), rtol=1e-6)
 
 
-def test_a_party_that_knows_no_label_abstains() -> None:
+def test_a_party_without_known_labels_abstains() -> None:
     agreed, (X, y) = election(), rows(50, 3)
     parties = {"a": agreed.data(X, y), "b": agreed.data(X, np.full_like(y, -1))}
     outcome = simulate_parties(agreed, parties).outcome
@@ -108,13 +108,13 @@ def test_unsuitable_settings_are_rejected_before_training() -> None:
         election(method=ob.FedKT())
     with pytest.raises(ElectionError, match=r"must provide multilabel.*; sklearn doesn't"):
         election(learner=ob.Sklearn())
-    for settings, words in (
+    for settings, error in (
         ({"temperature": 2.0}, "need temperature = inf"),
         ({"centre": True}, "not available in multi-label"),
     ):
-        with pytest.raises(ElectionError, match=words):
+        with pytest.raises(ElectionError, match=error):
             election(**settings)
-    with pytest.raises(DataError, match=r"labels must be 3 a row"):
+    with pytest.raises(DataError, match=r"expected 3 labels per row, one per class, not shape \(20,\)"):
         election().data(rows(20, 1)[0], np.zeros(20))
 
 
@@ -131,10 +131,10 @@ def test_accuracy_counts_only_known_labels() -> None:
     y = np.array([[1, -1, 0], [-1, -1, 1]])
     assert accuracy(np.array([[0.9, 0.2, 0.1], [0.6, 0.2, 0.1]]), y) == 3 / 5
     agreed = election()
-    beside = baselines(
+    reference = baselines(
         agreed, {"a": agreed.data(*rows(300, 5)), "b": agreed.data(*rows(20, 6))}, agreed.data(*rows(300, 7))
     )
-    assert beside.pooled > 0.9
+    assert reference.pooled > 0.9
 
 
 def test_multilabel_changes_the_digest_only_where_it_is_set() -> None:
@@ -145,7 +145,7 @@ def test_multilabel_changes_the_digest_only_where_it_is_set() -> None:
 
 @pytest.fixture
 def files(tmp_path: Path) -> Path:
-    """An election in files: a column for each class, labelled public rows, blanks where the label is unknown."""
+    """An election in files: one column per class, labelled public rows, and blanks for unknown labels."""
     header = ["x", "y", *CLASSES]
 
     def write(name: str, count: int, seed: int, unknown: int | None = None) -> Path:
@@ -189,7 +189,7 @@ def test_files_with_a_column_for_each_class_are_cast_tallied_and_tested(files: P
     assert [";".join(c for c, one in zip(CLASSES, row, strict=True) if one) for row in has] == named
 
 
-def test_public_labels_are_read_if_the_election_says_so(files: Path) -> None:
+def test_public_labels_are_read_if_the_election_uses_them(files: Path) -> None:
     text = (files / "election.toml").read_text("utf-8")
     assert ob.Election.read(files / "election.toml").public_labels is None
     (files / "labelled.toml").write_text(text.replace("\npath = ", "\nlabels = true\npath = "), "utf-8")

@@ -1,4 +1,4 @@
-"""Methods, learners, formats, boxes and peers are found by file and by entry point."""
+"""Plug-ins: methods, learners, formats, boxes and peers are found by module name and by entry point."""
 
 import sys
 
@@ -10,7 +10,7 @@ from oneballot.errors import ElectionError
 
 @pytest.fixture
 def fresh():
-    """The catalog remembers what it has found."""
+    """The plug-in caches, which are cleared after the test."""
     yield plugins
     plugins.names.cache_clear()
     plugins.find.cache_clear()
@@ -18,7 +18,7 @@ def fresh():
 
 @pytest.fixture
 def install(tmp_path, monkeypatch, fresh):
-    """Installs a package that offers these entry points, for one test."""
+    """Installs a package with these entry points for one test."""
 
     def install(entry_points: str, code: str = ""):
         info = tmp_path / "acme_ballots-1.0.dist-info"
@@ -36,7 +36,7 @@ def install(tmp_path, monkeypatch, fresh):
 
 
 @pytest.mark.parametrize(
-    ("kind", "some"),
+    ("group", "expected"),
     [
         ("methods", {"fedkt"}),
         ("learners", {"sklearn", "xgboost", "lightgbm"}),
@@ -45,26 +45,26 @@ def install(tmp_path, monkeypatch, fresh):
         ("peers", {"solo", "fedavg", "fedprox", "fedavgm", "scaffold"}),
     ],
 )
-def test_every_file_of_a_folder_is_a_name_and_leads_to_a_class(kind, some):
-    assert some <= set(plugins.names(kind))
-    assert list(plugins.names(kind)) == sorted(plugins.names(kind))
-    for name in plugins.names(kind):
-        assert isinstance(plugins.find(kind, name), type)
+def test_every_module_of_a_folder_provides_a_class(group, expected):
+    assert expected <= set(plugins.names(group))
+    assert list(plugins.names(group)) == sorted(plugins.names(group))
+    for name in plugins.names(group):
+        assert isinstance(plugins.find(group, name), type)
 
 
-@pytest.mark.parametrize("kind", ["methods", "learners", "formats", "peers"])
-def test_a_class_is_called_what_its_file_is_called(kind):
-    for name in plugins.names(kind):
-        assert plugins.find(kind, name).name == name
+@pytest.mark.parametrize("group", ["methods", "learners", "formats", "peers"])
+def test_a_class_has_the_name_of_its_file(group):
+    for name in plugins.names(group):
+        assert plugins.find(group, name).name == name
 
 
-def test_private_files_are_not_names():
+def test_private_modules_are_not_plug_ins():
     assert not any(name.startswith(("_", "-")) for name in plugins.names("learners"))
     with pytest.raises(ElectionError, match="unknown learner '_grow'"):
         plugins.find("learners", "_grow")
 
 
-def test_an_unknown_name_is_answered_with_all_names_and_the_nearest():
+def test_an_unknown_name_is_rejected_with_all_names_and_the_closest():
     with pytest.raises(ElectionError, match=r"'xgbost'; available: .*sklearn.*\. Did you mean 'xgboost'\?"):
         plugins.find("learners", "xgbost")
     with pytest.raises(ElectionError, match=r"unknown format 'pickle'; available: [^?]*$"):
@@ -101,7 +101,7 @@ def test_a_plug_in_may_have_any_name(install, name):
     assert plugins.find("learners", name).__name__ == "Forest"
 
 
-def test_a_plug_in_that_calls_itself_otherwise_is_refused(install):
+def test_a_plug_in_whose_class_has_another_name_is_rejected(install):
     install("[oneballot.learners]\nacme = acme_ballots:Forest\n", "class Forest:\n    name = 'other'\n")
     with pytest.raises(ElectionError, match="calls itself 'other'"):
         plugins.find("learners", "acme")

@@ -1,4 +1,4 @@
-"""Texts as token numbers, from end to end: by files and commands, and in Python with numbers of any type."""
+"""Texts as token indices, end to end: with files and commands, and in Python with any integer type."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ LEARNER = """[learners.all]
 name = "torch"
 module = "textcnn"
 settings = { vocabulary = 30, dimension = 8, filters = 8, widths = [1, 2] }
-epochs = 20
-batch = 8
-learning_rate = 0.02
+epochs = 10
+batch = 32
+learning_rate = 0.1
 device = "cpu"
 """
 
 
 def texts(seed: int, rows: int = 150) -> tuple[Array, Array]:
-    """Word 2 or word 3 is in every text, and says what it is."""
+    """Every text contains word 2 or word 3, which determines its class."""
     rng = np.random.default_rng(seed)
     y = rng.integers(0, 2, rows)
     X = rng.integers(4, WORDS, (rows, LENGTH))
@@ -42,7 +42,7 @@ def run(*words: object) -> dict:
     return json.loads(result.stdout)
 
 
-def test_by_files_and_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_run_an_election_on_token_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for i, name in enumerate(("public", "a", "b", "test", "all")):
         X, y = texts(i)
@@ -61,14 +61,14 @@ def test_by_files_and_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert run("simulate", "e.toml", "--data", "all.npz", "--parties", "3")["accuracy"]["outcome"] > 0.8
 
 
-@pytest.mark.parametrize("kind", [np.int32, np.int64, np.uint16])
-def test_in_python_with_whole_numbers_of_any_type(kind: type, tmp_path: Path) -> None:
+@pytest.mark.parametrize("dtype", [np.int32, np.int64, np.uint16])
+def test_tokens_of_any_integer_type_work_in_python(dtype: type, tmp_path: Path) -> None:
     settings = {"vocabulary": WORDS, "dimension": 8, "filters": 8, "widths": [1, 2]}
-    learner = ob.Torch("textcnn", settings, epochs=20, batch=8, learning_rate=0.02, device="cpu")
-    election = ob.Election(classes=[0, 1], public=texts(0)[0].astype(kind), learner=learner)
-    ballots = [ob.cast(election, X.astype(kind), y, party=f"p{i}") for i in (1, 2) for X, y in [texts(i)]]
+    learner = ob.Torch("textcnn", settings, epochs=10, batch=32, learning_rate=0.1, device="cpu")
+    election = ob.Election(classes=[0, 1], public=texts(0)[0].astype(dtype), learner=learner)
+    ballots = [ob.cast(election, X.astype(dtype), y, party=f"p{i}") for i in (1, 2) for X, y in [texts(i)]]
     outcome = ob.tally(election, ballots)
     X, y = texts(3)
-    assert (outcome.model.predict(X.astype(kind)) == y).mean() > 0.9
+    assert (outcome.model.predict(X.astype(dtype)) == y).mean() > 0.9
     outcome.save(tmp_path)
-    np.testing.assert_array_equal(ob.Outcome.load(tmp_path).model.predict(X), outcome.model.predict(X.astype(kind)))
+    np.testing.assert_array_equal(ob.Outcome.load(tmp_path).model.predict(X), outcome.model.predict(X.astype(dtype)))

@@ -41,7 +41,7 @@ def run(out: Path, *, parties: int = 10, beta: float = 0.5, seed: int = 0) -> di
     _write_csv(out / "all.csv", X[private], y[private])
     schema = Schema(label="digit", columns=tuple(Number(name=p, range=(0, 16)) for p in PIXELS))
     toml = template.write(out / "election.toml", out / "public.csv", range(10), schema, name="digits")
-    (out / "election.toml").write_text(toml, "utf-8")
+    (out / "election.toml").write_text(toml, "utf-8", newline="\n")
 
     election = Election.read(out / "election.toml")
     held = divide(election.read_data(out / "all.csv"), parties, f"dirichlet:{beta}", seed)

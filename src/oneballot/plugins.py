@@ -1,9 +1,9 @@
 """Finds methods, learners, formats, boxes, peers and commands by name.
 
-A built-in is a file of its folder that says `plugin = TheClass`. A method that needs several files is a package: its
-class is in `method.py`, and a format that it alone uses in `format.py`. Other packages register theirs with an entry
-point of the group `oneballot.methods`, `.learners`, `.formats`, `.boxes`, `.peers` or `.commands`. Peers have no
-built-ins; `oneballot_lab` registers its own in this way.
+A built-in plug-in is a module that sets `plugin = TheClass`. A method that needs several files is a package: its class
+is in `method.py`, and its own format, if any, in `format.py`. Other packages register theirs with entry points of the
+groups `oneballot.methods`, `.learners`, `.formats`, `.boxes`, `.peers` and `.commands`. All peers are registered in
+this way, by `oneballot_lab`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import difflib
 import importlib
 import pkgutil
 import warnings
+from dataclasses import asdict
 from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -25,7 +26,7 @@ ONE = {"methods": "method", "learners": "learner", "formats": "format", "boxes":
 
 @cache
 def names(kind: Kind) -> tuple[str, ...]:
-    """All names of a kind, sorted. Imports none of them."""
+    """All names of a kind, sorted. No plug-in is imported."""
     return tuple(sorted(_built_in(kind).keys() | {e.name for e in entry_points(group=f"oneballot.{kind}")}))
 
 
@@ -42,22 +43,36 @@ def find(kind: Kind, name: str) -> Any:
         return importlib.import_module(module).plugin
     (plugin, *_) = entry_points(group=f"oneballot.{kind}", name=name)
     try:
-        found = plugin.load()
-        if found.name != name:
-            raise ElectionError(f"entry point {name!r}: the {ONE[kind]} it names calls itself {found.name!r}")
-        return found
+        loaded = plugin.load()
+        if loaded.name != name:
+            raise ElectionError(f"entry point {name!r}: the {ONE[kind]} it names calls itself {loaded.name!r}")
+        return loaded
     except (ImportError, AttributeError) as error:
         raise ElectionError(f"the {ONE[kind]} {name!r} ({plugin.value}) cannot be loaded: {error}") from error
 
 
+def instance(kind: Kind, given: Any) -> Any:
+    """A plug-in given by its name, as an object or, for a learner, as a scikit-learn estimator to train."""
+    if isinstance(given, str):
+        return find(kind, given)()
+    if kind == "learners" and hasattr(given, "get_params"):
+        return find("learners", "sklearn")(given)
+    return given
+
+
+def describe(plugin: Any) -> dict[str, Any]:
+    """A plug-in's name and settings as plain values, for the election's digest."""
+    return {"name": plugin.name, **(plugin.describe() if hasattr(plugin, "describe") else asdict(plugin))}
+
+
 @cache
 def commands() -> tuple[tuple[str, Any], ...]:
-    """The commands of other packages, by name: modules as those of `oneballot.cli`."""
+    """The commands of other packages: names, and modules like those of `oneballot.cli`."""
     found = []
     for entry in sorted(entry_points(group="oneballot.commands"), key=lambda entry: entry.name):
         try:
             found.append((entry.name, entry.load()))
-        except Exception as error:  # another package's mistake: every other command still works
+        except Exception as error:  # a broken package must not break the other commands
             text = f"the command {entry.name!r} ({entry.value}) cannot be loaded: {error}"
             warnings.warn(text, OneBallotWarning, stacklevel=2)
     return tuple(found)
@@ -65,7 +80,7 @@ def commands() -> tuple[tuple[str, Any], ...]:
 
 @cache
 def _built_in(kind: Kind) -> dict[str, str]:
-    """The names of the built-ins, and the module of each."""
+    """The module of each built-in, by name."""
     if kind == "peers":
         return {}
     folder = importlib.import_module(f"oneballot.{kind}")

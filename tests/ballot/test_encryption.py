@@ -1,4 +1,4 @@
-"""Only the server opens an envelope, and only as it was closed. The standard's own steps are taken again by hand."""
+"""Only the server can decrypt a ballot, and any change to it is detected. One test repeats RFC 9180 step by step."""
 
 from __future__ import annotations
 
@@ -43,27 +43,27 @@ def small_chunks(monkeypatch) -> None:
 
 
 @given(st.integers(1, 300), st.randoms())
-def test_what_is_locked_is_what_is_unlocked(length: int, random) -> None:
+def test_decryption_inverts_encryption(length: int, random) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(encryption, "CHUNK", 64)
         clear = random.randbytes(length)
-        locked = encrypt(clear, SERVER, DIGEST)
-        assert decrypt(locked, SECRET) == clear
-        assert len(locked) == BODY + length + TAG * -(-length // 64)
-        assert read_header(locked) == Header(DIGEST, SERVER, length)
+        encrypted = encrypt(clear, SERVER, DIGEST)
+        assert decrypt(encrypted, SECRET) == clear
+        assert len(encrypted) == BODY + length + TAG * -(-length // 64)
+        assert read_header(encrypted) == Header(DIGEST, SERVER, length)
 
 
 @pytest.mark.parametrize("length", [CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK])
-def test_real_chunks_come_back_whole(length: int) -> None:
+def test_ballots_around_the_real_chunk_size_are_decrypted(length: int) -> None:
     clear = bytes(range(256)) * (length // 256) + b"x" * (length % 256)
     assert decrypt(encrypt(clear, SERVER, DIGEST), SECRET) == clear
 
 
-def test_the_same_ballot_never_looks_the_same_twice() -> None:
+def test_encrypting_twice_gives_different_bytes() -> None:
     assert encrypt(b"votes", SERVER, DIGEST)[HEAD.size :] != encrypt(b"votes", SERVER, DIGEST)[HEAD.size :]
 
 
-def by_hand(locked: bytes, secret: X25519PrivateKey, chunk: int) -> bytes:
+def decrypt_by_rfc(encrypted: bytes, secret: X25519PrivateKey, chunk: int) -> bytes:
     """RFC 9180, base mode, DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, ChaCha20-Poly1305; then the chunks."""
 
     def extract(suite: bytes, salt: bytes, label: bytes, key: bytes) -> bytes:
@@ -75,7 +75,7 @@ def by_hand(locked: bytes, secret: X25519PrivateKey, chunk: int) -> bytes:
         ]
 
     kem, suite = b"KEM\x00\x20", b"HPKE\x00\x20\x00\x01\x00\x03"
-    head, sent, wrapped = locked[:93], locked[93:125], locked[125:173]
+    head, sent, wrapped = encrypted[:93], encrypted[93:125], encrypted[125:173]
     shared = secret.exchange(X25519PublicKey.from_public_bytes(sent))
     context = sent + secret.public_key().public_bytes_raw()
     agreed = expand(kem, extract(kem, b"", b"eae_prk", shared), b"shared_secret", context, 32)
@@ -83,16 +83,16 @@ def by_hand(locked: bytes, secret: X25519PrivateKey, chunk: int) -> bytes:
     secret_of = extract(suite, agreed, b"secret", b"")
     key, nonce = expand(suite, secret_of, b"key", schedule, 32), expand(suite, secret_of, b"base_nonce", schedule, 12)
     cipher = ChaCha20Poly1305(ChaCha20Poly1305(key).decrypt(nonce, wrapped, b""))
-    pieces = [locked[i : i + chunk + 16] for i in range(173, len(locked), chunk + 16)]
+    pieces = [encrypted[i : i + chunk + 16] for i in range(173, len(encrypted), chunk + 16)]
     numbers = [i.to_bytes(11, "big") + (b"\x01" if i == len(pieces) - 1 else b"\x00") for i in range(len(pieces))]
     return b"".join(cipher.decrypt(n, piece, None) for n, piece in zip(numbers, pieces, strict=True))
 
 
 @pytest.mark.parametrize("length", [1, 64, 65, 300])
 @pytest.mark.usefixtures("small_chunks")
-def test_an_envelope_is_what_the_standard_says_taken_step_by_step(length: int) -> None:
+def test_encryption_follows_rfc_9180_step_by_step(length: int) -> None:
     clear = bytes(i % 251 for i in range(length))
-    assert by_hand(encrypt(clear, SERVER, DIGEST), SECRET, 64) == clear
+    assert decrypt_by_rfc(encrypt(clear, SERVER, DIGEST), SECRET, 64) == clear
 
 
 @pytest.mark.usefixtures("small_chunks")
@@ -100,69 +100,71 @@ class TestAltered:
     clear = bytes(range(200))
 
     @pytest.fixture
-    def locked(self, small_chunks) -> bytes:
+    def encrypted(self, small_chunks) -> bytes:
         return encrypt(self.clear, SERVER, DIGEST)
 
-    def test_any_flipped_bit_is_noticed(self, locked: bytes) -> None:
-        for i in range(len(locked)):
+    def test_any_flipped_bit_is_detected(self, encrypted: bytes) -> None:
+        for i in range(len(encrypted)):
             for bit in (1, 128):
-                altered = bytearray(locked)
+                altered = bytearray(encrypted)
                 altered[i] ^= bit
                 with pytest.raises(Spoiled):
                     decrypt(bytes(altered), SECRET)
 
-    def test_any_cut_is_noticed(self, locked: bytes) -> None:
-        for length in range(len(locked)):
+    def test_any_truncation_is_detected(self, encrypted: bytes) -> None:
+        for length in range(len(encrypted)):
             with pytest.raises(Spoiled, match=r"incomplete|only the beginning"):
-                decrypt(locked[:length], SECRET)
+                decrypt(encrypted[:length], SECRET)
         with pytest.raises(Spoiled, match="incomplete"):
-            decrypt(locked + b"\0", SECRET)
+            decrypt(encrypted + b"\0", SECRET)
 
-    def test_chunks_that_are_moved_doubled_or_left_out_are_noticed_whatever_the_head_says(self, locked: bytes) -> None:
+    def test_moved_repeated_or_missing_chunks_are_detected_with_any_header(self, encrypted: bytes) -> None:
         size = 64 + TAG
-        one, two, three, last = (locked[BODY + i * size : BODY + (i + 1) * size] for i in range(4))
+        one, two, three, last = (encrypted[BODY + i * size : BODY + (i + 1) * size] for i in range(4))
         for order in ([two, one, three, last], [one, one, three, last], [one, two, three], [one, two, last], [last]):
             body = b"".join(order)
             length = len(body) - TAG * len(order)
             head = HEAD.pack(MAGIC, bytes.fromhex(DIGEST), base64.b64decode(SERVER.partition(":")[2]), length)
-            for first in (locked[: HEAD.size], head):
+            for first in (encrypted[: HEAD.size], head):
                 with pytest.raises(Spoiled):
-                    decrypt(first + locked[HEAD.size : BODY] + body, SECRET)
+                    decrypt(first + encrypted[HEAD.size : BODY] + body, SECRET)
 
-    def test_the_parts_of_two_envelopes_do_not_fit_together(self, locked: bytes) -> None:
+    def test_parts_of_two_encrypted_ballots_cannot_be_combined(self, encrypted: bytes) -> None:
         other = encrypt(self.clear, SERVER, hashlib.sha256(b"another").hexdigest())
         for cut in (HEAD.size, BODY):
             with pytest.raises(Spoiled, match="altered"):
-                decrypt(other[:cut] + locked[cut:], SECRET)
+                decrypt(other[:cut] + encrypted[cut:], SECRET)
 
 
 HEADS = st.binary(max_size=400) | st.builds(
     lambda election, length, rest: HEAD.pack(MAGIC, election, SECRET.public_key().public_bytes_raw(), length) + rest,
-    st.binary(min_size=32, max_size=32), st.integers(0, 2**64 - 1) | st.integers(0, 300), st.binary(max_size=400),
-)  # fmt: skip
+    st.binary(min_size=32, max_size=32),
+    st.integers(0, 2**64 - 1) | st.integers(0, 300),
+    st.binary(max_size=400),
+)
 
 
 @given(HEADS, st.booleans())
-def test_whatever_a_stranger_sends_is_spoiled_and_nothing_worse(data: bytes, magic: bool) -> None:
+def test_arbitrary_bytes_are_spoiled_and_raise_no_other_error(data: bytes, magic: bool) -> None:
     with pytest.raises(Spoiled):
         decrypt(MAGIC + data if magic else data, SECRET)
 
 
 @given(st.binary(min_size=1, max_size=200))
-def test_a_stranger_who_fits_the_length_is_spoiled_as_well(rest: bytes) -> None:
+def test_arbitrary_bytes_of_the_right_length_are_spoiled(rest: bytes) -> None:
     head = HEAD.pack(MAGIC, bytes(32), SECRET.public_key().public_bytes_raw(), len(rest))
-    for key in (bytes(WRAPPED), bytes(range(WRAPPED))):  # an ephemeral key of low order, and any other
+    for key in (bytes(WRAPPED), bytes(range(WRAPPED))):  # an ephemeral key of small order, and an arbitrary one
         with pytest.raises(Spoiled, match="altered"):
             decrypt(head + key + rest + bytes(TAG), SECRET)
 
 
-def test_another_key_does_not_open_it_and_the_reason_names_both() -> None:
+def test_a_ballot_for_another_key_is_spoiled_with_both_fingerprints() -> None:
     with pytest.raises(Spoiled, match=r"encrypted to another key, fingerprint ([0-9a-f]{4} ){7}[0-9a-f]{4}; this key"):
         decrypt(encrypt(b"votes", SERVER, DIGEST), X25519PrivateKey.generate())
 
 
 @pytest.mark.parametrize("raw", [bytes(32), b"\x01" + bytes(31), b"short"])
-def test_a_server_key_with_which_everybody_could_read_is_refused(raw: bytes, make_election) -> None:
+def test_a_weak_or_malformed_server_key_is_rejected(raw: bytes, make_election) -> None:
     text = "x25519:" + base64.b64encode(raw).decode()
     with pytest.raises(KeyFileError, match="server_key is"):
         make_election(server_key=text)
@@ -204,25 +206,25 @@ class TestElection:
         simulated = simulate_parties(election, parties)
         assert simulated.outcome.election == election.digest
         party, data = next(iter(parties.items()))
-        own = ob.cast(election, data.X, data.y, party=party)
-        assert own.digest == simulated.ballots[0].digest
-        assert decrypt(own.sealed, secret) == simulated.ballots[0].sealed
+        ballot = ob.cast(election, data.X, data.y, party=party)
+        assert ballot.digest == simulated.ballots[0].digest
+        assert decrypt(ballot.sealed, secret) == simulated.ballots[0].sealed
 
-    def test_at_l1_nobody_casts_before_the_election_says_who_reads(self, make_election, digits) -> None:
-        terms = {"privacy": ob.L1(2.0), "method": ob.FedKT()}
+    def test_an_l1_cast_requires_a_server_key_or_an_explicit_none(self, make_election, digits) -> None:
+        settings = {"privacy": ob.L1(2.0), "method": ob.FedKT()}
         with pytest.raises(ElectionError, match=r"raw votes.*keys new server --for-server.*server_key = \"none\""):
-            ob.cast(make_election(**terms), digits.X, digits.y, party="a")
-        on_purpose = ob.cast(make_election(**terms, server_key="none"), digits.X, digits.y, party="a")
-        assert not is_encrypted(on_purpose.sealed)
+            ob.cast(make_election(**settings), digits.X, digits.y, party="a")
+        unencrypted = ob.cast(make_election(**settings, server_key="none"), digits.X, digits.y, party="a")
+        assert not is_encrypted(unencrypted.sealed)
 
-    def test_who_reads_is_part_of_what_is_agreed(self, make_election) -> None:
-        usual = make_election()
+    def test_the_server_key_is_part_of_the_digest(self, make_election) -> None:
+        default = make_election()
         digests = {make_election(server_key=k).digest for k in (None, "none", SERVER)}
-        assert usual.digest in digests
+        assert default.digest in digests
         assert len(digests) == 3
 
-    def test_what_a_party_signed_for_one_server_is_nothing_to_another(self, keys, make_election) -> None:
-        """A server that opens a ballot cannot pass it on in the party's name: surreptitious forwarding."""
+    def test_a_ballot_signed_for_one_server_is_spoiled_at_another(self, keys, make_election) -> None:
+        """A server cannot forward a decrypted ballot in the party's name (surreptitious forwarding)."""
         public, server, secret, opener = keys
         other = X25519PrivateKey.generate()
         mine = make_election(roster=public, server_key=server)
@@ -232,7 +234,7 @@ class TestElection:
             with pytest.raises(Spoiled, match="another election"):
                 unseal(forwarded, theirs, other)
 
-    def test_a_ballot_in_the_clear_is_spoiled_where_they_are_to_be_encrypted(self, keys, make_election) -> None:
+    def test_an_unencrypted_ballot_is_spoiled_if_encryption_is_required(self, keys, make_election) -> None:
         _, server, _, opener = keys
         election = make_election(server_key=server)
         ballot = seal({}, election, "a", reason="-")
@@ -240,12 +242,12 @@ class TestElection:
             unseal(ballot.clear, election, opener)
         assert unseal(ballot.sealed, election, opener).digest == ballot.digest
 
-    def test_an_envelope_is_spoiled_where_there_is_no_key_to_open_it(self, make_election) -> None:
+    def test_an_encrypted_ballot_is_spoiled_if_the_election_has_no_server_key(self, make_election) -> None:
         election = make_election()
         with pytest.raises(Spoiled, match="no server_key"):
             unseal(encrypt(b"x", SERVER, election.digest), election)
 
-    def test_a_strangers_envelope_with_nonsense_inside_is_spoiled(self, make_election) -> None:
+    def test_an_encrypted_ballot_with_invalid_contents_is_spoiled(self, make_election) -> None:
         election = make_election(server_key=SERVER)
         for inside in (b"PK", b"\0" * 5000, encrypt(b"x", SERVER, election.digest)):
             with pytest.raises(Spoiled):

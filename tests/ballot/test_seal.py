@@ -1,4 +1,4 @@
-"""Ballots travel as bytes and are believed only after they are checked."""
+"""Ballots are sealed to bytes, and opened only after all checks."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CONTENTS = st.dictionaries(
 
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(CONTENTS)
-def test_what_is_sealed_is_what_is_unsealed(election: ob.Election, contents: dict[str, object]) -> None:
+def test_unsealing_inverts_sealing(election: ob.Election, contents: dict[str, object]) -> None:
     ballot = seal(contents, election, "clinic-a")
     opened = unseal(ballot.sealed, election)
     assert (opened.party, opened.digest, opened.abstained) == ("clinic-a", ballot.digest, None)
@@ -73,26 +73,26 @@ class TestSignatures:
         election = make_election(roster=public)
         return election, {name: read_key(tmp_path / f"{name}.key") for name in public}
 
-    def test_a_ballot_signed_by_its_party_is_taken(self, signed) -> None:
+    def test_a_ballot_signed_by_its_party_is_accepted(self, signed) -> None:
         election, keys = signed
         assert unseal(seal({}, election, "a", key=keys["a"], reason="-").sealed, election).party == "a"
 
-    def test_an_unsigned_ballot_is_spoiled_where_the_election_lists_keys(self, signed, make_election) -> None:
+    def test_an_unsigned_ballot_is_spoiled_if_the_election_has_a_roster(self, signed, make_election) -> None:
         election, _ = signed
         with pytest.raises(Spoiled, match="not signed"):
             unseal(seal({}, make_election(), "a", reason="-").sealed, election)
 
-    def test_sealing_without_a_key_is_refused_at_once_where_the_election_lists_keys(self, signed) -> None:
+    def test_signing_without_a_key_is_rejected_if_the_election_has_a_roster(self, signed) -> None:
         with pytest.raises(KeyFileError, match="requires a to sign"):
             check_signer(signed[0], "a", None)
 
-    def test_a_ballot_in_the_name_of_another_is_spoiled(self, signed, make_election) -> None:
+    def test_a_ballot_signed_by_another_party_is_spoiled(self, signed, make_election) -> None:
         election, keys = signed
         forged = seal({}, make_election(), "a", key=keys["b"], reason="-").sealed
         with pytest.raises(Spoiled, match="signature is not theirs"):
             unseal(forged, election)
 
-    def test_a_party_that_is_not_on_the_roster_is_spoiled(self, signed, make_election) -> None:
+    def test_a_ballot_of_an_unlisted_party_is_spoiled(self, signed, make_election) -> None:
         election, keys = signed
         with pytest.raises(Spoiled, match="not on the roster"):
             unseal(seal({}, make_election(), "c", key=keys["a"], reason="-").sealed, election)
@@ -111,7 +111,7 @@ class TestSignatures:
         with pytest.raises(Spoiled, match="signature is not theirs"):
             unseal(zip_up(one | {SIGNATURE: two[SIGNATURE]}), election)
 
-    def test_sealing_with_a_key_that_the_roster_does_not_list_is_refused_at_once(self, signed) -> None:
+    def test_signing_with_an_unlisted_key_is_rejected(self, signed) -> None:
         election, keys = signed
         with pytest.raises(KeyFileError, match="the roster lists another key"):
             check_signer(election, "a", keys["b"])
@@ -128,41 +128,41 @@ class TestSignatures:
     @pytest.mark.parametrize(
         "content", [b"", b"not a key", b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----"]
     )
-    def test_a_file_that_is_no_key_is_named(self, tmp_path: Path, content: bytes) -> None:
+    def test_an_invalid_key_file_is_reported(self, tmp_path: Path, content: bytes) -> None:
         (tmp_path / "a.key").write_bytes(content)
         with pytest.raises(KeyFileError, match=r"a\.key is not a private key"):
             read_key(tmp_path / "a.key")
 
-    def test_a_roster_with_a_malformed_key_says_whose(self, make_election) -> None:
+    def test_a_malformed_key_in_the_roster_is_reported_with_its_party(self, make_election) -> None:
         with pytest.raises(KeyFileError, match="the key of a is"):
             make_election(roster={"a": "ed25519:short"})
 
-    def test_two_parties_with_one_key_are_refused(self, make_election, signed) -> None:
+    def test_two_parties_cannot_share_a_key(self, make_election, signed) -> None:
         key = signed[0].roster["a"]
         with pytest.raises(ElectionError, match="a key is listed twice"):
             make_election(roster={"a": key, "b": key})
 
 
-def test_a_count_is_kept_in_the_same_container() -> None:
+def test_a_count_is_stored_in_the_same_archive_format() -> None:
     contents = {"sum.votes": np.arange(6).reshape(2, 3), "roll.61": Blob("zip", pack({"x": np.ones(2)}))}
     back = unpack(pack(contents))
     assert np.array_equal(back["sum.votes"], contents["sum.votes"])
     assert np.array_equal(unpack(back["roll.61"].data)["x"], np.ones(2))
 
 
-def test_a_look_into_a_ballot_needs_no_election(election: ob.Election) -> None:
+def test_a_ballot_can_be_opened_without_its_election(election: ob.Election) -> None:
     opened = open_ballot(seal({"votes": np.zeros(3, dtype=np.uint8)}, election, "a").sealed)
     assert opened.manifest.party == "a"
     assert opened.manifest.election == election.digest
 
 
 @pytest.mark.parametrize("name", ["Model_1", "a b", "../x", "arrays"])
-def test_a_model_whose_name_would_be_spoiled_is_refused_at_the_party(name: str, election: ob.Election) -> None:
+def test_an_invalid_model_name_is_rejected_at_the_party(name: str, election: ob.Election) -> None:
     with pytest.raises(ValueError, match="a model cannot be stored as"):
         seal({name: Blob("safetensors", b"")}, election, "a")
 
 
-def test_a_strangers_words_cannot_move_the_terminals_cursor(election: ob.Election) -> None:
+def test_control_characters_in_a_manifest_are_spoiled(election: ob.Election) -> None:
     files = unzip(seal({}, election, "a", reason="-").sealed)
     for key, value in {
         "abstained": "\x1b[2J",
@@ -176,7 +176,7 @@ def test_a_strangers_words_cannot_move_the_terminals_cursor(election: ob.Electio
         assert str(reason.value).isprintable()
 
 
-def test_a_ballot_that_would_be_too_large_is_refused_at_the_party(make_election) -> None:
+def test_a_ballot_that_is_too_large_is_rejected_at_the_party(make_election) -> None:
     with pytest.raises(BallotError, match="the election allows"):
         seal({"x": np.zeros(2**21, np.uint8)}, make_election(max_ballot_mb=1), "a")
     with pytest.raises(BallotError, match="4000 files"):
@@ -184,16 +184,16 @@ def test_a_ballot_that_would_be_too_large_is_refused_at_the_party(make_election)
 
 
 @pytest.mark.parametrize("encrypted", [False, True])
-def test_a_large_ballot_is_opened_where_it_lies(encrypted: bool, make_election) -> None:
-    """In memory it is there as it came and, if it was encrypted, once more in the clear; measured by the allocator."""
+def test_opening_a_large_ballot_does_not_copy_it(encrypted: bool, make_election) -> None:
+    """Only an encrypted ballot needs a second, decrypted copy in memory; measured with tracemalloc."""
     key = X25519PrivateKey.generate()
     election = make_election(server_key=public_text(key) if encrypted else "none")
     sealed = seal({"votes": np.arange(2**25, dtype=np.uint8)}, election, "a").sealed
     tracemalloc.start()
     try:
         ballot = unseal(sealed, election, key if encrypted else None)
-        taken = tracemalloc.get_traced_memory()[1] / len(sealed)
+        peak = tracemalloc.get_traced_memory()[1] / len(sealed)
     finally:
         tracemalloc.stop()
     assert ballot.contents["votes"][257] == 1
-    assert taken < (1.2 if encrypted else 0.1)
+    assert peak < (1.2 if encrypted else 0.1)

@@ -1,4 +1,4 @@
-"""A party may have several keys for a while, and a revoked key counts for nobody, whenever it signed."""
+"""A party can have several keys at a time, and a revoked key is rejected whenever it signed."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from oneballot.party.cast import cast_together
 
 @pytest.fixture
 def keys(tmp_path: Path):
-    """Public and secret keys by name: a has an old one and a new one."""
+    """Public and secret keys by name: party a has an old and a new one."""
     names = ("old", "new", "b")
     public = {name: new_key(tmp_path / f"{name}.key") for name in names}
     return public, {name: read_key(tmp_path / f"{name}.key") for name in names}
 
 
-def test_both_keys_of_a_party_count_while_one_takes_over(keys, make_election) -> None:
+def test_both_keys_of_a_party_are_accepted_during_a_rotation(keys, make_election) -> None:
     public, secret = keys
     election = make_election(roster={"a": [public["new"], public["old"]], "b": public["b"]})
     for name in ("old", "new"):
@@ -35,8 +35,8 @@ def test_both_keys_of_a_party_count_while_one_takes_over(keys, make_election) ->
         check_signer(election, "a", secret["b"])
 
 
-@pytest.mark.parametrize("listed", [["new"], ["new", "old"]], ids=["taken out of the roster", "still listed"])
-def test_a_revoked_key_is_told_with_its_reason(keys, make_election, listed) -> None:
+@pytest.mark.parametrize("listed", [["new"], ["new", "old"]], ids=["removed from the roster", "still listed"])
+def test_a_revoked_key_is_rejected_with_its_reason(keys, make_election, listed) -> None:
     public, secret = keys
     before = make_election(roster={"a": public["old"]})
     after = make_election(roster={"a": [public[k] for k in listed]}, revoked={public["old"]: "stolen on 3 May"})
@@ -68,7 +68,7 @@ def test_a_key_that_was_never_listed_is_not_called_revoked(keys, make_election) 
         unseal(forged, election)
 
 
-def test_lists_of_keys_that_cannot_be_are_refused(keys, make_election) -> None:
+def test_invalid_lists_of_keys_are_rejected(keys, make_election) -> None:
     public, _ = keys
     for roster in ({"a": [public["old"]], "b": [public["b"], public["old"]]}, {"a": [public["old"], public["old"]]}):
         with pytest.raises(ElectionError, match="a key is listed twice"):
@@ -79,7 +79,7 @@ def test_lists_of_keys_that_cannot_be_are_refused(keys, make_election) -> None:
         make_election(revoked={"old": "reason"})
 
 
-def test_what_a_revoked_key_signed_comes_out_of_a_count_that_had_it(make_election, parties, tmp_path: Path) -> None:
+def test_a_ballot_signed_with_a_revoked_key_is_removed_from_the_count(make_election, parties, tmp_path: Path) -> None:
     public = {party: new_key(tmp_path / f"{party}.key") for party in parties}
     secret = {party: read_key(tmp_path / f"{party}.key") for party in parties}
     election = make_election(roster=public)
@@ -101,7 +101,7 @@ def test_what_a_revoked_key_signed_comes_out_of_a_count_that_had_it(make_electio
     assert list(third.spoiled) == ["ballot 3"]
 
 
-def test_the_tally_takes_a_ballot_out_without_counting_the_others_again(
+def test_a_ballot_is_removed_without_counting_the_others_again(
     make_election, parties, tmp_path: Path, monkeypatch
 ) -> None:
     public = {party: new_key(tmp_path / f"{party}.key") for party in parties}
@@ -109,22 +109,22 @@ def test_the_tally_takes_a_ballot_out_without_counting_the_others_again(
     ballots = cast_together(make_election(roster=public), parties, keys=secret)
     first = ob.tally(make_election(roster=public), ballots)
     counted = []
-    usual = ob.FedKT.count
-    monkeypatch.setattr(ob.FedKT, "count", lambda self, b, ctx: counted.append(b.party) or usual(self, b, ctx))
+    count = ob.FedKT.count
+    monkeypatch.setattr(ob.FedKT, "count", lambda self, b, ctx: counted.append(b.party) or count(self, b, ctx))
     ob.tally(make_election(roster=public, revoked={public["party-3"]: ""}), ballots, previous=first)
     assert counted == ["party-3"]
 
 
-class TestThePageAboutKeys:
+class TestKeysPage:
     page = (Path(__file__).parents[2] / "docs/keys.md").read_text("utf-8")
 
     def test_its_roster_can_be_read(self, make_election) -> None:
         (text,) = re.findall(r"```toml\n(.*?)```", self.page, re.S)
-        told = tomllib.loads(text)
-        election = make_election(**told)
+        settings = tomllib.loads(text)
+        election = make_election(**settings)
         assert [len(keys) for keys in election.roster.values()] == [1, 2]
         assert election.encrypted
-        assert election.revoked == told["revoked"]
+        assert election.revoked == settings["revoked"]
 
     def test_its_python_runs(self, tmp_path: Path, monkeypatch) -> None:
         (program,) = re.findall(r"```python\n(.*?)```", self.page, re.S)
@@ -134,10 +134,11 @@ class TestThePageAboutKeys:
         assert list(names["outcome"].voted) == ["clinic-a"]
 
 
-def test_signing_again_changes_the_signature_alone(keys, make_election) -> None:
+def test_signing_again_changes_only_the_signature(keys, make_election) -> None:
     public, secret = keys
-    ballot = seal({"votes": np.arange(9, dtype=np.uint8)}, make_election(roster={"a": public["old"]}), "a",
-                  key=secret["old"])  # fmt: skip
+    ballot = seal(
+        {"votes": np.arange(9, dtype=np.uint8)}, make_election(roster={"a": public["old"]}), "a", key=secret["old"]
+    )
     old, new = open_ballot(ballot.sealed), open_ballot(sign_again(ballot.sealed, secret["new"]))
     assert (old.signed, old.files) == (new.signed, new.files)
     assert old.signature != new.signature

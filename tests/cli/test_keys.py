@@ -1,4 +1,4 @@
-"""Keys as people use them: files in folders, an election.toml that is edited by hand, and what the tally refuses."""
+"""Keys as people use them: key files, an election.toml that is edited by hand, and ballots that the tally rejects."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ def oneballot(*words: object, status: int = 0) -> str:
     return " ".join(run(*words, status=status).output.split())
 
 
-def answer(*words: object, status: int = 0) -> dict:
+def run_json(*words: object, status: int = 0) -> dict:
     return json.loads(run(*words, "--json", status=status).stdout)
 
 
 class Place:
-    """A folder with the public rows, parties' rows and keys, and an election that people write into."""
+    """A folder with public rows, the rows and keys of two parties, and an election file that tests edit."""
 
     def __init__(self, clinic: Path) -> None:
         self.folder, self.toml = clinic, clinic / "election.toml"
         oneballot("new", "election.toml", "--public", "public.csv", "--label", "ill")
         text = self.toml.read_text().replace('estimator = "RandomForestClassifier"', 'estimator = "GaussianNB"')
         self.toml.write_text(text.replace("params = { n_estimators = 100 }", "params = {}"))
-        self.public = {party: answer("keys", "new", party)["public"] for party in "ab"}
+        self.public = {party: run_json("keys", "new", party)["public"] for party in "ab"}
         self.write("# clinic-a", "\n".join(f'{party} = "{key}"' for party, key in self.public.items()) + "\n# clinic-a")
 
     def write(self, old: str, new: str) -> None:
@@ -45,7 +45,7 @@ class Place:
         self.toml.write_text(text.replace(old, new))
 
     def encrypt(self) -> None:
-        public = answer("keys", "new", "server", "--for-server")["public"]
+        public = run_json("keys", "new", "server", "--for-server")["public"]
         self.write('# server_key = "x25519:…"', f'server_key = "{public}"')
 
     def revoke(self, key: str, why: str = "stolen on 3 May") -> None:
@@ -53,14 +53,14 @@ class Place:
 
     def new_key(self, party: str) -> str:
         Path(f"{party}.key").rename(f"{party}.old.key")
-        return answer("keys", "new", party)["public"]
+        return run_json("keys", "new", party)["public"]
 
     def cast(self, party: str, *more: object, to: str = "box", status: int = 0) -> dict:
         args = ("cast", "election.toml", "--party", party, "--data", f"{party}.csv", "--to", to)
-        return answer(*args, *more, status=status)
+        return run_json(*args, *more, status=status)
 
     def tally(self, *more: object, out: str = "outcome", status: int = 0) -> dict:
-        return answer("tally", "election.toml", "--from", "box", "--out", out, *more, status=status)
+        return run_json("tally", "election.toml", "--from", "box", "--out", out, *more, status=status)
 
 
 @pytest.fixture
@@ -81,17 +81,17 @@ def only(folder: str) -> Path:
     return path
 
 
-class TestWhatTheTallyRefuses:
+class TestRejectedBallots:
     @pytest.fixture(autouse=True)
     def b_has_voted(self, either: Place) -> None:
         either.cast("b")
 
-    def test_a_party_that_the_roster_does_not_know(self, either: Place) -> None:
-        answer("keys", "new", "c")
+    def test_the_ballot_of_an_unlisted_party_is_spoiled(self, either: Place) -> None:
+        run_json("keys", "new", "c")
         assert "c is not on the roster" in either.cast("c", status=1)["error"]
         text = either.toml.read_text()
-        public = answer("keys", "show", "c.key")["public"]
-        either.write("# clinic-a", f'c = "{public}"\n# clinic-a')  # c's own copy lists c
+        public = run_json("keys", "show", "c.key")["public"]
+        either.write("# clinic-a", f'c = "{public}"\n# clinic-a')  # only c's copy lists c
         either.cast("c")
         either.toml.write_text(text)
         done = either.tally()
@@ -99,16 +99,16 @@ class TestWhatTheTallyRefuses:
         (reason,) = done["spoiled"].values()
         assert reason == "c is not on the roster of this election"
 
-    def test_a_ballot_that_somebody_else_has_signed(self, either: Place) -> None:
+    def test_a_ballot_signed_with_another_key_is_spoiled(self, either: Place) -> None:
         text = either.toml.read_text()
-        either.write(either.public["a"], answer("keys", "new", "thief")["public"])
-        either.cast("a", "--key", "thief.key")
+        either.write(either.public["a"], run_json("keys", "new", "attacker")["public"])
+        either.cast("a", "--key", "attacker.key")
         either.toml.write_text(text)
         done = either.tally()
         assert done["counted"] == ["b"]
         assert "names a as its party, but the signature is not theirs" in str(done["spoiled"])
 
-    def test_a_ballot_without_a_signature(self, either: Place) -> None:
+    def test_an_unsigned_ballot_is_spoiled(self, either: Place) -> None:
         text = either.toml.read_text()
         either.toml.write_text(
             text.replace(f'a = "{either.public["a"]}"', "").replace(f'b = "{either.public["b"]}"', "")
@@ -131,11 +131,11 @@ class TestWhatTheTallyRefuses:
             assert again["counted"] == first["counted"] == ["a", "b"]
             assert np.array_equal(Outcome.load(out).count.sums["votes"], votes)
 
-    def test_a_ballot_under_another_partys_name_is_its_signers(self, either: Place) -> None:
+    def test_a_ballot_under_another_partys_name_counts_for_its_signer(self, either: Place) -> None:
         only("box").rename("box/a.ballot")
         assert either.tally()["counted"] == ["b"]
 
-    def test_a_ballot_of_another_election(self, either: Place) -> None:
+    def test_a_ballot_of_another_election_is_spoiled(self, either: Place) -> None:
         text = either.toml.read_text()
         either.write("seed = 0", "seed = 1")
         either.cast("a")
@@ -144,9 +144,16 @@ class TestWhatTheTallyRefuses:
         assert done["counted"] == ["b"]
         assert "is a ballot of another election" in str(done["spoiled"])
 
-    @pytest.mark.parametrize("damage", [lambda b: b[: len(b) // 2], lambda b: b[:-1], lambda b: b"",
-                                        lambda b: b[:400] + bytes([b[400] ^ 1]) + b[401:]])  # fmt: skip
-    def test_a_damaged_ballot(self, either: Place, damage) -> None:
+    @pytest.mark.parametrize(
+        "damage",
+        [
+            lambda b: b[: len(b) // 2],
+            lambda b: b[:-1],
+            lambda b: b"",
+            lambda b: b[:400] + bytes([b[400] ^ 1]) + b[401:],
+        ],
+    )
+    def test_a_damaged_ballot_is_spoiled(self, either: Place, damage) -> None:
         name = either.cast("a")["name"]
         path = Path(f"box/{name}.ballot")
         path.write_bytes(damage(path.read_bytes()))
@@ -155,8 +162,8 @@ class TestWhatTheTallyRefuses:
         assert list(done["spoiled"]) == [name]
 
 
-def test_a_renamed_party_in_a_manifest_is_refused(place: Place) -> None:
-    """In the clear a ballot can be taken apart and put together again; not with the signature."""
+def test_a_ballot_with_a_changed_party_name_is_spoiled(place: Place) -> None:
+    """An unencrypted ballot can be rebuilt by anyone, but not with a valid signature."""
     from oneballot.ballot.archive import unzip, zip_up
 
     place.cast("a")
@@ -169,18 +176,18 @@ def test_a_renamed_party_in_a_manifest_is_refused(place: Place) -> None:
 
 
 class TestRotation:
-    def test_a_key_is_handed_over_while_the_election_is_open(self, either: Place) -> None:
+    def test_a_key_can_be_rotated_while_the_election_is_open(self, either: Place) -> None:
         first = either.cast("a")
         new = either.new_key("a")
         old = either.public["a"]
         either.write(f'a = "{old}"', f'a = ["{new}", "{old}"]')
         assert either.cast("b")["trained"]
-        assert either.tally()["counted"] == ["a", "b"], "what the old key has signed still counts"
+        assert either.tally()["counted"] == ["a", "b"], "ballots signed with the old key still count"
         again = either.cast("a", to="elsewhere")
         assert not again["trained"]
         assert again["digest"] == first["digest"]
 
-    def test_a_revoked_keys_ballot_comes_out_of_the_count_and_back_signed_again(self, either: Place) -> None:
+    def test_a_ballot_of_a_revoked_key_is_removed_and_counts_once_signed_again(self, either: Place) -> None:
         first = either.cast("a")
         either.cast("b")
         assert either.tally()["counted"] == ["a", "b"]
@@ -203,7 +210,7 @@ class TestRotation:
         assert (again["digest"], again["name"] != first["name"]) == (first["digest"], True)
         assert either.tally()["counted"] == ["a", "b"]
         assert np.array_equal(Outcome.load("outcome").count.sums["votes"], before)
-        assert not either.cast("a")["trained"], "the ballot that was signed again is the one that is kept"
+        assert not either.cast("a")["trained"], "the ballot that was signed again is the kept one"
         assert Path("ballots/a.1.ballot").exists()
 
     def test_signing_again_at_l2_draws_no_noise(self, either: Place) -> None:
@@ -214,7 +221,7 @@ class TestRotation:
         assert (again["digest"], again["privacy"]["drawn"]) == (first["digest"], 1)
         assert json.loads(Path("a.casts.json").read_text())["draws"].popitem()[1] == 1
 
-    def test_a_ballot_that_was_cast_before_there_was_a_roster_is_signed_without_training(self, either: Place) -> None:
+    def test_a_ballot_cast_before_the_roster_existed_is_signed_without_training(self, either: Place) -> None:
         text = either.toml.read_text()
         listed = [f'{party} = "{key}"' for party, key in either.public.items()]
         either.toml.write_text(text.replace(listed[0], "").replace(listed[1], ""))
@@ -229,7 +236,7 @@ class TestRotation:
         assert done["counted"] == ["a"]
         assert list(done["spoiled"]) == [first["name"]]
 
-    def test_there_must_be_something_to_sign_again(self, place: Place) -> None:
+    def test_signing_again_requires_a_kept_ballot(self, place: Place) -> None:
         assert "nothing to sign again" in place.cast("a", "--resign", status=1)["error"]
         assert "choose one" in place.cast("a", "--resign", "--recast", status=1)["error"]
         assert not Path("box").exists()
@@ -245,34 +252,34 @@ class TestEncrypted:
         box = only("box")
         assert box.stem not in ("a", "b")
         assert b"PK\x03\x04" not in box.read_bytes()
-        seen = answer("inspect", box)
+        seen = run_json("inspect", box)
         assert seen.keys() == {"file", "bytes", "encrypted_to", "election", "verdict", "valid"}
-        told = oneballot("inspect", box, "--election", "election.toml")
-        assert "encrypted to: x25519:" in told
-        assert "can only be seen with the server's key" in told
+        output = oneballot("inspect", box, "--election", "election.toml")
+        assert "encrypted to: x25519:" in output
+        assert "can only be seen with the server's key" in output
         opened = oneballot("inspect", box, "--election", "election.toml", "--key", "server.key")
         for words in ("party: a", "valid, of a", "it is a ballot of this election", "numbers, uint8"):
             assert words in opened
-        assert answer("inspect", box, "--key", "server.key")["party"] == "a"
-        answer("keys", "new", "other", "--for-server")
-        assert "encrypted to another key" in answer("inspect", box, "--key", "other.key", status=1)["error"]
+        assert run_json("inspect", box, "--key", "server.key")["party"] == "a"
+        run_json("keys", "new", "other", "--for-server")
+        assert "encrypted to another key" in run_json("inspect", box, "--key", "other.key", status=1)["error"]
 
-    def test_the_party_keeps_what_it_sent_and_what_it_can_read(self, place: Place) -> None:
+    def test_the_party_keeps_the_encrypted_ballot_and_a_readable_copy(self, place: Place) -> None:
         first = place.cast("a")
-        sent, own = Path("ballots/a.ballot"), Path("ballots/a.ballot.open")
+        sent, readable = Path("ballots/a.ballot"), Path("ballots/a.ballot.open")
         assert sent.read_bytes() == only("box").read_bytes()
-        assert own.stat().st_mode & 0o777 == 0o600
-        assert answer("inspect", own)["party"] == "a"
-        told = oneballot("inspect", own, "--election", "election.toml")
-        assert "it would be spoiled: it is not encrypted" in told
+        assert readable.stat().st_mode & 0o777 == 0o600
+        assert run_json("inspect", readable)["party"] == "a"
+        output = oneballot("inspect", readable, "--election", "election.toml")
+        assert "it would be spoiled: it is not encrypted" in output
         Path("a.csv").unlink()
         again = place.cast("a", to="box2")
         assert (again["trained"], again["digest"]) == (False, first["digest"])
         assert only("box2").read_bytes() == sent.read_bytes()
-        shutil.copy(own, "box/by-mistake.ballot")
+        shutil.copy(readable, "box/by-mistake.ballot")
         assert "not encrypted" in place.tally()["spoiled"]["by-mistake"]
 
-    def test_a_cast_that_was_cut_off_before_encryption_goes_on_and_a_lost_copy_is_told(self, place: Place) -> None:
+    def test_a_cast_interrupted_before_encryption_resumes_and_a_lost_copy_is_reported(self, place: Place) -> None:
         first = place.cast("a")
         Path("ballots/a.ballot").unlink()
         again = place.cast("a", to="box2")
@@ -292,21 +299,21 @@ class TestEncrypted:
         assert "the box already holds a ballot of a" in place.cast("a", "--keep", "other", status=1)["error"]
         assert only("box").read_bytes() == before
 
-    def test_somebody_elses_file_in_its_place_does_not_keep_a_party_out(self, place: Place) -> None:
+    def test_a_foreign_file_under_the_same_name_does_not_block_a_delivery(self, place: Place) -> None:
         name = place.cast("a", to="elsewhere")["name"]
         Path("box").mkdir()
         Path(f"box/{name}.ballot").write_bytes(b"garbage")
         assert place.cast("a")["name"].startswith(f"{name}.")
         assert place.tally()["counted"] == ["a"]
 
-    def test_the_server_tallies_with_its_key_and_with_no_other(self, place: Place) -> None:
+    def test_the_server_can_tally_only_with_its_own_key(self, place: Place) -> None:
         for party in "ab":
             place.cast(party)
         assert place.tally()["counted"] == ["a", "b"]
         assert place.tally("--without", "b")["counted"] == ["a"]
         Path("server.key").rename("away.key")
         assert "give the server's secret key" in place.tally(status=1)["error"]
-        answer("keys", "new", "server", "--for-server")
+        run_json("keys", "new", "server", "--for-server")
         assert "is another" in place.tally(status=1)["error"]
         assert "a party's key" in place.tally("--key", "a.key", status=1)["error"]
         assert place.tally("--key", "away.key")["counted"] == ["a", "b"]
@@ -322,22 +329,22 @@ class TestEncrypted:
         late, scratch = (Outcome.load(out).count.sums["votes"] for out in ("outcome", "scratch"))
         assert np.array_equal(late, scratch)
 
-    def test_the_dry_run_and_the_check_say_to_whom(self, place: Place) -> None:
-        mark = answer("keys", "show", "server.key")["fingerprint"]
+    def test_dry_run_and_check_name_the_server_key(self, place: Place) -> None:
+        mark = run_json("keys", "show", "server.key")["fingerprint"]
         assert mark in place.cast("a", "--dry-run")["encrypted_to"]
         assert f"encrypted: to the server's key, fingerprint {mark}" in oneballot("check", "election.toml")
 
 
-def test_at_l1_a_cast_is_refused_until_the_election_says_who_reads(place: Place) -> None:
+def test_an_l1_cast_is_rejected_until_the_election_names_a_server_key(place: Place) -> None:
     place.write('level = "L0"', 'level = "L1"\nscale = 1.0')
     assert "NOT YET" in oneballot("check", "election.toml")
     for more in ((), ("--dry-run",)):
         assert "server_key" in place.cast("a", *more, status=1)["error"]
     assert not Path("ballots").exists()
     args = ("simulate", "election.toml", "--data", "a.csv", "--parties", 3, "--no-compare")
-    assert len(answer(*args)["counted"]) == 3, "a simulation needs no keys"
+    assert len(run_json(*args)["counted"]) == 3, "a simulation needs no keys"
     place.encrypt()
-    assert len(answer(*args)["counted"]) == 3
+    assert len(run_json(*args)["counted"]) == 3
     place.cast("a")
     assert place.tally()["counted"] == ["a"]
     place.write("server_key = ", 'server_key = "none"  # ')
@@ -345,15 +352,15 @@ def test_at_l1_a_cast_is_refused_until_the_election_says_who_reads(place: Place)
     assert only("open").name == "b.ballot"
 
 
-def test_an_election_is_drafted_with_the_servers_key(place: Place) -> None:
-    public = answer("keys", "new", "server", "--for-server")["public"]
+def test_a_draft_can_include_the_server_key(place: Place) -> None:
+    public = run_json("keys", "new", "server", "--for-server")["public"]
     draft = ("new", "drafted.toml", "--public", "public.csv", "--label", "ill", "--level", "L1", "--epsilon", 5)
     assert "set a server_key" in oneballot(*draft)
     Path("drafted.toml").unlink()
     assert "set a server_key" not in oneballot(*draft, "--server-key", public)
-    assert answer("check", "drafted.toml")["server_key"] == public
+    assert run_json("check", "drafted.toml")["server_key"] == public
     Path("drafted.toml").unlink()
-    assert "server_key is 'x25519:no'" in answer(*draft, "--server-key", "x25519:no", status=1)["error"]
+    assert "server_key is 'x25519:no'" in run_json(*draft, "--server-key", "x25519:no", status=1)["error"]
     assert not Path("drafted.toml").exists()
 
 
@@ -362,14 +369,17 @@ def test_keys_are_shown_and_listed(place: Place) -> None:
     new = place.new_key("a")
     place.write(f'a = "{place.public["a"]}"', f'a = ["{new}", "{place.public["a"]}"]')
     place.revoke(place.public["a"])
-    shown = answer("keys", "show", "a.key")
+    shown = run_json("keys", "show", "a.key")
     assert shown["public"] == new
     assert "PRIVATE" not in oneballot("keys", "show", "a.key")
-    listed = answer("keys", "list", "election.toml")["keys"]
+    listed = run_json("keys", "list", "election.toml")["keys"]
     assert [(k["party"], k["state"]) for k in listed] == [
-        ("the server", "ballots are encrypted to it"), ("a", "signs"), ("b", "signs"), ("a", "revoked: stolen on 3 May")
-    ]  # fmt: skip
-    told = oneballot("keys", "list", "election.toml")
-    assert shown["fingerprint"] in told
+        ("the server", "ballots are encrypted to it"),
+        ("a", "signs"),
+        ("b", "signs"),
+        ("a", "revoked: stolen on 3 May"),
+    ]
+    output = oneballot("keys", "list", "election.toml")
+    assert shown["fingerprint"] in output
     assert 'server_key = "x25519:' in oneballot("keys", "new", "server2", "--for-server")
     assert '"a.b" = "ed25519:' in oneballot("keys", "new", "a.b")

@@ -1,4 +1,4 @@
-"""An election is checked whole before anybody trains, and its digest says what was agreed."""
+"""An election is checked completely before any training, and its digest identifies what the parties agreed on."""
 
 import base64
 import json
@@ -53,7 +53,7 @@ def test_a_drafted_election_is_read_with_its_public_set(drafted):
 
 
 KEYS = ["ed25519:" + base64.b64encode(bytes([n]) * 32).decode() for n in (1, 2)]
-"""Public keys that parse; nobody has the secret ones."""
+"""Valid public keys without secret keys."""
 
 MISTAKES = [
     ("format = 1", "format = 2", r"election.toml: format: Input should be 1 \(got 2\)"),
@@ -103,14 +103,14 @@ MISTAKES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("old", "new", "says"), MISTAKES, ids=[f"{old} -> {new}" for old, new, _ in MISTAKES])
-def test_a_mistake_in_the_file_is_named_with_file_and_key(drafted, old, new, says):
-    with pytest.raises(ElectionError, match=says) as error:
+@pytest.mark.parametrize(("old", "new", "error"), MISTAKES, ids=[f"{old} -> {new}" for old, new, _ in MISTAKES])
+def test_an_error_in_the_file_names_the_file_and_the_key(drafted, old, new, error):
+    with pytest.raises(ElectionError, match=error) as raised:
         Election.read(altered(drafted, old, new))
-    assert str(error.value).count("election.toml") == str(error.value).count("\n") + 1
+    assert str(raised.value).count("election.toml") == str(raised.value).count("\n") + 1
 
 
-def test_a_quorum_that_the_roster_cannot_meet_is_refused(drafted):
+def test_a_quorum_that_the_roster_cannot_meet_is_rejected(drafted):
     altered(drafted, "quorum = 1 ", "quorum = 2 ")
     with pytest.raises(ElectionError, match=r"election.toml: a quorum of 2 cannot be met: the roster lists 1 parties"):
         Election.read(altered(drafted, '# clinic-a = "ed25519:…"', f'clinic-a = "{KEYS[0]}"'))
@@ -118,7 +118,7 @@ def test_a_quorum_that_the_roster_cannot_meet_is_refused(drafted):
     assert Election.read(drafted).quorum == 2
 
 
-def test_a_public_set_with_another_number_in_it_is_not_the_elections(drafted):
+def test_a_changed_public_set_is_rejected(drafted):
     (drafted.parent / "public.csv").write_text("age,ward,ill\n1,north,no\n2,south,yes\n2.5,north,no\n")
     with pytest.raises(ElectionError, match="Get the file that the election was made with"):
         Election.read(drafted)
@@ -130,7 +130,7 @@ def test_labels_of_the_public_set_are_not_used(drafted):
     assert Election.read(drafted).digest == before
 
 
-def test_a_public_value_that_does_not_fit_the_schema_is_named(drafted):
+def test_a_public_value_that_does_not_fit_the_schema_is_reported(drafted):
     with pytest.raises(DataError, match=r"public.csv, column 'age': row 1 \('1'\) is outside the range 2 to 3"):
         Election.read(altered(drafted, "range = [1.0, 3.0]", "range = [2.0, 3.0]"))
 
@@ -142,7 +142,7 @@ def test_a_public_file_needs_a_schema(drafted):
         Election.read(drafted)
 
 
-def test_a_file_that_is_not_there_or_not_text_is_said_to_be(tmp_path):
+def test_a_missing_or_unreadable_file_is_reported(tmp_path):
     with pytest.raises(ElectionError, match=r"there is no election .*none.toml; write one: `oneballot new"):
         Election.read(tmp_path / "none.toml")
     with pytest.raises(ElectionError, match="cannot be read: Is a directory"):
@@ -152,7 +152,7 @@ def test_a_file_that_is_not_there_or_not_text_is_said_to_be(tmp_path):
         Election.read(tmp_path / "bad.toml")
 
 
-def test_all_mistakes_of_a_file_are_told_at_once(drafted):
+def test_all_errors_of_a_file_are_reported_at_once(drafted):
     altered(drafted, "seed = 0", "seed = -1")
     with pytest.raises(ElectionError, match=r"(?s)election.toml: seed: .*\n.*election.toml: privacy.level"):
         Election.read(altered(drafted, 'level = "L0"', 'level = "L9"'))
@@ -186,7 +186,7 @@ def test_the_digest_is_the_same_for_csv_parquet_npz_and_python(tmp_path):
     assert read.digest == digests["python"]
 
 
-def test_classes_of_numpy_have_the_digest_of_plain_ones():
+def test_numpy_classes_have_the_digest_of_python_classes():
     assert (
         election(classes=np.array([0, 1])).digest
         == election(classes=[0, 1]).digest
@@ -194,7 +194,7 @@ def test_classes_of_numpy_have_the_digest_of_plain_ones():
     )
 
 
-def test_the_digest_of_numbers_is_of_the_numbers():
+def test_the_digest_of_an_array_depends_on_its_values_dtype_and_shape():
     X = np.array([[1.0, -0.0], [2.0, 3.0]], dtype=np.float32)
     assert digest_of(X) == digest_of(np.abs(X)) == digest_of(np.asfortranarray(X)) == digest_of(X.astype(">f4"))
     assert digest_of(X) != digest_of(X.astype(np.float64))
@@ -203,8 +203,8 @@ def test_the_digest_of_numbers_is_of_the_numbers():
 
 
 def test_roster_quorum_and_size_limit_do_not_change_the_digest():
-    usual = election().digest
-    assert election(roster=dict(zip("ab", KEYS, strict=True)), quorum=2, max_ballot_mb=5).digest == usual
+    default = election().digest
+    assert election(roster=dict(zip("ab", KEYS, strict=True)), quorum=2, max_ballot_mb=5).digest == default
 
 
 @pytest.mark.parametrize(
@@ -224,23 +224,23 @@ def test_roster_quorum_and_size_limit_do_not_change_the_digest():
     ],
     ids=lambda change: ",".join(change),
 )
-def test_anything_else_changes_the_digest(change):
+def test_every_other_setting_changes_the_digest(change):
     assert election(**change).digest != election().digest
 
 
-def test_what_is_digested_can_be_written_as_json():
+def test_the_description_of_an_election_is_json():
     assert json.loads(json.dumps(election().describe()))["learners"] == {
         "all": {"name": "sklearn", "estimator": "DecisionTreeClassifier", "params": {}}
     }
 
 
-def test_a_setting_that_cannot_be_written_down_is_refused():
+def test_a_setting_that_cannot_be_serialised_is_rejected():
     with pytest.raises(ElectionError, match="cannot be written to an election"):
         _ = election(learner=ob.Sklearn("GaussianNB", {"var_smoothing": 1e-9, "priors": {1, 2}})).digest
 
 
 @pytest.mark.parametrize(
-    ("public", "says"),
+    ("public", "error"),
     [
         ([[1.0, np.nan], [2, 3]], r"the public set: 1 values are NaN or infinite, the first at \(0, 1\)"),
         ([[1.0, np.inf]], "NaN or infinite"),
@@ -254,13 +254,13 @@ def test_a_setting_that_cannot_be_written_down_is_refused():
         ([[1], [1, 2]], "expected rows of the same shape"),
     ],
 )
-def test_a_public_set_that_is_not_rows_of_finite_numbers_is_refused(public, says):
-    with pytest.raises(DataError, match=says):
+def test_a_public_set_that_is_not_rows_of_finite_numbers_is_rejected(public, error):
+    with pytest.raises(DataError, match=error):
         election(public=public)
 
 
 @pytest.mark.parametrize(
-    ("X", "y", "says"),
+    ("X", "y", "error"),
     [
         ([[1, 2, 3]], ["no"], r"clinic-a: rows have shape \(3,\), but the election's have \(2,\)"),
         ([[1, 2], [3, 4]], ["no"], "clinic-a: X has 2 rows, but y has 1"),
@@ -272,12 +272,12 @@ def test_a_public_set_that_is_not_rows_of_finite_numbers_is_refused(public, says
         ([[1, 2]], [["no"]], "expected one label per row"),
     ],
 )
-def test_a_partys_arrays_that_do_not_fit_are_named(X, y, says):
-    with pytest.raises(DataError, match=says):
+def test_invalid_arrays_of_a_party_are_reported(X, y, error):
+    with pytest.raises(DataError, match=error):
         election().data(X, y, "clinic-a")
 
 
-def test_a_partys_arrays_become_float32_and_class_numbers():
+def test_a_partys_arrays_become_float32_and_class_indices():
     data = election(classes=[3, 7]).data([[1, 2], [3, 4]], ["7", 3.0], "a")
     assert data.X.dtype == np.float32
     assert data.y.tolist() == [1, 0]
@@ -291,7 +291,7 @@ def test_bytes_stay_bytes():
 
 
 @pytest.mark.parametrize(
-    ("settings", "says"),
+    ("settings", "error"),
     [
         ({"classes": ["a"]}, "two or more different names"),
         ({"classes": ["a", "a"]}, "two or more different names"),
@@ -315,8 +315,8 @@ def test_bytes_stay_bytes():
         ({"learners": {"final": ob.Sklearn("SVC", {"c": 1})}}, r"SVC has no parameter \['c'\]"),
     ],
 )
-def test_an_election_in_python_is_checked_when_it_is_made(settings, says):
-    with pytest.raises(ElectionError, match=says):
+def test_an_election_in_python_is_checked_when_it_is_made(settings, error):
+    with pytest.raises(ElectionError, match=error):
         election(**settings)
 
 
@@ -327,13 +327,13 @@ def test_the_roles_of_an_election_are_those_of_its_method():
 
 
 def test_a_party_may_choose_its_own_learners_but_not_the_final_one():
-    usual = election(learners={"final": ob.Sklearn("GaussianNB")})
-    own = usual.choose_learners({"teacher": ob.Sklearn("SVC")})
-    assert own["teacher"].estimator == "SVC"
-    assert usual.choose_learners({"all": ob.Sklearn("SVC")})["teacher"].estimator == "SVC"
-    assert own["final"].estimator == "GaussianNB"
+    agreed = election(learners={"final": ob.Sklearn("GaussianNB")})
+    chosen = agreed.choose_learners({"teacher": ob.Sklearn("SVC")})
+    assert chosen["teacher"].estimator == "SVC"
+    assert agreed.choose_learners({"all": ob.Sklearn("SVC")})["teacher"].estimator == "SVC"
+    assert chosen["final"].estimator == "GaussianNB"
     with pytest.raises(ElectionError, match="cannot choose the learner judge"):
-        usual.choose_learners({"judge": TREE})
+        agreed.choose_learners({"judge": TREE})
 
 
 def test_an_election_without_a_schema_cannot_read_files(tmp_path):
@@ -355,7 +355,7 @@ def test_a_partys_file_is_read_with_the_schema(clinic):
 
 
 @given(st.integers(0, 2**31), st.text(max_size=9), st.lists(st.text(min_size=1), min_size=2, max_size=4, unique=True))
-def test_equal_elections_have_equal_digests_and_others_have_not(seed, name, classes):
+def test_only_equal_elections_have_equal_digests(seed, name, classes):
     try:
         made = election(seed=seed, name=name, classes=classes)
     except ElectionError:
@@ -366,8 +366,8 @@ def test_equal_elections_have_equal_digests_and_others_have_not(seed, name, clas
     assert made.digest != replace(made, name=name + "x").digest
 
 
-def test_all_rows_of_an_election_are_of_the_type_of_its_public_set():
-    """Bytes at one party and fractions at another are one image and two rows."""
+def test_all_rows_must_have_the_type_of_the_public_set():
+    """Bytes at one party and fractions at another would be different rows for the same image."""
     public = np.random.default_rng(0).integers(0, 256, (20, 4)).astype(np.uint8)
     election = ob.Election(classes=[0, 1], public=public)
     assert election.row_dtype == np.uint8
@@ -383,16 +383,16 @@ def test_all_rows_of_an_election_are_of_the_type_of_its_public_set():
         tokens.rows(public + 0.5)
 
 
-def test_how_long_a_model_may_take_to_answer_is_the_elections_and_not_in_its_digest():
+def test_the_time_limit_of_a_model_is_set_by_the_election_and_not_in_the_digest():
     public = np.zeros((4, 2), dtype=np.float32)
-    usual, patient = (ob.Election(classes=[0, 1], public=public, max_model_seconds=s) for s in (60, 3600))
-    assert usual.digest == patient.digest
+    default, patient = (ob.Election(classes=[0, 1], public=public, max_model_seconds=s) for s in (60, 3600))
+    assert default.digest == patient.digest
     with TallyContext(patient) as ctx:
         ctx.ask(ConstantModel(np.array([0.5, 0.5])).dump(), public, classes=2)
         assert ctx._sandbox.seconds == 3600
 
 
-def test_more_teachers_than_anybody_has_rows_for_are_refused():
+def test_too_many_teachers_are_rejected():
     ob.FedKT(partitions=100, subsets=100)
     with pytest.raises(ElectionError, match="101 in each of 100 partitions: a party would train 10,100 teachers"):
         ob.FedKT(partitions=100, subsets=101)
@@ -400,7 +400,7 @@ def test_more_teachers_than_anybody_has_rows_for_are_refused():
         ob.FedKT(subsets=10**9)
 
 
-def test_an_epsilon_that_promises_nothing_is_said_in_plain_words():
+def test_a_meaningless_epsilon_gives_a_warning():
     with pytest.warns(ob.OneBallotWarning, match=r"epsilon = 60 protects no one: .* whether a row was present"):
         election(privacy=ob.L2(epsilon=60.0))
     with pytest.warns(ob.OneBallotWarning, match=r"epsilon = \d+.* protects no one: .* whether a party was present"):
@@ -412,13 +412,13 @@ def test_an_epsilon_that_promises_nothing_is_said_in_plain_words():
         election(privacy=ob.L2(sigma=0.1, rehearsal=True, noise_seed=1))
 
 
-def test_what_a_method_cannot_do_is_refused_when_the_file_is_read(drafted):
+def test_unsupported_settings_are_rejected_when_the_file_is_read(drafted):
     drafted.write_text(draft(drafted.parent / "public.csv", "ill", beside=drafted, method=section("fedkd")), "utf-8")
     altered(drafted, "temperature = 0.0 ", "passes = 3\ntemperature = 0.0 ")
     with pytest.raises(ElectionError, match=r"election.toml: passes = 3 needs images, .*set passes = 1"):
         Election.read(drafted)
 
 
-def test_more_queries_than_public_rows_are_refused_before_training():
+def test_more_queries_than_public_rows_are_rejected_before_training():
     with pytest.raises(ElectionError, match="queries = 7, but there are only 6 public rows"):
         election(method=ob.FedKT(queries=7))

@@ -1,4 +1,4 @@
-"""Tables become numbers with nothing learned from them, in the same way whatever file they came from."""
+"""Schemas encode tables as numbers: identically for every file format, and without learning from the data."""
 
 import numpy as np
 import pytest
@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from oneballot.data.read import read
-from oneballot.election.columns import Category, Number, Tensor, Text
-from oneballot.election.columns import Place as At
+from oneballot.election.columns import Category, Number, Place, Tensor, Text
 from oneballot.election.schema import Schema, encode_classes
 from oneballot.election.template import infer, sorted_labels
 from oneballot.errors import DataError
@@ -34,28 +33,28 @@ def test_a_number_is_scaled_by_its_range():
     assert one(Number(name="x", range=(0, 1)), "0.5").dtype == np.float32
 
 
-def test_a_number_of_one_value_only_becomes_zero():
+def test_a_constant_number_becomes_zero():
     np.testing.assert_array_equal(one(Number(name="x", range=(7, 7)), "7", "7"), [[0], [0]])
 
 
-def test_a_number_that_may_be_missing_has_a_second_feature_that_says_so():
+def test_a_number_that_may_be_missing_has_an_indicator_feature():
     column = Number(name="x", range=(0, 10), missing=True)
     for gap in ("", "NA", "nan", "-nan", "?", "null", "None", " "):
         np.testing.assert_array_equal(one(column, "5", gap), [[0.5, 0], [0, 1]])
     np.testing.assert_array_equal(one(column, np.array([5, np.nan])), [[0.5, 0], [0, 1]])
 
 
-def test_a_number_outside_its_range_is_clipped_if_the_schema_says_so():
+def test_a_number_outside_its_range_is_clipped_if_the_schema_allows_it():
     np.testing.assert_array_equal(one(DOSE, "-7", "0", "9"), [[0], [0.5], [1]])
 
 
-def test_a_category_is_one_feature_a_category():
+def test_a_category_is_one_hot_encoded():
     np.testing.assert_array_equal(
         one(Category(name="x", categories=("b", "a")), "a", " b ", "a"), [[0, 1], [1, 0], [0, 1]]
     )
 
 
-def test_a_category_that_is_missing_or_unknown_has_no_feature_if_the_schema_says_so():
+def test_a_missing_or_unknown_category_is_all_zeros_if_the_schema_allows_it():
     np.testing.assert_array_equal(one(WARD, "south", "", "west"), [[0, 1], [0, 0], [0, 0]])
 
 
@@ -78,7 +77,7 @@ def test_text_is_hashed_the_same_everywhere():
 
 
 @pytest.mark.parametrize(("kind", "dtype"), [("image", np.uint8), ("tokens", np.int32), ("features", np.float32)])
-def test_an_array_column_keeps_its_shape_in_the_type_of_its_kind(kind, dtype):
+def test_an_array_column_keeps_its_shape_and_has_the_dtype_of_its_kind(kind, dtype):
     values = np.arange(24).reshape(2, 3, 4)
     X = one(Tensor(name="x", kind=kind, shape=(3, 4)), values.astype(np.int64))
     assert X.dtype == dtype
@@ -118,13 +117,13 @@ MISTAKES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("column", "values", "says"), MISTAKES)
-def test_a_value_that_does_not_fit_is_named_with_source_column_row_and_cure(column, values, says):
-    with pytest.raises(DataError, match=rf"^clinic/a\.csv, column '{column.name}': .*{says}"):
+@pytest.mark.parametrize(("column", "values", "error"), MISTAKES)
+def test_an_invalid_value_is_reported_with_source_column_row_and_fix(column, values, error):
+    with pytest.raises(DataError, match=rf"^clinic/a\.csv, column '{column.name}': .*{error}"):
         one(column, values if isinstance(values, np.ndarray) else objects(*values), source="clinic/a.csv")
 
 
-def test_missing_columns_are_named_with_the_nearest_that_there_is():
+def test_missing_columns_are_reported_with_the_closest_match():
     columns = {"Age": objects("1"), "note": objects("x")}
     with pytest.raises(
         DataError, match=r"^a\.csv: missing columns 'age' \(did you mean 'Age'\?\), 'dose', 'ward'; the file has"
@@ -138,21 +137,21 @@ def test_missing_columns_are_named_with_the_nearest_that_there_is():
         SCHEMA.ids(columns, "a.csv")
 
 
-def test_labels_become_class_numbers_whatever_their_type():
+def test_labels_of_any_type_become_class_indices():
     for values in (
         objects("1", "0", " 1"),
         np.array([1, 0, 1]),
         np.array([1.0, 0.0, 1.0]),
         objects("1.0", "0.0", "1.00"),
     ):
-        assert encode_classes(values, [0, 1], At("a.csv", "y")).tolist() == [1, 0, 1]
-        assert encode_classes(values, ["0", "1"], At("a.csv", "y")).tolist() == [1, 0, 1]
-    assert encode_classes(np.array([True, False]), ["false", "true"], At("a", "y")).tolist() == [1, 0]
-    assert encode_classes(objects("true", "false"), [False, True], At("a", "y")).tolist() == [1, 0]
+        assert encode_classes(values, [0, 1], Place("a.csv", "y")).tolist() == [1, 0, 1]
+        assert encode_classes(values, ["0", "1"], Place("a.csv", "y")).tolist() == [1, 0, 1]
+    assert encode_classes(np.array([True, False]), ["false", "true"], Place("a", "y")).tolist() == [1, 0]
+    assert encode_classes(objects("true", "false"), [False, True], Place("a", "y")).tolist() == [1, 0]
 
 
 @pytest.mark.parametrize(
-    ("values", "says"),
+    ("values", "error"),
     [
         (
             ["yes", "perhaps"],
@@ -163,14 +162,14 @@ def test_labels_become_class_numbers_whatever_their_type():
         ([["yes"]], r"expected one label per row, not shape \(1, 1\)"),
     ],
 )
-def test_a_label_that_is_no_class_is_named_with_its_row(values, says):
-    with pytest.raises(DataError, match=says):
-        encode_classes(values, ["no", "yes"], At("a.csv", "ill"))
+def test_an_unknown_label_is_reported_with_its_row(values, error):
+    with pytest.raises(DataError, match=error):
+        encode_classes(values, ["no", "yes"], Place("a.csv", "ill"))
 
 
 def test_many_classes_are_not_all_listed():
     with pytest.raises(DataError, match=r"use one of 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, …"):
-        encode_classes([77], range(20), At("a", "y"))
+        encode_classes([77], range(20), Place("a", "y"))
 
 
 def test_ids_are_text_and_unique():
@@ -185,7 +184,7 @@ def test_ids_are_text_and_unique():
 
 
 @pytest.mark.parametrize(
-    ("make", "says"),
+    ("make", "error"),
     [
         (lambda: Number(name="x", range=(2, 1)), r"range must be \[low, high\], not \[2, 1\]"),
         (lambda: Number(name="x", range=(0, float("nan"))), "finite"),
@@ -202,8 +201,8 @@ def test_ids_are_text_and_unique():
         (lambda: Schema(label="y", columns=()), "at least 1 item"),
     ],
 )
-def test_a_schema_that_cannot_be_meant_is_refused(make, says):
-    with pytest.raises(ValidationError, match=says):
+def test_an_invalid_schema_is_rejected(make, error):
+    with pytest.raises(ValidationError, match=error):
         make()
 
 
@@ -237,7 +236,7 @@ def test_many_different_words_are_text():
     assert column == Text(name="note")
 
 
-def test_minus_nan_as_c_prints_it_is_a_missing_number():
+def test_negative_nan_is_a_missing_number():
     assert infer({"x": objects("1", "-nan", "3")}, "y").columns == (Number(name="x", range=(1, 3), missing=True),)
 
 
@@ -262,14 +261,14 @@ def test_a_schema_is_inferred_from_arrays():
     assert schema.columns[3] == Number(name="age", range=(1, 3), missing=True)
 
 
-def test_a_public_file_of_nothing_but_labels_or_with_an_empty_column_is_refused():
+def test_a_public_file_with_no_features_or_an_empty_column_is_rejected():
     with pytest.raises(DataError, match="only the columns y, id: there are no features"):
         infer({"y": objects("a"), "id": objects("1")}, "y", "id")
     with pytest.raises(DataError, match="column 'gone' is empty: remove it"):
         infer({"gone": objects("", "NA")}, "y")
 
 
-def test_the_classes_of_a_label_column_are_whole_numbers_in_order_or_text():
+def test_the_classes_of_a_label_column_are_sorted_integers_or_text():
     assert sorted_labels(objects("10", "9", "", "10")) == [9, 10]
     assert sorted_labels(np.array([1.0, 0.0, np.nan])) == [0, 1]
     assert sorted_labels(objects("1.0", "0.0")) == [0, 1]
@@ -336,11 +335,11 @@ def test_encoding_a_permuted_table_permutes_the_rows(rows, random):
 
 @given(ROWS)
 def test_a_row_is_encoded_the_same_with_and_without_the_others(rows):
-    whole = encode(rows)
+    together = encode(rows)
     for i, row in enumerate(rows):
-        np.testing.assert_array_equal(encode([row])[0], whole[i])
-    assert np.isfinite(whole).all()
-    assert whole.shape == (len(rows), 2 + 1 + 2 + 8)
+        np.testing.assert_array_equal(encode([row])[0], together[i])
+    assert np.isfinite(together).all()
+    assert together.shape == (len(rows), 2 + 1 + 2 + 8)
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=20))
@@ -351,29 +350,31 @@ def test_a_table_fits_the_schema_that_was_inferred_from_it(values):
 
 
 @given(st.lists(st.integers(-(2**53), 2**53), min_size=1, max_size=9))
-def test_whole_numbers_are_the_same_label_as_text_as_floats_and_as_they_are(values):
+def test_integers_are_the_same_label_as_text_floats_and_integers(values):
     classes = sorted_labels(np.array(values))
     assert classes == sorted(set(values))
     texts, floats = objects(*map(str, values)), np.array(values, dtype=float)
-    where = At("a", "y")
+    where = Place("a", "y")
     codes = encode_classes(np.array(values), classes, where)
     assert [classes[code] for code in codes] == values
     np.testing.assert_array_equal(encode_classes(texts, classes, where), codes)
     np.testing.assert_array_equal(encode_classes(floats, classes, where), codes)
 
 
-def test_a_lenient_schema_clips_and_blanks_instead_of_refusing() -> None:
+def test_a_lenient_schema_clips_and_blanks_instead_of_raising() -> None:
     columns = (Number(name="x", range=(0, 10)), Category(name="c", categories=("a", "b")), Text(name="t", features=4))
     schema = Schema(label="y", columns=columns).lenient()
     rows = schema.encode({"x": objects("-5", "20"), "c": objects("a", "z"), "t": objects("w", "")}, "a.csv")
     assert rows[:, :3].tolist() == [[0, 1, 0], [1, 0, 0]]
 
 
-def test_the_shape_of_a_row_is_known_before_any_row() -> None:
+def test_the_shape_of_a_row_is_known_without_data() -> None:
     columns = (
-        Number(name="x", range=(0, 1), missing=True), Category(name="c", categories=("a", "b", "d")),
-        Text(name="t", features=4), Tensor(name="m", kind="features", shape=(2, 3)),
-    )  # fmt: skip
+        Number(name="x", range=(0, 1), missing=True),
+        Category(name="c", categories=("a", "b", "d")),
+        Text(name="t", features=4),
+        Tensor(name="m", kind="features", shape=(2, 3)),
+    )
     table = {"x": objects("1"), "c": objects("a"), "t": objects("w"), "m": np.zeros((1, 2, 3))}
     schema = Schema(label="y", columns=columns)
     assert schema.encode(table, "a").shape[1:] == schema.shape == (2 + 3 + 4 + 6,)

@@ -1,4 +1,4 @@
-"""A drafted election is TOML that can be read back, whatever the columns are called."""
+"""A drafted election is TOML that can be read back, for any names of columns and classes."""
 
 import csv
 from pathlib import Path
@@ -42,7 +42,7 @@ def drafted(public, label, name="election.toml", **settings):
         (['"', "\\", "é 😀"], ('"', "\\", "é 😀")),
     ],
 )
-def test_labels_of_any_kind_become_the_classes(tmp_path, labels, classes):
+def test_labels_of_any_type_become_the_classes(tmp_path, labels, classes):
     public = public_file(tmp_path, ["x", "y"], [[i, label] for i, label in enumerate(labels)])
     election = drafted(public, "y")
     assert election.classes == classes
@@ -59,14 +59,14 @@ def test_a_drafted_election_reads_the_files_of_its_parties(clinic):
     assert data.ids is None
 
 
-def test_a_column_of_ids_is_no_feature(tmp_path):
+def test_the_id_column_is_not_a_feature(tmp_path):
     public = public_file(tmp_path, ["patient", "x", "y"], [["a", 1, 0], ["b", 2, 1]])
     election = drafted(public, "y", row_id="patient")
     assert [column.name for column in election.schema.columns] == ["x"]
     assert election.read_data(public).ids.tolist() == ["a", "b"]
 
 
-def test_classes_must_be_named_where_the_public_file_has_no_labels(tmp_path):
+def test_classes_must_be_given_if_the_public_file_has_no_labels(tmp_path):
     public = public_file(tmp_path, ["x", "z"], [[1, 0], [2, 1]])
     with pytest.raises(DataError, match=r"no column 'y', so the classes are unknown: .*--classes a,b,c .*are x, z"):
         draft(public, "y", beside=tmp_path / "election.toml")
@@ -75,35 +75,35 @@ def test_classes_must_be_named_where_the_public_file_has_no_labels(tmp_path):
     assert [column.name for column in election.schema.columns] == ["x", "z"]
 
 
-def test_classes_that_are_named_win_over_those_of_the_file(tmp_path):
+def test_given_classes_override_those_of_the_file(tmp_path):
     public = public_file(tmp_path, ["x", "y"], [[1, "b"], [2, "a"]])
     assert drafted(public, "y", classes=("b", "a", "c")).classes == ("b", "a", "c")
 
 
-def test_one_class_is_no_election(tmp_path):
+def test_a_single_class_is_rejected(tmp_path):
     public = public_file(tmp_path, ["x", "y"], [[1, "b"], [2, "b"]])
     with pytest.raises(ElectionError, match=r"at least two classes, but .*public.csv has \['b'\]"):
         draft(public, "y", beside=tmp_path / "election.toml")
 
 
-def test_a_public_file_with_nothing_but_labels_is_refused(tmp_path):
+def test_a_public_file_without_features_is_rejected(tmp_path):
     public = public_file(tmp_path, ["y"], [["a"], ["b"]])
     with pytest.raises(DataError, match="no features to learn from"):
         draft(public, "y", beside=tmp_path / "election.toml")
 
 
-def test_an_infinite_number_is_told_with_its_column(tmp_path):
+def test_an_infinite_number_is_reported_with_its_column(tmp_path):
     public = public_file(tmp_path, ["x", "y"], [["1e400", "a"], [2, "b"]])
     with pytest.raises(DataError, match="column 'x' has an infinite value"):
         draft(public, "y", beside=tmp_path / "election.toml")
 
 
-def test_a_missing_public_file_is_said_to_be_missing(tmp_path):
+def test_a_missing_public_file_is_reported(tmp_path):
     with pytest.raises(DataError, match="there is no file"):
         draft(tmp_path / "public.csv", "y", beside=tmp_path / "election.toml")
 
 
-def test_arrays_are_drafted_too(tmp_path):
+def test_a_draft_can_use_arrays(tmp_path):
     np.savez(tmp_path / "p.npz", X=np.zeros((3, 1, 2, 2), dtype=np.uint8), y=np.array([0, 1, 2]))
     election = drafted(tmp_path / "p.npz", "y")
     assert election.public.dtype == np.uint8
@@ -111,25 +111,25 @@ def test_arrays_are_drafted_too(tmp_path):
     assert election.classes == (0, 1, 2)
 
 
-def test_a_public_file_elsewhere_is_named_by_its_whole_path_and_one_beside_by_its_name(tmp_path):
+def test_a_public_file_in_another_folder_is_given_by_its_full_path(tmp_path):
     public = public_file(tmp_path, ["x", "y"], [[1, 0], [2, 1]])
     (tmp_path / "sub").mkdir()
-    beside = draft(public, "y", beside=tmp_path / "e.toml")
-    elsewhere = draft(public, "y", beside=tmp_path / "sub" / "e.toml")
-    assert 'path = "public.csv"' in beside
-    assert f'path = "{public.resolve()}"' in elsewhere
-    (tmp_path / "sub" / "e.toml").write_text(elsewhere, "utf-8")
+    same_folder = draft(public, "y", beside=tmp_path / "e.toml")
+    other_folder = draft(public, "y", beside=tmp_path / "sub" / "e.toml")
+    assert 'path = "public.csv"' in same_folder
+    assert f'path = "{public.resolve()}"' in other_folder
+    (tmp_path / "sub" / "e.toml").write_text(other_folder, "utf-8")
     assert Election.read(tmp_path / "sub" / "e.toml").public.shape == (2, 1)
 
 
-def test_a_quorum_and_another_method_can_be_written(tmp_path):
+def test_a_draft_can_set_the_name_and_the_method(tmp_path):
     public = public_file(tmp_path, ["x", "y"], [[1, 0], [2, 1]])
     schema = Schema(label="y", columns=(Number(name="x", range=(1, 2)),))
     path = tmp_path / "e.toml"
     method = '[method]\nname = "fedkt"\nqueries = 0.5\n'
-    path.write_text(write(path, public, [0, 1], schema, name="one", method=method, quorum=3), "utf-8")
+    path.write_text(write(path, public, [0, 1], schema, name="one", method=method), "utf-8")
     election = Election.read(path)
-    assert (election.name, election.quorum, election.method.queries) == ("one", 3, 0.5)
+    assert (election.name, election.method.queries) == ("one", 0.5)
 
 
 ODD = [

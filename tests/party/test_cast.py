@@ -1,4 +1,4 @@
-"""Casting alone and together."""
+"""Casts of one party and of several parties together."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_parties_cast_together_as_they_would_alone(make_election, parties) -> No
     [(ob.FedKT.paper(), {"teacher": 5 * 10, "student": 5 * 2}), (ob.FedKT(), {"teacher": 5 * 2})],
     ids=["paper", "open"],
 )
-def test_one_tier_of_all_parties_is_one_fit_many(method, tiers, make_election, parties, monkeypatch) -> None:
+def test_each_tier_of_all_parties_is_one_fit_many_call(method, tiers, make_election, parties, monkeypatch) -> None:
     calls, fit_many = [], ob.Sklearn.fit_many
 
     def watch(self, X, tasks, classes, *, keep=True):
@@ -39,9 +39,10 @@ def test_one_tier_of_all_parties_is_one_fit_many(method, tiers, make_election, p
     cast_together(election, parties)
     assert [tasks for tasks, _ in calls] == list(tiers.values())
     private = sum(len(d) for d in parties.values())
-    assert calls[0][1] == private + len(election.public), "the public set is held once, not once a party"
+    assert calls[0][1] == private + len(election.public), "the public set is in memory once, not once per party"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("forest", ["ExtraTreesClassifier", "RandomForestClassifier"])
 def test_the_number_of_workers_does_not_change_a_ballot(forest, make_election, parties, monkeypatch) -> None:
     election = make_election(learner=ob.Sklearn(forest, {"n_estimators": 60}))
@@ -59,7 +60,7 @@ def test_the_order_of_the_parties_does_not_change_a_ballot(election, parties) ->
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "error"),
     [
         (lambda X, y: (X[:, :10], y), r"shape \(10,\), but the election's have \(64,\)"),
         (lambda X, y: (X, np.full(len(y), 99)), "'99'.* is not a class of the election"),
@@ -69,20 +70,20 @@ def test_the_order_of_the_parties_does_not_change_a_ballot(election, parties) ->
         (lambda X, y: (X.astype(str), y), "expected numbers"),
     ],
 )
-def test_arrays_that_do_not_fit_are_refused_before_training(change, words, election, digits) -> None:
-    with pytest.raises(DataError, match=words):
+def test_invalid_arrays_are_rejected_before_training(change, error, election, digits) -> None:
+    with pytest.raises(DataError, match=error):
         ob.cast(election, *change(digits.X, digits.y), party="a")
 
 
 @pytest.mark.parametrize("name", ["", "../a", "a/b", "a b", "x" * 65, ".hidden"])
-def test_a_party_name_must_be_fit_for_a_file(name: str, election, digits) -> None:
+def test_a_party_name_must_be_a_valid_file_name(name: str, election, digits) -> None:
     with pytest.raises(ElectionError, match="party name"):
         ob.cast(election, digits.X, digits.y, party=name)
 
 
 @dataclass(frozen=True)
 class Total:
-    """Work that is no fit: what the rows of a party add up to; it counts how often it is asked."""
+    """Work other than a fit: the sum of a party's rows. It records its calls."""
 
     X: np.ndarray
     role: str = "final"
@@ -96,7 +97,7 @@ class Total:
 
 @dataclass(frozen=True)
 class Sums:
-    """A method that asks for work twice, in one party for a fit in between."""
+    """A method that requests work twice; a party with an odd number of rows requests a fit in between."""
 
     name: ClassVar[str] = "sums"
     levels: ClassVar[frozenset[str]] = frozenset({"L0"})
@@ -115,18 +116,19 @@ class Sums:
         return {"sums": np.array([first, second])}
 
 
-def test_other_work_of_all_parties_is_one_call_beside_their_fits(make_election, digits) -> None:
+def test_other_work_of_all_parties_is_one_call_per_tier(make_election, digits) -> None:
     election = make_election(method=Sums())
-    parties = {name: election.data(digits.X[a:b], digits.y[a:b]) for name, a, b in
-               (("a", 0, 20), ("b", 20, 41), ("c", 41, 61))}  # fmt: skip
+    ranges = {"a": slice(0, 20), "b": slice(20, 41), "c": slice(41, 61)}
+    parties = {party: election.data(digits.X[rows], digits.y[rows]) for party, rows in ranges.items()}
     Total.calls.clear()
     for ballot, data in zip(cast_together(election, parties), parties.values(), strict=True):
         assert ballot.contents["sums"].tolist() == [data.X.sum(), data.X[:1].sum()]
-    assert Total.calls == [("sklearn", 3), ("sklearn", 2), ("sklearn", 1)]  # b is a tier behind: it fits in between
+    # b requests a fit in between, so its second sum is one tier later
+    assert Total.calls == [("sklearn", 3), ("sklearn", 2), ("sklearn", 1)]
 
 
-def test_a_ballot_that_would_be_too_large_is_refused_before_anything_is_trained() -> None:
-    """Gram matrices of 2,000 columns have 16 MB."""
+def test_a_ballot_that_would_be_too_large_is_rejected_before_training() -> None:
+    """The Gram matrix of 2,000 columns has 16 MB."""
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(20, 2000)).astype(np.float32), np.arange(20) % 2
     election = ob.Election(classes=[0, 1], method=ob.Analytic(bound=1.0), public=X, max_ballot_mb=1)

@@ -1,4 +1,4 @@
-"""A party's files: one ballot, kept before it is delivered, and the same bytes at every retry."""
+"""A party's files: a ballot is kept before it is delivered, and every retry delivers the same bytes."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_kept_ballot_of_another_election_is_not_sent(election, clinic: Path) -
         cast(replace(election, seed=5), clinic)
 
 
-def test_a_damaged_kept_ballot_is_named(election, clinic: Path) -> None:
+def test_a_damaged_kept_ballot_is_reported(election, clinic: Path) -> None:
     cast(election, clinic)
     (clinic / "kept" / "a.ballot").write_bytes(b"half")
     with pytest.raises(AlreadyCast, match="is damaged"):
@@ -79,7 +79,7 @@ def test_a_preview_trains_and_writes_nothing(election, clinic: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "error"),
     [
         (lambda t: t.replace("age,", "years,"), "missing column 'age'"),
         (lambda t: t.replace("north", "nroth"), "'nroth'.* is none of the 2 categories"),
@@ -93,12 +93,14 @@ def test_a_preview_trains_and_writes_nothing(election, clinic: Path) -> None:
     ],
     ids=["column", "category", "range", "missing", "label", "number", "empty", "only header", "ragged"],
 )
-def test_a_bad_file_is_named_with_its_place_and_nothing_is_written(change, words, election, clinic: Path) -> None:
+def test_an_invalid_file_is_reported_with_the_location_and_nothing_is_written(
+    change, error, election, clinic: Path
+) -> None:
     path = clinic / "a.csv"
     path.write_text(change(path.read_text()))
-    with pytest.raises(DataError, match=words) as error:
+    with pytest.raises(DataError, match=error) as raised:
         cast(election, clinic, box=ob.Folder(clinic / "box"))
-    assert "a.csv" in str(error.value)
+    assert "a.csv" in str(raised.value)
     assert not (clinic / "box").exists()
     assert not (clinic / "kept").exists()
 
@@ -123,19 +125,19 @@ class TestKeys:
         with pytest.raises(KeyFileError, match="requires a to sign its ballot"):
             cast_file(agreed, "a", clinic / "a.csv", keep=clinic / "kept", beside=clinic)
 
-    def test_a_party_that_is_not_listed_is_told_before_training(self, election, clinic: Path) -> None:
+    def test_an_unlisted_party_is_rejected_before_training(self, election, clinic: Path) -> None:
         with pytest.raises(ElectionError, match="b is not on the roster"):
             check_signer(self.with_roster(clinic), "b", find_key("b", None, clinic))
 
 
-class TestLook:
-    def test_a_look_says_what_is_inside(self, election, clinic: Path) -> None:
+class TestInspect:
+    def test_the_contents_of_a_ballot_are_listed(self, election, clinic: Path) -> None:
         cast(election, clinic)
         seen = describe_ballot(clinic / "kept" / "a.ballot", None)
         assert seen["party"] == "a"
         assert [name for name, *_ in seen["contents"]] == ["votes"]
 
-    def test_a_look_at_a_broken_ballot_tells_why(self, clinic: Path) -> None:
+    def test_a_damaged_ballot_is_rejected_with_the_reason(self, clinic: Path) -> None:
         (clinic / "x.ballot").write_bytes(b"PK")
         with pytest.raises(Spoiled, match=r"x\.ballot would be spoiled"):
             describe_ballot(clinic / "x.ballot", None)
@@ -151,14 +153,14 @@ class TestLook:
         ("teacher=sklearn:estimator=GaussianNB", "teacher", ob.Sklearn("GaussianNB")),
     ],
 )
-def test_a_partys_own_learner_is_read_from_one_word(text, role, learner, election) -> None:
+def test_a_partys_own_learner_is_parsed_from_an_option(text, role, learner, election) -> None:
     assert choose_learner(election, text) == (role, learner)
 
 
 @pytest.mark.parametrize(
     "text", ["nonsense", "teacher=xgboost:rounds=-1", "chef=xgboost", "final=xgboost", "xgboost:colour=red", ""]
 )
-def test_a_learner_that_cannot_be_is_refused(text: str, election) -> None:
+def test_an_invalid_learner_is_rejected(text: str, election) -> None:
     with pytest.raises(ElectionError):
         choose_learner(election, text)
 
@@ -174,7 +176,7 @@ def test_libsvm_files_may_lack_the_last_features(tmp_path: Path) -> None:
     assert cast_file(agreed, "a", tmp_path / "a.libsvm", keep=tmp_path / "kept")["trained"]
 
 
-def test_somebody_elses_file_under_a_partys_name_does_not_keep_it_out(election, clinic: Path) -> None:
+def test_a_foreign_file_under_a_partys_name_does_not_block_its_delivery(election, clinic: Path) -> None:
     (clinic / "box").mkdir()
     (clinic / "box" / "a.ballot").write_bytes(b"garbage")
     done = cast(election, clinic, box=ob.Folder(clinic / "box"))
@@ -200,9 +202,9 @@ def test_an_unsigned_ballot_is_not_sent_after_a_roster_was_added(election, clini
     assert cast(agreed, clinic, box=ob.Folder(clinic / "box"), beside=clinic, recast=True)["trained"]
 
 
-def test_another_partys_kept_ballot_is_not_delivered_as_ones_own(election, clinic: Path) -> None:
+def test_a_kept_ballot_of_another_party_is_not_delivered(election, clinic: Path) -> None:
     done = cast(election, clinic)
     kept = Path(done["ballot"])
-    kept.with_name("a.1.ballot").write_bytes(kept.read_bytes())  # as an earlier copy might be called
+    kept.with_name("a.1.ballot").write_bytes(kept.read_bytes())  # the name of an earlier copy
     with pytest.raises(AlreadyCast, match=r"is a ballot of a, not of a\.1"):
         cast_file(election, "a.1", clinic / "a.csv", keep=clinic / "kept")

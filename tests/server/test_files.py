@@ -1,4 +1,4 @@
-"""A deadline: until it a tally waits for all of the roster, and what comes later makes the next."""
+"""Deadlines: before it a tally waits for every party on the roster; later ballots count at the next tally."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def now() -> datetime:
 
 @pytest.fixture
 def agreed(clinic: Path) -> ob.Election:
-    """Two of three have voted, by files."""
+    """An election in files, in which two of three parties have voted."""
     keys = "".join(f'{name} = "{new_key(clinic / name)}"\n' for name in "abc")
     text = template.draft(clinic / "public.csv", "ill", beside=clinic / "election.toml")
     text = text.replace("n_estimators = 100", "n_estimators = 5").replace("[roster]", f"[roster]\n{keys}#", 1)
@@ -48,7 +48,7 @@ def tally(election: ob.Election, clinic: Path, **more: bool) -> ob.Outcome:
     return tally_files(election, Folder(clinic / "box"), clinic / "outcome", beside=clinic, **more)
 
 
-def test_before_the_deadline_a_tally_waits_for_all_of_the_roster(agreed, clinic: Path) -> None:
+def test_before_the_deadline_a_tally_waits_for_every_party_on_the_roster(agreed, clinic: Path) -> None:
     ahead = replace(agreed, deadline=now() + HOUR)
     with pytest.raises(QuorumError, match=r"2 parties have voted, and c may until .* clock: .* --early"):
         tally(ahead, clinic)
@@ -58,13 +58,15 @@ def test_before_the_deadline_a_tally_waits_for_all_of_the_roster(agreed, clinic:
     assert sorted(tally(ahead, clinic).voted) == ["a", "b", "c"]
 
 
-def test_without_a_roster_anybody_may_vote_until_the_deadline(agreed, clinic: Path) -> None:
-    anybody = replace(agreed, deadline=now() + HOUR, roster={})
+def test_without_a_roster_any_party_can_vote_until_the_deadline(agreed, clinic: Path) -> None:
+    open_election = replace(agreed, deadline=now() + HOUR, roster={})
     with pytest.raises(QuorumError, match="2 parties have voted, and others may until"):
-        tally(anybody, clinic)
+        tally(open_election, clinic)
 
 
-def test_after_the_deadline_a_quorum_is_tallied_and_a_late_ballot_makes_the_next(agreed, clinic: Path) -> None:
+def test_after_the_deadline_a_quorum_is_tallied_and_a_late_ballot_counts_at_the_next_tally(
+    agreed, clinic: Path
+) -> None:
     past = replace(agreed, deadline=now() - HOUR)
     assert sorted(tally(past, clinic).voted) == ["a", "b"]
     with pytest.warns(ob.OneBallotWarning, match="deadline of this election was .* counts at the next tally"):
@@ -74,7 +76,7 @@ def test_after_the_deadline_a_quorum_is_tallied_and_a_late_ballot_makes_the_next
     assert not late.spoiled
 
 
-def test_at_l1_nothing_is_drawn_for_a_tally_that_is_too_early(agreed, clinic: Path) -> None:
+def test_an_early_l1_tally_draws_no_noise(agreed, clinic: Path) -> None:
     private = replace(agreed, method=ob.FedKT(), privacy=ob.L1(epsilon=50.0), server_key="none", deadline=now() + HOUR)
     for path in (*(clinic / "box").iterdir(), *(clinic / "kept").iterdir()):
         path.unlink()
@@ -85,12 +87,12 @@ def test_at_l1_nothing_is_drawn_for_a_tally_that_is_too_early(agreed, clinic: Pa
     assert not (clinic / "tallies.json").exists()
 
 
-def test_the_deadline_is_not_part_of_what_is_agreed_to(agreed) -> None:
+def test_the_deadline_does_not_change_the_digest(agreed) -> None:
     assert replace(agreed, deadline=now()).digest == agreed.digest
 
 
 @pytest.mark.parametrize("text", ["2027-03-01T12:00:00", "2027-03-01", '"2027-03-01T12:00:00Z"', "12:00:00", "5"])
-def test_a_deadline_without_its_zone_is_refused(text: str, agreed, clinic: Path) -> None:
+def test_a_deadline_without_a_time_zone_is_rejected(text: str, agreed, clinic: Path) -> None:
     path = clinic / "election.toml"
     path.write_text(path.read_text().replace("# deadline = 2027-03-01T12:00:00Z", f"deadline = {text}"))
     with pytest.raises(
@@ -101,13 +103,13 @@ def test_a_deadline_without_its_zone_is_refused(text: str, agreed, clinic: Path)
         replace(agreed, deadline=datetime(2027, 3, 1))
 
 
-def test_the_commands_know_the_deadline(agreed, clinic: Path) -> None:
+def test_commands_apply_the_deadline(agreed, clinic: Path) -> None:
     path = clinic / "election.toml"
     path.write_text(
         path.read_text().replace("# deadline = 2027-03-01T12:00:00Z", "deadline = 9999-03-01T12:00:00+01:00")
     )
-    told = CliRunner().invoke(app, ["check", str(path), "--json"])
-    assert json.loads(told.stdout)["deadline"] == "9999-03-01 12:00:00+01:00"
+    checked = CliRunner().invoke(app, ["check", str(path), "--json"])
+    assert json.loads(checked.stdout)["deadline"] == "9999-03-01 12:00:00+01:00"
     assert "deadline: 9999-03-01" in CliRunner().invoke(app, ["check", str(path)]).stdout
     words = ["tally", str(path), "--from", str(clinic / "box"), "--out", str(clinic / "outcome")]
     early = CliRunner().invoke(app, words)

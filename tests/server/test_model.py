@@ -1,4 +1,4 @@
-"""The final model is a scikit-learn classifier: scikit-learn's own checks say so."""
+"""The final model is a scikit-learn classifier and passes scikit-learn's own checks."""
 
 from unittest import SkipTest
 
@@ -17,7 +17,7 @@ from oneballot.formats.safetensors import ConstantModel
 from oneballot.server.model import FinalModel
 
 EXPECTED_TO_FAIL: dict[str, str] = {}
-"""Checks of scikit-learn that FinalModel does not pass, with the reason. There are none."""
+"""Checks of scikit-learn that FinalModel does not pass, with the reason: none."""
 
 SKIPPED = {
     "check_array_api_input": "scikit-learn skips it unless SCIPY_ARRAY_API is set before SciPy is imported",
@@ -48,7 +48,7 @@ def test_scikit_learns_own_check_passes(model, check, name):
         check(model)
     except SkipTest:
         if name not in SKIPPED:
-            raise AssertionError(f"{name} was skipped, which is not in the list of those that may be") from None
+            raise AssertionError(f"{name} was skipped but is not listed in SKIPPED") from None
         pytest.skip(SKIPPED[name])
 
 
@@ -96,14 +96,14 @@ def test_parameters_can_be_read_and_set(outcome):
 
 
 @pytest.mark.parametrize("labels", [["no", "yes"], [3, 7], [False, True]])
-def test_labels_of_any_kind_come_back_as_they_went_in(labels, digits):
+def test_predictions_have_the_type_of_the_labels(labels, digits):
     y = np.asarray(labels)[(digits.y > 4).astype(int)]
     model = FinalModel(ob.Sklearn("GaussianNB")).fit(digits.X, y)
     assert model.predict(digits.X).dtype == y.dtype
     assert set(model.predict(digits.X)) == set(labels)
 
 
-def test_it_is_dumped_and_loaded_with_the_same_answers(digits):
+def test_it_is_dumped_and_loaded_with_the_same_predictions(digits):
     model = FinalModel(ob.Sklearn("GaussianNB")).fit(digits.X, digits.y)
     blob = model.dump()
     loaded = plugins.find("formats", blob.format).load(blob.data, classes=10)
@@ -111,7 +111,7 @@ def test_it_is_dumped_and_loaded_with_the_same_answers(digits):
     np.testing.assert_array_equal(again.predict_proba(digits.X), model.predict_proba(digits.X))
 
 
-def test_images_keep_their_shape_and_another_shape_is_refused():
+def test_images_keep_their_shape_and_another_shape_is_rejected():
     X = np.random.default_rng(0).integers(0, 255, (30, 1, 4, 4)).astype(np.uint8)
     y = np.arange(30) % 2
     model = FinalModel(ob.Sklearn("DecisionTreeClassifier")).fit(X, y)
@@ -123,7 +123,7 @@ def test_images_keep_their_shape_and_another_shape_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("kind", "given", "says"),
+    ("dtype", "given", "error"),
     [
         ("uint8", "float32", None),
         ("uint8", "int64", None),
@@ -132,26 +132,26 @@ def test_images_keep_their_shape_and_another_shape_is_refused():
         ("float32", "uint8", 'rows are bytes .* pass X.astype\\("float32"\\), or X / 255'),
     ],
 )
-def test_rows_of_another_type_are_the_same_rows_or_refused(kind, given, says):
-    """A network reads bytes as parts of 255: what is silently another type is another image."""
+def test_rows_of_another_type_are_converted_or_rejected(dtype, given, error):
+    """A network divides bytes by 255, so an unnoticed change of type would give another image."""
     X, y = np.random.default_rng(0).integers(0, 256, (40, 6)), np.arange(40) % 2
-    model = FinalModel(ob.Sklearn("DecisionTreeClassifier")).fit(X.astype(kind), y)
-    assert model.kind_ == kind
-    if says is None:
+    model = FinalModel(ob.Sklearn("DecisionTreeClassifier")).fit(X.astype(dtype), y)
+    assert model.kind_ == dtype
+    if error is None:
         np.testing.assert_array_equal(model.predict(X.astype(given)), y)
     else:
-        with pytest.raises(ValueError, match=says):
+        with pytest.raises(ValueError, match=error):
             model.predict(X.astype(given))
 
 
 @pytest.mark.parametrize("bad", [0.5, -1.0, 256.0])
-def test_what_no_byte_can_be_is_refused_by_a_model_of_bytes(bad):
+def test_a_model_of_bytes_rejects_other_numbers(bad):
     model = FinalModel(ob.Sklearn("GaussianNB")).fit(np.arange(40, dtype=np.uint8).reshape(20, 2), np.arange(20) % 2)
     with pytest.raises(ValueError, match="must be bytes, whole numbers from 0 to 255"):
         model.predict(np.array([[1, bad]]))
 
 
-def test_a_model_trained_elsewhere_is_taken_in():
+def test_a_model_trained_elsewhere_can_be_wrapped():
     model = FinalModel().trained(ConstantModel(np.array([0.25, 0.75])), ["no", "yes"], (3,))
     assert model.predict(np.zeros((2, 3))).tolist() == ["yes", "yes"]
     with pytest.raises(ValueError, match="X has 4 features, but FinalModel is expecting 3"):

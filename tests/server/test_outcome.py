@@ -1,13 +1,16 @@
-"""An outcome on disk is what it was in memory."""
+"""A saved outcome equals the outcome in memory."""
 
 from __future__ import annotations
 
 import json
+import threading
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 
 import oneballot as ob
 from oneballot.errors import OneBallotError, Spoiled
@@ -15,6 +18,7 @@ from oneballot.formats.safetensors import ConstantModel
 from oneballot.server.model import FinalModel
 from oneballot.server.outcome import exists
 from oneballot.simulation import simulate_parties
+from oneballot.types import Count
 
 
 @pytest.fixture
@@ -50,7 +54,7 @@ def test_saving_again_leaves_no_old_files(outcome, make_election, parties, tmp_p
     assert ob.Outcome.load(tmp_path).election == other.election
 
 
-def test_a_folder_without_an_outcome_says_how_to_get_one(tmp_path: Path) -> None:
+def test_a_folder_without_an_outcome_is_rejected_with_the_command_to_run(tmp_path: Path) -> None:
     with pytest.raises(OneBallotError, match="oneballot tally"):
         ob.Outcome.load(tmp_path)
 
@@ -76,9 +80,6 @@ def test_a_damaged_outcome_is_an_error_and_not_a_crash(damage, outcome, tmp_path
 
 
 def test_a_cloned_model_is_untrained_and_trains_the_final_learner(outcome, digits) -> None:
-    from sklearn.base import clone
-    from sklearn.exceptions import NotFittedError
-
     copy = clone(outcome.model)
     with pytest.raises(NotFittedError):
         copy.predict(digits.X_test)
@@ -87,7 +88,7 @@ def test_a_cloned_model_is_untrained_and_trains_the_final_learner(outcome, digit
     assert copy.learner == outcome.model.learner
 
 
-def test_saving_removes_no_file_that_is_not_an_outcomes(outcome, tmp_path: Path) -> None:
+def test_saving_removes_no_foreign_file(outcome, tmp_path: Path) -> None:
     for name in ("model-notes.txt", "count-2024.csv", ".part-of-mine"):
         (tmp_path / name).write_text("mine")
     outcome.save(tmp_path)
@@ -95,9 +96,7 @@ def test_saving_removes_no_file_that_is_not_an_outcomes(outcome, tmp_path: Path)
     assert all((tmp_path / name).exists() for name in ("model-notes.txt", "count-2024.csv", ".part-of-mine"))
 
 
-def test_two_that_save_at_once_leave_a_whole_outcome(outcome, make_election, parties, tmp_path: Path) -> None:
-    import threading
-
+def test_simultaneous_saves_leave_a_complete_outcome(outcome, make_election, parties, tmp_path: Path) -> None:
     other = simulate_parties(make_election(seed=3), parties).outcome
     threads = [threading.Thread(target=o.save, args=(tmp_path,)) for o in (outcome, other) * 4]
     for thread in threads:
@@ -107,19 +106,15 @@ def test_two_that_save_at_once_leave_a_whole_outcome(outcome, make_election, par
     assert ob.Outcome.load(tmp_path).election in (outcome.election, other.election)
 
 
-def test_a_roll_of_many_long_names_is_kept(outcome, tmp_path: Path) -> None:
-    from dataclasses import replace
-
-    from oneballot.types import Count
-
-    roll = {f"{'x' * 59}{i:05d}": {"n": np.array([i])} for i in range(4500)}
-    replace(outcome, count=Count(outcome.count.sums, roll)).save(tmp_path)
+def test_a_count_by_party_with_many_long_names_is_saved(outcome, tmp_path: Path) -> None:
+    by_party = {f"{'x' * 59}{i:05d}": {"n": np.array([i])} for i in range(4500)}
+    replace(outcome, count=Count(outcome.count.sums, by_party)).save(tmp_path)
     loaded = ob.Outcome.load(tmp_path).count.by_party
-    assert loaded.keys() == roll.keys()
+    assert loaded.keys() == by_party.keys()
     assert loaded[f"{'x' * 59}00042"]["n"] == 42
 
 
-def test_numpy_numbers_in_settings_are_as_good_as_pythons(make_election, parties, digits, tmp_path: Path) -> None:
+def test_numpy_numbers_in_settings_equal_python_numbers(make_election, parties, digits, tmp_path: Path) -> None:
     learner = ob.Sklearn("RandomForestClassifier", {"n_estimators": np.int64(5), "max_features": np.int64(2)})
     plain = ob.Sklearn("RandomForestClassifier", {"n_estimators": 5, "max_features": 2})
     election = make_election(classes=np.arange(10), learner=learner)
@@ -129,7 +124,7 @@ def test_numpy_numbers_in_settings_are_as_good_as_pythons(make_election, parties
     assert np.array_equal(ob.Outcome.load(tmp_path).model.predict(digits.X_test), outcome.model.predict(digits.X_test))
 
 
-def test_a_model_that_nobody_could_open_is_not_written(tmp_path, election, parties):
+def test_an_unreadable_model_is_not_saved(tmp_path, election, parties):
     outcome = ob.tally(election, [ob.cast(election, d.X, d.y, party=party) for party, d in parties.items()])
     odd = FinalModel(outcome.model.learner).trained(ConstantModel(np.ones(3) / 3), election.classes, (64,))
     with pytest.raises(Spoiled, match="expected float64"):
@@ -137,7 +132,7 @@ def test_a_model_that_nobody_could_open_is_not_written(tmp_path, election, parti
     assert not exists(tmp_path)
 
 
-def test_what_ballots_held_is_the_servers_own_and_what_is_published_is_everybodys(outcome, tmp_path: Path) -> None:
+def test_a_saved_outcome_is_private_and_a_published_one_is_readable_by_all(outcome, tmp_path: Path) -> None:
     outcome.save(tmp_path / "server")
     outcome.published().save(tmp_path / "public")
     (count,) = (tmp_path / "server").glob("count-*.zip")

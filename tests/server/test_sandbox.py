@@ -23,6 +23,8 @@ X = rng.normal(size=(200, 3))
 Y = np.argmax(X, axis=1)
 TREE = SklearnModel(DecisionTreeClassifier(random_state=0).fit(X, Y), 4)
 
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork: models run in the worker")
+
 
 def test_the_sandbox_returns_the_models_probabilities_and_leaves_no_process_or_folder():
     with Sandbox(seconds=20) as sandbox:
@@ -132,10 +134,12 @@ def close():
     time.sleep(100)
 
 
+@needs_fork
 def test_a_child_returns_its_result():
     assert run(lambda: b"abc") == (True, "abc")
 
 
+@needs_fork
 @pytest.mark.parametrize(
     ("work", "reason"),
     [
@@ -205,6 +209,7 @@ def test_a_model_that_hangs_without_fork_is_stopped(monkeypatch, tmp_path):
         np.testing.assert_array_equal(sandbox.ask(TREE.dump(), X, classes=4), TREE.predict_proba(X))
 
 
+@needs_fork
 def test_lower_limits_of_the_server_are_kept():
     """A server may run under `ulimit -v`; a child must not fail because it cannot raise that limit."""
     import resource
@@ -222,6 +227,7 @@ def test_lower_limits_of_the_server_are_kept():
     assert os.waitpid(pid, 0)[1] == 0
 
 
+@needs_fork
 def test_no_more_bytes_are_read_than_expected():
     _, message = run(lambda: b"x" * 10_000_000, seconds=3)
     assert len(message) < 100_000

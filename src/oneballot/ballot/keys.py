@@ -48,7 +48,7 @@ def _write(path: Path, key: SecretKey) -> str:
     pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o600)
     except FileExistsError:
         raise KeyFileError(f"{path} exists, and a key is never overwritten. Move it, or choose another name.") from None
     with os.fdopen(handle, "wb") as file:

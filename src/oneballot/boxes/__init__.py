@@ -6,7 +6,7 @@ boxes share. Only the party, the server, the integrations and the command line i
 
 from __future__ import annotations
 
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from .. import plugins
 from ..errors import BoxError, ElectionError
@@ -30,7 +30,9 @@ def box_at(address: str) -> Box:
     prefix = scheme.lower().partition("+")[0]
     name = ALIASES.get(prefix, prefix)
     if name == "folder":
-        return Folder(unquote(urlsplit(address).path))
+        from urllib.request import url2pathname
+
+        return Folder(url2pathname(urlsplit(address).path))  # file:///C:/box is C:\box on Windows
     try:
         box_type = plugins.find("boxes", name)
     except ElectionError as error:

@@ -18,7 +18,8 @@ NEVER_REPLACED = (
     "If it should not count, ask the operator to move it away, then deliver again."
 )
 _READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)
+# Windows reports EINVAL; on macOS, ENOTSUP and EOPNOTSUPP differ.
+_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EINVAL)
 
 
 class Folder:

@@ -21,8 +21,7 @@ def command(
         ),
     ] = None,
     runs: Annotated[
-        int | None,
-        typer.Option(min=1, help="The number of elections to spread them over; by default at most 100."),
+        int | None, typer.Option(min=1, help="The number of elections to spread them over; by default at most 100.")
     ] = None,
     confidence: Annotated[float, typer.Option(min=0.5, max=0.9999, help="The confidence of the lower bounds.")] = 0.95,
     workers: Workers = None,

@@ -34,8 +34,7 @@ def command(
         bool, typer.Option("--resign", help="Sign the kept ballot again with your new key; nothing is trained.")
     ] = False,
     data_dependent: Annotated[
-        bool,
-        typer.Option("--data-dependent", help="At L2: also the cost of your actual votes; do not publish it."),
+        bool, typer.Option("--data-dependent", help="At L2: also the cost of your actual votes; do not publish it.")
     ] = False,
     workers: Workers = None,
     as_json: AsJson = False,

@@ -8,17 +8,7 @@ import typer
 from .terminal import AsJson, print_json, print_table, session, size
 
 EXAMPLE = "Example: oneballot inspect box/clinic-a.ballot --election election.toml"
-SHOWN = (
-    "encrypted_to",
-    "party",
-    "election",
-    "method",
-    "ledger",
-    "signature",
-    "abstained",
-    "verdict",
-    "versions",
-)
+SHOWN = ("encrypted_to", "party", "election", "method", "ledger", "signature", "abstained", "verdict", "versions")
 
 
 def command(

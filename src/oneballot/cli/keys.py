@@ -51,10 +51,7 @@ def new(
 
 
 @app.command(epilog="Example: oneballot keys show clinic-a.key")
-def show(
-    key: Annotated[Path, typer.Argument(help="A secret key file.")],
-    as_json: AsJson = False,
-) -> None:
+def show(key: Annotated[Path, typer.Argument(help="A secret key file.")], as_json: AsJson = False) -> None:
     """Show the public key and fingerprint of a secret key file."""
     with session(as_json):
         from ..ballot.keys import READING, fingerprint, public_text, read_any_key

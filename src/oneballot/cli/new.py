@@ -75,10 +75,10 @@ def command(
             lenient=lenient,
             privacy=privacy,
             server_key=server_key,
-            named=like is None,
+            has_public=like is None,
         )
         part = election.with_name(f".{election.name}.part")
-        part.write_text(text, "utf-8")
+        part.write_text(text, "utf-8", newline="\n")
         try:
             made = Election.read(part)
         except OneBallotError as error:

@@ -43,6 +43,9 @@ def command(
             print(text.getvalue(), end="")
             return
         part = out.with_name(f".{out.name}.part")
-        part.write_text(text.getvalue(), "utf-8")
-        os.replace(part, out)
+        try:
+            part.write_text(text.getvalue(), "utf-8", newline="\n")
+            os.replace(part, out)
+        finally:
+            part.unlink(missing_ok=True)
         print(f"{out}: {len(labels):,} predictions.")

@@ -52,7 +52,7 @@ WHAT_TO_DO = {
     errno.ENOSPC: f"Make room on that disk, {AGAIN}",
     errno.EDQUOT: f"Make room in your quota, {AGAIN}",
     errno.EROFS: f"Choose a place that can be written to, {AGAIN}",
-    errno.EACCES: f"Choose a place that you may write to, {AGAIN}",
+    errno.EACCES: f"Choose a place that you may write to (on Windows, also close programs that use the file), {AGAIN}",
 }
 
 
@@ -77,7 +77,8 @@ def session(as_json: bool, workers: int | None = None) -> Iterator[Aside]:
             raise
         except OSError as error:
             _show_notes(caught)
-            sentence = f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}"
+            place = error.filename2 or error.filename  # of a rename, the target
+            sentence = f"{error.strerror or error}{f': {place}' if place else ''}"
             sentence += f". {WHAT_TO_DO[error.errno]}" if error.errno in WHAT_TO_DO else ""
             if as_json:
                 print(json.dumps({"error": sentence, "kind": type(error).__name__}))

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from .election import Election
 
 MEANINGLESS_EPSILON = 50.0
-"""From here on a guarantee means nothing: e⁵⁰ has 22 digits."""
+"""A guarantee with a larger epsilon is meaningless: e⁵⁰ has 22 digits."""
 PARTY_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
-def check_people(election: Election) -> None:
+def check_parties(election: Election) -> None:
     """Raise ElectionError for an invalid roster, key, quorum or deadline."""
     roster, quorum, deadline = election.roster, election.quorum, election.deadline
     for party in roster:
@@ -75,17 +75,17 @@ def _check_level(method: Method, level: str) -> None:
             f"method {method.name} does not offer privacy level {level!r}, only {offered}{why_not and ': '}{why_not}"
         )
     if level != "L0" and not isinstance(method, PrivateMethod):
-        raise ElectionError(f"method {method.name} lists {level}, but does not declare what it releases there")
+        raise ElectionError(f"method {method.name} offers {level}, but does not declare what it releases at {level}")
 
 
 def warn_if_epsilon_is_large(guarantee: Guarantee, *, stacklevel: int) -> None:
-    """Warn of an epsilon that is too large to protect anyone."""
+    """Warn if epsilon is too large to protect anyone."""
     if guarantee.privacy.rehearsal:
         return
     epsilon = guarantee.privacy.epsilon or guarantee.epsilon()
     if epsilon >= MEANINGLESS_EPSILON:
         text = (
-            f"epsilon = {epsilon:.4g} protects no one: what is released may reveal almost certainly whether a "
+            f"epsilon = {epsilon:.4g} protects no one: the released results may reveal almost certainly whether a "
             f"{UNITS[guarantee.level]} was present. Values up to 10 are usual; choose a smaller epsilon, or level L0."
         )
         warnings.warn(text, OneBallotWarning, stacklevel=stacklevel)

@@ -1,4 +1,4 @@
-"""Column types: how values are encoded as numbers, and the errors for values that cannot be."""
+"""Column types: how values are encoded as numbers, and errors for values that cannot be encoded."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _Column(BaseModel):
 
 
 class Number(_Column):
-    """A number, scaled so that the range becomes 0 to 1. Place values may be missing, a second feature says so."""
+    """A number, scaled from its range to 0..1. If values may be missing, a second feature marks them."""
 
     kind: Literal["number"] = "number"
     range: tuple[FiniteFloat, FiniteFloat]
@@ -62,7 +62,7 @@ class Number(_Column):
 
 
 class Category(_Column):
-    """One of several categories, one-hot encoded. An unlisted value is an error, or blank: all zeros."""
+    """One of several categories, one-hot encoded. An unlisted value is an error, or becomes blank: all zeros."""
 
     kind: Literal["category"] = "category"
     categories: Annotated[tuple[str, ...], Field(min_length=1)]
@@ -90,9 +90,11 @@ class Category(_Column):
             place.warn(unknown, "in none of the categories and were left blank")
         else:
             place.refuse(
-                unknown, values, f"is none of the {len(self.categories)} categories",
+                unknown,
+                values,
+                f"is none of the {len(self.categories)} categories",
                 'add it to the categories in the election, or set outside = "blank"',
-            )  # fmt: skip
+            )
         return np.asarray(one_hot)
 
 

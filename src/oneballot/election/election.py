@@ -1,8 +1,8 @@
 """The agreement that all parties share: schema, classes, public set, method, learners, privacy, roster.
 
-An election is checked completely before anyone trains. Its digest names it: elections with the same digest ask for the
-same ballots and encrypt them to the same server. The roster, revoked keys, quorum and deadline are not in the digest:
-they may change while ballots arrive.
+An election is checked completely before anyone trains. Its digest identifies it: elections with the same digest accept
+the same ballots. The roster, revoked keys, quorum and deadline are not in the digest, so they may change while ballots
+arrive.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ..interfaces import Learner, Method, PrivateMethod, VotingMethod
 from ..privacy.ledger import Ledger
 from ..privacy.settings import L0, PrivacySettings, as_privacy
 from ..types import Array, Blob, Data
-from .checks import check_learners, check_method, check_people, warn_if_epsilon_is_large
+from .checks import check_learners, check_method, check_parties, warn_if_epsilon_is_large
 from .columns import Place
 from .file import FORMAT, digest_of, read_election_file
 from .schema import Class, Schema, as_plain, check_ids, encode_labels
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Election:
-    """What all parties have agreed on. Made in Python, or read from an election.toml with `Election.read`."""
+    """What all parties have agreed on. Construct it in Python, or read an election.toml with `Election.read`."""
 
     classes: Sequence[Class]
     public: Array | None = field(default=None, repr=False)
@@ -48,13 +48,13 @@ class Election:
     privacy: PrivacySettings = L0
     schema: Schema | None = None
     start: Blob | None = field(default=None, repr=False)
-    """The outcome to start from, or its folder; stored as its model."""
+    """The outcome to start from, or its folder. Only its model is kept."""
     name: str = "election"
     seed: int = 0
     quorum: int = 1
     deadline: datetime | None = None
     roster: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
-    """The parties that may vote, each with its public key, or several; stored as tuples."""
+    """The parties that may vote, each with one or several public keys; stored as tuples."""
     revoked: Mapping[str, str] = field(default_factory=dict)
     """Public keys that no longer count, each with the reason."""
     server_key: str | None = None
@@ -64,45 +64,46 @@ class Election:
     public_labels: Any = field(default=None, repr=False)
     multilabel: bool = False
     variant_of: str | None = field(default=None, repr=False)
-    """The digest of the election that this one rehearses on one machine; it is then this one's digest too."""
+    """The digest of the election that this one simulates on one machine. This one then has the same digest."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "classes", tuple(c.item() if isinstance(c, np.generic) else c for c in self.classes))
-        object.__setattr__(self, "method", _as_plugin("methods", self.method))
-        object.__setattr__(self, "privacy", as_privacy(self.privacy))
-        object.__setattr__(self, "learner", _as_plugin("learners", self.learner))
-        object.__setattr__(self, "learners", {r: _as_plugin("learners", x) for r, x in self.learners.items()})
-        object.__setattr__(self, "start", as_start(self.start))
-        listed = {party: (keys,) if isinstance(keys, str) else tuple(keys) for party, keys in self.roster.items()}
-        object.__setattr__(self, "roster", listed)
-        if self.public is not None:
-            object.__setattr__(self, "public", as_rows(self.public, "the public set"))
-        check_people(self)
+        normalized = {
+            "classes": tuple(c.item() if isinstance(c, np.generic) else c for c in self.classes),
+            "method": plugins.instance("methods", self.method),
+            "privacy": as_privacy(self.privacy),
+            "learner": plugins.instance("learners", self.learner),
+            "learners": {role: plugins.instance("learners", each) for role, each in self.learners.items()},
+            "start": as_start(self.start),
+            "roster": {p: (keys,) if isinstance(keys, str) else tuple(keys) for p, keys in self.roster.items()},
+            "public": None if self.public is None else as_rows(self.public, "the public set"),
+        }
+        for name, value in normalized.items():
+            object.__setattr__(self, name, value)
+        check_parties(self)
         check_method(self)
-        self._choose_by_level()
+        self._adapt_method_to_privacy()
         if unknown := sorted(self.learners.keys() - self.roles):
             roles = ", ".join(sorted(self.roles))
             raise ElectionError(f"method {self.method.name} has no learner {', '.join(unknown)}; it has {roles}")
         check_learners(self, {role: self.learner_of(role) for role in self.roles})
 
-    def _choose_by_level(self) -> None:
-        """Let the method choose open settings by the privacy level, and ask no more queries than the budget buys."""
+    def _adapt_method_to_privacy(self) -> None:
+        """Let the method choose its open settings for the level, and limit its queries to what the budget allows."""
         if not isinstance(self.method, PrivateMethod):
             return
         object.__setattr__(self, "method", self.method.for_level(self.level))
         if self.guarantee is None:
             return
-        public = 0 if self.public is None else len(self.public)
-        asked = self.method.spends(self.level, len(self.classes), public).votes
+        votes = self.method.spends(self.level, len(self.classes), self.public_rows).votes
         affordable = getattr(self.guarantee, "queries", 0)
-        if asked is not None and affordable < asked.queries and isinstance(self.method, VotingMethod):
-            object.__setattr__(self, "method", self.method.with_queries(affordable, public))
+        if votes is not None and affordable < votes.queries and isinstance(self.method, VotingMethod):
+            object.__setattr__(self, "method", self.method.with_queries(affordable, self.public_rows))
         warn_if_epsilon_is_large(self.guarantee, stacklevel=5)
         self.warn_if_hopeless(self.parties, stacklevel=5)
 
     @classmethod
     def read(cls, path: str | Path) -> Election:
-        """An election from a TOML file, with the public set that it names."""
+        """Read an election from a TOML file, with the public set that it names."""
         arguments = read_election_file(Path(path))
         try:
             return cls(**arguments)
@@ -117,14 +118,14 @@ class Election:
         return hashlib.sha256(text.encode()).hexdigest()
 
     def describe(self) -> dict[str, Any]:
-        """Everything that decides what a ballot means, as plain values."""
+        """Everything that determines the ballots, as plain values: the content of the digest."""
         return {
             "format": FORMAT,
             "name": self.name,
             "classes": list(self.classes),
             "public": None if self.public is None else digest_of(self.public),
-            "method": _describe(self.method),
-            "learners": {"all": _describe(self.learner)} | {r: _describe(x) for r, x in self.learners.items()},
+            "method": plugins.describe(self.method),
+            "learners": {r: plugins.describe(x) for r, x in {"all": self.learner, **self.learners}.items()},
             "privacy": self._describe_privacy(),
             "schema": None if self.schema is None else self.schema.model_dump(mode="json"),
             "seed": self.seed,
@@ -137,8 +138,12 @@ class Election:
     def _describe_privacy(self) -> dict[str, Any]:
         if self.level == "L0":
             return {"level": "L0"}
-        stated = {name: value for name, value in asdict(self.privacy).items() if value is not None}
-        return stated | {"stable_ids": self.stable_ids}
+        given = {name: value for name, value in asdict(self.privacy).items() if value is not None}
+        return given | {"stable_ids": self.stable_ids}
+
+    @property
+    def public_rows(self) -> int:
+        return 0 if self.public is None else len(self.public)
 
     @property
     def level(self) -> str:
@@ -151,7 +156,7 @@ class Election:
 
     @property
     def stable_ids(self) -> bool:
-        """Whether rows have stable IDs: as the privacy settings say, else whether the schema has an ID column."""
+        """Whether rows have stable IDs: by default, whether the schema has an ID column."""
         if self.privacy.stable_ids is not None:
             return self.privacy.stable_ids
         return self.schema is not None and self.schema.id is not None
@@ -163,17 +168,17 @@ class Election:
             return None
         from ..privacy.calibration import calibrate
 
-        spending = self.method.spends(self.level, len(self.classes), 0 if self.public is None else len(self.public))
+        spending = self.method.spends(self.level, len(self.classes), self.public_rows)
         return calibrate(self.privacy, spending, self.stable_ids)
 
     @cached_property
     def ballot_ledger(self) -> Ledger:
-        """The ledger that a ballot of a first cast must have."""
+        """The ledger of a ballot that its party casts for the first time."""
         return Ledger() if self.guarantee is None else self.guarantee.ballot_ledger()
 
     @property
     def parties(self) -> int | None:
-        """The number of parties, as far as the election says."""
+        """The number of parties: the length of the roster, else the quorum if it is above 1, else unknown."""
         return len(self.roster) or (self.quorum if self.quorum > 1 else None)
 
     def awaited(self, voted: Collection[str]) -> tuple[str, ...]:
@@ -192,12 +197,11 @@ class Election:
             return self.public.shape[1:]
         if self.schema is not None:
             return self.schema.shape
-        row: tuple[int, ...] = getattr(self.learner_of("final"), "row", ())
-        return row
+        return tuple(getattr(self.learner_of("final"), "row", ()))
 
     @property
     def row_dtype(self) -> np.dtype[Any] | None:
-        """The type of all rows; None if unknown."""
+        """The type of the values in a row; None if unknown."""
         if self.public is not None:
             return self.public.dtype
         return None if self.schema is None else self.schema.dtype
@@ -206,7 +210,7 @@ class Election:
         return self.learners.get(role, self.learner)
 
     def choose_learners(self, choice: Mapping[str, Learner]) -> dict[str, Learner]:
-        """The learner of each role at a party with its own choice; "all" stands for all roles but the final one."""
+        """The learner of each role at a party with this choice; "all" stands for all roles but the final one."""
         roles = self.roles - {"final"}
         if unknown := sorted(choice.keys() - roles - {"all"}):
             known = ", ".join(sorted(roles))
@@ -218,7 +222,7 @@ class Election:
         return learners
 
     def data(self, X: Any, y: Any, source: str = "the data", ids: Any = None) -> Data:
-        """A party's arrays, checked against this election."""
+        """A party's arrays, checked and encoded for this election."""
         rows = self.rows(X, source, empty=self.level == "L2")
         labels = encode_labels(y, self.classes, Place(source, "label"), self.multilabel)
         if len(rows) != len(labels):
@@ -227,7 +231,7 @@ class Election:
 
     @cached_property
     def encoded_public_labels(self) -> Array | None:
-        """The labels of the public rows, encoded as a party's own."""
+        """The labels of the public rows, encoded like a party's labels."""
         known = self.public is not None and self.public_labels is not None
         return self.data(self.public, self.public_labels, "the public set").y if known else None
 
@@ -238,35 +242,22 @@ class Election:
         return as_dtype(rows, self.row_dtype, source)
 
     def read_data(self, path: str | Path) -> Data:
-        """A party's file, encoded with the schema."""
+        """Read a party's file and encode it with the schema."""
         schema = self.schema
         if schema is None:
             raise ElectionError(f"this election has no [schema], so {path} cannot be read; `oneballot new` writes one")
-        table = schema.read(path, empty=self.level == "L2")  # at L2 an empty silo must not be distinguishable
+        table = schema.read(path, empty=self.level == "L2")  # at L2 a party without rows must not stand out
         ids = schema.ids(table.columns, table.source)
         labels = schema.labels(table.columns, self.classes, table.source)
         return Data(schema.encode(table.columns, table.source), labels, ids)
 
     def warn_if_hopeless(self, parties: int | None, *, stacklevel: int = 3) -> None:
-        """Warn, before any noise is drawn, if this many parties cannot be heard above the noise."""
+        """Warn, before any noise is drawn, if the votes of this many parties are lost in the noise."""
         if self.guarantee is not None and self.guarantee.is_hopeless(parties):
             warnings.warn(self.guarantee.forecast(parties)[0], WillNotWork, stacklevel=stacklevel)
 
     def on_one_machine(self) -> Election:
-        """The same election with all parties on one machine: no signatures, no encryption, no quorum."""
+        """The same election for a simulation: no signatures, no encryption, no quorum."""
         if not (self.roster or self.revoked or self.quorum > 1 or self.server_key):
             return self
         return replace(self, roster={}, revoked={}, quorum=1, server_key=None, variant_of=self.digest)
-
-
-def _as_plugin(kind: plugins.Kind, given: Any) -> Any:
-    """A method or learner, also by its name; a scikit-learn estimator becomes the learner that trains it."""
-    if isinstance(given, str):
-        return plugins.find(kind, given)()
-    if kind == "learners" and hasattr(given, "get_params"):
-        return plugins.find("learners", "sklearn")(given)
-    return given
-
-
-def _describe(plugin: Any) -> dict[str, Any]:
-    return {"name": plugin.name, **(plugin.describe() if hasattr(plugin, "describe") else asdict(plugin))}

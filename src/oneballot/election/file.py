@@ -26,20 +26,27 @@ from .. import plugins
 from ..errors import DataError, ElectionError
 from ..privacy.settings import L0, PrivacySettings
 from ..settings import describe_errors
-from ..types import Array, Blob
+from ..types import Array
 from .schema import Schema
-from .warm_start import read_start
 
 FORMAT = 1
-COPIED = (
-    "name", "privacy", "seed", "quorum", "deadline", "roster", "revoked", "server_key", "max_ballot_mb",
-    "max_model_seconds",
-)  # fmt: skip
 """Increase it when an older file would be misread; `_File` then rejects the old number."""
+COPIED = [
+    "name",
+    "privacy",
+    "seed",
+    "quorum",
+    "deadline",
+    "roster",
+    "revoked",
+    "server_key",
+    "max_ballot_mb",
+    "max_model_seconds",
+]
 
 
 def read_election_file(path: Path) -> dict[str, Any]:
-    """The arguments of the Election that a file describes, with the public set that it names."""
+    """The arguments of `Election` for this file, with the public set that it names."""
     file = _File.parse(path)
     learners = {
         role: make("learners", settings, f"{path}, [learners.{role}]", path.parent)
@@ -53,16 +60,9 @@ def read_election_file(path: Path) -> dict[str, Any]:
         **({"learner": learners.pop("all")} if "all" in learners else {}),
         "learners": learners,
         "method": make("methods", file.method, f"{path}, [method]", path.parent),
-        "start": None if file.start is None else _read_start(path, file.start),
+        "start": None if file.start is None else path.parent / file.start,
         **{name: getattr(file, name) for name in COPIED},
     }
-
-
-def _read_start(path: Path, folder: str) -> Blob:
-    try:
-        return read_start(path.parent / folder)
-    except ElectionError as error:
-        raise ElectionError(f"{path}: start: {error}") from None
 
 
 def _read_public(path: Path, file: _File) -> dict[str, Array]:
@@ -86,7 +86,7 @@ def _read_public(path: Path, file: _File) -> dict[str, Array]:
 
 
 def _as_keys(value: Any) -> tuple[str, ...]:
-    """The keys of a party in the roster: one, or several while a new one replaces an old one."""
+    """The keys of a party in the roster: one, or several while a new key replaces an old one."""
     keys = [value] if isinstance(value, str) else value
     if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
         raise ValueError(f"expected a public key in quotes, or a [list] of them, not {value!r}")
@@ -124,7 +124,7 @@ class _File(BaseModel):
 
     @field_validator("deadline", mode="before")
     @classmethod
-    def _in_a_zone(cls, given: object) -> object:
+    def _check_time_zone(cls, given: object) -> object:
         if not isinstance(given, datetime) or given.tzinfo is None:
             raise ValueError(f"expected a date and time with a time zone, such as 2027-03-01T12:00:00Z, not {given}")
         return given
@@ -150,7 +150,7 @@ class _File(BaseModel):
 
 
 def make(kind: plugins.Kind, settings: Mapping[str, Any], where: str, folder: Path = Path()) -> Any:
-    """A method, learner or peer from its name and settings. Files that its settings name are in this folder."""
+    """A method, learner or peer from its name and settings. Its settings may name files in this folder."""
     if not isinstance(settings.get("name"), str):
         raise ElectionError(f'{where}: name = "…" is missing; available: {", ".join(plugins.names(kind))}')
     rest = {k: v for k, v in settings.items() if k != "name"}
@@ -173,8 +173,8 @@ def make(kind: plugins.Kind, settings: Mapping[str, Any], where: str, folder: Pa
 
 
 def digest_of(rows: Array) -> str:
-    """The digest of encoded rows: of their type, shape and bytes, independent of the file format."""
-    rows = np.ascontiguousarray(rows + 0)  # -0.0 becomes 0.0: equal numbers, but other bytes
+    """The digest of the type, shape and bytes of encoded rows. It does not depend on the file format."""
+    rows = np.ascontiguousarray(rows + 0)  # -0.0 becomes 0.0, which is equal but has other bytes
     head = f"{rows.dtype.newbyteorder('<').str} {rows.shape} ".encode()
     little = rows.astype(rows.dtype.newbyteorder("<"), copy=False)
     return "sha256:" + hashlib.sha256(head + little.tobytes()).hexdigest()

@@ -1,7 +1,7 @@
-"""The folder of an outcome: outcome.json, and files that are named by their content.
+"""The folder of an outcome: outcome.json, and files whose names contain the hash of their content.
 
-`outcome.json` is replaced last and names the other files, so that a process killed at any moment leaves the old outcome
-or the new one.
+`outcome.json` names the other files and is replaced last. So a process that is killed at any moment leaves the old
+outcome or the new one.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,11 @@ from ..types import Blob
 FORMAT = 1
 INDEX = "outcome.json"
 OWN_FILES = re.compile(r"(model|count)-[0-9a-f]{16}\.|\.oneballot-part-")
-"""Names of files that may be removed when they are no longer listed."""
+"""Files that may be removed when outcome.json no longer names them."""
 
 
 def read_index(folder: Path) -> dict[str, Any]:
-    """The content of outcome.json. Raises OneBallotError if there is none, or none that this version reads."""
+    """The content of outcome.json. Raises OneBallotError if it is missing, damaged or of another format."""
     try:
         index = json.loads((folder / INDEX).read_bytes())
     except FileNotFoundError:
@@ -43,7 +44,7 @@ def read_model(folder: Path, index: dict[str, Any]) -> Blob:
 
 
 def read_content(folder: Path, name: str) -> bytes:
-    """A file that is named by its content. Raises OneBallotError if it was altered."""
+    """The content of a file. Raises OneBallotError if it does not have the hash in its name."""
     data = (folder / Path(name).name).read_bytes()
     if hashlib.sha256(data).hexdigest()[:16] != name.split("-", 1)[1].split(".", 1)[0]:
         raise OneBallotError(f"{folder / name} was altered after it was written; tally again, or copy it again")
@@ -63,4 +64,5 @@ def write_index(folder: Path, index: bytes, keep: set[str], *, secret: bool) -> 
     write_atomic(folder / INDEX, index, 0o600 if secret else 0o644)
     for stale in folder.iterdir():
         if OWN_FILES.match(stale.name) and stale.name not in keep:
-            stale.unlink(missing_ok=True)
+            with suppress(PermissionError):  # on Windows, while another program reads it; the next tally removes it
+                stale.unlink(missing_ok=True)

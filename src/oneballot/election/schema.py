@@ -1,6 +1,6 @@
 """The schema: how a table is encoded as numbers without learning anything from it.
 
-Categories and ranges are part of the election and come from public data. So all parties encode a row in the same way,
+Categories and ranges come from public data and are part of the election. So all parties encode rows in the same way,
 and no party's data leak through a scaler or a vocabulary.
 """
 
@@ -38,7 +38,7 @@ class Schema(BaseModel):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        """A label among the features would make a model that needs the answer to predict it."""
+        """Reject repeated columns: a label that is also a feature would leak into the prediction."""
         names = [*self.label_columns, *([] if self.id is None else [self.id]), *(c.name for c in self.columns)]
         if twice := repeated(names):
             raise ValueError(f"a column may be used once, as label, id or feature: {', '.join(map(repr, twice))}")
@@ -65,7 +65,7 @@ class Schema(BaseModel):
         return only.dtype if isinstance(only, Tensor) else np.dtype(np.float32)
 
     def lenient(self) -> Schema:
-        """The same schema, except that unknown values are clipped or left blank instead of rejected."""
+        """The same schema, but numbers outside the range are clipped and unknown categories left blank."""
         other = {"number": "clip", "category": "blank"}
         columns = (c.model_copy(update={"outside": other[c.kind]}) if c.kind in other else c for c in self.columns)
         return self.model_copy(update={"columns": tuple(columns)})
@@ -95,7 +95,7 @@ class Schema(BaseModel):
         return encode_labels(self.raw_labels(columns, source), classes, place, self.multilabel)
 
     def raw_labels(self, columns: Columns, source: str) -> Array:
-        """The labels as in the file, `(rows,)`; `(rows, classes)` place each class has a column."""
+        """The labels as in the file, `(rows,)`; `(rows, classes)` if each class has a column."""
         if missing := [name for name in self.label_columns if name not in columns]:
             raise DataError(f"{source}: {self._absent(missing, columns)} The schema needs it for the label.")
         found = [columns[name] for name in self.label_columns]
@@ -131,7 +131,7 @@ def check_ids(values: Any, rows: int, place: Place) -> Array:
 
 
 def encode_labels(values: Any, classes: Sequence[Class], place: Place, multilabel: bool) -> Array:
-    """Encode labels as `Data.y`."""
+    """Labels as in `Data.y`."""
     return encode_multilabels(values, classes, place) if multilabel else encode_classes(values, classes, place)
 
 
@@ -163,12 +163,12 @@ def encode_classes(values: Any, classes: Sequence[Class], place: Place) -> Array
 
 
 def as_label(value: Any) -> str:
-    """The name of a label: like `as_text`, but "1.0" in a CSV file is "1"."""
+    """A label as text: like `as_text`, but "1.0" in a CSV file is "1"."""
     return re.sub(r"^(-?[0-9]+)\.0+$", r"\1", as_text(value))
 
 
 def as_plain(value: Any) -> Any:
-    """NumPy values as Python values, so that a digest does not depend on which were used."""
+    """NumPy values as Python values, so that equal values have the same digest."""
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
     raise ElectionError(f"{value!r} cannot be written to an election: use numbers, text, lists and tables")

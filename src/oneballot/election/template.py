@@ -46,7 +46,6 @@ estimator = "RandomForestClassifier"
 params = { n_estimators = 100 }
 """
 
-
 L0 = """\
 [privacy]
 level = "L0"                    # no noise: everyone who sees ballots or the model is trusted; L1, L2: docs/privacy.md
@@ -59,12 +58,12 @@ _LEVELS = {
 
 
 def section(method: str) -> str:
-    """The sections [method] and, if the method trains any, [learners.all]."""
+    """The section [method] and, if the method has learners, [learners.all]."""
     if method == "fedkt":
         return FEDKT
-    found = plugins.find("methods", method)
-    text = f'[method]                        # docs/{method}.md\nname = "{method}"\n{getattr(found, "draft", "")}'
-    return text if "[learners" in text or not found().needs.keys() - {"public"} else f"{text}\n{FOREST}"
+    plugin = plugins.find("methods", method)
+    text = f'[method]                        # docs/{method}.md\nname = "{method}"\n{getattr(plugin, "draft", "")}'
+    return text if "[learners" in text or not plugin().needs.keys() - {"public"} else f"{text}\n{FOREST}"
 
 
 def draft(
@@ -78,9 +77,9 @@ def draft(
     lenient: bool = False,
     privacy: str = L0,
     server_key: str | None = None,
-    named: bool = True,
+    has_public: bool = True,
 ) -> str:
-    """An election over the columns of a public file. `named`: the file is the election's public set."""
+    """The text of an election over the columns of a file, which is its public set unless `has_public` is False."""
     table = read(public)
     _check_columns(table, label, classes, row_id)
     known = tuple(classes) or tuple(sorted_labels(table.columns[label]))
@@ -92,23 +91,14 @@ def draft(
     schema = infer(table.columns, label, row_id)
     schema = schema.lenient() if lenient else schema
     return write(
-        beside,
-        public,
-        known,
-        schema,
-        name=beside.stem,
-        method=method,
-        privacy=privacy,
-        server_key=server_key,
-        named=named,
+        beside, public, known, schema, method=method, privacy=privacy, server_key=server_key, has_public=has_public
     )
 
 
 def private(level: str, epsilon: float) -> str:
     """The section [privacy] of an election with a privacy budget."""
-    text = _LEVELS[level]
     return f"""\
-[privacy]                       # {text}: docs/privacy.md
+[privacy]                       # {_LEVELS[level]}: docs/privacy.md
 level = "{level}"
 epsilon = {epsilon!r}                   # the privacy budget, which determines the noise; or set gamma, sigma or scale
 delta = 1e-5
@@ -140,33 +130,33 @@ def write(
     classes: Sequence[Class],
     schema: Schema,
     *,
-    name: str,
+    name: str | None = None,
     method: str = FEDKT,
-    quorum: int = 1,
     privacy: str = L0,
     server_key: str | None = None,
-    named: bool = True,
+    has_public: bool = True,
 ) -> str:
-    """The text of an election over this schema, to be saved at `path`. `named`: `public` is its public set."""
-    reader = '# server_key = "x25519:…"        ' if server_key is None else f"server_key = {_value(server_key)}  "
-    reader += '# ballots are encrypted to this key (required at L1, or "none"): docs/keys.md'
+    """The text of an election with this schema, to be saved at `path`. By default the file's stem is its name."""
+    key = '# server_key = "x25519:…"        ' if server_key is None else f"server_key = {_value(server_key)}  "
+    key += '# ballots are encrypted to this key (required at L1, or "none"): docs/keys.md'
     if len(classes) < 2:
         raise ElectionError(f"an election needs at least two classes, but {public} has {list(classes)}")
-    rows = _public(public, path, schema) if named else "# [public]                      # not needed by this method\n"
-    needed = "this file and the public set" if named else "this file"
+    rows = "# [public]                      # not needed by this method\n"
+    rows = _public(public, path, schema) if has_public else rows
+    needed = "this file and the public set" if has_public else "this file"
     columns = "\n".join(f"  {_inline(c.model_dump(mode='json'))}," for c in schema.columns)
     comment = '# id = "visit"               # a column with a stable ID of each row, not a feature'
     row_id = f"id = {_value(schema.id)}" if schema.id else comment
     return f"""\
 # An election of OneBallot: the agreement that all parties share. Every party needs {needed}.
 format = {FORMAT}
-name = {_value(name)}
+name = {_value(name or path.stem)}
 classes = {_value(list(classes))}
 seed = 0
-quorum = {quorum}                      # valid ballots needed; quorum, roster and deadline may change at any time
+quorum = 1                      # valid ballots needed; quorum, roster and deadline may change at any time
 # deadline = 2027-03-01T12:00:00Z  # until then a tally waits for the whole roster; later ballots count at the next
 
-{reader}
+{key}
 # max_ballot_mb = 64             # larger ballots are rejected unread
 # max_model_seconds = 60         # if ballots carry models: the time limit for one to predict
 
@@ -197,13 +187,13 @@ def _public(public: Path, path: Path, schema: Schema) -> str:
     except ValueError:
         where = public.resolve()
         text = (
-            f"the public set is outside the election's folder ({where}), so other machines will not find it; put it "
-            f"beside {path.name}"
+            f"the public set is outside the election's folder ({where}), so other machines will not find it; move it "
+            f"next to {path.name}"
         )
         warnings.warn(text, OneBallotWarning, stacklevel=3)
     return f"""\
 [public]                        # public rows that all parties and the server have; labels are not used
-path = {_value(str(where))}
+path = {_value(where.as_posix())}
 digest = {_value(digest)}
 """
 
@@ -213,9 +203,7 @@ def _value(value: Any) -> str:
         return _inline(value)
     if isinstance(value, list | tuple):
         return "[" + ", ".join(_value(v) for v in value) + "]"
-    return json.dumps(value, ensure_ascii=False).replace(
-        "\x7f", "\\u007f"
-    )  # the only difference between JSON and TOML strings
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")  # TOML, unlike JSON, must escape DEL
 
 
 def _inline(table: Mapping[str, Any]) -> str:
@@ -234,11 +222,11 @@ def sorted_labels(values: Array) -> list[Class]:
 
 
 def infer(columns: Columns, label: str, row_id: str | None = None) -> Schema:
-    """A schema that fits a public table: numbers if all values are, else categories, else text."""
+    """A schema for a public table. A column has numbers if all its values are, else categories, or text if too many."""
     if not columns.keys() - {label, row_id}:
         raise DataError(f"the file has only the columns {', '.join(columns)}: there are no features to learn from")
-    described = tuple(_infer_column(name, values) for name, values in columns.items() if name not in (label, row_id))
-    return Schema(label=label, id=row_id, columns=described)
+    features = tuple(_infer_column(name, values) for name, values in columns.items() if name not in (label, row_id))
+    return Schema(label=label, id=row_id, columns=features)
 
 
 def _infer_column(name: str, values: Array) -> Number | Category | Text | Tensor:

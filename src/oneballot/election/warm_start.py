@@ -1,4 +1,4 @@
-"""The model that an election starts from: that of an earlier outcome, as serialized bytes."""
+"""The model that an election starts from: the serialized model of an earlier outcome."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from .outcome_files import read_index, read_model
 
 
 def as_start(start: Any) -> Blob | None:
-    """The model of an outcome, of a final model, or of the folder of an outcome; a Blob is returned as it is."""
+    """The serialized model of an outcome, of its folder, or of a final model."""
     if start is None or isinstance(start, Blob):
         return start
     if isinstance(start, str | Path):
-        return read_start(Path(start))
+        return _read_start(Path(start))
     model = getattr(start, "model", start)
     if not hasattr(model, "dump"):
         raise ElectionError(f"start must be an outcome, or the folder of one, not {type(start).__name__}")
@@ -24,16 +24,16 @@ def as_start(start: Any) -> Blob | None:
     return blob
 
 
-def read_start(folder: Path) -> Blob:
+def _read_start(folder: Path) -> Blob:
     """The model in the folder of an outcome. Only its hash is checked here."""
     try:
         return read_model(folder, read_index(folder))
     except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
-        raise ElectionError(f"{folder} is not an outcome that `oneballot tally` wrote: {error}") from None
+        raise ElectionError(f"start: {folder} is not an outcome that `oneballot tally` wrote: {error}") from None
     except OneBallotError as error:
-        raise ElectionError(str(error)) from None
+        raise ElectionError(f"start: {error}") from None
 
 
 def describe_start(start: Blob) -> dict[str, str]:
-    """How an election's digest identifies it."""
+    """What an election's digest contains of it."""
     return {"format": start.format, "sha256": hashlib.sha256(start.data).hexdigest()}

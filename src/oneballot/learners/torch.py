@@ -11,8 +11,9 @@ import numpy as np
 from pydantic import BeforeValidator, Field, PositiveInt
 
 from ..errors import DataError, ElectionError, Spoiled
+from ..fleet.learner import NetworkJob
 from ..formats.torch_safetensors import Description, TorchModel, TorchSafetensors, probabilities
-from ..interfaces import Model, Models, NetworkJob
+from ..interfaces import Model, Models
 from ..runtime.executor import workers
 from ..settings import settings
 from ..types import Array, Blob, Task

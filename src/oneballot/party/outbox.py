@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -17,7 +18,7 @@ from ..ballot.encryption import read_header
 from ..ballot.manifest import OpenBallot, open_ballot
 from ..ballot.seal import as_ballot, check_ballot, encrypt_for, sign_again
 from ..election.election import Election
-from ..errors import AlreadyCast, Spoiled, printable
+from ..errors import AlreadyCast, ElectionError, Spoiled, printable
 from ..privacy.charges import Charges
 from ..runtime.files import lock_file, write_atomic
 from ..types import Ballot
@@ -25,11 +26,17 @@ from ..types import Ballot
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+WINDOWS = os.name == "nt"
+DEVICES = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNORECASE)
+"""Names of devices on Windows, with any suffix."""
+
 
 class Outbox:
     """Where one party keeps its ballot of one election."""
 
     def __init__(self, election: Election, party: str, folder: Path) -> None:
+        if WINDOWS and DEVICES.fullmatch(party):
+            raise ElectionError(f"party name {party!r}: Windows reserves it for a device; choose another name")
         self.election, self.party = election, party
         self.path = folder / f"{party}.ballot"
 

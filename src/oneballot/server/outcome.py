@@ -13,15 +13,7 @@ import numpy as np
 
 from .. import plugins
 from ..ballot.archive import pack, unpack
-from ..election.outcome_files import (
-    FORMAT,
-    INDEX,
-    read_content,
-    read_index,
-    read_model,
-    write_content,
-    write_index,
-)
+from ..election.outcome_files import FORMAT, INDEX, read_content, read_index, read_model, write_content, write_index
 from ..election.schema import Class, Schema, as_plain
 from ..errors import DataError, OneBallotError, Spoiled
 from ..privacy.ledger import Ledger

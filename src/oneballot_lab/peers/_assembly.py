@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from oneballot.errors import ElectionError
-from oneballot.interfaces import Model, NetworkLearner, TallyContext
+from oneballot.fleet.learner import NetworkLearner
+from oneballot.interfaces import Model, TallyContext
 from oneballot.types import Array, Data, Task
 
 if TYPE_CHECKING:

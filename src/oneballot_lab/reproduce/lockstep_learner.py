@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from oneballot.interfaces import Models, NetworkJob
+from oneballot.fleet.learner import NetworkJob
+from oneballot.interfaces import Models
 from oneballot.learners.torch import Torch
 from oneballot.settings import settings
 from oneballot.types import Array, Task

@@ -113,7 +113,7 @@ def _load_adult(by: str, every: int) -> tuple[Array, Array, Array]:
     rows = []
     for file in ("adult.data", "adult.test"):
         path = find_file(f"adult/{file}", "Download it from https://archive.ics.uci.edu/dataset/2/adult.")
-        with path.open(newline="") as text:
+        with path.open(newline="", encoding="utf-8") as text:
             rows += [row for row in csv.reader(text, skipinitialspace=True) if len(row) == len(COLUMNS)]
     table = {name: np.array([row[i] for row in rows[::every]], dtype=object) for i, name in enumerate(COLUMNS)}
     y = np.array([value.startswith(">50K") for value in table.pop("income")]).astype(int)

@@ -17,7 +17,8 @@ import numpy as np
 
 from ...data.rows import join_rows
 from ...errors import ElectionError, Spoiled
-from ...interfaces import Model, NetworkLearner
+from ...fleet.learner import NetworkLearner
+from ...interfaces import Model
 from ...types import Array, Ballot, Blob, Contents
 
 if TYPE_CHECKING:

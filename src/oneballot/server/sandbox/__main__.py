@@ -137,7 +137,7 @@ def _restrict(outward: int, memory_mb: int, seconds: float) -> int:
     if resource is None:
         return 3
     limits = {"CORE": 0, "FSIZE": 0, "NPROC": 0, "NOFILE": OPEN_FILES}
-    with contextlib.suppress(OSError), open(MEMORY_IN_USE) as pages:
+    with contextlib.suppress(OSError), open(MEMORY_IN_USE, encoding="ascii") as pages:
         limits["AS"] = int(pages.read().split()[0]) * resource.getpagesize() + memory_mb * 2**20
     for name, value in limits.items():
         limit = getattr(resource, f"RLIMIT_{name}")
