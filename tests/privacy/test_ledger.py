@@ -76,7 +76,7 @@ class TestGuarantees:
 
     def test_a_noise_scale_that_cannot_be_drawn_is_refused(self) -> None:
         with pytest.raises(ElectionError, match="the noise scale must lie between"):
-            calibrate(L1(1e-4), Spending(Votes(10**5, 2, 1, 1)), True)
+            calibrate(L1(1e-4, mechanism="gaussian"), Spending(Votes(10**5, 3, 1, 1)), True)
 
     @pytest.mark.parametrize("settings", [{"test_sigma": 20000.0}, {"threshold": 1e7}])
     def test_a_test_that_cannot_be_drawn_is_refused(self, settings) -> None:

@@ -22,7 +22,7 @@ Sides = list[list[tuple[Array, Array]]]
 
 
 class Rule:
-    def __init__(self, scale: float, classes: int, amounts: tuple[int, ...], cut: float) -> None:
+    def __init__(self, scale: float, classes: int, amounts: tuple[int, ...] = (), cut: float = math.inf) -> None:
         self.scale, self.classes, self.amounts, self.cut = scale, classes, amounts, cut
         self.most = max(amounts, default=0)
         self.shifts = (0, *amounts, *(-amount for amount in amounts))
@@ -77,9 +77,6 @@ class Laplace(Rule):
     Below all votes the integrals have a closed form, above them integrands are polynomials in e^{−x/b}, and between two
     kinks they are sums of exponentials.
     """
-
-    def __init__(self, scale: float, classes: int, amounts: tuple[int, ...] = (), cut: float = math.inf) -> None:
-        super().__init__(scale, classes, amounts, cut)
 
     def nodes(self, gaps: Array) -> tuple[Array, Array]:
         """Nodes and weights, `(rows, nodes)`."""
