@@ -4,8 +4,8 @@ python benchmarks/trouble.py [--seeds 5]
 
 Of ten parties with similar rows the last one is faulty: it keeps only the rows of two classes; it is missing; it sends
 invalid numbers ("malformed"); or all its labels are shifted by one ("poisoned"), which a ballot does not show, until it
-is removed again ("taken out"). In "shards" every party has two shards of rows sorted by class, and lacks most classes.
-Each seed draws public rows, test rows and parties anew.
+is removed from the count ("removed"). In "shards" every party has two shards of rows sorted by class, and lacks most
+classes. Each seed draws other public rows, test rows and parties.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ ROWS = (
     Row("DOSFL, networks", {"method": DOSFL, "learner": NETWORK}, "inputs"),
     Row("analytic, LDA", {"method": ob.Analytic()}, "gram"),
 )
-COLUMNS = ("all honest", "one has 2 classes", "shards", "one missing", "malformed", "poisoned", "taken out")
+COLUMNS = ("all honest", "one has 2 classes", "shards", "one missing", "malformed", "poisoned", "removed")
 
 
 class Trial:
@@ -71,20 +71,20 @@ class Trial:
         X = (X / 16).astype(np.float32)
         self.election = ob.Election(range(10), X[public], seed=seed, **row.settings)
         self.test, rows = self.election.data(X[test], y[test]), self.election.data(X[held], y[held])
-        self.alike, self.shards = (divide(rows, PARTIES, split, seed) for split in ("homogeneous", "shards:2"))
+        self.similar, self.shards = (divide(rows, PARTIES, split, seed) for split in ("homogeneous", "shards:2"))
         outcomes = dict(zip(COLUMNS, self.outcomes(row.forged), strict=True))
         self.right = {column: self.score(outcome) for column, outcome in outcomes.items()}
         self.bytes = outcomes["all honest"].bytes / PARTIES
         (self.words,) = outcomes["malformed"].spoiled.values()
-        nine = [outcomes[column].model.dump() for column in ("one missing", "malformed", "taken out")]
+        nine = [outcomes[column].model.dump() for column in ("one missing", "malformed", "removed")]
         self.equal = nine[0] == nine[1] == nine[2]
         assert not outcomes["poisoned"].spoiled, "a poisoned ballot is a ballot like any other"
 
     def outcomes(self, forged: str) -> Iterator[ob.Outcome]:
         """The outcome of each column in turn."""
-        *nine, honest = cast_together(self.election, self.alike)
+        *nine, honest = cast_together(self.election, self.similar)
         yield self.tally([*nine, honest])
-        X, y = self.alike[LAST].X, self.alike[LAST].y
+        X, y = self.similar[LAST].X, self.similar[LAST].y
         yield self.tally([*nine, ob.cast(self.election, X[y < 2], y[y < 2], party=LAST)])
         yield self.tally(cast_together(self.election, self.shards))
         yield self.tally(nine)
@@ -120,7 +120,7 @@ def main() -> None:
         print(f"| {row.name} | {cells} | {np.mean([trial.bytes for trial in trials]) / 1000:,.1f} kB |", flush=True)
         words[row.name] = trials[0].words
         equal += sum(trial.equal for trial in trials)
-    print(f"\nThe same model, byte by byte, with a party missing, malformed or taken out: {equal} of", end=" ")
+    print(f"\nThe same model, byte by byte, with a party missing, malformed or removed: {equal} of", end=" ")
     print(f"{len(ROWS) * options.seeds}.\n\nReasons of the spoiled ballots:\n")
     print("\n".join(f"- {name}: {reason}" for name, reason in words.items()))
     print(f"\n{time.perf_counter() - started:.0f} s")

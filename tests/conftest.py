@@ -17,9 +17,9 @@ import oneballot as ob
 from oneballot.simulation import divide
 from oneballot.types import Array, Data
 
-settings.register_profile("usual", deadline=None)  # a slow machine is no failure
+settings.register_profile("local", deadline=None)  # a slow machine is no failure
 settings.register_profile("ci", deadline=None, derandomize=True)
-settings.load_profile("ci" if os.environ.get("CI") else "usual")
+settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 TREE = ob.Sklearn("DecisionTreeClassifier", {"max_depth": 6})
 

@@ -98,12 +98,12 @@ def test_an_outcome_is_simulated_if_a_peer_starts_from_one_and_none_is_given(
 ) -> None:
     run = simulate_parties(election, parties)
     wide = Data(np.repeat(test.X, 64, axis=1), test.y)
-    own = election_result(run, wide, 0.0)
-    assert own.up == run.outcome.bytes
-    assert own.down == 5 * len(run.outcome.model.dump().data)
+    election_round = election_result(run, wide, 0.0)
+    assert election_round.up == run.outcome.bytes
+    assert election_round.down == 5 * len(run.outcome.model.dump().data)
     for outcome in (None, run.outcome):
         result = compare(Known(init="outcome"), election, parties, wide, outcome=outcome)
-        assert (result.first.up, result.first.down) == (100 + own.up, 50 + own.down)
+        assert (result.first.up, result.first.down) == (100 + election_round.up, 50 + election_round.down)
 
 
 def test_private_elections_are_compared_without_their_noise(digits: Any, parties: dict[str, Data]) -> None:
@@ -168,13 +168,13 @@ def test_every_peer_and_its_settings_are_documented() -> None:
 
 def test_results_are_saved_as_json_csv_and_a_picture(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    own = RoundResult(0.9, 1000, 500, 2.0)
+    election_round = RoundResult(0.9, 1000, 500, 2.0)
     result = {
         "known:rounds=2": PeerResult(Known(), (RoundResult(0.5, 10, 10, 1.0), RoundResult(0.6, 20, 20, 2.0))),
         "solo": PeerResult(Solo(), (RoundResult(0.3, 0, 0, 1.0),)),
     }
     for _ in range(2):  # the second time it overwrites the first
-        save(tmp_path / "out", "fedkt", own, result, {"parties": 3})
+        save(tmp_path / "out", "fedkt", election_round, result, {"parties": 3})
     saved = json.loads((tmp_path / "out/comparison.json").read_text())
     assert saved["parties"] == 3
     assert saved["outcome"] == {"name": "fedkt", "accuracy": 0.9, "up": 1000, "down": 500, "seconds": 2.0}

@@ -131,10 +131,10 @@ def test_accuracy_counts_only_known_labels() -> None:
     y = np.array([[1, -1, 0], [-1, -1, 1]])
     assert accuracy(np.array([[0.9, 0.2, 0.1], [0.6, 0.2, 0.1]]), y) == 3 / 5
     agreed = election()
-    beside = baselines(
+    reference = baselines(
         agreed, {"a": agreed.data(*rows(300, 5)), "b": agreed.data(*rows(20, 6))}, agreed.data(*rows(300, 7))
     )
-    assert beside.pooled > 0.9
+    assert reference.pooled > 0.9
 
 
 def test_multilabel_changes_the_digest_only_where_it_is_set() -> None:

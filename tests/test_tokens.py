@@ -42,7 +42,6 @@ def run(*words: object) -> dict:
     return json.loads(result.stdout)
 
 
-@pytest.mark.slow
 def test_commands_run_an_election_on_token_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for i, name in enumerate(("public", "a", "b", "test", "all")):

@@ -206,9 +206,9 @@ class TestElection:
         simulated = simulate_parties(election, parties)
         assert simulated.outcome.election == election.digest
         party, data = next(iter(parties.items()))
-        own = ob.cast(election, data.X, data.y, party=party)
-        assert own.digest == simulated.ballots[0].digest
-        assert decrypt(own.sealed, secret) == simulated.ballots[0].sealed
+        ballot = ob.cast(election, data.X, data.y, party=party)
+        assert ballot.digest == simulated.ballots[0].digest
+        assert decrypt(ballot.sealed, secret) == simulated.ballots[0].sealed
 
     def test_an_l1_cast_requires_a_server_key_or_an_explicit_none(self, make_election, digits) -> None:
         settings = {"privacy": ob.L1(2.0), "method": ob.FedKT()}

@@ -12,7 +12,7 @@ from oneballot.cli import app
 from oneballot.server.outcome import Outcome
 
 
-def answer(*words: object, status: int = 0) -> dict:
+def run_json(*words: object, status: int = 0) -> dict:
     result = CliRunner().invoke(app, [*map(str, words), "--json"])
     assert result.exit_code == status, result.output
     assert "s3cret" not in result.output
@@ -32,12 +32,12 @@ def agreed(clinic: Path, cast_once: dict, monkeypatch) -> Path:
         for file in clinic.glob("*.csv"):
             (folder / file.name).write_bytes(file.read_bytes())
         monkeypatch.chdir(folder)
-        answer("new", "election.toml", "--public", "public.csv", "--label", "ill")
+        run_json("new", "election.toml", "--public", "public.csv", "--label", "ill")
         text = (folder / "election.toml").read_text().replace("n_estimators = 100", "n_estimators = 5")
         (folder / "election.toml").write_text(text)
         for party in "ab":
-            answer("cast", "election.toml", "--party", party, "--data", f"{party}.csv", "--to", "box")
-        answer("tally", "election.toml", "--from", "box", "--out", "outcome")
+            run_json("cast", "election.toml", "--party", party, "--data", f"{party}.csv", "--to", "box")
+        run_json("tally", "election.toml", "--from", "box", "--out", "outcome")
     monkeypatch.chdir(folder)
     return folder
 
@@ -46,10 +46,10 @@ def test_cast_and_tally_give_the_same_outcome_as_with_a_folder(place, agreed: Pa
     box = place.address("election")
     place.put("election", "b.ballot", b"a foreign file under a party's name")
     for party in "ab":
-        done = answer("cast", "election.toml", "--party", party, "--data", f"{party}.csv", "--to", box)
+        done = run_json("cast", "election.toml", "--party", party, "--data", f"{party}.csv", "--to", box)
         assert done["delivered"]
         assert not done["trained"]
-    summary = answer("tally", "election.toml", "--from", box, "--out", tmp_path / "outcome")
+    summary = run_json("tally", "election.toml", "--from", box, "--out", tmp_path / "outcome")
     assert list(summary["spoiled"]) == ["b"]
     ours, theirs = Outcome.load(tmp_path / "outcome"), Outcome.load(agreed / "outcome")
     assert {p: v.digest for p, v in ours.voted.items()} == {p: v.digest for p, v in theirs.voted.items()}
@@ -64,14 +64,14 @@ def test_an_unreachable_box_is_reported_before_training(place_of, agreed: Path, 
 
     monkeypatch.setattr(_retry, "DELAYS", (0.01,))
     cast = ("cast", "election.toml", "--party", "c", "--data", "c.csv", "--keep", tmp_path)
-    error = answer(*cast, "--to", "sftp://u:s3cret@127.0.0.1:1/x", status=1)
+    error = run_json(*cast, "--to", "sftp://u:s3cret@127.0.0.1:1/x", status=1)
     assert "Tried 2 times" in error["error"]
     assert not (tmp_path / "c.ballot").exists()
 
 
 def test_a_failed_delivery_names_the_kept_copy_of_the_ballot(place_of, agreed: Path) -> None:
     place = place_of("http")
-    error = answer(
+    error = run_json(
         "cast", "election.toml", "--party", "a", "--data", "a.csv", "--to", place.address("readonly"), status=1
     )
     assert "403" in error["error"]

@@ -26,7 +26,7 @@ def oneballot(*words: object, status: int = 0) -> str:
     return run(*words, status=status).output
 
 
-def answer(*words: object, status: int = 0) -> dict:
+def run_json(*words: object, status: int = 0) -> dict:
     return json.loads(run(*words, "--json", status=status).stdout)
 
 
@@ -34,7 +34,7 @@ def answer(*words: object, status: int = 0) -> dict:
 def agreed(clinic: Path, monkeypatch) -> Path:
     """One folder per organisation with the election and the public set; a party's folder also has its rows."""
     monkeypatch.chdir(clinic)
-    keys = {name: answer("keys", "new", f"clinic-{name}", "--dir", clinic / f"at-{name}") for name in "ab"}
+    keys = {name: run_json("keys", "new", f"clinic-{name}", "--dir", clinic / f"at-{name}") for name in "ab"}
     oneballot("new", clinic / "election.toml", "--public", clinic / "public.csv", "--label", "ill")
     text = (clinic / "election.toml").read_text().replace("n_estimators = 100", "n_estimators = 10")
     roster = "\n".join(f'{k["party"]} = "{k["public"]}"' for k in keys.values())
@@ -51,7 +51,7 @@ def agreed(clinic: Path, monkeypatch) -> Path:
 
 def cast(agreed: Path, name: str, monkeypatch, *more: object) -> dict:
     monkeypatch.chdir(agreed / f"at-{name}")
-    return answer("cast", "election.toml", "--party", f"clinic-{name}", "--data", "rows.csv", *more)
+    return run_json("cast", "election.toml", "--party", f"clinic-{name}", "--data", "rows.csv", *more)
 
 
 def test_two_parties_and_a_server_run_an_election_with_files_only(agreed: Path, monkeypatch) -> None:
@@ -63,7 +63,7 @@ def test_two_parties_and_a_server_run_an_election_with_files_only(agreed: Path, 
     assert "counted" in output
     seen = oneballot("inspect", agreed / "box" / "clinic-a.ballot", "--election", "election.toml")
     assert "valid, of clinic-a" in seen
-    score = answer("evaluate", "outcome", "--data", agreed / "test.csv")
+    score = run_json("evaluate", "outcome", "--data", agreed / "test.csv")
     assert score["accuracy"] > 0.85
     predictions = oneballot("predict", "outcome", "--data", agreed / "test.csv", "--probabilities").splitlines()
     assert predictions[0] == "prediction,no,yes"
@@ -75,12 +75,12 @@ def test_two_parties_and_a_server_run_an_election_with_files_only(agreed: Path, 
 def test_a_quorum_that_is_not_met_leaves_no_outcome(agreed: Path, monkeypatch) -> None:
     cast(agreed, "a", monkeypatch, "--to", agreed / "box")
     monkeypatch.chdir(agreed / "server")
-    error = answer("tally", "election.toml", "--from", agreed / "box", "--out", "outcome", status=1)
+    error = run_json("tally", "election.toml", "--from", agreed / "box", "--out", "outcome", status=1)
     assert error["kind"] == "QuorumError"
     assert not Path("outcome").exists()
     cast(agreed, "b", monkeypatch, "--to", agreed / "box")
     monkeypatch.chdir(agreed / "server")
-    done = answer("tally", "election.toml", "--from", agreed / "box", "--out", "outcome")
+    done = run_json("tally", "election.toml", "--from", agreed / "box", "--out", "outcome")
     assert done["counted"] == ["clinic-a", "clinic-b"]
 
 
@@ -92,7 +92,7 @@ def test_a_spoiled_ballot_and_an_excluded_party_are_reported(agreed: Path, monke
     assert "SPOILED" in oneballot("tally", "election.toml", "--from", agreed / "box", "--out", "outcome")
     text = Path("election.toml").read_text().replace("quorum = 2 ", "quorum = 1 ")
     Path("election.toml").write_text(text)
-    done = answer("tally", "election.toml", "--from", agreed / "box", "--out", "outcome", "--without", "clinic-b")
+    done = run_json("tally", "election.toml", "--from", agreed / "box", "--out", "outcome", "--without", "clinic-b")
     assert done["counted"] == ["clinic-a"]
     assert list(done["spoiled"]) == ["zz"]
     assert done["without"] == ["clinic-b"]
@@ -126,21 +126,21 @@ def test_simulate_compares_alone_together_and_the_outcome(clinic: Path, monkeypa
     text = Path("election.toml").read_text()
     Path("election.toml").write_text(text.replace("n_estimators = 100", "n_estimators = 10"))
     args = ("simulate", "election.toml", "--data", "a.csv", "--parties", 3, "--split", "homogeneous")
-    result = answer(*args, "--test", "test.csv", "--out", "run")
+    result = run_json(*args, "--test", "test.csv", "--out", "run")
     assert result["accuracy"].keys() == {"alone", "outcome", "together"}
     assert len(result["counted"]) == 3
     assert len(list(Path("run/box").glob("*.ballot"))) == 3
-    assert answer("evaluate", "run/outcome", "--data", "test.csv")["accuracy"] == result["accuracy"]["outcome"]
-    by_ward = answer("simulate", "election.toml", "--data", "a.csv", "--split", "column:ward", "--no-compare")
+    assert run_json("evaluate", "run/outcome", "--data", "test.csv")["accuracy"] == result["accuracy"]["outcome"]
+    by_ward = run_json("simulate", "election.toml", "--data", "a.csv", "--split", "column:ward", "--no-compare")
     assert len(by_ward["counted"]) == 2
     assert "pooled data (upper bound)" in oneballot(*args)
 
 
 def test_new_refuses_to_overwrite_and_needs_classes_without_labels(clinic: Path) -> None:
     args = ("new", clinic / "election.toml", "--public", clinic / "public.csv", "--label")
-    assert "give them with --classes" in answer(*args, "sick", status=1)["error"]
-    assert answer(*args, "sick", "--classes", "no,yes")["classes"] == ["no", "yes"]
-    assert "not overwritten" in answer(*args, "sick", "--classes", "no,yes", status=1)["error"]
+    assert "give them with --classes" in run_json(*args, "sick", status=1)["error"]
+    assert run_json(*args, "sick", "--classes", "no,yes")["classes"] == ["no", "yes"]
+    assert "not overwritten" in run_json(*args, "sick", "--classes", "no,yes", status=1)["error"]
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_new_refuses_to_overwrite_and_needs_classes_without_labels(clinic: Path)
 def test_an_error_is_a_sentence_with_exit_status_1(words, error: str, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert error in oneballot(*words, status=1)
-    assert error in answer(*words, status=1)["error"]
+    assert error in run_json(*words, status=1)["error"]
 
 
 COMMANDS = (
@@ -173,13 +173,18 @@ def test_every_command_has_help_with_an_example_and_json(command: str) -> None:
 
 def test_the_demo_runs_and_its_files_work(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
-    shown = answer("demo", "--parties", 4)
+    shown = run_json("demo", "--parties", 4)
     alone, paper, opened, together = (row["accuracy"] for row in shown["results"])
     assert alone < opened
     assert paper < together
     assert opened > 0.9
     assert all(Path(path).exists() for path in shown["saved"].values())
-    assert answer("evaluate", "demo/outcome", "--data", "demo/test.csv")["accuracy"] == opened
+    assert run_json("evaluate", "demo/outcome", "--data", "demo/test.csv")["accuracy"] == opened
+
+
+@pytest.mark.slow
+def test_the_demo_prints_tables(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
     assert "Rows per class at each party" in oneballot("demo", "--parties", 2)
 
 
@@ -199,7 +204,7 @@ def test_a_damaged_outcome_is_recounted_and_one_of_another_election_is_kept(agre
     assert "all ballots are counted again" in oneballot(*tally)
     oneballot(*tally)
     Path("election.toml").write_text(Path("election.toml").read_text().replace("seed = 0", "seed = 1"))
-    assert "outcome of another election" in answer(*tally, status=1)["error"]
+    assert "outcome of another election" in run_json(*tally, status=1)["error"]
 
 
 def test_rows_to_predict_may_have_a_blank_label(clinic: Path, monkeypatch) -> None:
@@ -207,29 +212,29 @@ def test_rows_to_predict_may_have_a_blank_label(clinic: Path, monkeypatch) -> No
     oneballot("new", "election.toml", "--public", "public.csv", "--label", "ill")
     oneballot("simulate", "election.toml", "--data", "a.csv", "--parties", 2, "--no-compare", "--out", "run")
     Path("new.csv").write_text("age,dose,ward,ill\n50,0.5,north,\n")
-    assert len(answer("predict", "run/outcome", "--data", "new.csv")["labels"]) == 1
+    assert len(run_json("predict", "run/outcome", "--data", "new.csv")["labels"]) == 1
 
 
 def test_an_operating_system_error_is_a_sentence(clinic: Path, monkeypatch) -> None:
     monkeypatch.chdir(clinic)
     args = ("--public", "public.csv", "--label", "ill")
-    assert "File name too long" in answer("new", "e" * 300, *args, status=1)["error"]
-    assert answer("new", "nowhere/e.toml", *args, status=1)["error"] == "there is no folder nowhere; create it first"
+    assert "File name too long" in run_json("new", "e" * 300, *args, status=1)["error"]
+    assert run_json("new", "nowhere/e.toml", *args, status=1)["error"] == "there is no folder nowhere; create it first"
 
 
 def test_the_demo_does_not_touch_another_election(clinic: Path, monkeypatch) -> None:
     monkeypatch.chdir(clinic)
     oneballot("new", "election.toml", "--public", "public.csv", "--label", "ill")
     before = Path("election.toml").read_bytes()
-    assert "another election" in answer("demo", "--out", ".", status=1)["error"]
+    assert "another election" in run_json("demo", "--out", ".", status=1)["error"]
     assert Path("election.toml").read_bytes() == before
 
 
 def test_a_typo_in_new_is_reported_and_leaves_no_file(clinic: Path) -> None:
     args = ("new", clinic / "election.toml", "--public", clinic / "public.csv")
-    assert "did you mean 'ill'" in answer(*args, "--label", "il", "--classes", "no,yes", status=1)["error"]
-    assert "no such column" in answer(*args, "--label", "ill", "--id", "patient", status=1)["error"]
-    assert "at least two" in answer(*args, "--label", "ill", "--classes", "yes,", status=1)["error"]
+    assert "did you mean 'ill'" in run_json(*args, "--label", "il", "--classes", "no,yes", status=1)["error"]
+    assert "no such column" in run_json(*args, "--label", "ill", "--id", "patient", status=1)["error"]
+    assert "at least two" in run_json(*args, "--label", "ill", "--classes", "yes,", status=1)["error"]
     assert not (clinic / "election.toml").exists()
     assert [p for p in clinic.iterdir() if p.name.startswith(".")] == []
 
@@ -269,20 +274,20 @@ class TestEpsilon:
     KEYS = {"epsilon", "delta", "unit", "adjacency", "accountant", "publishable", "mechanism", "scale", "queries"}  # noqa: RUF012
 
     def test_noise_and_queries_give_epsilon_and_its_definition(self) -> None:
-        result = answer(
+        result = run_json(
             "epsilon", "--gamma", 0.04, "--queries", 40, "--level", "L2", "--partitions", 2, "--accountant", "rdp"
         )
         assert result.keys() == self.KEYS
         assert round(result["epsilon"], 4) == 1.4718
         definition = [result[key] for key in ("unit", "adjacency", "mechanism", "scale")]
         assert definition == ["row", "replace", "laplace", 25]
-        paper = answer("epsilon", "--mechanism", "laplace", "--gamma", 0.04, "--queries", 40, "--accountant", "paper")
+        paper = run_json("epsilon", "--mechanism", "laplace", "--gamma", 0.04, "--queries", 40, "--accountant", "paper")
         assert round(paper["epsilon"], 2) == 2.59
 
     def test_a_budget_gives_the_noise_or_the_queries(self) -> None:
-        noise = answer("epsilon", "--epsilon", 2, "--queries", 1000, "--classes", 10, "--mechanism", "gumbel")
+        noise = run_json("epsilon", "--epsilon", 2, "--queries", 1000, "--classes", 10, "--mechanism", "gumbel")
         assert round(noise["scale"], 2) == 63.04
-        bought = answer("epsilon", "--epsilon", 2, "--scale", noise["scale"], "--classes", 10)
+        bought = run_json("epsilon", "--epsilon", 2, "--scale", noise["scale"], "--classes", 10)
         assert bought["queries"] == 1000
 
     @pytest.mark.parametrize(
@@ -300,7 +305,7 @@ class TestEpsilon:
         ],
     )
     def test_invalid_questions_are_rejected_with_the_reason(self, words, error: str) -> None:
-        assert error in answer("epsilon", *words, status=1)["error"]
+        assert error in run_json("epsilon", *words, status=1)["error"]
 
     def test_a_table_and_a_picture_are_available_on_request(self, tmp_path: Path) -> None:
         picture = tmp_path / "epsilon.png"
@@ -328,7 +333,7 @@ class TestPrivacy:
 
     def at_l1(self, clinic: Path) -> None:
         text = (clinic / "election.toml").read_text()
-        public = answer("keys", "new", "server", "--for-server", "--dir", clinic)["public"]
+        public = run_json("keys", "new", "server", "--for-server", "--dir", clinic)["public"]
         text = text.replace('# server_key = "x25519:…"', f'server_key = "{public}"')
         (clinic / "election.toml").write_text(text.replace('level = "L2"', 'level = "L1"'))
 
@@ -336,40 +341,40 @@ class TestPrivacy:
         output = " ".join(oneballot("check", "election.toml").split())
         for words in ("epsilon 4 at delta 1e-05 for each row", "adjacency replace", "25 teachers of a party"):
             assert words in output
-        dry = answer("cast", "election.toml", "--party", "a", "--data", "a.csv", "--dry-run")
+        dry = run_json("cast", "election.toml", "--party", "a", "--data", "a.csv", "--dry-run")
         assert "epsilon 4" in dry["privacy_spent"]
-        done = answer("cast", "election.toml", "--party", "a", "--data", "a.csv", "--to", "box")
+        done = run_json("cast", "election.toml", "--party", "a", "--data", "a.csv", "--to", "box")
         assert done["privacy"]["epsilon"] == pytest.approx(4, rel=1e-3)
         shown = " ".join(oneballot("inspect", "box/a.ballot", "--election", "election.toml").split())
         assert "epsilon 4 at delta 1e-05 for each row" in shown
         tallied = " ".join(oneballot("tally", "election.toml", "--from", "box", "--out", "outcome").split())
         assert "epsilon 4 at delta 1e-05 for each row" in tallied
-        assert answer("tally", "election.toml", "--from", "box", "--out", "o2")["privacy"]["unit"] == "row"
+        assert run_json("tally", "election.toml", "--from", "box", "--out", "o2")["privacy"]["unit"] == "row"
 
     def test_the_privacy_losses_of_recasts_add_up(self, private: Path) -> None:
         for number in (1, 2, 3):
-            done = answer("cast", "election.toml", "--party", "a", "--data", "a.csv", "--recast")
+            done = run_json("cast", "election.toml", "--party", "a", "--data", "a.csv", "--recast")
             assert done["privacy"]["drawn"] == number
         assert done["privacy"]["epsilon"] > 7
-        again = answer("cast", "election.toml", "--party", "a", "--data", "a.csv", "--to", "box")
+        again = run_json("cast", "election.toml", "--party", "a", "--data", "a.csv", "--to", "box")
         assert not again["trained"]
         assert again["digest"] == done["digest"]
         away = ("cast", "election.toml", "--party", "a", "--data", "a.csv", "--keep", "elsewhere")
-        assert "records a cast of a in this election" in answer(*away, status=1)["error"]
-        assert "cast number 4" in answer(*away, "--recast", "--dry-run")["privacy_spent"]
-        assert answer(*away, "--recast")["privacy"]["drawn"] == 4
-        assert "nothing more" in answer(*away, "--dry-run")["privacy_spent"]
-        stale = answer("cast", "election.toml", "--party", "a", "--data", "a.csv", "--to", "box2", status=1)
+        assert "records a cast of a in this election" in run_json(*away, status=1)["error"]
+        assert "cast number 4" in run_json(*away, "--recast", "--dry-run")["privacy_spent"]
+        assert run_json(*away, "--recast")["privacy"]["drawn"] == 4
+        assert "nothing more" in run_json(*away, "--dry-run")["privacy_spent"]
+        stale = run_json("cast", "election.toml", "--party", "a", "--data", "a.csv", "--to", "box2", status=1)
         assert "its ledger is too small" in stale["error"]
         Path("full").write_text("a file")
         for keep in ("full", "full/in"):
-            lost = answer("cast", "election.toml", "--party", "new", "--data", "a.csv", "--keep", keep, status=1)
+            lost = run_json("cast", "election.toml", "--party", "new", "--data", "a.csv", "--keep", keep, status=1)
             assert keep in lost["error"]
         assert not Path("new.casts.json").exists()
 
     def test_an_empty_file_casts_a_ballot_at_l2(self, private: Path) -> None:
         Path("none.csv").write_text(Path("a.csv").read_text().splitlines()[0] + "\n")
-        done = answer("cast", "election.toml", "--party", "none", "--data", "none.csv", "--to", "box")
+        done = run_json("cast", "election.toml", "--party", "none", "--data", "none.csv", "--to", "box")
         assert done["delivered"]
         assert done["abstained"] is None
 
@@ -377,27 +382,27 @@ class TestPrivacy:
         self.at_l1(private)
         for party in "ab":
             oneballot("cast", "election.toml", "--party", party, "--data", f"{party}.csv", "--to", "box")
-        first = answer("tally", "election.toml", "--from", "box", "--out", "one", "--publish", "public")
+        first = run_json("tally", "election.toml", "--from", "box", "--out", "one", "--publish", "public")
         assert Path("tallies.json").exists()
         kept = run("tally", "election.toml", "--from", "box", "--out", "one")
         assert "is left unchanged" in kept.output
-        refused = answer("tally", "election.toml", "--from", "box", "--out", "one", "--again", status=1)
+        refused = run_json("tally", "election.toml", "--from", "box", "--out", "one", "--again", status=1)
         assert "tally number 2" in refused["error"]
         Path("copy.toml").write_text(Path("election.toml").read_text())
         for name in ("election.toml", "copy.toml"):
-            refused = answer("tally", name, "--from", "box", "--out", "elsewhere", status=1)
+            refused = run_json("tally", name, "--from", "box", "--out", "elsewhere", status=1)
             assert "--again and --over-budget" in refused["error"]
         assert not Path("elsewhere").exists()
-        assert answer("tally", "election.toml", "--from", "box", "--out", "one")["privacy"] == first["privacy"]
-        second = answer("tally", "election.toml", "--from", "box", "--out", "elsewhere", "--over-budget", "--again")
+        assert run_json("tally", "election.toml", "--from", "box", "--out", "one")["privacy"] == first["privacy"]
+        second = run_json("tally", "election.toml", "--from", "box", "--out", "elsewhere", "--over-budget", "--again")
         assert second["privacy"]["drawn"] == 2
-        later = answer("tally", "election.toml", "--from", "box", "--out", "one", "--publish", "later")
+        later = run_json("tally", "election.toml", "--from", "box", "--out", "one", "--publish", "later")
         assert later["privacy"] == second["privacy"]
         assert json.loads(Path("later/outcome.json").read_text())["privacy"]["drawn"] == 2
         assert second["privacy"]["epsilon"] > first["privacy"]["epsilon"]
         assert "ballot" not in "".join(p.name for p in Path("public").iterdir())
         assert "a.ballot" not in Path("public/outcome.json").read_text()
-        assert answer("evaluate", "public", "--data", "test.csv")["rows"] > 0
+        assert run_json("evaluate", "public", "--data", "test.csv")["rows"] > 0
 
     def test_an_l1_tally_that_cannot_be_saved_is_rejected_before_it_is_charged(self, private: Path) -> None:
         self.at_l1(private)
@@ -405,19 +410,19 @@ class TestPrivacy:
             oneballot("cast", "election.toml", "--party", party, "--data", f"{party}.csv", "--to", "box")
         tally = ("tally", "election.toml", "--from", "box", "--out")
         Path("file").touch()
-        assert "Not a directory" in answer(*tally, "file/in", status=1)["error"]
+        assert "Not a directory" in run_json(*tally, "file/in", status=1)["error"]
         for publish in ("one", "box", "./one/../one", "one/public", "box/public"):
-            assert "separate folders" in answer(*tally, "one", "--publish", publish, status=1)["error"]
+            assert "separate folders" in run_json(*tally, "one", "--publish", publish, status=1)["error"]
         assert not Path("tallies.json").exists()
-        assert answer(*tally, "one", "--publish", "public")["published"] == "public"
-        assert "confirm with --again" in answer(*tally, "one", "--without", "a", status=1)["error"]
-        assert "written by --publish" in answer(*tally, "public", status=1)["error"]
+        assert run_json(*tally, "one", "--publish", "public")["published"] == "public"
+        assert "confirm with --again" in run_json(*tally, "one", "--without", "a", status=1)["error"]
+        assert "written by --publish" in run_json(*tally, "public", status=1)["error"]
         assert json.loads(Path("tallies.json").read_text())["draws"].popitem()[1] == 1
 
     def test_l1_options_are_rejected_at_l2(self, private: Path) -> None:
         oneballot("cast", "election.toml", "--party", "a", "--data", "a.csv", "--to", "box")
         for option in ("--again", "--over-budget", "--data-dependent"):
-            refused = answer("tally", "election.toml", "--from", "box", "--out", "outcome", option, status=1)
+            refused = run_json("tally", "election.toml", "--from", "box", "--out", "outcome", option, status=1)
             assert "are for L1" in refused["error"]
 
     def test_the_audit_prints_its_result(self, private: Path) -> None:
@@ -426,13 +431,13 @@ class TestPrivacy:
         output = oneballot("audit", "election.toml", "--runs", 5)
         assert "without noise" in output
         assert "The claim holds against this attack" in output
-        result = answer("audit", "election.toml", "--runs", 5)
+        result = run_json("audit", "election.toml", "--runs", 5)
         assert result["holds"]
         assert result["without_noise"]["epsilon"] > result["claimed"] > result["with_noise"]["epsilon"]
 
     def test_a_level_requires_a_budget(self, clinic: Path, monkeypatch) -> None:
         monkeypatch.chdir(clinic)
-        refused = answer("new", "e.toml", "--public", "public.csv", "--label", "ill", "--level", "L2", status=1)
+        refused = run_json("new", "e.toml", "--public", "public.csv", "--label", "ill", "--level", "L2", status=1)
         assert "need --epsilon" in refused["error"]
         assert not Path("e.toml").exists()
 
@@ -443,32 +448,32 @@ class TestPrivacy:
 def test_every_method_goes_from_a_draft_to_a_model(method: str, clinic: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(clinic)
     Path("election.toml").unlink(missing_ok=True)
-    answer("new", "election.toml", "--public", "public.csv", "--label", "ill", "--method", method, "--lenient")
-    answer("cast", "election.toml", "--party", "a", "--data", "a.csv", "--to", "box")
-    assert answer("tally", "election.toml", "--from", "box", "--out", "outcome")["counted"] == ["a"]
-    assert answer("evaluate", "outcome", "--data", "test.csv")["accuracy"] > 0.5
+    run_json("new", "election.toml", "--public", "public.csv", "--label", "ill", "--method", method, "--lenient")
+    run_json("cast", "election.toml", "--party", "a", "--data", "a.csv", "--to", "box")
+    assert run_json("tally", "election.toml", "--from", "box", "--out", "outcome")["counted"] == ["a"]
+    assert run_json("evaluate", "outcome", "--data", "test.csv")["accuracy"] > 0.5
 
 
 @pytest.mark.parametrize("method", ["analytic", "dosfl"])
 def test_a_method_without_public_rows_needs_only_an_example_of_the_columns(method, clinic: Path, monkeypatch) -> None:
     monkeypatch.chdir(clinic)
     args = ("new", "election.toml", "--like", "public.csv", "--label", "ill", "--lenient", "--method")
-    answer(*args, method)
+    run_json(*args, method)
     Path("public.csv").unlink()
-    assert answer("check", "election.toml")["public_rows"] == 0
-    answer("cast", "election.toml", "--party", "a", "--data", "a.csv", "--to", "box")
-    assert answer("tally", "election.toml", "--from", "box", "--out", "outcome")["counted"] == ["a"]
-    assert answer("evaluate", "outcome", "--data", "test.csv")["accuracy"] > 0.5
+    assert run_json("check", "election.toml")["public_rows"] == 0
+    run_json("cast", "election.toml", "--party", "a", "--data", "a.csv", "--to", "box")
+    assert run_json("tally", "election.toml", "--from", "box", "--out", "outcome")["counted"] == ["a"]
+    assert run_json("evaluate", "outcome", "--data", "test.csv")["accuracy"] > 0.5
 
 
 def test_a_method_with_public_rows_needs_more_than_an_example_of_the_columns(clinic: Path, monkeypatch) -> None:
     monkeypatch.chdir(clinic)
     args = ("new", "election.toml", "--label", "ill")
-    error = answer(*args, "--like", "public.csv", status=1)["error"]
+    error = run_json(*args, "--like", "public.csv", status=1)["error"]
     assert error.startswith("method fedkt needs a public set")
     assert "--public FILE" in error
     for both in ((), ("--like", "public.csv", "--public", "public.csv")):
-        assert "give --public FILE, or --like FILE" in answer(*args, *both, status=1)["error"]
+        assert "give --public FILE, or --like FILE" in run_json(*args, *both, status=1)["error"]
     assert not Path("election.toml").exists()
 
 

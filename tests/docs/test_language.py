@@ -1,6 +1,6 @@
 """The project's language: no word of the old dialect, Markdown lines that fit, and API names that exist.
 
-Check one folder or page with `pytest tests/docs/test_language.py --runxfail -k boxes`.
+Check one folder or page with `pytest tests/docs/test_language.py -k boxes`.
 """
 
 from __future__ import annotations
@@ -87,11 +87,9 @@ FOLDERS = defaultdict(list)
 for _path in CODE:
     FOLDERS[_path.parent.relative_to(ROOT).as_posix()].append(_path)
 
-rewriting = pytest.mark.xfail(strict=False, reason="pages still being rewritten")
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 
 
-@rewriting
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_code_is_written_in_plain_english(folder: str) -> None:
     wrong = [
@@ -103,7 +101,6 @@ def test_code_is_written_in_plain_english(folder: str) -> None:
     assert not wrong + names, "\n".join(["old dialect:", *wrong, *names])
 
 
-@rewriting
 @each_page
 def test_pages_are_written_in_plain_english(page: Path) -> None:
     wrong = list(dialect_of_markdown(page.read_text("utf-8"), allowed_in(page)))
@@ -159,7 +156,6 @@ def long_lines(text: str) -> list[int]:
     return found
 
 
-@rewriting
 @pytest.mark.parametrize(
     "page",
     [page for page in PAGES if "reproduced" not in page.parts],  # written by `oneballot reproduce`
@@ -258,7 +254,6 @@ def _is_ours(name: str, attributes: str) -> bool:
     [page for page in PAGES if page.name != "CHANGELOG.md"],  # it names what is gone
     ids=lambda page: page.relative_to(ROOT).as_posix(),
 )
-@rewriting
 def test_api_names_of_pages_exist(page: Path) -> None:
     wrong = wrong_names(page.read_text("utf-8"))
     assert not wrong, f"no such name: {', '.join(wrong)}"

@@ -328,10 +328,10 @@ def test_the_roles_of_an_election_are_those_of_its_method():
 
 def test_a_party_may_choose_its_own_learners_but_not_the_final_one():
     agreed = election(learners={"final": ob.Sklearn("GaussianNB")})
-    own = agreed.choose_learners({"teacher": ob.Sklearn("SVC")})
-    assert own["teacher"].estimator == "SVC"
+    chosen = agreed.choose_learners({"teacher": ob.Sklearn("SVC")})
+    assert chosen["teacher"].estimator == "SVC"
     assert agreed.choose_learners({"all": ob.Sklearn("SVC")})["teacher"].estimator == "SVC"
-    assert own["final"].estimator == "GaussianNB"
+    assert chosen["final"].estimator == "GaussianNB"
     with pytest.raises(ElectionError, match="cannot choose the learner judge"):
         agreed.choose_learners({"judge": TREE})
 

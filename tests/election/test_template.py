@@ -114,11 +114,11 @@ def test_a_draft_can_use_arrays(tmp_path):
 def test_a_public_file_in_another_folder_is_given_by_its_full_path(tmp_path):
     public = public_file(tmp_path, ["x", "y"], [[1, 0], [2, 1]])
     (tmp_path / "sub").mkdir()
-    beside = draft(public, "y", beside=tmp_path / "e.toml")
-    elsewhere = draft(public, "y", beside=tmp_path / "sub" / "e.toml")
-    assert 'path = "public.csv"' in beside
-    assert f'path = "{public.resolve()}"' in elsewhere
-    (tmp_path / "sub" / "e.toml").write_text(elsewhere, "utf-8")
+    same_folder = draft(public, "y", beside=tmp_path / "e.toml")
+    other_folder = draft(public, "y", beside=tmp_path / "sub" / "e.toml")
+    assert 'path = "public.csv"' in same_folder
+    assert f'path = "{public.resolve()}"' in other_folder
+    (tmp_path / "sub" / "e.toml").write_text(other_folder, "utf-8")
     assert Election.read(tmp_path / "sub" / "e.toml").public.shape == (2, 1)
 
 

@@ -42,6 +42,7 @@ def test_each_tier_of_all_parties_is_one_fit_many_call(method, tiers, make_elect
     assert calls[0][1] == private + len(election.public), "the public set is in memory once, not once per party"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("forest", ["ExtraTreesClassifier", "RandomForestClassifier"])
 def test_the_number_of_workers_does_not_change_a_ballot(forest, make_election, parties, monkeypatch) -> None:
     election = make_election(learner=ob.Sklearn(forest, {"n_estimators": 60}))

@@ -39,7 +39,7 @@ TREE = 'name = "sklearn"\nestimator = "DecisionTreeClassifier"\n'
 L2 = '[privacy]\nlevel = "L2"\nepsilon = 8.0\n'
 
 
-@pytest.fixture(params=[template.L0, pytest.param(L2, marks=pytest.mark.slow)], ids=["L0", "L2"])
+@pytest.fixture(params=[template.L0, L2], ids=["L0", "L2"])
 def agreed(request, clinic: Path) -> Path:
     """A folder with an election whose ballots are encrypted and, at L2, noisy: no two casts give the same bytes."""
     new_key(clinic / "a.key")
@@ -97,6 +97,7 @@ def draws(folder: Path) -> int:
     return sum(json.loads(charges.read_text())["draws"].values()) if charges.exists() else 0
 
 
+@pytest.mark.slow
 def test_the_second_of_two_simultaneous_casts_is_rejected_with_the_lock_holder(agreed: Path) -> None:
     first = CastProcess(agreed)
     first.suspend_at(agreed / "ballots" / ".a.casting")

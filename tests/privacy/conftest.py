@@ -162,7 +162,7 @@ class ExactAudit:
     def _placed(self, election: ob.Election, rows: Sequence[tuple[int, Row]]) -> tuple[Array, Array, Array]:
         """Rows that the keyed hash puts into these subsets in every partition, by their ID or a larger depth."""
         ctx, guarantee = PartyContext(election, "unit"), _guarantee(election)
-        found, names = [], []
+        points, names = [], []
         for number, (subset, row) in enumerate(rows):
             begin, right = 0, np.empty(0, np.int64)
             while not right.size:
@@ -175,9 +175,9 @@ class ExactAudit:
                 ]
                 right = np.array(sorted(set.intersection(*map(set, deals))), dtype=np.int64)
                 begin += len(many)
-            found.append(many.X[right[0]])
+            points.append(many.X[right[0]])
             names.append(ids[right[0]])
-        return np.array(found), np.array([row[2] for _, row in rows]), np.array(names, dtype=object)
+        return np.array(points), np.array([row[2] for _, row in rows]), np.array(names, dtype=object)
 
     def run(self, election: ob.Election, parties: Mapping[str, Data | Contents]) -> Run:
         """The real cast, and at L1 the real tally."""
@@ -261,9 +261,9 @@ class ExactAudit:
         if "test" in lines:
             passed = float(ndtr((votes.max() / unit - election.privacy.threshold) / lines["test"].scale))
             expected = np.append(expected * passed, 1 - passed)  # no answer is -1, which comes last
-        found = np.bincount(labels % len(expected), minlength=len(expected))
+        counts = np.bincount(labels % len(expected), minlength=len(expected))
         assert len(labels) == queries, "a query was left out"
-        surprise = (((found - queries * expected) ** 2) / (queries * expected)).sum()
+        surprise = (((counts - queries * expected) ** 2) / (queries * expected)).sum()
         assert chi2.sf(surprise, len(expected) - 1) > HARDLY_EVER, "the noise on votes does not match the ledger"
 
     def check_counts_law(self, election: ob.Election, draws: int = 200) -> None:

@@ -39,8 +39,8 @@ GOLDEN = [
 
 @pytest.mark.parametrize(("mechanism", "scale", "classes", "reach", "queries", "accountant", "expected"), GOLDEN)
 def test_accountants_reproduce_known_values(mechanism, scale, classes, reach, queries, accountant, expected) -> None:
-    found = epsilon(NoisyArgmax(mechanism, scale, classes, reach), queries, DELTA, accountant)
-    assert found == pytest.approx(expected, abs=6e-5)
+    total = epsilon(NoisyArgmax(mechanism, scale, classes, reach), queries, DELTA, accountant)
+    assert total == pytest.approx(expected, abs=6e-5)
 
 
 def test_the_reach_depends_on_level_unit_and_adjacency() -> None:
@@ -340,9 +340,9 @@ class TestComposition:
     def test_gaussian_releases_add_up_like_distances(self) -> None:
         """It equals one Gaussian mechanism with the total distance."""
         mu = math.sqrt(2 * 100 / 40**2 + 2 / 20**2)
-        found = total_epsilon([(self.gaussian, 100), (self.counts, 1)], DELTA)
-        assert gaussian_delta(mu, found) == pytest.approx(DELTA, rel=1e-6)
-        assert found == pytest.approx(total_epsilon([(NoisyNumbers(1, mu**2), 1)], DELTA), abs=1e-8)
+        total = total_epsilon([(self.gaussian, 100), (self.counts, 1)], DELTA)
+        assert gaussian_delta(mu, total) == pytest.approx(DELTA, rel=1e-6)
+        assert total == pytest.approx(total_epsilon([(NoisyNumbers(1, mu**2), 1)], DELTA), abs=1e-8)
 
     def test_the_winner_does_not_reveal_what_all_counts_share(self) -> None:
         for classes in (2, 3, 10):
@@ -352,14 +352,14 @@ class TestComposition:
 
     def test_different_bounded_ranges_cost_at_most_the_largest_and_at_least_the_smallest(self) -> None:
         wide = replace(self.gumbel, scale=20)
-        found = total_epsilon([(self.gumbel, 40), (wide, 40)], DELTA)
-        assert epsilon(self.gumbel, 80, DELTA) < found <= epsilon(wide, 80, DELTA)
+        total = total_epsilon([(self.gumbel, 40), (wide, 40)], DELTA)
+        assert epsilon(self.gumbel, 80, DELTA) < total <= epsilon(wide, 80, DELTA)
         assert total_epsilon([(wide, 1), (self.gumbel, 1)], 1e-12) == pytest.approx(wide.pure + self.gumbel.pure)
 
     def test_different_releases_add_their_divergences(self) -> None:
-        found = total_epsilon([(self.gumbel, 40), (self.counts, 1)], DELTA)
-        assert found == total_epsilon([(self.gumbel, 40), (self.counts, 1)], DELTA, "rdp")
-        assert found == epsilon_from_renyi(lambda order: 40 * renyi(self.gumbel, order) + order / 20**2, DELTA)
+        total = total_epsilon([(self.gumbel, 40), (self.counts, 1)], DELTA)
+        assert total == total_epsilon([(self.gumbel, 40), (self.counts, 1)], DELTA, "rdp")
+        assert total == epsilon_from_renyi(lambda order: 40 * renyi(self.gumbel, order) + order / 20**2, DELTA)
 
     def test_adaptive_releases_are_accounted_for_by_rdp(self) -> None:
         asked = [(NoisyNumbers(30, 1), 200), (self.gaussian, 40)]
@@ -451,14 +451,14 @@ class TestOracle:
 
         votes = np.array([[0.0, 1, -30], [0, 6, 2], [3, 0, 9]])
         changes = np.array([[1.0, -1, 0], [1, -1, 0], [1, 0, -1]])
-        found = []
+        parts = []
         for p, q in zip(*(np.log(win_probability(v, mechanism, 6.0)) for v in (votes, votes + changes)), strict=True):
             one = from_two_probability_mass_functions(
                 dict(enumerate(p)), dict(enumerate(q)), pessimistic_estimate=False, symmetric=False,
                 value_discretization_interval=1e-3,
             )  # fmt: skip
-            found.append(one.self_compose(20))
-        below = found[0].compose(found[1]).compose(found[2]).get_epsilon_for_delta(DELTA)
+            parts.append(one.self_compose(20))
+        below = parts[0].compose(parts[1]).compose(parts[2]).get_epsilon_for_delta(DELTA)
         for accountant in accountants_of(NoisyArgmax(mechanism, 6.0, 3, 2)):
             assert below <= epsilon(NoisyArgmax(mechanism, 6.0, 3, 2), 60, DELTA, accountant)
         assert below > 0.4 * epsilon(NoisyArgmax(mechanism, 6.0, 3, 2), 60, DELTA)

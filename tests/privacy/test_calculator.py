@@ -68,20 +68,20 @@ def test_the_command_reproduces_known_values(words: str, expected: float) -> Non
     ],
 )
 def test_a_budget_of_2_for_1000_queries_needs_this_noise(words: str, mechanism: str, scale: float) -> None:
-    found = answer(f"--epsilon 2 --queries 1000 {words}")
-    assert (found["mechanism"], round(found["scale"], 2)) == (mechanism, scale)
-    assert found["epsilon"] == pytest.approx(2, abs=1e-6)
+    result = answer(f"--epsilon 2 --queries 1000 {words}")
+    assert (result["mechanism"], round(result["scale"], 2)) == (mechanism, scale)
+    assert result["epsilon"] == pytest.approx(2, abs=1e-6)
     words = words.replace("--mechanism auto", "").replace(f"--mechanism {mechanism}", "")
-    again = answer(f"--epsilon 2 --mechanism {mechanism} --scale {found['scale']} {words}")
+    again = answer(f"--epsilon 2 --mechanism {mechanism} --scale {result['scale']} {words}")
     assert again["queries"] == 1000
 
 
 def test_a_whole_party_at_l2_moves_all_votes_of_its_subsets() -> None:
     words = "--scale 100 --queries 40 --classes 10 --level L2 --partitions 2 --unit party --subsets 5"
     for adjacency in ("replace", "add-remove"):
-        found = answer(f"{words} --adjacency {adjacency}")
-        assert found["epsilon"] == total_epsilon([(NoisyArgmax("gumbel", 100, 10, 10), 80)], DELTA)
-        assert (found["unit"], found["adjacency"], found["voters_needed"]) == ("party", adjacency, None)
+        result = answer(f"{words} --adjacency {adjacency}")
+        assert result["epsilon"] == total_epsilon([(NoisyArgmax("gumbel", 100, 10, 10), 80)], DELTA)
+        assert (result["unit"], result["adjacency"], result["voters_needed"]) == ("party", adjacency, None)
     assert "more voters would need more noise" in stdout(*words.split())
     row = answer(words.replace("--unit party", ""))
     assert row["unit"] == "row"
@@ -92,9 +92,9 @@ def test_class_counts_and_silos_are_charged() -> None:
     words = "--sigma 40 --queries 40 --classes 10 --level L2 --partitions 2 --counts 15 --silos 3"
     query = NoisyArgmax("gaussian", 40, 10, 2)
     for adjacency, shift in (("replace", 2), ("add-remove", 1)):
-        found = answer(f"{words} --adjacency {adjacency}")
-        assert found["epsilon"] == total_epsilon([(query, 240), (NoisyNumbers(15, shift, whole=True), 3)], DELTA)
-        assert (found["silos"], found["counts_sigma"]) == (3, 15)
+        result = answer(f"{words} --adjacency {adjacency}")
+        assert result["epsilon"] == total_epsilon([(query, 240), (NoisyNumbers(15, shift, whole=True), 3)], DELTA)
+        assert (result["silos"], result["counts_sigma"]) == (3, 15)
     assert "silos per person: 3, gaussian noise, scale 40, class counts with noise of 15" in stdout(*words.split())
     noise = answer("--epsilon 2 --queries 40 --classes 10 --level L2 --counts 15")
     assert noise["epsilon"] == pytest.approx(2, abs=1e-6)

@@ -40,11 +40,11 @@ def brute_force(
                 to = np.log((p * (p / q) ** (order - 1)).sum(axis=1)).max() / (order - 1)
                 fro = np.log((q * (q / p) ** (order - 1)).sum(axis=1)).max() / (order - 1)
             sums[:, number] += np.minimum([to, fro], most[number])
-    found = []
+    epsilons = []
     for delta in deltas:
         eps = sums + np.log1p(-1 / ORDERS) - (math.log(delta) + np.log(ORDERS)) / (ORDERS - 1)
-        found.append(min(max(0.0, eps.min(axis=1).max()), epsilon(query, len(votes), delta)))
-    return found
+        epsilons.append(min(max(0.0, eps.min(axis=1).max()), epsilon(query, len(votes), delta)))
+    return epsilons
 
 
 CASES = [
@@ -67,8 +67,8 @@ def test_all_neighbours_and_both_directions_are_considered(
 ) -> None:
     query = NoisyArgmax(mechanism, scale, classes, reach, one_sided)
     deltas = [1e-5, 1e-2]
-    found = [data_dependent_epsilon(query, np.array(votes), delta, abstentions=abstentions) for delta in deltas]
-    assert found == pytest.approx(brute_force(query, votes, deltas, abstentions), rel=1e-7)
+    epsilons = [data_dependent_epsilon(query, np.array(votes), delta, abstentions=abstentions) for delta in deltas]
+    assert epsilons == pytest.approx(brute_force(query, votes, deltas, abstentions), rel=1e-7)
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
@@ -109,19 +109,19 @@ def test_far_tails_are_as_exact_as_the_closed_form_of_two_classes(mechanism, sca
     for gap in (2, 7, 40, 75, 200):
         eps = []
         for back in (False, True):
-            found = []
+            by_order = []
             for order in ORDERS:
                 pairs = [(logs(gap), logs(gap + shift))[:: -1 if back else 1] for shift in (-2, -1, 1)]
                 worst = max(np.logaddexp.reduce(order * a + (1 - order) * b) / (order - 1) for a, b in pairs)
                 total = 50 * min(max(worst, 0.0), renyi(query, float(order)))
-                found.append(total + math.log1p(-1 / order) - math.log(DELTA * order) / (order - 1))
-            eps.append(min(found))
+                by_order.append(total + math.log1p(-1 / order) - math.log(DELTA * order) / (order - 1))
+            eps.append(min(by_order))
         exact = min(max(0.0, *eps), epsilon(query, 50, DELTA))
-        found = data_dependent_epsilon(query, np.tile([gap, 0], (50, 1)), DELTA)
+        claimed = data_dependent_epsilon(query, np.tile([gap, 0], (50, 1)), DELTA)
         if gap < 30 * scale:
-            assert found == pytest.approx(exact, rel=1e-6, abs=1e-9)
+            assert claimed == pytest.approx(exact, rel=1e-6, abs=1e-9)
         else:  # bounded
-            assert exact * (1 - 1e-9) <= found <= 1.02 * exact
+            assert exact * (1 - 1e-9) <= claimed <= 1.02 * exact
 
 
 queries = st.builds(

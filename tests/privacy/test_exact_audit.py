@@ -69,9 +69,9 @@ def test_every_row_of_the_reach_table_holds_and_is_attained(
     assert guarantee.query.reach == reach * (partitions if level == "L1" else 1)
     assert guarantee.query.one_sided == one_sided
     assert sum(times for _, _, times in guarantee.lines()) == 12 * (partitions if level == "L2" else 1)
-    found = audit.check(case)
-    assert found.reached == guarantee.query.reach, "the claimed reach is too large, or the attack is weak"
-    assert found.exact >= PROVED[mechanism, min(3, guarantee.query.classes)] * found.claimed
+    result = audit.check(case)
+    assert result.reached == guarantee.query.reach, "the claimed reach is too large, or the attack is weak"
+    assert result.exact >= PROVED[mechanism, min(3, guarantee.query.classes)] * result.claimed
 
 
 VARIANTS = {
@@ -121,9 +121,9 @@ LOOSE = {
 def test_the_ledger_covers_every_way_to_vote(audit, what: str) -> None:
     privacy, settings = VARIANTS[what]
     case = audit.arrange(privacy, **settings)
-    found = audit.check(case)
-    assert found.reached == case.election.guarantee.query.reach
-    assert found.exact >= LOOSE.get(what, 0.7) * found.claimed
+    result = audit.check(case)
+    assert result.reached == case.election.guarantee.query.reach
+    assert result.exact >= LOOSE.get(what, 0.7) * result.claimed
 
 
 @pytest.mark.parametrize("adjacency", ["replace", "add-remove"])

@@ -32,11 +32,11 @@ MECHANISMS = ["gumbel", "gaussian", "laplace"]
 @pytest.mark.parametrize(("mechanism", "furthest"), [("gumbel", 700), ("gaussian", 51), ("laplace", 700)])
 def test_two_classes_match_the_closed_form_even_in_the_tails(mechanism, furthest: float) -> None:
     gaps = np.linspace(0, furthest, 301)
-    found = win_probability(np.stack([gaps * 3, 0 * gaps], axis=1), mechanism, 3.0)
+    probabilities = win_probability(np.stack([gaps * 3, 0 * gaps], axis=1), mechanism, 3.0)
     win, lose = NoisyArgmax(mechanism, 3.0, 2, 2).log_odds_of_two(gaps * 3)
-    assert found[:, 1] == pytest.approx(np.exp(lose), rel=1e-10)
-    assert found[:, 0] == pytest.approx(np.exp(win), rel=1e-12)
-    assert found[-1, 1] < 1e-280
+    assert probabilities[:, 1] == pytest.approx(np.exp(lose), rel=1e-10)
+    assert probabilities[:, 0] == pytest.approx(np.exp(win), rel=1e-12)
+    assert probabilities[-1, 1] < 1e-280
 
 
 def by_quadrature(votes, mechanism, which: int) -> float:
@@ -72,9 +72,9 @@ def by_quadrature(votes, mechanism, which: int) -> float:
 def test_more_classes_match_the_integral(mechanism, votes) -> None:
     """Relative errors, so that small probabilities are checked as strictly as large ones."""
     votes = np.array(votes)
-    (found,) = win_probability(votes[None] * 7, mechanism, 7.0)
+    (probabilities,) = win_probability(votes[None] * 7, mechanism, 7.0)
     for which in {int(votes.argmin()), int(votes.argmax()), 1}:
-        assert found[which] == pytest.approx(by_quadrature(votes, mechanism, which), rel=1e-9)
+        assert probabilities[which] == pytest.approx(by_quadrature(votes, mechanism, which), rel=1e-9)
 
 
 @settings(max_examples=60, deadline=None)
@@ -87,21 +87,23 @@ def test_more_classes_match_the_integral(mechanism, votes) -> None:
 )
 def test_probabilities_sum_to_one_and_depend_only_on_gaps(mechanism, scale: float, votes) -> None:
     votes = np.array(votes)
-    found = win_probability(votes, mechanism, scale)
-    assert found.shape == votes.shape
-    assert found.sum(axis=1) == pytest.approx(np.ones(len(votes)), abs=1e-11)
-    assert win_probability(votes[::-1, ::-1] + 17, mechanism, scale)[::-1, ::-1] == pytest.approx(found, rel=1e-7)
-    assert win_probability(2 * votes, mechanism, 2 * scale) == pytest.approx(found, rel=1e-9)
+    probabilities = win_probability(votes, mechanism, scale)
+    assert probabilities.shape == votes.shape
+    assert probabilities.sum(axis=1) == pytest.approx(np.ones(len(votes)), abs=1e-11)
+    assert win_probability(votes[::-1, ::-1] + 17, mechanism, scale)[::-1, ::-1] == pytest.approx(
+        probabilities, rel=1e-7
+    )
+    assert win_probability(2 * votes, mechanism, 2 * scale) == pytest.approx(probabilities, rel=1e-9)
     best = votes.argmax(axis=1)
-    assert (found[np.arange(len(votes)), best] >= found.max(axis=1) * (1 - 1e-9)).all()
+    assert (probabilities[np.arange(len(votes)), best] >= probabilities.max(axis=1) * (1 - 1e-9)).all()
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_a_class_far_behind_changes_nothing_and_no_queries_are_allowed(mechanism) -> None:
     votes = np.array([[3.0, 1.0, -1e9], [0.0, 4.0, -1e9]])
-    found = win_probability(votes, mechanism, 2.0)
-    assert found[:, :2] == pytest.approx(win_probability(votes[:, :2], mechanism, 2.0), rel=1e-9)
-    assert (found[:, 2] == 0).all()
+    probabilities = win_probability(votes, mechanism, 2.0)
+    assert probabilities[:, :2] == pytest.approx(win_probability(votes[:, :2], mechanism, 2.0), rel=1e-9)
+    assert (probabilities[:, 2] == 0).all()
     assert win_probability(np.empty((0, 3)), mechanism, 2.0).shape == (0, 3)
 
 
@@ -124,10 +126,10 @@ def test_errors_with_a_lead_of_4b_at_epsilon_2_and_100_queries(classes: int, gum
     """One vote moves, `tight`."""
     releases = replaced(100, classes)
     b, sigma, laplace = (scale_within(2.0, lambda s, m=m: releases(m, s), DELTA) for m in MECHANISMS)
-    found = [error_when_ahead(4 * b, m, s, classes) for m, s in zip(MECHANISMS, (b, sigma, laplace), strict=True)]
+    errors = [error_when_ahead(4 * b, m, s, classes) for m, s in zip(MECHANISMS, (b, sigma, laplace), strict=True)]
     digits = 2 if classes == 100 else 3
-    assert [round(x, digits) for x in found[:2]] == [gumbel, gaussian]
-    assert found[2] > max(found[:2])
+    assert [round(x, digits) for x in errors[:2]] == [gumbel, gaussian]
+    assert errors[2] > max(errors[:2])
     best = "gumbel" if gumbel < gaussian else "gaussian"
     chosen, scale = best_mechanism(2.0, releases, classes, DELTA)
     assert (chosen, scale) == (best, {"gumbel": b, "gaussian": sigma}[best])
@@ -194,7 +196,7 @@ def test_ties_are_broken_at_random_and_parties_needed_is_sufficient() -> None:
     exact = 0.6**2 + 0.6 * 0.4  # both right, or a tie that is broken for the right one
     assert majority_is_right(0.6, 2, 2) == pytest.approx(exact, abs=0.011)
     assert majority_is_right(0.2, 5, 50) == pytest.approx(0.2, abs=0.011)
-    found = parties_needed(0.9, 0.3, 10)
-    assert found is not None
-    assert majority_is_right(0.3, 10, found) >= 0.9 > majority_is_right(0.3, 10, found * 2 // 3)
+    needed = parties_needed(0.9, 0.3, 10)
+    assert needed is not None
+    assert majority_is_right(0.3, 10, needed) >= 0.9 > majority_is_right(0.3, 10, needed * 2 // 3)
     assert parties_needed(0.9, 0.1, 10, most=100) is None

@@ -76,7 +76,7 @@ class TestGuarantees:
 
     def test_a_noise_scale_that_cannot_be_drawn_is_refused(self) -> None:
         with pytest.raises(ElectionError, match="the noise scale must lie between"):
-            calibrate(L1(1e-4), Spending(Votes(10**5, 2, 1, 1)), True)
+            calibrate(L1(1e-4, mechanism="gaussian"), Spending(Votes(10**5, 3, 1, 1)), True)
 
     @pytest.mark.parametrize("settings", [{"test_sigma": 20000.0}, {"threshold": 1e7}])
     def test_a_test_that_cannot_be_drawn_is_refused(self, settings) -> None:
@@ -168,11 +168,11 @@ def test_class_counts_cost_at_most_the_claim(sigma: float, squared_shift: float)
 
 
 class TestLedgers:
-    def promised(self) -> Ledger:
+    def ledger(self) -> Ledger:
         return calibrate(L2(gamma=0.04), FORTY, True).ledger()
 
     def test_the_description_includes_unit_adjacency_epsilon_delta_and_releases(self) -> None:
-        text = "\n".join(self.promised().describe())
+        text = "\n".join(self.ledger().describe())
         for words in (
             "epsilon 0.93",
             "delta 1e-05",
@@ -186,26 +186,26 @@ class TestLedgers:
             assert words in text
 
     def test_a_ledger_survives_json_and_its_epsilon_can_be_recomputed(self) -> None:
-        ledger = self.promised()
+        ledger = self.ledger()
         again = Ledger.model_validate_json(ledger.model_dump_json())
         assert again == ledger
         assert again.epsilon_at(1e-5) == ledger.epsilon
         assert again.epsilon_at(1e-6) > ledger.epsilon
 
     def test_drawing_twice_costs_as_much_as_twice_the_queries(self) -> None:
-        twice = self.promised().times(2)
+        twice = self.ledger().times(2)
         assert twice.drawn == 2
         assert twice.epsilon == pytest.approx(epsilon(NoisyArgmax("laplace", 25, 2, 2), 80, 1e-5))
 
     def test_an_untrusted_ledger_is_described_without_computation(self) -> None:
-        (line,) = self.promised().lines
-        monster = self.promised().model_copy(update={"lines": (line.model_copy(update={"times": 10**9}),) * 20})
+        (line,) = self.ledger().lines
+        monster = self.ledger().model_copy(update={"lines": (line.model_copy(update={"times": 10**9}),) * 20})
         assert "for all rows of a party" not in "\n".join(monster.describe())
-        assert "for all rows of a party" in "\n".join(self.promised().describe(whole=True))
-        assert not monster.model_copy(update={"drawn": 10**9}).agrees_with(self.promised())
+        assert "for all rows of a party" in "\n".join(self.ledger().describe(whole=True))
+        assert not monster.model_copy(update={"drawn": 10**9}).agrees_with(self.ledger())
 
     def test_the_party_epsilon_covers_all_teachers(self) -> None:
-        ledger = self.promised()
+        ledger = self.ledger()
         assert ledger.party_epsilon() == pytest.approx(epsilon(NoisyArgmax("laplace", 25, 2, 50), 40, 1e-5))
         assert calibrate(L1(gamma=0.04), FORTY, True).ledger().party_epsilon() is None
 
@@ -224,20 +224,20 @@ class TestLedgers:
         ],
     )
     def test_a_ledger_with_any_other_field_does_not_agree(self, change) -> None:
-        promised = self.promised()
-        assert promised.agrees_with(promised)
-        assert promised.times(2).agrees_with(promised)
-        assert not promised.model_copy(update=change).agrees_with(promised)
+        expected = self.ledger()
+        assert expected.agrees_with(expected)
+        assert expected.times(2).agrees_with(expected)
+        assert not expected.model_copy(update=change).agrees_with(expected)
 
     def test_a_smaller_scale_does_not_agree_and_a_rounded_one_does(self) -> None:
-        promised = self.promised()
-        (line,) = promised.lines
+        expected = self.ledger()
+        (line,) = expected.lines
 
         def with_scale(scale: float) -> Ledger:
-            return promised.model_copy(update={"lines": (line.model_copy(update={"scale": scale}),)})
+            return expected.model_copy(update={"lines": (line.model_copy(update={"scale": scale}),)})
 
-        assert with_scale(25 * (1 + 1e-9)).agrees_with(promised)
-        assert not with_scale(24.9).agrees_with(promised)
+        assert with_scale(25 * (1 + 1e-9)).agrees_with(expected)
+        assert not with_scale(24.9).agrees_with(expected)
 
     @pytest.mark.parametrize(
         "fields",

@@ -253,13 +253,13 @@ def test_seeded_entropy_repeats_and_system_entropy_does_not() -> None:
 
 @given(st.floats(2.0**-100, 2.0**63))
 def test_round_up_returns_the_next_number_with_24_bits(scale: float) -> None:
-    found = round_up(scale)
-    assert scale <= found <= scale * (1 + 2.0**-23)
-    assert round_up(found) == found
-    odd = Fraction(found)
+    rounded = round_up(scale)
+    assert scale <= rounded <= scale * (1 + 2.0**-23)
+    assert round_up(rounded) == rounded
+    odd = Fraction(rounded)
     assert (odd.numerator // (odd.numerator & -odd.numerator)).bit_length() <= 24
-    if found > scale:  # the next smaller number with 24 bits is below the scale
-        assert found - math.ldexp(1, math.frexp(scale)[1] - 24) < scale
+    if rounded > scale:  # the next smaller number with 24 bits is below the scale
+        assert rounded - math.ldexp(1, math.frexp(scale)[1] - 24) < scale
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)

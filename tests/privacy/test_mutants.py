@@ -375,9 +375,9 @@ MUTANTS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], Check, str]] = {
     "a second silo free of charge": (
         put(TallyContext, "ledger", lambda self, casts: self.election.guarantee.ledger()), two_silos, LEAKS),
     "any ledger is accepted": (
-        put(Ledger, "agrees_with", lambda self, promised: True), forged_ledgers, "accepted: less noise"),
+        put(Ledger, "agrees_with", lambda self, expected: True), forged_ledgers, "accepted: less noise"),
     "only epsilon is compared": (
-        put(Ledger, "agrees_with", lambda self, promised: self.epsilon == promised.epsilon), forged_ledgers,
+        put(Ledger, "agrees_with", lambda self, expected: self.epsilon == expected.epsilon), forged_ledgers,
         "accepted: less noise"),
 }  # fmt: skip
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import threading
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 
 import oneballot as ob
 from oneballot.errors import OneBallotError, Spoiled
@@ -15,6 +18,7 @@ from oneballot.formats.safetensors import ConstantModel
 from oneballot.server.model import FinalModel
 from oneballot.server.outcome import exists
 from oneballot.simulation import simulate_parties
+from oneballot.types import Count
 
 
 @pytest.fixture
@@ -76,9 +80,6 @@ def test_a_damaged_outcome_is_an_error_and_not_a_crash(damage, outcome, tmp_path
 
 
 def test_a_cloned_model_is_untrained_and_trains_the_final_learner(outcome, digits) -> None:
-    from sklearn.base import clone
-    from sklearn.exceptions import NotFittedError
-
     copy = clone(outcome.model)
     with pytest.raises(NotFittedError):
         copy.predict(digits.X_test)
@@ -96,8 +97,6 @@ def test_saving_removes_no_foreign_file(outcome, tmp_path: Path) -> None:
 
 
 def test_simultaneous_saves_leave_a_complete_outcome(outcome, make_election, parties, tmp_path: Path) -> None:
-    import threading
-
     other = simulate_parties(make_election(seed=3), parties).outcome
     threads = [threading.Thread(target=o.save, args=(tmp_path,)) for o in (outcome, other) * 4]
     for thread in threads:
@@ -108,10 +107,6 @@ def test_simultaneous_saves_leave_a_complete_outcome(outcome, make_election, par
 
 
 def test_a_count_by_party_with_many_long_names_is_saved(outcome, tmp_path: Path) -> None:
-    from dataclasses import replace
-
-    from oneballot.types import Count
-
     by_party = {f"{'x' * 59}{i:05d}": {"n": np.array([i])} for i in range(4500)}
     replace(outcome, count=Count(outcome.count.sums, by_party)).save(tmp_path)
     loaded = ob.Outcome.load(tmp_path).count.by_party

@@ -118,7 +118,7 @@ def test_a_growing_file_is_read_to_one_byte_beyond_its_listed_size() -> None:
         assert [len(data) for data in read_all(source)] == [100, 101, 100]
 
 
-@pytest.mark.parametrize("failure", [BoxError("busy"), OSError("cut"), RuntimeError("whatever"), NotFound("403")])
+@pytest.mark.parametrize("failure", [BoxError("busy"), OSError("cut"), RuntimeError("other"), NotFound("403")])
 def test_a_ballot_that_could_not_be_prefetched_is_read_directly(failure: BaseException) -> None:
     box = slow_box(30, failures=(failure,) * 12)
     with Prefetcher(box) as source:
@@ -174,13 +174,13 @@ def test_a_removed_ballot_is_reported_and_a_removed_box_stops_the_tally() -> Non
     box = slow_box(10)
     with Prefetcher(box) as source:
         del box.ballots["004"]
-        gone = []
+        missing = []
         for name in source.names_in_order(10**9):
             try:
                 source.read(name)
             except NotFound as error:
-                gone.append(str(error))
-        assert gone == ["there is no 004"]
+                missing.append(str(error))
+        assert missing == ["there is no 004"]
         assert box.opened == ["004"], "the counting thread confirms that it is missing"
         assert source._at_once == AT_ONCE, "the server is not considered overloaded"
 

@@ -46,11 +46,11 @@ def test_adding_a_late_ballot_equals_a_tally_from_scratch(election, ballots) -> 
 
 
 def test_excluding_a_party_equals_a_tally_without_its_ballot(election, ballots) -> None:
-    whole = ob.tally(election, ballots)
-    without = ob.tally(election, ballots, without=["party-2"], previous=whole)
+    complete = ob.tally(election, ballots)
+    without = ob.tally(election, ballots, without=["party-2"], previous=complete)
     assert same(without, ob.tally(election, [b for b in ballots if b.party != "party-2"]))
     assert without.without == ("party-2",)
-    assert same(ob.tally(election, ballots, previous=without), whole)
+    assert same(ob.tally(election, ballots, previous=without), complete)
 
 
 def test_excluding_an_unknown_party_changes_nothing(election, ballots) -> None:

@@ -4,30 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal, get_args
 
-import numpy as np
-
 from ..errors import ElectionError
-from .accounting import Accountant, check_delta, total_epsilon
-from .calibration import best_mechanism, queries_within, scale_within
-from .forecast import LEAD, error_when_ahead, voters_needed, win_probability
-from .guarantee import GOOD_ENOUGH
-from .mechanisms import check_scale
-from .releases import (
-    UNITS,
-    Adjacency,
-    Level,
-    Mechanism,
-    NoisyArgmax,
-    NoisyNumbers,
-    Release,
-    Unit,
-    is_one_sided,
-    reach_of,
-    releases_per_unit,
-)
-from .settings import MAX_DELTA, MECHANISM_OF
+from ..types import Votes
+from .accounting import Accountant, total_epsilon
+from .calibration import check_budget, fit_noise, scale_within, votes_guarantee
+from .forecast import LEAD, error_when_ahead
+from .guarantee import VotesGuarantee
+from .releases import UNITS, Adjacency, Level, Mechanism, NoisyNumbers, Release, Unit, reach_of
+from .settings import MECHANISM_OF, PrivacySettings
 
 MAX_QUERIES = 10**9
 
@@ -62,19 +49,33 @@ class Question:
     def protected_unit(self) -> Unit:
         return self.unit or UNITS[self.level]
 
-    def releases(self, mechanism: Mechanism, scale: float, queries: int) -> list[tuple[Release, int]]:
-        """All releases that a unit affects."""
+    @cached_property
+    def privacy(self) -> PrivacySettings:
+        """The settings of an election with these options."""
+        noise: dict[str, Any] = dict(self.noise)
+        return PrivacySettings(
+            level=self.level, epsilon=self.budget, delta=self.delta, mechanism=self.mechanism or "auto",
+            adjacency=self.adjacency, accountant=self.accountant, max_silos_per_person=self.silos,
+            counts_sigma=self.counts, **noise,
+        )  # fmt: skip
+
+    def votes(self, queries: int) -> Votes:
+        return Votes(queries, self.labels, self.partitions, self.subsets or 1)
+
+    def guarantee(self, mechanism: Mechanism, scale: float, queries: int) -> VotesGuarantee:
+        """The guarantee of an election with this noise."""
         reach = reach_of(
             self.level, self.adjacency, partitions=self.partitions, stable_ids=self.stable_ids,
             unit=self.unit, subsets=self.subsets or 1,
         )  # fmt: skip
-        query = NoisyArgmax(mechanism, scale, self.labels, reach, is_one_sided(self.level, self.adjacency))
-        times = self.silos * releases_per_unit(self.level, queries, self.partitions)
-        releases: list[tuple[Release, int]] = [(query, times)]
+        numbers = None
         if self.counts is not None:
-            shift = 2.0 if self.adjacency == "replace" else 1.0
-            releases.append((NoisyNumbers(self.counts, shift, whole=True), self.silos))
-        return releases
+            numbers = NoisyNumbers(self.counts, 2.0 if self.adjacency == "replace" else 1.0, whole=True)
+        return votes_guarantee(self.privacy, self.votes(queries), reach, mechanism, scale, numbers)
+
+    def releases(self, mechanism: Mechanism, scale: float, queries: int) -> list[tuple[Release, int]]:
+        """All releases that a unit affects."""
+        return self.guarantee(mechanism, scale, queries).releases()
 
     def epsilon(self, mechanism: Mechanism, scale: float, queries: int) -> float:
         releases = self.releases(mechanism, scale, queries)
@@ -82,24 +83,31 @@ class Question:
 
     def check(self) -> None:
         """Raise ElectionError for options that exclude each other."""
-        check_delta(self.delta)
-        if self.delta > MAX_DELTA:
-            raise ElectionError(f"--delta {self.delta:g} guarantees nothing; use at most {MAX_DELTA:g}, usually 1e-5")
+        level, party, counts = self.level, self.protected_unit == "party", self.counts is not None
+        queries, budget = self.queries is not None, self.budget is not None
         mistakes = {
+            "give two of: the noise scale (--gamma, --sigma or --scale), --queries, --epsilon":
+                not self.noise and not (budget and queries),
+            "the noise scale, --queries and --epsilon are all given; leave out the one to compute":
+                bool(self.noise) and budget and queries,
+            "add --queries to compute epsilon, or --epsilon to compute the number of queries":
+                bool(self.noise) and not budget and not queries,
+            f"give one noise scale, not {' and '.join('--' + name for name in self.noise)}":
+                len(self.noise) > 1,
             "--unit row is for level L2; at L1 the unit is a party, which covers all its rows":
-                self.level == "L1" and self.unit == "row",
+                level == "L1" and not party,
             "--subsets is for level L2, where each subset's teacher votes; at L1 the parties vote: use --parties":
-                self.level == "L1" and self.subsets is not None,
+                level == "L1" and self.subsets is not None,
             "--parties is for level L1; at L2 the teachers of one party vote: use --subsets":
-                self.level == "L2" and self.parties is not None,
+                level == "L2" and self.parties is not None,
             "--unit party at L2 needs --subsets: how many votes of a partition a whole party can move":
-                self.level == "L2" and self.unit == "party" and self.subsets is None,
+                level == "L2" and party and self.subsets is None,
             "--silos applies to rows at level L2; a party is one silo":
-                self.protected_unit == "party" and self.silos > 1,
+                party and self.silos > 1,
             "--counts applies to rows at level L2: a whole party's class counts have no bound":
-                self.protected_unit == "party" and self.counts is not None,
+                party and counts,
             "--no-ids is for level L2, where the unit is a row; at L1 it is a party":
-                self.level == "L1" and not self.stable_ids,
+                level == "L1" and not self.stable_ids,
             f"--queries must be at most {MAX_QUERIES:,}":
                 self.queries is not None and self.queries > MAX_QUERIES,
             "--paper-orders is for --accountant paper":
@@ -107,33 +115,31 @@ class Question:
             f"--counts must be at least 1, not {self.counts}: less noise cannot be drawn":
                 self.counts is not None and not self.counts >= 1,
             f"accountant {self.accountant!r} covers Laplace noise only, but --counts adds Gaussian noise":
-                self.counts is not None and self.accountant in ("paper", "advanced"),
+                counts and self.accountant in ("paper", "advanced"),
         }  # fmt: skip
+        for name, value in self.noise.items():
+            implied, mechanism = MECHANISM_OF.get(name), self.mechanism
+            mistakes |= {
+                f"auto chooses the noise, but --{name} gives it; name the mechanism or leave --{name} out":
+                    mechanism == "auto",
+                f"--{name} is {implied} noise, but --mechanism is {mechanism}; use --scale":
+                    implied is not None and mechanism not in (None, implied),
+                f"--{name} must be a number from 1e-9 to 1e9, not {value}":
+                    not 1e-9 <= value <= 1e9,
+            }  # fmt: skip
         for message, applies in mistakes.items():
             if applies:
                 raise ElectionError(message)
+        if self.budget is not None:
+            check_budget(self.budget, self.delta)
 
 
 def answer(question: Question) -> dict[str, Any]:
     """The missing one of noise scale, queries and budget, with everything that must be printed beside an epsilon."""
     question.check()
-    noise, queries, budget = _stated_noise(question), question.queries, question.budget
-    if noise is None:
-        if budget is None or queries is None:
-            raise ElectionError("give two of: the noise scale (--gamma, --sigma or --scale), --queries, --epsilon")
-        noise = _noise_within(question, budget, queries)
-        check_scale(noise[1], 1)
-    elif budget is not None and queries is not None:
-        raise ElectionError("the noise scale, --queries and --epsilon are all given; leave out the one to compute")
-    elif queries is None:
-        if budget is None:
-            raise ElectionError("add --queries to compute epsilon, or --epsilon to compute the number of queries")
-        fixed = noise
-        queries = queries_within(
-            budget, lambda n: question.releases(*fixed, n), question.delta, question.accountant, most=MAX_QUERIES
-        )
-    mechanism, scale = noise
-    result = {
+    votes = question.votes(question.queries or MAX_QUERIES)
+    mechanism, scale, queries = fit_noise(question.privacy, votes, question.releases)
+    result: dict[str, Any] = {
         "epsilon": question.epsilon(mechanism, scale, queries), "delta": question.delta,
         "unit": question.protected_unit, "adjacency": question.adjacency, "accountant": question.accountant,
         "publishable": True, "mechanism": mechanism, "scale": scale, "queries": queries,
@@ -142,7 +148,17 @@ def answer(question: Question) -> dict[str, Any]:
         result["silos"] = question.silos
     if question.counts is not None:
         result["counts_sigma"] = question.counts
-    return result | _forecast(question, mechanism, scale)
+    voters = question.parties if question.level == "L1" else question.subsets
+    if voters is not None:
+        guarantee = question.guarantee(mechanism, scale, queries)
+        # For the unit party at L2 more voters do not help: a party moves them all, and the noise grows with them.
+        helps = question.protected_unit == UNITS[question.level]
+        result |= {
+            "voters": voters,
+            "right_label_wins": guarantee.wins(voters),
+            "voters_needed": guarantee.voters_needed() if helps else None,
+        }
+    return result
 
 
 def compare_all(answered: Mapping[str, Any], question: Question) -> list[dict[str, Any]]:
@@ -171,51 +187,3 @@ def compare_all(answered: Mapping[str, Any], question: Question) -> list[dict[st
                 row = {"mechanism": mechanism, "scale": scale, "accountant": accountant}
                 rows.append(row | {"epsilon": spent, "error": error})
     return rows
-
-
-def _stated_noise(question: Question) -> tuple[Mechanism, float] | None:
-    if not question.noise:
-        return None
-    if len(question.noise) > 1:
-        raise ElectionError(f"give one noise scale, not {' and '.join('--' + n for n in question.noise)}")
-    ((name, value),) = question.noise.items()
-    if question.mechanism == "auto":
-        raise ElectionError(f"auto chooses the noise, but --{name} gives it; name the mechanism or leave --{name} out")
-    implied = MECHANISM_OF.get(name)
-    if implied is not None and question.mechanism not in (None, implied):
-        raise ElectionError(f"--{name} is {implied} noise, but --mechanism is {question.mechanism}; use --scale")
-    if not 1e-9 <= value <= 1e9:
-        raise ElectionError(f"--{name} must be a number from 1e-9 to 1e9, not {value}")
-    scale = 1 / value if name == "gamma" else value
-    try:
-        check_scale(scale, 1)
-    except ElectionError as error:
-        raise ElectionError(f"--{name} {value:g}: {error}") from None
-    return implied or question.mechanism or "gumbel", scale
-
-
-def _noise_within(question: Question, budget: float, queries: int) -> tuple[Mechanism, float]:
-    delta, accountant, mechanism = question.delta, question.accountant, question.mechanism
-    if mechanism is None or mechanism == "auto":
-        return best_mechanism(
-            budget, lambda m, s: question.releases(m, s, queries), question.labels, delta, accountant
-        )  # fmt: skip
-    return mechanism, scale_within(budget, lambda s: question.releases(mechanism, s, queries), delta, accountant)
-
-
-def _forecast(question: Question, mechanism: Mechanism, scale: float) -> dict[str, Any]:
-    """How often the right label wins when all voters agree, and how many voters are needed.
-
-    For the unit party at L2 more voters do not help: a party moves them all, and the noise grows with them.
-    """
-    voters = question.parties if question.level == "L1" else question.subsets
-    if voters is None:
-        return {}
-    if question.level == "L1":
-        scale = scale / question.partitions  # the paper multiplies the counts by s
-    needed = None
-    if question.level == "L1" or question.protected_unit == "row":
-        needed = voters_needed(GOOD_ENOUGH, mechanism, scale, question.labels)
-    votes = np.append(float(voters), np.zeros(question.labels - 1))[None]
-    wins = float(win_probability(votes, mechanism, scale)[0, 0])
-    return {"voters": voters, "right_label_wins": wins, "voters_needed": needed}

@@ -53,51 +53,14 @@ def _calibrate_votes(
     privacy: PrivacySettings, votes: Votes, numbers: Numbers | None, stable_ids: bool
 ) -> VotesGuarantee:
     level: Any = privacy.level
-    delta, accountant = privacy.delta, privacy.accountant
-    confident = privacy.mechanism == "confident"
-    one_sided = is_one_sided(level, privacy.adjacency)
     reach = reach_of(level, privacy.adjacency, partitions=votes.partitions, stable_ids=stable_ids)
     noisy_numbers = None if numbers is None else _noise_beside_votes(numbers, privacy)
 
     def guarantee_at(mechanism: Mechanism, scale: float, queries: int) -> VotesGuarantee:
-        query = NoisyArgmax(mechanism, scale, votes.classes, reach, one_sided, votes.unit > 1)
-        test = None
-        if confident:
-            assert privacy.answers is not None
-            sigma = privacy.test_sigma or scale * math.sqrt(max(1.0, queries / privacy.answers))
-            test = NoisyNumbers(round_up(sigma), (reach if one_sided else reach / 2) ** 2)
-        # At L1 counts are multiplied by the number of partitions.
-        vote_noise = (mechanism, scale / votes.partitions if level == "L1" else scale)
-        return VotesGuarantee(
-            privacy=privacy, level=level, query=query, queries=queries, partitions=votes.partitions, test=test,
-            labels=votes.classes, subsets=votes.subsets, vote_noise=vote_noise, numbers=noisy_numbers,
-            numbers_name=numbers.what if numbers else "",
-        )  # fmt: skip
+        asked = replace(votes, queries=queries)
+        return votes_guarantee(privacy, asked, reach, mechanism, scale, noisy_numbers, numbers.what if numbers else "")
 
-    def releases(mechanism: Mechanism, scale: float, queries: int) -> Releases:
-        lines = guarantee_at(mechanism, scale, queries).lines()
-        return [(release, times * _draws(privacy)) for _, release, times in lines]
-
-    stated, queries = privacy.stated_noise(), votes.queries
-    if stated is None:
-        assert privacy.epsilon is not None, "settings have a budget or a noise scale"
-        if privacy.mechanism == "auto":
-            mechanism, scale = best_mechanism(
-                privacy.epsilon, lambda m, s: releases(m, s, queries), votes.classes, delta, accountant
-            )
-        else:
-            mechanism = "gaussian" if privacy.mechanism == "confident" else privacy.mechanism
-            scale = scale_within(
-                privacy.epsilon, lambda s: releases(mechanism, s, queries), delta, accountant, adaptive=confident
-            )
-    else:
-        mechanism, scale = stated
-        if privacy.epsilon is not None:
-            queries = queries_within(
-                privacy.epsilon, lambda q: releases(mechanism, scale, q), delta, accountant, most=queries,
-                adaptive=confident,
-            )  # fmt: skip
-    check_scale(scale, votes.unit)
+    mechanism, scale, queries = fit_noise(privacy, votes, lambda *noise: guarantee_at(*noise).releases())
     guarantee = guarantee_at(mechanism, round_up(scale), queries)
     if guarantee.test is not None and privacy.threshold is not None:
         check_test(guarantee.test.sigma, privacy.threshold, votes.unit)
@@ -109,8 +72,56 @@ def _calibrate_votes(
     return guarantee
 
 
-def _draws(privacy: PrivacySettings) -> int:
-    return privacy.tallies * privacy.max_silos_per_person
+def votes_guarantee(
+    privacy: PrivacySettings,
+    votes: Votes,
+    reach: int,
+    mechanism: Mechanism,
+    scale: float,
+    numbers: NoisyNumbers | None = None,
+    numbers_name: str = "",
+) -> VotesGuarantee:
+    """The guarantee of votes with this noise, and of numbers beside them."""
+    level: Any = privacy.level
+    one_sided = is_one_sided(level, privacy.adjacency)
+    query = NoisyArgmax(mechanism, scale, votes.classes, reach, one_sided, votes.unit > 1)
+    test = None
+    if privacy.mechanism == "confident":
+        assert privacy.answers is not None
+        sigma = privacy.test_sigma or scale * math.sqrt(max(1.0, votes.queries / privacy.answers))
+        test = NoisyNumbers(round_up(sigma), (reach if one_sided else reach / 2) ** 2)
+    # At L1 counts are multiplied by the number of partitions.
+    vote_noise = (mechanism, scale / votes.partitions if level == "L1" else scale)
+    return VotesGuarantee(
+        privacy=privacy, level=level, query=query, queries=votes.queries, partitions=votes.partitions, test=test,
+        labels=votes.classes, subsets=votes.subsets, vote_noise=vote_noise, numbers=numbers, numbers_name=numbers_name,
+    )  # fmt: skip
+
+
+def fit_noise(
+    privacy: PrivacySettings, votes: Votes, releases: Callable[[Mechanism, float, int], Releases]
+) -> tuple[Mechanism, float, int]:
+    """The mechanism, its scale and the queries: a budget alone determines the noise, with stated noise the queries."""
+    stated, budget, queries = privacy.stated_noise(), privacy.epsilon, votes.queries
+    delta, accountant, adaptive = privacy.delta, privacy.accountant, privacy.mechanism == "confident"
+    if stated is not None:
+        mechanism, scale = stated
+        check_scale(scale, votes.unit)
+        if budget is not None:
+            queries = queries_within(
+                budget, lambda q: releases(mechanism, scale, q), delta, accountant, most=queries, adaptive=adaptive
+            )
+        return mechanism, scale, queries
+    assert budget is not None, "settings have a budget or a noise scale"
+    if privacy.mechanism == "auto":
+        mechanism, scale = best_mechanism(
+            budget, lambda m, s: releases(m, s, queries), votes.classes, delta, accountant
+        )
+    else:
+        mechanism = "gaussian" if privacy.mechanism == "confident" else privacy.mechanism
+        scale = scale_within(budget, lambda s: releases(mechanism, s, queries), delta, accountant, adaptive=adaptive)
+    check_scale(scale, votes.unit)
+    return mechanism, scale, queries
 
 
 def _squared_shift(numbers: Numbers, privacy: PrivacySettings) -> float:
@@ -147,7 +158,7 @@ def _integer_noise(
     if sigma is None:
         assert budget is not None, "settings have a budget or a noise scale"
         sigma = distance * scale_within(
-            budget, lambda s: [(NoisyNumbers(s * distance, shift, whole=True), _draws(privacy))], privacy.delta
+            budget, lambda s: [(NoisyNumbers(s * distance, shift, whole=True), privacy.draws)], privacy.delta
         )
     if sigma > MAX_INTEGER_SCALE:
         raise ElectionError(
@@ -192,7 +203,7 @@ def scale_within(
     """The smallest noise scale at which the releases stay within the budget."""
     from scipy.optimize import brentq
 
-    _check_budget(budget, delta)
+    check_budget(budget, delta)
 
     def excess(log_scale: float) -> float:
         return total_epsilon(releases_at(math.exp(log_scale)), delta, accountant, adaptive=adaptive) - budget
@@ -226,7 +237,7 @@ def queries_within(
     adaptive: bool = False,
 ) -> int:
     """The largest number of queries, up to `most`, whose releases stay within the budget."""
-    _check_budget(budget, delta)
+    check_budget(budget, delta)
 
     def cost(queries: int) -> float:
         return total_epsilon(releases_for(queries), delta, accountant, adaptive=adaptive)
@@ -245,7 +256,7 @@ def queries_within(
     return low
 
 
-def _check_budget(budget: float, delta: float) -> None:
+def check_budget(budget: float, delta: float) -> None:
     check_delta(delta)
     if not (math.isfinite(budget) and budget > 0):
         raise ElectionError(f"epsilon must be a number above 0, not {budget}")

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
-from scipy.special import log_ndtr, roots_legendre, softmax
+from scipy.special import softmax
 
 from ..errors import ElectionError
 from ..types import Array
+from .quadrature import Gaussian, Laplace
 from .releases import Mechanism
 
 LEAD = 4  # in Gumbel scales: the lead at which mechanisms are compared
-MAX_PANEL_CHANGE = 8.0
+CUTOFF = {"gaussian": 60.0, "laplace": 760.0}  # in scales: classes further behind never win
 BLOCK = 500_000  # numbers in memory at once
 
 
@@ -25,14 +25,23 @@ def win_probability(votes: Array, mechanism: Mechanism, scale: float) -> Array:
     votes = np.asarray(votes, dtype=float) / scale
     if mechanism == "gumbel" or not len(votes):
         return np.asarray(softmax(votes, axis=1))
-    cutoff, quadrature = (60.0, _gaussian) if mechanism == "gaussian" else (760.0, _laplace)
     order = np.argsort(-votes, axis=1, kind="stable")
-    behind = np.take_along_axis(votes, order, axis=1)
-    behind = np.maximum(behind - behind[:, :1], -cutoff)
-    # Queries whose votes differ only in the order of the classes are computed once.
-    distinct, where = np.unique(behind, axis=0, return_inverse=True)
+    ranked = np.take_along_axis(votes, order, axis=1)
+    gaps = np.minimum(ranked[:, :1] - ranked, CUTOFF[mechanism])
+    # Queries whose votes differ only in the order of the classes are computed once, from the closest to the widest.
+    distinct, query = np.unique(gaps[:, ::-1], axis=0, return_inverse=True)
+    # Classes that are tied in all queries form a group.
+    groups, group, members = np.unique(distinct[:, ::-1], axis=1, return_inverse=True, return_counts=True)
+    integrals = np.empty_like(groups)
+    nodes = 8 * (20 + groups.max() + groups.shape[1])
+    with np.errstate(divide="ignore", over="ignore"):  # F is 0 and 1 far from a count
+        for rows in np.array_split(np.arange(len(groups)), min(len(groups), math.ceil(groups.size * nodes / BLOCK))):
+            near, classes = groups[rows], votes.shape[1]
+            rule = Gaussian(1.0, classes, near) if mechanism == "gaussian" else Laplace(1.0, classes)
+            base, hazard, _ = rule.integrand(near, np.tile(members, (len(near), 1)))
+            integrals[rows] = (hazard @ base[:, :, None])[:, :, 0]
     probabilities = np.empty_like(votes)
-    np.put_along_axis(probabilities, order, quadrature(distinct)[where.reshape(-1)], axis=1)
+    np.put_along_axis(probabilities, order, integrals[query.reshape(-1)][:, group.reshape(-1)], axis=1)
     return probabilities
 
 
@@ -81,69 +90,3 @@ def parties_needed(probability: float, wins: float, classes: int, most: int = 2*
             return parties
         parties += max(1, parties // 4)
     return None
-
-
-def _gaussian(behind: Array) -> Array:
-    """Win probabilities from rows that begin with 0 and decrease, in units of σ.
-
-    The integrand of class j is log-concave with curvature 1 to K, so the trapezoidal rule converges like
-    e^{−2π²/(Kh²)}. Its peak is above v_j / 2, and highest among equal votes.
-    """
-    classes = behind.shape[1]
-    step = 1 / (0.3 + 1.05 * math.sqrt(classes))
-    lows, high = behind[:, -1] / 2 - 7, 7 + math.sqrt(2 * math.log(classes))
-
-    def nodes(rows: Array) -> tuple[Array, Array]:
-        count = math.ceil((high - lows[rows].min()) / step)
-        x = np.linspace(lows[rows], high, count, axis=1)
-        return x, np.broadcast_to((x[:, 1:2] - x[:, :1]) / math.sqrt(2 * math.pi), x.shape)
-
-    def logs(z: Array) -> tuple[Array, Array]:
-        return -z * z / 2, log_ndtr(z)
-
-    return _integrate(behind, nodes, logs)
-
-
-def _laplace(behind: Array) -> Array:
-    """Win probabilities from rows that begin with 0 and decrease, in units of the scale.
-
-    Below all votes the integral has a closed form, above them the integrand is a polynomial in e^{−x}, and between two
-    it is a sum of exponentials: Gauss-Legendre quadrature on panels on which none of them changes much.
-    """
-    classes = behind.shape[1]
-    u, weight = roots_legendre(classes // 2 + 1)
-    u, weight = (u + 1) / 2, weight / 2
-
-    def nodes(rows: Array) -> tuple[Array, Array]:
-        spread = behind[rows, -1:]
-        change = -float(spread.min()) * classes / 2
-        panels = max(1, math.ceil(change / MAX_PANEL_CHANGE))
-        ends = np.sort(np.hstack([behind[rows], spread * np.arange(1, panels) / panels]), axis=1)
-        at, part = roots_legendre(5 + math.ceil(change / panels))
-        length = np.diff(ends)[:, :, None]
-        x = (ends[:, :-1, None] + length * (at + 1) / 2).reshape(len(rows), -1)
-        w = (length * part / 2).reshape(len(rows), -1)
-        above = np.broadcast_to(-np.log(u), (len(rows), len(u)))
-        return np.hstack([x, above]), np.hstack([w, np.broadcast_to(weight / u, above.shape)])
-
-    def logs(z: Array) -> tuple[Array, Array]:
-        density = -np.abs(z) - math.log(2)
-        return density, np.where(z < 0, density, np.log1p(-np.exp(density)))
-
-    below = np.exp((behind[:, -1:] - behind).sum(axis=1) - classes * math.log(2)) / classes
-    return np.asarray(_integrate(behind, nodes, logs) + below[:, None])
-
-
-def _integrate(
-    behind: Array, nodes: Callable[[Array], tuple[Array, Array]], logs: Callable[[Array], tuple[Array, Array]]
-) -> Array:
-    """∫ f_j Π_{k≠j} F_k for rows of votes, in logs. Rows of similar spread share nodes."""
-    by_spread = np.argsort(-behind[:, -1], kind="stable")
-    integrals = np.empty_like(behind)
-    widest = nodes(by_spread[-1:])[0].size * behind.shape[1]
-    for rows in np.array_split(by_spread, min(len(behind), math.ceil(len(behind) * widest / BLOCK))):
-        x, weights = nodes(rows)
-        density, below = logs(x[:, :, None] - behind[rows][:, None, :])
-        integrand = np.exp(density - below + below.sum(axis=2, keepdims=True))
-        integrals[rows] = np.einsum("rn,rnk->rk", weights, integrand)
-    return integrals

@@ -46,6 +46,10 @@ class Guarantee:
         """The releases of one cast or one tally: name, mechanism, times."""
         return [] if self.numbers is None else [(self.numbers_name, self.numbers, 1)]
 
+    def releases(self) -> list[tuple[Release, int]]:
+        """The releases of all planned tallies and all silos of a person."""
+        return [(release, times * self.privacy.draws) for _, release, times in self.lines()]
+
     def ledger(self) -> Ledger:
         """The ledger of one cast or one tally."""
         lines = [Line.of(*line) for line in self.lines()]

@@ -126,18 +126,18 @@ class Ledger(BaseModel):
             return None
         return self._compute(self.delta, reach=2 * self.subsets)
 
-    def agrees_with(self, promised: Ledger) -> bool:
+    def agrees_with(self, expected: Ledger) -> bool:
         """Whether this is the election's ledger, drawn once or more often. Allows for rounding on other machines."""
         if 1 < self.drawn <= MAX_CASTS:
-            promised = promised.times(self.drawn)
-        same = self.model_dump(exclude={"epsilon", "lines"}) == promised.model_dump(exclude={"epsilon", "lines"})
+            expected = expected.times(self.drawn)
+        same = self.model_dump(exclude={"epsilon", "lines"}) == expected.model_dump(exclude={"epsilon", "lines"})
         return (
             same
-            and _close(self.epsilon, promised.epsilon, 1e-4)
-            and len(self.lines) == len(promised.lines)
+            and _close(self.epsilon, expected.epsilon, 1e-4)
+            and len(self.lines) == len(expected.lines)
             and all(
                 a.model_dump(exclude={"scale"}) == b.model_dump(exclude={"scale"}) and _close(a.scale, b.scale, 1e-6)
-                for a, b in zip(self.lines, promised.lines, strict=True)
+                for a, b in zip(self.lines, expected.lines, strict=True)
             )
         )
 

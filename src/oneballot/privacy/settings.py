@@ -117,6 +117,11 @@ class PrivacySettings:
         values = {"gamma": self.gamma, "sigma": self.sigma, "scale": self.scale}
         return {name: value for name, value in values.items() if value is not None}
 
+    @property
+    def draws(self) -> int:
+        """How many draws of noise on the same data the budget covers."""
+        return self.tallies * self.max_silos_per_person
+
     def stated_noise(self) -> tuple[Mechanism, float] | None:
         """The mechanism and noise scale that the election states; None if only a budget is given."""
         for name, value in self._noise_parameters().items():

@@ -173,7 +173,9 @@ def test_simultaneous_queries_cause_one_cast(clinics: Path) -> None:
     node_config = party.NodeConfig.read(config(clinics, "clinic-a"), {})
     digest = ob.Election.read(node_config.election).digest
     replies: list[wire.Reply] = []
-    threads = [threading.Thread(target=lambda: replies.append(party.cast(node_config, digest))) for _ in range(3)]
+    threads = [
+        threading.Thread(target=lambda: replies.append(party.cast_for_server(node_config, digest))) for _ in range(3)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -189,7 +191,7 @@ def test_at_l2_the_ballot_and_the_record_of_casts_may_share_a_folder(clinics: Pa
     edit(home / "election.toml", 'level = "L0"', 'level = "L2"\nepsilon = 50.0\ndelta = 1e-5')
     node_config = party.NodeConfig.read(config(clinics, "clinic-a", keep=str(home)), {})
     digest = ob.Election.read(node_config.election).digest
-    assert party.cast(node_config, digest) == party.cast(node_config, digest)
+    assert party.cast_for_server(node_config, digest) == party.cast_for_server(node_config, digest)
     assert json.loads((home / "clinic-a.casts.json").read_text())
 
 
@@ -276,7 +278,7 @@ def test_without_a_quorum_the_deadline_is_an_error_and_ballots_stay_in_the_box(c
     grid = loop(clinics)
     for node in grid.nodes[1:]:
         node.busy = True
-    with pytest.raises(QuorumError, match="1 ballot counts, and the quorum is 2"):
+    with pytest.raises(QuorumError, match="1 ballot counts, but the quorum is 2"):
         server.run_election(grid, settings(clinics))
     assert list(box(clinics)) == ["clinic-a"]
 

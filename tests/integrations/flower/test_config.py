@@ -78,7 +78,7 @@ def test_flower_reads_the_settings_of_a_node(clinics: Path, monkeypatch) -> None
         ("node.txt", "clinic-a", (), "ends in .toml"),
         ("election.toml", "clinic-a", (), "is not overwritten"),
         ("node.toml", "clinic-z", (), "clinic-z is not on the roster"),
-        ("node.toml", "clinic-b", (), "asks clinic-b to sign"),
+        ("node.toml", "clinic-b", (), "requires clinic-b to sign"),
         ("node.toml", "clinic-a", ("--data", "none.csv"), "there is no file none.csv"),
         ("node.toml", "clinic-a", ("--learner", "nonsense"), "nonsense"),
     ],

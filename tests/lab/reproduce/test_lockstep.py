@@ -206,7 +206,7 @@ def test_a_training_is_reused_while_the_same_cells_take_part():
 def test_an_error_in_a_round_fails_only_its_own_cell():
     good, bad, other = run_group([Rounds(4), Rounds(4, bad=2), Rounds(4)])
     assert isinstance(bad, Failure)
-    assert "of 4 rounds: its start is not one of this network" in bad.reason
+    assert "of 4 rounds: its start does not fit this network" in bad.reason
     assert figures(good)[0]["last"] == figures(run_group([Rounds(4), Rounds(4)])[0])[0]["last"]
     assert isinstance(other, Result)
 

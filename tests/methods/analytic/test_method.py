@@ -160,7 +160,7 @@ class TestPrivate:
         assert ob.cast(election(), X[:1], Y[:1], party="one").abstained is None
 
     @pytest.mark.parametrize(("privacy", "words"), [
-        (lambda: ob.L1(1.0), "cannot give privacy level 'L1'.*no bound"),
+        (lambda: ob.L1(1.0), "does not offer privacy level 'L1'.*no bound"),
         (lambda: ob.L2(1.0, mechanism="gumbel"), "Gaussian noise"),
         (lambda: ob.L2(gamma=0.1), "Gaussian noise"),
         (lambda: ob.L2(1.0, sigma=3.0), "epsilon or sigma"),

@@ -397,7 +397,7 @@ class TestRejectedBeforeTraining:
     def test_private_levels_with_the_reason(self, make_election) -> None:
         for level in ("L1", "L2"):
             with pytest.raises(
-                ElectionError, match=f"cannot give privacy level '{level}'; it gives L0: a ballot is a model"
+                ElectionError, match=f"does not offer privacy level '{level}', only L0: a ballot is a model"
             ):
                 make_election(method=ob.Ensemble(), privacy=getattr(ob, level)(epsilon=1.0))
 
@@ -408,7 +408,9 @@ class TestRejectedBeforeTraining:
 
     def test_distillation_needs_a_learner_that_accepts_soft_labels(self, make_election) -> None:
         neighbours = ob.Sklearn("KNeighborsClassifier")
-        with pytest.raises(ElectionError, match=r"the final of ensemble needs soft, .* or set distil = false"):
+        with pytest.raises(
+            ElectionError, match=r"ensemble: the final learner must provide soft; .* or set distil = false"
+        ):
             make_election(method=ob.Ensemble(distil=True), learners={"final": neighbours})
         make_election(method=ob.Ensemble(), learner=neighbours)
 

@@ -420,7 +420,7 @@ class TestLabelledPublicData:
         assert np.array_equal(replace(named, quorum=2).encoded_public_labels, labels)
 
     def test_join_public_without_labels_is_rejected(self, make) -> None:
-        with pytest.raises(ElectionError, match="needs, as it is set, labels of the public set"):
+        with pytest.raises(ElectionError, match="needs the labels of the public set"):
             make(join_public=True)
 
 
@@ -431,11 +431,11 @@ class TestLabelledPublicData:
         ({"public": None}, "fedkd needs a public set"),
         (
             {"temperature": math.inf},
-            "needs score targets, .*; with temperature = 0 it learns labels",
+            "must provide score targets; .* Set temperature = 0",
         ),
         (
             {"temperature": 2.0, "learner": ob.Sklearn("KNeighborsClassifier")},
-            "needs soft, .*; with temperature = 0",
+            "must provide soft; .* Set temperature = 0",
         ),
         ({"privacy": ob.L2(epsilon=1.0), "subsets": 10_001}, "a party would train 10,001 teachers, 10,000 at most"),
         ({"learners": {"student": LINEAR}}, "fedkd has no learner student; it has final, teacher"),

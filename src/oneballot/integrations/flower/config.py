@@ -7,7 +7,7 @@ import re
 from importlib.metadata import version
 from pathlib import Path
 
-from ...ballot.encryption import find_server_key
+from ...ballot.encryption import check_server_key, find_server_key
 from ...election.election import Election
 from ...errors import ElectionError
 from ...party.submit import preview
@@ -25,7 +25,7 @@ def write_app(
     parsed = Election.read(election)
     if (folder / "pyproject.toml").exists():
         raise ElectionError(f"{folder / 'pyproject.toml'} exists and is not overwritten; choose another folder")
-    find_server_key(parsed, key, election.parent)
+    check_server_key(parsed, find_server_key(parsed, key, election.parent))
     if simulated is not None:
         _check_simulated(parsed, simulated)
     config: dict[str, object] = {

@@ -11,7 +11,7 @@ from typing import Any
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-from ...ballot.encryption import find_server_key
+from ...ballot.encryption import check_server_key, find_server_key
 from ...boxes.folder import Folder
 from ...election.election import Election
 from ...errors import ElectionError, OneBallotError
@@ -102,6 +102,7 @@ def run_election(grid: Grid, config: RunConfig) -> Outcome:
     """Collect, then tally. Ballots stay in the box, so a run that was stopped can simply be started again."""
     file = ElectionFile(config.election)
     key = find_server_key(file.election, config.key, config.election.parent)
+    check_server_key(file.election, key)  # before any party is asked
     simulated = frozenset(simulated_parties(config.simulated)) if config.simulated else frozenset()
     for folder in (config.box, config.outcome):
         check_writable(folder)

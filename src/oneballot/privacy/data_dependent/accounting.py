@@ -17,7 +17,7 @@ from ...types import Array
 from ..accounting import check_delta, epsilon
 from ..releases import NoisyArgmax
 from ..renyi import renyi
-from .moments import Gaussian, Gumbel, Laplace, Quadrature
+from .moments import Gumbel, Quadrature
 from .neighbours import Neighbours, neighbours
 
 ORDERS = 1 + 2.0 ** (np.arange(-48, 97) / 8)
@@ -95,10 +95,8 @@ class _Accountant:
         self.outcomes: Gumbel | Quadrature
         if query.mechanism == "gumbel":
             self.outcomes = Gumbel(query, unit, amounts)
-        elif query.mechanism == "gaussian":
-            self.outcomes = Gaussian(query, unit, amounts, rows[:, :1] - rows)
         else:
-            self.outcomes = Laplace(query, unit, amounts)
+            self.outcomes = Quadrature(query, unit, amounts, rows[:, :1] - rows)
 
     def epsilon(self, delta: float) -> float:
         """Estimate the best order from a sample of vectors, then search around it until no other order is better."""
