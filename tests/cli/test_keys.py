@@ -313,13 +313,8 @@ class TestEncrypted:
         assert place.tally("--without", "b")["counted"] == ["a"]
         Path("server.key").rename("away.key")
         assert "give the server's secret key" in place.tally(status=1)["error"]
-<<<<<<< HEAD
-        answer("keys", "new", "server", "--for-server")
-        assert "the given key has fingerprint" in place.tally(status=1)["error"]
-=======
         run_json("keys", "new", "server", "--for-server")
-        assert "is another" in place.tally(status=1)["error"]
->>>>>>> main
+        assert "the given key has fingerprint" in place.tally(status=1)["error"]
         assert "a party's key" in place.tally("--key", "a.key", status=1)["error"]
         assert place.tally("--key", "away.key")["counted"] == ["a", "b"]
         Path("away.key").chmod(0o644)
