@@ -8,6 +8,7 @@ memorizes the rows. The attack is repeated almost without noise: that must refut
 from __future__ import annotations
 
 import itertools
+import warnings
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -15,7 +16,7 @@ import numpy as np
 
 from . import plugins
 from .election.election import Election
-from .errors import ElectionError
+from .errors import ElectionError, OneBallotWarning
 from .interfaces import VotingMethod
 from .party.cast import cast_together
 from .party.context import PartyContext
@@ -84,10 +85,12 @@ def audit(
     wanted = canaries or min(MAX_CANARIES, 2 * canaries_needed(claimed, privacy.delta, confidence))
     runs = min(wanted, runs or DEFAULT_RUNS)
     per_run = min(-(-wanted // runs), guarantee.queries)
-    noisy = _Attacker.of(election, guarantee, guarantee.query.scale, per_run)
-    with_noise = noisy.attack(runs, confidence, "attacking with noise")
-    bare = _Attacker.of(election, guarantee, NO_NOISE, per_run)
-    without_noise = bare.attack(runs, confidence, "attacking without noise")
+    with warnings.catch_warnings():  # about the audit's own rows and missing noise, not about this election
+        warnings.simplefilter("ignore", OneBallotWarning)
+        noisy = _Attacker.of(election, guarantee, guarantee.query.scale, per_run)
+        with_noise = noisy.attack(runs, confidence, "attacking with noise")
+        bare = _Attacker.of(election, guarantee, NO_NOISE, per_run)
+        without_noise = bare.attack(runs, confidence, "attacking without noise")
     total = runs * per_run
     most = epsilon_lower_bound(total, max(1, total // 2), max(1, total // 2), privacy.delta, confidence)
     unit = "party" if privacy.level == "L1" else "row"

@@ -86,3 +86,11 @@ def test_a_share_without_hard_links_accepts_ballots(tmp_path: Path, monkeypatch)
         box.deliver("a", b"second")
     assert (tmp_path / "a.ballot").read_bytes() == b"first"
     assert os.listdir(tmp_path) == ["a.ballot"]
+
+
+def test_a_file_is_not_a_box(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("x")
+    box = Folder(tmp_path / "rows.csv")
+    for use in (lambda: box.deliver("a", b"ballot"), lambda: list(box.names()), lambda: box.open("a")):
+        with pytest.raises(BoxError, match=r"rows\.csv is a file; expected a folder"):
+            use()

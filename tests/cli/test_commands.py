@@ -489,4 +489,4 @@ def test_one_note_of_each_type_is_shown_first(capsys) -> None:
         "note: member 3 is left out: it answers nonsense",
         "note: party-1: it has no rows of class 1",
     ]
-    assert notes[6:] == ["note: … and 7 more of these types"]
+    assert notes[6:] == ["note: … and 7 more like these"]

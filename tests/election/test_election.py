@@ -76,7 +76,7 @@ MISTAKES = [
     ('"sklearn" ', '"sklern" ', r"election.toml, \[learners.all\]: unknown learner 'sklern'.*mean 'sklearn'"),
     ('name = "sklearn"', 'name = "xgboost"', r"election.toml, \[learners.all\]: xgboost: unknown setting estimator"),
     ("RandomForestClassifier", "RandomForest", r"election.toml, \[learners.all\]: .*'RandomForest' is not supported"),
-    ("n_estimators", "trees", r"election.toml, \[learners.all\]: .* has no parameter \['trees'\]; it has n_estimators"),
+    ("n_estimators", "trees", r"election.toml, \[learners.all\]: .* has no parameter trees; it has n_estimators"),
     ("n_estimators = 100", "n_estimators = 0", r"election.toml, \[learners.all\]: .*'n_estimators' .* Got 0 instead"),
     ("[learners.all]", "[learners.techer]", "election.toml: method fedkt has no learner techer; it has final, teacher"),
     ("[learners.all]", "[learners.student]", "election.toml: method fedkt has no learner student; it has final"),
@@ -312,7 +312,7 @@ def test_bytes_stay_bytes():
         ({"privacy": ob.L1(2.0), "method": ob.FedKT(weights="class-counts", most_rows=10**5)}, "unit, .* and 65,536"),
         ({"learners": {"judge": TREE}}, "method fedkt has no learner judge; it has final, teacher"),
         ({"learner": ob.Sklearn("SVR")}, "'SVR' is not supported"),
-        ({"learners": {"final": ob.Sklearn("SVC", {"c": 1})}}, r"SVC has no parameter \['c'\]"),
+        ({"learners": {"final": ob.Sklearn("SVC", {"c": 1})}}, r"SVC has no parameter c;"),
     ],
 )
 def test_an_election_in_python_is_checked_when_it_is_made(settings, error):

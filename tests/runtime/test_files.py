@@ -128,3 +128,14 @@ call("cast", "election.toml", "--party", "a", "--data", "rows.csv", "--to", "box
 print(sorted(p.name for p in Path("box").iterdir()))
 """
     assert run_without_posix(code, tmp_path) == "['a.ballot']\n"
+
+
+def test_a_lock_in_a_folder_that_cannot_be_created_is_an_error(tmp_path: Path, monkeypatch) -> None:
+    """As in /proc, where mkdir reports a missing file; waiting for the folder would never end."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise FileNotFoundError(2, "No such file or directory")
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    with pytest.raises(FileNotFoundError), lock_file(tmp_path / "new" / "lock"):
+        pass

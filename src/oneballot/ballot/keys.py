@@ -64,7 +64,9 @@ def read_key(path: Path) -> Ed25519PrivateKey:
 
     key = read_any_key(path)
     if not isinstance(key, Ed25519PrivateKey):
-        raise KeyFileError(f"{path} is a server's key; a party signs with its own. Make one with `oneballot keys new`")
+        raise KeyFileError(
+            f"{path} is a server's key, but a party signs with its own. `oneballot keys new PARTY` makes one"
+        )
     return key
 
 
@@ -75,8 +77,8 @@ def read_server_key(path: Path) -> X25519PrivateKey:
     key = read_any_key(path)
     if not isinstance(key, X25519PrivateKey):
         raise KeyFileError(
-            f"{path} is a party's key; ballots are opened with the server's. Make one with "
-            "`oneballot keys new server --for-server`"
+            f"{path} is a party's key, but only the server's key decrypts ballots. Give the file that "
+            "`oneballot keys new server --for-server` wrote for this election"
         )
     return key
 

@@ -33,6 +33,7 @@ class Folder:
 
     def deliver(self, name: str, sealed: bytes) -> None:
         """Store a complete ballot or nothing. Delivering the same bytes again succeeds; other bytes are refused."""
+        self._reject_file()
         target = self.path / f"{name}{SUFFIX}"
         try:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -45,11 +46,16 @@ class Folder:
             raise BoxError(f"cannot put a ballot into {self.path}: {error.strerror or error}") from None
 
     def names(self) -> Iterator[tuple[str, int]]:
+        self._reject_file()
         if not self.path.is_dir():
             raise NotFound(f"there is no box {self.path}: expected the folder that holds the ballots")
         with os.scandir(self.path) as entries:
             ballots = [entry for entry in entries if entry.name.endswith(SUFFIX) and entry.is_file()]
             yield from sorted((ballot.name.removesuffix(SUFFIX), ballot.stat().st_size) for ballot in ballots)
+
+    def _reject_file(self) -> None:
+        if self.path.is_file():
+            raise BoxError(f"the box {self.path} is a file; expected a folder for the ballots")
 
     def open(self, name: str) -> BinaryIO:
         action = f"cannot read {name}{SUFFIX} in {self.path}"
@@ -58,6 +64,7 @@ class Folder:
         except PermissionError as error:  # the file exists, but its party is unknown
             raise Spoiled(f"{action}: {error.strerror}") from None
         except OSError as error:
+            self._reject_file()
             raise NotFound(f"{action}: {error.strerror}") from None
         if not stat.S_ISREG(os.fstat(handle).st_mode):  # reading a pipe would never end
             os.close(handle)

@@ -155,7 +155,7 @@ def _show_notes(caught: Sequence[warnings.WarningMessage]) -> None:
     for _, note in sorted(notes, key=lambda ranked: ranked[0])[:SHOWN_NOTES]:
         typer.echo(f"note: {note}", err=True)
     if len(notes) > SHOWN_NOTES:
-        typer.echo(f"note: … and {len(notes) - SHOWN_NOTES} more of these types", err=True)
+        typer.echo(f"note: … and {len(notes) - SHOWN_NOTES} more like these", err=True)
 
 
 def print_json(value: Mapping[str, Any]) -> None:

@@ -58,7 +58,7 @@ def read(path: str | PathLike[str], features: int | None = None, *, empty: bool 
     if not path.exists():
         raise DataError(f"there is no file {path}; check the spelling, or give the full path")
     if path.stat().st_size == 0:
-        raise DataError(f"{path} is empty")
+        raise DataError(f"{path} is empty; expected a table with rows")
     columns: dict[str, Array]
     if suffix in (".csv", ".tsv"):
         columns = _read_csv(path, "," if suffix == ".csv" else "\t")

@@ -104,7 +104,7 @@ def check_learner(method: Method | Peer, role: str, learner: Learner, *, multila
     """Raise ElectionError unless the learner can train here and provides what this role of the method needs."""
     learner.check()
     if lacking := sorted((method.needs[role] | ({"multilabel"} if multilabel else set())) - learner.provides):
-        hints = getattr(method, "alternatives", {})
+        hints = {"gradients": "Use torch"} | dict(getattr(method, "alternatives", {}))
         advice = "".join(f" {hints[each]}." for each in lacking if each in hints)
         raise ElectionError(
             f"{method.name}: the {role} learner must provide {' and '.join(lacking)}; {learner.name} doesn't.{advice}"

@@ -32,10 +32,12 @@ def read_index(folder: Path) -> dict[str, Any]:
             f"there is no outcome in {folder}; `oneballot tally … --out {folder}` writes one"
         ) from None
     except (ValueError, RecursionError) as error:
-        raise OneBallotError(f"{folder / INDEX} is damaged: {error}") from None
+        raise OneBallotError(f"{folder / INDEX} is damaged ({error}); copy the outcome again, or tally again") from None
     found = index.get("format") if isinstance(index, dict) else None
     if found != FORMAT:
-        raise OneBallotError(f"{folder} has format {found}; this version reads {FORMAT}")
+        raise OneBallotError(
+            f"{folder / INDEX} has format {found}, but this version reads format {FORMAT}; tally again"
+        )
     return dict(index)
 
 

@@ -140,7 +140,9 @@ def write(
     key = '# server_key = "x25519:…"        ' if server_key is None else f"server_key = {_value(server_key)}  "
     key += '# ballots are encrypted to this key (required at L1, or "none"): docs/keys.md'
     if len(classes) < 2:
-        raise ElectionError(f"an election needs at least two classes, but {public} has {list(classes)}")
+        raise ElectionError(
+            f"an election needs at least two classes, not {len(classes)} ({', '.join(map(str, classes))})"
+        )
     rows = "# [public]                      # not needed by this method\n"
     rows = _public(public, path, schema) if has_public else rows
     needed = "this file and the public set" if has_public else "this file"

@@ -91,7 +91,9 @@ def build(estimator: str, params: Mapping[str, Any]) -> Any:
     cls = _find(estimator)
     known = inspect.signature(cls).parameters
     if unknown := sorted(built.keys() - known.keys()):
-        raise ElectionError(f"learner sklearn: {estimator} has no parameter {unknown}; it has {', '.join(known)}")
+        raise ElectionError(
+            f"learner sklearn: {estimator} has no parameter {', '.join(unknown)}; it has {', '.join(known)}"
+        )
     for key, value in built.items():
         if isinstance(value, list) and isinstance(known[key].default, tuple):  # TOML and JSON have no tuples
             built[key] = tuple(value)

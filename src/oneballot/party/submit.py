@@ -180,10 +180,11 @@ def _parse(text: str) -> Any:
 def _check_first_cast(outbox: Outbox, charges: Charges, *, in_box: bool, recast: bool) -> None:
     """Raise AlreadyCast, before any training, if this party has already cast and its copy is missing."""
     if in_box:
+        folder = outbox.path.parent
+        copy = "" if recast else f"Your own copy is not in {folder} (--keep FOLDER names another folder). "
         raise AlreadyCast(
-            f"the box already holds a ballot of {outbox.party}, and a ballot is never replaced. Your own copy is not "
-            f"in {outbox.path.parent} (--keep FOLDER names another folder): if you have cast, there is nothing to do. "
-            "To replace it, ask the operator to move it away first, then cast again with --recast."
+            f"the box already holds a ballot of {outbox.party}, and a ballot is never replaced. {copy}If you have "
+            "cast it, there is nothing to do. To replace it, ask the operator to move it away, then use --recast."
         )
     if charges.draws and not recast:
         raise AlreadyCast(

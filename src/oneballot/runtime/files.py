@@ -22,6 +22,7 @@ except ImportError:  # Windows
 PART = ".oneballot-part-"
 """Prefix of incomplete files."""
 
+MISSING_FOLDER_RETRIES = 100
 NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
 """Errors of file systems without locks, such as NFS without its lock service."""
 
@@ -92,11 +93,15 @@ def _acquire(file: Path) -> int | None:
     if fcntl is None:
         _warn_of_missing_locks()
         return None
+    missing = 0
     while True:
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
             handle = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         except FileNotFoundError:  # the previous holder removed the empty folder
+            missing += 1
+            if missing > MISSING_FOLDER_RETRIES:  # the folder cannot be created, as in /proc
+                raise
             continue
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

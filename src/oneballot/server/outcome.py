@@ -163,6 +163,10 @@ class Outcome:
                 without=tuple(index["without"]),
                 count=_unflatten(unpack(read_content(folder, index["count"])), index["roll"]),
             )
+        except FileNotFoundError as error:
+            raise OneBallotError(
+                f"{folder} is incomplete: {error.filename} is missing; copy the outcome again, or tally again"
+            ) from None
         except (AttributeError, IndexError, KeyError, OSError, TypeError, ValueError, Spoiled) as error:
             raise OneBallotError(f"{folder} is not an outcome that `oneballot tally` wrote: {error!r}") from None
 
