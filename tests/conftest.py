@@ -24,6 +24,24 @@ settings.load_profile("ci" if os.environ.get("CI") else "local")
 TREE = ob.Sklearn("DecisionTreeClassifier", {"max_depth": 6})
 
 
+SLOW = (
+    "boxes/test_hosts.py", "boxes/test_installed.py", "boxes/test_prefetch.py", "boxes/test_remote.py",
+    "docs/test_deploy.py", "docs/test_readme.py", "fleet/train/test_agreement.py", "fleet/train/test_engine.py",
+    "hostile/test_boosters.py", "hostile/test_skops.py", "integrations/flower/test_collect.py", "lab/peers/",
+    "lab/reproduce/", "methods/dosfl/test_distil.py", "methods/dosfl/test_killed.py", "privacy/test_exact_audit.py",
+    "privacy/test_mutants.py", "runtime/test_executor.py", "server/test_sandbox.py", "test_audit.py",
+    "test_platforms.py",
+)  # fmt: skip
+"""Files and folders whose tests are all slow: they start servers or processes, train networks, or run mutants."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if item.path.relative_to(here).as_posix().startswith(SLOW):
+            item.add_marker(pytest.mark.slow)
+
+
 @dataclass(frozen=True)
 class Digits:
     X: Array
