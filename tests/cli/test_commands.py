@@ -481,12 +481,12 @@ def test_one_note_of_each_type_is_shown_first(capsys) -> None:
     """A rare note after a dozen similar ones would be missed."""
     with session(False):
         for i in range(12):
-            warnings.warn(f"party-{i}: it has no rows of class {i % 3}", OneBallotWarning, stacklevel=1)
+            warnings.warn(f"party-{i}: no rows of class {i % 3}", OneBallotWarning, stacklevel=1)
         warnings.warn("member 3 is left out: it answers nonsense", OneBallotWarning, stacklevel=1)
     notes = capsys.readouterr().err.splitlines()
     assert notes[:3] == [
-        "note: party-0: it has no rows of class 0",
+        "note: party-0: no rows of class 0",
         "note: member 3 is left out: it answers nonsense",
-        "note: party-1: it has no rows of class 1",
+        "note: party-1: no rows of class 1",
     ]
     assert notes[6:] == ["note: … and 7 more like these"]

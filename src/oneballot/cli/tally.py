@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .terminal import AsJson, ElectionFile, Workers, print_json, print_table, session, size
+from .terminal import AsJson, ElectionFile, Workers, plural, print_json, print_table, session, size
 
 if TYPE_CHECKING:
     from ..election.election import Election
@@ -106,7 +106,8 @@ def _show(
     rows += [[party, "left out (--without)", ""] for party in outcome.without]
     awaited = election.awaited({*outcome.voted, *outcome.without})
     rows += [[party, "no valid ballot yet", ""] for party in awaited]
-    print_table(f"{election.name}: {len(outcome.voted)} ballots, {size(outcome.bytes)}", ["ballot", "", "sent"], rows)
+    ballots = f"{plural(len(outcome.voted), 'ballot')}, {size(outcome.bytes)}"
+    print_table(f"{election.name}: {ballots}", ["ballot", "", "sent"], rows)
     print("Privacy", "\n  ".join(outcome.ledger.describe(whole=True)))
     for line in seen.values():
         print(f"DO NOT PUBLISH: {line}.")
