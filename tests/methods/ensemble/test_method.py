@@ -461,4 +461,4 @@ def test_an_election_in_files_is_cast_tallied_predicted_and_simulated(clinic: Pa
     assert "bytes" in do("evaluate", str(clinic / "outcome"), "--data", str(clinic / "test.csv"), "--json")
     assert do("predict", str(clinic / "outcome"), "--data", str(clinic / "test.csv")).count("\n") == 201
     output = do("simulate", str(toml), "--data", str(clinic / "a.csv"), "--parties", "3")
-    assert "ensemble, one ballot each" in output
+    assert "federation (ensemble)" in output

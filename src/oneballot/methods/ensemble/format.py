@@ -128,6 +128,10 @@ class EnsembleModel:
             except Spoiled as reason:
                 warnings.warn(f"member {i} is left out: {reason}", OneBallotWarning, stacklevel=2)
 
+    def member_weights(self, X: Array) -> Array:
+        """The mean weight of each member over classes and cohorts, the same for every row: `(rows, members)`."""
+        return np.broadcast_to(self.weights.mean(axis=(0, 2)), (len(X), len(self.members)))
+
     def _mean(self, X: Array) -> Array:
         weights = self.weights.sum(axis=0)
         total, counted = np.zeros((len(X), self.classes)), np.zeros(self.classes)
