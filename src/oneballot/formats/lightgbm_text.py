@@ -7,6 +7,7 @@ prediction does not need them. LightGBM trusts its files, so `check` reads every
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -53,25 +54,31 @@ class LightGBMText:
 
     @staticmethod
     def check(data: bytes, *, classes: int, features: int) -> None:
-        seen, text = _open(data, classes)
-        head, blank, body = text.partition("\n\n")
-        if not blank or not head.startswith("tree\n") or not body.endswith(END):
-            raise Spoiled(f"not a LightGBM model; expected 'tree', a header, trees and {END.strip()!r} at the end")
-        header = _read_lines(head.removeprefix("tree\n"), "the header")
-        sizes = _check_header(header, seen, features)
-        body = body.removesuffix(END)
-        if sum(sizes) != len(body) or len(sizes) % (1 if len(seen) == 2 else len(seen)):
-            raise Spoiled(f"tree_sizes give {sum(sizes)} characters in {len(sizes)} trees; there are {len(body)}")
-        start = 0
-        for number, size in enumerate(sizes):
-            _check_one_tree(body[start : start + size], number, features)
-            start += size
+        for _ in read_trees(data, classes=classes, features=features):
+            pass
 
     @staticmethod
     def load(data: bytes, *, classes: int) -> LightGBMModel:
         lightgbm = LightGBMText.prepare()
         seen, text = _open(data, classes)
         return LightGBMModel(lightgbm.Booster(model_str=text), seen, classes)
+
+
+def read_trees(data: bytes, *, classes: int, features: int) -> Iterator[Mapping[str, Array]]:
+    """Check the file and yield the arrays of each tree. Children are numbered by `_renumber`."""
+    seen, text = _open(data, classes)
+    head, blank, body = text.partition("\n\n")
+    if not blank or not head.startswith("tree\n") or not body.endswith(END):
+        raise Spoiled(f"not a LightGBM model; expected 'tree', a header, trees and {END.strip()!r} at the end")
+    header = _read_lines(head.removeprefix("tree\n"), "the header")
+    sizes = _check_header(header, seen, features)
+    body = body.removesuffix(END)
+    if sum(sizes) != len(body) or len(sizes) % (1 if len(seen) == 2 else len(seen)):
+        raise Spoiled(f"tree_sizes give {sum(sizes)} characters in {len(sizes)} trees; there are {len(body)}")
+    start = 0
+    for number, size in enumerate(sizes):
+        yield _read_one_tree(body[start : start + size], number, features)
+        start += size
 
 
 def _open(data: bytes, classes: int) -> tuple[Array, str]:
@@ -112,7 +119,7 @@ def _check_header(header: dict[str, str], seen: Array, features: int) -> list[in
     return [int(size) for size in _numbers(header["tree_sizes"], True, "tree_sizes")]
 
 
-def _check_one_tree(text: str, number: int, features: int) -> None:
+def _read_one_tree(text: str, number: int, features: int) -> Mapping[str, Array]:
     where = f"tree {number}"
     if not text.startswith(f"Tree={number}\n") or not text.endswith("\n\n\n"):
         raise Spoiled(f"{where} does not start and end as tree_sizes says")
@@ -134,8 +141,9 @@ def _check_one_tree(text: str, number: int, features: int) -> None:
     if not np.isin(values["decision_type"], (0, 2, 4, 6, 8, 10)).all():
         raise Spoiled(f"{where} has splits of an unknown type")
     if leaves > 1:
-        sides = [_renumber(values[side], leaves, where) for side in ("left_child", "right_child")]
-        check_tree(sides[0], sides[1], where)
+        values |= {side: _renumber(values[side], leaves, where) for side in ("left_child", "right_child")}
+        check_tree(values["left_child"], values["right_child"], where)
+    return values
 
 
 def _renumber(children: Array, leaves: int, where: str) -> Array:
