@@ -33,6 +33,10 @@ class ForestModel:
     def __init__(self, trees: Trees, classes: int) -> None:
         self.trees, self.classes = trees, classes
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Leave the compiled trees out, which are many times as large."""
+        return ForestModel, (self.trees, self.classes)
+
     def predict_proba(self, X: Array) -> Array:
         return predict_many([self], X)[0]
 
@@ -103,7 +107,7 @@ def _outputs(models: Sequence[ForestModel], X: Array) -> list[Array]:
     with np.errstate(over="ignore"):
         rows = np.ascontiguousarray(rows, dtype=np.float32)
     total = sum(len(model.compiled) for model in models)
-    threads = workers() if total * len(rows) > SMALL else 1
+    threads = _threads() if total * len(rows) > SMALL else 1
     size = max(1, min(ROWS_AT_ONCE, -(-len(rows) * len(models) // (4 * threads)) if threads > 1 else len(rows)))
     units = [(model, rows[i : i + size]) for model in models for i in range(0, max(1, len(rows)), size)]
     if threads == 1:
@@ -113,6 +117,13 @@ def _outputs(models: Sequence[ForestModel], X: Array) -> list[Array]:
             parts = list(pool.map(_evaluate, *zip(*units, strict=True)))
     blocks = len(units) // max(1, len(models))
     return [np.concatenate(parts[i * blocks : (i + 1) * blocks]) for i in range(len(models))]
+
+
+def _threads() -> int:
+    """As many as `workers()`; one in a worker of joblib, which already has the other cores busy."""
+    from joblib.parallel import get_active_backend
+
+    return 1 if getattr(get_active_backend()[0], "nesting_level", 0) else workers()
 
 
 def _evaluate(model: ForestModel, X: Array) -> Array:

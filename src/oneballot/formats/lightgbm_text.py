@@ -24,9 +24,11 @@ PER_SPLIT = {"split_feature", "split_gain", "threshold", "decision_type", "left_
 PER_SPLIT |= {"internal_value", "internal_weight", "internal_count"}
 PER_LEAF = ("leaf_value", "leaf_weight", "leaf_count")
 SINGLE = ("num_leaves", "num_cat", "is_linear", "shrinkage")
-WHOLE = {"split_feature", "decision_type", "left_child", "right_child", "num_leaves", "num_cat", "is_linear"}
 INTEGER = re.compile(r"-?[0-9]{1,9}")
+THRESHOLD = re.compile(r"-?inf|-?[0-9]+(\.[0-9]*)?(e[+-]?[0-9]{1,3})?")  # inf separates missing values from all others
 NUMBER = re.compile(r"-?[0-9]+(\.[0-9]*)?(e[+-]?[0-9]{1,3})?")
+WHOLE = ("split_feature", "decision_type", "left_child", "right_child", "num_leaves", "num_cat", "is_linear")
+PATTERNS = {**dict.fromkeys(WHOLE, INTEGER), "threshold": THRESHOLD}
 
 
 class LightGBMModel(BoosterModel):
@@ -116,7 +118,7 @@ def _check_header(header: dict[str, str], seen: Array, features: int) -> list[in
     for key in ("feature_names", "feature_infos"):
         if len(header[key].split(" ")) != features:
             raise Spoiled(f"{key} has {len(header[key].split(' '))} entries; expected {features}")
-    return [int(size) for size in _numbers(header["tree_sizes"], True, "tree_sizes")]
+    return [int(size) for size in _numbers(header["tree_sizes"], INTEGER, "tree_sizes")]
 
 
 def _read_one_tree(text: str, number: int, features: int) -> Mapping[str, Array]:
@@ -126,7 +128,7 @@ def _read_one_tree(text: str, number: int, features: int) -> Mapping[str, Array]
     lines = _read_lines(text[len(f"Tree={number}\n") : -2], where)
     if lines.keys() != {*PER_SPLIT, *PER_LEAF, *SINGLE}:
         raise Spoiled(f"{where} has missing or unknown lines; expected numeric splits and constant leaves")
-    values = {key: _numbers(text, key in WHOLE, f"{key} of {where}") for key, text in lines.items()}
+    values = {key: _numbers(text, PATTERNS.get(key, NUMBER), f"{key} of {where}") for key, text in lines.items()}
     for key in SINGLE:
         if len(values[key]) != 1:
             raise Spoiled(f"{key} of {where} is not one number")
@@ -153,14 +155,14 @@ def _renumber(children: Array, leaves: int, where: str) -> Array:
     return np.concatenate([np.where(children < 0, leaves - 2 - children, children), np.full(leaves, -1)])
 
 
-def _numbers(text: str, whole: bool, where: str) -> Array:
+def _numbers(text: str, pattern: re.Pattern[str], where: str) -> Array:
     parts = text.split(" ") if text else []
-    pattern = INTEGER if whole else NUMBER
     if not all(map(pattern.fullmatch, parts)):
-        raise Spoiled(f"{where} is not {'integers' if whole else 'numbers'} separated by one space")
+        raise Spoiled(f"{where} is not {'integers' if pattern is INTEGER else 'numbers'} separated by one space")
     values = np.array(parts, dtype=np.str_).astype(np.float64) if parts else np.zeros(0)
-    check_finite(values, where)
-    return values.astype(np.int64) if whole else values
+    if pattern is not THRESHOLD:
+        check_finite(values, where)
+    return values.astype(np.int64) if pattern is INTEGER else values
 
 
 plugin = LightGBMText
