@@ -427,6 +427,7 @@ def test_trees_whose_evaluation_takes_too_long_are_spoiled():
     ForestFormat.check(chain(1000), classes=2, features=5)
     ForestFormat.load(chain(1000), classes=2).predict_proba(np.zeros((3, 5), np.float32))
     for data, reason in (
+        (chain(0, 50_001), "50,001 trees"),
         (chain(1001), "deeper than 1000"),
         (chain(100_000), "deeper than 1000"),
         (chain(1000, 251), "add up to more than 250,000"),

@@ -23,7 +23,7 @@ from ._common import check_below, check_seen
 from .safetensors import Arrays, read_arrays
 
 OUTPUTS = ("mean", "sigmoid", "softmax")
-MOST_DEPTH = 1_000
+MOST_TREES, MOST_DEPTH = 50_000, 1_000
 MOST_STEPS = 250_000
 """The depths of all trees together: a bound on the time for one row. 2,000 trees of depth 25 need a fifth of it."""
 LARGEST = 1e6
@@ -85,8 +85,8 @@ def read(data: bytes, classes: int, features: int | None = None) -> Trees:
     seen = _vector(arrays, "classes", "int32")
     check_seen(seen, classes)
     nodes = _vector(arrays, "nodes", "int32")
-    if not nodes.size or nodes.min() < 1:
-        raise Spoiled("nodes: expected at least one tree, and one node in each")
+    if not 0 < nodes.size <= MOST_TREES or nodes.min() < 1:
+        raise Spoiled(f"nodes: {nodes.size:,} trees; expected 1 to {MOST_TREES:,}, and at least one node in each")
     splits = _bits(arrays, "splits", int(nodes.sum(dtype=np.int64)))
     count = int(splits.sum())
     feature = _vector(arrays, "feature", ("uint8", "uint16", "uint32"), count)
