@@ -103,7 +103,7 @@ def test_without_public_rows_only_the_class_shares_are_known() -> None:
     schema = ob.Schema(label="y", columns=columns)
     election = ob.Election([0, 1], schema=schema, method=ob.Ensemble(), learner=TREE)
     X = rng.random((100, 2))
-    outcome = simulate_parties(election, {"a": election.data(X, (X[:, 0] > 0.75).astype(int))}).outcome
+    outcome = simulate_parties(election, {"a": election.encoded(X, (X[:, 0] > 0.75).astype(int))}).outcome
     verdict = outcome.verdict
     assert verdict is not None
     assert verdict.rows == 0
