@@ -18,7 +18,7 @@ KOELN = "Universitätsklinikum Köln – Haus 3"
 KEYS = ["ed25519:5b0aSJpmO3/nG5PTiCqAGpcFtSIw4ujn7+EMBZUK9a0=", "ed25519:sV5Ls6q5teFtga26CF3OPCLkR7xCMR2XqTpn4CdnRpM="]
 
 
-@pytest.mark.parametrize("name", [KOELN, "Haus 3/4", "東京大学病院", "Клиника №1", "it's \"ours\"", "a", "x" * 100])
+@pytest.mark.parametrize("name", [KOELN, "Haus 3/4", "東京大学病院", "Клиника №1", 'it\'s "ours"', "a", "x" * 100])
 def test_any_printable_text_is_a_name(name: str) -> None:
     assert check_party_name(name) == name
 

@@ -29,9 +29,9 @@ def command(
 ) -> None:
     """Attack an election with canaries, to test its epsilon.
 
-    The measured lower bound on epsilon is compared to the claim. No data is needed: the audit uses worst-case rows and a learner that memorizes them. A second attack without noise
-    must refute the claim, or the audit proves nothing. Canaries of one run share its queries, so few canaries in many
-    runs are a stronger attack than many in one run.
+    The measured lower bound on epsilon is compared to the claim. No data is needed: the audit uses worst-case rows and
+    a learner that memorizes them. A second attack without noise must refute the claim, or the audit proves nothing.
+    Canaries of one run share its queries, so few canaries in many runs are a stronger attack than many in one run.
     """
     with session(as_json, workers):
         from ..audit import audit

@@ -21,7 +21,8 @@ def command(
 ) -> None:
     """Check an election, and your own file against it.
 
-    Describes its method, its guarantee and what to expect. Nothing is trained. The printed digest must be the same at every party and at the server.
+    Describes its method, its guarantee and what to expect. Nothing is trained. The printed digest must be the same at
+    every party and at the server.
     """
     with session(as_json):
         from ..election.election import Election

@@ -19,7 +19,8 @@ def command(
 ) -> None:
     """Show what a ballot carries, its privacy cost and its signature.
 
-    No model is loaded.     An encrypted ballot shows little without the server's key. A party's own copy of it is PARTY.ballot.open.
+    No model is loaded. An encrypted ballot shows little without the server's key. A party's own copy of it is
+    PARTY.ballot.open.
     """
     with session(as_json):
         from ..ballot.inspect import describe_ballot

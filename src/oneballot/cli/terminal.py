@@ -164,9 +164,7 @@ def print_json(value: Mapping[str, Any]) -> None:
     print(json.dumps(value, ensure_ascii=False, default=str))
 
 
-def print_table(
-    title: str, header: Sequence[str], rows: Sequence[Sequence[str]], *, whole: Sequence[int] = ()
-) -> None:
+def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], *, whole: Sequence[int] = ()) -> None:
     """Print a table. Columns of numbers, except the first, are aligned to the right; columns in `whole` never wrap."""
     from rich import box
     from rich.console import Console
