@@ -42,8 +42,8 @@ def test_no_summary_is_cut_off_in_80_columns(path: tuple[str, ...]) -> None:
 @pytest.mark.parametrize("drawn", [False, True])
 def test_an_interrupted_command_mentions_noise_only_if_some_was_drawn(drawn: bool, monkeypatch, capsys) -> None:
     monkeypatch.setattr(Charges, "drawn_here", False)
+    if drawn:
+        Charges("digest").charge(None)
     with pytest.raises(typer.Exit), session(False):
-        if drawn:
-            Charges("digest").charge(None)
         raise KeyboardInterrupt
     assert ("stays charged" in capsys.readouterr().err) == drawn
