@@ -212,8 +212,12 @@ class Election:
     def learner_of(self, role: str) -> Learner:
         return self.learners.get(role, self.learner)
 
-    def choose_learners(self, choice: Mapping[str, Learner]) -> dict[str, Learner]:
-        """The learner of each role at a party with this choice; "all" stands for all roles but the final one."""
+    def choose_learners(self, choice: Mapping[str, Any]) -> dict[str, Learner]:
+        """The learner of each role at a party with this choice; "all" stands for all roles but the final one.
+
+        A learner may be given by its name, or as a scikit-learn estimator.
+        """
+        choice = {role: plugins.instance("learners", each) for role, each in choice.items()}
         roles = self.roles - {"final"}
         if unknown := sorted(choice.keys() - roles - {"all"}):
             known = ", ".join(sorted(roles))
