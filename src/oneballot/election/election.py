@@ -27,7 +27,7 @@ from ..interfaces import Learner, Method, PrivateMethod, VotingMethod
 from ..privacy.ledger import Ledger
 from ..privacy.settings import L0, PrivacySettings, as_privacy
 from ..types import Array, Blob, Data
-from .checks import check_learners, check_method, check_parties, warn_if_epsilon_is_large
+from .checks import check_learners, check_method, check_parties, normalized_roster, warn_if_epsilon_is_large
 from .columns import Place
 from .file import FORMAT, digest_of, read_election_file
 from .frames import check_encoded, frame_data, public_rows
@@ -77,7 +77,7 @@ class Election:
             "learner": plugins.instance("learners", self.learner),
             "learners": {role: plugins.instance("learners", each) for role, each in self.learners.items()},
             "start": as_start(self.start),
-            "roster": {p: (keys,) if isinstance(keys, str) else tuple(keys) for p, keys in self.roster.items()},
+            "roster": normalized_roster(self.roster),
             "public": None if self.public is None else public_rows(self.schema, self.public),
         }
         for name, value in normalized.items():

@@ -9,8 +9,8 @@ from ..ballot.encryption import require_server_key
 from ..ballot.seal import check_size, seal
 from ..ballot.signatures import check_signer
 from ..data.rows import join_rows
-from ..election.checks import check_party_name
 from ..election.election import Election
+from ..election.names import check_party_name
 from ..interfaces import CastSteps, Learner, Models, Work
 from ..privacy.charges import Charges
 from ..types import Abstain, Ballot, Contents, Data, Fit
@@ -39,7 +39,7 @@ def cast(
     ballot (`oneballot.ballot.keys.read_key`). Deliver `Ballot.sealed`, which is encrypted if the election has a server_key.
     At L2 every cast draws noise on the same rows and costs add up: `casts` is the number of casts including this one.
     """
-    check_party_name(party)
+    party = check_party_name(party)
     check_signer(election, party, key)
     require_server_key(election)
     data = election.data(X, y, party, ids)
