@@ -231,8 +231,8 @@ class Election:
     def data(self, X: Any, y: Any = None, source: str = "the data", ids: Any = None) -> Data:
         """A party's rows and labels, checked and encoded for this election.
 
-        With a schema X is a DataFrame (pandas, polars, pyarrow), and y the labels, the name of their column, or None
-        for the schema's label column. Without one X and y are arrays. `Data`, already encoded, is only checked.
+        With a schema X is a DataFrame (pandas, polars, pyarrow) or file, and y the labels, the name of their column, or
+        None for the schema's label column. Without one X and y are arrays. `Data`, already encoded, is only checked.
         """
         if isinstance(X, Data):
             return replace(X, X=self.rows(X.X, source, empty=self.level == "L2"))
