@@ -15,8 +15,8 @@ from oneballot.ballot.seal import seal
 from oneballot.errors import ElectionError, OneBallotWarning, QuorumError
 from oneballot.formats.kernel import KernelModel
 from oneballot.formats.skops import Skops
-from oneballot.methods.ensemble.cohorts import cohort_queries
 from oneballot.methods.ensemble.average import EnsembleModel
+from oneballot.methods.ensemble.cohorts import cohort_queries
 from oneballot.methods.ensemble.method import mean_auc
 from oneballot.party.cast import cast_together
 from oneballot.party.context import PartyContext

@@ -32,6 +32,8 @@ def redraw(X: Array, rng: np.random.Generator, drawn: Array | None = None, colum
     new = own if drawn is None else np.where(np.isnan(drawn), own, drawn)
     which = np.arange(X.shape[1]) if column is None else column
     replaced = rng.random((len(X), int(which.max()) + 1)) < SHARE
+    untouched = np.flatnonzero(~replaced.any(axis=1))
+    replaced[untouched, rng.integers(replaced.shape[1], size=len(untouched))] = True
     return np.where(replaced[:, which], _on_grid(X, new), X).astype(X.dtype)
 
 

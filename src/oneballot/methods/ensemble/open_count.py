@@ -53,8 +53,11 @@ def assemble(ballots: Mapping[str, Contents], most: int, ctx: TallyContext) -> O
 
 
 def bounded_rows(declared: Array) -> Array:
-    """The rows that each party counts for: at most those of the party in which the median row lies."""
-    ordered = np.sort(declared)
+    """The rows that each party counts for: at most those of the party in which the median row lies.
+
+    The largest fifth of the parties does not decide where that is, so that no single party can raise the bound.
+    """
+    ordered = np.sort(declared)[: -max(1, len(declared) // 5) if len(declared) > 2 else None]
     middle = ordered[np.searchsorted(np.cumsum(ordered), ordered.sum() / 2)]
     return np.asarray(np.maximum(np.minimum(declared, middle), 1.0))
 
