@@ -13,7 +13,7 @@ def choose_method(given: Any, level: str, multilabel: bool, resumes: bool) -> Me
     """The method that was given. By default the open ensemble at L0, and FedKT elsewhere."""
     if given is not None:
         return plugins.instance("methods", given)  # type: ignore[no-any-return]
-    if False and level == "L0" and not multilabel and not resumes:
+    if level == "L0" and not multilabel and not resumes:
         return plugins.find("methods", "ensemble")(weights="open")  # type: ignore[no-any-return]
     return plugins.find("methods", "fedkt")()  # type: ignore[no-any-return]
 

@@ -95,16 +95,27 @@ def test_a_damaged_file_is_refused(change: dict[str, np.ndarray], message: str) 
     assert safe_open
 
 
-class TestElections:
-    @pytest.fixture(scope="class")
-    def split(self, digits):
-        election = ob.Election(classes=range(10), public=digits.public, method=OPEN)
-        return divide(election.data(digits.X, digits.y), 5, "dirichlet:0.1", seed=3)
+FEW_TREES = {
+    "local": ob.Sklearn(params={"n_estimators": 30}),
+    "claim": ob.Sklearn(params={"n_estimators": 30, "min_samples_leaf": 3}),
+}
 
+
+def election_over(public, method: ob.Ensemble = OPEN, **settings) -> ob.Election:
+    return ob.Election(classes=range(10), public=public, method=method, learners=FEW_TREES, **settings)
+
+
+@pytest.fixture(scope="module")
+def split(digits):
+    data = election_over(digits.public).data(digits.X, digits.y)
+    return divide(data, 5, "dirichlet:0.1", seed=3)
+
+
+class TestElections:
     @pytest.mark.parametrize("background", ["public rows", "none"])
     def test_parties_with_other_classes_end_above_the_best_party(self, background: str, split, digits) -> None:
         public = digits.public if background == "public rows" else None
-        election = ob.Election(classes=range(10), public=public, method=OPEN)
+        election = election_over(public)
         simulation = simulate_parties(election, split)
         test = Data(digits.X_test.astype(np.float32), digits.y_test)
         without = baselines(election, split, test)
@@ -119,9 +130,9 @@ class TestElections:
         assert (model.predict(digits.X_test[tested]) == digits.y_test[tested]).mean() > 0.95
 
     def test_a_party_with_one_row_and_other_learners_take_part(self, digits) -> None:
-        election = ob.Election(classes=range(10), public=digits.public, method=OPEN)
+        election = election_over(digits.public)
         halves = np.array_split(np.arange(len(digits.y)), 2)
-        choices = [{"local": ob.Sklearn("LogisticRegression")}, {"all": ob.XGBoost({"n_estimators": 10})}]
+        choices = [{"local": ob.Sklearn("LogisticRegression")}, {"all": ob.XGBoost(rounds=10)}]
         ballots = [
             ob.cast(election, digits.X[h], digits.y[h], party=f"clinic-{i}", learners=choice)
             for i, (h, choice) in enumerate(zip(halves, choices, strict=True))
@@ -135,7 +146,7 @@ class TestElections:
     def test_an_election_without_public_rows_and_schema_learns_the_shape_from_the_ballots(
         self, digits, tmp_path: Path
     ) -> None:
-        election = ob.Election(classes=range(10), method=OPEN)
+        election = election_over(None)
         ballots = cast_together(election, divide(election.data(digits.X, digits.y), 3, "homogeneous", seed=1))
         narrow = ob.cast(election, digits.X[:50, :32], digits.y[:50], party="narrow")
         with pytest.warns(OneBallotWarning, match=r"narrow is left out: its rows have shape \(32,\)"):
@@ -146,7 +157,7 @@ class TestElections:
         np.testing.assert_array_equal(loaded.predict_proba(digits.X_test), outcome.model.predict_proba(digits.X_test))
 
     def test_late_ballots_and_left_out_parties_give_the_same_model_as_from_scratch(self, split, digits) -> None:
-        election = ob.Election(classes=range(10), public=digits.public, method=OPEN)
+        election = election_over(digits.public)
         ballots = cast_together(election, split)
         scratch = ob.tally(election, ballots[1:])
         for other in (
@@ -157,21 +168,19 @@ class TestElections:
             assert other.model.dump() == scratch.model.dump()
 
     def test_the_ensemble_can_be_distilled(self, split, digits) -> None:
-        election = ob.Election(classes=range(10), public=digits.public, method=ob.Ensemble(weights="open", distil=True))
+        election = election_over(digits.public, ob.Ensemble(weights="open", distil=True))
         outcome = simulate_parties(election, split).outcome
         assert not isinstance(outcome.model.model_, OpenEnsemble)
         assert (outcome.model.predict(digits.X_test) == digits.y_test).mean() > 0.85
 
     def test_only_the_most_important_members_are_kept(self, split, digits) -> None:
-        election = ob.Election(
-            classes=range(10), public=digits.public, method=ob.Ensemble(weights="open", most_members=4)
-        )
+        election = election_over(digits.public, ob.Ensemble(weights="open", most_members=4))
         with pytest.warns(OneBallotWarning, match="keeps 4 of 5 members"):
             outcome = simulate_parties(election, split).outcome
         assert len(outcome.model.model_.members) == 4
 
     def test_members_are_trees_that_need_no_sandbox(self, split, digits) -> None:
-        election = ob.Election(classes=range(10), public=digits.public, method=OPEN)
+        election = election_over(digits.public)
         outcome = simulate_parties(election, split).outcome
         formats = {blob.format for blob in [*outcome.model.model_.members, *outcome.model.model_.claims]}
         assert formats <= {"forest", "safetensors"}
@@ -187,7 +196,7 @@ class TestElections:
         ],
     )
     def test_wrong_claims_spoil_a_ballot(self, change, reason: str, split, digits) -> None:
-        election = ob.Election(classes=range(10), public=digits.public, method=OPEN)
+        election = election_over(digits.public)
         (honest,) = cast_together(election, dict(itertools.islice(split.items(), 1)))
         other = ob.cast(election, digits.X[:100], digits.y[:100], party="other")
         outcome = ob.tally(election, [other, seal(change(honest.contents), election, honest.party)])
