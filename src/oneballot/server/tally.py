@@ -110,7 +110,7 @@ def _outcome(election: Election, model: Model, counter: BallotCounter, ctx: Tall
     from .model import FinalModel
 
     shape = election.shape or getattr(model, "shape", ())  # ballots of an open ensemble may state it
-    final = FinalModel(election.learner_of("final"), ctx.shared_seed("final"))
+    final = FinalModel(election.learner_of("final"), ctx.shared_seed("final"), election.schema)
     return Outcome(
         model=final.trained(model, election.classes, shape, election.row_dtype, multilabel=election.multilabel),
         election=election.digest,
