@@ -135,7 +135,7 @@ def baselines(election: Election, parties: Mapping[str, Data], test: Data) -> Ba
     names = [*held, "pooled data"]
     kind: Literal["labels", "multilabel"] = "multilabel" if election.multilabel else "labels"
     tasks = [Task(rows, y[rows], kind, ask=asked, label=name) for name, rows in zip(names, blocks, strict=True)]
-    role = "final" if "final" in election.roles else min(election.roles)
+    role = next(role for role in ("final", "local", *sorted(election.roles)) if role in election.roles)
     models = election.learner_of(role).fit_many(X, tasks, len(election.classes), keep=False)
     *alone, pooled = (accuracy(prediction, test.y) for prediction in models.predictions())
     return Baselines(dict(zip(held, alone, strict=True)), pooled)

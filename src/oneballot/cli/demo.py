@@ -20,7 +20,7 @@ def command(
     workers: Workers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run an election on handwritten digits: ten parties that differ, FedKT, one ballot each."""
+    """Run an election on handwritten digits: ten parties that differ, one ballot each."""
     with session(as_json, workers):
         from ..demo import run
 

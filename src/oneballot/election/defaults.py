@@ -9,13 +9,9 @@ from .. import plugins
 from ..interfaces import Learner, Method
 
 
-def choose_method(given: Any, level: str, multilabel: bool, resumes: bool) -> Method:
-    """The method that was given. By default the open ensemble at L0, and FedKT elsewhere."""
-    if given is not None:
-        return plugins.instance("methods", given)  # type: ignore[no-any-return]
-    if level == "L0" and not multilabel and not resumes:
-        return plugins.find("methods", "ensemble")(weights="open")  # type: ignore[no-any-return]
-    return plugins.find("methods", "fedkt")()  # type: ignore[no-any-return]
+def choose_method(given: Any) -> Method:
+    """The method that was given; FedKT by default."""
+    return plugins.instance("methods", "fedkt" if given is None else given)  # type: ignore[no-any-return]
 
 
 def resolve_learners(

@@ -47,7 +47,7 @@ class Election:
     public: Array | None = field(default=None, repr=False)
     """Public rows: an array, or with a schema a DataFrame, which is encoded."""
     method: Method = None  # type: ignore[assignment]
-    """By default the open ensemble at L0, and FedKT at L1 and L2."""
+    """By default FedKT."""
     learner: Learner = None  # type: ignore[assignment]
     """The learner of all roles. By default the method chooses, else a random forest."""
     learners: Mapping[str, Learner] = field(default_factory=dict)
@@ -75,7 +75,7 @@ class Election:
     def __post_init__(self) -> None:
         privacy = as_privacy(self.privacy)
         public = None if self.public is None else public_rows(self.schema, self.public)
-        method = choose_method(self.method, privacy.level, self.multilabel, self.start is not None)
+        method = choose_method(self.method)
         learner, learners = resolve_learners(method, self.learner, self.learners, self._row_shape(public))
         normalized = {
             "classes": tuple(c.item() if isinstance(c, np.generic) else c for c in self.classes),
