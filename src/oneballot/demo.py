@@ -18,7 +18,6 @@ from .election.schema import Schema
 from .errors import ElectionError
 from .methods.fedkt.method import FedKT
 from .party.cast import cast_together
-from .report.metrics import accuracy
 from .report.plots import plot_class_counts
 from .server.tally import tally_box
 from .simulation import Simulation, baselines, divide, simulate_parties
