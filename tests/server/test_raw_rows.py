@@ -9,6 +9,9 @@ from sklearn.calibration import CalibratedClassifierCV
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_score
+from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import oneballot as ob
 from oneballot.election.columns import Category, Number
@@ -75,6 +78,16 @@ def test_the_model_is_as_accurate_after_saving_and_loading(outcome, tmp_path, ma
     assert loaded.feature_names_in_.tolist() == ["age", "dose", "ward", "smoker"]
 
 
+def test_a_file_may_be_named_instead(outcome, clinic: Path):
+    (clinic / "new.csv").write_text("ward,age,smoker,dose\nwest,50,true,1\n")
+    for name in (clinic / "new.csv", str(clinic / "new.csv")):
+        assert outcome.model.predict(name).tolist() == ["unclear"]
+    with pytest.raises(DataError, match=r"test\.csv: missing column 'smoker'"):
+        outcome.model.predict(clinic / "test.csv")
+    with pytest.raises(DataError, match="there is no file nowhere"):
+        outcome.model.predict("nowhere.csv")
+
+
 def test_all_missing_columns_are_named(outcome, make_frame):
     few = make_frame({"dose": TEST["dose"], "smoker": TEST["smoker"]})
     with pytest.raises(DataError, match=r"missing columns 'age', 'ward'; .* dose, smoker"):
@@ -85,7 +98,7 @@ def test_an_array_is_refused_where_the_election_has_a_schema(outcome, election):
     raw = np.column_stack([TEST["age"], TEST["dose"]])
     for predict in (outcome.model.predict, outcome.model.predict_proba, outcome.model.fit):
         with pytest.raises(
-            DataError, match=r"an array has no column names.*DataFrame with the columns age, dose, ward"
+            DataError, match=r"an array has no column names.*DataFrame or a file with the columns age, dose, ward"
         ):
             predict(raw, *([TEST["outcome"]] if predict == outcome.model.fit else []))
     encoded = election.data(TEST).X
@@ -165,6 +178,7 @@ class TestCast:
         lines = zip(*text(TEST).values(), strict=True)
         file.write_text("\n".join([",".join(TEST), *(",".join(map(str, line)) for line in lines)]) + "\n")
         from_file = self.digest(election, election.read_data(file))
+        assert self.digest(election, file) == self.digest(election, str(file), "outcome") == from_file
         assert self.digest(election, make_frame(TEST)) == from_file
         assert self.digest(election, make_frame(dict(reversed(TEST.items()))), "outcome") == from_file
 
@@ -245,3 +259,40 @@ class TestFromFrame:
         assert ob.Schema.from_frame(features).label == "label"
         with pytest.raises(DataError, match=r"id='patient': the DataFrame has no such column; it has age, ward"):
             ob.Schema.from_frame(features, id="patient")
+
+
+class TestEstimatorsAsLearners:
+    """An unfitted scikit-learn estimator is a learner: in Election(learner=…), in learners by role, and in a cast."""
+
+    def test_an_estimator_runs_an_election_from_raw_rows_to_a_saved_model(self, tmp_path: Path):
+        election = ob.Election(CLASSES, columns(300, 0), learner=LogisticRegression(C=0.1), schema=SCHEMA)
+        assert election.learner == ob.Sklearn("LogisticRegression", {"C": 0.1})
+        outcome = ob.tally(election, [ob.cast(election, columns(300, i), party=f"clinic-{i}") for i in (1, 2)])
+        outcome.save(tmp_path)
+        model = ob.Outcome.load(tmp_path).model
+        assert right(model.predict(TEST)) > 0.85
+        assert model.learner.params == {"C": 0.1}
+        assert clone(model).learner == election.learner
+
+    def test_it_is_the_same_election_as_with_names(self):
+        as_object = make_pipeline(StandardScaler(), LogisticRegression(C=0.1))
+        steps = [
+            {"estimator": "StandardScaler", "params": {}},
+            {"estimator": "LogisticRegression", "params": {"C": 0.1}},
+        ]
+        digests = {
+            ob.Election(CLASSES, columns(50, 0), schema=SCHEMA, **named).digest
+            for named in (
+                {"learner": as_object},
+                {"learner": ob.Sklearn("Pipeline", {"steps": steps})},
+                {"learner": ob.Sklearn(as_object)},
+            )
+        }
+        assert len(digests) == 1
+
+    def test_a_party_may_choose_an_estimator(self, election):
+        by_object, by_name, usual = (
+            ob.cast(election, columns(200, 1), party="a", learners=chosen).digest
+            for chosen in ({"all": GaussianNB()}, {"all": ob.Sklearn("GaussianNB")}, None)
+        )
+        assert by_object == by_name != usual

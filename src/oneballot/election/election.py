@@ -27,7 +27,7 @@ from ..interfaces import Learner, Method, PrivateMethod, VotingMethod
 from ..privacy.ledger import Ledger
 from ..privacy.settings import L0, PrivacySettings, as_privacy
 from ..types import Array, Blob, Data
-from .checks import check_learners, check_method, check_parties, warn_if_epsilon_is_large
+from .checks import check_learners, check_method, check_parties, normalized_roster, warn_if_epsilon_is_large
 from .columns import Place
 from .defaults import choose_method, resolve_learners
 from .file import FORMAT, digest_of, read_election_file
@@ -84,7 +84,7 @@ class Election:
             "learner": learner,
             "learners": learners,
             "start": as_start(self.start),
-            "roster": {p: (keys,) if isinstance(keys, str) else tuple(keys) for p, keys in self.roster.items()},
+            "roster": normalized_roster(self.roster),
             "public": public,
         }
         for name, value in normalized.items():
@@ -223,8 +223,12 @@ class Election:
     def learner_of(self, role: str) -> Learner:
         return self.learners.get(role, self.learner)
 
-    def choose_learners(self, choice: Mapping[str, Learner]) -> dict[str, Learner]:
-        """The learner of each role at a party with this choice; "all" stands for all roles but the final one."""
+    def choose_learners(self, choice: Mapping[str, Any]) -> dict[str, Learner]:
+        """The learner of each role at a party with this choice; "all" stands for all roles but the final one.
+
+        A learner may be given by its name, or as a scikit-learn estimator.
+        """
+        choice = {role: plugins.instance("learners", each) for role, each in choice.items()}
         roles = self.roles - {"final"}
         if unknown := sorted(choice.keys() - roles - {"all"}):
             known = ", ".join(sorted(roles))
@@ -238,8 +242,8 @@ class Election:
     def data(self, X: Any, y: Any = None, source: str = "the data", ids: Any = None) -> Data:
         """A party's rows and labels, checked and encoded for this election.
 
-        With a schema X is a DataFrame (pandas, polars, pyarrow), and y the labels, the name of their column, or None
-        for the schema's label column. Without one X and y are arrays. `Data`, already encoded, is only checked.
+        With a schema X is a DataFrame (pandas, polars, pyarrow) or file, and y the labels, the name of their column, or
+        None for the schema's label column. Without one X and y are arrays. `Data`, already encoded, is only checked.
         """
         if isinstance(X, Data):
             return replace(X, X=self.rows(X.X, source, empty=self.level == "L2"))
