@@ -187,7 +187,7 @@ def baselines(election: Election, parties: Mapping[str, Data], test: Data) -> Ba
     names = [*held, "pooled data"]
     kind: Literal["labels", "multilabel"] = "multilabel" if election.multilabel else "labels"
     tasks = [Task(rows, y[rows], kind, ask=asked, label=name) for name, rows in zip(names, blocks, strict=True)]
-    role = next((role for role in ("final", "local") if role in election.roles), min(election.roles))
+    role = next(role for role in ("final", "local", *sorted(election.roles)) if role in election.roles)
     models = election.learner_of(role).fit_many(X, tasks, len(election.classes), keep=False)
     return Baselines.of(list(held), models.predictions(), test, election.classes)
 
