@@ -11,7 +11,6 @@ from typing import Any, Literal
 import numpy as np
 
 from .boxes.folder import Folder
-from .data.read import read
 from .data.split import split as split_rows
 from .election.election import Election
 from .errors import BoxError, OneBallotWarning
@@ -86,10 +85,11 @@ def read_parties(
     election: Election, data: Path, parties: int | None, split: str, seed: int, test: Path | None, holdout: float
 ) -> tuple[dict[str, Data], Data]:
     """The rows of a file, divided among parties, and the test rows: those of `test`, or a share of the same file."""
-    rows = election.read_data(data)
+    table = election.read_table(data)
+    rows = election.encode_table(table)
     values = None
     if split.startswith("column:"):
-        values, split = read(data)[split.removeprefix("column:")], "column"
+        values, split = table[split.removeprefix("column:")], "column"
     elif parties is None:
         parties = 10
     if test is not None:

@@ -5,11 +5,13 @@ from typing import Annotated
 
 import typer
 
+from .reading import reads_files
 from .terminal import AsJson, OutcomeFolder, percent, print_json, print_table, session, size
 
 EXAMPLE = "Example: oneballot evaluate outcome/ --data test.csv"
 
 
+@reads_files("data")
 def command(
     outcome: OutcomeFolder,
     data: Annotated[Path, typer.Option(help="Labelled rows that were not used for training.")],

@@ -20,14 +20,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import plugins
+from ..data.read import Table
 from ..data.rows import as_dtype, as_rows
 from ..errors import DataError, ElectionError, WillNotWork
 from ..interfaces import Learner, Method, PrivateMethod, VotingMethod
 from ..privacy.ledger import Ledger
 from ..privacy.settings import L0, PrivacySettings, as_privacy
 from ..types import Array, Blob, Data
+from .cells import Place
 from .checks import check_learners, check_method, check_parties, warn_if_epsilon_is_large
-from .columns import Place
 from .file import FORMAT, digest_of, read_election_file
 from .schema import Class, Schema, as_plain, check_ids, encode_labels
 from .warm_start import as_start, describe_start
@@ -243,10 +244,19 @@ class Election:
 
     def read_data(self, path: str | Path) -> Data:
         """Read a party's file and encode it with the schema."""
-        schema = self.schema
-        if schema is None:
+        return self.encode_table(self.read_table(path))
+
+    def read_table(self, path: str | Path) -> Table:
+        """Read a party's file, without rows that have no label or no ID."""
+        if self.schema is None:
             raise ElectionError(f"this election has no [schema], so {path} cannot be read; `oneballot new` writes one")
-        table = schema.read(path, empty=self.level == "L2")  # at L2 a party without rows must not stand out
+        empty = self.level == "L2"  # a party without rows must not stand out
+        return self.schema.complete(self.schema.read(path, empty=empty), self.classes, empty=empty)
+
+    def encode_table(self, table: Table) -> Data:
+        """Encode a party's table with the schema."""
+        schema = self.schema
+        assert schema is not None
         ids = schema.ids(table.columns, table.source)
         labels = schema.labels(table.columns, self.classes, table.source)
         return Data(schema.encode(table.columns, table.source), labels, ids)

@@ -89,8 +89,10 @@ class Outcome:
         if self.schema is None:
             raise DataError(f"this outcome has no schema, so {path} cannot be read; use Outcome.load and model.predict")
         table = self.schema.read(path)
-        rows = self.schema.encode(table.columns, table.source)
         known = labelled and set(self.schema.label_columns) <= set(table.columns)
+        without_ids = self.schema.model_copy(update={"id": None})
+        table = without_ids.complete(table, self.classes) if known else table
+        rows = self.schema.encode(table.columns, table.source)
         return rows, self.schema.labels(table.columns, self.classes, table.source) if known else None
 
     def class_names(self, probabilities: Array) -> list[Class]:
