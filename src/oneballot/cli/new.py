@@ -44,12 +44,11 @@ def command(
     strict: Annotated[
         bool,
         typer.Option(
-            "--strict",
+            "--strict/--lenient",
             help="Stop at values outside the range, unseen categories and values that are missing, unless some are "
             "missing in this file too. Default: clip them, or mark them as missing.",
         ),
     ] = False,
-    lenient: Annotated[bool, typer.Option("--lenient", hidden=True, help="The default.")] = False,
     method: Annotated[str, typer.Option(help="fedkt, fedkd, ensemble, dosfl, analytic, or a plug-in.")] = "fedkt",
     level: Annotated[
         Literal["L0", "L1", "L2"], typer.Option(help="The privacy level; L1 and L2 need --epsilon.")
@@ -81,8 +80,6 @@ def command(
         columns = public or like
         if columns is None or (public and like):
             raise ElectionError("give --public FILE, or --like FILE for a method that needs no public rows")
-        if strict and lenient:
-            raise ElectionError("choose one: --strict stops at odd values, --lenient (the default) does not")
         if (level == "L0") != (epsilon is None):
             raise ElectionError("L1 and L2 need --epsilon, and L0 has none; for example --level L2 --epsilon 2")
         as_privacy({"level": level, "epsilon": epsilon})
