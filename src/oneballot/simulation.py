@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from .boxes.folder import Folder
+from .data.frames import as_table
 from .data.split import split as split_rows
 from .election.election import Election
 from .errors import BoxError, OneBallotWarning
@@ -31,7 +32,7 @@ class Simulation:
     parties: Mapping[str, Data]
 
     def accuracy(self, test: Data) -> float:
-        return accuracy(self.outcome.model.predict_proba(test.X), test.y)
+        return accuracy(self.outcome.probabilities(test.X), test.y)
 
 
 @dataclass(frozen=True)
@@ -49,14 +50,19 @@ class Baselines:
 def simulate(
     election: Election,
     X: Any,
-    y: Any,
+    y: Any = None,
     *,
     parties: int | None = 10,
     split: str = "dirichlet:0.5",
     seed: int = 0,
     values: Any = None,
 ) -> Simulation:
-    """Divide rows X with labels y among parties and run the election. `split="column"` divides by `values`."""
+    """Divide rows X with labels y (as in `cast`) among parties and run the election.
+
+    `split="column"` divides by `values`, and `split="column:site"` by a column of the DataFrame X.
+    """
+    if split.startswith("column:") and values is None:
+        values, split = as_table(X, "X")[split.removeprefix("column:")], "column"
     return simulate_parties(election, divide(election.data(X, y), parties, split, seed, values))
 
 

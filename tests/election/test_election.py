@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import oneballot as ob
-from oneballot.election.columns import Category, Number
+from oneballot.election.columns import Category, Number, Tensor
 from oneballot.election.election import Election
 from oneballot.election.file import digest_of
 from oneballot.election.infer import Choices
@@ -223,7 +223,7 @@ def test_roster_quorum_and_size_limit_do_not_change_the_digest():
         {"learner": ob.Sklearn("DecisionTreeClassifier", {"max_depth": 3})},
         {"learner": ob.Sklearn("GaussianNB")},
         {"learners": {"final": ob.Sklearn("GaussianNB")}},
-        {"schema": Schema(label="y", columns=(Number(name="x", range=(0, 1)),))},
+        {"schema": Schema(label="y", columns=(Tensor(name="x", kind="features", shape=PUBLIC.shape[1:]),))},
         {"name": "another"},
         {"seed": 1},
     ],

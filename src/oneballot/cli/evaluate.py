@@ -29,7 +29,7 @@ def command(
         rows, y = loaded.read_rows(data, labelled=True)
         if y is None:
             raise DataError(f"{data} has no label column, so there is nothing to evaluate; use `oneballot predict`")
-        probabilities = loaded.model.predict_proba(rows)
+        probabilities = loaded.probabilities(rows)
         share, scores = accuracy(probabilities, y), by_class(probabilities, y, loaded.classes)
         if as_json:
             known, right = loaded.correct(probabilities, y)

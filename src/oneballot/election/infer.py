@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -14,7 +15,7 @@ from typing import Literal
 
 import numpy as np
 
-from ..errors import DataError
+from ..errors import DataError, OneBallotWarning
 from ..types import Array
 from .cells import MISSING, Order, as_days, as_text, days_of, days_since_1970, split_date
 from .columns import Category, Column, Date, Number, Tensor, Text
@@ -62,8 +63,11 @@ class _LeftOut(Exception):
 
 
 def infer(columns: Columns, label: str, row_id: str | None = None) -> Schema:
-    """A lenient schema for a table, without the columns that `recognise` leaves out."""
-    return as_schema(recognise(columns, label, Choices(row_id)), label, row_id)
+    """A lenient schema for a table. A warning names the columns that are left out."""
+    found = recognise(columns, label, Choices(row_id))
+    if out := [f"{each.name} ({each.note.partition(';')[0]})" for each in found if each.kind == "left out"]:
+        warnings.warn(f"columns left out of the schema: {', '.join(out)}", OneBallotWarning, stacklevel=3)
+    return as_schema(found, label, row_id)
 
 
 def as_schema(found: Sequence[Found], label: str, row_id: str | None) -> Schema:

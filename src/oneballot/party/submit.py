@@ -19,6 +19,7 @@ from ..errors import AlreadyCast, BoxError, ElectionError, OneBallotWarning
 from ..interfaces import Box, Learner
 from ..privacy.charges import Charges
 from ..runtime.files import check_writable
+from ..settings import parse_settings
 from .cast import cast_data
 from .context import PartyContext
 from .delivery import box_name, deliver, look_up
@@ -151,13 +152,14 @@ def find_key(party: str, given: Path | None, beside: Path) -> Ed25519PrivateKey 
 
 def choose_learner(election: Election, text: str) -> tuple[str, Learner]:
     """The role and learner in a party's choice `[ROLE=]NAME[:KEY=VALUE,…]`."""
-    head, _, settings = text.partition(":")
+    head, _, rest = text.partition(":")
     role, _, name = head.rpartition("=")
     role = role or "all"
-    values = dict(pair.partition("=")[::2] for pair in settings.split(",") if pair)
-    learner: Learner = make(
-        "learners", {"name": name, **{k: _parse(v) for k, v in values.items()}}, f"--learner {text}"
-    )
+    try:
+        settings = parse_settings(rest)
+    except ElectionError as error:
+        raise ElectionError(f"--learner {text}: {error}") from None
+    learner: Learner = make("learners", {"name": name, **settings}, f"--learner {text}")
     roles = election.roles - {"final"}
     if role != "all" and role not in roles:
         raise ElectionError(
@@ -166,15 +168,6 @@ def choose_learner(election: Election, text: str) -> tuple[str, Learner]:
     for needed in roles if role == "all" else [role]:
         check_learner(election.method, needed, learner)
     return role, learner
-
-
-def _parse(text: str) -> Any:
-    for number in (int, float):
-        try:
-            return number(text)
-        except ValueError:
-            continue
-    return {"true": True, "false": False}.get(text.lower(), text)
 
 
 def _check_first_cast(outbox: Outbox, charges: Charges, *, in_box: bool, recast: bool) -> None:

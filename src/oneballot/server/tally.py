@@ -109,7 +109,7 @@ def _warn_of_unknown_parties(without: Iterable[str], seen: set[str], ctx: TallyC
 def _outcome(election: Election, model: Model, counter: BallotCounter, ctx: TallyContext) -> Outcome:
     from .model import FinalModel
 
-    final = FinalModel(election.learner_of("final"), ctx.shared_seed("final"))
+    final = FinalModel(election.learner_of("final"), ctx.shared_seed("final"), election.schema)
     return Outcome(
         model=final.trained(
             model, election.classes, election.shape, election.row_dtype, multilabel=election.multilabel
