@@ -62,7 +62,9 @@ def command(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write a draft of an election, with comments: its schema, its method (default: FedKT) and its privacy.
+    """Write a draft of an election, with comments.
+
+    It has a schema, a method (default: FedKT) and a privacy level.
 
     Identifiers, constants and free text are left out of the schema; the table that is printed names them.
     """

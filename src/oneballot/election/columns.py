@@ -23,6 +23,15 @@ class _Column(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
     name: str
 
+    @property
+    def width(self) -> int:
+        """The number of features of this column."""
+        raise NotImplementedError
+
+    def draw(self, rows: int, rng: np.random.Generator) -> Array:
+        """Random encoded values `(rows, width)`; NaN if the column states no range."""
+        return np.full((rows, self.width), np.nan)
+
 
 class Number(_Column):
     """A number, scaled from its range to 0..1. If values may be missing, a second feature marks them."""
@@ -41,6 +50,9 @@ class Number(_Column):
     @property
     def width(self) -> int:
         return 1 + self.missing
+
+    def draw(self, rows: int, rng: np.random.Generator) -> Array:
+        return np.column_stack([rng.random(rows), np.zeros((rows, self.width - 1))])
 
     def encode(self, values: Array, place: Place) -> Array:
         return _scale(self, _as_numbers(values, float, self.lenient, place, "number"), self.range, values, place)
@@ -76,6 +88,9 @@ class Date(_Column):
         x = _as_numbers(values, lambda text: as_days(text, self.order), lenient, place, "date")
         first, last = map(days_since_1970, self.range)
         return _scale(self, x, (first, last + 1), values, place)  # to the end of the last day
+
+    def draw(self, rows: int, rng: np.random.Generator) -> Array:
+        return np.column_stack([rng.random(rows), np.zeros((rows, self.width - 1))])
 
 
 class Category(_Column):
@@ -117,6 +132,9 @@ class Category(_Column):
         place.note(absent, values, "missing")
         place.note(unknown, values, "unseen")
         return np.column_stack([one_hot, absent]) if self.missing == "feature" else np.asarray(one_hot)
+
+    def draw(self, rows: int, rng: np.random.Generator) -> Array:
+        return np.eye(self.width)[rng.integers(len(self.categories), size=rows)]
 
 
 class Text(_Column):
