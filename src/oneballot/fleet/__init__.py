@@ -4,7 +4,7 @@
     train/    engine ─> job ─> wave ─┬─> chain     layers one after the other, all models in one product
                                      └─> stacked   any other module, by vmap
               loop ─> reference      one model after the other in plain torch, which defines the result
-    gpu/      Triton kernels and CUDA graphs, used only where there is a GPU
+    gpu/      CUDA graphs, used only where there is a GPU
     learner   the interface of learners that train such networks
     draws     every random number of a training, the same in a loop and in a fleet
 

@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from ...errors import DataError, OneBallotWarning
 from ...runtime.progress import track
 from ...types import Array, Task
-from ..gpu.vmapped import warn_without_kernels
 from ..models.inputs import as_tensor, check_tokens
 from ..models.network import Network
 from .chain import is_chain
@@ -118,8 +117,6 @@ def _choose(network: Network, X: Tensor, tasks: Sequence[Task], classes: int) ->
         return "chain"
     if X.device.type == "cpu":
         return "loop"
-    if any(isinstance(part, nn.Conv2d) for part in network.bare.modules()):
-        warn_without_kernels(X.device)
     if network.built_in:
         return "stacked"
     if reason := why_not_stacked(network, X, tasks[0], classes):
