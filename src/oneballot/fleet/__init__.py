@@ -10,4 +10,5 @@
 
 The parameters of all models of a wave are one matrix, with a row for each model. A step gathers each model's batch from
 one shared X, and on a GPU many steps are one CUDA graph. Models that are done keep the result of their last step.
+The lab extends `Training`, `Job` and `Wave` for training in rounds.
 """
