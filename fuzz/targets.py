@@ -28,6 +28,7 @@ from oneballot.ballot.archive import ARRAYS, as_contents, as_files, unzip, zip_u
 from oneballot.ballot.keys import public_text
 from oneballot.ballot.seal import MANIFEST, seal, unseal
 from oneballot.errors import Spoiled
+from oneballot.formats.forest import as_forest
 from oneballot.formats.safetensors import ConstantModel
 from oneballot.server.context import TallyContext
 from oneballot.types import Ballot, Blob, Task
@@ -111,7 +112,10 @@ def _models() -> dict[str, list[bytes]]:
     """Seeds for each format: files that honest parties write."""
     blobs = [ConstantModel(np.array([0.2, 0.3, 0.5])).dump()]
     for learner in LEARNERS.values():
-        blobs.append(learner.fit_many(X, [Task(np.arange(len(Y)), Y)], CLASSES)[0].dump())
+        model = learner.fit_many(X, [Task(np.arange(len(Y)), Y)], CLASSES)[0]
+        blobs.append(model.dump())
+        if (forest := as_forest(model)) and forest != blobs[-1]:
+            blobs.append(forest)
     for method in ("analytic", "ensemble"):
         election = _election(method)
         blobs.append(ob.tally(election, [ob.cast(election, X, Y, party="a")]).model.dump())

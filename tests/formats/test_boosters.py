@@ -74,6 +74,18 @@ def test_a_booster_predicts_the_same_after_loading(train, form, settings, seen, 
     assert blob == loaded.dump()
 
 
+def test_a_split_that_separates_missing_values_is_accepted():
+    X = np.round(rows(range(3))[0], 1).astype(np.float32)
+    settings = {"objective": "multiclass", "num_class": 3, "verbose": -1, "num_threads": 1, "min_data_in_leaf": 5}
+    index = np.where(np.isnan(X[:, 0]), 2, X[:, 1] > 0).astype(int)
+    model = LightGBMModel(lightgbm.train(settings, lightgbm.Dataset(X, index), 5), np.arange(3), 3)
+    blob = model.dump()
+    assert b"threshold=inf" in blob.data
+    LightGBMText.check(blob.data, classes=3, features=FEATURES)
+    loaded = LightGBMText.load(blob.data, classes=3)
+    np.testing.assert_array_equal(model.predict_proba(X), loaded.predict_proba(X))
+
+
 def test_predictions_are_those_of_the_library():
     X, _ = rows(range(3))
     booster = train_xgboost(range(3), 3)

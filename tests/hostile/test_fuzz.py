@@ -25,7 +25,17 @@ def targets() -> ModuleType:
     return module
 
 
-CHECKS = ("analytic", "ensemble", "kernel", "lightgbm-text", "safetensors", "skops", "torch-safetensors", "ubjson")
+CHECKS = (
+    "analytic",
+    "ensemble",
+    "forest",
+    "kernel",
+    "lightgbm-text",
+    "safetensors",
+    "skops",
+    "torch-safetensors",
+    "ubjson",
+)
 COUNTS = (
     "analytic",
     "analytic-ridge",

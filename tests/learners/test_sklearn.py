@@ -196,6 +196,19 @@ def test_a_soft_label_counts_as_one_weighted_row_per_class(learner):
     np.testing.assert_array_equal(soft, hard)
 
 
+def test_histogram_boosting_takes_missing_values_and_travels_as_a_forest():
+    X, y = rows()
+    X = X.astype(np.float32)
+    X[::3, 0] = np.nan
+    learner = Sklearn("HistGradientBoostingClassifier", {"max_iter": 5})
+    assert learner.provides == {"probabilities", "scores", "soft"}
+    model = learner.fit_many(X, [Task(np.arange(len(y)), y, seed=4)], CLASSES)[0]
+    assert model.dump().format == "forest"
+    own = HistGradientBoostingClassifier(max_iter=5, random_state=4).fit(X, y)
+    np.testing.assert_allclose(model.predict_proba(X), own.predict_proba(X), atol=1e-6)
+    np.testing.assert_allclose(model.scores(X), own.decision_function(X), atol=1e-5)
+
+
 def test_weights_count_as_repeated_rows():
     X, y = rows()
     weight = np.random.default_rng(2).integers(1, 4, len(y))

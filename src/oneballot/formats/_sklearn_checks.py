@@ -88,7 +88,8 @@ def _check_decision_tree(part: Any) -> None:
     left, right = tree.children_left, tree.children_right
     check_tree(left, right, where)
     check_below(tree.feature[left != -1], tree.n_features, f"columns of {where}")
-    check_finite(tree.threshold[left != -1], f"thresholds of {where}")
+    if np.isnan(tree.threshold[left != -1]).any():  # an infinite one separates missing values
+        raise Spoiled(f"thresholds of {where}: a value is NaN")
 
 
 def _check_members(part: Any) -> None:

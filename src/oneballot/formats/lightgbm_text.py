@@ -7,6 +7,7 @@ prediction does not need them. LightGBM trusts its files, so `check` reads every
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,9 +24,11 @@ PER_SPLIT = {"split_feature", "split_gain", "threshold", "decision_type", "left_
 PER_SPLIT |= {"internal_value", "internal_weight", "internal_count"}
 PER_LEAF = ("leaf_value", "leaf_weight", "leaf_count")
 SINGLE = ("num_leaves", "num_cat", "is_linear", "shrinkage")
-WHOLE = {"split_feature", "decision_type", "left_child", "right_child", "num_leaves", "num_cat", "is_linear"}
 INTEGER = re.compile(r"-?[0-9]{1,9}")
+THRESHOLD = re.compile(r"-?inf|-?[0-9]+(\.[0-9]*)?(e[+-]?[0-9]{1,3})?")  # inf separates missing values from all others
 NUMBER = re.compile(r"-?[0-9]+(\.[0-9]*)?(e[+-]?[0-9]{1,3})?")
+WHOLE = ("split_feature", "decision_type", "left_child", "right_child", "num_leaves", "num_cat", "is_linear")
+PATTERNS = {**dict.fromkeys(WHOLE, INTEGER), "threshold": THRESHOLD}
 
 
 class LightGBMModel(BoosterModel):
@@ -53,25 +56,31 @@ class LightGBMText:
 
     @staticmethod
     def check(data: bytes, *, classes: int, features: int) -> None:
-        seen, text = _open(data, classes)
-        head, blank, body = text.partition("\n\n")
-        if not blank or not head.startswith("tree\n") or not body.endswith(END):
-            raise Spoiled(f"not a LightGBM model; expected 'tree', a header, trees and {END.strip()!r} at the end")
-        header = _read_lines(head.removeprefix("tree\n"), "the header")
-        sizes = _check_header(header, seen, features)
-        body = body.removesuffix(END)
-        if sum(sizes) != len(body) or len(sizes) % (1 if len(seen) == 2 else len(seen)):
-            raise Spoiled(f"tree_sizes give {sum(sizes)} characters in {len(sizes)} trees; there are {len(body)}")
-        start = 0
-        for number, size in enumerate(sizes):
-            _check_one_tree(body[start : start + size], number, features)
-            start += size
+        for _ in read_trees(data, classes=classes, features=features):
+            pass
 
     @staticmethod
     def load(data: bytes, *, classes: int) -> LightGBMModel:
         lightgbm = LightGBMText.prepare()
         seen, text = _open(data, classes)
         return LightGBMModel(lightgbm.Booster(model_str=text), seen, classes)
+
+
+def read_trees(data: bytes, *, classes: int, features: int) -> Iterator[Mapping[str, Array]]:
+    """Check the file and yield the arrays of each tree. Children are numbered by `_renumber`."""
+    seen, text = _open(data, classes)
+    head, blank, body = text.partition("\n\n")
+    if not blank or not head.startswith("tree\n") or not body.endswith(END):
+        raise Spoiled(f"not a LightGBM model; expected 'tree', a header, trees and {END.strip()!r} at the end")
+    header = _read_lines(head.removeprefix("tree\n"), "the header")
+    sizes = _check_header(header, seen, features)
+    body = body.removesuffix(END)
+    if sum(sizes) != len(body) or len(sizes) % (1 if len(seen) == 2 else len(seen)):
+        raise Spoiled(f"tree_sizes give {sum(sizes)} characters in {len(sizes)} trees; there are {len(body)}")
+    start = 0
+    for number, size in enumerate(sizes):
+        yield _read_one_tree(body[start : start + size], number, features)
+        start += size
 
 
 def _open(data: bytes, classes: int) -> tuple[Array, str]:
@@ -109,17 +118,17 @@ def _check_header(header: dict[str, str], seen: Array, features: int) -> list[in
     for key in ("feature_names", "feature_infos"):
         if len(header[key].split(" ")) != features:
             raise Spoiled(f"{key} has {len(header[key].split(' '))} entries; expected {features}")
-    return [int(size) for size in _numbers(header["tree_sizes"], True, "tree_sizes")]
+    return [int(size) for size in _numbers(header["tree_sizes"], INTEGER, "tree_sizes")]
 
 
-def _check_one_tree(text: str, number: int, features: int) -> None:
+def _read_one_tree(text: str, number: int, features: int) -> Mapping[str, Array]:
     where = f"tree {number}"
     if not text.startswith(f"Tree={number}\n") or not text.endswith("\n\n\n"):
         raise Spoiled(f"{where} does not start and end as tree_sizes says")
     lines = _read_lines(text[len(f"Tree={number}\n") : -2], where)
     if lines.keys() != {*PER_SPLIT, *PER_LEAF, *SINGLE}:
         raise Spoiled(f"{where} has missing or unknown lines; expected numeric splits and constant leaves")
-    values = {key: _numbers(text, key in WHOLE, f"{key} of {where}") for key, text in lines.items()}
+    values = {key: _numbers(text, PATTERNS.get(key, NUMBER), f"{key} of {where}") for key, text in lines.items()}
     for key in SINGLE:
         if len(values[key]) != 1:
             raise Spoiled(f"{key} of {where} is not one number")
@@ -134,8 +143,9 @@ def _check_one_tree(text: str, number: int, features: int) -> None:
     if not np.isin(values["decision_type"], (0, 2, 4, 6, 8, 10)).all():
         raise Spoiled(f"{where} has splits of an unknown type")
     if leaves > 1:
-        sides = [_renumber(values[side], leaves, where) for side in ("left_child", "right_child")]
-        check_tree(sides[0], sides[1], where)
+        values |= {side: _renumber(values[side], leaves, where) for side in ("left_child", "right_child")}
+        check_tree(values["left_child"], values["right_child"], where)
+    return values
 
 
 def _renumber(children: Array, leaves: int, where: str) -> Array:
@@ -145,14 +155,14 @@ def _renumber(children: Array, leaves: int, where: str) -> Array:
     return np.concatenate([np.where(children < 0, leaves - 2 - children, children), np.full(leaves, -1)])
 
 
-def _numbers(text: str, whole: bool, where: str) -> Array:
+def _numbers(text: str, pattern: re.Pattern[str], where: str) -> Array:
     parts = text.split(" ") if text else []
-    pattern = INTEGER if whole else NUMBER
     if not all(map(pattern.fullmatch, parts)):
-        raise Spoiled(f"{where} is not {'integers' if whole else 'numbers'} separated by one space")
+        raise Spoiled(f"{where} is not {'integers' if pattern is INTEGER else 'numbers'} separated by one space")
     values = np.array(parts, dtype=np.str_).astype(np.float64) if parts else np.zeros(0)
-    check_finite(values, where)
-    return values.astype(np.int64) if whole else values
+    if pattern is not THRESHOLD:
+        check_finite(values, where)
+    return values.astype(np.int64) if pattern is INTEGER else values
 
 
 plugin = LightGBMText
