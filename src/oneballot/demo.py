@@ -18,6 +18,7 @@ from .election.schema import Schema
 from .errors import ElectionError
 from .methods.fedkt.method import FedKT
 from .party.cast import cast_together
+from .report.metrics import accuracy
 from .report.plots import plot_class_counts
 from .server.tally import tally_box
 from .simulation import baselines, divide, simulate_parties
@@ -63,7 +64,7 @@ def run(out: Path, *, parties: int = 10, beta: float = 0.5, seed: int = 0) -> di
     saved = {"model": "outcome", "ballots": "box", "election": "election.toml", "rows": "parties"}
     if picture := plot_class_counts(counts, list(held), [str(c) for c in range(10)], out / "parties.png"):
         saved["picture"] = picture.name
-    open_vote = float((outcome.model.predict(tested.X) == tested.y).mean())
+    open_vote = accuracy(outcome.probabilities(tested.X), tested.y)
     return {
         "test_rows": len(tested),
         "parties": {

@@ -11,9 +11,11 @@ from typing import Any, Literal
 import numpy as np
 
 from .boxes.folder import Folder
+from .data.frames import as_table
 from .data.read import read
 from .data.split import split as split_rows
 from .election.election import Election
+from .election.names import file_name
 from .errors import BoxError, OneBallotWarning
 from .party.cast import cast_together
 from .privacy.settings import L0
@@ -32,7 +34,7 @@ class Simulation:
     parties: Mapping[str, Data]
 
     def accuracy(self, test: Data) -> float:
-        return accuracy(self.outcome.model.predict_proba(test.X), test.y)
+        return accuracy(self.outcome.probabilities(test.X), test.y)
 
 
 @dataclass(frozen=True)
@@ -50,14 +52,19 @@ class Baselines:
 def simulate(
     election: Election,
     X: Any,
-    y: Any,
+    y: Any = None,
     *,
     parties: int | None = 10,
     split: str = "dirichlet:0.5",
     seed: int = 0,
     values: Any = None,
 ) -> Simulation:
-    """Divide rows X with labels y among parties and run the election. `split="column"` divides by `values`."""
+    """Divide rows X with labels y (as in `cast`) among parties and run the election.
+
+    `split="column"` divides by `values`, and `split="column:site"` by a column of the DataFrame X.
+    """
+    if split.startswith("column:") and values is None:
+        values, split = as_table(X, "X")[split.removeprefix("column:")], "column"
     return simulate_parties(election, divide(election.data(X, y), parties, split, seed, values))
 
 
@@ -113,7 +120,7 @@ def save(simulation: Simulation, folder: Path) -> None:
     simulation.outcome.save(folder / "outcome")
     box = Folder(folder / "box")
     for ballot in simulation.ballots:
-        box.deliver(ballot.party, ballot.sealed)
+        box.deliver(file_name(ballot.party), ballot.sealed)
 
 
 def baselines(election: Election, parties: Mapping[str, Data], test: Data) -> Baselines:

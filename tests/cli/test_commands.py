@@ -65,11 +65,11 @@ def test_two_parties_and_a_server_run_an_election_with_files_only(agreed: Path, 
     assert "valid, of clinic-a" in seen
     score = run_json("evaluate", "outcome", "--data", agreed / "test.csv")
     assert score["accuracy"] > 0.85
-    predictions = oneballot("predict", "outcome", "--data", agreed / "test.csv", "--probabilities").splitlines()
-    assert predictions[0] == "prediction,no,yes"
+    predictions = oneballot("predict", "outcome", "--data", agreed / "test.csv").splitlines()
+    assert predictions[0] == "prediction,p_no,p_yes"
     assert len(predictions) == 201
     oneballot("predict", "outcome", "--data", agreed / "test.csv", "--out", "p.csv")
-    assert Path("p.csv").read_text().splitlines()[1] in ("no", "yes")
+    assert Path("p.csv").read_text().splitlines() == predictions
 
 
 def test_a_quorum_that_is_not_met_leaves_no_outcome(agreed: Path, monkeypatch) -> None:
@@ -213,6 +213,30 @@ def test_rows_to_predict_may_have_a_blank_label(clinic: Path, monkeypatch) -> No
     oneballot("simulate", "election.toml", "--data", "a.csv", "--parties", 2, "--no-compare", "--out", "run")
     Path("new.csv").write_text("age,dose,ward,ill\n50,0.5,north,\n")
     assert len(run_json("predict", "run/outcome", "--data", "new.csv")["labels"]) == 1
+
+
+def test_predictions_keep_the_ids_and_give_a_probability_for_each_class(clinic: Path, monkeypatch) -> None:
+    monkeypatch.chdir(clinic)
+    for name in ("public", "a", "test"):
+        header, *rows = Path(f"{name}.csv").read_text().splitlines()
+        numbered = [f"visit,{header}", *(f"V{i},{row}" for i, row in enumerate(rows))]
+        Path(f"{name}.csv").write_text("\n".join(numbered) + "\n")
+    oneballot("new", "election.toml", "--public", "public.csv", "--label", "ill", "--id", "visit")
+    oneballot("simulate", "election.toml", "--data", "a.csv", "--parties", 2, "--no-compare", "--out", "run")
+    labelled = oneballot("predict", "run/outcome", "--data", "test.csv").splitlines()
+    assert labelled[0] == "visit,prediction,p_no,p_yes"
+    for i, line in enumerate(labelled[1:]):
+        visit, prediction, *chances = line.split(",")
+        assert visit == f"V{i}"
+        assert prediction == ("no", "yes")[float(chances[1]) > float(chances[0])]
+        assert sum(map(float, chances)) == pytest.approx(1, abs=1e-4)
+    found = run_json("predict", "run/outcome", "--data", "test.csv")
+    assert found["ids"][:2] == ["V0", "V1"]
+    assert found["classes"] == ["no", "yes"]
+    rows = [line.split(",") for line in Path("test.csv").read_text().splitlines()]
+    Path("new.csv").write_text("".join(f"{dose},{ward},{age}\n" for _, age, dose, ward, _ in rows))
+    unlabelled = oneballot("predict", "run/outcome", "--data", "new.csv").splitlines()
+    assert unlabelled == [line.partition(",")[2] for line in labelled]
 
 
 def test_an_operating_system_error_is_a_sentence(clinic: Path, monkeypatch) -> None:

@@ -318,14 +318,16 @@ def test_the_examples_pass_the_linter_and_formatter(tmp_path):
 # README, links, commands
 
 
-def test_the_python_of_the_readme_runs(tmp_path, monkeypatch):
+@pytest.mark.parametrize("page", ["README.md", "docs/python.md"])
+def test_the_python_of_a_page_runs(page, tmp_path, monkeypatch):
     """Its blocks form one program."""
+    if page == "docs/python.md":
+        pytest.importorskip("pandas")
     monkeypatch.chdir(tmp_path)
-    readme = (ROOT / "README.md").read_text("utf-8")
-    program = "\n".join(re.findall(r"^```python\n(.*?)^```$", readme, re.M | re.S))
+    program = "\n".join(re.findall(r"^```python\n(.*?)^```$", (ROOT / page).read_text("utf-8"), re.M | re.S))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ob.OneBallotWarning)  # a hint to users, not a failure
-        exec(compile(program, "README.md", "exec"), {"__name__": "__readme__"})
+        exec(compile(program, page, "exec"), {"__name__": "__page__"})
 
 
 @pages

@@ -15,7 +15,10 @@ def command(
     data: Annotated[Path, typer.Option(help="Labelled rows that were not used for training.")],
     as_json: AsJson = False,
 ) -> None:
-    """Test the final model on labelled rows: accuracy, and precision, recall, F1 and support of each class."""
+    """Test the final model on labelled rows.
+
+    Shows its accuracy, and precision, recall, F1 and support of each class.
+    """
     with session(as_json):
         import math
 
@@ -27,7 +30,7 @@ def command(
         rows, y = loaded.read_rows(data, labelled=True)
         if y is None:
             raise DataError(f"{data} has no label column, so there is nothing to evaluate; use `oneballot predict`")
-        probabilities = loaded.model.predict_proba(rows)
+        probabilities = loaded.probabilities(rows)
         share, scores = accuracy(probabilities, y), by_class(probabilities, y, loaded.classes)
         if as_json:
             known, right = loaded.correct(probabilities, y)

@@ -20,15 +20,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import plugins
+from ..data.frames import is_frame
 from ..data.rows import as_dtype, as_rows
-from ..errors import DataError, ElectionError, WillNotWork
+from ..errors import DataError, ElectionError, OneBallotWarning, WillNotWork
 from ..interfaces import Learner, Method, PrivateMethod, VotingMethod
 from ..privacy.ledger import Ledger
 from ..privacy.settings import L0, PrivacySettings, as_privacy
 from ..types import Array, Blob, Data
-from .checks import check_learners, check_method, check_parties, warn_if_epsilon_is_large
+from .checks import check_learners, check_method, check_parties, normalized_roster, warn_if_epsilon_is_large
 from .columns import Place
 from .file import FORMAT, digest_of, read_election_file
+from .frames import check_encoded, frame_data, public_rows
 from .schema import Class, Schema, as_plain, check_ids, encode_labels
 from .warm_start import as_start, describe_start
 
@@ -42,6 +44,7 @@ class Election:
 
     classes: Sequence[Class]
     public: Array | None = field(default=None, repr=False)
+    """Public rows: an array, or with a schema a DataFrame, which is encoded."""
     method: Method = field(default_factory=lambda: plugins.find("methods", "fedkt")())
     learner: Learner = field(default_factory=lambda: plugins.find("learners", "sklearn")())
     learners: Mapping[str, Learner] = field(default_factory=dict)
@@ -74,8 +77,8 @@ class Election:
             "learner": plugins.instance("learners", self.learner),
             "learners": {role: plugins.instance("learners", each) for role, each in self.learners.items()},
             "start": as_start(self.start),
-            "roster": {p: (keys,) if isinstance(keys, str) else tuple(keys) for p, keys in self.roster.items()},
-            "public": None if self.public is None else as_rows(self.public, "the public set"),
+            "roster": normalized_roster(self.roster),
+            "public": None if self.public is None else public_rows(self.schema, self.public),
         }
         for name, value in normalized.items():
             object.__setattr__(self, name, value)
@@ -209,8 +212,12 @@ class Election:
     def learner_of(self, role: str) -> Learner:
         return self.learners.get(role, self.learner)
 
-    def choose_learners(self, choice: Mapping[str, Learner]) -> dict[str, Learner]:
-        """The learner of each role at a party with this choice; "all" stands for all roles but the final one."""
+    def choose_learners(self, choice: Mapping[str, Any]) -> dict[str, Learner]:
+        """The learner of each role at a party with this choice; "all" stands for all roles but the final one.
+
+        A learner may be given by its name, or as a scikit-learn estimator.
+        """
+        choice = {role: plugins.instance("learners", each) for role, each in choice.items()}
         roles = self.roles - {"final"}
         if unknown := sorted(choice.keys() - roles - {"all"}):
             known = ", ".join(sorted(roles))
@@ -221,9 +228,27 @@ class Election:
             check_learners(self, learners)
         return learners
 
-    def data(self, X: Any, y: Any, source: str = "the data", ids: Any = None) -> Data:
-        """A party's arrays, checked and encoded for this election."""
+    def data(self, X: Any, y: Any = None, source: str = "the data", ids: Any = None) -> Data:
+        """A party's rows and labels, checked and encoded for this election.
+
+        With a schema X is a DataFrame (pandas, polars, pyarrow), and y the labels, the name of their column, or None
+        for the schema's label column. Without one X and y are arrays. `Data`, already encoded, is only checked.
+        """
+        if isinstance(X, Data):
+            return replace(X, X=self.rows(X.X, source, empty=self.level == "L2"))
+        if self.schema is None:
+            if is_frame(X):
+                text = f"{source}: the election has no schema, so columns are used in their order, whatever their names"
+                warnings.warn(f"{text}; make a schema with ob.Schema.from_frame", OneBallotWarning, stacklevel=3)
+            return self.encoded(X, y, source, ids)
+        data = frame_data(self.schema, self.classes, X, y, ids, source)
+        return replace(data, X=self.rows(data.X, source, empty=self.level == "L2"))
+
+    def encoded(self, X: Any, y: Any, source: str = "the data", ids: Any = None) -> Data:
+        """A party's arrays: rows that are already encoded, and labels."""
         rows = self.rows(X, source, empty=self.level == "L2")
+        if y is None:
+            raise DataError(f"{source}: the labels are missing; pass them as y")
         labels = encode_labels(y, self.classes, Place(source, "label"), self.multilabel)
         if len(rows) != len(labels):
             raise DataError(f"{source}: X has {len(rows)} rows, but y has {len(labels)}")
@@ -233,12 +258,15 @@ class Election:
     def encoded_public_labels(self) -> Array | None:
         """The labels of the public rows, encoded like a party's labels."""
         known = self.public is not None and self.public_labels is not None
-        return self.data(self.public, self.public_labels, "the public set").y if known else None
+        return self.encoded(self.public, self.public_labels, "the public set").y if known else None
 
     def rows(self, X: Any, source: str = "the data", *, empty: bool = False) -> Array:
+        """Encoded rows, if their shape and type are the election's."""
         rows = as_rows(X, source, empty=empty)
         if self.shape and rows.shape[1:] != self.shape:
             raise DataError(f"{source}: rows have shape {rows.shape[1:]}, but the election's have {self.shape}")
+        if self.schema is not None:
+            check_encoded(self.schema, rows, source)
         return as_dtype(rows, self.row_dtype, source)
 
     def read_data(self, path: str | Path) -> Data:
@@ -247,9 +275,7 @@ class Election:
         if schema is None:
             raise ElectionError(f"this election has no [schema], so {path} cannot be read; `oneballot new` writes one")
         table = schema.read(path, empty=self.level == "L2")  # at L2 a party without rows must not stand out
-        ids = schema.ids(table.columns, table.source)
-        labels = schema.labels(table.columns, self.classes, table.source)
-        return Data(schema.encode(table.columns, table.source), labels, ids)
+        return frame_data(schema, self.classes, table, None, None, table.source)
 
     def warn_if_hopeless(self, parties: int | None, *, stacklevel: int = 3) -> None:
         """Warn, before any noise is drawn, if the votes of this many parties are lost in the noise."""
