@@ -8,7 +8,9 @@ leaves share rows.
 
 Thresholds are float32. Rows are float32 too, so a float64 threshold rounded down decides every row as before. Leaves of
 averaged trees are float32 only if that is exact; scores of boosted trees are always float32, which changes
-probabilities by less than 1e-6. A forest of 100 trees on 10,000 rows of Adult takes a fifth of its bytes as skops.
+probabilities by less than 1e-6. `python benchmarks/forest.py --only sizes`, 2,000 rows, 3 classes: 100 trees of a
+random forest take 181 kB (skops 1,129 kB), 50 rounds of XGBoost 44 kB (UBJSON 408 kB), 100 rounds of LightGBM 89 kB
+(text 1,034 kB).
 """
 
 from __future__ import annotations
