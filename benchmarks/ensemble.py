@@ -62,7 +62,7 @@ def compare(held: Federation, learner: Learner, methods: Mapping[str, ob.Ensembl
     for name, method in methods.items():
         outcome, seconds = outcome_of(method, learner, held, seed)
         size = len(outcome.model.dump().data)
-        yield Line(name, mean(auc_at_parties(outcome.model.predict_proba, held.test)), outcome.bytes, size, seconds)
+        yield Line(name, mean(auc_at_parties(outcome.probabilities, held.test)), outcome.bytes, size, seconds)
         if method.cohorts > 1:
             yield Line(f"{name}, each party by its own", mean(by_cohort(outcome, held)), outcome.bytes, size, seconds)
     pooled = Data(*(np.concatenate(part) for part in zip(*((d.X, d.y) for d in held.train.values()), strict=True)))
@@ -159,7 +159,7 @@ def measure_finals(seeds: int) -> None:
             simulation = simulate_parties(
                 election, divide(election.data(X[private] / 16, y[private]), 10, "dirichlet:0.5", seed)
             )
-            answer = simulation.outcome.model.predict_proba(X[test] / 16)
+            answer = simulation.outcome.probabilities(X[test] / 16)
             areas.append(mean_auc(answer, y[test]))
             right.append((answer.argmax(axis=1) == y[test]).mean())
         print(f"| {name} | {np.mean(areas):.4f} ± {np.std(areas, ddof=1):.4f} | {np.mean(right):.1%} |", flush=True)
@@ -176,7 +176,7 @@ def measure_speed(parties: int) -> None:
         with watch(f"{parties:,} parties, {name}: cast and tally"):
             outcome, _ = outcome_of(method, ob.Kernel(), held, 0)
         with watch(f"{parties:,} parties, {name}: predict 1,000 rows"):
-            outcome.model.predict_proba(rows)
+            outcome.probabilities(rows)
     few = [d for d in held.train.values() if len(np.unique(d.y)) > 1][:200]
     with watch(
         f"{len(few)} SVCs of scikit-learn, in sequence, fit and predict 1,000 rows: times {parties / len(few):.0f}"

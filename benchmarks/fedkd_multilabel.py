@@ -86,7 +86,7 @@ def run(X: Array, y: Array, seed: int) -> dict[str, Array]:
         "FedKD, labelled public rows joined": {"join_public": True},
     }.items():
         simulation = simulate_parties(election(**settings), parties)
-        aucs[name] = areas(simulation.outcome.model.predict_proba(X[test]), y[test])
+        aucs[name] = areas(simulation.outcome.probabilities(X[test]), y[test])
         aucs.setdefault("bytes", np.array([max(len(b.sealed) for b in simulation.ballots)]))
     marks = 2 * y - 1
     aucs["labelled public rows only"] = areas(trained(X[public], marks[public], X[test], seed), y[test])

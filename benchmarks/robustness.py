@@ -146,7 +146,7 @@ class Trial:
     def _tallied(self, election: ob.Election, ballots: Mapping[str, Any]) -> float:
         outcome = tally(election, list(ballots.values()))
         assert not outcome.spoiled
-        return accuracy(outcome.model.predict_proba(self.test.X), self.test.y)
+        return accuracy(outcome.probabilities(self.test.X), self.test.y)
 
     def average(self) -> Iterator[tuple[str, float, float]]:
         election = self.election(ob.FedKT())

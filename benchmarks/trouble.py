@@ -103,7 +103,7 @@ class Trial:
         return ob.tally(self.election, ballots, **settings)
 
     def score(self, outcome: ob.Outcome) -> float:
-        return 100 * accuracy(outcome.model.predict_proba(self.test.X), self.test.y)
+        return 100 * accuracy(outcome.probabilities(self.test.X), self.test.y)
 
 
 def main() -> None:

@@ -111,3 +111,12 @@ def clinic(tmp_path: Path) -> Path:
         write_csv(tmp_path / f"{name}.csv", header, rows(150, 20))
     write_csv(tmp_path / "test.csv", header, rows(200, 20))
     return tmp_path
+
+
+@pytest.fixture(params=["pandas", "polars", "pyarrow"])
+def make_frame(request: pytest.FixtureRequest) -> Callable[[dict[str, Any]], Any]:
+    """A function that makes a DataFrame of each library from a dict of columns. Skips a library that is missing."""
+    library = pytest.importorskip(request.param)
+    if request.param == "polars":
+        return lambda columns: library.DataFrame(columns, strict=False)
+    return library.DataFrame if request.param == "pandas" else library.table

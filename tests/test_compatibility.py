@@ -19,6 +19,7 @@ from oneballot.ballot.keys import read_server_key
 from oneballot.ballot.manifest import open_ballot
 from oneballot.ballot.seal import unseal
 from oneballot.cli import app
+from oneballot.data.read import read
 from oneballot.election.election import Election
 from oneballot.server.outcome import Outcome
 
@@ -60,7 +61,8 @@ def test_an_election_has_the_digest_that_it_had(name: str) -> None:
 @each_election
 def test_an_outcome_is_loaded_and_predicts_the_same(name: str, tmp_path: Path) -> None:
     run("predict", V1 / name / "outcome", "--data", V1 / "test.csv", "--out", tmp_path / "again.csv")
-    assert (tmp_path / "again.csv").read_bytes() == (V1 / name / "predictions.csv").read_bytes()
+    before = (V1 / name / "predictions.csv").read_text("utf-8").splitlines()
+    assert read(tmp_path / "again.csv")["prediction"].tolist() == before[1:]
 
 
 @same_libraries
@@ -70,7 +72,9 @@ def test_a_tally_of_the_same_ballots_gives_the_same_model_and_count(name: str, v
     run("tally", v1 / name / "election.toml", "--from", v1 / name / "box", "--out", v1 / "again", *key)
     files = {path.name for path in (V1 / name / "outcome").iterdir()}
     assert {path.name for path in (v1 / "again").iterdir()} == files, "files are named by their content"
-    assert (v1 / "again" / "outcome.json").read_bytes() == (V1 / name / "outcome" / "outcome.json").read_bytes()
+    again = json.loads((v1 / "again" / "outcome.json").read_bytes())
+    assert again.pop("verdict")["rows"] >= 0  # new in 0.3
+    assert again == json.loads((V1 / name / "outcome" / "outcome.json").read_bytes())
 
 
 @same_libraries

@@ -184,8 +184,8 @@ def test_files_with_a_column_for_each_class_are_cast_tallied_and_tested(files: P
     assert {c: scores["rows"] for c, scores in tested["classes"].items()} == dict.fromkeys(CLASSES, 300)
     named = json.loads(run("predict", "outcome", "--data", "test.csv", "--json"))["labels"]
     outcome = ob.Outcome.load("outcome")
-    X, _ = outcome.read_rows(Path("test.csv"), labelled=False)
-    has = outcome.model.predict(X)
+    has = outcome.model.predict(outcome.read_table(Path("test.csv")))
+    assert outcome.model.classes_.tolist() == list(CLASSES)
     assert [";".join(c for c, one in zip(CLASSES, row, strict=True) if one) for row in has] == named
 
 

@@ -164,7 +164,7 @@ class _Attacker:
         if row_level:  # the ballots are visible, and the count is the sum of their votes
             visible = outcome.count.sums["votes"][:, :2].astype(float)
         else:
-            visible = outcome.model.predict_proba(self.public)[:, :2]
+            visible = outcome.probabilities(self.public)[:, :2]
         lead = (visible[:, 1] - visible[:, 0])[: self.canaries * self.block]
         return np.asarray(lead.reshape(self.canaries, self.block).sum(axis=1))
 

@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import time
-import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, astuple, dataclass, replace
 from pathlib import Path
@@ -26,6 +25,7 @@ from .runtime.files import write_atomic
 from .runtime.progress import track
 from .server.context import TallyContext
 from .server.outcome import Outcome
+from .settings import parse_settings
 from .simulation import Simulation, simulate_parties
 from .types import Blob, Data
 
@@ -135,21 +135,12 @@ def check_peer(peer: Peer, election: Election) -> None:
 def read_peer(text: str) -> Peer:
     """A peer from text: its name, or `name:setting=value,setting=value`."""
     name, _, rest = text.partition(":")
-    settings: dict[str, Any] = {"name": name.strip()}
-    for part in filter(None, rest.split(",")):
-        key, equals, value = map(str.strip, part.partition("="))
-        if not equals or not value:
-            raise ElectionError(f"peer {text!r}: {part!r} is not setting=value, such as fedavg:rounds=50,epochs=2")
-        settings[key] = _read_value(value)
-    peer: Peer = make("peers", settings, f"peer {text!r}")
-    return peer
-
-
-def _read_value(text: str) -> Any:
     try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        return text
+        settings = parse_settings(rest)
+    except ElectionError as error:
+        raise ElectionError(f"peer {text!r}: {error}") from None
+    peer: Peer = make("peers", {"name": name.strip(), **settings}, f"peer {text!r}")
+    return peer
 
 
 def describe(label: str, own: RoundResult, peers: Mapping[str, PeerResult], about: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ in a file and in Python.
 from __future__ import annotations
 
 import dataclasses
+import tomllib
 from collections.abc import Iterator
 from functools import wraps
 from itertools import groupby
@@ -50,6 +51,47 @@ def _describe_settings(error: ValidationError, known: list[str]) -> Iterator[str
             yield f"unknown setting {name}; available: {', '.join(known)}"
         else:
             yield _sentence(name, " or ".join(map(_message, [first, *others])), first)
+
+
+def parse_settings(text: str) -> dict[str, Any]:
+    """Settings as written on the command line: `rounds=50,params.max_depth=3`. A dot reaches into a table.
+
+    Values are written as in TOML (`[1, 2]`, `true`, `0.1`), except that plain text needs no quotes and None is None.
+    """
+    parts: list[str] = []
+    for piece in text.split(","):
+        if parts and (_depth(parts[-1]) > 0 or parts[-1].count('"') % 2):  # a comma within a list or a quoted text
+            parts[-1] += f",{piece}"
+        else:
+            parts.append(piece)
+    found: dict[str, Any] = {}
+    for part in filter(None, map(str.strip, parts)):
+        key, equals, value = map(str.strip, part.partition("="))
+        *tables, last = key.split(".")
+        if not equals or not value or not all((*tables, last)):
+            raise ElectionError(f"{part!r} is not setting=value; example: rounds=50,params.max_depth=3")
+        table = found
+        for name in tables:
+            table = table.setdefault(name, {})
+            if not isinstance(table, dict):
+                raise ElectionError(f"{part!r}: {name} already has a value, {table!r}")
+        if last in table:
+            raise ElectionError(f"{part!r}: {key} is given twice")
+        table[last] = _parse_value(value)
+    return found
+
+
+def _depth(text: str) -> int:
+    return sum(text.count(c) for c in "[{") - sum(text.count(c) for c in "]}")
+
+
+def _parse_value(text: str) -> Any:
+    if text.lower() in ("true", "false", "none"):
+        return {"true": True, "false": False}.get(text.lower(), None if text == "None" else text)
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
 
 
 def describe_errors(error: ValidationError) -> list[str]:

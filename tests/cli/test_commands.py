@@ -65,11 +65,11 @@ def test_two_parties_and_a_server_run_an_election_with_files_only(agreed: Path, 
     assert "valid, of clinic-a" in seen
     score = run_json("evaluate", "outcome", "--data", agreed / "test.csv")
     assert score["accuracy"] > 0.85
-    predictions = oneballot("predict", "outcome", "--data", agreed / "test.csv", "--probabilities").splitlines()
-    assert predictions[0] == "prediction,no,yes"
+    predictions = oneballot("predict", "outcome", "--data", agreed / "test.csv").splitlines()
+    assert predictions[0] == "prediction,p_no,p_yes"
     assert len(predictions) == 201
     oneballot("predict", "outcome", "--data", agreed / "test.csv", "--out", "p.csv")
-    assert Path("p.csv").read_text().splitlines()[1] in ("no", "yes")
+    assert Path("p.csv").read_text().splitlines() == predictions
 
 
 def test_a_quorum_that_is_not_met_leaves_no_outcome(agreed: Path, monkeypatch) -> None:
@@ -127,13 +127,23 @@ def test_simulate_compares_alone_together_and_the_outcome(clinic: Path, monkeypa
     Path("election.toml").write_text(text.replace("n_estimators = 100", "n_estimators = 10"))
     args = ("simulate", "election.toml", "--data", "a.csv", "--parties", 3, "--split", "homogeneous")
     result = run_json(*args, "--test", "test.csv", "--out", "run")
-    assert result["accuracy"].keys() == {"alone", "outcome", "together"}
+    assert list(result["accuracy"]) == ["alone", "best", "outcome", "together"]
+    assert result["accuracy"]["alone"] <= result["accuracy"]["best"]
+    for metrics in result["metrics"].values():
+        assert 0.5 < metrics["auc"] <= 1
+        assert 0 < metrics["brier"] < 0.5
+    assert result["metrics"]["outcome"]["intervals"]["accuracy"][0] < result["accuracy"]["outcome"]
+    assert result["gain"]["sentences"]
+    assert result["gain"]["parties"].keys() == {"party-1", "party-2", "party-3"}
     assert len(result["counted"]) == 3
     assert len(list(Path("run/box").glob("*.ballot"))) == 3
     assert run_json("evaluate", "run/outcome", "--data", "test.csv")["accuracy"] == result["accuracy"]["outcome"]
     by_ward = run_json("simulate", "election.toml", "--data", "a.csv", "--split", "column:ward", "--no-compare")
     assert len(by_ward["counted"]) == 2
-    assert "pooled data (upper bound)" in oneballot(*args)
+    output = oneballot(*args)
+    for part in ("mean party", "best party (party-", "federation (fedkt)", "pooled data (upper bound)", "AUC"):
+        assert part in output
+    assert "The federation is" in output
 
 
 def test_new_refuses_to_overwrite_and_needs_classes_without_labels(clinic: Path) -> None:
@@ -213,6 +223,30 @@ def test_rows_to_predict_may_have_a_blank_label(clinic: Path, monkeypatch) -> No
     oneballot("simulate", "election.toml", "--data", "a.csv", "--parties", 2, "--no-compare", "--out", "run")
     Path("new.csv").write_text("age,dose,ward,ill\n50,0.5,north,\n")
     assert len(run_json("predict", "run/outcome", "--data", "new.csv")["labels"]) == 1
+
+
+def test_predictions_keep_the_ids_and_give_a_probability_for_each_class(clinic: Path, monkeypatch) -> None:
+    monkeypatch.chdir(clinic)
+    for name in ("public", "a", "test"):
+        header, *rows = Path(f"{name}.csv").read_text().splitlines()
+        numbered = [f"visit,{header}", *(f"V{i},{row}" for i, row in enumerate(rows))]
+        Path(f"{name}.csv").write_text("\n".join(numbered) + "\n")
+    oneballot("new", "election.toml", "--public", "public.csv", "--label", "ill", "--id", "visit")
+    oneballot("simulate", "election.toml", "--data", "a.csv", "--parties", 2, "--no-compare", "--out", "run")
+    labelled = oneballot("predict", "run/outcome", "--data", "test.csv").splitlines()
+    assert labelled[0] == "visit,prediction,p_no,p_yes"
+    for i, line in enumerate(labelled[1:]):
+        visit, prediction, *chances = line.split(",")
+        assert visit == f"V{i}"
+        assert prediction == ("no", "yes")[float(chances[1]) > float(chances[0])]
+        assert sum(map(float, chances)) == pytest.approx(1, abs=1e-4)
+    found = run_json("predict", "run/outcome", "--data", "test.csv")
+    assert found["ids"][:2] == ["V0", "V1"]
+    assert found["classes"] == ["no", "yes"]
+    rows = [line.split(",") for line in Path("test.csv").read_text().splitlines()]
+    Path("new.csv").write_text("".join(f"{dose},{ward},{age}\n" for _, age, dose, ward, _ in rows))
+    unlabelled = oneballot("predict", "run/outcome", "--data", "new.csv").splitlines()
+    assert unlabelled == [line.partition(",")[2] for line in labelled]
 
 
 def test_an_operating_system_error_is_a_sentence(clinic: Path, monkeypatch) -> None:
@@ -481,12 +515,12 @@ def test_one_note_of_each_type_is_shown_first(capsys) -> None:
     """A rare note after a dozen similar ones would be missed."""
     with session(False):
         for i in range(12):
-            warnings.warn(f"party-{i}: it has no rows of class {i % 3}", OneBallotWarning, stacklevel=1)
+            warnings.warn(f"party-{i}: no rows of class {i % 3}", OneBallotWarning, stacklevel=1)
         warnings.warn("member 3 is left out: it answers nonsense", OneBallotWarning, stacklevel=1)
     notes = capsys.readouterr().err.splitlines()
     assert notes[:3] == [
-        "note: party-0: it has no rows of class 0",
+        "note: party-0: no rows of class 0",
         "note: member 3 is left out: it answers nonsense",
-        "note: party-1: it has no rows of class 1",
+        "note: party-1: no rows of class 1",
     ]
     assert notes[6:] == ["note: … and 7 more like these"]

@@ -164,3 +164,48 @@ def test_an_invalid_number_of_workers_is_refused(monkeypatch, wrong):
         ElectionError, match=f"ONEBALLOT_WORKERS must be a number of processes, such as 4, not '{wrong}'"
     ):
         workers()
+
+
+class Recorder:
+    """A learner that notes how many threads each of its models may use."""
+
+    def __init__(self) -> None:
+        self.threads: list[int] = []
+
+    def fit_one(self, X, y, weight, seed, classes):
+        self.threads.append(_training.threads_of_a_model())
+        return Sklearn("GaussianNB").fit_one(X, y, weight, seed, classes)
+
+
+@pytest.mark.parametrize(
+    ("rows", "count", "expected"), [(1000, 1, 4), (1000, 2, 4), (999, 2, 1), (1000, 8, 1)], ids=str
+)
+def test_a_few_large_models_are_each_trained_on_all_cores(monkeypatch, rows, count, expected):
+    monkeypatch.setenv("ONEBALLOT_WORKERS", "4")
+    X, y = np.random.default_rng(0).normal(size=(rows, 3)).astype(np.float32), np.arange(rows) % 2
+    learner = Recorder()
+    _training.fit_each(learner, X, [Task(np.arange(rows), y)] * count, 2, True, "models", inside=True)
+    assert learner.threads == [expected] * count
+    assert _training.threads_of_a_model() == 1, "and not beyond this call"
+
+
+@pytest.mark.parametrize("estimator", ["RandomForestClassifier", "ExtraTreesClassifier"])
+def test_a_forest_is_the_same_on_one_core_and_on_several(monkeypatch, estimator):
+    X, y = np.random.default_rng(0).normal(size=(1200, 4)).astype(np.float32), np.arange(1200) % 3
+    tasks = [Task(np.arange(1200), y, seed=seed, ask=np.arange(50)) for seed in (0, 1)]
+    blobs = []
+    for cores in ("1", "4"):
+        monkeypatch.setenv("ONEBALLOT_WORKERS", cores)
+        models = Sklearn(estimator, {"n_estimators": 10}).fit_many(X, tasks, 3)
+        blobs.append([models[i].dump() for i in (0, 1)])
+    assert blobs[0] == blobs[1]
+
+
+def test_workers_start_with_the_first_task_where_rows_are_many(monkeypatch, data):
+    X, y = data
+    monkeypatch.setenv("ONEBALLOT_WORKERS", "2")
+    monkeypatch.setattr(_training, "MANY_ROWS", 100)
+    started = []
+    monkeypatch.setattr(_training, "run", lambda *arguments, **settings: started.append(arguments[1]) or [])
+    list(_training._train_all(Sklearn("GaussianNB"), X, [Task(np.arange(90), y)] * 2, 3, True, False))
+    assert len(started[0]) == 2

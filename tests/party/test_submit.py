@@ -151,6 +151,16 @@ class TestInspect:
         ("xgboost", "all", ob.XGBoost()),
         ("teacher=xgboost:rounds=7,learning_rate=0.5", "teacher", ob.XGBoost(rounds=7, learning_rate=0.5)),
         ("teacher=sklearn:estimator=GaussianNB", "teacher", ob.Sklearn("GaussianNB")),
+        (
+            "sklearn:estimator=RandomForestClassifier,params.n_estimators=500,params.max_features=None",
+            "all",
+            ob.Sklearn("RandomForestClassifier", {"n_estimators": 500, "max_features": None}),
+        ),
+        (
+            "sklearn:estimator=MLPClassifier,params.hidden_layer_sizes=[20, 10],params.early_stopping=True",
+            "all",
+            ob.Sklearn("MLPClassifier", {"hidden_layer_sizes": [20, 10], "early_stopping": True}),
+        ),
     ],
 )
 def test_a_partys_own_learner_is_parsed_from_an_option(text, role, learner, election) -> None:
@@ -158,7 +168,19 @@ def test_a_partys_own_learner_is_parsed_from_an_option(text, role, learner, elec
 
 
 @pytest.mark.parametrize(
-    "text", ["nonsense", "teacher=xgboost:rounds=-1", "chef=xgboost", "final=xgboost", "xgboost:colour=red", ""]
+    "text",
+    [
+        "nonsense",
+        "teacher=xgboost:rounds=-1",
+        "chef=xgboost",
+        "final=xgboost",
+        "xgboost:colour=red",
+        "sklearn:estimator=RandomForestClassifier,params.trees=5",
+        "sklearn:estimator=RandomForestClassifier,estimator.n_estimators=5",
+        "xgboost:rounds",
+        "xgboost:rounds=5,rounds=6",
+        "",
+    ],
 )
 def test_an_invalid_learner_is_rejected(text: str, election) -> None:
     with pytest.raises(ElectionError):

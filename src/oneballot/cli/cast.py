@@ -24,7 +24,10 @@ def command(
     keep: Annotated[Path, typer.Option(help="The folder for your own copy of the ballot.")] = Path("ballots"),
     learner: Annotated[
         list[str] | None,
-        typer.Option(help="Your own learner: [ROLE=]NAME[:KEY=VALUE,…], e.g. teacher=xgboost:rounds=20."),
+        typer.Option(
+            help="Your own learner: [ROLE=]NAME[:KEY=VALUE,…], e.g. teacher=xgboost:rounds=20, or "
+            "sklearn:estimator=RandomForestClassifier,params.n_estimators=500."
+        ),
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check everything, and show what would be sent and spent.")

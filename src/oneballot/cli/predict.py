@@ -14,31 +14,37 @@ def command(
     outcome: OutcomeFolder,
     data: Annotated[Path, typer.Option(help="Rows with the columns of the election; a label is not needed.")],
     out: Annotated[Path | None, typer.Option(help="Write CSV here instead of to the terminal.")] = None,
-    probabilities: Annotated[
-        bool, typer.Option("--probabilities", help="Add a column with the probability of each class.")
-    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Predict the labels of new rows with the final model."""
+    """Predict the labels of new rows with the final model.
+
+    Writes a line for each row: its ID if the election and the file have an ID column, the predicted label in
+    `prediction`, and the probability of each class in `p_CLASS`.
+    """
     with session(as_json):
         import csv
         import io
         import os
 
+        from ..election.columns import as_text
         from ..server.outcome import Outcome
 
         loaded = Outcome.load(outcome)
-        rows, _ = loaded.read_rows(data, labelled=False)
-        chances = loaded.model.predict_proba(rows)
+        table = loaded.read_table(data)
+        assert loaded.schema is not None
+        named = [name for name in table.columns if name == loaded.schema.id]
+        chances = loaded.probabilities(loaded.schema.encode(table.columns, table.source))
         labels = loaded.class_names(chances)
+        ids = [[as_text(value) for value in table.columns[name]] for name in named]
         if as_json:
-            print_json({"labels": labels} | ({"probabilities": chances.tolist()} if probabilities else {}))
+            found = {"labels": labels, "classes": list(loaded.classes), "probabilities": chances.tolist()}
+            print_json({"ids": ids[0], **found} if ids else found)
             return
         text = io.StringIO()
-        table = csv.writer(text, lineterminator="\n")
-        table.writerow(["prediction", *(loaded.classes if probabilities else ())])
-        for label, row in zip(labels, chances, strict=True):
-            table.writerow([label, *(f"{p:.6g}" for p in row)] if probabilities else [label])
+        lines = csv.writer(text, lineterminator="\n")
+        lines.writerow([*named, "prediction", *(f"p_{c}" for c in loaded.classes)])
+        for *row_id, label, row in zip(*ids, labels, chances, strict=True):
+            lines.writerow([*row_id, label, *(f"{p:.6g}" for p in row)])
         if out is None:
             print(text.getvalue(), end="")
             return

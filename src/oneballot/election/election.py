@@ -20,15 +20,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import plugins
+from ..data.frames import is_frame
 from ..data.rows import as_dtype, as_rows
-from ..errors import DataError, ElectionError, WillNotWork
+from ..errors import DataError, ElectionError, OneBallotWarning, WillNotWork
 from ..interfaces import Learner, Method, PrivateMethod, VotingMethod
 from ..privacy.ledger import Ledger
 from ..privacy.settings import L0, PrivacySettings, as_privacy
 from ..types import Array, Blob, Data
-from .checks import check_learners, check_method, check_parties, warn_if_epsilon_is_large
+from .checks import check_learners, check_method, check_parties, normalized_roster, warn_if_epsilon_is_large
 from .columns import Place
+from .defaults import choose_method, resolve_learners
 from .file import FORMAT, digest_of, read_election_file
+from .frames import check_encoded, frame_data, public_rows
 from .schema import Class, Schema, as_plain, check_ids, encode_labels
 from .warm_start import as_start, describe_start
 
@@ -42,8 +45,11 @@ class Election:
 
     classes: Sequence[Class]
     public: Array | None = field(default=None, repr=False)
-    method: Method = field(default_factory=lambda: plugins.find("methods", "fedkt")())
-    learner: Learner = field(default_factory=lambda: plugins.find("learners", "sklearn")())
+    """Public rows: an array, or with a schema a DataFrame, which is encoded."""
+    method: Method = None  # type: ignore[assignment]
+    """By default FedKT."""
+    learner: Learner = None  # type: ignore[assignment]
+    """The learner of all roles. By default the method chooses, else a random forest."""
     learners: Mapping[str, Learner] = field(default_factory=dict)
     privacy: PrivacySettings = L0
     schema: Schema | None = None
@@ -67,15 +73,19 @@ class Election:
     """The digest of the election that this one simulates on one machine. This one then has the same digest."""
 
     def __post_init__(self) -> None:
+        privacy = as_privacy(self.privacy)
+        public = None if self.public is None else public_rows(self.schema, self.public)
+        method = choose_method(self.method)
+        learner, learners = resolve_learners(method, self.learner, self.learners, self._row_shape(public))
         normalized = {
             "classes": tuple(c.item() if isinstance(c, np.generic) else c for c in self.classes),
-            "method": plugins.instance("methods", self.method),
-            "privacy": as_privacy(self.privacy),
-            "learner": plugins.instance("learners", self.learner),
-            "learners": {role: plugins.instance("learners", each) for role, each in self.learners.items()},
+            "method": method,
+            "privacy": privacy,
+            "learner": learner,
+            "learners": learners,
             "start": as_start(self.start),
-            "roster": {p: (keys,) if isinstance(keys, str) else tuple(keys) for p, keys in self.roster.items()},
-            "public": None if self.public is None else as_rows(self.public, "the public set"),
+            "roster": normalized_roster(self.roster),
+            "public": public,
         }
         for name, value in normalized.items():
             object.__setattr__(self, name, value)
@@ -193,11 +203,15 @@ class Election:
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of a row, from the public set, the schema or the final learner's settings; empty if unknown."""
-        if self.public is not None:
-            return self.public.shape[1:]
-        if self.schema is not None:
-            return self.schema.shape
-        return tuple(getattr(self.learner_of("final"), "row", ()))
+        return self._row_shape(self.public) or tuple(getattr(self.learner_of("final"), "row", ()))
+
+    def _row_shape(self, public: Array | None) -> tuple[int, ...]:
+        if public is not None:
+            return public.shape[1:]
+        return () if self.schema is None else self.schema.shape
+
+    def draw_rows(self, rows: int, seed: int) -> tuple[Array, Array] | None:
+        return None if self.schema is None else self.schema.draw_rows(rows, seed)
 
     @property
     def row_dtype(self) -> np.dtype[Any] | None:
@@ -209,8 +223,12 @@ class Election:
     def learner_of(self, role: str) -> Learner:
         return self.learners.get(role, self.learner)
 
-    def choose_learners(self, choice: Mapping[str, Learner]) -> dict[str, Learner]:
-        """The learner of each role at a party with this choice; "all" stands for all roles but the final one."""
+    def choose_learners(self, choice: Mapping[str, Any]) -> dict[str, Learner]:
+        """The learner of each role at a party with this choice; "all" stands for all roles but the final one.
+
+        A learner may be given by its name, or as a scikit-learn estimator.
+        """
+        choice = {role: plugins.instance("learners", each) for role, each in choice.items()}
         roles = self.roles - {"final"}
         if unknown := sorted(choice.keys() - roles - {"all"}):
             known = ", ".join(sorted(roles))
@@ -221,9 +239,27 @@ class Election:
             check_learners(self, learners)
         return learners
 
-    def data(self, X: Any, y: Any, source: str = "the data", ids: Any = None) -> Data:
-        """A party's arrays, checked and encoded for this election."""
+    def data(self, X: Any, y: Any = None, source: str = "the data", ids: Any = None) -> Data:
+        """A party's rows and labels, checked and encoded for this election.
+
+        With a schema X is a DataFrame (pandas, polars, pyarrow) or file, and y the labels, the name of their column, or
+        None for the schema's label column. Without one X and y are arrays. `Data`, already encoded, is only checked.
+        """
+        if isinstance(X, Data):
+            return replace(X, X=self.rows(X.X, source, empty=self.level == "L2"))
+        if self.schema is None:
+            if is_frame(X):
+                text = f"{source}: the election has no schema, so columns are used in their order, whatever their names"
+                warnings.warn(f"{text}; make a schema with ob.Schema.from_frame", OneBallotWarning, stacklevel=3)
+            return self.encoded(X, y, source, ids)
+        data = frame_data(self.schema, self.classes, X, y, ids, source)
+        return replace(data, X=self.rows(data.X, source, empty=self.level == "L2"))
+
+    def encoded(self, X: Any, y: Any, source: str = "the data", ids: Any = None) -> Data:
+        """A party's arrays: rows that are already encoded, and labels."""
         rows = self.rows(X, source, empty=self.level == "L2")
+        if y is None:
+            raise DataError(f"{source}: the labels are missing; pass them as y")
         labels = encode_labels(y, self.classes, Place(source, "label"), self.multilabel)
         if len(rows) != len(labels):
             raise DataError(f"{source}: X has {len(rows)} rows, but y has {len(labels)}")
@@ -233,12 +269,15 @@ class Election:
     def encoded_public_labels(self) -> Array | None:
         """The labels of the public rows, encoded like a party's labels."""
         known = self.public is not None and self.public_labels is not None
-        return self.data(self.public, self.public_labels, "the public set").y if known else None
+        return self.encoded(self.public, self.public_labels, "the public set").y if known else None
 
     def rows(self, X: Any, source: str = "the data", *, empty: bool = False) -> Array:
+        """Encoded rows, if their shape and type are the election's."""
         rows = as_rows(X, source, empty=empty)
         if self.shape and rows.shape[1:] != self.shape:
             raise DataError(f"{source}: rows have shape {rows.shape[1:]}, but the election's have {self.shape}")
+        if self.schema is not None:
+            check_encoded(self.schema, rows, source)
         return as_dtype(rows, self.row_dtype, source)
 
     def read_data(self, path: str | Path) -> Data:
@@ -247,9 +286,7 @@ class Election:
         if schema is None:
             raise ElectionError(f"this election has no [schema], so {path} cannot be read; `oneballot new` writes one")
         table = schema.read(path, empty=self.level == "L2")  # at L2 a party without rows must not stand out
-        ids = schema.ids(table.columns, table.source)
-        labels = schema.labels(table.columns, self.classes, table.source)
-        return Data(schema.encode(table.columns, table.source), labels, ids)
+        return frame_data(schema, self.classes, table, None, None, table.source)
 
     def warn_if_hopeless(self, parties: int | None, *, stacklevel: int = 3) -> None:
         """Warn, before any noise is drawn, if the votes of this many parties are lost in the noise."""

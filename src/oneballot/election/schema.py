@@ -44,6 +44,24 @@ class Schema(BaseModel):
             raise ValueError(f"a column may be used once, as label, id or feature: {', '.join(map(repr, twice))}")
         return self
 
+    @classmethod
+    def from_frame(cls, frame: Any, label: str | Sequence[str] = "label", id: str | None = None) -> Schema:
+        """The schema of a public DataFrame, inferred as `oneballot new` does: ranges and categories are its values'.
+
+        Name the label column, and the ID column if there is one; several label columns are those of a multi-label
+        election. The frame need not hold the label. Everyone who has the election sees the ranges and categories.
+        """
+        from ..data.frames import as_table
+        from .template import infer
+
+        table = as_table(frame, "the DataFrame")
+        if id is not None and id not in table.columns:
+            raise DataError(f"id={id!r}: {table.source} has no such column; it has {', '.join(table.columns)}")
+        labels = (label,) if isinstance(label, str) else tuple(label)
+        features = {name: table[name] for name in table.columns if name not in labels}
+        inferred = infer(features, labels[0], id)
+        return cls(label=label if isinstance(label, str) else labels, id=id, columns=inferred.columns)
+
     @property
     def label_columns(self) -> tuple[str, ...]:
         return (self.label,) if isinstance(self.label, str) else self.label
@@ -89,6 +107,17 @@ class Schema(BaseModel):
         return np.concatenate(
             [b.reshape(len(b), prod(b.shape[1:])) for b in blocks], axis=1, dtype=np.float32, casting="unsafe"
         )
+
+    def draw_rows(self, rows: int, seed: int) -> tuple[Array, Array] | None:
+        """Encoded rows drawn uniformly from the ranges and categories, NaN where there is none, and the number of the
+        column that each feature belongs to; None for rows that are not vectors."""
+        if len(self.shape) != 1:
+            return None
+        rng = np.random.default_rng(seed)
+        drawn = np.concatenate([c.draw(rows, rng) for c in self.columns], axis=1)
+        cells = [np.arange(c.width) if isinstance(c, Tensor) else np.zeros(c.width, dtype=int) for c in self.columns]
+        begins = np.cumsum([0, *(int(each.max()) + 1 for each in cells)])
+        return drawn, np.concatenate([begin + each for begin, each in zip(begins, cells, strict=False)])
 
     def labels(self, columns: Columns, classes: Sequence[Class], source: str) -> Array:
         place = Place(source, ", ".join(self.label_columns))

@@ -1,12 +1,15 @@
 """Trains tasks one by one, in this process or in joblib's workers: shared by learners that train single models.
 
-The result does not depend on the number of workers: each task has its own seed, and libraries use one thread.
+The result does not depend on the number of workers: each task has its own seed. Libraries use one thread, except where
+there are fewer tasks than cores and the model is the same with any number of threads.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Protocol, overload
 
@@ -14,10 +17,21 @@ import numpy as np
 
 from ..errors import DataError, ElectionError, OneBallotError, Spoiled
 from ..interfaces import Format, Model
-from ..runtime.executor import in_threads, parallelism, run, workers
+from ..runtime.executor import active_cluster, in_threads, parallelism, run, workers
 from ..runtime.progress import track
 from ..types import Array, Task
 from ._fallback import class_frequencies, predict, report_failure
+
+ROWS_FOR_THREADS = 1000
+"""With fewer rows a model is trained too quickly for threads of its own to help."""
+MANY_ROWS = 200_000
+"""Tasks with more rows in all take so long that workers start with the first of them."""
+_threads: ContextVar[int] = ContextVar("threads", default=1)
+
+
+def threads_of_a_model() -> int:
+    """The number of threads in which `fit_one` may train a model, if the model does not depend on it."""
+    return _threads.get()
 
 
 class SingleLearner(Protocol):
@@ -58,27 +72,68 @@ Result = tuple[Model | None, Array, str]
 
 
 def fit_each(
-    learner: SingleLearner, X: Array, tasks: Sequence[Task], classes: int, keep: bool, what: str, threads: bool = False
+    learner: SingleLearner,
+    X: Array,
+    tasks: Sequence[Task],
+    classes: int,
+    keep: bool,
+    what: str,
+    threads: bool = False,
+    inside: bool = False,
 ) -> TrainedModels:
-    """Train every task with `fit_one`. Set `threads` if the learner releases the interpreter's lock."""
-    results = list(track(f"training {what}", _train_all(learner, X, tasks, classes, keep, threads), len(tasks)))
+    """Train every task with `fit_one`.
+
+    threads: the learner releases the interpreter's lock. inside: it trains one model in `threads_of_a_model()` threads.
+    """
+    if inside and _are_few(tasks):
+        steps = _train_few(learner, X, tasks, classes, keep)
+    else:
+        steps = _train_all(learner, X, tasks, classes, keep, threads)
+    results = list(track(f"training {what}", steps, len(tasks)))
     for task, (_, _, reason) in zip(tasks, results, strict=True):
         if reason:
             report_failure(task, reason)
     return TrainedModels([model for model, _, _ in results], [output for _, output, _ in results])
 
 
+def _are_few(tasks: Sequence[Task]) -> bool:
+    """Whether cores would stay idle if each of them trained whole models."""
+    large = any(len(task.rows) >= ROWS_FOR_THREADS for task in tasks)
+    return large and active_cluster() is None and len(tasks) < 2 * workers()
+
+
+def _train_few(learner: SingleLearner, X: Array, tasks: Sequence[Task], classes: int, keep: bool) -> Iterator[Result]:
+    """Train one model after the other, each on all cores."""
+    from threadpoolctl import threadpool_limits
+
+    _import_libraries()
+    for task in tasks:
+        with threadpool_limits(1), _model_in_threads(workers()):
+            result = _train_one(learner, X, task, classes, keep)
+        yield result
+
+
+@contextmanager
+def _model_in_threads(count: int) -> Iterator[None]:
+    token = _threads.set(count)
+    try:
+        yield
+    finally:
+        _threads.reset(token)
+
+
 def _train_all(
     learner: SingleLearner, X: Array, tasks: Sequence[Task], classes: int, keep: bool, threads: bool
 ) -> Iterator[Result]:
-    """Start in this process; use workers if the first tasks show that the rest takes long."""
+    """Start in this process; use workers if the first tasks show, or the rows say, that the rest takes long."""
     from threadpoolctl import threadpool_limits
 
     _import_libraries()
     here, begin, done = workers(), time.monotonic(), 0
     count = parallelism(here)
     with threadpool_limits(1):
-        for done, task in enumerate(tasks, start=1):
+        large = count > 1 and len(tasks) > 1 and sum(len(task.rows) for task in tasks) > MANY_ROWS
+        for done, task in enumerate(() if large else tasks, start=1):
             yield _train_one(learner, X, task, classes, keep)
             passed = time.monotonic() - begin
             if count > 1 and passed > 0.1 and passed / done * (len(tasks) - done) > 1.0:

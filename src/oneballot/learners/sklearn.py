@@ -17,7 +17,7 @@ from ..interfaces import Model, Models
 from ..settings import settings
 from ..types import Array, Task
 from ._grow import can_grow, grow
-from ._training import fit_each
+from ._training import fit_each, threads_of_a_model
 
 REFUSED: dict[str, dict[str, tuple[Any, ...]]] = {
     "SGDClassifier": {"loss": ("squared_error", "huber", "epsilon_insensitive", "squared_epsilon_insensitive")},
@@ -65,16 +65,18 @@ class Sklearn:
             raise ElectionError(f"learner sklearn: {type(final).__name__} is not a classifier")
 
     def fit_many(self, X: Array, tasks: Sequence[Task], classes: int, *, keep: bool = True) -> Models:
-        threads = can_grow(build(self.estimator, self.params))  # `grow` releases the interpreter's lock
-        return fit_each(self, X, tasks, classes, keep, self.estimator, threads=threads)
+        model = build(self.estimator, self.params)
+        threads = can_grow(model)  # `grow` releases the interpreter's lock
+        inside = threads and hasattr(model, "n_estimators")
+        return fit_each(self, X, tasks, classes, keep, self.estimator, threads=threads, inside=inside)
 
     def fit_one(self, X: Array, y: Array, weight: Array | None, seed: int, classes: int) -> Model:
         model = build(self.estimator, self.params)
         if seeds := [p for p in model.get_params() if p == "random_state" or p.endswith("__random_state")]:
             model.set_params(**dict.fromkeys(seeds, seed))
         X = np.ascontiguousarray(X.reshape(len(X), -1), dtype=np.float32)
-        if weight is None and can_grow(model):
-            grow(model, X, y)
+        if can_grow(model) and not np.isnan(X).any():
+            grow(model, X, y, weight, threads_of_a_model())
         elif weight is None:
             model.fit(X, y)
         elif argument := _weight_name(model):

@@ -9,27 +9,31 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from .. import plugins
 from ..data.rows import ROW_DTYPES, as_dtype
+from ..election.frames import encode_frame
+from ..election.schema import Schema
 from ..errors import DataError
 from ..interfaces import Learner, Model
 from ..types import Array, Blob, Task
 
 
 class FinalModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A learner as a scikit-learn estimator.
+    """A learner as a scikit-learn estimator, with the schema that encodes raw rows for it.
 
     `Outcome.model` is one that an election has trained. `sklearn.base.clone` gives an untrained copy, whose `fit`
     trains the election's final learner on other data.
     """
 
-    def __init__(self, learner: Learner | None = None, seed: int = 0) -> None:
+    def __init__(self, learner: Learner | None = None, seed: int = 0, schema: Schema | None = None) -> None:
         self.learner = learner
         self.seed = seed
+        self.schema = schema
 
     def fit(self, X: Any, y: Any) -> Self:
+        X = X if self.schema is None else self._encode(X)
         X, y = validate_data(self, X, y, dtype=_dtype(X), allow_nd=True)
         check_classification_targets(y)
         classes, codes = np.unique(y, return_inverse=True)
@@ -46,19 +50,44 @@ class FinalModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         *,
         multilabel: bool = False,
     ) -> Self:
-        """Use this trained model, for rows of this shape and type."""
+        """Use this trained model, for encoded rows of this shape and type, with its classes in any order."""
         self.model_ = model
         self.row_dtype_ = None if dtype is None else np.dtype(dtype)
         self.multilabel_ = multilabel
-        self.classes_ = np.asarray(classes)
+        names = np.asarray(classes)
+        self.class_order_ = np.arange(len(names)) if multilabel else np.argsort(names, kind="stable")
+        self.classes_ = names[self.class_order_]
         self.features_ = tuple(int(size) for size in features)
-        if self.features_:
+        if self.schema is not None:
+            self.feature_names_in_ = np.array([column.name for column in self.schema.columns], dtype=object)
+            self.n_features_in_ = len(self.feature_names_in_)
+        elif self.features_:
             self.n_features_in_ = self.features_[0]
         return self
 
     def predict_proba(self, X: Any) -> Array:
+        """The probability of each class, `(rows, classes)`, in the order of `classes_`.
+
+        In an election with a schema X is a DataFrame (pandas, polars, pyarrow) or file of raw rows, with its columns
+        in any order; other columns are ignored. Without a schema X is an array.
+        """
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=_dtype(X), allow_nd=True, reset=False)
+        if self.schema is None:
+            X = validate_data(self, X, dtype=_dtype(X), allow_nd=True, reset=False)
+        return self.probabilities(X if self.schema is None else self._encode(X))[:, self.class_order_]
+
+    def predict(self, X: Any) -> Array:
+        """The class of each row; in a multi-label election 0 or 1 for each class, `(rows, classes)`."""
+        return self._decide(self.predict_proba(X))
+
+    def predict_encoded(self, X: Any) -> Array:
+        """Like `predict`, for rows that are already encoded with the schema."""
+        return self._decide(self.probabilities(X)[:, self.class_order_])
+
+    def probabilities(self, X: Any) -> Array:
+        """The probability of each class for encoded rows, `(rows, classes)`, in the election's order of classes."""
+        check_is_fitted(self)
+        X = check_array(X, dtype=_dtype(X), allow_nd=True, input_name="X")
         if self.features_ and X.shape[1:] != self.features_:
             raise ValueError(f"X has rows of shape {X.shape[1:]}, but FinalModel is expecting {self.features_}")
         try:
@@ -67,9 +96,11 @@ class FinalModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(str(error)) from None
         return self.model_.predict_proba(X)
 
-    def predict(self, X: Any) -> Array:
-        """The class of each row; in a multi-label election 0 or 1 for each class, `(rows, classes)`."""
-        probabilities = self.predict_proba(X)
+    def _encode(self, X: Any) -> Array:
+        assert self.schema is not None
+        return encode_frame(self.schema, X, "X")
+
+    def _decide(self, probabilities: Array) -> Array:
         if self.multilabel_:
             return np.asarray(probabilities >= 0.5, dtype=np.int64)
         return np.asarray(self.classes_[probabilities.argmax(axis=1)])

@@ -13,6 +13,7 @@ import numpy as np
 
 from .. import plugins
 from ..ballot.archive import pack, unpack
+from ..data.read import Table
 from ..election.outcome_files import FORMAT, INDEX, read_content, read_index, read_model, write_content, write_index
 from ..election.schema import Class, Schema, as_plain
 from ..errors import DataError, OneBallotError, Spoiled
@@ -20,6 +21,7 @@ from ..privacy.ledger import Ledger
 from ..runtime.files import lock_folder
 from ..types import Array, Blob, Contents, Count
 from .sandbox import attach_sandbox
+from .verdict import Verdict
 
 if TYPE_CHECKING:
     from .model import FinalModel
@@ -51,6 +53,8 @@ class Outcome:
     count: Count = field(default_factory=Count, repr=False)
     noised: tuple[tuple[Array, int], ...] = field(default=(), repr=False, compare=False)
     """At L1, in memory only: the votes that noise was added to, each with its unit. Not to be published."""
+    verdict: Verdict | None = None
+    """What is known about the model without labels; None in outcomes of versions before 0.3."""
 
     @property
     def bytes(self) -> int:
@@ -67,6 +71,7 @@ class Outcome:
             "spoiled": dict(self.spoiled),
             "without": list(self.without),
             "bytes": self.bytes,
+            "verdict": None if self.verdict is None else self.verdict.describe(),
         }
 
     def with_draws(self, times: int) -> Outcome:
@@ -82,16 +87,26 @@ class Outcome:
 
         At L1 the count holds raw votes, and the list of ballots reveals the parties.
         """
-        return replace(self, voted={}, spoiled={}, without=(), count=Count(), noised=())
+        verdict = None if self.verdict is None else self.verdict.published()
+        return replace(self, voted={}, spoiled={}, without=(), count=Count(), noised=(), verdict=verdict)
+
+    def read_table(self, path: Path) -> Table:
+        """The columns of a file, as the schema reads it."""
+        if self.schema is None:
+            raise DataError(f"this outcome has no schema, so {path} cannot be read; use Outcome.load and model.predict")
+        return self.schema.read(path)
 
     def read_rows(self, path: Path, *, labelled: bool) -> tuple[Array, Array | None]:
         """The rows of a file, encoded for the model, and their class numbers if `labelled` and the file has them."""
-        if self.schema is None:
-            raise DataError(f"this outcome has no schema, so {path} cannot be read; use Outcome.load and model.predict")
-        table = self.schema.read(path)
-        rows = self.schema.encode(table.columns, table.source)
-        known = labelled and set(self.schema.label_columns) <= set(table.columns)
-        return rows, self.schema.labels(table.columns, self.classes, table.source) if known else None
+        table, schema = self.read_table(path), self.schema
+        assert schema is not None
+        rows = schema.encode(table.columns, table.source)
+        known = labelled and set(schema.label_columns) <= set(table.columns)
+        return rows, schema.labels(table.columns, self.classes, table.source) if known else None
+
+    def probabilities(self, X: Any) -> Array:
+        """The probability of each class for encoded rows, such as `Data.X`: `(rows, classes)`, ordered as `classes`."""
+        return self.model.probabilities(X)
 
     def class_names(self, probabilities: Array) -> list[Class]:
         """The predicted class of each row; in a multi-label election all predicted classes, such as "a;b"."""
@@ -142,6 +157,7 @@ class Outcome:
             "spoiled": dict(self.spoiled),
             "without": list(self.without),
             "schema": None if self.schema is None else self.schema.model_dump(mode="json"),
+            "verdict": None if self.verdict is None else self.verdict.describe(),
         }
         text = json.dumps(index, indent=1, default=as_plain).encode()
         write_index(folder, text, {model, count}, secret=secret)
@@ -151,17 +167,18 @@ class Outcome:
         folder = Path(folder)
         index = read_index(folder)
         try:
-            schema = index["schema"]
+            schema = None if index["schema"] is None else Schema.model_validate(index["schema"])
             return cls(
-                model=_load_model(folder, index),
+                model=_load_model(folder, index, schema),
                 election=index["election"],
                 classes=tuple(index["classes"]),
-                schema=None if schema is None else Schema.model_validate(schema),
+                schema=schema,
                 ledger=Ledger.model_validate(index["privacy"]),
                 voted={party: CountedBallot(**ballot) for party, ballot in index["voted"].items()},
                 spoiled=index["spoiled"],
                 without=tuple(index["without"]),
                 count=_unflatten(unpack(read_content(folder, index["count"])), index["roll"]),
+                verdict=None if index.get("verdict") is None else Verdict.read(index["verdict"]),
             )
         except FileNotFoundError as error:
             raise OneBallotError(
@@ -175,7 +192,7 @@ def exists(folder: Path) -> bool:
     return (folder / INDEX).is_file()
 
 
-def _load_model(folder: Path, index: dict[str, Any]) -> FinalModel:
+def _load_model(folder: Path, index: dict[str, Any], schema: Schema | None) -> FinalModel:
     from .model import FinalModel
 
     about, classes = index["model"], index["classes"]
@@ -186,7 +203,7 @@ def _load_model(folder: Path, index: dict[str, Any]) -> FinalModel:
     learner = plugins.find("learners", about["learner"]["name"])(**settings)
     model = attach_sandbox(format_class.load(blob.data, classes=len(classes)))
     features, multilabel = tuple(about["features"]), about.get("multilabel", False)
-    return FinalModel(learner, about["seed"]).trained(
+    return FinalModel(learner, about["seed"], schema).trained(
         model, classes, features, about.get("kind"), multilabel=multilabel
     )
 

@@ -66,7 +66,7 @@ class ChainRun(_DistillationRun):
                     raise
                 accuracies.append(accuracies[-1])
                 continue
-            accuracies.append(accuracy(outcome.model.predict_proba(test.X), test.y))
+            accuracies.append(accuracy(outcome.probabilities(test.X), test.y))
             sent += outcome.bytes
             election = replace(election, start=outcome.model.dump())
         per_party = sent / len(parties)

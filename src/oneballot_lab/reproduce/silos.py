@@ -95,7 +95,7 @@ class SiloRun(Experiment):
             labels = range(classes)
             election = Election(labels, public, method=self.method, learner=self.learner, seed=seed, max_ballot_mb=1024)
             outcome = simulate_parties(election, train).outcome
-            by_party = auc_at_parties(outcome.model.predict_proba, test)
+            by_party = auc_at_parties(outcome.probabilities, test)
             sent = outcome.bytes / len(train)
         aucs = np.array(list(by_party.values()))
         low, high = np.quantile(aucs, [0.1, 0.9])

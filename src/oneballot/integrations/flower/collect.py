@@ -11,21 +11,18 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from flwr.serverapp import Grid
 
 from ...ballot.seal import unseal
-from ...election.checks import check_party_name
 from ...election.election import Election
+from ...election.names import check_party_name, file_name
 from ...errors import BallotError, BoxError, ElectionError, Spoiled, printable
 from ...interfaces import Box
 from ...party.delivery import deliver
 from ...types import Ballot
 from .wire import Reply, make_query, read_reply, unreadable_reply
-
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 log = logging.getLogger("flwr.oneballot")
 
@@ -153,8 +150,7 @@ class Collector:
         """Put a ballot into the box. Returns the reason if it would not count."""
         try:
             ballot = self._unseal(reply.sealed)
-            name = reply.name if self.election.encrypted else ballot.party
-            check_party_name(name)  # untrusted, and the name of a file
+            name = file_name(check_party_name(reply.name if self.election.encrypted else ballot.party))  # untrusted
             deliver(self.election, self.box, name, ballot.party, reply.sealed)
         except (BallotError, ElectionError) as error:
             return f"its ballot was refused: {error}"
@@ -212,13 +208,5 @@ class Collector:
         missing = ", ".join(sorted(self.expected - self.voted.keys())) or ("none" if self.expected else "any party")
         until = f" until {self._deadline}" if self._deadline else ""
         voted = ", ".join(sorted(self.voted)) or "none"
-        training = self._training()
-        log.info(
-            "%d%s have voted: %s. Awaited%s: %s. Nodes at work: %d.",
-            len(self.voted),
-            total,
-            voted,
-            until,
-            missing,
-            training,
-        )
+        text = "%d%s have voted: %s. Awaited%s: %s. Nodes at work: %d."
+        log.info(text, len(self.voted), total, voted, until, missing, self._training())

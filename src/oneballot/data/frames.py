@@ -1,0 +1,148 @@
+"""DataFrames of pandas, polars and pyarrow, and dicts of columns, as tables. None of these libraries is imported."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from datetime import UTC, date, datetime
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from ..errors import DataError, MissingExtra
+from ..types import Array
+from .read import Table
+
+
+def is_frame(X: Any) -> bool:
+    """Whether X has named columns: a DataFrame, an Arrow table or stream, a dict of columns, or a `Table`."""
+    if isinstance(X, Mapping | Table) or hasattr(X, "__dataframe__") or _has_columns(X):
+        return True
+    return hasattr(X, "__arrow_c_stream__") and not hasattr(X, "__array__")  # Series have both
+
+
+def as_table(X: Any, source: str) -> Table:
+    """The columns of a DataFrame by name. A column is converted when it is first read, so others may hold anything."""
+    if isinstance(X, Table):
+        return X
+    if not is_frame(X):
+        lazy = "; call .collect() first" if hasattr(X, "collect") else ""
+        raise DataError(f"{source}: expected a DataFrame of pandas, polars or pyarrow, not {type(X).__name__}{lazy}")
+    return Table(_Columns(X, source), source)
+
+
+def as_column(values: Any, name: str, source: str) -> Array:
+    """A column as in a `Table`: numbers, text, or an array for each row. Missing text is empty, dates are ISO text."""
+    kind: Any = getattr(values, "type", None)
+    if hasattr(kind, "index_type") and hasattr(kind, "value_type"):  # NumPy reads Arrow's missing categories wrongly
+        values = values.cast(kind.value_type)
+    array = np.asarray(values)
+    if array.dtype.kind == "O" and array.ndim == 1:
+        return _from_objects(array, name, source)
+    if array.dtype.kind == "M":
+        return _text(map(_as_day, array.astype("datetime64[us]").tolist()))
+    if array.dtype.kind == "b" and array.ndim == 1:
+        return _text(map(_as_cell, array.tolist()))
+    if array.dtype.kind in "UT":
+        return array.astype(object)
+    if array.dtype.kind not in "biuf":
+        raise DataError(f"{source}, column {name!r} has type {array.dtype}; convert it to numbers or text")
+    return array
+
+
+class _Columns(Mapping[str, Array]):
+    """The columns of a frame, converted on demand."""
+
+    def __init__(self, frame: Any, source: str) -> None:
+        if not isinstance(frame, Mapping) and not _has_columns(frame):
+            frame = _read_stream(frame)
+        self._frame, self._source, self._read = frame, source, dict[str, Array]()
+        names = list(frame) if isinstance(frame, Mapping) else list(getattr(frame, "column_names", frame.columns))
+        self._names = {str(name): name for name in names}
+        if twice := [name for name, times in Counter(map(str, names)).items() if times > 1]:
+            raise DataError(f"{source} has duplicate column names: {', '.join(twice)}; rename them")
+        lengths = {name: len(frame[name]) for name in names} if isinstance(frame, Mapping) else {}
+        if len(set(lengths.values())) > 1:
+            shown = ", ".join(f"{name}: {length}" for name, length in lengths.items())
+            raise DataError(f"{source}: its columns differ in length ({shown})")
+
+    def __getitem__(self, name: str) -> Array:
+        if name not in self._read:
+            self._read[name] = as_column(self._frame[self._names[name]], name, self._source)
+        return self._read[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+def _has_columns(X: Any) -> bool:
+    """Whether X is a DataFrame of pandas or polars, or an Arrow table: its columns are read as `X[name]`."""
+    return hasattr(X, "__getitem__") and len(getattr(X, "shape", ())) == 2 and hasattr(X, "columns")
+
+
+def _read_stream(stream: Any) -> Any:
+    """An Arrow stream, such as a result of DuckDB, as an Arrow table."""
+    try:
+        import pyarrow as pa
+    except ImportError as error:
+        raise MissingExtra(f"Reading a {type(stream).__name__}", "parquet") from error
+    return pa.table(stream)
+
+
+def _from_objects(values: Array, name: str, source: str) -> Array:
+    """A column of Python objects: arrays, or only numbers, or cells as text."""
+    present = [value for value in values if not _is_missing(value)]
+    if present and isinstance(present[0], list | tuple | np.ndarray):
+        try:
+            return np.array(list(values))
+        except ValueError:
+            raise DataError(f"{source}, column {name!r}: the arrays of the rows differ in shape") from None
+    if present and all(hasattr(v, "__float__") and not isinstance(v, bool | np.bool_ | str) for v in present):
+        if len(present) == len(values) and all(isinstance(v, int) and abs(v) < 2**63 for v in present):
+            return values.astype(np.int64)
+        return np.array([np.nan if _is_missing(v) else float(v) for v in values])
+    for row, value in enumerate(values):
+        if not (_is_missing(value) or isinstance(value, str | bool | np.bool_ | Real | date)):
+            raise DataError(
+                f"{source}, column {name!r}: row {row + 1} holds a {type(value).__name__}; expected numbers, text, "
+                "booleans or dates"
+            )
+    return _text(map(_as_cell, values))
+
+
+def _is_missing(value: Any) -> bool:
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):  # pandas.NA, pandas.NaT
+        return True
+    return isinstance(value, float | np.floating) and bool(np.isnan(value))
+
+
+def _as_cell(value: Any) -> str:
+    """A value as in a CSV file."""
+    if _is_missing(value):
+        return ""
+    if isinstance(value, bool | np.bool_):
+        return "true" if value else "false"
+    if isinstance(value, date):
+        return _as_day(value)
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value).strip()
+
+
+def _as_day(value: Any) -> str:
+    """A date, with a time (in UTC if its zone is known) unless that is midnight."""
+    if value is None:
+        return ""
+    if not isinstance(value, datetime):
+        return str(value.isoformat())
+    value = value if value.tzinfo is None else value.astimezone(UTC).replace(tzinfo=None)
+    return str(value.isoformat()).removesuffix("T00:00:00")
+
+
+def _text(cells: Any) -> Array:
+    return np.array(list(cells), dtype=object)
