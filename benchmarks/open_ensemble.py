@@ -4,7 +4,8 @@ python benchmarks/open_ensemble.py [--quick] [--seeds 0 1 2] [--tables wine digi
 
 Each cell: a quarter of the rows (at most 1,500) is the test set, 15 % (at most 1,000) are public rows without labels,
 and at most 5,000 others are divided among the parties. Every party and the pooled data use the open ensemble's default
-learner; the plain ensemble is the mean of the parties' probabilities. With --lines, finished cells are kept in a file and not repeated. `open_tables.py` says where tables are from.
+learner; the plain ensemble is the mean of the parties' probabilities. With --lines, finished cells are kept in a file
+and not repeated. `open_tables.py` says where tables are from.
 Prints Markdown tables of accuracies (AUC for 99:1), means over the seeds, and the cells that miss a bar.
 """
 
@@ -22,11 +23,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from open_tables import RARE, TABLES, Columns, Missing
 
 import oneballot as ob
 from oneballot.simulation import divide, simulate_parties
 from oneballot.types import Array, Data, Task
+from open_tables import RARE, TABLES, Columns, Missing
 
 OPEN = ob.Ensemble(weights="open")
 SPLITS = ("homogeneous", "dirichlet:0.5", "dirichlet:0.1")
@@ -71,7 +72,8 @@ def run(cell: Cell, fedkt: bool) -> dict[str, Any]:
     election = ob.Election(public=take(columns, public), method=OPEN, **shared)
     data = election.data({**columns, "label": labels})
     tested = Data(data.X[test], data.y[test])
-    held = {k: d for k, d in divide(Data(data.X[own[:5000]], data.y[own[:5000]]), parties, split, seed).items() if len(d)}
+    private = Data(data.X[own[:5000]], data.y[own[:5000]])
+    held = {party: rows for party, rows in divide(private, parties, split, seed).items() if len(rows)}
     *alone, pooled = alone_and_pooled(election, list(held.values()), tested)
     scores = [score(prediction, tested.y) for prediction in alone]
     result: dict[str, Any] = {"cell": cell, "pooled": score(pooled, tested.y)}
@@ -99,7 +101,9 @@ def mean_cells(lines: Sequence[dict[str, Any]]) -> dict[tuple[str, int, str], di
     for line in lines:
         cells[tuple(line["cell"][:3])].append(line)
     names = [name for name in COLUMNS if all(name in line for line in lines)]
-    return {cell: {name: np.mean([line[name] for line in own], axis=0) for name in names} for cell, own in cells.items()}
+    return {
+        cell: {name: np.mean([line[name] for line in own], axis=0) for name in names} for cell, own in cells.items()
+    }
 
 
 def print_tables(lines: Sequence[dict[str, Any]]) -> None:
@@ -114,7 +118,7 @@ def print_tables(lines: Sequence[dict[str, Any]]) -> None:
             digits = "{:.3f}" if metric else "{:.1f}"
             values = " | ".join(digits.format(cells[cell][name][metric]) for name in names)
             print(f"| {cell[0]} | {cell[1]} | {cell[2].removeprefix('dirichlet:')} | {values} |")
-    print_bars({cell: own for cell, own in cells.items()})
+    print_bars(cells)
 
 
 def print_bars(cells: dict[tuple[str, int, str], dict[str, Array]]) -> None:
@@ -132,7 +136,7 @@ def print_bars(cells: dict[tuple[str, int, str], dict[str, Array]]) -> None:
         bar("at least the best party − 0.2", usual, lambda own: own["best party"][0] - 0.2 - own["open"][0])
         bar("at least the mean party", usual, lambda own: own["mean party"][0] - own["open"][0])
         bar("at most 3 points below pooled data", usual, lambda own: own["pooled"][0] - 3 - own["open"][0])
-        bar("100 public rows: at most 1 point lower", usual, lambda own: own["open"][0] - 1 - own["open, 100 public"][0])
+        bar("100 public rows: at most 1 lower", usual, lambda own: own["open"][0] - 1 - own["open, 100 public"][0])
         bar("none: at least the best party − 0.5", usual, lambda own: own["best party"][0] - 0.5 - own["open, none"][0])
         for name in ("open", "open, 100 public", "open, none", "plain ensemble", "FedKT"):
             if name in next(iter(usual.values())):
