@@ -32,10 +32,16 @@ partitions = 1                  # s in the paper, which has partitions = 2, subs
 # influence = "equal"           # all ballots weigh the same: for parties that might lie (not at L1)
 queries = 1.0                   # how many public rows are labelled: a fraction up to 1, or a number
 ballot = "votes"                # or "models": send the models instead of their votes
+final_weights = "rare"          # in the final model's training rare labels weigh more; or "uniform", "lead"
 
 [learners.all]                  # or one each: [learners.teacher], [learners.student], [learners.final]
 name = "sklearn"                # or "xgboost", "lightgbm", "torch" (networks: docs/networks.md)
 estimator = "RandomForestClassifier"
+params = { n_estimators = 100 }
+
+[learners.final]                # the learner of the final model, trained on the votes
+name = "sklearn"
+estimator = "ExtraTreesClassifier"
 params = { n_estimators = 100 }
 """
 

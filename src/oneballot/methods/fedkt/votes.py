@@ -139,6 +139,13 @@ def lead(votes: Array) -> Array:
     return np.asarray(margin / margin.mean()) if margin.any() else np.ones(len(votes))
 
 
+def rarity(labels: Array, classes: int) -> Array:
+    """The weight of each row by how rare its label is: the square root of n/(K·n_c), scaled to a mean of 1."""
+    counts = np.bincount(labels, minlength=classes)
+    weight = 1 / np.sqrt(np.maximum(counts, 1))[labels]
+    return np.asarray(weight / weight.mean())
+
+
 def votes_for_row(encoding: Encoding, own: float) -> int:
     """The votes, over all classes, that a ballot gives a row which is the party's own with probability `own`."""
     probabilities = np.zeros((encoding.partitions, 1, encoding.classes + 1))
