@@ -124,6 +124,10 @@ class Agreement(Protocol):
     def level(self) -> str:
         """The privacy level: "L0", "L1" or "L2"."""
 
+    def draw_rows(self, rows: int, seed: int) -> tuple[Array, Array] | None:
+        """Rows `(rows, features)` drawn uniformly from the schema, NaN where it states no range, and the number of the
+        column that each feature belongs to; None if the election has no schema of columns."""
+
 
 class Context(Agreement, Protocol):
     """What a method may use at a party."""

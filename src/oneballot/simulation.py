@@ -15,6 +15,7 @@ from .data.frames import as_table
 from .data.read import read
 from .data.split import split as split_rows
 from .election.election import Election
+from .election.names import file_name
 from .errors import BoxError, OneBallotWarning
 from .party.cast import cast_together
 from .privacy.settings import L0
@@ -119,7 +120,7 @@ def save(simulation: Simulation, folder: Path) -> None:
     simulation.outcome.save(folder / "outcome")
     box = Folder(folder / "box")
     for ballot in simulation.ballots:
-        box.deliver(ballot.party, ballot.sealed)
+        box.deliver(file_name(ballot.party), ballot.sealed)
 
 
 def baselines(election: Election, parties: Mapping[str, Data], test: Data) -> Baselines:
@@ -135,7 +136,7 @@ def baselines(election: Election, parties: Mapping[str, Data], test: Data) -> Ba
     names = [*held, "pooled data"]
     kind: Literal["labels", "multilabel"] = "multilabel" if election.multilabel else "labels"
     tasks = [Task(rows, y[rows], kind, ask=asked, label=name) for name, rows in zip(names, blocks, strict=True)]
-    role = "final" if "final" in election.roles else min(election.roles)
+    role = next(role for role in ("final", "local", *sorted(election.roles)) if role in election.roles)
     models = election.learner_of(role).fit_many(X, tasks, len(election.classes), keep=False)
     *alone, pooled = (accuracy(prediction, test.y) for prediction in models.predictions())
     return Baselines(dict(zip(held, alone, strict=True)), pooled)

@@ -76,3 +76,12 @@ def test_a_failed_delivery_names_the_kept_copy_of_the_ballot(place_of, agreed: P
     )
     assert "403" in error["error"]
     assert f"Your ballot is in {Path('ballots/a.ballot')}; run the same command again" in error["error"]
+
+
+def test_a_party_with_umlauts_and_spaces_delivers_and_is_counted(place, agreed: Path, tmp_path: Path) -> None:
+    box, party = place.address("names"), "Universitätsklinikum Köln – Haus 3/4"
+    for _ in range(2):
+        run_json("cast", "election.toml", "--party", party, "--data", "a.csv", "--to", box)
+    (file,) = place.files("names")
+    assert file.startswith("_Universitatsklinikum-Koln-Haus-3-4-")
+    assert run_json("tally", "election.toml", "--from", box, "--out", tmp_path / "outcome")["counted"] == [party]

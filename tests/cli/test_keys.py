@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import unicodedata
 from pathlib import Path
 
 import numpy as np
@@ -383,3 +384,37 @@ def test_keys_are_shown_and_listed(place: Place) -> None:
     assert shown["fingerprint"] in output
     assert 'server_key = "x25519:' in oneballot("keys", "new", "server2", "--for-server")
     assert '"a.b" = "ed25519:' in oneballot("keys", "new", "a.b")
+
+
+def test_fingerprints_are_never_wrapped(place: Place) -> None:
+    from oneballot.ballot.keys import fingerprint
+
+    place.revoke(place.public["a"], "the laptop with this key was stolen on 3 May in the station")
+    lines = run("keys", "list", "election.toml").output.splitlines()
+    for key in place.public.values():
+        assert any(fingerprint(key) in line for line in lines)
+
+
+def test_inspecting_another_file_says_that_it_is_not_a_ballot(place: Place) -> None:
+    assert "a.csv would be spoiled: it is not a ballot" in oneballot("inspect", "a.csv", status=1)
+
+
+KOELN = "Universitätsklinikum Köln – Haus 3"
+
+
+def test_a_party_with_umlauts_and_spaces_votes(either: Place) -> None:
+    made = run("keys", "new", KOELN).output
+    line = next(line for line in made.splitlines() if line.startswith('"Universit'))
+    either.write("# clinic-a", f"{line}\n# clinic-a")
+    args = ("cast", "election.toml", "--data", "a.csv", "--to", "box", "--party")
+    done = run_json(*args, unicodedata.normalize("NFD", KOELN))
+    assert done["party"] == KOELN
+    assert done["trained"]
+    assert not run_json(*args, KOELN)["trained"]
+    assert Path(done["ballot"]).name.startswith("_Universitatsklinikum-Koln-Haus-3-")
+    assert KOELN in oneballot("inspect", only("box"), *(("--key", "server.key") if Path("server.key").exists() else ()))
+    assert KOELN in [key["party"] for key in run_json("keys", "list", "election.toml")["keys"]]
+    either.cast("b")
+    assert either.tally()["counted"] == [KOELN, "b"]
+    assert either.tally("--without", unicodedata.normalize("NFD", KOELN))["without"] == [KOELN]
+    assert list(Outcome.load("outcome").voted) == ["b"]

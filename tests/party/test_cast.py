@@ -75,8 +75,8 @@ def test_invalid_arrays_are_rejected_before_training(change, error, election, di
         ob.cast(election, *change(digits.X, digits.y), party="a")
 
 
-@pytest.mark.parametrize("name", ["", "../a", "a/b", "a b", "x" * 65, ".hidden"])
-def test_a_party_name_must_be_a_valid_file_name(name: str, election, digits) -> None:
+@pytest.mark.parametrize("name", ["", "../a", " a", "a\u202eb", "x" * 101, ".hidden"])
+def test_a_party_name_must_be_printable(name: str, election, digits) -> None:
     with pytest.raises(ElectionError, match="party name"):
         ob.cast(election, digits.X, digits.y, party=name)
 

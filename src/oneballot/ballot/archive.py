@@ -66,6 +66,8 @@ def unzip(data: bytes, max_files: int = MAX_FILES) -> dict[str, memoryview]:
 def _check_directory(data: bytes, max_files: int) -> None:
     """Read only the end of the zip, to reject a directory with millions of entries before parsing it."""
     at = data.rfind(b"PK\x05\x06", max(0, len(data) - 66_000))
+    if at < 0 and not data.startswith(b"PK"):
+        raise Spoiled("it is not a ballot: expected a file that `oneballot cast` wrote")
     if at < 0 or len(data) - at < 22:
         raise Spoiled("it is not a whole ballot: the end of the zip is missing")
     if len(data) < 2**32 and data[max(0, at - 20) : at].startswith(b"PK\x06\x07"):

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, StringConstraints, ValidationError
+from pydantic import AfterValidator, BaseModel, StringConstraints, ValidationError
 
-from ..election.checks import PARTY_NAME
-from ..errors import Spoiled
+from ..election.names import check_party_name
+from ..errors import ElectionError, Spoiled
 from ..privacy.ledger import Ledger
 from ..types import Contents
 from .archive import as_contents, unzip
@@ -30,12 +30,24 @@ Text = Annotated[str, StringConstraints(max_length=500, pattern=r"^[^\x00-\x1f\x
 """Untrusted text that will be printed: without control characters."""
 
 
+def _check_party(name: str) -> str:
+    try:
+        if check_party_name(name) != name:
+            raise ValueError("party name: its characters are not in Unicode's composed form")
+    except ElectionError as error:
+        raise ValueError(str(error)) from None
+    return name
+
+
+PartyName = Annotated[str, AfterValidator(_check_party)]
+
+
 class Manifest(BaseModel):
     """What a ballot states about itself."""
 
     format: Literal[1]
     election: Digest
-    party: Annotated[str, StringConstraints(pattern=f"^{PARTY_NAME.pattern}$")]
+    party: PartyName
     method: Text
     privacy: Ledger
     abstained: Text | None = None

@@ -27,11 +27,11 @@ def command(
     workers: Workers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Attack an election's cast and tally with canaries, and compare the measured lower bound on epsilon to the claim.
+    """Attack an election with canaries, to test its epsilon.
 
-    No data is needed: the audit uses worst-case rows and a learner that memorizes them. A second attack without noise
-    must refute the claim, or the audit proves nothing. Canaries of one run share its queries, so few canaries in many
-    runs are a stronger attack than many in one run.
+    The measured lower bound on epsilon is compared to the claim. No data is needed: the audit uses worst-case rows and
+    a learner that memorizes them. A second attack without noise must refute the claim, or the audit proves nothing.
+    Canaries of one run share its queries, so few canaries in many runs are a stronger attack than many in one run.
     """
     with session(as_json, workers):
         from ..audit import audit

@@ -19,9 +19,10 @@ def command(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check an election as a party would, and describe its method, its guarantee and what to expect.
+    """Check an election, and your own file against it.
 
-    Nothing is trained. The printed digest must be the same at every party and at the server.
+    Describes its method, its guarantee and what to expect. Nothing is trained. The printed digest must be the same at
+    every party and at the server.
     """
     with session(as_json):
         from ..election.election import Election
@@ -106,4 +107,6 @@ def _in_all(election: Election) -> list[str]:
 
 
 def _settings(value: dict[str, Any]) -> str:
-    return ", ".join(f"{k} = {v}" for k, v in value.items())
+    from ..election.toml import toml_key, toml_value
+
+    return ", ".join(f"{toml_key(k)} = {toml_value(v)}" for k, v in value.items() if v is not None)

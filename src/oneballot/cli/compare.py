@@ -46,7 +46,10 @@ def command(
     workers: Workers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Simulate a federation on one machine, and compare it with iterative and central methods."""
+    """Simulate a federation, and compare it with other methods.
+
+    Everything runs on one machine. Peers are iterative and central methods.
+    """
     with session(as_json, workers):
         import time
 

@@ -20,7 +20,10 @@ def command(
     workers: Workers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run an election on handwritten digits: ten parties that differ, FedKT, one ballot each."""
+    """Run an election on handwritten digits.
+
+    Ten parties that differ, one ballot each: the open ensemble beside FedKT, the best party and pooled data.
+    """
     with session(as_json, workers):
         from ..demo import run
 

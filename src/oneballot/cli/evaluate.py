@@ -15,7 +15,10 @@ def command(
     data: Annotated[Path, typer.Option(help="Labelled rows that were not used for training.")],
     as_json: AsJson = False,
 ) -> None:
-    """Test the final model on labelled rows: accuracy, and precision, recall, F1 and support of each class."""
+    """Test the final model on labelled rows.
+
+    Shows its accuracy, and precision, recall, F1 and support of each class.
+    """
     with session(as_json):
         import math
 

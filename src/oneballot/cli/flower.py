@@ -10,7 +10,10 @@ import typer
 from .terminal import AsJson, print_json, session
 
 app = typer.Typer(
-    no_args_is_help=True, help="Run an election over Flower (extra `flower`; docs/flower.md).", rich_markup_mode=None
+    no_args_is_help=True,
+    help="Run an election over Flower (extra `flower`; docs/flower.md).",
+    epilog="Example: oneballot flower new app/ --election election.toml --simulate parties/",
+    rich_markup_mode=None,
 )
 ElectionOption = Annotated[Path, typer.Option(help="Your copy of the election.toml that all parties share.")]
 
@@ -36,7 +39,10 @@ def new(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write the app with which the server runs an election, on one machine or with remote nodes."""
+    """Write the app with which the server runs an election.
+
+    It runs on one machine or with remote nodes.
+    """
     with session(as_json):
         from ..integrations.flower.config import write_app
         from ..integrations.flower.party import simulated_parties
@@ -67,7 +73,10 @@ def node(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check the election, your rows and your key, and write your node's settings. Nothing is trained or sent."""
+    """Write your node's settings, after checking your rows and key.
+
+    Nothing is trained or sent.
+    """
     with session(as_json):
         from ..integrations.flower.config import write_node
 

@@ -17,9 +17,10 @@ def command(
     key: Annotated[Path | None, typer.Option(help="The server's secret key, to open an encrypted ballot.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what a ballot carries, what it costs in privacy, and who signed it. No model is loaded.
+    """Show what a ballot carries, its privacy cost and its signature.
 
-    An encrypted ballot shows little without the server's key. A party's own copy of it is PARTY.ballot.open.
+    No model is loaded. An encrypted ballot shows little without the server's key. A party's own copy of it is
+    PARTY.ballot.open.
     """
     with session(as_json):
         from ..ballot.inspect import describe_ballot

@@ -7,16 +7,18 @@ import typer
 
 from .terminal import AsJson, ElectionFile, print_json, print_table, session
 
+HELP = "Make, list and add the keys of parties and of the server."
 app = typer.Typer(
     no_args_is_help=True,
-    help="Keys: parties sign ballots with theirs, and the server decrypts them with its own.",
+    help=HELP,
+    epilog="Example: oneballot keys new clinic-a",
     rich_markup_mode=None,
 )
 
 
 @app.callback()
 def group() -> None:
-    """Keys: parties sign ballots with theirs, and the server decrypts them with its own."""
+    """Make, list and add the keys of parties and of the server."""
 
 
 @app.command(epilog="Example: oneballot keys new clinic-a; at the server: oneballot keys new server --for-server")
@@ -28,13 +30,17 @@ def new(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make a key pair: NAME.key stays secret, the printed line goes into the election."""
+    """Make a key pair.
+
+    NAME.key stays secret, and the printed line goes into the election.
+    """
     with session(as_json):
         from ..ballot.keys import fingerprint, new_key, new_server_key
-        from ..election.checks import check_party_name
+        from ..election.names import check_party_name, file_name
+        from ..election.toml import toml_key
 
-        check_party_name(name)
-        path = folder / f"{name}.key"
+        name = check_party_name(name)
+        path = folder / f"{file_name(name)}.key"
         public = new_server_key(path) if for_server else new_key(path)
         if as_json:
             who = {} if for_server else {"party": name}
@@ -46,7 +52,7 @@ def new(
             print(f'server_key = "{public}"')
         else:
             print("Put this line under [roster] in the election:\n")
-            print(f'{name if "." not in name else f"{chr(34)}{name}{chr(34)}"} = "{public}"')
+            print(f'{toml_key(name)} = "{public}"')
         print(f"\nIts fingerprint, to compare over another channel: {fingerprint(public)}")
 
 
@@ -68,7 +74,10 @@ def show(key: Annotated[Path, typer.Argument(help="A secret key file.")], as_jso
 
 @app.command("list", epilog="Example: oneballot keys list election.toml")
 def list_keys(election: ElectionFile, as_json: AsJson = False) -> None:
-    """List the keys of an election with their owners and fingerprints, and those that were revoked."""
+    """List the keys of an election.
+
+    Shows their owners and fingerprints, and those that were revoked.
+    """
     with session(as_json):
         from ..ballot.keys import fingerprint
         from ..election.election import Election
@@ -83,4 +92,4 @@ def list_keys(election: ElectionFile, as_json: AsJson = False) -> None:
             print_json({"keys": [dict(zip(names, (*row, fingerprint(row[1])), strict=True)) for row in listed]})
             return
         rows = [[party, state, fingerprint(key)] for party, key, state in listed]
-        print_table(f"{agreed.name}, digest {agreed.digest}", ["owner", "state", "fingerprint"], rows)
+        print_table(f"{agreed.name}, digest {agreed.digest}", ["owner", "state", "fingerprint"], rows, whole=(2,))

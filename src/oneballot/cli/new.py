@@ -46,7 +46,10 @@ def command(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write a draft of an election, with comments: its schema, its method (default: FedKT) and its privacy."""
+    """Write a draft of an election, with comments.
+
+    It has a schema, a method (default: FedKT) and a privacy level.
+    """
     with session(as_json):
         from ..election.election import Election
         from ..election.template import L0, draft, private, section

@@ -22,6 +22,7 @@ from typing import Annotated, Any
 import typer
 
 from ..errors import OneBallotError, OneBallotWarning, WillNotWork
+from ..privacy.charges import Charges
 from ..runtime.progress import report_progress_to
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
@@ -85,7 +86,8 @@ def session(as_json: bool, workers: int | None = None) -> Iterator[Aside]:
             typer.echo(f"error: {sentence}", err=True)
             raise typer.Exit(1) from None
         except KeyboardInterrupt:
-            typer.echo("interrupted; no file is incomplete, and noise that was drawn stays charged", err=True)
+            noise = ", and the noise that was drawn stays charged" if Charges.drawn_here else ""
+            typer.echo(f"interrupted; no file is incomplete{noise}", err=True)
             raise typer.Exit(130) from None
         _show_notes(caught)
 
@@ -162,8 +164,8 @@ def print_json(value: Mapping[str, Any]) -> None:
     print(json.dumps(value, ensure_ascii=False, default=str))
 
 
-def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table. Columns of numbers, except the first, are aligned to the right."""
+def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], *, whole: Sequence[int] = ()) -> None:
+    """Print a table. Columns of numbers, except the first, are aligned to the right; columns in `whole` never wrap."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -172,7 +174,7 @@ def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for i, name in enumerate(header):
         numbers = i > 0 and all(row[i].lstrip("+-")[:1].isdigit() or row[i] in ("", "–") for row in rows)
-        table.add_column(name, justify="right" if numbers else "left", overflow="fold")
+        table.add_column(name, justify="right" if numbers else "left", overflow="fold", no_wrap=i in whole)
     for row in rows:
         table.add_row(*map(Text, row))
     console = Console(markup=False, highlight=False)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from ..errors import ElectionError, OneBallotWarning
 from ..interfaces import Learner, Method, PrivateMethod
 from ..peers import Peer
 from ..privacy.releases import UNITS
+from .names import check_party_name, check_roster_names
 from .schema import as_label
 
 if TYPE_CHECKING:
@@ -22,14 +22,11 @@ if TYPE_CHECKING:
 
 MEANINGLESS_EPSILON = 50.0
 """A guarantee with a larger epsilon is meaningless: e⁵⁰ has 22 digits."""
-PARTY_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 def check_parties(election: Election) -> None:
     """Raise ElectionError for an invalid roster, key, quorum or deadline."""
     roster, quorum, deadline = election.roster, election.quorum, election.deadline
-    for party in roster:
-        check_party_name(party)
     check_keys(roster, election.revoked, election.server_key)
     if quorum < 1:
         raise ElectionError(f"quorum must be at least 1, not {quorum}")
@@ -39,9 +36,10 @@ def check_parties(election: Election) -> None:
         raise ElectionError(f"a quorum of {quorum} cannot be met: the roster lists {len(roster)} parties")
 
 
-def check_party_name(party: str) -> None:
-    if not PARTY_NAME.fullmatch(party):
-        raise ElectionError(f"party name {party!r}: use at most 64 letters, digits, '.', '_' and '-'")
+def normalized_roster(roster: Mapping[str, str | Sequence[str]]) -> dict[str, tuple[str, ...]]:
+    """The keys of each party as a tuple, by its checked name."""
+    check_roster_names(roster)
+    return {check_party_name(p): (keys,) if isinstance(keys, str) else tuple(keys) for p, keys in roster.items()}
 
 
 def check_method(election: Election) -> None:

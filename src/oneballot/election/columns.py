@@ -22,6 +22,15 @@ class _Column(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
     name: str
 
+    @property
+    def width(self) -> int:
+        """The number of features of this column."""
+        raise NotImplementedError
+
+    def draw(self, rows: int, rng: np.random.Generator) -> Array:
+        """Random encoded values `(rows, width)`; NaN if the column states no range."""
+        return np.full((rows, self.width), np.nan)
+
 
 class Number(_Column):
     """A number, scaled from its range to 0..1. If values may be missing, a second feature marks them."""
@@ -60,6 +69,9 @@ class Number(_Column):
         scaled = (np.clip(np.where(absent, low, x), low, high) - low) / ((high - low) or 1.0)
         return np.column_stack([scaled, absent]) if self.missing else scaled[:, None]
 
+    def draw(self, rows: int, rng: np.random.Generator) -> Array:
+        return np.column_stack([rng.random(rows), np.zeros((rows, self.width - 1))])
+
 
 class Category(_Column):
     """One of several categories, one-hot encoded. An unlisted value is an error, or becomes blank: all zeros."""
@@ -96,6 +108,9 @@ class Category(_Column):
                 'add it to the categories in the election, or set outside = "blank"',
             )
         return np.asarray(one_hot)
+
+    def draw(self, rows: int, rng: np.random.Generator) -> Array:
+        return np.eye(self.width)[rng.integers(self.width, size=rows)]
 
 
 class Text(_Column):

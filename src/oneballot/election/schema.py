@@ -108,6 +108,17 @@ class Schema(BaseModel):
             [b.reshape(len(b), prod(b.shape[1:])) for b in blocks], axis=1, dtype=np.float32, casting="unsafe"
         )
 
+    def draw_rows(self, rows: int, seed: int) -> tuple[Array, Array] | None:
+        """Encoded rows drawn uniformly from the ranges and categories, NaN where there is none, and the number of the
+        column that each feature belongs to; None for rows that are not vectors."""
+        if len(self.shape) != 1:
+            return None
+        rng = np.random.default_rng(seed)
+        drawn = np.concatenate([c.draw(rows, rng) for c in self.columns], axis=1)
+        cells = [np.arange(c.width) if isinstance(c, Tensor) else np.zeros(c.width, dtype=int) for c in self.columns]
+        begins = np.cumsum([0, *(int(each.max()) + 1 for each in cells)])
+        return drawn, np.concatenate([begin + each for begin, each in zip(begins, cells, strict=False)])
+
     def labels(self, columns: Columns, classes: Sequence[Class], source: str) -> Array:
         place = Place(source, ", ".join(self.label_columns))
         return encode_labels(self.raw_labels(columns, source), classes, place, self.multilabel)

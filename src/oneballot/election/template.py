@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import difflib
-import json
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -19,6 +17,7 @@ from ..types import Array
 from .columns import MISSING, Category, Number, Tensor, Text, as_text
 from .file import FORMAT, digest_of
 from .schema import Class, Columns, Schema, as_label
+from .toml import toml_table, toml_value
 
 FEDKT = """\
 [method]                        # how ballots are made and counted: docs/fedkt.md
@@ -143,7 +142,7 @@ def write(
     has_public: bool = True,
 ) -> str:
     """The text of an election with this schema, to be saved at `path`. By default the file's stem is its name."""
-    key = '# server_key = "x25519:…"        ' if server_key is None else f"server_key = {_value(server_key)}  "
+    key = '# server_key = "x25519:…"        ' if server_key is None else f"server_key = {toml_value(server_key)}  "
     key += '# ballots are encrypted to this key (required at L1, or "none"): docs/keys.md'
     if len(classes) < 2:
         raise ElectionError(
@@ -152,14 +151,14 @@ def write(
     rows = "# [public]                      # not needed by this method\n"
     rows = _public(public, path, schema) if has_public else rows
     needed = "this file and the public set" if has_public else "this file"
-    columns = "\n".join(f"  {_inline(c.model_dump(mode='json'))}," for c in schema.columns)
+    columns = "\n".join(f"  {toml_table(c.model_dump(mode='json'))}," for c in schema.columns)
     comment = '# id = "visit"               # a column with a stable ID of each row, not a feature'
-    row_id = f"id = {_value(schema.id)}" if schema.id else comment
+    row_id = f"id = {toml_value(schema.id)}" if schema.id else comment
     return f"""\
 # An election of OneBallot: the agreement that all parties share. Every party needs {needed}.
 format = {FORMAT}
-name = {_value(name or path.stem)}
-classes = {_value(list(classes))}
+name = {toml_value(name or path.stem)}
+classes = {toml_value(list(classes))}
 seed = 0
 quorum = 1                      # valid ballots needed; quorum, roster and deadline may change at any time
 # deadline = 2027-03-01T12:00:00Z  # until then a tally waits for the whole roster; later ballots count at the next
@@ -177,7 +176,7 @@ quorum = 1                      # valid ballots needed; quorum, roster and deadl
 # "ed25519:…" = "stolen on 3 May"
 
 [schema]                        # how every party's file is encoded; nothing is learned from a party's file
-label = {_value(schema.label)}
+label = {toml_value(schema.label)}
 {row_id}
 # number: the range is scaled to 0..1; outside = "error" or "clip"; missing = true adds a feature for missing values
 # category: outside = "error" or "blank"; text: hashed into `features` numbers
@@ -201,21 +200,9 @@ def _public(public: Path, path: Path, schema: Schema) -> str:
         warnings.warn(text, OneBallotWarning, stacklevel=3)
     return f"""\
 [public]                        # public rows that all parties and the server have; labels are not used
-path = {_value(where.as_posix())}
-digest = {_value(digest)}
+path = {toml_value(where.as_posix())}
+digest = {toml_value(digest)}
 """
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return _inline(value)
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(_value(v) for v in value) + "]"
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")  # TOML, unlike JSON, must escape DEL
-
-
-def _inline(table: Mapping[str, Any]) -> str:
-    return "{ " + ", ".join(f"{k} = {_value(v)}" for k, v in table.items()) + " }"
 
 
 def sorted_labels(values: Array) -> list[Class]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from ..ballot.encryption import read_header
 from ..ballot.seal import unseal
 from ..election.election import Election
+from ..election.names import file_name
 from ..errors import NotFound, Spoiled
 from ..interfaces import Box
 
@@ -24,7 +25,7 @@ def box_name(election: Election, party: str, key: Ed25519PrivateKey | None, seal
     name. Without a key it is a hash of the ballot.
     """
     if not election.encrypted:
-        return party
+        return file_name(party)
     if key is None:
         return hashlib.sha256(sealed).hexdigest()[:16]
     text = f"oneballot name {election.digest} {party}".encode()

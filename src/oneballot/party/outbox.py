@@ -18,6 +18,7 @@ from ..ballot.encryption import read_header
 from ..ballot.manifest import OpenBallot, open_ballot
 from ..ballot.seal import as_ballot, check_ballot, encrypt_for, sign_again
 from ..election.election import Election
+from ..election.names import file_name
 from ..errors import AlreadyCast, ElectionError, Spoiled, printable
 from ..privacy.charges import Charges
 from ..runtime.files import lock_file, write_atomic
@@ -38,7 +39,7 @@ class Outbox:
         if WINDOWS and DEVICES.fullmatch(party):
             raise ElectionError(f"party name {party!r}: Windows reserves it for a device; choose another name")
         self.election, self.party = election, party
-        self.path = folder / f"{party}.ballot"
+        self.path = folder / f"{file_name(party)}.ballot"
 
     @property
     def clear_path(self) -> Path:
@@ -50,7 +51,7 @@ class Outbox:
 
         A read-only folder needs no lock, since nothing is written there.
         """
-        folder, lock = self.path.parent, self.path.with_name(f".{self.party}.casting")
+        folder, lock = self.path.parent, self.path.with_name(f".{file_name(self.party)}.casting")
         with ExitStack() as stack:
             for place in (*reversed(folder.parents), folder):
                 if not os.path.exists(place):  # a refused cast leaves no empty folder behind

@@ -12,9 +12,10 @@ from ..ballot.encryption import require_server_key
 from ..ballot.keys import fingerprint, public_text, read_key
 from ..ballot.seal import check_size
 from ..ballot.signatures import check_signer
-from ..election.checks import check_learner, check_party_name
+from ..election.checks import check_learner
 from ..election.election import Election
 from ..election.file import make
+from ..election.names import check_party_name, file_name
 from ..errors import AlreadyCast, BoxError, ElectionError, OneBallotWarning
 from ..interfaces import Box, Learner
 from ..privacy.charges import Charges
@@ -44,6 +45,7 @@ def cast_file(
     data_dependent: bool = False,
 ) -> dict[str, Any]:
     """Train on a file's rows and deliver the ballot. A ballot that was already cast is only delivered again."""
+    party = check_party_name(party)
     signer = _check_party(election, party, key, beside)
     _warn_if_late(election)
     outbox, charges = Outbox(election, party, keep), _charges(election, party, beside)
@@ -97,6 +99,7 @@ def preview(
     recast: bool = False,
 ) -> dict[str, Any]:
     """What a cast would train, send and spend. Nothing is trained, written or sent."""
+    party = check_party_name(party)
     signer = _check_party(election, party, key, beside)
     for text in choices:
         choose_learner(election, text)
@@ -136,7 +139,6 @@ def _cost(election: Election, outbox: Outbox, charges: Charges, recast: bool) ->
 
 def _check_party(election: Election, party: str, key: Path | None, beside: Path) -> Ed25519PrivateKey | None:
     """Check everything that does not depend on the rows. Returns the party's key."""
-    check_party_name(party)
     require_server_key(election)
     signer = find_key(party, key, beside)
     check_signer(election, party, signer)
@@ -145,7 +147,8 @@ def _check_party(election: Election, party: str, key: Path | None, beside: Path)
 
 def find_key(party: str, given: Path | None, beside: Path) -> Ed25519PrivateKey | None:
     """The given key, or PARTY.key in this folder or beside the election; None if there is none."""
-    places = [given] if given is not None else [Path(f"{party}.key"), beside / f"{party}.key"]
+    file = f"{file_name(party)}.key"
+    places = [given] if given is not None else [Path(file), beside / file]
     found = next((path for path in places if path.is_file()), given)
     return None if found is None else read_key(found)
 
@@ -187,7 +190,8 @@ def _check_first_cast(outbox: Outbox, charges: Charges, *, in_box: bool, recast:
 
 
 def _charges(election: Election, party: str, beside: Path) -> Charges:
-    return Charges(election.digest, beside / f"{party}.casts.json" if election.level == "L2" else None, what="cast")
+    path = beside / f"{file_name(party)}.casts.json" if election.level == "L2" else None
+    return Charges(election.digest, path, what="cast")
 
 
 def _warn_if_late(election: Election) -> None:

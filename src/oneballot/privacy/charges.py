@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 from ..errors import PrivacyError
 from ..runtime.files import lock_folder, write_atomic
@@ -23,6 +23,9 @@ TOO_MANY = {
 
 class Charges:
     """The draws of one election, kept in a file or, without a path, in memory."""
+
+    drawn_here: ClassVar[bool] = False
+    """Whether this process has recorded a draw, so that an interrupted command can say so."""
 
     def __init__(
         self, election: str, path: Path | None = None, *, earlier: int = 0, what: Literal["tally", "cast"] = "tally"
@@ -61,7 +64,7 @@ class Charges:
             where = f" ({self.path})" if self.path else ""
             why = TOO_MANY[self.what].format(number=number)
             raise PrivacyError(f"this would be {self.what} number {number}, but {most} are allowed{where}: {why}")
-        self._earlier = number
+        self._earlier, Charges.drawn_here = number, True
         if self.path is not None:
             contents = {
                 "what": f"how often noise was drawn, each a {self.what}, by election digest; do not delete",

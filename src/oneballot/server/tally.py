@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..ballot.encryption import check_server_key
 from ..election.election import Election
+from ..election.names import check_party_name
 from ..interfaces import Box, Model
 from ..privacy.charges import Charges
 from ..runtime.progress import track
@@ -74,7 +75,7 @@ def _tally(election: Election, source: Source, options: Options) -> Outcome:
     budget = election.privacy.epsilon is not None and not options.over_budget
     with TallyContext(election, charges, election.privacy.tallies if budget else None) as ctx:
         counter = _count(election, source, options, previous, ctx)
-        _warn_of_unknown_parties(options.without, counter.seen, ctx)
+        _warn_of_unknown_parties(counter.left_out, counter.seen, ctx)
         counter.check_quorum()
         if not options.early:
             counter.check_deadline()
@@ -87,7 +88,7 @@ def _count(
     election: Election, source: Source, options: Options, previous: Outcome | None, ctx: TallyContext
 ) -> BallotCounter:
     """Count the source's ballots on top of the previous outcome or, if that is impossible, from scratch."""
-    left_out, banned = tuple(sorted(set(options.without))), set[str]()
+    left_out, banned = tuple(sorted(set(map(check_party_name, options.without)))), set[str]()
     while True:
         counter = BallotCounter(election, ctx, source, left_out, previous, options.key, banned=banned)
         for name in track("counting ballots", source.names_in_order(election.max_ballot_mb * 2**20), len(source.sizes)):
@@ -109,11 +110,10 @@ def _warn_of_unknown_parties(without: Iterable[str], seen: set[str], ctx: TallyC
 def _outcome(election: Election, model: Model, counter: BallotCounter, ctx: TallyContext) -> Outcome:
     from .model import FinalModel
 
+    shape = election.shape or getattr(model, "shape", ())  # ballots of an open ensemble may state it
     final = FinalModel(election.learner_of("final"), ctx.shared_seed("final"), election.schema)
     return Outcome(
-        model=final.trained(
-            model, election.classes, election.shape, election.row_dtype, multilabel=election.multilabel
-        ),
+        model=final.trained(model, election.classes, shape, election.row_dtype, multilabel=election.multilabel),
         election=election.digest,
         classes=tuple(election.classes),
         schema=election.schema,

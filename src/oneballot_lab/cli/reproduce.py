@@ -57,9 +57,9 @@ def command(
         bool, typer.Option("--json", help="Print JSON for programs: one object per finished table.")
     ] = False,
 ) -> None:
-    """Run tables of the papers and write their figures beside ours, as text, Markdown, JSON and pictures.
+    """Run tables of the papers, and write their figures beside ours.
 
-    Without a table and a group it lists the tables, as --list does.
+    The results are text, Markdown, JSON and pictures. Without a table and a group it lists the tables, as --list does.
 
     A cell is one experiment with one seed. Finished cells are cached below --out: an interrupted run is resumed, and
     tables share the cells they have in common.

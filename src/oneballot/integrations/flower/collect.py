@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from flwr.serverapp import Grid
 
 from ...ballot.seal import unseal
-from ...election.checks import check_party_name
 from ...election.election import Election
+from ...election.names import check_party_name, file_name
 from ...errors import BallotError, BoxError, ElectionError, Spoiled, printable
 from ...interfaces import Box
 from ...party.delivery import deliver
@@ -153,8 +153,7 @@ class Collector:
         """Put a ballot into the box. Returns the reason if it would not count."""
         try:
             ballot = self._unseal(reply.sealed)
-            name = reply.name if self.election.encrypted else ballot.party
-            check_party_name(name)  # untrusted, and the name of a file
+            name = file_name(check_party_name(reply.name if self.election.encrypted else ballot.party))  # untrusted
             deliver(self.election, self.box, name, ballot.party, reply.sealed)
         except (BallotError, ElectionError) as error:
             return f"its ballot was refused: {error}"

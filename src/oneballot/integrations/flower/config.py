@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
 from importlib.metadata import version
 from pathlib import Path
 
 from ...ballot.encryption import check_server_key, find_server_key
 from ...election.election import Election
+from ...election.names import file_name
+from ...election.toml import toml_value
 from ...errors import ElectionError
 from ...party.submit import preview
 from ...runtime.files import write_atomic
@@ -44,11 +45,11 @@ def write_app(
     text = f"""\
 # A Flower app that runs one OneBallot election, for `flwr run`. It holds no code.
 [project]
-name = {_quote(f"oneballot-{name}")}
+name = {toml_value(f"oneballot-{name}")}
 version = "1.0.0"
-description = {_quote(f"The election {parsed.name}, {parsed.digest}")}
+description = {toml_value(f"The election {parsed.name}, {parsed.digest}")}
 license = "Apache-2.0"
-dependencies = [{_quote(f"oneballot[flower]=={version('oneballot')}")}]
+dependencies = [{toml_value(f"oneballot[flower]=={version('oneballot')}")}]
 
 [tool.flwr.app]
 publisher = "oneballot"
@@ -76,7 +77,8 @@ def write_node(
     parsed = Election.read(election)
     preview(parsed, party, data, keep=keep, key=key, beside=election.parent, choices=learners)
     if key is None:
-        candidates = (Path(f"{party}.key"), election.parent / f"{party}.key")
+        name = f"{file_name(party)}.key"
+        candidates = (Path(name), election.parent / name)
         key = next((path for path in candidates if path.is_file()), None)
     paths = {"election": election, "data": data, "keep": keep} | ({} if key is None else {"key": key})
     config: dict[str, object] = {"party": party, **{name: str(path.resolve()) for name, path in paths.items()}}
@@ -93,10 +95,4 @@ def _check_simulated(election: Election, folder: Path) -> None:
 
 
 def _lines(config: dict[str, object]) -> str:
-    return "\n".join(f"{name} = {_quote(value)}" for name, value in config.items())
-
-
-def _quote(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False).replace(
-        "\x7f", "\\u007f"
-    )  # the only difference between strings in JSON and TOML
+    return "\n".join(f"{name} = {toml_value(value)}" for name, value in config.items())

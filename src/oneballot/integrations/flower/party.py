@@ -20,6 +20,7 @@ from flwr.clientapp import ClientApp
 
 from ...data.files import OPENERS
 from ...election.election import Election
+from ...election.names import check_party_name, file_name
 from ...errors import OneBallotError, OneBallotWarning
 from ...party.submit import cast_file
 from ...runtime.files import lock_folder
@@ -71,14 +72,14 @@ class NodeConfig:
                 f"start the run with --federation-config num-supernodes={len(files)}"
             )
         party, data = sorted(files.items())[number]
-        key = folder / f"{party}.key"
+        key = folder / f"{file_name(party)}.key"
         return cls(party, Path(str(run["election"])), data, folder / "ballots", key if key.is_file() else None)
 
 
 def simulated_parties(folder: Path) -> dict[str, Path]:
     """The data file of each simulated party, by the party's name. Keys may be in the same folder."""
     files = [p for p in folder.iterdir() if p.is_file() and p.suffix != ".key" and not p.name.startswith(".")]
-    return {Path(p.stem).stem if p.suffix in OPENERS else p.stem: p for p in files}
+    return {check_party_name(Path(p.stem).stem if p.suffix in OPENERS else p.stem): p for p in files}
 
 
 @app.query()
@@ -98,7 +99,7 @@ def vote(query: Message, context: Context) -> Message:
 
 def cast_for_server(config: NodeConfig, digest: str) -> Reply:
     """The sealed ballot of the node's party in the election with this digest."""
-    party = config.party
+    party = check_party_name(config.party)
     with log_warnings(f"{party}: "):
         election = Election.read(config.election)
         if election.digest != digest:
@@ -107,7 +108,9 @@ def cast_for_server(config: NodeConfig, digest: str) -> Reply:
                 "Compare both files with `oneballot check`."
             )
         log.info("%s: asked to vote in %s, %s", party, election.name, digest)
-        queue = config.keep / f".{party}.queue"  # a separate folder, as casting may lock the one it writes to
+        queue = (
+            config.keep / f".{file_name(party)}.queue"
+        )  # a separate folder, as casting may lock the one it writes to
         queue.mkdir(parents=True, exist_ok=True)
         with lock_folder(queue):  # two queries at once are still one cast
             done = cast_file(
