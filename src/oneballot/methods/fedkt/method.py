@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,7 +16,7 @@ from .._queries import choose_queries, count_queries
 from .._shared import missing_classes, public_rows, read_class_counts
 from .settings import Settings
 from .teachers import Teachers, halves, join_halves, without_prior
-from .votes import PARTS, at_most_one_vote, equal_influence, lead, odds, rarity, votes_for_row
+from .votes import PARTS, at_most_one_vote, equal_influence, favour_rare_classes, lead, odds, votes_for_row
 
 CLAIMED = 0.25
 """No party claims a public row if the odds of all parties together are lower than this."""
@@ -32,10 +33,10 @@ class FedKT(Settings):
     levels: ClassVar[frozenset[str]] = frozenset({"L0", "L1", "L2"})
     alternatives: ClassVar[Mapping[str, str]] = {"soft": 'Set final_weights = "uniform", or use another final learner'}
 
-    @staticmethod
-    def default_learners(shape: tuple[int, ...]) -> dict[str, dict[str, Any]]:
-        """Learners of roles that the election leaves open: on the same votes ExtraTrees beats a forest."""
-        return {"final": {"name": "sklearn", "estimator": "ExtraTreesClassifier"}}
+    def default_learners(self, *_: Any) -> Mapping[str, Mapping[str, Any]]:
+        """The final learner of an election that names none; with uniform weights, as in version 0.1.0, a forest."""
+        extra_trees = {"final": {"name": "sklearn", "estimator": "ExtraTreesClassifier"}}
+        return {} if self.final_weights == "uniform" else extra_trees
 
     def check(self, agreed: Agreement, learners: Mapping[str, Learner]) -> None:
         count_queries(self.queries, len(public_rows(agreed)))
@@ -126,10 +127,11 @@ class FedKT(Settings):
             if self.final_weights == "lead":
                 weight = lead(votes)
         self._warn_of_rare_labels(labels, ctx)
+        task = Task(rows, labels, weight=weight, seed=ctx.shared_seed("final"), required=True, label="the final model")
         if self.final_weights == "rare" and "soft" in ctx.provides("final"):
-            weight = rarity(labels, len(ctx.classes))
-        seed = ctx.shared_seed("final")
-        task = Task(rows, labels, weight=weight, seed=seed, required=True, label="the final model")
+            shared = np.eye(len(ctx.classes))[labels] if ctx.level == "L1" else votes  # at L1 votes are not released
+            targets, weight = favour_rare_classes(shared)
+            task = replace(task, targets=targets, kind="soft", weight=weight)
         return ctx.fit("final", public_rows(ctx), [task], len(ctx.classes))[0]
 
     def _decide_for_the_public(self, votes: Array, ctx: TallyContext) -> Array:

@@ -33,8 +33,8 @@ class Settings:
     queries: how many public rows are labelled, up to 1 as a fraction, above as a number: at L1 by the server, at L2 by
     each party's teachers, whose student then labels all rows.
     ballot: send "votes", or the "models" that cast them.
-    final_weights: how rows count in the final model's training. "lead": by the margin of the vote; "rare": by the
-    rarity of their label, so that a rare class is not drowned, if the final learner supports weights.
+    final_weights: how public rows count in the final model's training. "lead": by the margin of the vote; "rare": for
+    each class by its share of the votes, and rare classes more, if the final learner supports weights.
     """
 
     in_files: ClassVar[Mapping[str, Any]] = {"final_weights": "uniform"}
