@@ -127,11 +127,11 @@ def test_an_invalid_value_is_reported_with_source_column_row_and_fix(column, val
 def test_missing_columns_are_reported_with_the_closest_match():
     columns = {"Age": objects("1"), "note": objects("x")}
     with pytest.raises(
-        DataError, match=r"^a\.csv: missing columns 'age' \(did you mean 'Age'\?\), 'dose', 'ward'; the file has"
+        DataError, match=r"^a\.csv: missing columns 'age' \(did you mean 'Age'\?\), 'dose', 'ward'; available:"
     ):
         SCHEMA.encode(columns, "a.csv")
     with pytest.raises(
-        DataError, match=r"^a\.csv: missing column 'ill'; the file has Age, note\. The schema needs it for the label\."
+        DataError, match=r"^a\.csv: missing column 'ill'; available: Age, note\. The schema needs it for the label\."
     ):
         SCHEMA.labels(columns, ["no", "yes"], "a.csv")
     with pytest.raises(DataError, match=r"^a\.csv: missing column 'patient'; .* The schema needs it for the row ID\."):
