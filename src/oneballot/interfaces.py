@@ -44,6 +44,17 @@ class HasMembers(Model, Protocol):
         """How much each member counts for each row, `(rows, members)`: 0 or above."""
 
 
+@runtime_checkable
+class HasReplaceableMembers(HasMembers, Protocol):
+    """An ensemble in which a party can put another model in the place of its own, as `oneballot benefit` does."""
+
+    def find_member(self, party: str | None, contents: Contents | None) -> int | None:
+        """The member of this party, by its name or by its ballot's contents; None if it is not among the members."""
+
+    def with_member(self, member: int, contents: Contents, ctx: Context, ask: Ask) -> Model:
+        """The same ensemble with the models of another ballot in the place of this member."""
+
+
 class Models(Protocol):
     """Models that were trained together."""
 
@@ -177,6 +188,9 @@ class TallyContext(Context, Protocol):
     """What a method may use at the tally."""
 
     def fit(self, role: str, X: Array, tasks: Sequence[Task], classes: int) -> Models: ...
+    def provides(self, role: str) -> frozenset[str]:
+        """What the learner of this role provides."""
+
     def run(self, work: Work) -> Any:
         """The answer to one request."""
 
@@ -213,7 +227,8 @@ class Method(Protocol):
     raises ElectionError, before any training, for settings that cannot work in this election. `alternatives` maps what
     a learner may lack to advice on settings that do not need it. `why_not` is the reason why other levels are not
     offered. `resumes` is True if it can start from an outcome. `files` lists settings that name files in the election's
-    folder. `draft` is the text of its section in a new election.
+    folder. `in_files` gives the settings that a file means if it leaves them out, where they differ from the defaults
+    in Python. `draft` is the text of its section in a new election.
     """
 
     name: ClassVar[str]
