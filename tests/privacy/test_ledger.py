@@ -176,7 +176,7 @@ class TestLedgers:
         for words in (
             "epsilon 0.93",
             "delta 1e-05",
-            "for each row",
+            "for each patient (all rows with the same ID)",
             "adjacency replace",
             "40 × vote among 2 classes",
             "laplace noise, scale 25",
