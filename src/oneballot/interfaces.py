@@ -33,6 +33,17 @@ class Sandboxed(Protocol):
     def use_sandbox(self, ask: Ask) -> None: ...
 
 
+@runtime_checkable
+class HasMembers(Model, Protocol):
+    """A model that keeps the models of several parties and combines their predictions."""
+
+    def member_predictions(self, X: Array) -> Iterable[tuple[int, Array]]:
+        """Each member's number and probabilities `(rows, classes)`. A member that fails is left out."""
+
+    def member_weights(self, X: Array) -> Array:
+        """How much each member counts for each row, `(rows, members)`: 0 or above."""
+
+
 class Models(Protocol):
     """Models that were trained together."""
 
@@ -123,6 +134,10 @@ class Agreement(Protocol):
     @property
     def level(self) -> str:
         """The privacy level: "L0", "L1" or "L2"."""
+
+    def draw_rows(self, rows: int, seed: int) -> tuple[Array, Array] | None:
+        """Rows `(rows, features)` drawn uniformly from the schema, NaN where it states no range, and the number of the
+        column that each feature belongs to; None if the election has no schema of columns."""
 
 
 class Context(Agreement, Protocol):

@@ -78,6 +78,16 @@ def test_the_model_is_as_accurate_after_saving_and_loading(outcome, tmp_path, ma
     assert loaded.feature_names_in_.tolist() == ["age", "dose", "ward", "smoker"]
 
 
+def test_a_file_may_be_named_instead(outcome, clinic: Path):
+    (clinic / "new.csv").write_text("ward,age,smoker,dose\nwest,50,true,1\n")
+    for name in (clinic / "new.csv", str(clinic / "new.csv")):
+        assert outcome.model.predict(name).tolist() == ["unclear"]
+    with pytest.raises(DataError, match=r"test\.csv: missing column 'smoker'"):
+        outcome.model.predict(clinic / "test.csv")
+    with pytest.raises(DataError, match="there is no file nowhere"):
+        outcome.model.predict("nowhere.csv")
+
+
 def test_all_missing_columns_are_named(outcome, make_frame):
     few = make_frame({"dose": TEST["dose"], "smoker": TEST["smoker"]})
     with pytest.raises(DataError, match=r"missing columns 'age', 'ward'; .* dose, smoker"):
@@ -88,7 +98,7 @@ def test_an_array_is_refused_where_the_election_has_a_schema(outcome, election):
     raw = np.column_stack([TEST["age"], TEST["dose"]])
     for predict in (outcome.model.predict, outcome.model.predict_proba, outcome.model.fit):
         with pytest.raises(
-            DataError, match=r"an array has no column names.*DataFrame with the columns age, dose, ward"
+            DataError, match=r"an array has no column names.*DataFrame or a file with the columns age, dose, ward"
         ):
             predict(raw, *([TEST["outcome"]] if predict == outcome.model.fit else []))
     encoded = election.data(TEST).X
@@ -168,6 +178,7 @@ class TestCast:
         lines = zip(*text(TEST).values(), strict=True)
         file.write_text("\n".join([",".join(TEST), *(",".join(map(str, line)) for line in lines)]) + "\n")
         from_file = self.digest(election, election.read_data(file))
+        assert self.digest(election, file) == self.digest(election, str(file), "outcome") == from_file
         assert self.digest(election, make_frame(TEST)) == from_file
         assert self.digest(election, make_frame(dict(reversed(TEST.items()))), "outcome") == from_file
 
@@ -232,7 +243,7 @@ def test_a_multi_label_election_takes_frames(make_frame):
 class TestFromFrame:
     def test_a_schema_is_inferred_as_by_the_command_new(self, make_frame, clinic: Path):
         from oneballot.data.read import read
-        from oneballot.election.template import infer
+        from oneballot.election.infer import infer
 
         table = read(clinic / "public.csv")
         expected = infer(table.columns, "ill")

@@ -22,7 +22,7 @@ def command(
 ) -> None:
     """Run an election on handwritten digits.
 
-    Ten parties that differ, FedKT, one ballot each.
+    Ten parties that differ, one ballot each: the open ensemble beside FedKT, the best party and pooled data.
     """
     with session(as_json, workers):
         from ..demo import run

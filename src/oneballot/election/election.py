@@ -21,14 +21,16 @@ import numpy as np
 
 from .. import plugins
 from ..data.frames import is_frame
+from ..data.read import Table
 from ..data.rows import as_dtype, as_rows
 from ..errors import DataError, ElectionError, OneBallotWarning, WillNotWork
 from ..interfaces import Learner, Method, PrivateMethod, VotingMethod
 from ..privacy.ledger import Ledger
 from ..privacy.settings import L0, PrivacySettings, as_privacy
 from ..types import Array, Blob, Data
+from .cells import Place
 from .checks import check_learners, check_method, check_parties, normalized_roster, warn_if_epsilon_is_large
-from .columns import Place
+from .defaults import choose_method, resolve_learners
 from .file import FORMAT, digest_of, read_election_file
 from .frames import check_encoded, frame_data, public_rows
 from .schema import Class, Schema, as_plain, check_ids, encode_labels
@@ -45,8 +47,10 @@ class Election:
     classes: Sequence[Class]
     public: Array | None = field(default=None, repr=False)
     """Public rows: an array, or with a schema a DataFrame, which is encoded."""
-    method: Method = field(default_factory=lambda: plugins.find("methods", "fedkt")())
-    learner: Learner = field(default_factory=lambda: plugins.find("learners", "sklearn")())
+    method: Method = None  # type: ignore[assignment]
+    """By default FedKT."""
+    learner: Learner = None  # type: ignore[assignment]
+    """The learner of all roles. By default the method chooses, else a random forest."""
     learners: Mapping[str, Learner] = field(default_factory=dict)
     privacy: PrivacySettings = L0
     schema: Schema | None = None
@@ -70,15 +74,19 @@ class Election:
     """The digest of the election that this one simulates on one machine. This one then has the same digest."""
 
     def __post_init__(self) -> None:
+        privacy = as_privacy(self.privacy)
+        public = None if self.public is None else public_rows(self.schema, self.public)
+        method = choose_method(self.method)
+        learner, learners = resolve_learners(method, self.learner, self.learners, self._row_shape(public))
         normalized = {
             "classes": tuple(c.item() if isinstance(c, np.generic) else c for c in self.classes),
-            "method": plugins.instance("methods", self.method),
-            "privacy": as_privacy(self.privacy),
-            "learner": plugins.instance("learners", self.learner),
-            "learners": {role: plugins.instance("learners", each) for role, each in self.learners.items()},
+            "method": method,
+            "privacy": privacy,
+            "learner": learner,
+            "learners": learners,
             "start": as_start(self.start),
             "roster": normalized_roster(self.roster),
-            "public": None if self.public is None else public_rows(self.schema, self.public),
+            "public": public,
         }
         for name, value in normalized.items():
             object.__setattr__(self, name, value)
@@ -204,11 +212,15 @@ class Election:
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of a row, from the public set, the schema or the final learner's settings; empty if unknown."""
-        if self.public is not None:
-            return self.public.shape[1:]
-        if self.schema is not None:
-            return self.schema.shape
-        return tuple(getattr(self.learner_of("final"), "row", ()))
+        return self._row_shape(self.public) or tuple(getattr(self.learner_of("final"), "row", ()))
+
+    def _row_shape(self, public: Array | None) -> tuple[int, ...]:
+        if public is not None:
+            return public.shape[1:]
+        return () if self.schema is None else self.schema.shape
+
+    def draw_rows(self, rows: int, seed: int) -> tuple[Array, Array] | None:
+        return None if self.schema is None else self.schema.draw_rows(rows, seed)
 
     @property
     def row_dtype(self) -> np.dtype[Any] | None:
@@ -239,8 +251,8 @@ class Election:
     def data(self, X: Any, y: Any = None, source: str = "the data", ids: Any = None) -> Data:
         """A party's rows and labels, checked and encoded for this election.
 
-        With a schema X is a DataFrame (pandas, polars, pyarrow), and y the labels, the name of their column, or None
-        for the schema's label column. Without one X and y are arrays. `Data`, already encoded, is only checked.
+        With a schema X is a DataFrame (pandas, polars, pyarrow) or file, and y the labels, the name of their column, or
+        None for the schema's label column. Without one X and y are arrays. `Data`, already encoded, is only checked.
         """
         if isinstance(X, Data):
             return replace(X, X=self.rows(X.X, source, empty=self.level == "L2"))
@@ -279,11 +291,19 @@ class Election:
 
     def read_data(self, path: str | Path) -> Data:
         """Read a party's file and encode it with the schema."""
-        schema = self.schema
-        if schema is None:
+        return self.encode_table(self.read_table(path))
+
+    def read_table(self, path: str | Path) -> Table:
+        """Read a party's file, without rows that have no label or no ID."""
+        if self.schema is None:
             raise ElectionError(f"this election has no [schema], so {path} cannot be read; `oneballot new` writes one")
-        table = schema.read(path, empty=self.level == "L2")  # at L2 a party without rows must not stand out
-        return frame_data(schema, self.classes, table, None, None, table.source)
+        empty = self.level == "L2"  # a party without rows must not stand out
+        return self.schema.complete(self.schema.read(path, empty=empty), self.classes, empty=empty)
+
+    def encode_table(self, table: Table) -> Data:
+        """Encode a party's table with the schema."""
+        assert self.schema is not None
+        return frame_data(self.schema, self.classes, table, None, None, table.source)
 
     def warn_if_hopeless(self, parties: int | None, *, stacklevel: int = 3) -> None:
         """Warn, before any noise is drawn, if the votes of this many parties are lost in the noise."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from ..data.frames import as_column, as_table, is_frame
@@ -10,22 +11,24 @@ from ..data.read import Table
 from ..data.rows import as_rows
 from ..errors import DataError
 from ..types import Array, Data
-from .columns import Category, Number, Place
+from .cells import Place
 from .schema import Class, Schema, check_ids, encode_labels
 
 
 def encode_frame(schema: Schema, X: Any, source: str) -> Array:
-    """The features of a DataFrame, whose columns may be in any order. Raises DataError for an array."""
-    return schema.encode(_table(schema, X, source).columns, source)
+    """The features of a DataFrame or file, whose columns may be in any order. Raises DataError for an array."""
+    table = _table(schema, X, source)
+    return schema.encode(table.columns, table.source)
 
 
 def frame_data(schema: Schema, classes: Sequence[Class], X: Any, y: Any, ids: Any, source: str) -> Data:
-    """A DataFrame as a party's data.
+    """A DataFrame or file as a party's data.
 
     `y` holds the labels, or names their column; None takes the schema's label column. `ids` holds the row IDs; None
     takes the schema's ID column.
     """
     table = _table(schema, X, source)
+    source = table.source
     rows = schema.encode(table.columns, source)
     if ids is None:
         ids = schema.ids(table.columns, source)
@@ -64,11 +67,13 @@ def check_encoded(schema: Schema, rows: Array, source: str) -> None:
     for column in schema.columns:
         block = rows.reshape(len(rows), -1)[:, start : start + column.width]
         start += column.width
-        if isinstance(column, Number | Category) and ((block < 0) | (block > 1)).any():
+        if column.kind in ("number", "category", "date") and ((block < 0) | (block > 1)).any():
             raise DataError(f"{source}: {_refusal(schema)} (the values of {column.name!r} are not encoded)")
 
 
 def _table(schema: Schema, X: Any, source: str) -> Table:
+    if isinstance(X, str | Path):
+        return schema.read(X, empty=True)
     if not is_frame(X) and not hasattr(X, "collect"):
         raise DataError(f"{source}: {_refusal(schema)}")
     return as_table(X, source)
@@ -78,6 +83,6 @@ def _refusal(schema: Schema) -> str:
     names = [column.name for column in schema.columns]
     shown = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
     return (
-        f"the election has a schema, and an array has no column names to encode it by. Pass a DataFrame with the "
-        f"columns {shown}; rows that are already encoded go into `Election.encoded` and `Outcome.probabilities`"
+        f"the election has a schema, and an array has no column names to encode it by. Pass a DataFrame or a file "
+        f"with the columns {shown}; encoded rows go into `Election.encoded` and `Outcome.probabilities`"
     )

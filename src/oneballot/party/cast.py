@@ -33,10 +33,10 @@ def cast(
 ) -> Ballot:
     """The ballot of a party with rows X, labels y and, if the election requires them, stable row IDs.
 
-    With a schema X is a DataFrame of raw rows, and y may name a column or be left out; without one X and y are arrays
-    (`Election.data`). X may also be the `Data` that `Election.read_data` reads from a file. `learners` is the party's
-    own choice, by role ("teacher", "student", or "all"): learners or scikit-learn estimators. `key` signs the ballot
-    (`oneballot.ballot.keys.read_key`). Deliver `Ballot.sealed`, which is encrypted if the election has a server_key.
+    With a schema X is a DataFrame or file of raw rows, and y may name a column or be left out; without one X and y are
+    arrays (`Election.data`). X may also be encoded `Data`, such as `Election.read_data` returns. `learners` is the
+    party's own choice, by role ("teacher", "student", or "all"): learners or scikit-learn estimators. `key` signs the
+    ballot (`oneballot.ballot.keys.read_key`). Deliver `Ballot.sealed`, encrypted if the election has a server_key.
     At L2 every cast draws noise on the same rows and costs add up: `casts` is the number of casts including this one.
     """
     party = check_party_name(party)

@@ -73,6 +73,9 @@ class PartyContext:
     def level(self) -> str:
         return self.election.level
 
+    def draw_rows(self, rows: int, seed: int) -> tuple[Array, Array] | None:
+        return self.election.draw_rows(rows, seed)
+
     def seed(self, *path: str | int) -> int:
         return self._derive(self.party, *path)
 

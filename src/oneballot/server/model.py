@@ -68,8 +68,8 @@ class FinalModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict_proba(self, X: Any) -> Array:
         """The probability of each class, `(rows, classes)`, in the order of `classes_`.
 
-        In an election with a schema X is a DataFrame (pandas, polars, pyarrow) of raw rows, with its columns in any
-        order; other columns are ignored. Without a schema X is an array.
+        In an election with a schema X is a DataFrame (pandas, polars, pyarrow) or file of raw rows, with its columns
+        in any order; other columns are ignored. Without a schema X is an array.
         """
         check_is_fitted(self)
         if self.schema is None:

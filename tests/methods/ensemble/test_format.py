@@ -14,7 +14,8 @@ from sklearn.naive_bayes import GaussianNB
 from oneballot.errors import DataError, OneBallotError, OneBallotWarning, Spoiled
 from oneballot.formats.safetensors import ConstantModel
 from oneballot.formats.skops import SklearnModel
-from oneballot.methods.ensemble.format import EnsembleFormat, EnsembleModel
+from oneballot.methods.ensemble.average import EnsembleModel
+from oneballot.methods.ensemble.format import EnsembleFormat
 from oneballot.types import Blob
 
 X = np.random.default_rng(0).normal(size=(50, 3)).astype(np.float32)

@@ -15,8 +15,8 @@ from oneballot.ballot.seal import seal
 from oneballot.errors import ElectionError, OneBallotWarning, QuorumError
 from oneballot.formats.kernel import KernelModel
 from oneballot.formats.skops import Skops
+from oneballot.methods.ensemble.average import EnsembleModel
 from oneballot.methods.ensemble.cohorts import cohort_queries
-from oneballot.methods.ensemble.format import EnsembleModel
 from oneballot.methods.ensemble.method import mean_auc
 from oneballot.party.cast import cast_together
 from oneballot.party.context import PartyContext
@@ -72,7 +72,7 @@ def test_models_in_other_formats_run_in_the_sandbox_now_and_after_loading(
     outcome.save(tmp_path)
     loaded = ob.Outcome.load(tmp_path)
     np.testing.assert_array_equal(loaded.model.predict_proba(digits.X_test), outcome.model.predict_proba(digits.X_test))
-    sandbox = loaded.model.model_._ask.__self__
+    sandbox = loaded.model.model_.members.ask.__self__
     worker = sandbox._worker
     assert worker.poll() is None
     del loaded
@@ -102,7 +102,7 @@ class TestSelection:
     def test_size_selects_the_largest(self, make_election, digits) -> None:
         outcome, held = self.outcome(make_election, digits, select="size", k=3)
         sizes = sorted((len(d) for d in held.values()), reverse=True)
-        rows = sorted((len(m.rows) for m in outcome.model.model_._opened.values()), reverse=True)
+        rows = sorted((len(m.rows) for m in outcome.model.model_.members._opened.values()), reverse=True)
         assert rows == sizes[:3]
 
     def test_cv_selects_the_best_in_cross_validation(self, make_election, digits) -> None:
@@ -288,7 +288,7 @@ class TestSmallAndMissingParties:
             "one": election.data(digits.X[:1], digits.y[:1]),
             "none": Data(np.empty((0, 64), np.float32), np.empty(0, int)),
         }
-        with pytest.warns(OneBallotWarning, match="zeros: it has no rows of class 1, 2, 3"):
+        with pytest.warns(OneBallotWarning, match="zeros: no rows of class 1, 2, 3"):
             outcome = simulate_parties(election, held).outcome
         assert outcome.voted["none"].abstained == "it has 0 rows, fewer than min_rows = 1"
         alone = simulate_parties(election, {"full": held["full"]}).outcome
@@ -461,4 +461,4 @@ def test_an_election_in_files_is_cast_tallied_predicted_and_simulated(clinic: Pa
     assert "bytes" in do("evaluate", str(clinic / "outcome"), "--data", str(clinic / "test.csv"), "--json")
     assert do("predict", str(clinic / "outcome"), "--data", str(clinic / "test.csv")).count("\n") == 201
     output = do("simulate", str(toml), "--data", str(clinic / "a.csv"), "--parties", "3")
-    assert "ensemble, one ballot each" in output
+    assert "federation (ensemble)" in output

@@ -230,7 +230,7 @@ class TestPartiesWithFewRowsOrClasses:
         election = make()
         sets = ([0, 1, 2, 3], [3, 4, 5, 6], [6, 7, 8, 9])
         parties = {f"party-{i}": election.data(X[np.isin(y, s)], y[np.isin(y, s)]) for i, s in enumerate(sets)}
-        with pytest.warns(OneBallotWarning, match="party-0: it has no rows of class 4, 5"):
+        with pytest.warns(OneBallotWarning, match="party-0: no rows of class 4, 5"):
             simulation = simulate_parties(election, parties)
         assert simulation.accuracy(test_set) > 0.6
         alone = [simulate_parties(election, {k: v}).accuracy(test_set) for k, v in parties.items()]
@@ -488,7 +488,7 @@ estimator = "LogisticRegression"
 
 def test_an_election_in_files_is_cast_counted_and_simulated(clinic: Path, monkeypatch) -> None:
     monkeypatch.chdir(clinic)
-    drafted = template.draft(clinic / "public.csv", "ill", beside=clinic / "election.toml")
+    drafted = template.draft(clinic / "public.csv", "ill", beside=clinic / "election.toml").text
     assert template.FEDKT in drafted
     Path("election.toml").write_text(drafted.replace(template.FEDKT, METHOD), "utf-8")
 

@@ -3,23 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, ClassVar, Literal
+from dataclasses import asdict
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field, PositiveInt
 
 from ...errors import ElectionError, Spoiled
-from ...interfaces import Agreement, CastSteps, Context, Learner, Model, TallyContext
+from ...formats.forest import as_forest
+from ...interfaces import Agreement, CastSteps, Context, Learner, Model, Models, TallyContext
 from ...settings import settings
 from ...types import Abstain, Array, Ballot, Blob, Contents, Count, Data, Fit, Plan, Task
 from .._shared import missing_classes, public_rows, read_class_counts
+from .average import EnsembleModel, hash_name
+from .claims import claim_fit, claim_names
 from .cohorts import assign_cohorts, cohort_queries
-from .format import EnsembleFormat, EnsembleModel, hash_name
+from .format import EnsembleFormat
+from .open_count import array_of, assemble, pack_shape, read_shape
 
 PROBE = 16
 """The number of rows a model is tried on when its ballot is counted; closing the count asks about more."""
 PARTS = 10_000
 """A ballot carries its score as an integer, in parts of 1."""
+OPEN_LEARNERS: Mapping[str, Mapping[str, Any]] = {
+    "local": {"name": "sklearn", "estimator": "RandomForestClassifier", "params": {"n_estimators": 100}},
+    "claim": {
+        "name": "sklearn",
+        "estimator": "RandomForestClassifier",
+        "params": {"n_estimators": 50, "min_samples_leaf": 3},
+    },
+}
+OPEN_DRAFT = """\
+weights = "open"                # each row asks the parties whose rows are like it; "seen" asks all alike
+# distil = true                 # one model instead of all of them; needs public rows
+
+[learners.local]                # each party's model; a party may choose its own
+name = "sklearn"                # or "xgboost", "lightgbm", "torch" (networks: docs/networks.md)
+estimator = "RandomForestClassifier"
+params = { n_estimators = 100 }
+
+[learners.claim]                # tells a party's rows from others
+name = "sklearn"
+estimator = "RandomForestClassifier"
+params = { n_estimators = 50, min_samples_leaf = 3 }
+"""
 
 
 @settings
@@ -27,17 +54,15 @@ class Ensemble:
     """select: "all" parties' models, or `k` of them: the best by "cv" score, the largest by "size", or at "random".
     k: how many; with cohorts, in each. min_rows: a party with fewer abstains. folds: of each party's cross-validation.
     min_score: with "cv", a party whose cross-validated ROC-AUC is lower abstains.
-    weights: how a member's prediction for a class counts in the average: "seen": 1 if its party has rows of the class,
-    else 0; "class-counts": the number of those rows, at most `most_rows`; "uniform": 1.
+    weights: how a member's prediction for a class counts in the average: "open": row by row, by how likely the row is
+    one of its party's (`open_model`); "seen": 1 if its party has rows of the class, else 0; "class-counts": the number
+    of those rows, at most `most_rows`; "uniform": 1. most_members: an open ensemble keeps this many (`open_count`).
     distil: train the final learner on the ensemble's predictions on the public set.
     cohorts: the number of groups of parties that predict alike, each with an ensemble of its own.
     """
 
     name: ClassVar[str] = "ensemble"
-    draft: ClassVar[str] = """\
-select = "all"                  # or "cv", "size", "random", with k
-distil = true                   # one model instead of all of them
-"""
+    draft: ClassVar[str] = OPEN_DRAFT
     levels: ClassVar[frozenset[str]] = frozenset({"L0"})
     why_not: ClassVar[str] = (
         "a ballot is a model trained on private rows (a kernel model even holds them), without noise"
@@ -49,10 +74,11 @@ distil = true                   # one model instead of all of them
     min_rows: PositiveInt = 1
     folds: Annotated[int, Field(ge=2)] = 5
     min_score: Annotated[float, Field(ge=0, le=1)] = 0.0
-    weights: Literal["seen", "class-counts", "uniform"] = "seen"
+    weights: Literal["seen", "class-counts", "uniform", "open"] = "seen"
     most_rows: PositiveInt = 1000
     distil: bool = False
     cohorts: PositiveInt = 1
+    most_members: PositiveInt = 64
 
     def __post_init__(self) -> None:
         if self.select == "all" and self.k is not None:
@@ -61,21 +87,34 @@ distil = true                   # one model instead of all of them
             raise ElectionError(f'select = "{self.select}" needs k, the number of models to select')
         if self.min_score and self.select != "cv":
             raise ElectionError('min_score needs select = "cv": only then do parties cross-validate')
+        if self.weights == "open" and self.cohorts > 1:
+            raise ElectionError(f'cohorts = {self.cohorts} needs weights = "seen", "class-counts" or "uniform"')
+
+    def describe(self) -> dict[str, Any]:
+        """The settings for the election's digest; `most_members` is younger than the others, and only "open" has it."""
+        described = asdict(self)
+        return described if self.weights == "open" else {k: v for k, v in described.items() if k != "most_members"}
+
+    def default_learners(self, shape: tuple[int, ...]) -> Mapping[str, Mapping[str, Any]]:
+        """The learners of an open ensemble over a table, where the election names none."""
+        return OPEN_LEARNERS if self.weights == "open" and len(shape) <= 1 else {}
 
     @property
     def needs(self) -> Mapping[str, frozenset[str]]:
         public = {"public": frozenset[str]()} if self.distil or self.cohorts > 1 else {}
         final = {"final": frozenset({"probabilities", "soft"})} if self.distil else {}
-        return {"local": frozenset({"probabilities"}), **public, **final}
+        claim = {"claim": frozenset({"probabilities", "soft"})} if self.weights == "open" else {}
+        return {"local": frozenset({"probabilities"}), **claim, **public, **final}
 
     def check(self, agreed: Agreement, learners: Mapping[str, Learner]) -> None:
-        if not agreed.shape:
+        if not agreed.shape and self.weights != "open":
             raise ElectionError("ensemble needs the number of features: give the election a public set or a schema")
 
     def plan(self, data: Data, ctx: Context) -> Plan:
         scored = self.select == "cv"
-        carries = f"a model, rows of each class{', a score' if scored else ''}"
-        return Plan(1 + (self.folds if scored else 0), carries, None)
+        claims = len(claim_names(ctx)) if self.weights == "open" else 0
+        carries = f"a model, {'claim models, ' * bool(claims)}rows of each class{', a score' * scored}"
+        return Plan(1 + claims + (self.folds if scored else 0), carries, None)
 
     def cast(self, data: Data, ctx: Context) -> CastSteps:
         if len(data) < self.min_rows:
@@ -83,7 +122,7 @@ distil = true                   # one model instead of all of them
         class_counts = data.class_counts(len(ctx.classes))
         contents: dict[str, Array | Blob] = {"seen": class_counts}
         if missing := missing_classes(class_counts, ctx):
-            ctx.warn(f"it has no rows of class {missing}")
+            ctx.warn(f"no rows of class {missing}")
         if self.select == "cv":
             folds = [fold for fold in ctx.assign_subsets(data, self.folds, "folds") if len(fold)]
             tasks = []
@@ -97,7 +136,14 @@ distil = true                   # one model instead of all of them
             contents["score"] = np.array([round(score * PARTS)], dtype=np.int64)
         task = Task(np.arange(len(data)), data.y, seed=ctx.seed("local"))
         models = yield Fit("local", data.X, [task], len(ctx.classes))
-        return contents | {"model": models[0].dump()}
+        if self.weights != "open":
+            return contents | {"model": models[0].dump()}
+        contents["model"] = as_blob(models[0])
+        claims = yield claim_fit(data, ctx)
+        contents |= {name: as_blob(claims[i]) for i, name in enumerate(claim_names(ctx))}
+        if not ctx.shape:
+            contents["shape"] = pack_shape(data.X.shape[1:])
+        return contents
 
     def count(self, ballot: Ballot, ctx: TallyContext) -> Count:
         if (rows := read_class_counts(ballot, ctx).sum()) < self.min_rows:
@@ -106,19 +152,26 @@ distil = true                   # one model instead of all of them
             (score,) = ballot.array("score", np.int64, (1,))
             if not round(self.min_score * PARTS) <= score <= PARTS:
                 raise Spoiled(f"score {score}: expected {round(self.min_score * PARTS)} to {PARTS}")
-        blob = ballot.blob("model")
-        if blob.format == EnsembleFormat.name:
-            raise Spoiled("its model is an ensemble: expected a single model")
-        probe = np.zeros((1, *ctx.shape), dtype=np.float32) if ctx.public is None else ctx.public[:PROBE]
-        ctx.ask(blob, probe, classes=len(ctx.classes))
+        opened = self.weights == "open"
+        shape = read_shape(ballot, ctx) if opened else ctx.shape
+        probe = np.zeros((1, *shape), dtype=np.float32) if ctx.public is None else ctx.public[:PROBE]
+        for name in ["model", *(claim_names(ctx) if opened else ())]:
+            blob = ballot.blob(name)
+            if blob.format == EnsembleFormat.name:
+                raise Spoiled(f"its {name} is an ensemble: expected a single model")
+            ctx.ask(blob, probe, classes=len(ctx.classes) if name == "model" else 2)
         return Count(by_party={ballot.party: ballot.contents})
 
     def close(self, count: Count, ctx: TallyContext) -> Model:
         parties = sorted(count.by_party)
         ballots = [count.by_party[party] for party in parties]
-        class_counts = np.stack([_array(ballot, "seen") for ballot in ballots])
+        class_counts = np.stack([array_of(ballot, "seen") for ballot in ballots])
         if missing := missing_classes(class_counts.sum(axis=0), ctx):
             ctx.warn(f"no party has rows of class {missing}: the ensemble does not know it")
+        if self.weights == "open":
+            chosen = self._select(ballots, np.arange(len(ballots)), ctx)
+            opened = assemble({parties[i]: ballots[i] for i in chosen}, self.most_members, ctx)
+            return self._distil([opened], ctx)[0] if self.distil else opened
         blobs = [blob for ballot in ballots if isinstance(blob := ballot["model"], Blob)]
         groups, cohort, centres = [np.arange(len(parties))], {}, None
         if self.cohorts > 1:
@@ -129,7 +182,15 @@ distil = true                   # one model instead of all of them
         members = np.flatnonzero(weights.any(axis=(0, 2)))
         selected = [blobs[i] for i in members]
         model = EnsembleModel(selected, weights[:, members], cohort=cohort, centres=centres, ask=ctx.ask)
-        return self._distil(model, ctx) if self.distil else model
+        if not self.distil:
+            return model
+        distilled = self._distil([model.of(c) for c in range(model.cohorts)], ctx)
+        if self.cohorts == 1:
+            return distilled[0]
+        numbers = np.bincount(list(model.cohort.values()), minlength=model.cohorts)
+        weights = np.eye(model.cohorts)[:, :, None] * numbers[:, None] * np.ones(len(ctx.classes))
+        finals = [distilled[c].dump() for c in range(model.cohorts)]
+        return EnsembleModel(finals, weights, cohort=model.cohort, centres=model.centres, ask=ctx.ask)
 
     def _assign(self, blobs: Sequence[Blob], ctx: TallyContext) -> tuple[dict[int, int], Array]:
         """The cohort of each party, and the mean prediction of each cohort, `(cohorts, queries, classes)`."""
@@ -156,9 +217,9 @@ distil = true                   # one model instead of all of them
         order = np.random.default_rng(ctx.shared_seed("select")).permutation(len(ballots))[group]
         rank = np.zeros(len(group))
         if self.select == "cv":
-            rank = np.array([-int(_array(ballots[i], "score")[0]) for i in group])
+            rank = np.array([-int(array_of(ballots[i], "score")[0]) for i in group])
         elif self.select == "size":
-            rank = np.array([-int(_array(ballots[i], "seen").sum()) for i in group])
+            rank = np.array([-int(array_of(ballots[i], "seen").sum()) for i in group])
         return np.sort(group[np.lexsort((order, rank))[: self.k]])
 
     def _weights(self, class_counts: Array, selected: Array) -> Array:
@@ -168,21 +229,19 @@ distil = true                   # one model instead of all of them
         weights[selected] = np.minimum(class_counts[selected], most) if most else 1
         return weights
 
-    def _distil(self, model: EnsembleModel, ctx: TallyContext) -> Model:
-        """A model distilled from the ensemble; with cohorts an ensemble of one for each."""
-        public, classes = public_rows(ctx), len(ctx.classes)
-        tasks = []
-        for c in range(model.cohorts):
-            targets, seed = model.of(c).predict_proba(public), ctx.shared_seed("final", c)
+    def _distil(self, teachers: Sequence[Model], ctx: TallyContext) -> Models:
+        """A model distilled from each ensemble on the public set."""
+        public, tasks = public_rows(ctx), []
+        for i, teacher in enumerate(teachers):
+            targets, seed = teacher.predict_proba(public), ctx.shared_seed("final", i)
             rows = np.arange(len(public))
             tasks.append(Task(rows, targets, "soft", seed=seed, required=True, label="the distilled model"))
-        distilled = ctx.fit("final", public, tasks, classes)
-        if self.cohorts == 1:
-            return distilled[0]
-        parties = np.bincount(list(model.cohort.values()), minlength=model.cohorts)
-        weights = np.eye(model.cohorts)[:, :, None] * parties[:, None] * np.ones(classes)
-        blobs = [distilled[c].dump() for c in range(model.cohorts)]
-        return EnsembleModel(blobs, weights, cohort=model.cohort, centres=model.centres, ask=ctx.ask)
+        return ctx.fit("final", public, tasks, len(ctx.classes))
+
+
+def as_blob(model: Model) -> Blob:
+    """The model as it travels: trees as an inert forest, which is evaluated without the sandbox."""
+    return as_forest(model) or model.dump()
 
 
 def mean_auc(probabilities: Array, y: Array) -> float:
@@ -193,12 +252,6 @@ def mean_auc(probabilities: Array, y: Array) -> float:
     if len(present) < 2:
         return 0.5
     return float(np.mean([roc_auc_score(y == c, np.nan_to_num(probabilities[:, c])) for c in present]))
-
-
-def _array(ballot: Contents, name: str) -> Array:
-    value = ballot[name]
-    assert isinstance(value, np.ndarray)
-    return value
 
 
 plugin = Ensemble

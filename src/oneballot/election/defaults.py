@@ -1,0 +1,31 @@
+"""The method and the learners of an election that does not name them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from .. import plugins
+from ..interfaces import Learner, Method
+
+
+def choose_method(given: Any) -> Method:
+    """The method that was given; FedKT by default."""
+    return plugins.instance("methods", "fedkt" if given is None else given)  # type: ignore[no-any-return]
+
+
+def resolve_learners(
+    method: Method, learner: Any, learners: Mapping[str, Any], shape: tuple[int, ...]
+) -> tuple[Learner, dict[str, Learner]]:
+    """The learner of all roles, and those of single roles.
+
+    A method names learners for roles that the election leaves open (`default_learners`). A learner of all roles
+    replaces them, except that of claim models, which tell rows apart whatever the party's own model is.
+    """
+    chosen = {role: plugins.instance("learners", each) for role, each in learners.items()}
+    for role, settings in getattr(method, "default_learners", lambda _: {})(shape).items():
+        if role not in chosen and (learner is None or role == "claim"):
+            rest = {name: value for name, value in settings.items() if name != "name"}
+            chosen[role] = plugins.find("learners", settings["name"])(**rest)
+    default = plugins.find("learners", "sklearn")() if learner is None else plugins.instance("learners", learner)
+    return default, chosen

@@ -1,0 +1,71 @@
+"""Claim models: how a party says which rows are like its own, and how the tally bounds what it may claim.
+
+A claim model tells a party's rows from a background. With public rows there are two: each has one half of the public
+rows as background, and the tally divides its claims by their mean over the other half, which is the same for all
+parties. Without public rows there is one, whose background is the party's own rows with cells redrawn (`background`).
+Its claims count as they are; FLOOR bounds them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...interfaces import Agreement, Context
+from ...types import Array, Data, Fit, Stack, Task
+from .background import redraw
+from .members import Members
+from .open_model import claim_ratios
+
+ENOUGH_PUBLIC_ROWS = 50
+"""With fewer public rows the background is redrawn from the party's own rows."""
+LEAST_BACKGROUND = 200
+"""Redrawn rows in all, at least."""
+LEAST_MEAN = 0.1
+"""The mean of a party's claims over public rows counts as at least this, so that no claim is unbounded."""
+
+
+def claim_names(agreed: Agreement) -> list[str]:
+    """The names of a ballot's claim models."""
+    return ["claim.0", "claim.1"] if uses_public_rows(agreed.public) else ["claim.0"]
+
+
+def uses_public_rows(public: Array | None) -> bool:
+    return public is not None and len(public) >= ENOUGH_PUBLIC_ROWS
+
+
+def claim_fit(data: Data, ctx: Context) -> Fit:
+    """The request to train the claim models."""
+    own, rows = np.arange(len(data)), len(data)
+    if ctx.public is not None and uses_public_rows(ctx.public):
+        halves = _public_halves(ctx.public, ctx)
+        tasks = [_task(own, rows + half, ctx.seed("claim", i)) for i, half in enumerate(halves)]
+        return Fit("claim", Stack((data.X, ctx.public)), tasks, 2)
+    copies = -(-LEAST_BACKGROUND // rows) if rows < LEAST_BACKGROUND else 1
+    X = np.repeat(data.X, copies, axis=0)
+    seed = ctx.seed("background")
+    drawn = ctx.draw_rows(len(X), seed) if X.ndim == 2 else None
+    background = redraw(X, np.random.default_rng(seed), *(drawn or ()))
+    task = _task(own, rows + np.arange(len(background)), ctx.seed("claim"))
+    return Fit("claim", np.concatenate([data.X, background]), [task], 2)
+
+
+def claim_scales(claims: Members, ctx: Context) -> Array:
+    """What each claim model's claims are divided by, `(claims,)`: with public rows, first all parties' first models."""
+    if ctx.public is None or not uses_public_rows(ctx.public):
+        return np.ones(len(claims))
+    first, second = _public_halves(ctx.public, ctx)
+    unseen = np.array_split(claim_ratios(claims, ctx.public), 2)
+    means = np.concatenate([unseen[0][:, second].mean(axis=1), unseen[1][:, first].mean(axis=1)])
+    return np.asarray(np.maximum(np.nan_to_num(means, nan=1.0), LEAST_MEAN))
+
+
+def _public_halves(public: Array, ctx: Context) -> list[Array]:
+    """The two halves of the public rows, the same at every party and at the tally."""
+    return np.array_split(np.random.default_rng(ctx.shared_seed("claims")).permutation(len(public)), 2)
+
+
+def _task(own: Array, background: Array, seed: int) -> Task:
+    """Own rows (class 1) against the background (class 0), both weighing the same."""
+    sizes = [len(own), len(background)]
+    weight = np.repeat([sum(sizes) / 2 / size for size in sizes], sizes)
+    return Task(np.concatenate([own, background]), np.repeat([1, 0], sizes), weight=weight, seed=seed)

@@ -1,0 +1,129 @@
+"""The models in an ensemble: inert ones are evaluated in this process, all others only ever in the sandbox."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ... import plugins
+from ...errors import OneBallotError, OneBallotWarning, Spoiled
+from ...formats.forest import ForestModel, predict_many
+from ...formats.kernel import KernelModel, as_probabilities, scores_of
+from ...formats.safetensors import Arrays, read_arrays
+from ...interfaces import Ask, Model
+from ...types import Array, Blob
+
+ROWS_AT_ONCE = 4096
+MOST_MEMBERS = 1_000_000
+
+
+class Members(Sequence[Blob]):
+    """Models of several parties with the same number of classes."""
+
+    def __init__(self, blobs: Sequence[Blob], classes: int, ask: Ask | None = None) -> None:
+        self.blobs, self.classes, self.ask = tuple(blobs), classes, ask
+
+    def __len__(self) -> int:
+        return len(self.blobs)
+
+    def __getitem__(self, which: Any) -> Any:
+        return self.blobs[which]
+
+    def predictions(self, X: Array) -> Iterator[tuple[int, Array]]:
+        """Each member's index and probabilities `(rows, classes)`. A member that fails is left out with a warning."""
+        kernels = {i: model for i, model in self._opened.items() if isinstance(model, KernelModel)}
+        for i, scores in zip(kernels, scores_of(list(kernels.values()), X), strict=True):
+            yield i, as_probabilities(scores)
+        forests = {i: model for i, model in self._opened.items() if isinstance(model, ForestModel)}
+        yield from zip(forests, predict_many(list(forests.values()), X), strict=True)
+        for i, blob in enumerate(self.blobs):
+            if i in kernels or i in forests:
+                continue
+            try:
+                yield i, self._opened[i].predict_proba(X) if i in self._opened else self._ask_sandbox(blob, X)
+            except Spoiled as reason:
+                warnings.warn(f"member {i} is left out: {reason}", OneBallotWarning, stacklevel=2)
+
+    def _ask_sandbox(self, blob: Blob, X: Array) -> Array:
+        if self.ask is None:
+            raise OneBallotError(f"a {blob.format} model only runs in the sandbox; open it with Outcome.load")
+        return self.ask(blob, X, classes=self.classes)
+
+    @cached_property
+    def _opened(self) -> dict[int, Model]:
+        """The members in inert formats."""
+        formats = {name: plugins.find("formats", name) for name in {blob.format for blob in self.blobs}}
+        inert = {i: blob for i, blob in enumerate(self.blobs) if formats[blob.format].inert}
+        return {i: formats[blob.format].load(blob.data, classes=self.classes) for i, blob in inert.items()}
+
+    def check(self, features: int) -> None:
+        """Check every member with its own format."""
+        for i, blob in enumerate(self.blobs):
+            try:
+                plugins.find("formats", blob.format).check(blob.data, classes=self.classes, features=features)
+            except Spoiled as reason:
+                raise Spoiled(f"member {i}: {reason}") from None
+
+
+def in_blocks(X: Array) -> Iterator[Array]:
+    """X in blocks of rows, so that the members' predictions need little memory."""
+    for i in range(0, len(X), ROWS_AT_ONCE):
+        yield X[i : i + ROWS_AT_ONCE]
+
+
+def write_members(blobs: Sequence[Blob], arrays: Mapping[str, Array], name: str) -> Blob:
+    """A safetensors file with the bytes of these models and other arrays."""
+    from safetensors.numpy import save
+
+    names = sorted({blob.format for blob in blobs})
+    whole = {
+        "bytes": np.frombuffer(b"".join(blob.data for blob in blobs), dtype=np.uint8),
+        "ends": np.cumsum([len(blob.data) for blob in blobs], dtype=np.int64),
+        "formats": np.array([names.index(blob.format) for blob in blobs], dtype=np.int64),
+        **arrays,
+    }
+    ordered = {key: np.ascontiguousarray(array) for key, array in whole.items()}
+    return Blob(name, save(ordered, metadata={"formats": json.dumps(names)}))
+
+
+def read_members(data: bytes, known: frozenset[str]) -> tuple[list[Blob], Arrays]:
+    """The models in such a file, which must be in one of the known formats, and its other arrays."""
+    metadata, arrays = read_arrays(data)
+    if not {"bytes", "ends", "formats"} <= arrays.keys():
+        raise Spoiled(f"an ensemble with the arrays {', '.join(sorted(arrays))[:200]}: expected other arrays")
+    names, content, ends, formats = _format_names(metadata, known), arrays["bytes"], arrays["ends"], arrays["formats"]
+    expect("bytes", content, np.uint8, (content.size,))
+    expect("ends", ends, np.int64, (ends.size,))
+    expect("formats", formats, np.int64, (ends.size,))
+    if not 0 < ends.size <= MOST_MEMBERS:
+        raise Spoiled(f"{ends.size:,} members: expected 1 to {MOST_MEMBERS:,}")
+    starts = np.concatenate([[0], ends[:-1]])
+    if (starts > ends).any() or starts.min() < 0 or content.size != ends[-1]:
+        raise Spoiled("ends: expected the members one after the other")
+    if not ((formats >= 0) & (formats < len(names))).all():
+        raise Spoiled(f"formats: expected 0 to {len(names) - 1}")
+    whole = content.tobytes()
+    spans = zip(formats.tolist(), starts.tolist(), ends.tolist(), strict=True)
+    others = {name: array for name, array in arrays.items() if name not in ("bytes", "ends", "formats")}
+    return [Blob(names[format], whole[start:end]) for format, start, end in spans], others
+
+
+def expect(name: str, array: Array, dtype: npt.DTypeLike, shape: tuple[int, ...]) -> None:
+    if array.dtype != dtype or array.shape != shape:
+        raise Spoiled(f"{name} is {array.dtype} {array.shape}: expected {np.dtype(dtype)} {shape}")
+
+
+def _format_names(metadata: Mapping[str, str], known: frozenset[str]) -> list[str]:
+    try:
+        names: Any = json.loads(metadata.get("formats", ""))
+    except (ValueError, TypeError, RecursionError):
+        names = None
+    if not isinstance(names, list) or not all(isinstance(name, str) and name in known for name in names):
+        raise Spoiled(f"the members of an ensemble must be of the formats {', '.join(sorted(known))}")
+    return names

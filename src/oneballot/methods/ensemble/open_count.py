@@ -1,0 +1,119 @@
+"""From ballots to an open ensemble: check the claims, bound what each party weighs, select the members."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+import numpy as np
+
+from ...errors import DataError, Spoiled
+from ...interfaces import TallyContext
+from ...types import Array, Ballot, Blob, Contents
+from .average import hash_name
+from .claims import claim_names, claim_scales
+from .members import Members
+from .open_model import OpenEnsemble
+
+POWER = 2.0
+"""The power that members' probabilities are raised to (`open_model`)."""
+MOST_FEATURES = 2**24
+MOST_DIMENSIONS = 4
+
+
+def read_shape(ballot: Ballot, ctx: TallyContext) -> tuple[int, ...]:
+    """The shape of a ballot's rows. Raises Spoiled if it must state one, and does not."""
+    if ctx.shape:
+        return ctx.shape
+    sizes = ballot.array("shape", np.int64, (MOST_DIMENSIONS,))
+    shape = _shape(ballot.contents)
+    if not shape or min(sizes) < 0 or 0 in shape or np.prod(shape, dtype=float) > MOST_FEATURES:
+        raise Spoiled(f"rows of shape {shape}: expected 1 to {MOST_FEATURES:,} features")
+    return shape
+
+
+def assemble(ballots: Mapping[str, Contents], most: int, ctx: TallyContext) -> OpenEnsemble:
+    """The open ensemble of these parties. What a party declares is bounded (`bounded_rows`)."""
+    ballots = _of_one_shape(ballots, ctx)
+    parties = sorted(ballots)
+    declared = np.array([array_of(ballots[party], "seen").sum() for party in parties], dtype=np.float64)
+    models = [_blob(ballots[party], "model") for party in parties]
+    claims = [_blob(ballots[party], name) for name in claim_names(ctx) for party in parties]
+    scales = claim_scales(Members(claims, 2, ctx.ask), ctx)
+    names = [hash_name(party) for party in parties]
+    shape = ctx.shape or _shape(ballots[parties[0]])
+    whole = OpenEnsemble(
+        models, claims, bounded_rows(declared), scales, names, len(ctx.classes), shape, power=POWER, ask=ctx.ask
+    )
+    if len(parties) <= most:
+        return whole
+    kept = most_important(whole, np.stack([array_of(ballots[party], "seen") for party in parties]), most, ctx.public)
+    ctx.warn(f"the ensemble keeps {most} of {len(parties)} members, those that weigh most (most_members = {most})")
+    return whole.only(kept)
+
+
+def bounded_rows(declared: Array) -> Array:
+    """The rows that each party counts for: at most those of the party in which the median row lies.
+
+    The largest fifth of the parties does not decide where that is, so that no single party can raise the bound.
+    """
+    ordered = np.sort(declared)[: -max(1, len(declared) // 5) if len(declared) > 2 else None]
+    middle = ordered[np.searchsorted(np.cumsum(ordered), ordered.sum() / 2)]
+    return np.asarray(np.maximum(np.minimum(declared, middle), 1.0))
+
+
+def most_important(whole: OpenEnsemble, class_counts: Array, most: int, public: Array | None) -> Array:
+    """The members to keep: in turn for each class, the member with the most of it that is not yet kept.
+
+    A member's share of a class is the mean of its share of the weight over the public rows that it says are of the
+    class. Without public rows it is the party's number of rows of the class.
+    """
+    share = class_counts.astype(np.float64)
+    if public is not None and len(public):
+        weights = whole.member_weights(public)
+        weights /= np.maximum(weights.sum(axis=1, keepdims=True), 1e-12)
+        share = np.zeros(class_counts.shape)
+        for i, probabilities in whole.member_predictions(public):
+            share[i] = weights[:, i] @ probabilities
+    order = [np.argsort(-share[:, c], kind="stable") for c in range(share.shape[1])]
+    kept: dict[int, None] = {}
+    for rank in range(len(share)):
+        for members in order:
+            if len(kept) < most:
+                kept.setdefault(int(members[rank]))
+    return np.sort(list(kept))
+
+
+def _of_one_shape(ballots: Mapping[str, Contents], ctx: TallyContext) -> Mapping[str, Contents]:
+    """Where the election does not fix the shape of a row: the ballots with the most common shape."""
+    if ctx.shape:
+        return ballots
+    shapes = {party: _shape(contents) for party, contents in ballots.items()}
+    ((common, _),) = Counter(shapes[party] for party in sorted(shapes)).most_common(1)
+    for party in sorted(shapes):
+        if shapes[party] != common:
+            ctx.warn(f"{party} is left out: its rows have shape {shapes[party]}, but those of most parties {common}")
+    return {party: contents for party, contents in ballots.items() if shapes[party] == common}
+
+
+def pack_shape(shape: tuple[int, ...]) -> Array:
+    """The shape of a row as a ballot states it, filled up with zeros."""
+    if len(shape) > MOST_DIMENSIONS:
+        raise DataError(f"rows of shape {shape}: expected at most {MOST_DIMENSIONS} dimensions")
+    return np.array([*shape, *[0] * (MOST_DIMENSIONS - len(shape))], dtype=np.int64)
+
+
+def _shape(ballot: Contents) -> tuple[int, ...]:
+    return tuple(np.trim_zeros(array_of(ballot, "shape"), "b").tolist())
+
+
+def array_of(ballot: Contents, name: str) -> Array:
+    value = ballot[name]
+    assert isinstance(value, np.ndarray)
+    return value
+
+
+def _blob(ballot: Contents, name: str) -> Blob:
+    value = ballot[name]
+    assert isinstance(value, Blob)
+    return value

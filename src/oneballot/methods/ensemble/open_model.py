@@ -1,0 +1,123 @@
+"""The open ensemble: members weighted, row by row, by how likely a row is one of theirs.
+
+    r_k(x)   = p_k(mine | x) / max(p_k(background | x), 0.02)
+    w_k(x)   = n_k · r_k(x) / s_k, the mean over the party's claim models
+    q_k(c|x) ∝ p_k(c | x)^a
+    p(c | x) ∝ (Σ_k w_k(x) · q_k(c | x))^(1/a)
+
+n_k is bounded and s_k computed by the tally, so that no party claims more than its share. With a > 1 a member that is
+certain of a wrong class gains less over the others; the power 1/a restores the scale of the probabilities.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from ...errors import OneBallotError
+from ...interfaces import Ask
+from ...types import Array, Blob
+from .average import pack_names
+from .members import Members, in_blocks, write_members
+
+FLOOR = 0.02
+"""The least probability of the background: a claim is at most 1 / FLOOR."""
+MINE = 1
+"""The class of a party's own rows in a claim model; the background is class 0."""
+
+
+class OpenEnsemble:
+    """rows `(members,)`: n_k. scales `(claims,)`: s_k of each claim model. names: hashes of the parties' names.
+
+    shape: the shape of a row. claims: one claim model of every member, then perhaps a second of every member.
+    """
+
+    def __init__(
+        self,
+        models: Sequence[Blob],
+        claims: Sequence[Blob],
+        rows: Array,
+        scales: Array,
+        names: Sequence[str],
+        classes: int,
+        shape: tuple[int, ...],
+        *,
+        power: float,
+        ask: Ask | None = None,
+    ) -> None:
+        self.members, self.claims = Members(models, classes, ask), Members(claims, 2, ask)
+        self.rows, self.scales, self.names = np.asarray(rows, dtype=np.float64), scales, list(names)
+        self.classes, self.shape, self.power = classes, shape, power
+
+    def use_sandbox(self, ask: Ask) -> None:
+        self.members.ask = self.claims.ask = ask
+
+    def predict_proba(self, X: Array) -> Array:
+        return np.concatenate([np.empty((0, self.classes)), *map(self._combine, in_blocks(X))])
+
+    def scores(self, X: Array) -> Array:
+        return np.asarray(np.log(np.clip(self.predict_proba(X), 1e-12, 1)))
+
+    def member_weights(self, X: Array) -> Array:
+        """How much each member counts for each row, `(rows, members)`; 0 for a member whose claims fail."""
+        return np.concatenate([np.empty((0, len(self.members))), *map(self._weights, in_blocks(X))])
+
+    def member_predictions(self, X: Array) -> Iterator[tuple[int, Array]]:
+        """Each member's index and probabilities `(rows, classes)`. A member that fails is left out with a warning."""
+        return self.members.predictions(X)
+
+    def _weights(self, X: Array) -> Array:
+        ratios = claim_ratios(self.claims, X) / self.scales[:, None]
+        claimed = ratios.reshape(-1, len(self.members), len(X)).mean(axis=0)
+        return np.asarray((self.rows[:, None] * np.nan_to_num(claimed)).T)
+
+    def _combine(self, X: Array) -> Array:
+        weights = self._weights(X)
+        weights += 1e-9 * self.rows  # rows that no party claims: by numbers of rows
+        total = np.zeros((len(X), self.classes))
+        for i, probabilities in self.member_predictions(X):
+            opinion = probabilities**self.power
+            total += weights[:, i, None] * opinion / opinion.sum(axis=1, keepdims=True)
+        if not total.any():
+            raise OneBallotError("no member of the ensemble made a prediction; the warnings say why")
+        total = (total / total.sum(axis=1, keepdims=True)) ** (1 / self.power)
+        return np.asarray(total / total.sum(axis=1, keepdims=True))
+
+    def only(self, members: Array) -> OpenEnsemble:
+        """The open ensemble of these members."""
+        claims = np.concatenate([members + i for i in range(0, len(self.claims), len(self.members))])
+        return OpenEnsemble(
+            [self.members.blobs[i] for i in members],
+            [self.claims.blobs[i] for i in claims],
+            self.rows[members],
+            self.scales[claims],
+            [self.names[i] for i in members],
+            self.classes,
+            self.shape,
+            power=self.power,
+            ask=self.members.ask,
+        )
+
+    def dump(self) -> Blob:
+        arrays = {
+            "rows": self.rows,
+            "scales": np.asarray(self.scales, dtype=np.float64),
+            "parties": pack_names(self.names),
+            "power": np.array([self.power], dtype=np.float64),
+            "shape": np.array(self.shape, dtype=np.int64),
+        }
+        return write_members([*self.members.blobs, *self.claims.blobs], arrays, "ensemble")
+
+
+def claim_ratios(claims: Members, X: Array) -> Array:
+    """r of each claim model for each row, `(claims, rows)`; NaN for a claim model that fails."""
+    ratios = np.full((len(claims), len(X)), np.nan)
+    for i, probabilities in claims.predictions(X):
+        ratios[i] = ratio(probabilities)
+    return ratios
+
+
+def ratio(probabilities: Array) -> Array:
+    """How much more likely a row is a party's own than one of the background, from a claim model's probabilities."""
+    return np.asarray(probabilities[:, MINE] / np.maximum(probabilities[:, 1 - MINE], FLOOR))
