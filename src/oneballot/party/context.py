@@ -106,7 +106,7 @@ class PartyContext:
         rank = np.arange(len(data)) - np.repeat(np.cumsum(counts) - counts, counts)
         kept = np.sort(order[rank < most])
         self.warn(f"{len(kept):,} of its {len(data):,} rows are summed, at most {most} of each ID (rows_per_id)")
-        return Data(data.X[kept], data.y[kept], data.ids[kept])
+        return data.take(kept)
 
     def check(self, data: Data) -> None:
         """Raise DataError, before any training, if rows cannot be identified as the election requires."""
