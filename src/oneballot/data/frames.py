@@ -37,7 +37,10 @@ def as_column(values: Any, name: str, source: str) -> Array:
     kind: Any = getattr(values, "type", None)
     if hasattr(kind, "index_type") and hasattr(kind, "value_type"):  # NumPy reads Arrow's missing categories wrongly
         values = values.cast(kind.value_type)
-    array = np.asarray(values)
+    try:
+        array = np.asarray(values)
+    except Exception as error:  # each library has its own, for types that NumPy lacks
+        raise DataError(f"{source}, column {name!r}: {error}; convert it to numbers or text") from None
     if array.dtype.kind == "O" and array.ndim == 1:
         return _from_objects(array, name, source)
     if array.dtype.kind == "M":
@@ -113,7 +116,7 @@ def _from_objects(values: Array, name: str, source: str) -> Array:
     for row, value in enumerate(values):
         if not (_is_missing(value) or isinstance(value, str | bool | np.bool_ | Real | date)):
             raise DataError(
-                f"{source}, column {name!r}: row {row + 1} holds a {type(value).__name__}; expected numbers, text, "
+                f"{source}, column {name!r}: row {row + 1} has type {type(value).__name__}; expected numbers, text, "
                 "booleans or dates"
             )
     return _text(map(_as_cell, values))

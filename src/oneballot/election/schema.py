@@ -181,7 +181,7 @@ class Schema(BaseModel):
             else repr(name)
             for name in missing
         ]
-        return f"missing column{'s' * (len(missing) > 1)} {', '.join(close)}; the file has {', '.join(columns)}."
+        return f"missing column{'s' * (len(missing) > 1)} {', '.join(close)}; available: {', '.join(columns)}."
 
 
 def check_ids(values: Any, rows: int, place: Place) -> Array:
