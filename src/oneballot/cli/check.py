@@ -25,6 +25,7 @@ def command(
     every party and at the server.
     """
     with session(as_json):
+        from ..election.advice import advise
         from ..election.election import Election
 
         agreed = Election.read(election)
@@ -47,7 +48,7 @@ def command(
             "epsilon": None if guarantee is None or agreed.privacy.rehearsal else guarantee.epsilon(),
             "ballot": agreed.ballot_ledger.describe(whole=True),
             "outcome": [] if guarantee is None else guarantee.ledger().describe(),
-            "expect": [] if guarantee is None else guarantee.forecast(voters),
+            "expect": [*([] if guarantee is None else guarantee.forecast(voters)), *advise(agreed, voters)],
         }
         if as_json:
             print_json(facts)
