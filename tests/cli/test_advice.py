@@ -30,9 +30,9 @@ def keep_rows(file: str, count: int) -> None:
 
 def test_with_12_public_rows_new_and_check_say_that_it_will_not_work_and_what_would(here: Path) -> None:
     keep_rows("public.csv", 12)
-    told = [oneballot("new", "e.toml", "--public", "public.csv", "--label", "ill", "--method", "fedkt")]
-    told.append(oneballot("check", "e.toml"))
-    for output in told:
+    outputs = [oneballot("new", "e.toml", "--public", "public.csv", "--label", "ill", "--method", "fedkt")]
+    outputs.append(oneballot("check", "e.toml"))
+    for output in outputs:
         assert "12 public rows: this will not work" in output
         assert "2 classes need at least 20" in output
         assert 'ensemble with weights = "open", or analytic' in output
