@@ -94,7 +94,7 @@ class Contest:
         if chosen.collapsed:
             lines = [
                 f"The model of every method has collapsed. {chosen.label} ranks rows best (AUC "
-                f"{chosen.metrics.auc:.3f}): choose a threshold on its probabilities, or collect rows of the rare class."
+                f"{chosen.metrics.auc:.3f}): choose a threshold on its probabilities, or add rows of the rare class."
             ]
         smaller = [e for e in self._near(chosen, self.entries) if e.bytes < chosen.bytes / 2 and not e.collapsed]
         if smaller:
