@@ -95,9 +95,9 @@ class Ensemble:
         described = asdict(self)
         return described if self.weights == "open" else {k: v for k, v in described.items() if k != "most_members"}
 
-    def default_learners(self, shape: tuple[int, ...]) -> Mapping[str, Mapping[str, Any]]:
+    def default_learners(self, shape: tuple[int, ...], tokens: bool) -> Mapping[str, Mapping[str, Any]]:
         """The learners of an open ensemble over a table, where the election names none."""
-        return OPEN_LEARNERS if self.weights == "open" and len(shape) <= 1 else {}
+        return OPEN_LEARNERS if self.weights == "open" and len(shape) <= 1 and not tokens else {}
 
     @property
     def needs(self) -> Mapping[str, frozenset[str]]:
