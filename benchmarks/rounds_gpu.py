@@ -28,10 +28,11 @@ if __name__ == "__main__":
 
 from fleet_gpu import CLASSES, deal
 from oneballot.fleet.models.network import Network, built_in
-from oneballot.fleet.train.engine import Training
 from oneballot.fleet.train.recipe import Recipe
 from oneballot.fleet.train.reference import predict_one
-from oneballot.types import Array, Task
+from oneballot.types import Array
+from oneballot_lab.peers._rounds import Rounds
+from oneballot_lab.peers._task import RoundTask
 from oneballot_lab.reproduce.joint_training import JointTraining
 
 SHAPES = {"mlp": (784,), "cnn": (1, 28, 28), "resnet8": (1, 28, 28)}
@@ -52,14 +53,14 @@ def mean(networks: list[Values], rows: list[int]) -> Values:
 
 
 def fedavg(
-    network: Network, X: Array, tasks: list[Task], recipe: Recipe, rounds: int, device: str, *, kept: bool
+    network: Network, X: Array, tasks: list[RoundTask], recipe: Recipe, rounds: int, device: str, *, kept: bool
 ) -> tuple[Values, list[float]]:
     """The final weights, and the seconds of each round."""
-    training, values, seconds = Training(network, X, recipe, CLASSES, device=device), dict(network.start(0)), []
+    training, values, seconds = Rounds(network, X, recipe, CLASSES, device=device), dict(network.start(0)), []
     for turn in range(rounds):
         begin = time.perf_counter()
         if not kept:
-            training = Training(network, X, recipe, CLASSES, device=device, once=True)
+            training = Rounds(network, X, recipe, CLASSES, device=device)
         some = [replace(task, start=values, seed=100 * turn + i) for i, task in enumerate(tasks)]
         values = mean(training.run(some).values, [len(task.rows) for task in tasks])
         seconds.append(time.perf_counter() - begin)
@@ -67,7 +68,7 @@ def fedavg(
     return values, seconds
 
 
-def federations(network: Network, y: Array, count: int) -> list[list[Task]]:
+def federations(network: Network, y: Array, count: int) -> list[list[RoundTask]]:
     """The parties of each federation: those of FedKT's tables 1, 7 and 9, repeated."""
     found = []
     for number in range(count):
@@ -76,7 +77,7 @@ def federations(network: Network, y: Array, count: int) -> list[list[Task]]:
         proximal = 0.1 if number % 3 == 1 else 0.0
         offset = {key: np.zeros(tuple(weight.shape)) for key, weight in network.bare.named_parameters()}
         found.append([
-            Task(rows, y[rows], proximal=proximal, offset=offset if number % 3 == 2 else None, label=f"party {i}")
+            RoundTask(rows, y[rows], proximal=proximal, offset=offset if number % 3 == 2 else None, label=f"party {i}")
             for i, rows in enumerate(hands)
         ])  # fmt: skip
     return found
@@ -86,10 +87,10 @@ def in_step(network: Network, X: Array, y: Array, recipe: Recipe, options: argpa
     """Run the rounds of several federations one after the other, and together."""
     each = federations(network, y, options.federations)
 
-    def make(rows: Array) -> Training:
-        return Training(network, rows, recipe, CLASSES, device=options.device)
+    def make(rows: Array) -> Rounds:
+        return Rounds(network, rows, recipe, CLASSES, device=options.device)
 
-    def of_round(number: int, turn: int, values: Values) -> list[Task]:
+    def of_round(number: int, turn: int, values: Values) -> list[RoundTask]:
         return [replace(task, start=values, seed=100 * turn + i) for i, task in enumerate(each[number])]
 
     def averaged(number: int, networks: list[Values]) -> Values:
@@ -138,7 +139,7 @@ def main() -> int:
     data, missed = np.load(options.data), 0
     X, y = data["X"][: options.rows], data["y"][: options.rows].astype(np.int64)
     parts = [rows for rows in deal(y, 0.5, np.random.default_rng(0)) if len(rows)]
-    tasks = [Task(rows, y[rows], label=f"party {i}") for i, rows in enumerate(parts)]
+    tasks = [RoundTask(rows, y[rows], label=f"party {i}") for i, rows in enumerate(parts)]
     recipe = Recipe(epochs=options.epochs)
     for name in options.only:
         network = built_in(name, {}, SHAPES[name], CLASSES)

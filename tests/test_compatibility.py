@@ -72,7 +72,9 @@ def test_a_tally_of_the_same_ballots_gives_the_same_model_and_count(name: str, v
     run("tally", v1 / name / "election.toml", "--from", v1 / name / "box", "--out", v1 / "again", *key)
     files = {path.name for path in (V1 / name / "outcome").iterdir()}
     assert {path.name for path in (v1 / "again").iterdir()} == files, "files are named by their content"
-    assert (v1 / "again" / "outcome.json").read_bytes() == (V1 / name / "outcome" / "outcome.json").read_bytes()
+    again = json.loads((v1 / "again" / "outcome.json").read_bytes())
+    assert again.pop("verdict")["rows"] >= 0  # new in 0.3
+    assert again == json.loads((V1 / name / "outcome" / "outcome.json").read_bytes())
 
 
 @same_libraries

@@ -16,6 +16,7 @@ OneBallotError
 
 OneBallotWarning        something that the user should know; the work continues
 └── WillNotWork         the result will be no better than chance
+    └── CollapsedModel  the final model predicts one class for nearly every row, or never predicts a class
 
 A message says what was wrong, where, what was expected, and what to do.
 """
@@ -80,3 +81,6 @@ class OneBallotWarning(UserWarning): ...
 
 
 class WillNotWork(OneBallotWarning): ...
+
+
+class CollapsedModel(WillNotWork): ...

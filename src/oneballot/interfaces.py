@@ -33,6 +33,17 @@ class Sandboxed(Protocol):
     def use_sandbox(self, ask: Ask) -> None: ...
 
 
+@runtime_checkable
+class HasMembers(Model, Protocol):
+    """A model that keeps the models of several parties and combines their predictions."""
+
+    def member_predictions(self, X: Array) -> Iterable[tuple[int, Array]]:
+        """Each member's number and probabilities `(rows, classes)`. A member that fails is left out."""
+
+    def member_weights(self, X: Array) -> Array:
+        """How much each member counts for each row, `(rows, members)`: 0 or above."""
+
+
 class Models(Protocol):
     """Models that were trained together."""
 

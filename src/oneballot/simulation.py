@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,7 +19,8 @@ from .election.names import file_name
 from .errors import BoxError, OneBallotWarning
 from .party.cast import cast_together
 from .privacy.settings import L0
-from .report.metrics import accuracy
+from .report.gain import Gain, Setting
+from .report.metrics import Metrics, accuracy, evaluate, mean, row_scores, summarize
 from .server.outcome import Outcome
 from .server.tally import tally
 from .types import Array, Ballot, Data, Task
@@ -33,20 +34,70 @@ class Simulation:
     ballots: tuple[Ballot, ...]
     parties: Mapping[str, Data]
 
+    def probabilities(self, test: Data) -> Array:
+        """What the final model predicts for rows that the election has encoded."""
+        return self.outcome.probabilities(test.X)
+
     def accuracy(self, test: Data) -> float:
-        return accuracy(self.outcome.probabilities(test.X), test.y)
+        return accuracy(self.probabilities(test), test.y)
+
+    def evaluate(self, test: Data) -> Metrics:
+        """All metrics of the final model."""
+        return evaluate(self.probabilities(test), test.y, self.outcome.classes)
 
 
 @dataclass(frozen=True)
 class Baselines:
-    """Accuracies without a federation: each party alone, and all data pooled (the upper bound)."""
+    """Results without a federation: each party alone, and all data pooled (the upper bound).
+
+    alone, pooled: accuracies. metrics: of each party. row_scores: `metrics.row_scores` of each party, and pooled.
+    """
 
     alone: Mapping[str, float]
     pooled: float
+    metrics: Mapping[str, Metrics] = field(default_factory=dict, repr=False)
+    pooled_metrics: Metrics | None = field(default=None, repr=False)
+    row_scores: Mapping[str, Array] = field(default_factory=dict, repr=False)
+    pooled_row_scores: Array | None = field(default=None, repr=False)
+
+    @classmethod
+    def of(cls, parties: Sequence[str], predictions: Sequence[Array], test: Data, classes: Sequence[Any]) -> Baselines:
+        """From the predictions of each party's model and, last, of the model of pooled data."""
+        *alone, pooled = predictions
+        metrics = {party: summarize(each, test.y) for party, each in zip(parties, alone, strict=True)}
+        scores = {party: row_scores(each, test.y) for party, each in zip(parties, alone, strict=True)}
+        whole = evaluate(pooled, test.y, classes)
+        accuracies = {party: each.accuracy for party, each in metrics.items()}
+        return cls(accuracies, whole.accuracy, metrics, whole, scores, row_scores(pooled, test.y))
 
     @property
     def alone_mean(self) -> float:
         return float(np.mean(list(self.alone.values())))
+
+    @property
+    def best(self) -> str:
+        """The party whose own model is the most accurate on the test rows."""
+        return max(self.alone, key=lambda party: self.alone[party])
+
+    @property
+    def mean_metrics(self) -> Metrics:
+        return mean(list(self.metrics.values()))
+
+
+def gain(election: Election, simulation: Simulation, baselines: Baselines, test: Data) -> Gain:
+    """Who gains from the simulated election, who loses, and why."""
+    method: Any = election.method
+    setting = Setting(
+        classes=election.classes,
+        class_counts={p: simulation.parties[p].class_counts(len(election.classes)) for p in baselines.alone},
+        level=election.level,
+        public_rows=election.public_rows,
+        distils="final" in election.roles,
+        open_ensemble=getattr(method, "weights", None) == "open",
+    )
+    assert baselines.pooled_row_scores is not None
+    federation = row_scores(simulation.probabilities(test), test.y)
+    return Gain.of(setting, baselines.row_scores, federation, baselines.pooled_row_scores)
 
 
 def simulate(
@@ -138,8 +189,7 @@ def baselines(election: Election, parties: Mapping[str, Data], test: Data) -> Ba
     tasks = [Task(rows, y[rows], kind, ask=asked, label=name) for name, rows in zip(names, blocks, strict=True)]
     role = next(role for role in ("final", "local", *sorted(election.roles)) if role in election.roles)
     models = election.learner_of(role).fit_many(X, tasks, len(election.classes), keep=False)
-    *alone, pooled = (accuracy(prediction, test.y) for prediction in models.predictions())
-    return Baselines(dict(zip(held, alone, strict=True)), pooled)
+    return Baselines.of(list(held), models.predictions(), test, election.classes)
 
 
 def _baselines_by_tallies(election: Election, held: Mapping[str, Data], test: Data) -> Baselines:
@@ -148,8 +198,8 @@ def _baselines_by_tallies(election: Election, held: Mapping[str, Data], test: Da
     whole = Data(np.concatenate([d.X for d in held.values()]), np.concatenate([d.y for d in held.values()]))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", OneBallotWarning)  # about classes that a party lacks
-        scores = [simulate_parties(alone, {"one": data}).accuracy(test) for data in (*held.values(), whole)]
-    return Baselines(dict(zip(held, scores[:-1], strict=True)), scores[-1])
+        runs = [simulate_parties(alone, {"one": data}) for data in (*held.values(), whole)]
+    return Baselines.of(list(held), [run.probabilities(test) for run in runs], test, election.classes)
 
 
 def rarest_class(y: Array) -> Array:

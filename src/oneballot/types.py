@@ -77,8 +77,6 @@ class Task:
     answer: Literal["probabilities", "scores"] = "probabilities"
     output: Literal["softmax", "sigmoid"] = "softmax"  # how scores become probabilities; multi-labels use sigmoid
     start: Mapping[str, Array] | None = None  # networks: initial weights; None draws them with the seed
-    offset: Mapping[str, Array] | None = None  # networks: added to the direction of every step (SCAFFOLD)
-    proximal: float = 0.0  # networks: μ of the proximal term μ/2·|w − start|² (FedProx)
     required: bool = False  # if the learner cannot fit the rows: raise an error, do not predict class frequencies
     label: str = "a model"  # names the task in errors
 

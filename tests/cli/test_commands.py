@@ -127,13 +127,23 @@ def test_simulate_compares_alone_together_and_the_outcome(clinic: Path, monkeypa
     Path("election.toml").write_text(text.replace("n_estimators = 100", "n_estimators = 10"))
     args = ("simulate", "election.toml", "--data", "a.csv", "--parties", 3, "--split", "homogeneous")
     result = run_json(*args, "--test", "test.csv", "--out", "run")
-    assert result["accuracy"].keys() == {"alone", "outcome", "together"}
+    assert list(result["accuracy"]) == ["alone", "best", "outcome", "together"]
+    assert result["accuracy"]["alone"] <= result["accuracy"]["best"]
+    for metrics in result["metrics"].values():
+        assert 0.5 < metrics["auc"] <= 1
+        assert 0 < metrics["brier"] < 0.5
+    assert result["metrics"]["outcome"]["intervals"]["accuracy"][0] < result["accuracy"]["outcome"]
+    assert result["gain"]["sentences"]
+    assert result["gain"]["parties"].keys() == {"party-1", "party-2", "party-3"}
     assert len(result["counted"]) == 3
     assert len(list(Path("run/box").glob("*.ballot"))) == 3
     assert run_json("evaluate", "run/outcome", "--data", "test.csv")["accuracy"] == result["accuracy"]["outcome"]
     by_ward = run_json("simulate", "election.toml", "--data", "a.csv", "--split", "column:ward", "--no-compare")
     assert len(by_ward["counted"]) == 2
-    assert "pooled data (upper bound)" in oneballot(*args)
+    output = oneballot(*args)
+    for part in ("mean party", "best party (party-", "federation (fedkt)", "pooled data (upper bound)", "AUC"):
+        assert part in output
+    assert "The federation is" in output
 
 
 def test_new_refuses_to_overwrite_and_needs_classes_without_labels(clinic: Path) -> None:
@@ -505,12 +515,12 @@ def test_one_note_of_each_type_is_shown_first(capsys) -> None:
     """A rare note after a dozen similar ones would be missed."""
     with session(False):
         for i in range(12):
-            warnings.warn(f"party-{i}: it has no rows of class {i % 3}", OneBallotWarning, stacklevel=1)
+            warnings.warn(f"party-{i}: no rows of class {i % 3}", OneBallotWarning, stacklevel=1)
         warnings.warn("member 3 is left out: it answers nonsense", OneBallotWarning, stacklevel=1)
     notes = capsys.readouterr().err.splitlines()
     assert notes[:3] == [
-        "note: party-0: it has no rows of class 0",
+        "note: party-0: no rows of class 0",
         "note: member 3 is left out: it answers nonsense",
-        "note: party-1: it has no rows of class 1",
+        "note: party-1: no rows of class 1",
     ]
     assert notes[6:] == ["note: … and 7 more like these"]

@@ -278,8 +278,7 @@ def test_an_unreadable_file_in_a_folder_does_not_block_a_delivery(clinic: Path, 
     election, box = ob.Election.read(clinic / "election.toml"), Folder(shared_folder)
     (shared_folder / "a.ballot").write_bytes(b"a foreign file")
     (shared_folder / "a.ballot").chmod(0)
-    rows = election.read_data(clinic / "a.csv")
-    ballot = ob.cast(election, rows.X, [election.classes[i] for i in rows.y], party="a")
+    ballot = ob.cast(election, clinic / "a.csv", party="a")
 
     def put() -> None:
         assert deliver(election, box, "a", "a", ballot.sealed).startswith("a.")

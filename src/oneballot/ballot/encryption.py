@@ -16,20 +16,21 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
 from ..election.election import Election
 from ..errors import ElectionError, KeyFileError, Spoiled
 from .keys import ENCRYPTION_PREFIX, fingerprint, public_text, read_server_key, server_public_key
 
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-    from cryptography.hazmat.primitives.hpke import Suite
-
 MAGIC = b"OneBallot envelope 1\n"
 """Increase the number when an older version would misread a file; that version then rejects it."""
 HEAD = struct.Struct(">21s32s32sQ")  # magic, digest of the election, the server's public key, length of the contents
 WRAPPED = 32 + 32 + 16  # HPKE's ephemeral public key, the content key, the tag
+SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.CHACHA20_POLY1305)
 CHUNK = 1 << 20
 TAG = 16
 
@@ -49,15 +50,13 @@ def is_encrypted(data: bytes) -> bool:
 
 def encrypt(clear: bytes, server_key: str, election: str) -> bytes:
     """Encrypt a sealed ballot of the election with this digest to the server."""
-    from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
-
     public = server_public_key(server_key)
     head = HEAD.pack(MAGIC, bytes.fromhex(election), public.public_bytes_raw(), len(clear))
     content_key = os.urandom(32)
     cipher = ChaCha20Poly1305(content_key)
     out = io.BytesIO()
     out.write(head)
-    out.write(_suite().encrypt(content_key, public, info=head))
+    out.write(SUITE.encrypt(content_key, public, info=head))
     view = memoryview(clear)
     for start, stop, nonce in _chunks(len(clear)):
         out.write(cipher.encrypt(nonce, view[start:stop], None))
@@ -77,9 +76,6 @@ def read_header(data: bytes) -> Header:
 
 def decrypt(data: bytes, key: X25519PrivateKey) -> bytes:
     """The sealed ballot inside. Raises Spoiled if it is encrypted to another key or was altered."""
-    from cryptography.exceptions import InvalidTag
-    from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
-
     header = read_header(data)
     if header.server_key != public_text(key):
         raise Spoiled(
@@ -88,7 +84,7 @@ def decrypt(data: bytes, key: X25519PrivateKey) -> bytes:
         )
     view, body, out = memoryview(data), HEAD.size + WRAPPED, io.BytesIO()
     try:
-        content_key = _suite().decrypt(view[HEAD.size : body], key, info=view[: HEAD.size])
+        content_key = SUITE.decrypt(view[HEAD.size : body], key, info=view[: HEAD.size])
         cipher = ChaCha20Poly1305(content_key)
         for number, (start, stop, nonce) in enumerate(_chunks(header.length)):
             at = body + number * TAG
@@ -103,12 +99,6 @@ def _chunks(length: int) -> Iterator[tuple[int, int, bytes]]:
     for number, start in enumerate(range(0, length, CHUNK)):
         stop = min(start + CHUNK, length)
         yield start, stop, number.to_bytes(11, "big") + bytes([stop == length])
-
-
-def _suite() -> Suite:
-    from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
-
-    return Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.CHACHA20_POLY1305)
 
 
 def require_server_key(election: Election) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from .. import plugins
 from ..election.election import Election
@@ -13,9 +15,6 @@ from .encryption import decrypt, is_encrypted, read_header
 from .keys import fingerprint
 from .manifest import OpenBallot, open_ballot
 from .seal import check_ballot, decrypt_for
-
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 
 def describe_ballot(path: Path, election: Election | None, key: X25519PrivateKey | None = None) -> dict[str, Any]:

@@ -10,15 +10,20 @@ import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)  # fmt: skip
 
 from ..errors import ElectionError, KeyFileError
 
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
-
-    SecretKey = Ed25519PrivateKey | X25519PrivateKey
+SecretKey = Ed25519PrivateKey | X25519PrivateKey
 
 SIGNATURE_PREFIX, ENCRYPTION_PREFIX = "ed25519:", "x25519:"
 """Prefixes of public keys: a party's, which verifies its signatures, and the server's, which encrypts ballots."""
@@ -30,21 +35,15 @@ SMALL_ORDER = {0, 1, PRIME - 1, _EIGHTH, PRIME - _EIGHTH}
 
 def new_key(path: Path) -> str:
     """Write a new secret key for a party. Returns the public key as the roster lists it."""
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
     return _write(path, Ed25519PrivateKey.generate())
 
 
 def new_server_key(path: Path) -> str:
     """Write a new secret key for the server. Returns the public key as an election's `server_key`."""
-    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-
     return _write(path, X25519PrivateKey.generate())
 
 
 def _write(path: Path, key: SecretKey) -> str:
-    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-
     pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -60,8 +59,6 @@ def _write(path: Path, key: SecretKey) -> str:
 
 def read_key(path: Path) -> Ed25519PrivateKey:
     """A party's secret key."""
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
     key = read_any_key(path)
     if not isinstance(key, Ed25519PrivateKey):
         raise KeyFileError(
@@ -72,8 +69,6 @@ def read_key(path: Path) -> Ed25519PrivateKey:
 
 def read_server_key(path: Path) -> X25519PrivateKey:
     """The server's secret key."""
-    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-
     key = read_any_key(path)
     if not isinstance(key, X25519PrivateKey):
         raise KeyFileError(
@@ -85,11 +80,6 @@ def read_server_key(path: Path) -> X25519PrivateKey:
 
 def read_any_key(path: Path) -> SecretKey:
     """The secret key of a party or of the server. Like ssh, refuse a file that other users can read."""
-    from cryptography.exceptions import UnsupportedAlgorithm
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-    from cryptography.hazmat.primitives.serialization import load_pem_private_key
-
     try:
         with path.open("rb") as file:
             mode = os.fstat(file.fileno()).st_mode & 0o777
@@ -111,8 +101,6 @@ def read_any_key(path: Path) -> SecretKey:
 
 def public_text(key: SecretKey) -> str:
     """The public key of a secret key, as elections list it."""
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
     prefix = SIGNATURE_PREFIX if isinstance(key, Ed25519PrivateKey) else ENCRYPTION_PREFIX
     return prefix + base64.b64encode(key.public_key().public_bytes_raw()).decode()
 
@@ -124,8 +112,6 @@ def fingerprint(text: str) -> str:
 
 
 def public_key(text: str, party: str) -> Ed25519PublicKey:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-
     try:
         raw = _raw(text, SIGNATURE_PREFIX)
         if (int.from_bytes(raw, "little") & (2**255 - 1)) % PRIME in SMALL_ORDER:
@@ -138,8 +124,6 @@ def public_key(text: str, party: str) -> Ed25519PublicKey:
 
 
 def server_public_key(text: str) -> X25519PublicKey:
-    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
-
     try:
         key = X25519PublicKey.from_public_bytes(_raw(text, ENCRYPTION_PREFIX))
         X25519PrivateKey.generate().exchange(key)  # rejects points of low order

@@ -13,7 +13,9 @@ import platform
 import sys
 from functools import cache
 from importlib.metadata import version
-from typing import TYPE_CHECKING
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from .. import plugins
 from ..election.election import Election
@@ -24,10 +26,6 @@ from .archive import MAX_FILES, as_files, zip_up
 from .encryption import decrypt, encrypt, is_encrypted, read_header
 from .manifest import FORMAT, MANIFEST, SIGNATURE, Manifest, OpenBallot, open_ballot
 from .signatures import check_signature
-
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 
 def seal(

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ..election.election import Election
 from ..errors import ElectionError, KeyFileError, Spoiled
 from .keys import fingerprint, public_key, public_text
-
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 
 def check_signer(election: Election, party: str, key: Ed25519PrivateKey | None) -> None:
@@ -50,8 +48,6 @@ def check_signature(election: Election, party: str, signed: bytes, signature: by
 
 
 def _is_by(key: str, party: str, signed: bytes, signature: bytes) -> bool:
-    from cryptography.exceptions import InvalidSignature
-
     try:
         public_key(key, party).verify(signature, signed)
     except InvalidSignature:

@@ -41,6 +41,8 @@ class Remote:
     extra: ClassVar[str]
     failures: tuple[type[Exception], ...] = (OSError, EOFError)
     """Errors that the client library raises. Any other exception is a bug and propagates."""
+    refusals: tuple[type[Exception], ...] = (PermissionError,)
+    """Errors with which a server refuses a request."""
     verifies: ClassVar[bool] = False
     """Whether to read a ballot back after its delivery, as some servers check for a file before they write it."""
 
@@ -182,6 +184,18 @@ class Remote:
                     f"another ballot of {name} reached {self} at the same moment and has replaced this one. "
                     "If it should not count, ask the operator to move it away, then deliver again."
                 )
+
+    def check_free(self, look: Callable[[], Any]) -> bool:
+        """Raise FileExistsError if `look` finds the file; return False if the server does not say."""
+        try:
+            look()
+        except FileNotFoundError:
+            return True
+        except self.refusals as error:
+            if self._is_transient(error):
+                raise
+            return False
+        raise FileExistsError
 
     def check_overwrite(self, readable: bool, put: Callable[[str], Any]) -> None:
         """Check that the server honours "do not overwrite" by storing a probe file twice: the second must fail.

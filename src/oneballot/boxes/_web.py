@@ -56,6 +56,7 @@ def check_status(status: int, reason: str | None) -> None:
 class WebBox(Remote):
     """A box behind HTTP. Redirects are not followed: their target is not trusted."""
 
+    refusals = (PermissionError, StatusError)
     verifies: ClassVar[bool] = True
 
     def _connect(self, settings: Mapping[str, Any]) -> None:

@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from ..errors import BoxError, printable
 from ._remote import MAX_FILES
-from ._web import StatusError, WebBox, content_length
+from ._web import WebBox, content_length
 
 MAX_INDEX_BYTES = 64 * 2**20
 CONCURRENT_SIZE_REQUESTS = 16
@@ -58,22 +58,10 @@ class Http(WebBox):
         return content_length(reply.headers)
 
     def _upload(self, file: str, sealed: bytes, part: str, report: Callable[[int], None]) -> None:
-        readable = self._check_free(file)
+        readable = self.check_free(lambda: self._send("HEAD", file))
         put = partial(self._put, If_None_Match="*")
         self.check_overwrite(readable, lambda name: put(name, b"oneballot\n", lambda done: None))
         put(file, sealed, report)
-
-    def _check_free(self, file: str) -> bool:
-        """Raise FileExistsError if the file exists; return False if the server does not say."""
-        try:
-            self._send("HEAD", file)
-        except FileNotFoundError:
-            return True
-        except (PermissionError, StatusError) as error:
-            if self._is_transient(error):
-                raise
-            return False
-        raise FileExistsError
 
 
 class _LinkParser(HTMLParser):

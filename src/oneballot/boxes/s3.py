@@ -77,23 +77,13 @@ class S3(Remote):
         return _Object(self._s3, self._call("get_object", file, **({"Range": f"bytes={start}-"} if start else {})))
 
     def _upload(self, file: str, sealed: bytes, part: str, report: Callable[[int], None]) -> None:
-        readable = self._check_free(file)
+        readable = self.check_free(lambda: self._call("head_object", file))
         put = partial(self._call, "put_object", IfNoneMatch="*")
         self.check_overwrite(readable, lambda name: put(name, Body=b"oneballot\n"))
         if len(sealed) > PIECE:
             self._upload_in_parts(file, sealed, report)
         else:
             put(file, Body=sealed)
-
-    def _check_free(self, file: str) -> bool:
-        """Raise FileExistsError if the object exists; return False if the server does not say."""
-        try:
-            self._call("head_object", file)
-        except FileNotFoundError:
-            return True
-        except PermissionError:
-            return False
-        raise FileExistsError
 
     def _upload_in_parts(self, file: str, sealed: bytes, report: Callable[[int], None]) -> None:
         """Each part has its own retries: after a lost connection, only the current part is sent again."""

@@ -1,13 +1,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .terminal import AsJson, OutcomeFolder, percent, print_json, print_table, session, size
+from .terminal import AsJson, OutcomeFolder, percent, print_json, print_table, score, session, size
+
+if TYPE_CHECKING:
+    from ..report.metrics import Metrics
 
 EXAMPLE = "Example: oneballot evaluate outcome/ --data test.csv"
+MOST_CLASSES = 20
+"""A confusion matrix with more classes is in --json only."""
 
 
 def command(
@@ -17,13 +22,12 @@ def command(
 ) -> None:
     """Test the final model on labelled rows.
 
-    Shows its accuracy, and precision, recall, F1 and support of each class.
+    Shows accuracy, balanced accuracy, AUC, average precision, Brier score and calibration error (ECE) with 95 %
+    bootstrap intervals; precision, recall, F1 and support of each class; and the confusion matrix. See docs/verdict.md.
     """
     with session(as_json):
-        import math
-
         from ..errors import DataError
-        from ..report.metrics import accuracy, by_class
+        from ..report.metrics import evaluate
         from ..server.outcome import Outcome
 
         loaded = Outcome.load(outcome)
@@ -31,34 +35,34 @@ def command(
         if y is None:
             raise DataError(f"{data} has no label column, so there is nothing to evaluate; use `oneballot predict`")
         probabilities = loaded.probabilities(rows)
-        share, scores = accuracy(probabilities, y), by_class(probabilities, y, loaded.classes)
+        metrics = evaluate(probabilities, y, loaded.classes)
         if as_json:
             known, right = loaded.correct(probabilities, y)
-            counts = zip(loaded.classes, known.sum(axis=0), right.sum(axis=0), scores, strict=True)
-            found = {
-                str(name): {
-                    "rows": int(n),
-                    "right": int(r),
-                    **{k: _number(v) for k, v in score.items() if k != "class"},
-                }
-                for name, n, r, score in counts
-            }
-            print_json({"accuracy": share, "rows": len(y), "bytes": loaded.bytes, "classes": found})
+            described: dict[str, Any] = metrics.describe()
+            counts = zip(known.sum(axis=0), right.sum(axis=0), described.pop("by_class"), strict=True)
+            classes = {each.pop("class"): {"rows": int(n), "right": int(r), **each} for n, r, each in counts}
+            print_json({**described, "bytes": loaded.bytes, "classes": classes})
             return
         sent = f"; all ballots together: {size(loaded.bytes)}" if loaded.bytes else ""
-        table = [
-            [
-                s["class"],
-                *("–" if math.isnan(s[k]) else percent(s[k]) for k in ("precision", "recall", "f1")),
-                f"{s['support']:,}",
-            ]
-            for s in scores
-        ]
-        title = f"accuracy {percent(share)} on {len(y):,} rows{sent}"
-        print_table(title, ["class", "precision", "recall", "F1", "support"], table)
+        _show(metrics, f"accuracy {percent(metrics.accuracy)} on {len(y):,} rows{sent}")
         if loaded.ledger.rehearsal:
             print("\n".join(loaded.ledger.describe()))
 
 
-def _number(value: float) -> float | int | None:
-    return None if value != value else value
+def _show(metrics: Metrics, title: str) -> None:
+    from ..report.metrics import NAMES
+
+    rows = []
+    for name, shown in NAMES.items():
+        ends = metrics.intervals.get(name)
+        around = "" if ends is None else f"{score(name, ends[0])} to {score(name, ends[1])}"
+        rows.append([shown, score(name, metrics[name]), around])
+    print_table(title, ["", "", "95 % interval"], rows)
+    names = ("precision", "recall", "f1", "auc", "average_precision")
+    rows = [[c["class"], *(score(name, c[name]) for name in names), f"{c['support']:,}"] for c in metrics.by_class]
+    print_table("By class", ["class", "precision", "recall", "F1", "AUC", "average precision", "support"], rows)
+    matrix = metrics.confusion
+    if matrix is not None and matrix.ndim == 2 and len(matrix) <= MOST_CLASSES:
+        classes = [c["class"] for c in metrics.by_class]
+        rows = [[name, *(f"{count:,}" for count in counts)] for name, counts in zip(classes, matrix, strict=True)]
+        print_table("Confusion matrix: rows by true class, columns by predicted class", ["", *classes], rows)

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from .terminal import (
+    SCORE_COLUMNS,
     AllRows,
     AsJson,
     Backend,
@@ -16,9 +17,10 @@ from .terminal import (
     SplitSeed,
     TestRows,
     Workers,
-    percent,
+    plural,
     print_json,
     print_table,
+    score_cells,
     session,
     size,
 )
@@ -42,11 +44,16 @@ def command(
     backend: Backend = None,
     as_json: AsJson = False,
 ) -> None:
-    """Simulate a federation on one machine, and test the final model."""
+    """Simulate a federation on one machine, and test the final model.
+
+    Shows the mean party, the best party, the federation and pooled data (the upper bound), and a verdict: who gains,
+    who loses, why, and what to try. See docs/verdict.md.
+    """
     with session(as_json, workers):
         from ..election.election import Election
+        from ..report.metrics import Metrics
         from ..runtime.executor import spread
-        from ..simulation import baselines, check_empty, read_parties, save, simulate_parties
+        from ..simulation import baselines, check_empty, gain, read_parties, save, simulate_parties
 
         agreed = Election.read(election)
         if out is not None:
@@ -55,22 +62,40 @@ def command(
             shared, test_data = read_parties(agreed, data, parties, split, seed, test, holdout)
             run = simulate_parties(agreed, shared)
             without = baselines(agreed, run.parties, test_data) if compare else None
-        scores = {"outcome": run.accuracy(test_data)}
+        metrics: dict[str, Metrics] = {"outcome": run.evaluate(test_data)}
+        verdict = None
         if without is not None:
-            scores = {"alone": without.alone_mean, **scores, "together": without.pooled}
+            assert without.pooled_metrics is not None
+            alone = {"alone": without.mean_metrics, "best": without.metrics[without.best]}
+            metrics = {**alone, **metrics, "together": without.pooled_metrics}
+            verdict = gain(agreed, run, without, test_data)
         if out is not None:
             save(run, out)
         sent = run.outcome.bytes / len(run.ballots)
         if as_json:
-            print_json({"accuracy": scores, "bytes_per_party": sent, **run.outcome.summary()})
+            described = {
+                "accuracy": {name: each.accuracy for name, each in metrics.items()},
+                "metrics": {name: each.describe() for name, each in metrics.items()},
+                "bytes_per_party": sent,
+            }
+            print_json(
+                {**described, **({} if verdict is None else {"gain": verdict.describe()}), **run.outcome.summary()}
+            )
             return
         names = {
-            "alone": "each party alone, mean",
-            "outcome": f"{agreed.method.name}, one ballot each",
+            "alone": "mean party",
+            "best": "" if without is None else f"best party ({without.best})",
+            "outcome": f"federation ({agreed.method.name})",
             "together": "pooled data (upper bound)",
         }
-        rows = [[names[k], percent(v), size(round(sent)) if k == "outcome" else ""] for k, v in scores.items()]
-        print_table(f"{agreed.name}: {len(run.parties)} parties, {split}", ["", "accuracy", "sent per party"], rows)
+        rows = [
+            [names[k], *score_cells(each), size(round(sent)) if k == "outcome" else ""] for k, each in metrics.items()
+        ]
+        about = f"{plural(len(run.parties), 'party', 'parties')}, {split}, {plural(len(test_data), 'test row')}"
+        print_table(f"{agreed.name}: {about}", ["", *SCORE_COLUMNS, "sent"], rows)
+        print("sent: the mean size of a ballot. Balanced accuracy is the mean recall of the classes.")
+        for sentence in () if verdict is None else verdict.sentences():
+            print(sentence)
         if agreed.level != "L0":
             print("Privacy", "\n  ".join(run.outcome.ledger.describe(whole=True)))
         if out is not None:

@@ -5,13 +5,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .terminal import AsJson, ElectionFile, Workers, print_json, print_table, session, size
+from .terminal import AsJson, ElectionFile, Workers, percent, plural, print_json, print_table, session, size
 
 if TYPE_CHECKING:
     from ..election.election import Election
     from ..interfaces import Box
     from ..server.outcome import Outcome
 
+MOST_CLASSES = 20
+"""How many classes the verdict lists, those predicted most often first."""
 EXAMPLE = "Example: oneballot tally election.toml --from box/ --out outcome/ [--without clinic-b]"
 
 
@@ -106,7 +108,9 @@ def _show(
     rows += [[party, "left out (--without)", ""] for party in outcome.without]
     awaited = election.awaited({*outcome.voted, *outcome.without})
     rows += [[party, "no valid ballot yet", ""] for party in awaited]
-    print_table(f"{election.name}: {len(outcome.voted)} ballots, {size(outcome.bytes)}", ["ballot", "", "sent"], rows)
+    ballots = f"{plural(len(outcome.voted), 'ballot')}, {size(outcome.bytes)}"
+    print_table(f"{election.name}: {ballots}", ["ballot", "", "sent"], rows)
+    _show_verdict(outcome)
     print("Privacy", "\n  ".join(outcome.ledger.describe(whole=True)))
     for line in seen.values():
         print(f"DO NOT PUBLISH: {line}.")
@@ -115,6 +119,23 @@ def _show(
     elif election.level == "L1":
         print(f"{out} holds raw votes: keep it private, and share what --publish FOLDER writes.")
     print(f"The final model is in {out}. Use it with: oneballot predict {out} --data new.csv")
+
+
+def _show_verdict(outcome: Outcome) -> None:
+    """What is known about the model without labels; a collapsed model is also shown as a warning."""
+    verdict = outcome.verdict
+    if verdict is None:
+        return
+    columns = {"predicted": verdict.predicted, "parties' rows": verdict.parties}
+    shown = {name: shares for name, shares in columns.items() if shares}
+    if shown:
+        first = next(iter(shown.values()))
+        names = sorted(first, key=lambda name: -first[name])[:MOST_CLASSES]
+        rows = [[name, *(percent(shares[name]) for shares in shown.values())] for name in names]
+        title = f"What the final model predicts for {plural(verdict.rows, 'public row')}"
+        print_table(title if verdict.rows else "Class shares", ["class", *shown], rows)
+    for line in verdict.lines():
+        print(line)
 
 
 def _check_level(election: Election, publish: Path | None, *, again: bool, data_dependent: bool) -> None:

@@ -146,7 +146,7 @@ def _progress() -> Iterator[Aside]:
 
 def _show_notes(caught: Sequence[warnings.WarningMessage]) -> None:
     for warning in dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, WillNotWork)):
-        typer.echo(f"WARNING: {warning}", err=True)
+        typer.secho(f"WARNING: {warning}", fg="red", bold=True, err=True)
     counts = Counter(str(w.message) for w in caught if not issubclass(w.category, WillNotWork))
     alike: Counter[str] = Counter()
     notes: list[tuple[int, str]] = []  # each with its rank among similar notes: one of every type is shown first
@@ -190,3 +190,24 @@ def size(count: int) -> str:
 
 def percent(share: float) -> str:
     return f"{100 * share:.1f} %"
+
+
+def score(name: str, value: float) -> str:
+    """A metric of `report.metrics`: shares in percent, others as a number between 0 and 1; – if it has no value."""
+    if value != value:
+        return "–"
+    return f"{value:.3f}" if name in ("auc", "average_precision", "brier", "ece") else percent(value)
+
+
+SCORES = ("accuracy", "balanced_accuracy", "auc", "brier")
+SCORE_COLUMNS = ("accuracy", "balanced", "AUC", "Brier")
+
+
+def score_cells(metrics: Any) -> list[str]:
+    """The metrics of a model for a table with the columns `SCORE_COLUMNS`."""
+    return [score(name, metrics[name]) for name in SCORES]
+
+
+def plural(count: int, one: str, many: str = "") -> str:
+    """The number and the noun: 1 ballot, 2 ballots."""
+    return f"{count:,} {one if count == 1 else many or one + 's'}"

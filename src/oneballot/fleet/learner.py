@@ -20,9 +20,6 @@ class NetworkLearner(Learner, Protocol):
         """The training recipe: a `fleet.train.recipe.Recipe`."""
 
     def network(self, row: tuple[int, ...], classes: int) -> Any: ...
-    def training(self, network: Any, X: Array, recipe: Any, classes: int, what: str) -> Any:
-        """A `fleet.train.engine.Training`, which trains such networks on rows of X round by round."""
-
     def run(self, job: NetworkJob) -> Any:
         """The result of a job, run on this learner's device."""
 

@@ -204,12 +204,6 @@ class Torch:
         settings = asdict(self)
         return Recipe(**{f.name: settings[f.name] for f in fields(Recipe) if f.name in settings})
 
-    def training(self, network: Network, X: Array, recipe: Recipe, classes: int, what: str) -> Any:
-        """Return a training of these networks on rows of X that can be continued round by round."""
-        from ..fleet.train.engine import Training
-
-        return Training(network, X, recipe, classes, device=self.device, workers=workers(), what=what)
-
     def run(self, job: NetworkJob) -> Any:
         """Run a method's own job on these networks, on this learner's device."""
         (result,) = job.run_together(self, [job])

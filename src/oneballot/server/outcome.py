@@ -21,6 +21,7 @@ from ..privacy.ledger import Ledger
 from ..runtime.files import lock_folder
 from ..types import Array, Blob, Contents, Count
 from .sandbox import attach_sandbox
+from .verdict import Verdict
 
 if TYPE_CHECKING:
     from .model import FinalModel
@@ -52,6 +53,8 @@ class Outcome:
     count: Count = field(default_factory=Count, repr=False)
     noised: tuple[tuple[Array, int], ...] = field(default=(), repr=False, compare=False)
     """At L1, in memory only: the votes that noise was added to, each with its unit. Not to be published."""
+    verdict: Verdict | None = None
+    """What is known about the model without labels; None in outcomes of versions before 0.3."""
 
     @property
     def bytes(self) -> int:
@@ -68,6 +71,7 @@ class Outcome:
             "spoiled": dict(self.spoiled),
             "without": list(self.without),
             "bytes": self.bytes,
+            "verdict": None if self.verdict is None else self.verdict.describe(),
         }
 
     def with_draws(self, times: int) -> Outcome:
@@ -83,7 +87,8 @@ class Outcome:
 
         At L1 the count holds raw votes, and the list of ballots reveals the parties.
         """
-        return replace(self, voted={}, spoiled={}, without=(), count=Count(), noised=())
+        verdict = None if self.verdict is None else self.verdict.published()
+        return replace(self, voted={}, spoiled={}, without=(), count=Count(), noised=(), verdict=verdict)
 
     def read_table(self, path: Path) -> Table:
         """The columns of a file, as the schema reads it."""
@@ -152,6 +157,7 @@ class Outcome:
             "spoiled": dict(self.spoiled),
             "without": list(self.without),
             "schema": None if self.schema is None else self.schema.model_dump(mode="json"),
+            "verdict": None if self.verdict is None else self.verdict.describe(),
         }
         text = json.dumps(index, indent=1, default=as_plain).encode()
         write_index(folder, text, {model, count}, secret=secret)
@@ -172,6 +178,7 @@ class Outcome:
                 spoiled=index["spoiled"],
                 without=tuple(index["without"]),
                 count=_unflatten(unpack(read_content(folder, index["count"])), index["roll"]),
+                verdict=None if index.get("verdict") is None else Verdict.read(index["verdict"]),
             )
         except FileNotFoundError as error:
             raise OneBallotError(

@@ -20,6 +20,7 @@ from .count import BallotCounter
 from .outcome import Outcome
 from .prefetch import InMemory, Prefetcher, Source
 from .sandbox import attach_sandbox
+from .verdict import Verdict, judge
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
@@ -81,7 +82,8 @@ def _tally(election: Election, source: Source, options: Options) -> Outcome:
             counter.check_deadline()
         election.warn_if_hopeless(counter.votes())
         model = election.method.close(counter.count, ctx)
-    return _outcome(election, attach_sandbox(model), counter, ctx)
+        verdict = judge(model, counter.count, ctx)
+    return _outcome(election, attach_sandbox(model), counter, ctx, verdict)
 
 
 def _count(
@@ -107,7 +109,7 @@ def _warn_of_unknown_parties(without: Iterable[str], seen: set[str], ctx: TallyC
         ctx.warn(f"cannot leave out {party}: there is no ballot of that party{hint}")
 
 
-def _outcome(election: Election, model: Model, counter: BallotCounter, ctx: TallyContext) -> Outcome:
+def _outcome(election: Election, model: Model, counter: BallotCounter, ctx: TallyContext, verdict: Verdict) -> Outcome:
     from .model import FinalModel
 
     shape = election.shape or getattr(model, "shape", ())  # ballots of an open ensemble may state it
@@ -123,4 +125,5 @@ def _outcome(election: Election, model: Model, counter: BallotCounter, ctx: Tall
         without=tuple(party for party in counter.left_out if party in counter.seen),
         count=counter.count,
         noised=tuple(ctx.noised),
+        verdict=verdict,
     )

@@ -11,11 +11,14 @@ import numpy as np
 from oneballot.errors import ElectionError
 from oneballot.fleet.learner import NetworkLearner
 from oneballot.interfaces import Model, TallyContext
-from oneballot.types import Array, Data, Task
+from oneballot.types import Array, Data
+
+from ._task import RoundTask
 
 if TYPE_CHECKING:
-    from oneballot.fleet.train.engine import Training
     from oneballot.fleet.train.recipe import Recipe
+
+    from ._rounds import Rounds
 
 Values = Mapping[str, Array]
 """The parameters of a network by name, and buffers such as the means of batch normalization."""
@@ -24,7 +27,7 @@ Values = Mapping[str, Array]
 @dataclass(frozen=True)
 class Assemble:
     """Work for a context: assemble these parties. recipe: the recipe of a round, from the learner's. proximal: as in
-    Task.
+    RoundTask.
     """
 
     parties: Sequence[Data]
@@ -62,7 +65,7 @@ class Assembly:
         """The number of rows of each party."""
         self.network = learner.network(X.shape[1:], self.classes)
         self.tasks = [
-            Task(
+            RoundTask(
                 np.arange(a, b),
                 data.y,
                 "multilabel" if ctx.multilabel else "labels",
@@ -71,7 +74,9 @@ class Assembly:
             )
             for (i, data), a, b in zip(with_rows, starts, starts[1:], strict=False)
         ]
-        self.training: Training = learner.training(self.network, X, recipe, self.classes, "parties' networks")
+        from ._rounds import start_rounds
+
+        self.training: Rounds = start_rounds(learner, self.network, X, recipe, self.classes, "parties' networks")
         drawn: Values = self.network.start(ctx.shared_seed("first weights"))
         start = self._outcome() if from_outcome else drawn
         self.initial: Values = {key: start[key] for key in drawn}
@@ -94,7 +99,7 @@ class Assembly:
     def train(
         self, who: Sequence[int], turn: int, start: Values, offsets: Sequence[Values] | None = None
     ) -> list[dict[str, Array]]:
-        """Each party's network after training on its own rows from `start`. offsets: as in Task."""
+        """Each party's network after training on its own rows from `start`. offsets: as in RoundTask."""
         start = self.sent_part(start)
         tasks = [
             replace(

@@ -15,14 +15,15 @@ from pydantic import PositiveInt
 
 from oneballot.errors import ElectionError
 from oneballot.settings import settings
-from oneballot.types import Task
 
 from ._assembly import Assembly, Values
 from ._averaging import Averaging, Rate, Server
+from ._task import RoundTask
 
 if TYPE_CHECKING:
-    from oneballot.fleet.train.engine import Training
     from oneballot.fleet.train.recipe import Recipe
+
+    from ._rounds import Rounds
 
 
 @settings
@@ -61,8 +62,10 @@ class Distiller(Server):
         assert assembly.ctx.public is not None, "checked before: feddf needs a public set"
         self.public, self.rounds = assembly.ctx.public, 0
         self.rows = np.arange(len(self.public))
-        self.training: Training = assembly.learner.training(
-            assembly.network, self.public, recipe, assembly.classes, "students"
+        from ._rounds import start_rounds
+
+        self.training: Rounds = start_rounds(
+            assembly.learner, assembly.network, self.public, recipe, assembly.classes, "students"
         )
 
     def step(self, before: Values, who: Sequence[int], trained: Sequence[Values]) -> Values:
@@ -70,7 +73,7 @@ class Distiller(Server):
         self.rounds += 1
         scores = np.mean([self.assembly.model(values).scores(self.public) for values in trained], axis=0)
         exponentials = np.exp(scores - scores.max(axis=1, keepdims=True))
-        task = Task(
+        task = RoundTask(
             self.rows,
             exponentials / exponentials.sum(axis=1, keepdims=True),
             "soft",

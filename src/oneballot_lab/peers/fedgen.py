@@ -115,9 +115,8 @@ class GeneratorTraining:
         """Each party's network after training on its own rows and its draws."""
         if not draws:
             return self.assembly.train(who, turn, start)
-        from oneballot.fleet.train.engine import Training
-
         from ._generator import pad_latents
+        from ._rounds import Rounds
 
         ctx, weight = self.assembly.ctx, self.settings.generator_weight
         rows, tasks = [self.rows], []
@@ -136,7 +135,7 @@ class GeneratorTraining:
                 )
             )
             begin += len(labels)
-        training = Training(
+        training = Rounds(
             self.network,
             np.concatenate(rows),
             self.assembly.recipe,

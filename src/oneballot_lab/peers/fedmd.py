@@ -17,13 +17,15 @@ from oneballot.errors import ElectionError
 from oneballot.interfaces import TallyContext
 from oneballot.peers import Round
 from oneballot.settings import settings
-from oneballot.types import Array, Data, Task
+from oneballot.types import Array, Data
 
 from ._assembly import Assemble, Assembly, Values
+from ._task import RoundTask
 
 if TYPE_CHECKING:
-    from oneballot.fleet.train.engine import Training
     from oneballot.fleet.train.recipe import Recipe
+
+    from ._rounds import Rounds
 
 
 @settings
@@ -78,10 +80,12 @@ class PartyNetworks:
         digest = replace(once, epochs=settings.digest_epochs)
         self.digestion = self._training(self.public, digest, "parties' networks on mean scores")
 
-    def _training(self, X: Array, recipe: Recipe, what: str) -> Training:
+    def _training(self, X: Array, recipe: Recipe, what: str) -> Rounds:
+        from ._rounds import start_rounds
+
         assembly = self.assembly
-        training: Training = assembly.learner.training(assembly.network, X, recipe, assembly.classes, what)
-        return training
+        rounds: Rounds = start_rounds(assembly.learner, assembly.network, X, recipe, assembly.classes, what)
+        return rounds
 
     def forget(self) -> None:
         for training in (self.assembly.training, self.transfer, self.own, self.digestion):
@@ -94,7 +98,7 @@ class PartyNetworks:
             self.assembly.network.start(ctx.shared_seed("first weights", i)) for i in range(len(self.assembly.tasks))
         ]
         if ctx.public_labels is not None:
-            learned = Task(np.arange(len(self.public)), ctx.public_labels)
+            learned = RoundTask(np.arange(len(self.public)), ctx.public_labels)
             networks = self._continue(self.transfer, [learned] * len(networks), networks, "transfer")
         return self._continue(self.assembly.training, self.assembly.tasks, networks, "begin")
 
@@ -107,7 +111,7 @@ class PartyNetworks:
         """Train each network on the mean of all their scores."""
         queries = self.public[rows]
         consensus = np.mean([self.assembly.model(values).scores(queries) for values in networks], axis=0)
-        task = Task(rows, consensus, "scores")
+        task = RoundTask(rows, consensus, "scores")
         return self._continue(self.digestion, [task] * len(networks), networks, f"digest {turn}")
 
     def revisit(self, turn: int, networks: Sequence[Values]) -> list[Values]:
@@ -115,7 +119,7 @@ class PartyNetworks:
         return self._continue(self.own, self.assembly.tasks, networks, f"revisit {turn}")
 
     def _continue(
-        self, training: Training, tasks: Sequence[Task], networks: Sequence[Values], what: str
+        self, training: Rounds, tasks: Sequence[RoundTask], networks: Sequence[Values], what: str
     ) -> list[Values]:
         ctx, names = self.assembly.ctx, [task.label for task in self.assembly.tasks]
         continued = [

@@ -8,8 +8,10 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from oneballot.fleet.train.engine import TrainedNetworks, Training
+from oneballot.fleet.train.engine import TrainedNetworks
 from oneballot.types import Array, Task
+
+from ..peers._rounds import Rounds
 
 Part = TypeVar("Part", bound=Hashable)
 
@@ -21,7 +23,7 @@ class JointTraining(Generic[Part]):
     round, a GPU replays its graphs.
     """
 
-    def __init__(self, parts: Mapping[Part, Array], make: Callable[[Array], Training]) -> None:
+    def __init__(self, parts: Mapping[Part, Array], make: Callable[[Array], Rounds]) -> None:
         """parts: the rows of each part, of one shape and type. make: starts a training on all rows."""
         self.starts = dict(zip(parts, np.cumsum([0, *map(len, parts.values())]), strict=False))
         self.training = make(np.concatenate(list(parts.values())))

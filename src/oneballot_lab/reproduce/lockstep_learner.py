@@ -17,6 +17,7 @@ import numpy as np
 from oneballot.fleet.learner import NetworkJob
 from oneballot.interfaces import Models
 from oneballot.learners.torch import Torch
+from oneballot.runtime.executor import workers
 from oneballot.settings import settings
 from oneballot.types import Array, Task
 
@@ -25,9 +26,10 @@ from .lockstep import Member, current_member
 
 if TYPE_CHECKING:
     from oneballot.fleet.models.network import Network
-    from oneballot.fleet.train.engine import TrainedNetworks, Training
+    from oneballot.fleet.train.engine import TrainedNetworks
     from oneballot.fleet.train.recipe import Recipe
 
+    from ..peers._rounds import Rounds
     from .joint_training import JointTraining
 
     Trainings = dict[str, JointTraining["SharedTraining"]]
@@ -116,10 +118,13 @@ class SharedTraining:
         shape = [*self.X.shape[1:], str(self.X.dtype), self.classes, self.what]
         return json.dumps([describe(self.learner), describe(self.recipe), shape], sort_keys=True)
 
-    def start(self, X: Array) -> Training:
+    def start(self, X: Array) -> Rounds:
         """The training itself, on the rows of all cells."""
-        training: Training = Torch.training(self.learner, self.network, X, self.recipe, self.classes, self.what)
-        return training
+        from ..peers._rounds import Rounds
+
+        return Rounds(
+            self.network, X, self.recipe, self.classes, device=self.learner.device, workers=workers(), what=self.what
+        )
 
     def run(self, tasks: Sequence[Task]) -> TrainedNetworks:
         trained: TrainedNetworks = self.member.request(RoundRequest(self, tasks))
@@ -143,9 +148,10 @@ class LockstepTorch(Torch):
         models: Models = member.request(FitRequest(self, X, tasks, classes, keep))
         return models
 
-    def training(self, network: Network, X: Array, recipe: Recipe, classes: int, what: str) -> Any:
+    def share_rounds(self, network: Network, X: Array, recipe: Recipe, classes: int, what: str) -> SharedTraining:
+        """A training in rounds, together with those of other cells."""
         if (member := current_member.get()) is None:
-            return super().training(network, X, recipe, classes, what)
+            raise RuntimeError("this learner belongs to a cell in lockstep, and there is none in this thread")
         return SharedTraining(member, self, network, X, recipe, classes, what)
 
     def run(self, job: NetworkJob) -> Any:

@@ -116,11 +116,11 @@ def test_progress_reports_every_epoch_of_every_model() -> None:
 def test_waves_have_similar_sizes() -> None:
     network, tasks = built_in("mlp", {}, (6,), CLASSES), make_tasks(3, 9, 1, 7, 5, 8, 2)
     job = Job(network, torch.zeros(30, 6), tasks, RECIPE, CLASSES, "chain", 1)
-    waves = job._cut(3)
+    waves = job.cut(3)
     assert [[len(tasks[i].rows) for i in wave] for wave in waves] == [[9, 7, 5], [8, 3], [1, 2]]
     assert [[RECIPE.steps_of(len(tasks[i].rows)) for i in wave] for wave in waves] == [[6, 4, 4], [4, 2], [2, 2]]
-    assert len(job._cut(100)) == 1
-    assert len(job._cut(1)) == 7
+    assert len(job.cut(100)) == 1
+    assert len(job.cut(1)) == 7
 
 
 @settings(max_examples=40, deadline=None)
@@ -158,7 +158,7 @@ def test_by_steps_neither_waves_nor_schedules_depend_on_the_number_of_rows() -> 
     for sizes in ((3, 9, 1, 7), (30, 1, 2, 29)):
         job = Job(network, torch.zeros(30, 6), make_tasks(*sizes), recipe, CLASSES, "chain", 1)
         wave = Wave(network, job.X, job.tasks, recipe, CLASSES, chain=True)
-        seen.append((job._cut(3), wave.order, wave.schedule.ends, wave.schedule.draw(4, 0, 3)[0].shape, wave.block))
+        seen.append((job.cut(3), wave.order, wave.schedule.ends, wave.schedule.draw(4, 0, 3)[0].shape, wave.block))
     assert seen[0] == seen[1]
     assert seen[0][0] == [[0, 1], [2, 3]]
 
@@ -170,7 +170,7 @@ def test_models_with_few_rows_do_not_depend_on_the_models_beside_them() -> None:
     tasks = [Task(rng.permutation(300)[:size], rng.integers(0, CLASSES, size), seed=size) for size in (5, 40, 300, 30)]
     network = built_in("mlp", {}, (6,), CLASSES)
     job = Job(network, torch.zeros(300, 6), tasks, recipe, CLASSES, "chain", 1)
-    assert sorted(map(sorted, job._cut(9))) == [[0, 3], [1], [2]]
+    assert sorted(map(sorted, job.cut(9))) == [[0, 3], [1], [2]]
     together = train(network, X, tasks, recipe, CLASSES, device="cpu").values
     for i, task in enumerate(tasks):
         assert same(train(network, X, [task], recipe, CLASSES, device="cpu").values, [together[i]])
@@ -192,9 +192,9 @@ def test_a_wave_that_does_not_fit_is_halved_until_it_does(monkeypatch: pytest.Mo
 
     with monkeypatch.context() as patch:
         patch.setattr(Wave, "train", train_wave)
-        patch.setattr(job, "_models_that_fit", lambda: 8)
+        patch.setattr(job, "models_that_fit", lambda: 8)
         patch.setattr(torch.cuda, "empty_cache", lambda: None)
-        assert sum(job._on_gpu()) == 16
+        assert sum(job.on_gpu()) == 16
     assert sizes == [8, 4, 2, 2, 4, 2, 2]
     assert all(job.values)
 
@@ -428,42 +428,10 @@ print(sorted(m for m in sys.modules if m.startswith("oneballot.") and m.count(".
     assert done.stdout.strip() == str(ours)
 
 
-@pytest.mark.parametrize("how", ["chain", "stacked", "loop"])
-def test_each_round_of_a_training_equals_a_separate_training(how: Any) -> None:
-    """With the same tasks, with fewer, and with others."""
-    X, network = make_rows(6), built_in("mlp", {"hidden": [5]}, (6,), CLASSES)
-    first = [replace(task, start=network.start(50 + i)) for i, task in enumerate(make_tasks(9, 4, 17))]
-    second = [replace(task, start=network.start(60 + i), seed=70 + i) for i, task in enumerate(first)]
-    training = engine.Training(network, X, RECIPE, CLASSES, device="cpu", how=how)
-    for tasks in (first, second, second[:2], make_tasks(3, 3, 3)):
-        alone = train(network, X, tasks, RECIPE, CLASSES, device="cpu", how=how)
-        together = training.run(tasks)
-        assert same(together.values, alone.values)
-        assert all(np.array_equal(a, b) for a, b in zip(together.logits, alone.logits, strict=True))
-
-
-def test_a_kept_wave_is_reused_only_for_the_same_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A GPU keeps waves between rounds; here the CPU does."""
-    monkeypatch.setattr(Job, "_keeps_wave", lambda self, numbers: len(numbers) == len(self.tasks))
-    X, network, tasks = make_rows(6), built_in("mlp", {"hidden": [5]}, (6,), CLASSES), make_tasks(9, 4, 17)
-    training = engine.Training(network, X, RECIPE, CLASSES, device="cpu")
-    made = Wave.__init__
-    waves: list[int] = []
-    monkeypatch.setattr(Wave, "__init__", lambda self, *a, **k: (waves.append(1), made(self, *a, **k))[1])
-    for number in range(3):
-        some = [replace(task, seed=number, start=network.start(number)) for task in tasks]
-        assert same(training.run(some).values, train(network, X, some, RECIPE, CLASSES, device="cpu").values)
-    assert len(waves) == 1 + 3  # one for all rounds, and one for each training alone
-    other = [replace(task, targets=(task.targets + 1) % CLASSES) for task in tasks]
-    assert same(training.run(other).values, train(network, X, other, RECIPE, CLASSES, device="cpu").values)
-    assert len(waves) == 6
-
-
-@pytest.mark.parametrize("what", ["start", "offset"])
-def test_parameters_of_another_network_are_refused(what: str) -> None:
+def test_a_start_of_another_network_is_refused() -> None:
     network, other = (built_in("mlp", {"hidden": [size]}, (6,), CLASSES) for size in (5, 4))
     (task,) = make_tasks(9)
-    with pytest.raises(DataError, match=rf"m0: its {what} does not fit this network: .*weight"):
-        train(network, make_rows(6), [replace(task, **{what: other.start(0)})], RECIPE, CLASSES, device="cpu")
-    with pytest.raises(DataError, match=f"its {what} does not fit"):
-        train(network, make_rows(6), [replace(task, **{what: {}})], RECIPE, CLASSES, device="cpu")
+    with pytest.raises(DataError, match=r"m0: its start does not fit this network: .*weight"):
+        train(network, make_rows(6), [replace(task, start=other.start(0))], RECIPE, CLASSES, device="cpu")
+    with pytest.raises(DataError, match="its start does not fit"):
+        train(network, make_rows(6), [replace(task, start={})], RECIPE, CLASSES, device="cpu")

@@ -11,9 +11,10 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from oneballot.fleet.models.network import built_in  # noqa: E402
-from oneballot.fleet.train.engine import Training  # noqa: E402
 from oneballot.fleet.train.recipe import Recipe  # noqa: E402
-from oneballot.types import Array, Task  # noqa: E402
+from oneballot.types import Array  # noqa: E402
+from oneballot_lab.peers._rounds import Rounds  # noqa: E402
+from oneballot_lab.peers._task import RoundTask  # noqa: E402
 from oneballot_lab.reproduce.joint_training import JointTraining  # noqa: E402
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU"))]
@@ -25,25 +26,25 @@ ROWS: dict[str, Array] = {
 }
 
 
-def tasks_of(name: str) -> list[Task]:
+def tasks_of(name: str) -> list[RoundTask]:
     """Two parties: the first is queried, the second has a proximal term."""
     rows, y = np.arange(len(ROWS[name])), np.arange(len(ROWS[name])) % 3
     half = len(rows) // 3
     return [
-        Task(rows[:half], y[:half], ask=rows[half:], label=name),
-        Task(rows[half:], y[half:], proximal=0.5, label=name),
+        RoundTask(rows[:half], y[:half], ask=rows[half:], label=name),
+        RoundTask(rows[half:], y[half:], proximal=0.5, label=name),
     ]
 
 
-def of_round(tasks: list[Task], turn: int) -> list[Task]:
+def of_round(tasks: list[RoundTask], turn: int) -> list[RoundTask]:
     return [replace(task, seed=10 * turn + i, start=NETWORK.start(turn)) for i, task in enumerate(tasks)]
 
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("how", ["chain", "stacked", "loop"])
 def test_each_part_has_the_same_result_as_alone(how: Any, device: str) -> None:
-    def make(X: Array) -> Training:
-        return Training(NETWORK, X, RECIPE, 3, device=device, how=how)
+    def make(X: Array) -> Rounds:
+        return Rounds(NETWORK, X, RECIPE, 3, device=device, how=how)
 
     joint, alone = JointTraining(ROWS, make), {name: make(X) for name, X in ROWS.items()}
     tasks = {name: tasks_of(name) for name in ROWS}
@@ -71,7 +72,7 @@ def test_each_part_has_the_same_result_as_alone(how: Any, device: str) -> None:
 
 
 def test_other_rows_start_a_new_job_and_the_previous_one_is_freed() -> None:
-    joint = JointTraining(ROWS, lambda X: Training(NETWORK, X, RECIPE, 3, device="cpu"))
+    joint = JointTraining(ROWS, lambda X: Rounds(NETWORK, X, RECIPE, 3, device="cpu"))
     task = tasks_of("some")[0]
     joint.run({"some": [task]})
     before = joint.training.job
@@ -83,7 +84,7 @@ def test_other_rows_start_a_new_job_and_the_previous_one_is_freed() -> None:
 
 
 def test_another_proximal_term_starts_a_new_job() -> None:
-    training = Training(NETWORK, ROWS["some"], RECIPE, 3, device="cpu")
+    training = Rounds(NETWORK, ROWS["some"], RECIPE, 3, device="cpu")
     tasks = tasks_of("some")
     weak = training.run(tasks).values[1]
     job = training.job

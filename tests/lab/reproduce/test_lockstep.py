@@ -30,6 +30,7 @@ from tiny import DIGITS, TREE
 pytest.importorskip("torch")
 from oneballot.methods.dosfl.distillation import Party
 from oneballot.methods.dosfl.work import DistilJob, TrainJob
+from oneballot_lab.peers._rounds import start_rounds
 
 LEARNER = ob.Torch("mlp", settings={"hidden": [16]}, epochs=2)
 MLP = ElectionRun(DIGITS, ob.FedKT(open_vote="odds"), replace(LEARNER, epochs=8))
@@ -182,7 +183,7 @@ class Rounds(Experiment):
     def run(self, seed: int, device: str) -> Result:
         member, learner = current_member.get(), join_lockstep(replace(LEARNER, device=device))
         rng, network = np.random.default_rng(seed), learner.network((6,), 2)
-        training = learner.training(network, rng.normal(size=(20, 6)), learner.recipe(), 2, "networks")
+        training = start_rounds(learner, network, rng.normal(size=(20, 6)), learner.recipe(), 2, "networks")
         task, jobs = Task(np.arange(20), rng.integers(0, 2, 20), label=f"of {self.rounds} rounds"), []
         for turn in range(self.rounds):
             start = learner.network((7 if turn == self.bad else 6,), 2).start(turn)

@@ -113,7 +113,7 @@ def test_a_party_without_some_classes_takes_part_and_one_without_rows_abstains(m
     lacking = three["party-1"]
     some = lacking.y < 2
     election = make()
-    with pytest.warns(OneBallotWarning, match="party-1: it has no rows of class 2, 3, 4"):
+    with pytest.warns(OneBallotWarning, match="party-1: no rows of class 2, 3, 4"):
         ballots = cast_together(
             election,
             {**three, "party-1": Data(lacking.X[some], lacking.y[some]), "party-4": Data(lacking.X[:0], lacking.y[:0])},

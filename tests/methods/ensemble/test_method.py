@@ -288,7 +288,7 @@ class TestSmallAndMissingParties:
             "one": election.data(digits.X[:1], digits.y[:1]),
             "none": Data(np.empty((0, 64), np.float32), np.empty(0, int)),
         }
-        with pytest.warns(OneBallotWarning, match="zeros: it has no rows of class 1, 2, 3"):
+        with pytest.warns(OneBallotWarning, match="zeros: no rows of class 1, 2, 3"):
             outcome = simulate_parties(election, held).outcome
         assert outcome.voted["none"].abstained == "it has 0 rows, fewer than min_rows = 1"
         alone = simulate_parties(election, {"full": held["full"]}).outcome
@@ -461,4 +461,4 @@ def test_an_election_in_files_is_cast_tallied_predicted_and_simulated(clinic: Pa
     assert "bytes" in do("evaluate", str(clinic / "outcome"), "--data", str(clinic / "test.csv"), "--json")
     assert do("predict", str(clinic / "outcome"), "--data", str(clinic / "test.csv")).count("\n") == 201
     output = do("simulate", str(toml), "--data", str(clinic / "a.csv"), "--parties", "3")
-    assert "ensemble, one ballot each" in output
+    assert "federation (ensemble)" in output

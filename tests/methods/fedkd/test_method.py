@@ -230,7 +230,7 @@ class TestPartiesWithFewRowsOrClasses:
         election = make()
         sets = ([0, 1, 2, 3], [3, 4, 5, 6], [6, 7, 8, 9])
         parties = {f"party-{i}": election.data(X[np.isin(y, s)], y[np.isin(y, s)]) for i, s in enumerate(sets)}
-        with pytest.warns(OneBallotWarning, match="party-0: it has no rows of class 4, 5"):
+        with pytest.warns(OneBallotWarning, match="party-0: no rows of class 4, 5"):
             simulation = simulate_parties(election, parties)
         assert simulation.accuracy(test_set) > 0.6
         alone = [simulate_parties(election, {k: v}).accuracy(test_set) for k, v in parties.items()]

@@ -191,7 +191,7 @@ class TestPartiesWithFewRowsOrClasses:
             simulation = self.run(make_election, held, method=method, learner=learner)
         assert set(simulation.outcome.voted) == set(held)
         messages = " ".join(str(w.message) for w in caught)
-        assert "only-zeros: it has no rows of class 1, 2, 3" in messages
+        assert "only-zeros: no rows of class 1, 2, 3" in messages
         if (method.subsets or 1) > 1:
             assert "three-rows: it has 3 rows for" in messages
 

@@ -48,18 +48,12 @@ class RecordedSteps(Steps):
         self.stream = _stream(wave.device)
         self.stream.wait_stream(torch.cuda.current_stream(wave.device))
         self.graphs: dict[int, tuple[torch.cuda.CUDAGraph, list[Tensor | None]]] = {}
-        others = [runner for runner in (wave.runners or {}).values() if isinstance(runner, RecordedSteps)]
-        self.pool: Any = others[0].pool if others else torch.cuda.graph_pool_handle()
-        """Memory that all graphs of a wave share: one runs at a time, and none reads what another has left."""
+        self.pool: Any = torch.cuda.graph_pool_handle()
+        """Memory that all graphs share: one runs at a time, and none reads what another has left."""
         self.block = 0
         self.loaded: torch.cuda.Event | None = None
         with self.here():
             super().__init__(wave, count, first)
-
-    def reset(self) -> None:
-        self.stream.wait_stream(torch.cuda.current_stream(self.wave.device))
-        with self.here():
-            super().reset()
 
     def load(self, places: Array, moves: Array | None, rates: Array | None) -> None:
         """Copy the next chunk to the device while the steps of the last one run; at most one chunk waits."""

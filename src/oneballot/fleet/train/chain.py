@@ -43,12 +43,11 @@ class Chain:
         keys: Tensor | None = None, tick: Tensor | None = None, *, implementation: Implementation | None = None,
     ) -> None:  # fmt: skip
         implementation = implementation or implementation_for(next(iter(weights.values())).device)
-        separate, dropouts = implementation == "separate", 0
+        convolution, dropouts = Convolution if implementation == "separate" else WindowProducts, 0
         self.layers: list[Layer] = []
         for name, part in module.named_children():
             maps = [weights] if gradients is None else [weights, gradients]
             if isinstance(part, nn.Conv2d):
-                convolution = Convolution if separate else WindowProducts
                 tensors = [each[f"{name}.{key}"] for each in maps for key in ("weight", "bias")]
                 self.layers.append(convolution(int(part.padding[0]), *tensors))
             elif isinstance(part, nn.Linear):
@@ -56,7 +55,7 @@ class Chain:
             elif isinstance(part, nn.ReLU):
                 self.layers.append(_ReLU())
             elif isinstance(part, nn.MaxPool2d):
-                self.layers.append(_PoolOnCPU() if separate else _Pool())
+                self.layers.append(_Pool())
             elif isinstance(part, nn.Flatten):
                 self.layers.append(_Flatten())
             elif isinstance(part, nn.Dropout):
@@ -166,35 +165,6 @@ class _Pool:
             return d
         out = d.new_zeros(self.where[..., 0, 0].numel(), self.shape[-2] * self.shape[-1])
         return out.scatter_(1, self.where.view(len(out), -1), d.reshape(len(out), -1)).view(self.shape)
-
-
-class _PoolOnCPU:
-    """The same, by comparing halves: on a CPU torch's pooling takes ten times as long, a sixth of a CNN's time."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        self.x = x
-        self.high, self.wide = x.shape[-2] // 2 * 2, x.shape[-1] // 2 * 2
-        x = x[..., : self.high, : self.wide]
-        self.side = torch.maximum(x[..., 0::2], x[..., 1::2])
-        return torch.maximum(self.side[..., 0::2, :], self.side[..., 1::2, :])
-
-    def jvp(self, tangent: Tensor) -> Tensor:
-        x, tangent = (part[..., : self.high, : self.wide] for part in (self.x, tangent))
-        lines = torch.where(x[..., 0::2] >= x[..., 1::2], tangent[..., 0::2], tangent[..., 1::2])
-        upper = self.side[..., 0::2, :] >= self.side[..., 1::2, :]
-        return torch.where(upper, lines[..., 0::2, :], lines[..., 1::2, :])
-
-    def backward(self, d: Tensor, needed: bool) -> Tensor:
-        if not needed:
-            return d
-        lines = torch.empty_like(self.side)
-        torch.mul(d, self.side[..., 0::2, :] >= self.side[..., 1::2, :], out=lines[..., 0::2, :])
-        torch.sub(d, lines[..., 0::2, :], out=lines[..., 1::2, :])
-        whole = torch.empty_like(self.x) if self.x.shape[-2:] == (self.high, self.wide) else torch.zeros_like(self.x)
-        x, out = (part[..., : self.high, : self.wide] for part in (self.x, whole))
-        torch.mul(lines, x[..., 0::2] >= x[..., 1::2], out=out[..., 0::2])
-        torch.sub(lines, out[..., 0::2], out=out[..., 1::2])
-        return whole
 
 
 class _Flatten:

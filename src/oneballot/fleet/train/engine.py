@@ -7,17 +7,16 @@ nothing (benchmarks/fleet.py), and they train one by one, in a process for each 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from ...errors import DataError, OneBallotWarning
 from ...runtime.progress import track
 from ...types import Array, Task
-from ..gpu.vmapped import warn_without_kernels
 from ..models.inputs import as_tensor, check_tokens
 from ..models.network import Network
 from .chain import is_chain
@@ -41,33 +40,28 @@ class TrainedNetworks:
 def train(
     network: Network, X: Array, tasks: Sequence[Task], recipe: Recipe, classes: int, **options: Any
 ) -> TrainedNetworks:
-    """Train every task, once. options: those of `Training`. The result is that of `fit_one`, up to rounding."""
-    return Training(network, X, recipe, classes, once=True, **options).run(tasks)
+    """Train every task. options: those of `Training`. The result is that of `fit_one`, up to rounding."""
+    return Training(network, X, recipe, classes, **options).run(tasks)
 
 
 class Training:
-    """Rows on which networks are trained repeatedly, from different initial weights: the rounds of a peer.
+    """Rows on which networks are trained, copied to the device.
 
-    The rows are copied to the device once. If the tasks of a round differ from the last ones only in `start`, `seed`
-    and `offset`, a GPU replays the graphs that it has recorded.
-
-    what: the networks' name in progress reports. how: the implementation, chosen if None. once: there is one round.
-    keep: the parameters of the models are wanted, not just their predictions.
+    what: the networks' name in progress reports. how: the implementation, chosen if None. keep: the parameters of the
+    models are wanted, not just their predictions.
     """
 
     def __init__(
         self, network: Network, X: Array, recipe: Recipe, classes: int, *,
-        device: str = "auto", workers: int = 1, what: str = "networks", how: How | None = None, once: bool = False,
-        keep: bool = True,
+        device: str = "auto", workers: int = 1, what: str = "networks", how: How | None = None, keep: bool = True,
     ) -> None:  # fmt: skip
         if network.tokens:
             check_tokens(X, network.tokens)
         if recipe.augment:
             recipe.check_images(network.shape)
         self.network, self.recipe, self.classes = network, recipe, classes
-        self.workers, self.what, self.how, self.once, self.keep = workers, what, how, once, keep
+        self.workers, self.what, self.how, self.keep = workers, what, how, keep
         self.device = find_device(device)
-        self.job: Job | None = None
         with precision(recipe, self.device):
             self.X = as_tensor(X.reshape(len(X), *network.shape), self.device, network.takes)
             if not network.built_in:
@@ -76,41 +70,30 @@ class Training:
     def run(self, tasks: Sequence[Task]) -> TrainedNetworks:
         for task in tasks:
             check_targets(task, self.classes)
-            self._check_parameters(task)
+            if task.start is not None:
+                check_parameters(task, "start", task.start, self.shapes)
         with precision(self.recipe, self.device), one_thread():
-            if self.job is not None and self.job.is_like(tasks):
-                self.job.reset(tasks)
-            else:
-                self.how = self.how or _choose(self.network, self.X, tasks, self.classes)
-                self.forget()
-                self.job = Job(
-                    self.network, self.X, tasks, self.recipe, self.classes, self.how, self.workers, self.once, self.keep
-                )
+            self.how = self.how or _choose(self.network, self.X, tasks, self.classes)
+            job = self.job_of(tasks, self.how)
             unit = "epochs" if self.recipe.steps is None else f"parts of {self.recipe.steps} steps"
             label = f"training {len(tasks)} {self.what}, {unit}"
-            for _ in track(label, self.job.run(), len(tasks) * self.recipe.epochs):
+            for _ in track(label, job.run(), len(tasks) * self.recipe.epochs):
                 pass
-        return TrainedNetworks(self.job.values, self.job.logits, self.job.finite)
-
-    def forget(self) -> None:
-        """Free what is kept on the device for another round of the same tasks."""
-        if self.job is not None:
-            self.job.forget()
-        self.job = None
-
-    def _check_parameters(self, task: Task) -> None:
-        """Raise DataError if a task's start or offset belongs to another network."""
-        for what, given in (("start", task.start), ("offset", task.offset)):
-            if given is not None:
-                shapes, expected = {key: value.shape for key, value in given.items()}, self._shapes[what]
-                if odd := sorted(key for key, _ in shapes.items() ^ expected.items()):
-                    raise DataError(f"{task.label}: its {what} does not fit this network: {', '.join(odd)[:200]}")
+        return TrainedNetworks(job.values, job.logits, job.finite)
 
     @cached_property
-    def _shapes(self) -> dict[str, dict[str, tuple[int, ...]]]:
-        learned = {key for key, weight in self.network.bare.named_parameters() if weight.requires_grad}
-        start = {key: value.shape for key, value in self.network.start(0).items()}
-        return {"start": start, "offset": {key: shape for key, shape in start.items() if key in learned}}
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shapes of a model's parameters and buffers."""
+        return {key: value.shape for key, value in self.network.start(0).items()}
+
+    def job_of(self, tasks: Sequence[Task], how: How) -> Job:
+        return Job(self.network, self.X, tasks, self.recipe, self.classes, how, self.workers, self.keep)
+
+
+def check_parameters(task: Task, what: str, given: Mapping[str, Array], shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """Raise DataError if what a task gives for each parameter belongs to another network."""
+    if odd := sorted(key for key, _ in {key: value.shape for key, value in given.items()}.items() ^ shapes.items()):
+        raise DataError(f"{task.label}: its {what} does not fit this network: {', '.join(odd)[:200]}")
 
 
 def _choose(network: Network, X: Tensor, tasks: Sequence[Task], classes: int) -> How:
@@ -118,8 +101,6 @@ def _choose(network: Network, X: Tensor, tasks: Sequence[Task], classes: int) ->
         return "chain"
     if X.device.type == "cpu":
         return "loop"
-    if any(isinstance(part, nn.Conv2d) for part in network.bare.modules()):
-        warn_without_kernels(X.device)
     if network.built_in:
         return "stacked"
     if reason := why_not_stacked(network, X, tasks[0], classes):

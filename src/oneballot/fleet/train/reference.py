@@ -16,28 +16,28 @@ from .recipe import ABSENT, Recipe
 from .stacked import FleetLayers
 
 
+def optimizer_of(module: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
+    weights = [weight for weight in module.parameters() if weight.requires_grad]
+    if recipe.optimizer == "adam":
+        return torch.optim.Adam(weights, recipe.learning_rate, weight_decay=recipe.weight_decay)
+    return torch.optim.SGD(weights, recipe.learning_rate, recipe.momentum, weight_decay=recipe.weight_decay)
+
+
 def fit_one(module: nn.Module, X: Tensor, task: Task, recipe: Recipe, classes: int) -> None:
     """Train the module, in place, on the task's rows of X. Both are on the same device."""
-    for _ in epochs_of_one(module, X, task, recipe, classes):
+    for _ in epochs_of_one(module, X, task, recipe, classes, optimizer_of(module, recipe)):
         pass
 
 
-def epochs_of_one(module: nn.Module, X: Tensor, task: Task, recipe: Recipe, classes: int) -> Iterator[None]:
-    """`fit_one`, epoch by epoch."""
-    named = {name: p for name, p in module.named_parameters() if p.requires_grad}
-    weights = list(named.values())
-    origin = [weight.detach().clone() for weight in weights] if task.proximal else []
-    offset = {name: torch.tensor(value).to(named[name]) for name, value in (task.offset or {}).items()}
-    optimizer: torch.optim.Optimizer
-    if recipe.optimizer == "adam":
-        optimizer = torch.optim.Adam(weights, recipe.learning_rate, weight_decay=recipe.weight_decay)
-    else:
-        optimizer = torch.optim.SGD(weights, recipe.learning_rate, recipe.momentum, weight_decay=recipe.weight_decay)
+def epochs_of_one(
+    module: nn.Module, X: Tensor, task: Task, recipe: Recipe, classes: int, optimizer: torch.optim.Optimizer
+) -> Iterator[None]:
+    """`fit_one`, epoch by epoch, with this optimizer of the module's weights."""
     key = torch.tensor(draws.key_of(task.seed, draws.DROPOUT), device=X.device)
     rows, targets, weight = (
         torch.from_numpy(part).to(X.device) for part in (task.rows, targets_of(task), weights_of(task))
     )
-    count, dtype = len(rows), weights[0].dtype
+    count, dtype = len(rows), optimizer.param_groups[0]["params"][0].dtype
     steps, block = recipe.steps_of(count), math.ceil(count / recipe.batch)
     module.train()
     for step in range(steps):
@@ -60,12 +60,7 @@ def epochs_of_one(module: nn.Module, X: Tensor, task: Task, recipe: Recipe, clas
         wanted = targets[batch] if task.kind == "labels" else targets[batch].to(dtype)
         optimizer.zero_grad()
         loss(task.kind, logits.to(dtype), wanted, weight[batch].to(dtype)).backward()  # type: ignore[no-untyped-call]
-        for p, start in zip(weights, origin, strict=False):
-            if p.grad is not None:
-                p.grad.add_(p.detach() - start, alpha=task.proximal)
         optimizer.step()
-        for name, more in offset.items():
-            named[name].data.sub_(more, alpha=float(rates[step % block]))
         for _ in range(recipe.epochs_done(count, step + 1) - recipe.epochs_done(count, step)):
             yield
     module.eval()

@@ -15,7 +15,6 @@ from torch.func import functional_call, vmap
 from torch.overrides import TorchFunctionMode
 
 from .. import draws
-from ..gpu import vmapped
 
 
 class Stacked:
@@ -80,8 +79,6 @@ class FleetLayers(TorchFunctionMode):
                 return _batch_norm(present, *args, **kwargs)
         if func is F.embedding and self.present is not None:
             return _embedding(*args, **kwargs)
-        if func is F.conv2d and self.present is not None and args and vmapped.has_kernels(args[0]):
-            return vmapped.convolve(*args, **kwargs)
         return func(*args, **kwargs)
 
     def _dropout(self, x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
@@ -113,8 +110,7 @@ def _batch_norm(
     weight = flat.new_ones(flat.shape[1]) if weight is None else weight
     bias = torch.zeros_like(weight) if bias is None else bias
     if training:
-        normalize = vmapped.normalize if flat.numel() and vmapped.has_kernels(flat) else _normalize
-        out, batch_mean, batch_var = normalize(flat, weight, bias, present, eps)
+        out, batch_mean, batch_var = _normalize(flat, weight, bias, present, eps)
         if mean is not None and var is not None:
             number = present.sum() * flat.shape[-1]
             unbiased = batch_var.detach() * (number / (number - 1).clamp(min=1))

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from ...types import Array
 from .losses import gradient
-from .optimizers import OPTIMIZERS
 
 if TYPE_CHECKING:
     from .wave import Wave
@@ -20,16 +19,10 @@ class Steps:
     """The steps of the first `count` models of a wave, from step `first` on."""
 
     def __init__(self, wave: Wave, count: int, first: int) -> None:
-        self.wave, self.first = wave, first
-        self.weights, self.gradients = wave.weights[:count], wave.gradients[:count]
+        self.wave = wave
         integers = [part[:count] for part in wave.integers.values()]
-        self.net = wave.net(self.weights, wave.buffers[:count], integers, self.gradients)
-        optimizer, state = OPTIMIZERS[wave.recipe.optimizer], wave.state[:, :count]
-        self.optimizer = optimizer(wave.recipe, self.weights, self.gradients, state, first)
-
-    def reset(self) -> None:
-        """Return to the first step. The wave has new initial weights, in the same tensors."""
-        self.optimizer.reset(self.first)
+        self.net = wave.net(wave.weights[:count], wave.buffers[:count], integers, wave.gradients[:count])
+        self.optimizer = wave.optimizer(count, first)
 
     def load(self, places: Array, moves: Array | None, rates: Array | None) -> None:
         """Take the next chunk of the schedule."""
@@ -46,12 +39,9 @@ class Steps:
         with torch.no_grad():
             x, present, gain, shift = self.wave.batch(places, moves)
             for i in range(len(places)):
-                rate = None if rates is None else rates[i]
                 logits = self.net.forward(x[i], present[i])
                 self.net.backward(gradient(self.wave.kind, logits, gain[i], shift[i]))
-                self.wave.corrections.add_proximal(self.weights, self.gradients)
-                self.optimizer.step(rate)
-                self.wave.corrections.add_offset(self.weights, rate)
+                self.optimizer.step(None if rates is None else rates[i])
                 self.wave.tick.add_(1)
 
     def here(self) -> AbstractContextManager[None]:

@@ -22,7 +22,7 @@ from ..models.network import Network
 from .chain import Chain
 from .layout import Layout
 from .losses import gain_and_shift, targets_of, weights_of
-from .optimizers import OPTIMIZERS, Corrections
+from .optimizers import OPTIMIZERS, Optimizer
 from .recipe import Recipe
 from .schedule import Schedule, prefetch
 from .stacked import Stacked
@@ -50,8 +50,6 @@ class Wave:
         self.schedule = Schedule(recipe, self.tasks, tuple(X.shape), block=self.block, recorded=self.on_gpu)
         self._allocate()
         self._gather_targets()
-        self.runners: dict[int, Steps] | None = None
-        """If the wave is kept for further rounds: its runners, by the step with which each begins."""
 
     def _allocate(self) -> None:
         starts = [self.network.initial(task) for task in self.tasks]
@@ -62,38 +60,21 @@ class Wave:
         self.others = Layout((key, value) for key, value in given if key not in {*learned, *integers})
         self.weights = self.learned.pack(starts, self.device, self.dtype)
         self.buffers = self.others.pack(starts, self.device, self.dtype)
-        self.integers = {key: _stack(starts, key).to(self.device) for key in sorted(integers)}
-        strengths = torch.tensor([[task.proximal] for task in self.tasks], device=self.device, dtype=self.dtype)
-        proximal = strengths if any(task.proximal for task in self.tasks) else None
-        self.corrections = Corrections(self.recipe, self.weights, proximal, self._offsets())
+        self.integers = {key: stack(starts, key).to(self.device) for key in sorted(integers)}
         self.gradients = torch.zeros_like(self.weights)
         self.state = self.weights.new_zeros(OPTIMIZERS[self.recipe.optimizer].STATE, *self.weights.shape)
         self.tick = torch.zeros((), dtype=torch.int64, device=self.device)
-        self.keys = self._dropout_keys().to(self.device)
+        self.keys = self.dropout_keys().to(self.device)
         parts = [self.weights, self.buffers, *self.integers.values()]
         self.results = [part.clone() for part in parts] if self.on_gpu else parts
 
-    def _offsets(self) -> Tensor | None:
-        if all(task.offset is None for task in self.tasks):
-            return None
-        none = {name: np.zeros(shape) for name, (_, shape) in self.learned.parts.items()}
-        return self.learned.pack([task.offset or none for task in self.tasks], self.device, self.dtype)
-
-    def _dropout_keys(self) -> Tensor:
+    def dropout_keys(self) -> Tensor:
         return torch.tensor([draws.key_of(task.seed, draws.DROPOUT) for task in self.tasks])
 
-    def reset(self, tasks: Sequence[Task]) -> None:
-        """Return to the first step, with tasks that differ in nothing but initial weights, seeds and offsets."""
-        self.tasks = self.schedule.tasks = [tasks[i] for i in self.order]
-        starts = [self.network.initial(task) for task in self.tasks]
-        self.weights.copy_(self.learned.pack(starts, self.device, self.dtype))
-        self.buffers.copy_(self.others.pack(starts, self.device, self.dtype))
-        for key, part in self.integers.items():
-            part.copy_(_stack(starts, key))
-        self.corrections.reset(self.weights, self._offsets())
-        self.keys.copy_(self._dropout_keys())
-        self.state.zero_()
-        self.tick.zero_()
+    def optimizer(self, count: int, first: int) -> Optimizer:
+        """The optimizer of the first `count` models, which have done `first` steps."""
+        optimizer, state = OPTIMIZERS[self.recipe.optimizer], self.state[:, :count]
+        return optimizer(self.recipe, self.weights[:count], self.gradients[:count], state, first)
 
     def _gather_targets(self) -> None:
         """Concatenate rows, targets and weights of all tasks; the last place is for absent rows and has weight 0."""
@@ -119,7 +100,7 @@ class Wave:
         # On a CPU the other cores train other waves, so nothing is drawn in advance.
         with closing(prefetch(drawn) if self.on_gpu else drawn) as chunks:
             for count, begin, end in schedule.stages():
-                runner = self._runner(count, begin)
+                runner = self.new_runner(count, begin)
                 for first, last in schedule.chunks(count, begin, end):
                     runner.load(*next(chunks))
                     for a, b in schedule.split_where_done(first, last):
@@ -127,13 +108,7 @@ class Wave:
                             runner.run(a - first, b - first)
                             self._keep_results(schedule.done_at(b))
                     yield schedule.epochs(count, first, last)
-                if self.runners is None:
-                    runner.wait()
-                    runner.forget()
-                else:  # the device may still be busy while the next runner gets its chunk
-                    self.runners[begin] = runner
-                    if end == schedule.ends[0]:
-                        runner.wait()
+                self.release(runner)
                 del runner  # frees its memory on the device
 
     def trial(self) -> None:
@@ -142,12 +117,10 @@ class Wave:
         parts = (None if part is None else torch.from_numpy(part).to(self.device) for part in chunk)
         Steps(self, len(self.tasks), 0).compute(*parts)
 
-    def _runner(self, count: int, step: int) -> Steps:
-        """The runner that began at this step in the last round, with its graphs, or a new one."""
-        if self.runners is None or step not in self.runners:
-            return self.new_runner(count, step)
-        self.runners[step].reset()
-        return self.runners[step]
+    def release(self, runner: Steps) -> None:
+        """Finish with a runner: its steps are done, and others follow."""
+        runner.wait()
+        runner.forget()
 
     def new_runner(self, count: int, step: int) -> Steps:
         if self.on_gpu:
@@ -226,5 +199,5 @@ class Wave:
         return out
 
 
-def _stack(starts: Sequence[Mapping[str, Array]], key: str) -> Tensor:
+def stack(starts: Sequence[Mapping[str, Array]], key: str) -> Tensor:
     return torch.from_numpy(np.stack([start[key] for start in starts]))

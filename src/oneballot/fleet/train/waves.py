@@ -11,13 +11,10 @@ SHARE = 0.7
 """The share of a GPU's free memory that a wave may be planned to need."""
 
 
-def run_waves(
-    waves: list[list[int]], run: Callable[[Sequence[int]], Iterator[int]], kept: Callable[[], bool] = lambda: False
-) -> Iterator[int]:
+def run_waves(waves: list[list[int]], run: Callable[[Sequence[int]], Iterator[int]]) -> Iterator[int]:
     """Run each wave, a list of task numbers. A wave that does not fit is replaced by its halves, also in the list.
 
-    Yields, as `run` does, how many epochs were completed, counting repeated ones once. Frees the memory of each wave,
-    unless it is `kept` for the next round.
+    Yields, as `run` does, how many epochs were completed, counting repeated ones once. Frees the memory of each wave.
     """
     done = repeat = 0
     while done < len(waves):
@@ -35,9 +32,8 @@ def run_waves(
             half = len(numbers) // 2
             waves[done : done + 1] = [numbers[:half], numbers[half:]]
             repeat += reported
-        if not kept():
-            gc.collect()
-            torch.cuda.empty_cache()
+        gc.collect()
+        torch.cuda.empty_cache()
 
 
 def models_that_fit(device: torch.device, models: int, trial: Callable[[], object]) -> int:

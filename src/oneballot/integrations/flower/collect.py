@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from flwr.serverapp import Grid
 
 from ...ballot.seal import unseal
@@ -23,9 +23,6 @@ from ...interfaces import Box
 from ...party.delivery import deliver
 from ...types import Ballot
 from .wire import Reply, make_query, read_reply, unreadable_reply
-
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 log = logging.getLogger("flwr.oneballot")
 
@@ -211,13 +208,5 @@ class Collector:
         missing = ", ".join(sorted(self.expected - self.voted.keys())) or ("none" if self.expected else "any party")
         until = f" until {self._deadline}" if self._deadline else ""
         voted = ", ".join(sorted(self.voted)) or "none"
-        training = self._training()
-        log.info(
-            "%d%s have voted: %s. Awaited%s: %s. Nodes at work: %d.",
-            len(self.voted),
-            total,
-            voted,
-            until,
-            missing,
-            training,
-        )
+        text = "%d%s have voted: %s. Awaited%s: %s. Nodes at work: %d."
+        log.info(text, len(self.voted), total, voted, until, missing, self._training())

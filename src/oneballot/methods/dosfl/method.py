@@ -121,7 +121,7 @@ module = "mlp"
             raise Abstain("it has no rows")
         counts = np.bincount(data.y, minlength=len(ctx.classes))
         if absent := [str(c) for c, n in zip(ctx.classes, counts, strict=True) if not n]:
-            ctx.warn(f"it has no rows of class {', '.join(absent)}")
+            ctx.warn(f"no rows of class {', '.join(absent)}")
         noise_seed = ctx.shared_seed("first lesson") if self.first_lessons == "shared" else None
         # The names of the seeds determine the bytes of ballots, so they never change.
         distilled, digest = yield DistilWork(self._initial(ctx), data.X, data.y, ctx.seed("lesson"), self, noise_seed)

@@ -94,6 +94,10 @@ class EnsembleModel:
         """Each member's index and probabilities `(rows, classes)`. A member that fails is left out with a warning."""
         return self.members.predictions(X)
 
+    def member_weights(self, X: Array) -> Array:
+        """The mean weight of each member over classes and cohorts, the same for every row: `(rows, members)`."""
+        return np.broadcast_to(self.weights.mean(axis=(0, 2)), (len(X), len(self.members)))
+
     def _mean(self, X: Array) -> Array:
         weights = self.weights.sum(axis=0)
         total, counted = np.zeros((len(X), self.classes)), np.zeros(self.classes)

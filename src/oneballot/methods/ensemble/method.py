@@ -122,7 +122,7 @@ class Ensemble:
         class_counts = data.class_counts(len(ctx.classes))
         contents: dict[str, Array | Blob] = {"seen": class_counts}
         if missing := missing_classes(class_counts, ctx):
-            ctx.warn(f"it has no rows of class {missing}")
+            ctx.warn(f"no rows of class {missing}")
         if self.select == "cv":
             folds = [fold for fold in ctx.assign_subsets(data, self.folds, "folds") if len(fold)]
             tasks = []

@@ -232,7 +232,7 @@ temperature = 0.0               # labels; a final model of "torch" may learn log
 
     def _warn_of_class_counts(self, class_counts: Array, ctx: Context) -> None:
         if missing := missing_classes(class_counts, ctx):
-            ctx.warn(f"it has no rows of class {missing}")
+            ctx.warn(f"no rows of class {missing}")
         if not ctx.multilabel and np.count_nonzero(class_counts) == 1:
             ctx.warn("all its rows are of one class: its model cannot distinguish public rows")
         if self.weights == "class-counts" and (most := class_counts.max()) > self.most_rows:

@@ -200,7 +200,7 @@ class FedKT(Settings):
 
     def _warn_of_weak_teachers(self, class_counts: Array, tasks: Sequence[Task], ctx: Context) -> None:
         if missing := missing_classes(class_counts, ctx):
-            ctx.warn(f"it has no rows of class {missing}")
+            ctx.warn(f"no rows of class {missing}")
         if constant := sum(np.ptp(task.targets) == 0 for task in tasks):
             ctx.warn(f"{constant} of its {len(tasks)} teachers see a single class and always vote for it")
         if (rows := int(class_counts.sum())) < self.subset_count * self.partitions:

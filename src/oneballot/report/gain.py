@@ -1,0 +1,179 @@
+"""What a federation brings each party: who gains, who loses, why, and what to try."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..types import Array
+
+CLEAR = 0.001
+"""A difference in accuracy below a tenth of a point is none."""
+NAMED = 3
+"""How many parties a sentence names."""
+FEW_ROWS = 100
+WORTH_A_TRY = 0.02
+"""If no party loses and pooled data are not more than this ahead, there is nothing to try."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What may explain a gain or a loss: the method and its public rows, and each party's rows of each class.
+
+    distils: the final model learns from the public rows only.
+    """
+
+    classes: Sequence[Any]
+    class_counts: Mapping[str, Array]
+    level: str = "L0"
+    public_rows: int = 0
+    distils: bool = False
+    open_ensemble: bool = False
+
+    def lacking(self, party: str) -> list[str]:
+        return [str(c) for c, n in zip(self.classes, self.class_counts[party], strict=True) if not n]
+
+    def rows(self, party: str) -> int:
+        return int(self.class_counts[party].sum())
+
+
+@dataclass(frozen=True)
+class Gain:
+    """For each party the difference of the federation's accuracy and its own, and half of its 95 % interval.
+
+    best: the most accurate party, chosen on the test rows. above_best, below_pooled: differences of accuracies.
+    """
+
+    setting: Setting
+    difference: Mapping[str, float]
+    margin: Mapping[str, float]
+    best: str
+    above_best: float
+    below_pooled: float
+
+    @classmethod
+    def of(cls, setting: Setting, alone: Mapping[str, Array], federation: Array, pooled: Array) -> Gain:
+        """From the `metrics.row_scores` of each party's own model, the federation's and that of pooled data."""
+        pairs = {party: paired(federation, scores) for party, scores in alone.items()}
+        best = max(alone, key=lambda party: float(alone[party].mean()))
+        return cls(
+            setting,
+            {party: difference for party, (difference, _) in pairs.items()},
+            {party: margin for party, (_, margin) in pairs.items()},
+            best,
+            pairs[best][0],
+            float(pooled.mean() - federation.mean()),
+        )
+
+    @property
+    def winners(self) -> list[str]:
+        """Parties that gain beyond chance, most first."""
+        better = [p for p, d in self.difference.items() if d > max(self.margin[p], CLEAR)]
+        return sorted(better, key=lambda party: -self.difference[party])
+
+    @property
+    def losers(self) -> list[str]:
+        """Parties that lose beyond chance, most first."""
+        worse = [p for p, d in self.difference.items() if -d > max(self.margin[p], CLEAR)]
+        return sorted(worse, key=lambda party: self.difference[party])
+
+    def describe(self) -> dict[str, Any]:
+        """The verdict as plain values."""
+        return {
+            "parties": {
+                party: {
+                    "rows": self.setting.rows(party),
+                    "lacks": self.setting.lacking(party),
+                    "gain": self.difference[party],
+                    "margin": self.margin[party],
+                }
+                for party in self.difference
+            },
+            "gain": self.winners,
+            "lose": self.losers,
+            "best_party": self.best,
+            "above_best_party": self.above_best,
+            "below_pooled": self.below_pooled,
+            "sentences": self.sentences(),
+        }
+
+    def sentences(self) -> list[str]:
+        return [sentence for sentence in (self._who(), self._overall(), self._why(), self._try()) if sentence]
+
+    def _who(self) -> str:
+        winners, losers, parties = self.winners, self.losers, len(self.difference)
+        rest = parties - len(winners) - len(losers)
+        if parties == len(winners):
+            text = f"All {parties} parties gain" if parties > 1 else f"{winners[0]} gains"
+        else:
+            text = f"{len(winners) or 'None'} of {parties} parties gain{'s' if len(winners) == 1 else ''}"
+        if winners:
+            mean = np.mean([self.difference[party] for party in winners])
+            text += f", {100 * mean:.1f} points on average (most: {self._named(winners[:1])})"
+        if losers:
+            text += f"; {len(losers)} {'loses' if len(losers) == 1 else 'lose'}: {self._named(losers)}"
+        if rest:
+            text += f"; for {rest} the difference is within chance"
+        return text + "."
+
+    def _overall(self) -> str:
+        chance = ", within chance" if abs(self.above_best) <= self.margin[self.best] else ""
+        above = "above" if self.above_best >= 0 else "below" if chance else "BELOW"
+        below = "below" if self.below_pooled >= 0 else "above"
+        return (
+            f"The federation is {100 * abs(self.above_best):.1f} points {above} the best party ({self.best}{chance}) "
+            f"and {100 * abs(self.below_pooled):.1f} {below} pooled data."
+        )
+
+    def _why(self) -> str:
+        reasons = []
+        lacking = [party for party in self.winners if self.setting.lacking(party)]
+        few = [party for party in self.winners if party not in lacking and self.setting.rows(party) < FEW_ROWS]
+        if lacking:
+            one = lacking[0]
+            example = f"{one} has no rows of class {', '.join(self.setting.lacking(one)[:8])}"
+            who = "it lacks" if len(lacking) == 1 else f"{len(lacking)} of those that gain lack"
+            reasons.append(f"{who} classes that others have ({example})")
+        if few:
+            example = f"{few[0]} has {self.setting.rows(few[0])}"
+            who = "it has" if len(few) == 1 else f"{len(few)} of those that gain have"
+            reasons.append(f"{who} few rows ({example})")
+        if self.losers and self.setting.distils:
+            most = max(self.losers, key=self.setting.rows)
+            if (rows := self.setting.rows(most)) > self.setting.public_rows:
+                reasons.append(
+                    f"the final model learns from {self.setting.public_rows:,} public rows alone, and {most} has "
+                    f"{rows:,} rows of its own"
+                )
+        if self.losers and self.setting.level != "L0":
+            reasons.append(f"the noise of {self.setting.level} costs accuracy")
+        return f"Why: {'; '.join(reasons)}." if reasons else ""
+
+    def _try(self) -> str:
+        if not self.losers and self.below_pooled < WORTH_A_TRY:
+            return ""
+        ideas = []
+        if self.setting.level != "L0":
+            ideas.append("more parties, or a larger epsilon")
+        elif not self.setting.open_ensemble:
+            ideas.append(
+                'the open ensemble (method "ensemble" with weights = "open"), which keeps the parties\' models'
+            )
+        if self.setting.distils:
+            ideas.append(f"more public rows than {self.setting.public_rows:,}")
+        ideas.append("`oneballot compare`, which runs every method on these rows")
+        return f"What to try: {'; '.join(ideas)}."
+
+    def _named(self, parties: Sequence[str]) -> str:
+        shown = [f"{p} {100 * self.difference[p]:+.1f} ± {100 * self.margin[p]:.1f}" for p in parties[:NAMED]]
+        return ", ".join(shown) + (f" and {len(parties) - NAMED} more" if len(parties) > NAMED else "")
+
+
+def paired(ours: Array, theirs: Array) -> tuple[float, float]:
+    """The mean difference of two models' scores on the same rows, and half of its 95 % interval."""
+    difference = ours - theirs
+    margin = 1.96 * float(difference.std(ddof=1)) / len(difference) ** 0.5 if len(difference) > 1 else float("inf")
+    return float(difference.mean()), margin

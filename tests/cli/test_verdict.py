@@ -1,0 +1,104 @@
+"""evaluate, tally, compare and benefit as people run them: what the model is worth, in words and as JSON."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from oneballot.cli import app
+
+
+def run(*words: object, status: int = 0, terminal: bool = False) -> Any:
+    result = CliRunner().invoke(app, [str(w) for w in words], color=terminal)
+    assert result.exit_code == status, result.output + repr(result.exception)
+    return result
+
+
+def run_json(*words: object, status: int = 0) -> Any:
+    return json.loads(run(*words, "--json", status=status).stdout)
+
+
+def write_election(label: str = "ill", method: str = "") -> None:
+    """election.toml for public.csv, with a fast learner and, if given, this [method] section."""
+    run("new", "election.toml", "--public", "public.csv", "--label", label)
+    text = Path("election.toml").read_text().replace("n_estimators = 100", "n_estimators = 10")
+    if method:
+        head, _, tail = text.partition("[method]")
+        text = f"{head}[method]\n{method}\n\n[{tail.partition(chr(10) + '[')[2]}"
+    Path("election.toml").write_text(text)
+
+
+def cast_all(*names: str) -> None:
+    for name in names:
+        run("cast", "election.toml", "--party", f"clinic-{name}", "--data", f"{name}.csv", "--to", "box")
+
+
+@pytest.fixture
+def tallied(clinic: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(clinic)
+    write_election()
+    cast_all("a", "b", "c")
+    run("tally", "election.toml", "--from", "box", "--out", "outcome")
+    return clinic
+
+
+def test_evaluate_shows_all_metrics_in_words_and_as_json(tallied: Path) -> None:
+    output = run("evaluate", "outcome", "--data", "test.csv").output
+    for part in ("balanced accuracy", "AUC", "average precision", "Brier score", "ECE", "95 % interval", "Confusion"):
+        assert part in output
+    found = run_json("evaluate", "outcome", "--data", "test.csv")
+    assert found["rows"] == 200
+    low, high = found["intervals"]["accuracy"]
+    assert low < found["accuracy"] < high
+    assert 0.9 < found["auc"] <= 1
+    assert 0 < found["brier"] < 0.2
+    assert 0 <= found["ece"] < 0.3
+    assert np.sum(found["confusion"]) == 200
+    assert found["classes"]["yes"].keys() >= {"precision", "recall", "f1", "auc", "average_precision", "support"}
+    assert np.trace(found["confusion"]) == sum(c["right"] for c in found["classes"].values())
+
+
+def test_tally_shows_what_the_model_predicts(tallied: Path) -> None:
+    output = run("tally", "election.toml", "--from", "box", "--out", "outcome").output
+    assert "What the final model predicts for 202 public rows" in output
+    assert "of the votes name the class that it predicts" in output
+    verdict = run_json("tally", "election.toml", "--from", "box", "--out", "outcome")["verdict"]
+    assert verdict["collapsed"] == []
+    assert sum(verdict["predicted"].values()) == pytest.approx(1)
+
+
+def test_one_ballot_is_called_one_ballot(clinic: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(clinic)
+    write_election()
+    cast_all("a")
+    assert "election: 1 ballot, " in run("tally", "election.toml", "--from", "box", "--out", "outcome").output
+
+
+def test_a_collapsed_model_is_a_red_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Labels that are pure noise, 5 % of them positive: the majority wins everywhere."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    for name, rows in {"public": 400, "a": 300, "b": 300}.items():
+        labels = np.where(np.arange(rows) % 20 == 0, "bad", "good")
+        with open(f"{name}.csv", "w", newline="") as file:
+            table = csv.writer(file)
+            table.writerow(["x", "y", "risk"])
+            values = np.round(rng.random((rows, 2)), 1)
+            table.writerows([x, y, label] for (x, y), label in zip(values, labels, strict=True))
+    write_election("risk", 'name = "fedkt"\nweights = "class-counts"\nopen_vote = "off"')
+    text = Path("election.toml").read_text()
+    Path("election.toml").write_text(text.replace("n_estimators = 10", "n_estimators = 10, max_depth = 1"))
+    cast_all("a", "b")
+    done = run("tally", "election.toml", "--from", "box", "--out", "outcome", terminal=True)
+    assert "WARNING: the final model has collapsed: it never predicts bad (5.0 % of the parties' rows)" in done.stderr
+    assert "\x1b[31m" in done.stderr  # red
+    assert "It predicts no public row as bad." in done.stdout
+    found = run_json("tally", "election.toml", "--from", "box", "--out", "outcome")
+    assert found["verdict"]["never"] == ["bad"]
+    assert found["verdict"]["collapsed"]

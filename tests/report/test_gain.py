@@ -1,0 +1,62 @@
+"""The verdict on a simulated federation names who gains, who loses, why, and what to try."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from oneballot.report.gain import Gain, Setting, paired
+from oneballot.types import Array
+
+
+def right(share: float, rows: int = 1000, seed: int = 0) -> Array:
+    """Row scores of a model with this accuracy; the same rows are easy for every model."""
+    difficulty = np.random.default_rng(seed).permutation(rows)
+    return (difficulty < share * rows).astype(float)
+
+
+def setting(**settings: object) -> Setting:
+    counts = {"a": np.array([5, 5]), "b": np.array([100, 0]), "big": np.array([900, 900])}
+    defaults = {"classes": ["no", "yes"], "class_counts": counts, "public_rows": 200, "distils": True}
+    return Setting(**{**defaults, **settings})  # type: ignore[arg-type]
+
+
+def test_it_says_who_gains_who_loses_why_and_what_to_try() -> None:
+    gain = Gain.of(setting(), {"a": right(0.7), "b": right(0.5), "big": right(0.9)}, right(0.85), right(0.95))
+    assert gain.winners == ["b", "a"]
+    assert gain.losers == ["big"]
+    who, overall, why, what = gain.sentences()
+    assert who.startswith("2 of 3 parties gain, 25.0 points on average (most: b +35.0 ±")
+    assert "; 1 loses: big -5.0 ±" in who
+    assert "5.0 points BELOW the best party (big) and 10.0 below pooled data" in overall
+    assert "classes that others have (b has no rows of class yes)" in why
+    assert "few rows (a has 10)" in why
+    assert "learns from 200 public rows alone, and big has 1,800 rows of its own" in why
+    assert 'weights = "open"' in what
+    assert "more public rows than 200" in what
+    assert gain.describe()["parties"]["b"]["lacks"] == ["yes"]
+
+
+def test_differences_within_chance_are_neither_gains_nor_losses() -> None:
+    rng = np.random.default_rng(0)
+    ours, theirs = (rng.random(100) < 0.8).astype(float), (rng.random(100) < 0.8).astype(float)
+    difference, margin = paired(ours, theirs)
+    assert abs(difference) < margin
+    gain = Gain.of(setting(), {"a": theirs}, ours, ours)
+    assert gain.winners == gain.losers == []
+    assert "None of 1 parties gain; for 1 the difference is within chance." in gain.sentences()[0]
+
+
+def test_nothing_is_to_be_tried_if_all_gain_and_pooled_data_are_hardly_better() -> None:
+    gain = Gain.of(setting(), {"a": right(0.7), "b": right(0.5)}, right(0.9), right(0.91))
+    assert gain.sentences()[0].startswith("All 2 parties gain")
+    assert not any(sentence.startswith("What to try") for sentence in gain.sentences())
+
+
+def test_private_elections_and_the_open_ensemble_get_other_advice() -> None:
+    alone = {"a": right(0.9)}
+    private = Gain.of(setting(level="L2"), alone, right(0.6), right(0.95)).sentences()
+    assert "the noise of L2 costs accuracy" in private[2]
+    assert "more parties, or a larger epsilon" in private[3]
+    kept = Gain.of(setting(open_ensemble=True, distils=False), alone, right(0.6), right(0.95)).sentences()
+    assert "open ensemble" not in kept[-1]
+    assert "oneballot compare" in kept[-1]
