@@ -57,7 +57,7 @@ def fill(disk: Path) -> Path:
 
 
 def election_of(clinic: Path, privacy: str = template.L0) -> ob.Election:
-    text = template.draft(clinic / "public.csv", "ill", beside=clinic / "election.toml", privacy=privacy)
+    text = template.draft(clinic / "public.csv", "ill", beside=clinic / "election.toml", privacy=privacy).text
     i, j = text.index('name = "sklearn"'), text.index("[privacy]")
     (clinic / "election.toml").write_text(text[:i] + TREE + "\n" + text[j:])
     return ob.Election.read(clinic / "election.toml")

@@ -92,7 +92,7 @@ def _killed(run: Callable[[], None]) -> bool:
 def election_of(clinic: Path, privacy: str = template.L0) -> ob.Election:
     text = template.draft(
         clinic / "public.csv", "ill", beside=clinic / "election.toml", privacy=privacy, server_key="none"
-    )
+    ).text
     i, j = text.index('name = "sklearn"'), text.index("[privacy]")
     (clinic / "election.toml").write_text(text[:i] + TREE + "\n" + text[j:])
     return ob.Election.read(clinic / "election.toml")

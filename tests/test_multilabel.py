@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 import oneballot as ob
 from oneballot.cli import app
 from oneballot.election import template
-from oneballot.election.columns import Place
+from oneballot.election.cells import Place
 from oneballot.election.schema import encode_multilabels
 from oneballot.errors import DataError, ElectionError
 from oneballot.party.context import PartyContext

@@ -151,7 +151,7 @@ def test_predictions_into_a_file_that_another_program_has_open_name_it_and_leave
 
 
 def write_election(folder: Path) -> Path:
-    text = template.draft(folder / "public.csv", "ill", beside=folder / "election.toml")
+    text = template.draft(folder / "public.csv", "ill", beside=folder / "election.toml").text
     text = text.replace("RandomForestClassifier", "DecisionTreeClassifier").replace(
         "params = { n_estimators = 100 }", ""
     )
@@ -162,7 +162,7 @@ def write_election(folder: Path) -> Path:
 def test_an_election_names_its_public_file_with_slashes_on_every_system(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data/public.csv").write_text("x,y\n1,a\n2,b\n", "utf-8")
-    text = template.draft(tmp_path / "data/public.csv", "y", beside=tmp_path / "election.toml")
+    text = template.draft(tmp_path / "data/public.csv", "y", beside=tmp_path / "election.toml").text
     assert '"data/public.csv"' in text
 
 

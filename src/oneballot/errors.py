@@ -15,11 +15,17 @@ OneBallotError
 └── MissingExtra        an optional library is not installed
 
 OneBallotWarning        something that the user should know; the work continues
+├── OddValues           values of a table that were clipped, unseen, missing or not numbers
 └── WillNotWork         the result will be no better than chance
     └── CollapsedModel  the final model predicts one class for nearly every row, or never predicts a class
 
 A message says what was wrong, where, what was expected, and what to do.
 """
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 
 def printable(text: object, most: int = 2000) -> str:
@@ -78,6 +84,47 @@ class MissingExtra(OneBallotError):
 
 
 class OneBallotWarning(UserWarning): ...
+
+
+@dataclass(frozen=True)
+class Odd:
+    """How many values of a column were clipped, missing, unseen, not numbers or not dates, and the first of them."""
+
+    column: str
+    how: str
+    count: int
+    first: str
+
+    def __str__(self) -> str:
+        example = f", such as {printable(self.first, 40)!r}" if self.first else ""
+        return f"column {self.column!r}: {self.count:,} values are {self.how}{example}"
+
+
+class OddValues(OneBallotWarning):
+    """One warning for all values of a table that were encoded although they were odd. `odd` lists them by column."""
+
+    _IN_WORDS = {"clipped": "clipped", "missing": "with missing values", "unseen": "with unseen categories"}  # noqa: RUF012
+
+    def __init__(self, sources: tuple[str, ...], cells: int, odd: tuple[Odd, ...]) -> None:
+        super().__init__(sources, cells, odd)
+        self.sources, self.cells, self.odd = sources, cells, odd
+
+    def __str__(self) -> str:
+        parts = []
+        for how in dict.fromkeys(each.how for each in self.odd):
+            same = [each for each in self.odd if each.how == how]
+            columns, share = len({each.column for each in same}), sum(each.count for each in same) / self.cells
+            shown = f"{100 * share:.1f}" if share >= 0.001 else "under 0.1"
+            what = self._IN_WORDS.get(how, f"with values that are {how}")
+            parts.append(f"{columns} column{'s' * (columns > 1)} {what}, {shown} % of cells")
+        return f"{' and '.join(self.sources)}: {'; '.join(parts)}"
+
+    @classmethod
+    def merged(cls, several: Iterable[OddValues]) -> OddValues:
+        """The same for several tables; a table that was read twice counts once."""
+        distinct = {each.args: each for each in several}.values()
+        sources = tuple(dict.fromkeys(source for each in distinct for source in each.sources))
+        return cls(sources, sum(each.cells for each in distinct), tuple(odd for each in distinct for odd in each.odd))
 
 
 class WillNotWork(OneBallotWarning): ...

@@ -12,7 +12,6 @@ import numpy as np
 
 from .boxes.folder import Folder
 from .data.frames import as_table
-from .data.read import read
 from .data.split import split as split_rows
 from .election.election import Election
 from .election.names import file_name
@@ -144,10 +143,11 @@ def read_parties(
     election: Election, data: Path, parties: int | None, split: str, seed: int, test: Path | None, holdout: float
 ) -> tuple[dict[str, Data], Data]:
     """The rows of a file, divided among parties, and the test rows: those of `test`, or a share of the same file."""
-    rows = election.read_data(data)
+    table = election.read_table(data)
+    rows = election.encode_table(table)
     values = None
     if split.startswith("column:"):
-        values, split = read(data)[split.removeprefix("column:")], "column"
+        values, split = table[split.removeprefix("column:")], "column"
     elif parties is None:
         parties = 10
     if test is not None:

@@ -50,7 +50,7 @@ def test_csv_may_have_a_byte_order_mark_carriage_returns_and_blank_lines(put):
 
 
 def test_tsv_is_separated_by_tabs(put):
-    assert list(read(put("a.tsv", "x\ty\n1,5\t2\n"))["x"]) == ["1,5"]
+    assert list(read(put("a.tsv", "x\ty\n1,5 kg\t2\n"))["x"]) == ["1,5 kg"]
 
 
 @pytest.mark.parametrize(("suffix", "pack"), [("gz", gzip.compress), ("xz", lzma.compress), ("bz2", bz2.compress)])
@@ -81,7 +81,7 @@ def test_csv_round_trips_with_the_csv_module(tmp_path_factory, cells):
         (",b\n1,2\n", "column 1 of 2 has no name.*index=False"),
         ("a,b\n1,2\n\n1,2,3\n", "line 4 \\(row 2\\): 3 cells, but the header has 2"),
         ('a,b\n1,"2\n3,4\n', "line 3: .*quotes"),
-        (b"a,b\n1,2\n1,M\xfcller\n", "line 3: byte 0xfc at offset 11 is not UTF-8.*iconv"),
+        ("a,b\n1,2\n1,\0\n", "line 3: the file has a NUL byte"),
     ],
 )
 def test_an_invalid_csv_is_refused_with_its_line(put, content, message):
@@ -153,7 +153,7 @@ def test_npz_gives_one_column_per_array(tmp_path):
         ({"a": [1, 2], "b": [1]}, "differ in length \\(a: 2, b: 1\\)"),
         ({"a": np.array(3.0)}, "'a' is a single value"),
         ({"a": np.array([1, "x"], dtype=object)}, "'a' is damaged or holds Python objects, which are never loaded"),
-        ({"a": np.array(["2020-01-01"], dtype="datetime64[D]")}, "'a' has type datetime64"),
+        ({"a": np.array([1], dtype="timedelta64[D]")}, "'a' has type timedelta64"),
         ({"a": np.zeros((0, 3))}, "but no rows"),
     ],
 )
@@ -205,7 +205,9 @@ def test_parquet_without_pyarrow_says_what_to_install(put, monkeypatch):
         read(put("a.parquet", b"PAR1"))
 
 
-@pytest.mark.parametrize("name", ["a.npz", "a.parquet", "a.csv.gz", "a.csv.xz", "a.csv.bz2", "a9a.gz", "a.svm.xz"])
+@pytest.mark.parametrize(
+    "name", ["a.npz", "a.parquet", "a.xlsx", "a.csv.gz", "a.csv.xz", "a.csv.bz2", "a9a.gz", "a.svm.xz"]
+)
 def test_a_damaged_file_is_named_in_the_error(put, name):
     with pytest.raises(DataError, match=f"{name} cannot be read; it may be truncated or damaged"):
         read(put(name, b"\x1f\x8bnothing of the kind"))
@@ -223,7 +225,7 @@ def test_a_missing_file_and_a_folder_are_named_in_the_error(tmp_path):
         read(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["a.xlsx", "a.npz.gz", "a.pkl"])
+@pytest.mark.parametrize("name", ["a.xls", "a.npz.gz", "a.pkl"])
 def test_an_unknown_suffix_is_refused_with_the_supported_ones(put, name):
     with pytest.raises(DataError, match=r"\.csv, \.tsv, \.parquet, \.npz"):
         read(put(name, b"x"))

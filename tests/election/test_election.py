@@ -14,6 +14,7 @@ import oneballot as ob
 from oneballot.election.columns import Category, Number, Tensor
 from oneballot.election.election import Election
 from oneballot.election.file import digest_of
+from oneballot.election.infer import Choices
 from oneballot.election.schema import Schema, as_label
 from oneballot.election.template import draft, section
 from oneballot.errors import DataError, ElectionError, WillNotWork
@@ -28,12 +29,15 @@ def election(**settings):
     return Election(**{"classes": ["no", "yes"], "public": PUBLIC, "method": ob.FedKT(), "learner": TREE, **settings})
 
 
+STRICT = Choices(strict=True)
+
+
 @pytest.fixture
 def drafted(tmp_path):
     """An election.toml with its public file, as `oneballot new` writes them."""
     (tmp_path / "public.csv").write_text("age,ward,ill\n1,north,no\n2,south,yes\n3,north,no\n")
     path = tmp_path / "election.toml"
-    path.write_text(draft(tmp_path / "public.csv", "ill", beside=path), "utf-8")
+    path.write_text(draft(tmp_path / "public.csv", "ill", beside=path, choices=STRICT).text, "utf-8")
     return path
 
 
@@ -98,7 +102,7 @@ MISTAKES = [
     ('digest = "', 'diggest = "', "election.toml: public.digest: Field required"),
     ("range = [1.0, 3.0]", "range = [3.0, 1.0]", r"election.toml: schema.columns.0.number: range must be \[low"),
     ("range = [1.0, 3.0]", "range = [nan, 3.0]", r"election.toml: schema.columns.0.number.range.0: .*finite"),
-    ('kind = "number"', 'kind = "numbers"', r"election.toml: schema.columns.0: .*'numbers'.*'number', 'category'"),
+    ('kind = "number"', 'kind = "numbers"', r"election.toml: schema.columns.0: .*'numbers'.*'number', 'date'"),
     ('label = "ill"', 'label = "age"', "schema: a column may be used once, as label, id or feature: 'age'"),
 ]  # fmt: skip
 
@@ -167,7 +171,8 @@ def test_the_digest_is_the_same_for_csv_parquet_npz_and_python(tmp_path):
     digests = {}
     for suffix in ("csv", "parquet", "npz"):
         path = tmp_path / "election.toml"
-        path.write_text(draft(tmp_path / f"p.{suffix}", "ill", beside=path, classes=["no", "yes"]), "utf-8")
+        drafted = draft(tmp_path / f"p.{suffix}", "ill", beside=path, classes=["no", "yes"], choices=STRICT)
+        path.write_text(drafted.text, "utf-8")
         digests[suffix] = Election.read(path).digest
     read = Election.read(path)
     rows = [[(age - 20) / 42.125, ward == "north", ward == "south"] for age, ward in zip(ages, wards, strict=True)]
@@ -344,7 +349,7 @@ def test_an_election_without_a_schema_cannot_read_files(tmp_path):
 
 def test_a_partys_file_is_read_with_the_schema(clinic):
     path = clinic / "election.toml"
-    path.write_text(draft(clinic / "public.csv", "ill", beside=path), "utf-8")
+    path.write_text(draft(clinic / "public.csv", "ill", beside=path, choices=STRICT).text, "utf-8")
     read = Election.read(path)
     data = read.read_data(clinic / "a.csv")
     assert data.X.shape[1:] == read.public.shape[1:]
@@ -414,7 +419,9 @@ def test_a_meaningless_epsilon_gives_a_warning():
 
 
 def test_unsupported_settings_are_rejected_when_the_file_is_read(drafted):
-    drafted.write_text(draft(drafted.parent / "public.csv", "ill", beside=drafted, method=section("fedkd")), "utf-8")
+    drafted.write_text(
+        draft(drafted.parent / "public.csv", "ill", beside=drafted, method=section("fedkd")).text, "utf-8"
+    )
     altered(drafted, "temperature = 0.0 ", "passes = 3\ntemperature = 0.0 ")
     with pytest.raises(ElectionError, match=r"election.toml: passes = 3 needs images, .*set passes = 1"):
         Election.read(drafted)

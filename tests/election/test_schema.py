@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from oneballot.data.read import read
-from oneballot.election.columns import Category, Number, Place, Tensor, Text
+from oneballot.election.cells import Place
+from oneballot.election.columns import Category, Number, Tensor, Text
+from oneballot.election.infer import Choices, as_schema, infer, recognise, sorted_labels
 from oneballot.election.schema import Schema, encode_classes
-from oneballot.election.template import infer, sorted_labels
 from oneballot.errors import DataError
 
 AGE = Number(name="age", range=(0, 100), missing=True)
@@ -207,18 +208,15 @@ def test_an_invalid_schema_is_rejected(make, error):
 
 
 def test_a_schema_is_inferred_from_text_cells():
-    schema = infer(
-        {
-            "id": objects("p1", "p2", "p3"),
-            "age": objects("40", "", "62.5"),
-            "whole": objects("1", "2", "3"),
-            "ward": objects("north", "south", "north"),
-            "gap": objects("a", "", "b"),
-            "ill": objects("yes", "no", "yes"),
-        },
-        "ill",
-        "id",
-    )
+    columns = {
+        "id": objects("p1", "p2", "p3"),
+        "age": objects("40", "", "62.5"),
+        "whole": objects("1", "2", "3"),
+        "ward": objects("north", "south", "north"),
+        "gap": objects("a", "", "b"),
+        "ill": objects("yes", "no", "yes"),
+    }
+    schema = as_schema(recognise(columns, "ill", Choices("id", strict=True)), "ill", "id")
     assert schema == Schema(
         label="ill",
         id="id",
@@ -229,15 +227,21 @@ def test_a_schema_is_inferred_from_text_cells():
             Category(name="gap", categories=("a", "b"), missing=True),
         ),
     )
+    assert infer(columns, "ill", "id") == schema.lenient()
 
 
-def test_many_different_words_are_text():
-    (column,) = infer({"note": objects(*(f"word {i}" for i in range(60)))}, "y").columns
-    assert column == Text(name="note")
+def test_free_text_is_left_out_unless_it_is_asked_for():
+    columns = {"note": objects(*(f"word {i}" for i in range(60)))}
+    (found,) = recognise(columns, "y")
+    assert (found.kind, found.column) == ("left out", None)
+    assert found.note == "free text: 60 different values; to use its words: --text note"
+    (found,) = recognise(columns, "y", Choices(text=["note"]))
+    assert found.column == Text(name="note")
 
 
 def test_negative_nan_is_a_missing_number():
-    assert infer({"x": objects("1", "-nan", "3")}, "y").columns == (Number(name="x", range=(1, 3), missing=True),)
+    (found,) = recognise({"x": objects("1", "-nan", "3")}, "y", Choices(strict=True))
+    assert found.column == Number(name="x", range=(1, 3), missing=True)
 
 
 def test_a_schema_is_inferred_from_arrays():
@@ -258,13 +262,13 @@ def test_a_schema_is_inferred_from_arrays():
         ("age", "number"),
     ]
     assert schema.columns[0].shape == (1, 8, 8)
-    assert schema.columns[3] == Number(name="age", range=(1, 3), missing=True)
+    assert schema.columns[3] == Number(name="age", range=(1, 3), outside="clip", missing=True)
 
 
 def test_a_public_file_with_no_features_or_an_empty_column_is_rejected():
-    with pytest.raises(DataError, match="only the columns y, id: there are no features"):
+    with pytest.raises(DataError, match=r"no features to learn from\. The columns are id: row ID \(not a feature\)"):
         infer({"y": objects("a"), "id": objects("1")}, "y", "id")
-    with pytest.raises(DataError, match="column 'gone' is empty: remove it"):
+    with pytest.raises(DataError, match=r"gone: left out \(empty\)"):
         infer({"gone": objects("", "NA")}, "y")
 
 
@@ -342,7 +346,7 @@ def test_a_row_is_encoded_the_same_with_and_without_the_others(rows):
     assert together.shape == (len(rows), 2 + 1 + 2 + 8)
 
 
-@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=20))
+@given(st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=20).filter(lambda values: len(set(values)) > 1))
 def test_a_table_fits_the_schema_that_was_inferred_from_it(values):
     columns = {"x": np.array(values), "y": np.zeros(len(values))}
     X = infer(columns, "y").encode(columns, "a")
@@ -365,7 +369,7 @@ def test_a_lenient_schema_clips_and_blanks_instead_of_raising() -> None:
     columns = (Number(name="x", range=(0, 10)), Category(name="c", categories=("a", "b")), Text(name="t", features=4))
     schema = Schema(label="y", columns=columns).lenient()
     rows = schema.encode({"x": objects("-5", "20"), "c": objects("a", "z"), "t": objects("w", "")}, "a.csv")
-    assert rows[:, :3].tolist() == [[0, 1, 0], [1, 0, 0]]
+    assert rows[:, :5].tolist() == [[0, 0, 1, 0, 0], [1, 0, 0, 0, 0]]
 
 
 def test_the_shape_of_a_row_is_known_without_data() -> None:

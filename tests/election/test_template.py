@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from oneballot.election.columns import Number
 from oneballot.election.election import Election
+from oneballot.election.infer import Choices
 from oneballot.election.schema import Schema
 from oneballot.election.template import draft, write
 from oneballot.errors import DataError, ElectionError
@@ -25,7 +26,9 @@ def public_file(folder, header, rows):
 
 def drafted(public, label, name="election.toml", **settings):
     path = public.parent / name
-    path.write_text(draft(public, label, beside=path, **settings), "utf-8")
+    if "row_id" in settings:
+        settings["choices"] = Choices(settings.pop("row_id"))
+    path.write_text(draft(public, label, beside=path, **settings).text, "utf-8")
     return Election.read(path)
 
 
@@ -47,14 +50,14 @@ def test_labels_of_any_type_become_the_classes(tmp_path, labels, classes):
     election = drafted(public, "y")
     assert election.classes == classes
     assert election.schema.label == "y"
-    assert election.public.shape == (len(labels), 1)
+    assert election.public.shape == (len(labels), 2)
 
 
 def test_a_drafted_election_reads_the_files_of_its_parties(clinic):
     election = drafted(clinic / "public.csv", "ill")
     data = election.read_data(clinic / "a.csv")
     assert election.name == "election"
-    assert data.X.shape == (150, 4)
+    assert data.X.shape == (150, 2 + 2 + 3)
     assert set(data.y) == {0, 1}
     assert data.ids is None
 
@@ -95,7 +98,9 @@ def test_a_public_file_without_features_is_rejected(tmp_path):
 def test_an_infinite_number_is_reported_with_its_column(tmp_path):
     public = public_file(tmp_path, ["x", "y"], [["1e400", "a"], [2, "b"]])
     with pytest.raises(DataError, match="column 'x' has an infinite value"):
-        draft(public, "y", beside=tmp_path / "election.toml")
+        draft(public, "y", beside=tmp_path / "election.toml", choices=Choices(strict=True))
+    (column,) = drafted(public, "y").schema.columns
+    assert column.range == (2, 2)
 
 
 def test_a_missing_public_file_is_reported(tmp_path):
@@ -114,12 +119,12 @@ def test_a_draft_can_use_arrays(tmp_path):
 def test_a_public_file_in_another_folder_is_given_by_its_full_path(tmp_path):
     public = public_file(tmp_path, ["x", "y"], [[1, 0], [2, 1]])
     (tmp_path / "sub").mkdir()
-    same_folder = draft(public, "y", beside=tmp_path / "e.toml")
-    other_folder = draft(public, "y", beside=tmp_path / "sub" / "e.toml")
+    same_folder = draft(public, "y", beside=tmp_path / "e.toml").text
+    other_folder = draft(public, "y", beside=tmp_path / "sub" / "e.toml").text
     assert 'path = "public.csv"' in same_folder
     assert f'path = "{public.resolve()}"' in other_folder
     (tmp_path / "sub" / "e.toml").write_text(other_folder, "utf-8")
-    assert Election.read(tmp_path / "sub" / "e.toml").public.shape == (2, 1)
+    assert Election.read(tmp_path / "sub" / "e.toml").public.shape == (2, 2)
 
 
 def test_a_draft_can_set_the_name_and_the_method(tmp_path):
@@ -172,7 +177,7 @@ NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\0\r"), min_siz
 @given(st.lists(NAMES, min_size=2, max_size=4, unique=True), st.lists(NAMES, min_size=2, max_size=2, unique=True))
 def test_any_names_of_columns_and_classes_are_read_back(header, classes):
     with TemporaryDirectory() as folder:
-        public = public_file(folder, header, [[*range(len(header) - 1), name] for name in classes])
+        public = public_file(folder, header, [[*[i + 0.5] * (len(header) - 1), name] for i, name in enumerate(classes)])
         election = drafted(public, header[-1], classes=tuple(f"class {name}" for name in classes))
         assert election.schema.label == header[-1]
         assert [column.name for column in election.schema.columns] == header[:-1]

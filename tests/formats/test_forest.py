@@ -438,6 +438,15 @@ def test_trees_whose_evaluation_takes_too_long_are_spoiled():
         assert time.perf_counter() - begin < 3
 
 
+def test_more_nodes_than_fit_into_memory_are_spoiled(monkeypatch):
+    monkeypatch.setattr(_forest_layout, "MOST_NODES", 20)
+    ForestFormat.check(chain(4, 2), classes=2, features=5)
+    with pytest.raises(Spoiled, match="expected at most 20"):
+        ForestFormat.check(chain(5, 2), classes=2, features=5)
+    X = rows()
+    assert as_forest(train_sklearn(DecisionTreeClassifier(), X, labels(X, [0, 1]), 2)) is None
+
+
 def test_a_chain_of_right_children_has_the_same_limit():
     arrays = dict(read_arrays(chain(1001))[1])
     arrays["splits"] = np.packbits(np.r_[np.tile([True, False], 1001), False])

@@ -49,7 +49,7 @@ def agreed(request, clinic: Path) -> Path:
         beside=clinic / "election.toml",
         privacy=request.param,
         server_key=new_server_key(clinic / "server.key"),
-    )
+    ).text
     i, j = text.index('name = "sklearn"'), text.index("[privacy]")
     (clinic / "election.toml").write_text(text[:i] + TREE + "\n" + text[j:])
     return clinic
@@ -274,7 +274,9 @@ def test_a_lock_of_another_user_is_respected(shared_folder: Path) -> None:
 
 
 def test_an_unreadable_file_in_a_folder_does_not_block_a_delivery(clinic: Path, shared_folder: Path) -> None:
-    (clinic / "election.toml").write_text(template.draft(clinic / "public.csv", "ill", beside=clinic / "election.toml"))
+    (clinic / "election.toml").write_text(
+        template.draft(clinic / "public.csv", "ill", beside=clinic / "election.toml").text
+    )
     election, box = ob.Election.read(clinic / "election.toml"), Folder(shared_folder)
     (shared_folder / "a.ballot").write_bytes(b"a foreign file")
     (shared_folder / "a.ballot").chmod(0)

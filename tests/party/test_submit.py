@@ -12,13 +12,16 @@ from oneballot.ballot.inspect import describe_ballot
 from oneballot.ballot.keys import new_key
 from oneballot.ballot.signatures import check_signer
 from oneballot.election import template
+from oneballot.election.infer import Choices
 from oneballot.errors import AlreadyCast, BallotError, DataError, ElectionError, KeyFileError, Spoiled
 from oneballot.party.submit import cast_file, choose_learner, find_key, preview
 
 
 @pytest.fixture
 def election(clinic: Path) -> ob.Election:
-    text = template.draft(clinic / "public.csv", "ill", beside=clinic / "election.toml")
+    text = template.draft(
+        clinic / "public.csv", "ill", beside=clinic / "election.toml", choices=Choices(strict=True)
+    ).text
     (clinic / "election.toml").write_text(text.replace("n_estimators = 100", "n_estimators = 5"))
     return ob.Election.read(clinic / "election.toml")
 
@@ -191,7 +194,7 @@ def test_libsvm_files_may_lack_the_last_features(tmp_path: Path) -> None:
     lines = [f"{1 if i % 3 else -1} 1:{i % 7} 2:{i % 3} 5:1\n" for i in range(60)]
     (tmp_path / "public.libsvm").write_text("".join(lines))
     (tmp_path / "a.libsvm").write_text("".join(line.replace(" 5:1", "") for line in lines))
-    text = template.draft(tmp_path / "public.libsvm", "y", beside=tmp_path / "election.toml")
+    text = template.draft(tmp_path / "public.libsvm", "y", beside=tmp_path / "election.toml").text
     (tmp_path / "election.toml").write_text(text.replace("n_estimators = 100", "n_estimators = 5"))
     agreed = ob.Election.read(tmp_path / "election.toml")
     assert agreed.classes == (-1, 1)

@@ -30,7 +30,7 @@ def now() -> datetime:
 def agreed(clinic: Path) -> ob.Election:
     """An election in files, in which two of three parties have voted."""
     keys = "".join(f'{name} = "{new_key(clinic / name)}"\n' for name in "abc")
-    text = template.draft(clinic / "public.csv", "ill", beside=clinic / "election.toml")
+    text = template.draft(clinic / "public.csv", "ill", beside=clinic / "election.toml").text
     text = text.replace("n_estimators = 100", "n_estimators = 5").replace("[roster]", f"[roster]\n{keys}#", 1)
     (clinic / "election.toml").write_text(text)
     election = ob.Election.read(clinic / "election.toml")

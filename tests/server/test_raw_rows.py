@@ -243,7 +243,7 @@ def test_a_multi_label_election_takes_frames(make_frame):
 class TestFromFrame:
     def test_a_schema_is_inferred_as_by_the_command_new(self, make_frame, clinic: Path):
         from oneballot.data.read import read
-        from oneballot.election.template import infer
+        from oneballot.election.infer import infer
 
         table = read(clinic / "public.csv")
         expected = infer(table.columns, "ill")

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from .reading import reads_files
 from .terminal import AsJson, ElectionFile, Workers, print_json, session, size
 
 EXAMPLE = (
@@ -12,10 +13,11 @@ EXAMPLE = (
 )
 
 
+@reads_files("data")
 def command(
     election: ElectionFile,
     party: Annotated[str, typer.Option(help="Your name in this election.")],
-    data: Annotated[Path, typer.Option(help="Your rows, with labels: CSV, Parquet, NPZ or LIBSVM.")],
+    data: Annotated[Path, typer.Option(help="Your rows, with labels: CSV, Excel, Parquet, NPZ or LIBSVM.")],
     to: Annotated[
         str | None,
         typer.Option(help="The box: a folder, or s3://, sftp://, webdav+https://, https://. Default: do not deliver."),

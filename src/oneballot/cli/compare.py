@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from .reading import reads_files
 from .terminal import (
     AllRows,
     AsJson,
@@ -28,6 +29,7 @@ EXAMPLE = (
 )
 
 
+@reads_files("data", "test")
 def command(
     election: ElectionFile,
     data: AllRows,

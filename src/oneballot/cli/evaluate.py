@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .reading import reads_files
 from .terminal import AsJson, OutcomeFolder, percent, print_json, print_table, score, session, size
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ MOST_CLASSES = 20
 """A confusion matrix with more classes is in --json only."""
 
 
+@reads_files("data")
 def command(
     outcome: OutcomeFolder,
     data: Annotated[Path, typer.Option(help="Labelled rows that were not used for training.")],

@@ -1,36 +1,52 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from .terminal import AsJson, print_json, session
+from .reading import reads_files
+from .terminal import AsJson, percent, print_json, print_table, session
+
+if TYPE_CHECKING:
+    from ..election.infer import Found
+    from ..election.template import Draft
 
 EXAMPLE = "Example: oneballot new election.toml --public public.csv --label income"
+SHOWN_COLUMNS = 25
 
 
+@reads_files("public", "like")
 def command(
     election: Annotated[Path, typer.Argument(help="The file to write.")],
     label: Annotated[str, typer.Option(help="The label column of the parties' files.")],
     public: Annotated[
-        Path | None, typer.Option(help="Public rows: CSV, Parquet, NPZ or LIBSVM. Labels in it are not used.")
+        Path | None, typer.Option(help="Public rows: CSV, Excel, Parquet, NPZ or LIBSVM. Labels in it are not used.")
     ] = None,
     like: Annotated[
         Path | None,
         typer.Option(
-            help="Instead of --public, for methods without a public set (analytic, dosfl): a file with the parties' "
-            "columns. Use made-up rows, not private ones: the election contains its ranges and categories."
+            help="Instead of --public, for methods that need no public rows: a file with the parties' columns. Its "
+            "ranges, rounded outwards, and the names of its categories become public."
         ),
     ] = None,
     classes: Annotated[str | None, typer.Option(help="The classes, such as a,b,c, if the file has no labels.")] = None,
     row_id: Annotated[str | None, typer.Option("--id", help="The column with a stable ID of each row.")] = None,
-    lenient: Annotated[
+    drop: Annotated[list[str] | None, typer.Option(help="Leave this column out; may be repeated.")] = None,
+    category: Annotated[
+        list[str] | None, typer.Option(help="Make this column a category, such as a code; may be repeated.")
+    ] = None,
+    text: Annotated[
+        list[str] | None, typer.Option(help="Use the words of this column of free text; may be repeated.")
+    ] = None,
+    strict: Annotated[
         bool,
         typer.Option(
-            "--lenient",
-            help="Clip numbers outside the range, and leave unknown categories blank, instead of raising an error.",
+            "--strict/--lenient",
+            help="Stop at values outside the range, unseen categories and values that are missing, unless some are "
+            "missing in this file too. Default: clip them, or mark them as missing.",
         ),
     ] = False,
     method: Annotated[str, typer.Option(help="fedkt, fedkd, ensemble, dosfl, analytic, or a plug-in.")] = "fedkt",
@@ -49,9 +65,12 @@ def command(
     """Write a draft of an election, with comments.
 
     It has a schema, a method (default: FedKT) and a privacy level.
+
+    Identifiers, constants and free text are left out of the schema; the table that is printed names them.
     """
     with session(as_json):
         from ..election.election import Election
+        from ..election.infer import Choices
         from ..election.template import L0, draft, private, section
         from ..errors import ElectionError, OneBallotError
         from ..privacy.settings import as_privacy
@@ -66,22 +85,19 @@ def command(
         if (level == "L0") != (epsilon is None):
             raise ElectionError("L1 and L2 need --epsilon, and L0 has none; for example --level L2 --epsilon 2")
         as_privacy({"level": level, "epsilon": epsilon})
-        privacy = L0 if epsilon is None else private(level, epsilon)
-        known = tuple(c.strip() for c in classes.split(",") if c.strip()) if classes else ()
-        text = draft(
+        drafted = draft(
             columns,
             label,
             beside=election,
             method=section(method),
-            classes=known,
-            row_id=row_id,
-            lenient=lenient,
-            privacy=privacy,
+            classes=tuple(c.strip() for c in classes.split(",") if c.strip()) if classes else (),
+            choices=Choices(row_id, drop or (), category or (), text or (), strict=strict, outwards=like is not None),
+            privacy=L0 if epsilon is None else private(level, epsilon),
             server_key=server_key,
             has_public=like is None,
         )
         part = election.with_name(f".{election.name}.part")
-        part.write_text(text, "utf-8", newline="\n")
+        part.write_text(drafted.text, "utf-8", newline="\n")
         try:
             made = Election.read(part)
         except OneBallotError as error:
@@ -90,12 +106,13 @@ def command(
             raise
         os.replace(part, election)
         if as_json:
-            print_json({"election": str(election), "digest": made.digest, "classes": list(made.classes)})
+            found = [{"name": f.name, "kind": f.kind, "note": f.note} for f in drafted.found]
+            facts = {"election": str(election), "digest": made.digest, "classes": list(made.classes)}
+            print_json(facts | {"labels": dict(drafted.labels), "columns": found})
             return
-        print(
-            f"{election}: {len(made.classes)} classes, {len(made.schema.columns) if made.schema else 0} columns, "
-            f"{made.public_rows:,} public rows."
-        )
+        width = len(made.schema.columns) if made.schema else 0
+        print(f"{election}: {len(made.classes)} classes, {width} columns, {made.public_rows:,} public rows.")
+        _print_columns(drafted)
         for line in made.guarantee.forecast(made.parties) if made.guarantee else ():
             print(line)
         if made.level == "L1" and made.server_key is None:
@@ -104,5 +121,28 @@ def command(
             print("Read it, edit it, then give it to every party together with the public file.")
         else:
             print(
-                f"Read it: its ranges and categories come from {like}, which parties do not need. Then distribute it."
+                f"The ranges of {like}, rounded outwards, and the names of its categories are in {election}, which all "
+                "parties\nwill see. Read it, and remove what must stay private, before you distribute it."
             )
+
+
+def _print_columns(drafted: Draft) -> None:
+    """What became of each column; of a wide table only those that are not plain numbers and categories."""
+
+    def is_plain(found: Found) -> bool:
+        return found.kind in ("number", "category", "label") and ";" not in found.note and ": " not in found.note
+
+    wide = len(drafted.found) > SHOWN_COLUMNS
+    shown = [found for found in drafted.found if not (wide and is_plain(found))]
+    if shown:
+        print_table("Columns", ["column", "used as", ""], [[f.name, f.kind, f.note] for f in shown[:SHOWN_COLUMNS]])
+    rest = Counter(found.kind for found in drafted.found)
+    rest.subtract(found.kind for found in shown[:SHOWN_COLUMNS])
+    if others := ", ".join(f"{count} {kind}" for kind, count in rest.items() if count):
+        print(f"Other columns: {others}.")
+    if drafted.labels:
+        rarest, rows = min(drafted.labels.items(), key=lambda pair: pair[1])
+        total = sum(drafted.labels.values())
+        print(
+            f"{total:,} rows have a label; the rarest class is {rarest}, with {rows:,} rows ({percent(rows / total)})."
+        )

@@ -5,11 +5,13 @@ from typing import Annotated
 
 import typer
 
+from .reading import reads_files
 from .terminal import AsJson, OutcomeFolder, print_json, session
 
 EXAMPLE = "Example: oneballot predict outcome/ --data new.csv --out predictions.csv"
 
 
+@reads_files("data")
 def command(
     outcome: OutcomeFolder,
     data: Annotated[Path, typer.Option(help="Rows with the columns of the election; a label is not needed.")],
@@ -26,7 +28,7 @@ def command(
         import io
         import os
 
-        from ..election.columns import as_text
+        from ..election.cells import as_text
         from ..server.outcome import Outcome
 
         loaded = Outcome.load(outcome)

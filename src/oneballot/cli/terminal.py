@@ -21,9 +21,10 @@ from typing import Annotated, Any
 
 import typer
 
-from ..errors import OneBallotError, OneBallotWarning, WillNotWork
+from ..errors import OddValues, OneBallotError, OneBallotWarning, WillNotWork
 from ..privacy.charges import Charges
 from ..runtime.progress import report_progress_to
+from . import reading
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 Workers = Annotated[int | None, typer.Option(min=1, help="The number of training processes. Default: all cores.")]
@@ -66,7 +67,7 @@ def session(as_json: bool, workers: int | None = None) -> Iterator[Aside]:
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", OneBallotWarning)
         try:
-            with _progress() as aside:
+            with reading.current.get(reading.Reading()).applied(), _progress() as aside:
                 yield aside
         except OneBallotError as error:
             _show_notes(caught)
@@ -147,7 +148,9 @@ def _progress() -> Iterator[Aside]:
 def _show_notes(caught: Sequence[warnings.WarningMessage]) -> None:
     for warning in dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, WillNotWork)):
         typer.secho(f"WARNING: {warning}", fg="red", bold=True, err=True)
-    counts = Counter(str(w.message) for w in caught if not issubclass(w.category, WillNotWork))
+    if odd := [w.message for w in caught if isinstance(w.message, OddValues)]:
+        _show_odd(OddValues.merged(odd))
+    counts = Counter(str(w.message) for w in caught if not issubclass(w.category, WillNotWork | OddValues))
     alike: Counter[str] = Counter()
     notes: list[tuple[int, str]] = []  # each with its rank among similar notes: one of every type is shown first
     for note, times in counts.items():
@@ -158,6 +161,16 @@ def _show_notes(caught: Sequence[warnings.WarningMessage]) -> None:
         typer.echo(f"note: {note}", err=True)
     if len(notes) > SHOWN_NOTES:
         typer.echo(f"note: … and {len(notes) - SHOWN_NOTES} more like these", err=True)
+
+
+def _show_odd(values: OddValues) -> None:
+    asked = reading.current.get(None)
+    if asked is None or not asked.verbose:
+        typer.echo(f"note: {values}{'; --verbose lists them' if asked else ''}", err=True)
+        return
+    typer.echo(f"note: {values}:", err=True)
+    for each in values.odd:
+        typer.echo(f"  {each}", err=True)
 
 
 def print_json(value: Mapping[str, Any]) -> None:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import math
-import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from datetime import date
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, PositiveInt, model_validator
 
-from ..errors import DataError, OneBallotWarning
+from ..errors import DataError
 from ..types import Array
+from .cells import MISSING, Order, Place, are_missing, as_days, as_text, days_of, days_since_1970
 
-MISSING = frozenset({"", "na", "nan", "-nan", "null", "none", "?"})
+FILL = "fill it, or set missing = true for this column in the election"
 
 
 class _Column(BaseModel):
@@ -50,36 +51,58 @@ class Number(_Column):
     def width(self) -> int:
         return 1 + self.missing
 
+    def draw(self, rows: int, rng: np.random.Generator) -> Array:
+        return np.column_stack([rng.random(rows), np.zeros((rows, self.width - 1))])
+
     def encode(self, values: Array, place: Place) -> Array:
-        x, low, high = _as_numbers(values, place), *self.range
-        absent = np.isnan(x)
-        if not self.missing:
-            place.refuse(absent, values, "is missing", "fill it, or set missing = true for this column in the election")
-        with np.errstate(invalid="ignore"):
-            wrong = (x < low) | (x > high)
-        if self.outside == "clip":
-            place.warn(wrong, "outside the range and were clipped")
-        else:
-            place.refuse(
-                wrong,
-                values,
-                f"is outside the range {low:g} to {high:g}",
-                'widen the range in the election, or set outside = "clip"',
-            )
-        scaled = (np.clip(np.where(absent, low, x), low, high) - low) / ((high - low) or 1.0)
-        return np.column_stack([scaled, absent]) if self.missing else scaled[:, None]
+        return _scale(self, _as_numbers(values, float, self.lenient, place, "number"), self.range, values, place)
+
+    @property
+    def lenient(self) -> bool:
+        """Whether text and infinite values count as missing."""
+        return self.missing and self.outside == "clip"
+
+
+class Date(_Column):
+    """A date, or a date and time, as days since 1970-01-01, which are scaled like a number."""
+
+    kind: Literal["date"] = "date"
+    range: tuple[date, date]
+    order: Order = "YMD"
+    """The order of day, month and year. Dates that start with the year are always accepted."""
+    outside: Literal["error", "clip"] = "error"
+    missing: bool = False
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.range[0] > self.range[1]:
+            raise ValueError(f"range must be [first, last], not [{self.range[0]}, {self.range[1]}]")
+        return self
+
+    @property
+    def width(self) -> int:
+        return 1 + self.missing
+
+    def encode(self, values: Array, place: Place) -> Array:
+        lenient = self.missing and self.outside == "clip"
+        x = _as_numbers(values, lambda text: as_days(text, self.order), lenient, place, "date")
+        first, last = map(days_since_1970, self.range)
+        return _scale(self, x, (first, last + 1), values, place)  # to the end of the last day
 
     def draw(self, rows: int, rng: np.random.Generator) -> Array:
         return np.column_stack([rng.random(rows), np.zeros((rows, self.width - 1))])
 
 
 class Category(_Column):
-    """One of several categories, one-hot encoded. An unlisted value is an error, or becomes blank: all zeros."""
+    """One of several categories, one-hot encoded. An unlisted value is an error, or becomes blank: all zeros.
+
+    A missing value is blank too, or has a feature of its own if `missing` is "feature".
+    """
 
     kind: Literal["category"] = "category"
     categories: Annotated[tuple[str, ...], Field(min_length=1)]
     outside: Literal["error", "blank"] = "error"
-    missing: bool = False
+    missing: bool | Literal["feature"] = False
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -89,28 +112,29 @@ class Category(_Column):
 
     @property
     def width(self) -> int:
-        return len(self.categories)
+        return len(self.categories) + (self.missing == "feature")
 
     def encode(self, values: Array, place: Place) -> Array:
         text = np.array([as_text(v) for v in values], dtype=object)
         one_hot = text[:, None] == np.array(self.categories, dtype=object)[None, :]
-        absent = (text == "") & ~one_hot.any(axis=1)
+        blank = ~one_hot.any(axis=1)
+        absent = blank & are_missing(text)
+        unknown = blank & ~absent
         if not self.missing:
-            place.refuse(absent, values, "is missing", "fill it, or set missing = true for this column in the election")
-        unknown = ~one_hot.any(axis=1) & ~absent
-        if self.outside == "blank":
-            place.warn(unknown, "in none of the categories and were left blank")
-        else:
+            place.refuse(absent, values, "is missing", FILL)
+        if self.outside == "error":
             place.refuse(
                 unknown,
                 values,
                 f"is none of the {len(self.categories)} categories",
                 'add it to the categories in the election, or set outside = "blank"',
             )
-        return np.asarray(one_hot)
+        place.note(absent, values, "missing")
+        place.note(unknown, values, "unseen")
+        return np.column_stack([one_hot, absent]) if self.missing == "feature" else np.asarray(one_hot)
 
     def draw(self, rows: int, rng: np.random.Generator) -> Array:
-        return np.eye(self.width)[rng.integers(self.width, size=rows)]
+        return np.eye(self.width)[rng.integers(len(self.categories), size=rows)]
 
 
 class Text(_Column):
@@ -167,57 +191,56 @@ class Tensor(_Column):
         return x
 
 
-Column = Annotated[Number | Category | Text | Tensor, Field(discriminator="kind")]
+Column = Annotated[Number | Date | Category | Text | Tensor, Field(discriminator="kind")]
 
 
-class Place:
-    """A column of a file, for warnings and errors about its values."""
-
-    def __init__(self, source: str, column: str) -> None:
-        self.source, self.column = source, column
-
-    def __str__(self) -> str:
-        return f"{self.source}, column {self.column!r}"
-
-    def warn(self, which: Array, what: str) -> None:
-        if which.any():
-            text = f"{self}: {which.sum():,} of {len(which):,} values are {what}"
-            warnings.warn(text, OneBallotWarning, stacklevel=2)
-
-    def refuse(self, wrong: Array, values: Array, what: str, cure: str) -> None:
-        if wrong.any():
-            rows = np.flatnonzero(wrong)
-            shown = ", ".join(f"row {r + 1} ({as_text(values[r])!r})" for r in rows[:3])
-            more = f" and {len(rows) - 3} more" if len(rows) > 3 else ""
-            raise DataError(f"{self}: {shown}{more} {what}. To fix it: {cure}.")
-
-
-def _as_numbers(values: Array, place: Place) -> Array:
-    if np.issubdtype(values.dtype, np.number):
+def _as_numbers(values: Array, parse: Callable[[str], float], lenient: bool, place: Place, what: str) -> Array:
+    """Values as numbers, with NaN for missing ones and, if `lenient`, for those that `parse` rejects."""
+    wrong = np.zeros(len(values), dtype=bool)
+    if values.dtype.kind == "M":
+        x = days_of(values)
+    elif np.issubdtype(values.dtype, np.number):
         x = values.astype(np.float64)
     else:
-        x, wrong = np.empty(len(values)), np.zeros(len(values), dtype=bool)
+        x = np.full(len(values), np.nan)
         for i, value in enumerate(values):
             text = as_text(value)
             try:
-                x[i] = np.nan if text.lower() in MISSING else float(text)
+                x[i] = np.nan if text.lower() in MISSING else parse(text)
             except ValueError:
                 wrong[i] = True
-        place.refuse(wrong, values, "is not a number", "correct the value, or make the column a category")
-    place.refuse(np.isinf(x), values, "is infinite", "correct the value")
+    endless = np.isinf(x)
+    if not lenient:
+        place.refuse(wrong, values, f"is not a {what}", "correct the value, or make the column a category")
+        place.refuse(endless, values, "is infinite", "correct the value")
+    place.note(wrong | endless, values, f"not {what}s")
+    x[endless] = np.nan
+    place.note(np.isnan(x) & ~wrong & ~endless, values, "missing")
     return x
+
+
+def _scale(column: Number | Date, x: Array, limits: tuple[float, float], values: Array, place: Place) -> Array:
+    """Numbers scaled from their range to 0..1, and a feature that marks missing ones if they are permitted."""
+    (low, high), absent = limits, np.isnan(x)
+    if not column.missing:
+        place.refuse(absent, values, "is missing", FILL)
+    with np.errstate(invalid="ignore"):
+        wrong = (x < low) | (x > high)
+    if column.outside == "error":
+        place.refuse(
+            wrong,
+            values,
+            f"is outside the range {_shown(column.range[0])} to {_shown(column.range[1])}",
+            'widen the range in the election, or set outside = "clip"',
+        )
+    place.note(wrong, values, "clipped")
+    scaled = (np.clip(np.where(absent, low, x), low, high) - low) / ((high - low) or 1.0)
+    return np.column_stack([scaled, absent]) if column.missing else scaled[:, None]
+
+
+def _shown(limit: float | date) -> str:
+    return str(limit) if isinstance(limit, date) else f"{limit:g}"
 
 
 def repeated(names: Sequence[str]) -> list[str]:
     return [name for name, times in Counter(names).items() if times > 1]
-
-
-def as_text(value: Any) -> str:
-    """A value as text: 1, 1.0 and " 1" are all "1"; NaN is empty; booleans are "true" and "false"."""
-    if isinstance(value, str):
-        return value.strip()
-    if isinstance(value, bool | np.bool_):
-        return "true" if value else "false"
-    if isinstance(value, float | np.floating):
-        return "" if np.isnan(value) else str(int(value)) if float(value).is_integer() else str(float(value))
-    return str(value)

@@ -21,14 +21,15 @@ import numpy as np
 
 from .. import plugins
 from ..data.frames import is_frame
+from ..data.read import Table
 from ..data.rows import as_dtype, as_rows
 from ..errors import DataError, ElectionError, OneBallotWarning, WillNotWork
 from ..interfaces import Learner, Method, PrivateMethod, VotingMethod
 from ..privacy.ledger import Ledger
 from ..privacy.settings import L0, PrivacySettings, as_privacy
 from ..types import Array, Blob, Data
+from .cells import Place
 from .checks import check_learners, check_method, check_parties, normalized_roster, warn_if_epsilon_is_large
-from .columns import Place
 from .defaults import choose_method, resolve_learners
 from .file import FORMAT, digest_of, read_election_file
 from .frames import check_encoded, frame_data, public_rows
@@ -281,11 +282,19 @@ class Election:
 
     def read_data(self, path: str | Path) -> Data:
         """Read a party's file and encode it with the schema."""
-        schema = self.schema
-        if schema is None:
+        return self.encode_table(self.read_table(path))
+
+    def read_table(self, path: str | Path) -> Table:
+        """Read a party's file, without rows that have no label or no ID."""
+        if self.schema is None:
             raise ElectionError(f"this election has no [schema], so {path} cannot be read; `oneballot new` writes one")
-        table = schema.read(path, empty=self.level == "L2")  # at L2 a party without rows must not stand out
-        return frame_data(schema, self.classes, table, None, None, table.source)
+        empty = self.level == "L2"  # a party without rows must not stand out
+        return self.schema.complete(self.schema.read(path, empty=empty), self.classes, empty=empty)
+
+    def encode_table(self, table: Table) -> Data:
+        """Encode a party's table with the schema."""
+        assert self.schema is not None
+        return frame_data(self.schema, self.classes, table, None, None, table.source)
 
     def warn_if_hopeless(self, parties: int | None, *, stacklevel: int = 3) -> None:
         """Warn, before any noise is drawn, if the votes of this many parties are lost in the noise."""

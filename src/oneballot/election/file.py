@@ -23,6 +23,7 @@ from pydantic import (
 )
 
 from .. import plugins
+from ..data.delimited import Dialect
 from ..errors import DataError, ElectionError
 from ..privacy.settings import L0, PrivacySettings
 from ..settings import describe_errors
@@ -63,8 +64,9 @@ def _read_public(path: Path, file: _File) -> dict[str, Array]:
         raise ElectionError(f"{path}: public.path: {where} does not exist; put the public set there")
     if file.schema_ is None:
         raise ElectionError(f"{path}: a [public] file needs a [schema]; `oneballot new` writes both")
-    table = file.schema_.read(where)
-    public = file.schema_.encode(table.columns, table.source)
+    written = file.public
+    table = file.schema_.read(where, dialect=Dialect(written.sep, written.decimal, written.encoding))
+    public = file.schema_.encode(table.columns, table.source, report=False)
     if digest_of(public) != file.public.digest:
         raise ElectionError(
             f"{table.source} is not the public set of this election: its digest is {digest_of(public)}, but "
@@ -88,6 +90,9 @@ class _Public(BaseModel):
     path: str
     digest: str
     labels: bool = False  # the file's label column is part of the agreement
+    sep: str | None = None
+    decimal: str | None = None
+    encoding: str | None = None
 
 
 class _File(BaseModel):
@@ -127,7 +132,9 @@ class _File(BaseModel):
             raise ElectionError(f"there is no election {path}; write one: `oneballot new {path} --public …`") from None
         except OSError as error:
             raise ElectionError(f"{path} cannot be read: {error.strerror}") from None
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        except RecursionError:
+            raise ElectionError(f"{path} is nested too deeply; expected the settings of an election") from None
+        except ValueError as error:  # also of numbers that are too long, and of bytes that are not UTF-8
             raise ElectionError(f"{path} is not TOML: {error}") from None
         if "schema" in content:
             content["schema_"] = content.pop("schema")

@@ -11,7 +11,7 @@ from ..data.read import Table
 from ..data.rows import as_rows
 from ..errors import DataError
 from ..types import Array, Data
-from .columns import Place
+from .cells import Place
 from .schema import Class, Schema, check_ids, encode_labels
 
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import difflib
 import re
+import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -16,10 +18,12 @@ from typing import Annotated, Any, Self
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from ..data.delimited import Dialect
 from ..data.read import Table, read
-from ..errors import DataError, ElectionError
+from ..errors import DataError, ElectionError, OddValues, OneBallotWarning
 from ..types import Array
-from .columns import MISSING, Column, Place, Tensor, as_text, repeated
+from .cells import MISSING, Place, are_missing, as_text
+from .columns import Column, Tensor, repeated
 
 Columns = Mapping[str, Array]
 Class = str | int
@@ -52,7 +56,7 @@ class Schema(BaseModel):
         election. The frame need not hold the label. Everyone who has the election sees the ranges and categories.
         """
         from ..data.frames import as_table
-        from .template import infer
+        from .infer import infer
 
         table = as_table(frame, "the DataFrame")
         if id is not None and id not in table.columns:
@@ -83,25 +87,57 @@ class Schema(BaseModel):
         return only.dtype if isinstance(only, Tensor) else np.dtype(np.float32)
 
     def lenient(self) -> Schema:
-        """The same schema, but numbers outside the range are clipped and unknown categories left blank."""
-        other = {"number": "clip", "category": "blank"}
-        columns = (c.model_copy(update={"outside": other[c.kind]}) if c.kind in other else c for c in self.columns)
+        """The same schema, but values outside are clipped or left blank, and every value may be missing."""
+        other: dict[str, dict[str, Any]] = {
+            "number": {"outside": "clip", "missing": True},
+            "date": {"outside": "clip", "missing": True},
+            "category": {"outside": "blank", "missing": "feature"},
+        }
+        columns = (c.model_copy(update=other.get(c.kind)) for c in self.columns)
         return self.model_copy(update={"columns": tuple(columns)})
 
-    def read(self, path: str | Path, *, empty: bool = False) -> Table:
+    def read(self, path: str | Path, *, empty: bool = False, dialect: Dialect | None = None) -> Table:
         """Read a file with these columns. The schema says how many features a LIBSVM file has."""
         widths = [c.shape[0] for c in self.columns if isinstance(c, Tensor) and len(c.shape) == 1]
-        return read(path, features=widths[0] if len(widths) == 1 else None, empty=empty)
+        return read(path, features=widths[0] if len(widths) == 1 else None, empty=empty, dialect=dialect)
 
-    def encode(self, columns: Columns, source: str) -> Array:
-        """Features `(rows, features)` in float32, or a single array column in its own shape and type."""
+    def complete(self, table: Table, classes: Sequence[Class], *, empty: bool = False) -> Table:
+        """The table without rows that have no label or no ID, of which one warning gives the number.
+
+        `empty` permits that no row is left.
+        """
+        gone = {}
+        if isinstance(self.label, str) and self.label in table.columns and table[self.label].ndim == 1:
+            known, texts = {as_label(c) for c in classes}, [as_label(v) for v in table[self.label]]
+            gone["label"] = are_missing(texts) & np.array([text not in known for text in texts], dtype=bool)
+        if self.id is not None and self.id in table.columns and table[self.id].ndim == 1:
+            gone["ID"] = np.array([as_text(v) == "" for v in table[self.id]], dtype=bool)
+        out = np.logical_or.reduce([np.zeros(len(table), dtype=bool), *gone.values()])
+        if not out.any():
+            return table
+        what = " or ".join(name for name, which in gone.items() if which.any())
+        text = f"{table.source}: {out.sum():,} of {len(table):,} rows have no {what}"
+        if out.all() and not empty:
+            raise DataError(f"{text}, so there is nothing to learn from")
+        warnings.warn(f"{text} and are left out", OneBallotWarning, stacklevel=2)
+        return replace(table, columns={name: values[~out] for name, values in table.columns.items()})
+
+    def encode(self, columns: Columns, source: str, *, report: bool = True) -> Array:
+        """Features `(rows, features)` in float32, or a single array column in its own shape and type.
+
+        Values that are clipped, unseen or missing are summed up in one warning, unless `report` is False.
+        """
         if missing := [c.name for c in self.columns if c.name not in columns]:
             raise DataError(f"{source}: {self._absent(missing, columns)}")
         for c in self.columns:
             if not isinstance(c, Tensor) and columns[c.name].ndim != 1:
                 shape = columns[c.name].shape[1:]
                 raise DataError(f"{Place(source, c.name)}: expected one {c.kind} per row, not shape {shape}")
-        blocks = [c.encode(columns[c.name], Place(source, c.name)) for c in self.columns]
+        places = [Place(source, c.name) for c in self.columns]
+        blocks = [c.encode(columns[c.name], place) for c, place in zip(self.columns, places, strict=True)]
+        odd = tuple(each for place in places for each in place.odd)
+        if odd and report:
+            warnings.warn(OddValues((source,), len(blocks) * len(blocks[0]), odd), stacklevel=2)
         if len(blocks) == 1 and isinstance(self.columns[0], Tensor):
             return blocks[0]
         return np.concatenate(

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import difflib
-import math
 import warnings
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from .. import plugins
+from ..data.delimited import Dialect
 from ..data.read import Table, read
 from ..errors import DataError, ElectionError, OneBallotWarning
-from ..types import Array
-from .columns import MISSING, Category, Number, Tensor, Text, as_text
 from .file import FORMAT, digest_of
-from .schema import Class, Columns, Schema, as_label
+from .infer import DEFAULT, MAX_CLASSES, Choices, Found, as_schema, count_labels, recognise, sorted_labels
+from .schema import Class, Schema, as_label
 from .toml import toml_table, toml_value
 
 FEDKT = """\
@@ -65,6 +64,15 @@ def section(method: str) -> str:
     return text if "[learners" in text or not plugin().needs.keys() - {"public"} else f"{text}\n{FOREST}"
 
 
+@dataclass(frozen=True)
+class Draft:
+    """The text of an election, what became of each column, and how many rows of the file have each label."""
+
+    text: str
+    found: Sequence[Found]
+    labels: Mapping[str, int]
+
+
 def draft(
     public: Path,
     label: str,
@@ -72,26 +80,37 @@ def draft(
     beside: Path,
     method: str = FEDKT,
     classes: Sequence[Class] = (),
-    row_id: str | None = None,
-    lenient: bool = False,
+    choices: Choices = DEFAULT,
     privacy: str = L0,
     server_key: str | None = None,
     has_public: bool = True,
-) -> str:
-    """The text of an election over the columns of a file, which is its public set unless `has_public` is False."""
+) -> Draft:
+    """An election over the columns of a file, which is its public set unless `has_public` is False."""
     table = read(public)
-    _check_columns(table, label, classes, row_id)
-    known = tuple(classes) or tuple(sorted_labels(table.columns[label]))
-    if label in table.columns:
-        others = [str(c) for c in sorted_labels(table.columns[label]) if str(c) not in map(str, known)]
-        if others:
-            text = f"{table.source} has labels that are not classes of the election: {', '.join(others[:5])}"
-            warnings.warn(text, OneBallotWarning, stacklevel=2)
-    schema = infer(table.columns, label, row_id)
-    schema = schema.lenient() if lenient else schema
-    return write(
-        beside, public, known, schema, method=method, privacy=privacy, server_key=server_key, has_public=has_public
-    )
+    _check_columns(table, label, classes, choices)
+    counts = count_labels(table[label]) if label in table.columns else Counter[str]()
+    known = tuple(classes) or _as_classes(table, label)
+    if others := [text for text in counts if text not in {as_label(c) for c in known}]:
+        text = f"{table.source} has labels that are not classes of the election: {', '.join(others[:5])}"
+        warnings.warn(text, OneBallotWarning, stacklevel=2)
+    found = recognise(table.columns, label, choices)
+    schema = as_schema(found, label, choices.id)
+    text = write(
+        beside, public, known, schema, method=method, privacy=privacy, server_key=server_key,
+        has_public=has_public, dialect=table.dialect,
+    )  # fmt: skip
+    return Draft(text, found, counts)
+
+
+def _as_classes(table: Table, label: str) -> tuple[Class, ...]:
+    labels = sorted_labels(table[label])
+    if len(labels) > MAX_CLASSES:
+        raise DataError(
+            f"{table.source}: the label {label!r} has {len(labels):,} different values ({labels[0]}, {labels[1]}, …), "
+            f"more than {MAX_CLASSES} classes. Numbers as labels are not supported yet: group them into classes, or "
+            "list the classes with --classes a,b,c"
+        )
+    return tuple(labels)
 
 
 def private(level: str, epsilon: float) -> str:
@@ -106,21 +125,23 @@ adjacency = "replace"           # or "add-remove"
 """
 
 
-def _check_columns(table: Table, label: str, classes: Sequence[Class], row_id: str | None) -> None:
+def _check_columns(table: Table, label: str, classes: Sequence[Class], choices: Choices) -> None:
     names = list(table.columns)
-    if len(names) == 1 and any(mark in names[0] for mark in ";\t|"):
-        raise DataError(f"{table.source} has only one column, {names[0]!r}: save it with commas between the columns")
-    for what, name in (("--label", label), ("--id", row_id)):
-        near = difflib.get_close_matches(name or "", names, n=1)
-        if name is not None and name not in names and near:
-            raise DataError(f"{what} {name}: {table.source} has no such column; did you mean {near[0]!r}?")
-    if row_id is not None and row_id not in names:
-        raise DataError(f"--id {row_id}: {table.source} has no such column; it has {', '.join(names)}")
-    if label not in names and not classes:
-        raise DataError(
-            f"{table.source} has no column {label!r}, so the classes are unknown: give them with --classes a,b,c "
-            f"(its columns are {', '.join(names)})"
-        )
+    given = [("--label", label), *([] if choices.id is None else [("--id", choices.id)])]
+    given += [(f"--{what}", name) for what in ("drop", "category", "text") for name in getattr(choices, what)]
+    for option, name in given:
+        if name in names:
+            continue
+        if near := difflib.get_close_matches(name, names, n=1):
+            raise DataError(f"{option} {name}: {table.source} has no such column; did you mean {near[0]!r}?")
+        if option == "--label" and classes:
+            continue
+        if option == "--label":
+            raise DataError(
+                f"{table.source} has no column {label!r}, so the classes are unknown: give them with --classes a,b,c "
+                f"(its columns are {', '.join(names)})"
+            )
+        raise DataError(f"{option} {name}: {table.source} has no such column; it has {', '.join(names)}")
 
 
 def write(
@@ -134,6 +155,7 @@ def write(
     privacy: str = L0,
     server_key: str | None = None,
     has_public: bool = True,
+    dialect: Dialect | None = None,
 ) -> str:
     """The text of an election with this schema, to be saved at `path`. By default the file's stem is its name."""
     key = '# server_key = "x25519:…"        ' if server_key is None else f"server_key = {toml_value(server_key)}  "
@@ -143,7 +165,7 @@ def write(
             f"an election needs at least two classes, not {len(classes)} ({', '.join(map(str, classes))})"
         )
     rows = "# [public]                      # not needed by this method\n"
-    rows = _public(public, path, schema) if has_public else rows
+    rows = _public(public, path, schema, dialect) if has_public else rows
     needed = "this file and the public set" if has_public else "this file"
     columns = "\n".join(f"  {toml_table(c.model_dump(mode='json'))}," for c in schema.columns)
     comment = '# id = "visit"               # a column with a stable ID of each row, not a feature'
@@ -172,17 +194,17 @@ quorum = 1                      # valid ballots needed; quorum, roster and deadl
 [schema]                        # how every party's file is encoded; nothing is learned from a party's file
 label = {toml_value(schema.label)}
 {row_id}
-# number: the range is scaled to 0..1; outside = "error" or "clip"; missing = true adds a feature for missing values
-# category: outside = "error" or "blank"; text: hashed into `features` numbers
+# number, date: the range is scaled to 0..1; outside = "error" or "clip"; missing = true adds a feature that says so
+# category: outside = "error" or "blank"; missing = "feature" adds one; text: hashed into `features` numbers
 columns = [
 {columns}
 ]
 """
 
 
-def _public(public: Path, path: Path, schema: Schema) -> str:
-    table = read(public)
-    digest = digest_of(schema.encode(table.columns, table.source))
+def _public(public: Path, path: Path, schema: Schema, dialect: Dialect | None) -> str:
+    table = schema.read(public, dialect=dialect)
+    digest = digest_of(schema.encode(table.columns, table.source, report=False))
     try:
         where = public.resolve().relative_to(path.parent.resolve())
     except ValueError:
@@ -196,44 +218,14 @@ def _public(public: Path, path: Path, schema: Schema) -> str:
 [public]                        # public rows that all parties and the server have; labels are not used
 path = {toml_value(where.as_posix())}
 digest = {toml_value(digest)}
-"""
+{_how(table)}"""
 
 
-def sorted_labels(values: Array) -> list[Class]:
-    """The distinct labels of a column: integers in order, anything else as sorted text."""
-    if values.ndim != 1:
-        raise DataError(f"expected one label per row, not shape {values.shape[1:]}")
-    texts = sorted({as_label(v) for v in values} - {""})
-    try:
-        return sorted(int(t) for t in texts)
-    except ValueError:
-        return list(texts)
-
-
-def infer(columns: Columns, label: str, row_id: str | None = None) -> Schema:
-    """A schema for a public table. A column has numbers if all its values are, else categories, or text if too many."""
-    if not columns.keys() - {label, row_id}:
-        raise DataError(f"the file has only the columns {', '.join(columns)}: there are no features to learn from")
-    features = tuple(_infer_column(name, values) for name, values in columns.items() if name not in (label, row_id))
-    return Schema(label=label, id=row_id, columns=features)
-
-
-def _infer_column(name: str, values: Array) -> Number | Category | Text | Tensor:
-    if values.ndim > 1:
-        image = values.ndim == 4 and values.dtype == np.uint8
-        tokens = values.ndim == 2 and np.issubdtype(values.dtype, np.integer)
-        return Tensor(name=name, kind="image" if image else "tokens" if tokens else "features", shape=values.shape[1:])
-    text = [as_text(v) for v in values]
-    present = [t for t in text if t.lower() not in MISSING]
-    try:
-        numbers = [float(t) for t in present]
-    except ValueError:
-        categories = tuple(sorted({t for t in text if t}))
-        if len(categories) > max(50, len(text) // 2):
-            return Text(name=name)
-        return Category(name=name, categories=categories, missing="" in text)
-    if not numbers:
-        raise DataError(f"column {name!r} is empty: remove it")
-    if not all(map(math.isfinite, numbers)):
-        raise DataError(f"column {name!r} has an infinite value: correct it, or leave the cell empty")
-    return Number(name=name, range=(min(numbers), max(numbers)), missing=len(present) < len(text))
+def _how(table: Table) -> str:
+    """How the public file is written, if that is unusual: then no party has to detect it."""
+    usual = "\t" if ".tsv" in Path(table.source).suffixes else ","
+    if not table.dialect.describe(usual):
+        return ""
+    return "".join(
+        f"{name} = {toml_value(value)}\n" for name, value in vars(table.dialect).items() if value is not None
+    )

@@ -56,25 +56,30 @@ class ForestModel:
         """Each tree as scikit-learn's, and for each of its nodes the row of `values`, 0 where it splits."""
         from sklearn.tree._tree import NODE_DTYPE, Tree
 
-        trees = self.trees
+        trees, one, out = self.trees, np.ones(1, dtype=np.intp), []
         ends = np.cumsum(trees.nodes, dtype=np.int64)
-        starts = np.repeat(ends - trees.nodes, trees.nodes)[trees.splits]
-        nodes: Array = np.zeros(len(trees.splits), dtype=NODE_DTYPE)
-        nodes["left_child"] = nodes["right_child"] = -1
-        nodes["left_child"][trees.splits] = np.flatnonzero(trees.splits) + 1 - starts
-        nodes["right_child"][trees.splits] = right_children(trees) - starts
-        nodes["feature"][trees.splits] = trees.feature
-        nodes["threshold"][trees.splits] = trees.threshold
-        nodes["missing_go_to_left"][trees.splits] = trees.missing_left
-        row = np.zeros(len(nodes), dtype=np.intp)
-        row[~trees.splits] = trees.value_of_leaf
-        one, out = np.ones(1, dtype=np.intp), []
-        for start, end in zip(ends - trees.nodes, ends, strict=True):
-            count = int(end - start)
+        split_ends = np.cumsum(trees.splits)[ends - 1]
+        per_split = (right_children(trees), trees.feature, trees.threshold, trees.missing_left)
+        for start, splits, row_of_leaf, right, feature, threshold, missing_left in zip(
+            (ends - trees.nodes).tolist(),
+            np.split(trees.splits, ends[:-1]),
+            np.split(trees.value_of_leaf, (ends - split_ends)[:-1]),
+            *(np.split(part, split_ends[:-1]) for part in per_split),
+            strict=True,
+        ):
+            count = len(splits)
+            nodes: Array = np.zeros(count, dtype=NODE_DTYPE)  # as the installed scikit-learn stores them
+            nodes["left_child"] = np.where(splits, np.arange(1, count + 1), -1)
+            nodes["right_child"] = -1
+            nodes["right_child"][splits] = right - start
+            nodes["feature"][splits] = feature
+            nodes["threshold"][splits] = threshold
+            nodes["missing_go_to_left"][splits] = missing_left
             tree = Tree(trees.features, one, 1)
-            unused = np.zeros((count, 1, 1))
-            tree.__setstate__({"max_depth": 0, "node_count": count, "nodes": nodes[start:end], "values": unused})
-            out.append((tree, row[start:end]))
+            tree.__setstate__({"max_depth": 0, "node_count": count, "nodes": nodes, "values": np.zeros((count, 1, 1))})
+            row = np.zeros(count, dtype=np.intp)
+            row[~splits] = row_of_leaf
+            out.append((tree, row))
         return out
 
 

@@ -100,8 +100,10 @@ class Outcome:
         """The rows of a file, encoded for the model, and their class numbers if `labelled` and the file has them."""
         table, schema = self.read_table(path), self.schema
         assert schema is not None
-        rows = schema.encode(table.columns, table.source)
         known = labelled and set(schema.label_columns) <= set(table.columns)
+        if known:
+            table = schema.model_copy(update={"id": None}).complete(table, self.classes)
+        rows = schema.encode(table.columns, table.source)
         return rows, schema.labels(table.columns, self.classes, table.source) if known else None
 
     def probabilities(self, X: Any) -> Array:

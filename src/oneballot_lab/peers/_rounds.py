@@ -141,7 +141,7 @@ class RoundJob(Job):
 
     def on_gpu(self) -> Iterator[int]:
         if self.kept is not None:
-            return self.train_wave(range(len(self.tasks)))
+            return self.train_wave(self.waves[0])  # all tasks, in the order of the wave
         self.waves = self.waves or self.cut(self.models_that_fit())
         return run_waves(self.waves, self.train_wave)
 

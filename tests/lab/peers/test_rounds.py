@@ -132,11 +132,15 @@ def test_a_loop_corrects_its_steps_also_in_other_processes(workers: int, monkeyp
             np.testing.assert_allclose(ours[key], theirs[key], atol=1e-5, err_msg=key)
 
 
-def test_a_kept_wave_is_reused_only_for_the_same_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A GPU keeps waves between rounds; here the CPU does."""
+@pytest.mark.parametrize("as_gpu", [False, True])
+def test_a_kept_wave_is_reused_only_for_the_same_tasks(as_gpu: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU keeps waves between rounds; here the CPU does. The tasks are not in the order of their steps."""
     monkeypatch.setattr(RoundJob, "keeps_wave", lambda self, numbers: len(numbers) == len(self.tasks))
+    if as_gpu:
+        monkeypatch.setattr(RoundJob, "_on_cpu", RoundJob.on_gpu)
+        monkeypatch.setattr(RoundJob, "models_that_fit", lambda self: len(self.tasks))
     X, network, tasks = make_rows("mlp"), network_of("mlp"), make_tasks()
-    recipe = Recipe(epochs=2, batch=40)  # one width, so that all tasks are one wave
+    recipe = Recipe(epochs=2, batch=8)
     training = Rounds(network, X, recipe, CLASSES, device="cpu")
     made = Wave.__init__
     waves: list[int] = []

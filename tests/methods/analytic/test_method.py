@@ -293,7 +293,7 @@ def test_an_encoder_is_looked_for_beside_the_election(tmp_path: Path, monkeypatc
     lines = [f"{i % 7},{i % 5},{'no' if i % 2 else 'yes'}" for i in range(40)]
     public.write_text("\n".join(["a,b,ill", *lines]), "utf-8")
     file = tmp_path / "election.toml"
-    file.write_text(draft(public, "ill", beside=file, method=section("analytic")), "utf-8")
+    file.write_text(draft(public, "ill", beside=file, method=section("analytic")).text, "utf-8")
     rows = ob.Election.read(file).public
     network = ob.Torch("mlp", settings={"hidden": [4]}, epochs=1, device="cpu").fit_many(
         rows, [Task(np.arange(40), np.arange(40) % 2)], 2

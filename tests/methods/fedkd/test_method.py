@@ -488,7 +488,7 @@ estimator = "LogisticRegression"
 
 def test_an_election_in_files_is_cast_counted_and_simulated(clinic: Path, monkeypatch) -> None:
     monkeypatch.chdir(clinic)
-    drafted = template.draft(clinic / "public.csv", "ill", beside=clinic / "election.toml")
+    drafted = template.draft(clinic / "public.csv", "ill", beside=clinic / "election.toml").text
     assert template.FEDKT in drafted
     Path("election.toml").write_text(drafted.replace(template.FEDKT, METHOD), "utf-8")
 

@@ -1,0 +1,87 @@
+"""Cells of a table: as text, as dates, and what is reported about odd ones."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from datetime import date
+from typing import Any, Literal
+
+import numpy as np
+
+from ..errors import DataError, Odd
+from ..types import Array
+
+MISSING = frozenset({"", "na", "n/a", "#n/a", "<na>", "nan", "-nan", "nat", "null", "none", "?"})
+Order = Literal["YMD", "DMY", "MDY"]
+_DATE = re.compile(r"(\d{1,4})([-./])(\d{1,2})\2(\d{1,4})(?:[T ](\d{1,2}):(\d\d)(?::(\d\d)(?:\.\d+)?)?Z?)?", re.ASCII)
+
+
+class Place:
+    """A column of a file, for errors about its values and a record of odd ones."""
+
+    def __init__(self, source: str, column: str) -> None:
+        self.source, self.column = source, column
+        self.odd: list[Odd] = []
+
+    def __str__(self) -> str:
+        return f"{self.source}, column {self.column!r}"
+
+    def note(self, which: Array, values: Array, how: str) -> None:
+        """Record the values that are odd but permitted."""
+        if which.any():
+            first = as_text(values[int(np.argmax(which))])
+            self.odd.append(Odd(self.column, how, int(which.sum()), first))
+
+    def refuse(self, wrong: Array, values: Array, what: str, cure: str) -> None:
+        if wrong.any():
+            rows = np.flatnonzero(wrong)
+            shown = ", ".join(f"row {r + 1} ({as_text(values[r])!r})" for r in rows[:3])
+            more = f" and {len(rows) - 3} more" if len(rows) > 3 else ""
+            raise DataError(f"{self}: {shown}{more} {what}. To fix it: {cure}.")
+
+
+def as_text(value: Any) -> str:
+    """A value as text: 1, 1.0 and " 1" are all "1"; NaN is empty; booleans are "true" and "false"."""
+    if isinstance(value, str):
+        return value.strip()
+    if isinstance(value, bool | np.bool_):
+        return "true" if value else "false"
+    if isinstance(value, float | np.floating):
+        return "" if np.isnan(value) else str(int(value)) if float(value).is_integer() else str(float(value))
+    if isinstance(value, np.datetime64):
+        return "" if np.isnat(value) else str(value.astype("datetime64[s]")).removesuffix("T00:00:00")
+    return str(value)
+
+
+def are_missing(texts: Iterable[str]) -> Array:
+    return np.array([text.lower() in MISSING for text in texts], dtype=bool)
+
+
+def split_date(text: str) -> re.Match[str] | None:
+    """A date whose year has four digits and comes first or last; groups 1, 3 and 4 are its numbers."""
+    match = _DATE.fullmatch(text)
+    return match if match and (len(match[1]) == 4) != (len(match[4]) == 4) else None
+
+
+def as_days(text: str, order: Order) -> float:
+    """Days since 1970-01-01. Where the year comes first, the order is always YMD. Raises ValueError for other text."""
+    match = split_date(text)
+    if match is None or (order == "YMD" and len(match[1]) < 4):
+        raise ValueError(f"{text!r} is not a date in the order {order}")
+    first, second, third = (int(match[i]) for i in (1, 3, 4))
+    year, month, day = (third, second, first) if order == "DMY" else (third, first, second)
+    if len(match[1]) == 4:
+        year, month, day = first, second, third
+    hour, minute, seconds = (int(part or 0) for part in match.group(5, 6, 7))
+    return days_since_1970(date(year, month, day)) + (hour * 3600 + minute * 60 + seconds) / 86400
+
+
+def days_since_1970(day: date) -> int:
+    return day.toordinal() - date(1970, 1, 1).toordinal()
+
+
+def days_of(values: Array) -> Array:
+    """Days since 1970-01-01 of datetime64 values; NaN for NaT."""
+    days = values.astype("datetime64[s]").astype(np.int64) / 86400.0
+    return np.where(np.isnat(values), np.nan, days)
