@@ -177,6 +177,9 @@ class TallyContext(Context, Protocol):
     """What a method may use at the tally."""
 
     def fit(self, role: str, X: Array, tasks: Sequence[Task], classes: int) -> Models: ...
+    def provides(self, role: str) -> frozenset[str]:
+        """What the learner of this role provides."""
+
     def run(self, work: Work) -> Any:
         """The answer to one request."""
 
@@ -213,7 +216,8 @@ class Method(Protocol):
     raises ElectionError, before any training, for settings that cannot work in this election. `alternatives` maps what
     a learner may lack to advice on settings that do not need it. `why_not` is the reason why other levels are not
     offered. `resumes` is True if it can start from an outcome. `files` lists settings that name files in the election's
-    folder. `draft` is the text of its section in a new election.
+    folder. `in_files` gives the settings that a file means if it leaves them out, where they differ from the defaults
+    in Python. `draft` is the text of its section in a new election.
     """
 
     name: ClassVar[str]

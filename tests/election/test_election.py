@@ -53,7 +53,9 @@ def test_a_drafted_election_is_read_with_its_public_set(drafted):
     assert read.classes == ("no", "yes")
     np.testing.assert_allclose(read.public, [[0, 1, 0], [0.5, 0, 1], [1, 1, 0]])
     assert read.learner == ob.Sklearn("RandomForestClassifier", {"n_estimators": 100})
-    assert read.method == ob.FedKT().for_level("L0") == ob.FedKT(open_vote="weighted", subsets=1, students=False)
+    assert read.learner_of("final") == ob.Sklearn("ExtraTreesClassifier", {"n_estimators": 100})
+    chosen = ob.FedKT(open_vote="weighted", subsets=1, students=False, final_weights="rare")
+    assert read.method == ob.FedKT().for_level("L0") == chosen
 
 
 KEYS = ["ed25519:" + base64.b64encode(bytes([n]) * 32).decode() for n in (1, 2)]
@@ -181,6 +183,7 @@ def test_the_digest_is_the_same_for_csv_parquet_npz_and_python(tmp_path):
         public=np.array(rows),
         method=ob.FedKT(),
         learner=ob.Sklearn("RandomForestClassifier", {"n_estimators": np.int64(100)}),
+        learners={"final": ob.Sklearn("ExtraTreesClassifier", {"n_estimators": 100})},
         schema=Schema(
             label="ill",
             columns=(Number(name="age", range=(20, 62.125)), Category(name="ward", categories=("north", "south"))),

@@ -189,10 +189,11 @@ def test_a_few_large_models_are_each_trained_on_all_cores(monkeypatch, rows, cou
     assert _training.threads_of_a_model() == 1, "and not beyond this call"
 
 
+@pytest.mark.parametrize("weight", [None, np.linspace(0.1, 1, 1200)], ids=["equal", "weighted"])
 @pytest.mark.parametrize("estimator", ["RandomForestClassifier", "ExtraTreesClassifier"])
-def test_a_forest_is_the_same_on_one_core_and_on_several(monkeypatch, estimator):
+def test_a_forest_is_the_same_on_one_core_and_on_several(monkeypatch, estimator, weight):
     X, y = np.random.default_rng(0).normal(size=(1200, 4)).astype(np.float32), np.arange(1200) % 3
-    tasks = [Task(np.arange(1200), y, seed=seed, ask=np.arange(50)) for seed in (0, 1)]
+    tasks = [Task(np.arange(1200), y, weight=weight, seed=seed, ask=np.arange(50)) for seed in (0, 1)]
     blobs = []
     for cores in ("1", "4"):
         monkeypatch.setenv("ONEBALLOT_WORKERS", cores)

@@ -89,7 +89,7 @@ def command(
             columns,
             label,
             beside=election,
-            method=section(method),
+            method=section(method, level),
             classes=tuple(c.strip() for c in classes.split(",") if c.strip()) if classes else (),
             choices=Choices(row_id, drop or (), category or (), text or (), strict=strict, outwards=like is not None),
             privacy=L0 if epsilon is None else private(level, epsilon),

@@ -30,10 +30,16 @@ partitions = 1                  # s in the paper, which has partitions = 2, subs
 # influence = "equal"           # all ballots weigh the same: for parties that might lie (not at L1)
 queries = 1.0                   # how many public rows are labelled: a fraction up to 1, or a number
 ballot = "votes"                # or "models": send the models instead of their votes
+final_weights = "rare"          # of public rows in the final model: "uniform", "lead", or "rare": rare classes more
 
 [learners.all]                  # or one each: [learners.teacher], [learners.student], [learners.final]
 name = "sklearn"                # or "xgboost", "lightgbm", "torch" (networks: docs/networks.md)
 estimator = "RandomForestClassifier"
+params = { n_estimators = 100 }
+
+[learners.final]                # the learner of the final model, trained on the votes
+name = "sklearn"
+estimator = "ExtraTreesClassifier"
 params = { n_estimators = 100 }
 """
 
@@ -55,12 +61,14 @@ _LEVELS = {
 }
 
 
-def section(method: str) -> str:
-    """The section [method] and, if the method has learners, [learners.all]."""
+def section(method: str, level: str = "L0") -> str:
+    """The section [method] for this privacy level and, if the method has learners, [learners.all]."""
     if method == "fedkt":
-        return FEDKT
+        return FEDKT if level == "L0" else FEDKT.replace('final_weights = "rare"   ', 'final_weights = "uniform"')
     plugin = plugins.find("methods", method)
-    text = f'[method]                        # docs/{method}.md\nname = "{method}"\n{getattr(plugin, "draft", "")}'
+    settings = getattr(plugin, "draft", "")
+    settings = settings if level == "L0" else getattr(plugin, "private_draft", settings)
+    text = f'[method]                        # docs/{method}.md\nname = "{method}"\n{settings}'
     return text if "[learners" in text or not plugin().needs.keys() - {"public"} else f"{text}\n{FOREST}"
 
 

@@ -66,27 +66,43 @@ class Sklearn:
 
     def fit_many(self, X: Array, tasks: Sequence[Task], classes: int, *, keep: bool = True) -> Models:
         model = build(self.estimator, self.params)
-        threads = can_grow(model)  # `grow` releases the interpreter's lock
-        inside = threads and hasattr(model, "n_estimators")
-        return fit_each(self, X, tasks, classes, keep, self.estimator, threads=threads, inside=inside)
+        # `grow` releases the interpreter's lock, and so does scikit-learn in the trees of a forest.
+        return fit_each(
+            self, X, tasks, classes, keep, self.estimator, threads=can_grow(model), inside=_is_forest(model)
+        )
 
     def fit_one(self, X: Array, y: Array, weight: Array | None, seed: int, classes: int) -> Model:
         model = build(self.estimator, self.params)
         if seeds := [p for p in model.get_params() if p == "random_state" or p.endswith("__random_state")]:
             model.set_params(**dict.fromkeys(seeds, seed))
         X = np.ascontiguousarray(X.reshape(len(X), -1), dtype=np.float32)
-        if can_grow(model) and not np.isnan(X).any():
-            grow(model, X, y, weight, threads_of_a_model())
+        threads = threads_of_a_model()
+        if weight is None and can_grow(model) and not np.isnan(X).any():
+            grow(model, X, y, threads)
         elif weight is None:
-            model.fit(X, y)
+            _fit(model, X, y, threads)
         elif argument := _weight_name(model):
-            model.fit(X, y, **{argument: weight})
+            _fit(model, X, y, threads, **{argument: weight})
         else:
             raise ElectionError(f"learner sklearn: {self.estimator} cannot weight its rows, which soft labels need")
         fitted = SklearnModel(model, classes)
         if type(model).__name__ == AS_FOREST and (blob := as_forest(fitted)):
             return ForestFormat.load(blob.data, classes=classes)
         return fitted
+
+
+def _is_forest(model: Any) -> bool:
+    return type(model).__name__ in ("RandomForestClassifier", "ExtraTreesClassifier")
+
+
+def _fit(model: Any, X: Array, y: Array, threads: int, **weight: Array) -> None:
+    """Fit the estimator, the trees of a forest in threads; each tree has its own seed."""
+    if not _is_forest(model) or threads == 1:
+        model.fit(X, y, **weight)
+        return
+    stated = model.n_jobs
+    model.set_params(n_jobs=threads).fit(X, y, **weight)
+    model.set_params(n_jobs=stated)  # the model is the same with any number of threads, and so is its file
 
 
 def build(estimator: str, params: Mapping[str, Any]) -> Any:

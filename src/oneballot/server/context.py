@@ -35,6 +35,9 @@ class TallyContext(PartyContext):
     def fit(self, role: str, X: Array, tasks: Sequence[Task], classes: int) -> Models:
         return self.election.learner_of(role).fit_many(X, tasks, classes)
 
+    def provides(self, role: str) -> frozenset[str]:
+        return self.election.learner_of(role).provides
+
     def run(self, work: Work) -> Any:
         (answer,) = work.together(self.election.learner_of(work.role), [work])
         return answer

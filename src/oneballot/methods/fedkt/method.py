@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from dataclasses import replace
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -15,10 +16,13 @@ from .._queries import choose_queries, count_queries
 from .._shared import missing_classes, public_rows, read_class_counts
 from .settings import Settings
 from .teachers import Teachers, halves, join_halves, without_prior
-from .votes import PARTS, at_most_one_vote, equal_influence, lead, odds, votes_for_row
+from .votes import PARTS, at_most_one_vote, equal_influence, favour_rare_classes, lead, odds, votes_for_row
 
 CLAIMED = 0.25
 """No party claims a public row if the odds of all parties together are lower than this."""
+
+FEW_LABELS = 10
+"""A class with fewer labels is reported at the tally."""
 
 
 @settings
@@ -28,6 +32,11 @@ class FedKT(Settings):
     name: ClassVar[str] = "fedkt"
     levels: ClassVar[frozenset[str]] = frozenset({"L0", "L1", "L2"})
     alternatives: ClassVar[Mapping[str, str]] = {"soft": 'Set final_weights = "uniform", or use another final learner'}
+
+    def default_learners(self, *_: Any) -> Mapping[str, Mapping[str, Any]]:
+        """The final learner of an election that names none; with uniform weights, as in version 0.1.0, a forest."""
+        extra_trees = {"final": {"name": "sklearn", "estimator": "ExtraTreesClassifier"}}
+        return {} if self.final_weights == "uniform" else extra_trees
 
     def check(self, agreed: Agreement, learners: Mapping[str, Learner]) -> None:
         count_queries(self.queries, len(public_rows(agreed)))
@@ -117,8 +126,12 @@ class FedKT(Settings):
             labels = ctx.decide(votes, cell="tally")
             if self.final_weights == "lead":
                 weight = lead(votes)
-        seed = ctx.shared_seed("final")
-        task = Task(rows, labels, weight=weight, seed=seed, required=True, label="the final model")
+        self._warn_of_rare_labels(labels, ctx)
+        task = Task(rows, labels, weight=weight, seed=ctx.shared_seed("final"), required=True, label="the final model")
+        if self.final_weights == "rare" and "soft" in ctx.provides("final"):
+            shared = np.eye(len(ctx.classes))[labels] if ctx.level == "L1" else votes  # at L1 votes are not released
+            targets, weight = favour_rare_classes(shared)
+            task = replace(task, targets=targets, kind="soft", weight=weight)
         return ctx.fit("final", public_rows(ctx), [task], len(ctx.classes))[0]
 
     def _decide_for_the_public(self, votes: Array, ctx: TallyContext) -> Array:
@@ -196,6 +209,17 @@ class FedKT(Settings):
             ctx.warn(
                 f"{unclaimed:.0%} of the public rows resemble no party's rows: either the public set is from another "
                 'domain (then open_vote = "off" is safer), or the parties have few rows compared with it'
+            )
+
+    def _warn_of_rare_labels(self, labels: Array, ctx: Context) -> None:
+        """Name the classes that the final model can hardly learn, because almost no public row got their label."""
+        counts = np.bincount(labels, minlength=len(ctx.classes))
+        few = [f"{name} ({count})" for name, count in zip(ctx.classes, counts, strict=True) if count < FEW_LABELS]
+        if few and len(labels) >= FEW_LABELS * len(ctx.classes):
+            ctx.warn(
+                f"of {len(labels):,} labels almost none are of class {', '.join(few)}, so the final model will hardly "
+                "ever predict it. Add public rows that resemble it, or use a method whose models learn from the "
+                'parties\' own rows: ensemble with weights = "open"'
             )
 
     def _warn_of_weak_teachers(self, class_counts: Array, tasks: Sequence[Task], ctx: Context) -> None:

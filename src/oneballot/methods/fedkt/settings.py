@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, PositiveInt
 
@@ -32,8 +32,13 @@ class Settings:
     influence: "equal": the votes of every ballot are scaled to the same sum.
     queries: how many public rows are labelled, up to 1 as a fraction, above as a number: at L1 by the server, at L2 by
     each party's teachers, whose student then labels all rows.
-    ballot: send "votes", or the "models" that cast them. final_weights: "lead" weights rows by the margin of the vote.
+    ballot: send "votes", or the "models" that cast them.
+    final_weights: how public rows count in the final model's training. "lead": by the margin of the vote; "rare": for
+    each class by its share of the votes, and rare classes more, if the final learner supports weights.
     """
+
+    in_files: ClassVar[Mapping[str, Any]] = {"final_weights": "uniform"}
+    """What a file that leaves a setting out means, as it did in version 0.1.0."""
 
     partitions: PositiveInt = 1
     subsets: PositiveInt | None = None
@@ -46,13 +51,13 @@ class Settings:
     claim: Annotated[float, Field(gt=0)] = 0.5
     most_rows: PositiveInt = 1000
     ballot: Literal["votes", "models"] = "votes"
-    final_weights: Literal["uniform", "lead"] = "uniform"
+    final_weights: Literal["uniform", "lead", "rare"] | None = None
 
     @classmethod
     def paper(cls, **settings: Any) -> Self:
         """The settings of the paper's experiments."""
         usual: dict[str, Any] = {"partitions": 2, "subsets": 5, "students": True, "voting": "consistent"}
-        return cls(**{**usual, "open_vote": "off", **settings})
+        return cls(**{**usual, "open_vote": "off", "final_weights": "uniform", **settings})
 
     def __post_init__(self) -> None:
         if self.open_vote not in ("off", None) and self.weights != "uniform":
@@ -86,9 +91,10 @@ class Settings:
             subsets=self.subsets or (25 if level == "L2" else 1),
             students=bool(self.students),
             open_vote=self.open_vote or usual,
+            final_weights=self.final_weights or ("rare" if level == "L0" else "uniform"),
         )
         unbounded = chosen.open_vote in ("weighted", "odds")
-        if level == "L1" and self.final_weights != "uniform":
+        if level == "L1" and self.final_weights == "lead":
             raise ElectionError('final_weights = "lead" is not available at L1: only labels are released there')
         if level == "L1" and self.influence != "claimed":
             raise ElectionError('influence = "equal" is not available at L1: scaling would make a vote more than one')

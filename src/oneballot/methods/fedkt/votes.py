@@ -139,6 +139,18 @@ def lead(votes: Array) -> Array:
     return np.asarray(margin / margin.mean()) if margin.any() else np.ones(len(votes))
 
 
+def favour_rare_classes(votes: Array) -> tuple[Array, Array]:
+    """Soft labels `(rows, classes)` and weights of the rows `(rows,)`: shares of the votes, rare classes counting more.
+
+    A class counts by 1/√(its votes), between no correction and the same weight for every class.
+    """
+    shares = votes / np.maximum(votes.sum(axis=1, keepdims=True), 1)
+    mass = shares.sum(axis=0)
+    favoured = shares / np.sqrt(np.where(mass > 0, mass, 1))
+    weight = favoured.sum(axis=1)
+    return favoured / np.maximum(weight, 1e-300)[:, None], weight / weight.mean()
+
+
 def votes_for_row(encoding: Encoding, own: float) -> int:
     """The votes, over all classes, that a ballot gives a row which is the party's own with probability `own`."""
     probabilities = np.zeros((encoding.partitions, 1, encoding.classes + 1))
