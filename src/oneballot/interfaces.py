@@ -44,6 +44,17 @@ class HasMembers(Model, Protocol):
         """How much each member counts for each row, `(rows, members)`: 0 or above."""
 
 
+@runtime_checkable
+class HasReplaceableMembers(HasMembers, Protocol):
+    """An ensemble in which a party can put another model in the place of its own, as `oneballot benefit` does."""
+
+    def find_member(self, party: str | None, contents: Contents | None) -> int | None:
+        """The member of this party, by its name or by its ballot's contents; None if it is not among the members."""
+
+    def with_member(self, member: int, contents: Contents, ctx: Context, ask: Ask) -> Model:
+        """The same ensemble with the models of another ballot in the place of this member."""
+
+
 class Models(Protocol):
     """Models that were trained together."""
 
@@ -155,6 +166,10 @@ class Context(Agreement, Protocol):
 
     def assign_subsets(self, data: Data, subsets: int, *path: str | int) -> list[Array]:
         """The rows of each subset. At L2 a keyed hash assigns them, so adding or removing a row moves no other row."""
+
+    def limit_rows(self, data: Data) -> Data:
+        """The rows that may be summed. At L2 with stable IDs these are at most `rows_per_id` of each ID, so that the
+        sensitivity for all rows of an ID is known; elsewhere all rows."""
 
     def decide(self, votes: Array, *, cell: str, unit: int = 1) -> Array:
         """Turn votes `(queries, classes)`, counted in units of 1/unit, into labels `(queries,)`; -1 for no answer.

@@ -56,6 +56,10 @@ class Data:
     def __len__(self) -> int:
         return len(self.y)
 
+    def take(self, rows: Array) -> Data:
+        """Some of the rows, by number."""
+        return Data(self.X[rows], self.y[rows], None if self.ids is None else self.ids[rows])
+
     def class_counts(self, classes: int) -> Array:
         """The number of rows of each class."""
         return np.bincount(self.y, minlength=classes) if self.y.ndim == 1 else (self.y > 0).sum(axis=0)
@@ -117,6 +121,8 @@ class Numbers:
     add_remove, replaced: the squared L2 sensitivity if one unit is added or removed, and if one is replaced.
     in_subsets: rows are assigned to subsets (`Context.assign_subsets`). A replaced row then changes one subset if rows
     have stable IDs, else two.
+    limited: the integers are sums over the rows of `Context.limit_rows`, with the sensitivity given for one row. If
+    neither holds, repeated IDs are refused at L2.
     lift: if the integers are scores of `classes`, the lead that a confident voter gives to its class; `voters` is the
     number of voters of a party. row: if an integer counts the rows of a class, what one row adds to it.
     """
@@ -125,6 +131,7 @@ class Numbers:
     add_remove: float
     replaced: float
     in_subsets: bool = False
+    limited: bool = False
     lift: float = 0.0
     classes: int = 0
     voters: int = 1

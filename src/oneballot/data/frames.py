@@ -14,6 +14,9 @@ from ..errors import DataError, MissingExtra
 from ..types import Array
 from .read import Table
 
+_CELLS = (str, bool, np.bool_, Real, date)
+_MISSING = ("NoneType", "NAType", "NaTType")  # None, pandas.NA, pandas.NaT
+
 
 def is_frame(X: Any) -> bool:
     """Whether X has named columns: a DataFrame, an Arrow table or stream, a dict of columns, or a `Table`."""
@@ -33,15 +36,18 @@ def as_table(X: Any, source: str) -> Table:
 
 
 def as_column(values: Any, name: str, source: str) -> Array:
-    """A column as in a `Table`: numbers, text, or an array for each row. Missing text is empty, dates are ISO text."""
+    """A column as in a `Table`: numbers, text, dates, or an array for each row. Missing text is empty."""
     kind: Any = getattr(values, "type", None)
     if hasattr(kind, "index_type") and hasattr(kind, "value_type"):  # NumPy reads Arrow's missing categories wrongly
         values = values.cast(kind.value_type)
-    array = np.asarray(values)
+    try:
+        array = np.asarray(values)
+    except Exception as error:  # each library has its own, for types that NumPy lacks
+        raise DataError(f"{source}, column {name!r}: {error}; convert it to numbers or text") from None
     if array.dtype.kind == "O" and array.ndim == 1:
         return _from_objects(array, name, source)
     if array.dtype.kind == "M":
-        return _text(map(_as_day, array.astype("datetime64[us]").tolist()))
+        return array.astype("datetime64[s]")
     if array.dtype.kind == "b" and array.ndim == 1:
         return _text(map(_as_cell, array.tolist()))
     if array.dtype.kind in "UT":
@@ -97,28 +103,33 @@ def _read_stream(stream: Any) -> Any:
 
 
 def _from_objects(values: Array, name: str, source: str) -> Array:
-    """A column of Python objects: arrays, or only numbers, or cells as text."""
-    present = [value for value in values if not _is_missing(value)]
+    """A column of Python objects: arrays, or only numbers, or only dates, or cells as text."""
+    types = set(map(type, values))
+    if types == {str}:
+        return values
+    present = [] if str in types else [value for value in values if not _is_missing(value)]
     if present and isinstance(present[0], list | tuple | np.ndarray):
         try:
             return np.array(list(values))
         except ValueError:
             raise DataError(f"{source}, column {name!r}: the arrays of the rows differ in shape") from None
-    if present and all(hasattr(v, "__float__") and not isinstance(v, bool | np.bool_ | str) for v in present):
+    if present and all(hasattr(v, "__float__") and not isinstance(v, bool | np.bool_) for v in present):
         if len(present) == len(values) and all(isinstance(v, int) and abs(v) < 2**63 for v in present):
             return values.astype(np.int64)
         return np.array([np.nan if _is_missing(v) else float(v) for v in values])
-    for row, value in enumerate(values):
-        if not (_is_missing(value) or isinstance(value, str | bool | np.bool_ | Real | date)):
-            raise DataError(
-                f"{source}, column {name!r}: row {row + 1} holds a {type(value).__name__}; expected numbers, text, "
-                "booleans or dates"
-            )
-    return _text(map(_as_cell, values))
+    if present and all(isinstance(v, date) for v in present):
+        return np.array([None if _is_missing(v) else _without_zone(v) for v in values], dtype="datetime64[s]")
+    if odd := [t for t in types if not issubclass(t, _CELLS) and t.__name__ not in _MISSING]:
+        row = next(row for row, value in enumerate(values) if type(value) is odd[0])
+        raise DataError(
+            f"{source}, column {name!r}: row {row + 1} has type {odd[0].__name__}; expected numbers, text, booleans or "
+            "dates"
+        )
+    return _text(value if type(value) is str else _as_cell(value) for value in values)
 
 
 def _is_missing(value: Any) -> bool:
-    if value is None or type(value).__name__ in ("NAType", "NaTType"):  # pandas.NA, pandas.NaT
+    if type(value).__name__ in _MISSING:
         return True
     return isinstance(value, float | np.floating) and bool(np.isnan(value))
 
@@ -130,18 +141,15 @@ def _as_cell(value: Any) -> str:
     if isinstance(value, bool | np.bool_):
         return "true" if value else "false"
     if isinstance(value, date):
-        return _as_day(value)
+        return _without_zone(value).isoformat().removesuffix("T00:00:00")
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value).strip()
 
 
-def _as_day(value: Any) -> str:
-    """A date, with a time (in UTC if its zone is known) unless that is midnight."""
-    if value is None:
-        return ""
-    if not isinstance(value, datetime):
-        return str(value.isoformat())
-    value = value if value.tzinfo is None else value.astimezone(UTC).replace(tzinfo=None)
-    return str(value.isoformat()).removesuffix("T00:00:00")
+def _without_zone(value: date) -> date:
+    """A date and time in UTC, if its zone is known."""
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        return value.astimezone(UTC).replace(tzinfo=None)
+    return value
 
 
 def _text(cells: Any) -> Array:
