@@ -26,7 +26,7 @@ def run_json(*words: object, status: int = 0) -> Any:
 
 def write_election(label: str = "ill", method: str = "") -> None:
     """election.toml for public.csv, with a fast learner and, if given, this [method] section."""
-    run("new", "election.toml", "--public", "public.csv", "--label", label)
+    run("new", "election.toml", "--public", "public.csv", "--label", label, "--method", "fedkt")
     text = Path("election.toml").read_text().replace("n_estimators = 100", "n_estimators = 10")
     if method:
         head, _, tail = text.partition("[method]")

@@ -94,9 +94,9 @@ class OpenEnsemble:
 
     def with_member(self, member: int, contents: Contents, ctx: Context, ask: Ask) -> OpenEnsemble:
         """The same ensemble with this ballot's models in the place of a member, its claims scaled as by a tally."""
-        from .claims import claim_names, claim_scales
+        from .claims import NAMES, claim_scales
 
-        own = [blob for name in claim_names(ctx) if isinstance(blob := contents[name], Blob)]
+        own = [blob for name in NAMES if isinstance(blob := contents.get(name), Blob)]
         claims, scales = list(self.claims.blobs), self.scales.copy()
         places = np.arange(member, len(claims), len(self.members))
         scales[places] = claim_scales(Members(own, 2, ask), ctx)
@@ -104,7 +104,16 @@ class OpenEnsemble:
             claims[place] = blob
         models = self.members.replaced(member, contents["model"])
         return OpenEnsemble(
-            models, claims, self.rows, scales, self.names, self.classes, self.shape, power=self.power, ask=ask
+            models,
+            claims,
+            self.rows,
+            scales,
+            self.names,
+            self.classes,
+            self.shape,
+            power=self.power,
+            floor=self.floor,
+            ask=ask,
         )
 
     def only(self, members: Array) -> OpenEnsemble:
