@@ -29,8 +29,9 @@ def write_election(label: str = "ill", method: str = "") -> None:
     run("new", "election.toml", "--public", "public.csv", "--label", label, "--method", "fedkt")
     text = Path("election.toml").read_text().replace("n_estimators = 100", "n_estimators = 10")
     if method:
-        head, _, tail = text.partition("[method]")
-        text = f"{head}[method]\n{method}\n\n[{tail.partition(chr(10) + '[')[2]}"
+        learner = '[learners.all]\nname = "sklearn"\nparams = { n_estimators = 10 }'
+        head, tail = text.partition("[method]")[0], text.partition("[privacy]")[2]
+        text = f"{head}[method]\n{method}\n\n{learner}\n\n[privacy]{tail}"
     Path("election.toml").write_text(text)
 
 
