@@ -21,7 +21,7 @@ Method: the open ensemble. Ballots carry models (up to megabytes), and the resul
 Take --method fedkt for ballots of kilobytes, or votes at L1 and L2; --method analytic for tables at L2."""
 
 
-@reads_files("public", "like")
+@reads_files("public", "like", own=False)
 def command(
     election: Annotated[Path, typer.Argument(help="The file to write.")],
     label: Annotated[str, typer.Option(help="The label column of the parties' files.")],
@@ -79,6 +79,7 @@ def command(
     Identifiers, constants and free text are left out of the schema; the table that is printed names them.
     """
     with session(as_json):
+        from ..election.advice import advise
         from ..election.election import Election
         from ..election.infer import Choices
         from ..election.template import L0, draft, private, section
@@ -129,6 +130,8 @@ def command(
             print(line)
         if method == "ensemble":
             print(CHOICE)
+        for line in advise(made, made.parties, drafted.labels):
+            print(line)
         if made.level == "L1" and made.server_key is None:
             print("At L1 ballots hold raw votes: set a server_key before anyone casts (oneballot keys new --help).")
         if like is None:
