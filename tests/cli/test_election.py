@@ -78,7 +78,7 @@ def test_a_changed_public_file_is_accepted_only_on_request() -> None:
         file.write("33,a,no\n")
     before = TOML.read_bytes()
     said = change("quorum=1", "seed=5", status=1)
-    assert "run: oneballot election set election.toml --refresh" in said
+    assert "run: oneballot election set FILE --refresh" in said
     assert TOML.read_bytes() == before
     assert "public.digest: " in change("--refresh")
     assert Election.read(TOML).public_rows == 61

@@ -84,7 +84,7 @@ def _read_public(path: Path, file: _File) -> dict[str, Array]:
         raise ElectionError(
             f"{table.source} is not the public set of this election: its digest is {digest_of(public)}, but "
             f"{path.name} states {file.public.digest}. Get the file that the election was made with. If you are its "
-            f"author and have changed the file or its [schema], run: oneballot election set {path.name} --refresh"
+            f"author and have changed the file or its [schema], run: oneballot election set FILE --refresh"
         )
     labels = {"public_labels": file.schema_.raw_labels(table.columns, table.source)} if file.public.labels else {}
     return {"public": public, **labels}
