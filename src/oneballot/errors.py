@@ -103,7 +103,7 @@ class Odd:
 class OddValues(OneBallotWarning):
     """One warning for all values of a table that were encoded although they were odd. `odd` lists them by column."""
 
-    _IN_WORDS = {"clipped": "clipped", "missing": "with missing values", "unseen": "with unseen categories"}  # noqa: RUF012
+    _IN_WORDS = {"clipped": "clipped", "unseen": "with unseen categories", "missing": "with missing values"}  # noqa: RUF012
 
     def __init__(self, sources: tuple[str, ...], cells: int, odd: tuple[Odd, ...]) -> None:
         super().__init__(sources, cells, odd)
@@ -111,7 +111,10 @@ class OddValues(OneBallotWarning):
 
     def __str__(self) -> str:
         parts = []
-        for how in dict.fromkeys(each.how for each in self.odd):
+        known = list(self._IN_WORDS)
+        for how in sorted(
+            {each.how for each in self.odd}, key=lambda how: (known.index(how) if how in known else 9, how)
+        ):
             same = [each for each in self.odd if each.how == how]
             columns, share = len({each.column for each in same}), sum(each.count for each in same) / self.cells
             shown = f"{100 * share:.1f}" if share >= 0.001 else "under 0.1"

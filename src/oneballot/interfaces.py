@@ -44,6 +44,17 @@ class HasMembers(Model, Protocol):
         """How much each member counts for each row, `(rows, members)`: 0 or above."""
 
 
+@runtime_checkable
+class HasReplaceableMembers(HasMembers, Protocol):
+    """An ensemble in which a party can put another model in the place of its own, as `oneballot benefit` does."""
+
+    def find_member(self, party: str | None, contents: Contents | None) -> int | None:
+        """The member of this party, by its name or by its ballot's contents; None if it is not among the members."""
+
+    def with_member(self, member: int, contents: Contents, ctx: Context, ask: Ask) -> Model:
+        """The same ensemble with the models of another ballot in the place of this member."""
+
+
 class Models(Protocol):
     """Models that were trained together."""
 

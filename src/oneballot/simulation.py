@@ -136,7 +136,7 @@ def divide(data: Data, parties: int | None, split: str, seed: int = 0, values: A
         values if values is None else np.asarray(values),
     )
     width = len(str(len(rows)))
-    return {f"party-{i:0{width}d}": _take(data, r) for i, r in enumerate(rows, start=1)}
+    return {f"party-{i:0{width}d}": data.take(r) for i, r in enumerate(rows, start=1)}
 
 
 def read_parties(
@@ -155,7 +155,7 @@ def read_parties(
     else:
         order = np.random.default_rng(seed).permutation(len(rows))
         kept, used = np.split(order, [max(1, round(holdout * len(rows)))])
-        tested, rows = _take(rows, kept), _take(rows, used)
+        tested, rows = rows.take(kept), rows.take(used)
         values = None if values is None else values[used]
     return divide(rows, parties, split, seed, values), tested
 
@@ -187,9 +187,13 @@ def baselines(election: Election, parties: Mapping[str, Data], test: Data) -> Ba
     names = [*held, "pooled data"]
     kind: Literal["labels", "multilabel"] = "multilabel" if election.multilabel else "labels"
     tasks = [Task(rows, y[rows], kind, ask=asked, label=name) for name, rows in zip(names, blocks, strict=True)]
-    role = next(role for role in ("final", "local", *sorted(election.roles)) if role in election.roles)
-    models = election.learner_of(role).fit_many(X, tasks, len(election.classes), keep=False)
+    models = election.learner_of(baseline_role(election)).fit_many(X, tasks, len(election.classes), keep=False)
     return Baselines.of(list(held), models.predictions(), test, election.classes)
+
+
+def baseline_role(election: Election) -> str:
+    """The role whose learner trains the model of a party that stays alone."""
+    return next(role for role in ("final", "local", *sorted(election.roles)) if role in election.roles)
 
 
 def _baselines_by_tallies(election: Election, held: Mapping[str, Data], test: Data) -> Baselines:
@@ -207,7 +211,3 @@ def rarest_class(y: Array) -> Array:
     order = np.argsort((y > 0).sum(axis=0), kind="stable")
     first = order[(y > 0)[:, order].argmax(axis=1)]
     return np.asarray(np.where((y > 0).any(axis=1), first, y.shape[1]))
-
-
-def _take(data: Data, rows: Array) -> Data:
-    return Data(data.X[rows], data.y[rows], None if data.ids is None else data.ids[rows])

@@ -170,7 +170,7 @@ def test_an_error_is_a_sentence_with_exit_status_1(words, error: str, tmp_path: 
 
 COMMANDS = (
     *("demo", "new", "keys new", "cast", "tally", "inspect", "predict"),
-    *("evaluate", "simulate", "epsilon", "check", "audit", "compare"),
+    *("benefit", "evaluate", "simulate", "epsilon", "check", "audit", "compare"),
 )
 
 

@@ -102,3 +102,46 @@ def test_a_collapsed_model_is_a_red_warning(tmp_path: Path, monkeypatch: pytest.
     found = run_json("tally", "election.toml", "--from", "box", "--out", "outcome")
     assert found["verdict"]["never"] == ["bad"]
     assert found["verdict"]["collapsed"]
+
+
+class TestBenefit:
+    def test_rows_that_were_kept_back_test_an_outcome_of_one_model(
+        self, clinic: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(clinic)
+        write_election(method='name = "fedkt"')
+        plan = run_json(
+            *("cast", "election.toml", "--party", "clinic-a", "--data", "a.csv"), "--holdout", 0.2, "--dry-run"
+        )
+        assert plan["rows"] == 120
+        words = ("cast", "election.toml", "--party", "clinic-a", "--data", "a.csv", "--to", "box", "--holdout", 0.2)
+        run(*words)
+        assert "so --holdout has no effect" in run(*words).stderr
+        cast_all("b", "c")
+        run("tally", "election.toml", "--from", "box", "--out", "outcome")
+        found = run_json("benefit", "outcome", "--data", "a.csv", "--party", "clinic-a")
+        assert found["rows"] == 30
+        assert found["how"] == "that you kept back"
+        output = run("benefit", "outcome", "--data", "a.csv", "--party", "clinic-a", "--test", "test.csv").output
+        for part in ("your model", "difference", "balanced accuracy", " points", "Tested on 200 rows that were not"):
+            assert part in output
+        error = run_json("benefit", "outcome", "--data", "b.csv", "--party", "clinic-b", status=1)["error"]
+        assert "oneballot cast --holdout" in error
+        error = run_json("benefit", "outcome", "--data", "b.csv", "--party", "clinic-a", status=1)["error"]
+        assert "the rows differ from those that were cast from" in error
+
+    @pytest.mark.parametrize("weights", ["open", "seen"])
+    def test_in_an_ensemble_the_own_member_is_replaced(
+        self, clinic: Path, monkeypatch: pytest.MonkeyPatch, weights: str
+    ) -> None:
+        monkeypatch.chdir(clinic)
+        write_election(method=f'name = "ensemble"\nweights = "{weights}"')
+        run("cast", "election.toml", "--party", "clinic-a", "--data", "a.csv", "--to", "box", "--keep", "mine")
+        cast_all("b", "c")
+        run("tally", "election.toml", "--from", "box", "--out", "outcome", "--publish", "public")
+        words = ("benefit", "public", "--data", "a.csv", "--keep", "mine")  # the only ballot there names the party
+        found = run_json(*words, "--folds", 3)
+        assert found["rows"] == 150
+        assert found["verdict"] in ("better", "worse", "unclear")
+        assert found["outcome"]["accuracy"] > 0.8
+        assert "in 5 folds" in run(*words).output

@@ -8,6 +8,9 @@ import gzip
 import io
 import lzma
 import sys
+import warnings
+import zipfile
+from datetime import date, datetime
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oneballot.data import libsvm
-from oneballot.data.read import Table, read
+from oneballot.data.delimited import Dialect
+from oneballot.data.read import Table, read, reading_as
 from oneballot.errors import DataError, MissingExtra
 
 CSV = 'age, name ,city\n39,"Doe, Jane", Ulm\n41, "says ""hi""",\n'
@@ -235,3 +239,150 @@ def test_a_missing_column_is_refused_with_the_existing_ones():
     table = Table({"a": np.array([1, 2, 3]), "b": np.array([4, 5, 6])}, "somewhere.csv")
     with pytest.raises(DataError, match=r"somewhere\.csv has no column 'c'; it has a, b"):
         table["c"]
+
+
+def warned(path, **settings):
+    """The table, and the text of the warnings."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        table = read(path, **settings)
+    return table, " ".join(str(w.message) for w in caught)
+
+
+GERMAN = "Alter;Größe;Ort\n39;1,75;Köln\n41;1.802,5;Ulm, Nord\n"
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "cp1252"])
+def test_semicolons_decimal_commas_and_the_encoding_are_detected_and_shown(put, encoding):
+    table, text = warned(put("a.csv", GERMAN.encode(encoding)))
+    assert {name: list(column) for name, column in table.columns.items()} == {
+        "Alter": ["39", "41"],
+        "Größe": ["1.75", "1802.5"],
+        "Ort": ["Köln", "Ulm, Nord"],
+    }
+    shown = "" if encoding == "utf-8" else f", encoding {encoding}"
+    assert f"a.csv: detected separator ';', decimal comma{shown}; if that is wrong, set --sep" in text
+
+
+def test_a_plain_file_and_stated_settings_are_not_mentioned(put):
+    assert warned(put("a.csv", "x,y\n1.5,2\n"))[1] == ""
+    stated = Dialect(";", ",", "cp1252")
+    assert warned(put("b.csv", GERMAN.encode("cp1252")), dialect=stated)[1] == ""
+
+
+def test_stated_settings_override_detection(put):
+    path = put("a.csv", GERMAN)
+    table, _ = warned(path, dialect=Dialect(decimal="."))
+    assert list(table["Größe"]) == ["1,75", "1.802,5"]
+    table, _ = warned(path, dialect=Dialect(sep="|"))
+    assert list(table.columns) == ["Alter;Größe;Ort"]
+    with reading_as(Dialect(decimal="."), path):
+        assert list(warned(path)[0]["Größe"]) == ["1,75", "1.802,5"]
+    assert list(warned(path)[0]["Größe"]) == ["1.75", "1802.5"]
+    with pytest.raises(DataError, match=r"line 1: byte 0xc3 at offset 8 is not ascii; state the file's encoding"):
+        read(path, dialect=Dialect(encoding="ascii"))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"sep": ";;"}, "separator must be one character"),
+        ({"decimal": "'"}, "decimal mark must be"),
+        ({"sep": ",", "decimal": ","}, "both the separator and the decimal mark"),
+        ({"encoding": "klingon"}, "unknown encoding 'klingon'"),
+        ({"encoding": "base64"}, "unknown encoding 'base64'"),
+    ],
+)
+def test_invalid_settings_are_refused(settings, message):
+    with pytest.raises(DataError, match=message):
+        Dialect(**settings)
+
+
+@pytest.mark.parametrize(
+    ("text", "sep", "columns"),
+    [
+        ("a;b\n1;2\n", ";", 2),
+        ("a\tb\n1\t2\n", "\t", 2),
+        ("a|b|c\n1|2|3\n", "|", 3),
+        ("sep=;\na;b\n1;2\n", ";", 2),
+        ('age;"weight, kg";ill\n40;70,5;no\n', ";", 3),
+        ("name, first;bmi;ill\nx;27,5;no\n", ";", 3),
+        ("a;b;\n1;2;\n3;4;\n", ";", 2),
+        ('a,b\n"x;y;z",2\n', ",", 2),
+        ("a\n1;2\n", ",", 1),
+    ],
+)
+def test_the_separator_is_the_one_that_splits_all_rows_alike(put, text, sep, columns):
+    table, _ = warned(put("a.csv", text))
+    assert (table.dialect.sep, len(table.columns)) == (sep, columns)
+
+
+def test_a_ragged_semicolon_file_is_refused_with_its_line(put):
+    with pytest.raises(DataError, match=r"line 3 \(row 2\): 3 cells, but the header has 2"):
+        read(put("a.csv", "a;b\n1;2\n1;2;3\n"))
+
+
+def test_excel_files_have_numbers_dates_and_text(tmp_path):
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    for row in [
+        [None, None, None, None, None],
+        ["age", "dose", "ward", "seen", "old"],
+        [40, 1.5, "Köln", datetime(2024, 1, 5), True],
+        [62, None, None, datetime(2024, 1, 6, 12), False],
+    ]:
+        book.active.append(row)
+    book.save(tmp_path / "a.xlsx")
+    table = read(tmp_path / "a.xlsx")
+    assert table["age"].tolist() == [40, 62]
+    np.testing.assert_array_equal(table["dose"], [1.5, np.nan])
+    assert list(table["ward"]) == ["Köln", ""]
+    np.testing.assert_array_equal(table["seen"], np.array(["2024-01-05", "2024-01-06T12"], "datetime64[s]"))
+    assert list(table["old"]) == ["true", "false"]
+    openpyxl.Workbook().save(tmp_path / "empty.xlsx")
+    with pytest.raises(DataError, match="the first sheet is empty"):
+        read(tmp_path / "empty.xlsx")
+
+
+def test_excel_without_openpyxl_says_what_to_install(put, monkeypatch):
+    monkeypatch.setitem(sys.modules, "openpyxl", None)
+    with pytest.raises(MissingExtra, match=r"pip install 'oneballot\[xlsx\]'"):
+        read(put("a.xlsx", b"PK"))
+
+
+def test_parquet_and_npz_have_dates_and_timestamps(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    pq = pytest.importorskip("pyarrow.parquet")
+    day, moment = date(2024, 1, 5), datetime(2024, 1, 5, 18)
+    columns = {
+        "day": pa.array([day, None]),
+        "moment": pa.array([moment, None], pa.timestamp("ns")),
+        "zone": pa.array([moment, None], pa.timestamp("us", tz="Europe/Berlin")),
+    }
+    pq.write_table(pa.table(columns), tmp_path / "a.parquet")
+    table = read(tmp_path / "a.parquet")
+    for name, shown in (("day", "2024-01-05"), ("moment", "2024-01-05T18"), ("zone", "2024-01-05T18")):
+        np.testing.assert_array_equal(table[name], np.array([shown, "NaT"], "datetime64[s]"))
+    np.savez(tmp_path / "a.npz", day=np.array(["2024-01-05"], "datetime64[D]"))
+    np.testing.assert_array_equal(read(tmp_path / "a.npz")["day"], np.array(["2024-01-05"], "datetime64[s]"))
+
+
+@pytest.mark.parametrize("shape", [(2**43, 1), (2**43, 0)])
+def test_an_array_that_claims_more_than_its_bytes_is_refused_unread(tmp_path, shape):
+    header = io.BytesIO()
+    described = {"descr": "<f8", "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(header, described)
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
+        archive.writestr("X.npy", header.getvalue())
+    with pytest.raises(DataError, match="the array X claims the shape"):
+        read(tmp_path / "a.npz")
+
+
+def test_a_zip_that_claims_more_than_it_can_hold_is_refused_unread(tmp_path):
+    np.savez(tmp_path / "a.npz", X=np.zeros(4))
+    data = bytearray((tmp_path / "a.npz").read_bytes())
+    directory = data.rindex(b"PK\x01\x02")
+    data[directory + 24 : directory + 28] = (2**32 - 16).to_bytes(4, "little")
+    (tmp_path / "a.npz").write_bytes(data)
+    with pytest.raises(DataError, match="claims to hold 4,294,967,280 bytes"):
+        read(tmp_path / "a.npz")

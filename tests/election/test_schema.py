@@ -6,12 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from oneballot.data.read import read
+from oneballot.data.read import Table, read
 from oneballot.election.cells import Place
-from oneballot.election.columns import Category, Number, Tensor, Text
+from oneballot.election.columns import Category, Date, Number, Tensor, Text
 from oneballot.election.infer import Choices, as_schema, infer, recognise, sorted_labels
 from oneballot.election.schema import Schema, encode_classes
-from oneballot.errors import DataError
+from oneballot.errors import DataError, OddValues, OneBallotWarning
 
 AGE = Number(name="age", range=(0, 100), missing=True)
 DOSE = Number(name="dose", range=(-1, 1), outside="clip")
@@ -384,3 +384,63 @@ def test_the_shape_of_a_row_is_known_without_data() -> None:
     assert schema.encode(table, "a").shape[1:] == schema.shape == (2 + 3 + 4 + 6,)
     image = Schema(label="y", columns=(Tensor(name="m", kind="image", shape=(1, 4, 4)),))
     assert image.shape == (1, 4, 4)
+
+
+LENIENT = Schema(
+    label="y",
+    columns=(
+        Number(name="a", range=(0, 10)),
+        Number(name="b", range=(0, 10)),
+        Category(name="c", categories=("x", "z")),
+        Date(name="d", range=("2024-01-01", "2024-12-31")),
+    ),
+).lenient()
+
+
+def test_no_cell_stops_a_lenient_encoding() -> None:
+    cells = objects("5", "", "NA", "inf", "-inf", "1e999", "high", "99", "?", "2024-05-05", "nan", "\u00e9", "0x10")
+    rows = LENIENT.encode(dict.fromkeys("abcd", cells), "a.csv")
+    assert rows.shape == (len(cells), 2 + 2 + 3 + 2)
+    assert np.isfinite(rows).all()
+    assert ((rows >= 0) & (rows <= 1)).all()
+    assert rows[1].tolist() == [0, 1, 0, 1, 0, 0, 1, 0, 1]  # all missing
+    assert rows[6].tolist() == [0, 1, 0, 1, 0, 0, 0, 0, 1]  # text counts as missing, an unseen category is blank
+    infinite = np.array([np.inf, -np.inf, np.nan, 3])
+    assert LENIENT.encode({**dict.fromkeys("abd", infinite), "c": objects(*"xzxz")}, "a").shape == (4, 9)
+
+
+def test_odd_values_are_summed_up_in_one_warning() -> None:
+    table = {
+        "a": objects("5", "99", "98", ""),
+        "b": objects("77", "1", "2", "3"),
+        "c": objects("x", "w", "x", ""),
+        "d": objects("2024-01-01", "2024-02-02", "soon", "2024-03-03"),
+    }
+    with pytest.warns(OddValues) as caught:
+        LENIENT.encode(table, "a.csv")
+    assert len(caught) == 1
+    assert str(caught[0].message) == (
+        "a.csv: 2 columns clipped, 18.8 % of cells; 1 column with unseen categories, 6.2 % of cells; 2 columns with "
+        "missing values, 12.5 % of cells; 1 column with values that are not dates, 6.2 % of cells"
+    )
+    lines = [str(each) for each in caught[0].message.odd]
+    assert "column 'a': 2 values are clipped, such as '99'" in lines
+    assert "column 'a': 1 values are missing" in lines
+    assert "column 'c': 1 values are unseen, such as 'w'" in lines
+    assert "column 'd': 1 values are not dates, such as 'soon'" in lines
+    twice = OddValues.merged([caught[0].message, caught[0].message])
+    assert str(twice) == str(caught[0].message)
+
+
+def test_rows_without_a_label_or_an_id_are_left_out_and_counted() -> None:
+    schema = Schema(label="y", id="i", columns=(Number(name="x", range=(0, 9)),))
+    columns = {"i": objects("a", "b", "", "d"), "x": objects(*"1234"), "y": objects("no", "", "yes", "NA")}
+    with pytest.warns(OneBallotWarning, match=r"a\.csv: 3 of 4 rows have no label or ID and are left out"):
+        table = schema.complete(Table(columns, "a.csv"), ["no", "yes"])
+    assert {name: list(values) for name, values in table.columns.items()} == {"i": ["a"], "x": ["1"], "y": ["no"]}
+    kept = schema.complete(Table({**columns, "i": objects(*"abcd")}, "a.csv"), ["no", "yes", "NA", ""])
+    assert len(kept) == 4  # a class may have such a name
+    nothing = Table({**columns, "y": objects("", "", "", "")}, "a.csv")
+    with pytest.raises(DataError, match=r"4 of 4 rows have no label or ID, so there is nothing to learn from"):
+        schema.complete(nothing, ["no", "yes"])
+    assert len(schema.complete(nothing, ["no", "yes"], empty=True)) == 0

@@ -36,6 +36,7 @@ from oneballot.formats.lightgbm_text import LightGBMModel
 from oneballot.formats.safetensors import ConstantModel, read_arrays
 from oneballot.formats.skops import SklearnModel
 from oneballot.formats.ubjson import XGBoostModel
+from oneballot.server.sandbox import Sandbox
 
 lightgbm = pytest.importorskip("lightgbm")
 xgboost = pytest.importorskip("xgboost")
@@ -244,7 +245,7 @@ def test_a_model_is_pickled_without_its_compiled_trees():
     model = converted(train_sklearn(RandomForestClassifier(20), X, labels(X, [0, 1]), 2), 2)
     expected = model.predict_proba(X)
     data = pickle.dumps(model)
-    assert len(data) < 8 * len(model.dump().data)
+    assert len(data) < 2 * len(model.dump().data)
     np.testing.assert_array_equal(pickle.loads(data).predict_proba(X), expected)  # noqa: S301
 
 
@@ -473,6 +474,17 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
     done = subprocess.run([sys.executable, "-c", code], input=data, capture_output=True, check=True, env=os.environ)
     assert int(done.stdout) < 40_000  # kB; one row of values for each leaf would take 144 MB
+
+
+def test_a_partys_forest_is_asked_without_starting_the_sandbox():
+    X = rows()
+    model = train_sklearn(RandomForestClassifier(5), X, labels(X, range(3)), 3)
+    with Sandbox() as sandbox:
+        answer = sandbox.ask(as_forest(model), X, classes=3)
+        np.testing.assert_array_equal(answer, model.predict_proba(X))
+        with pytest.raises(Spoiled, match="the forest model is refused"):
+            sandbox.ask(as_forest(model), X[:, 1:], classes=3)
+        assert sandbox._worker is None
 
 
 @given(

@@ -1,5 +1,6 @@
 """Raw rows in, class names out: the outcome's model carries the schema of its election."""
 
+from datetime import date, timedelta
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from sklearn.preprocessing import StandardScaler
 
 import oneballot as ob
 from oneballot.election.columns import Category, Number
+from oneballot.election.frames import encode_frame
 from oneballot.errors import DataError, OneBallotWarning
 
 CLASSES = ("unclear", "ill", "healthy")
@@ -201,10 +203,19 @@ class TestCast:
             self.digest(election, rest, ids=TEST["visit"])
         with pytest.raises(DataError, match="clinic-a has no column 'diagnosis'"):
             self.digest(election, make_frame(TEST), "diagnosis")
-        with pytest.raises(DataError, match="clinic-a: X has 400 rows, but y has 3"):
+        with pytest.raises(DataError, match="clinic-a: there are 400 rows, but 3 values of 'outcome'"):
             self.digest(election, make_frame(TEST), ["ill"] * 3)
         with pytest.raises(DataError, match="at least one row"):
             self.digest(election, make_frame({name: values[:0] for name, values in TEST.items()}))
+
+    def test_rows_without_a_label_or_an_id_are_left_out_with_a_warning(self, election, make_frame):
+        holes = TEST | {"outcome": [None, *TEST["outcome"][1:]], "visit": [*TEST["visit"][:-1], None]}
+        with pytest.warns(OneBallotWarning, match="clinic-a: 2 of 400 rows have no label or ID and are left out"):
+            data = election.data(make_frame(holes), source="clinic-a")
+        assert (len(data), data.ids[0], data.ids[-1]) == (398, "1", "398")
+        with pytest.warns(OneBallotWarning, match="1 of 400 rows have no label"):
+            again = election.data(make_frame(TEST), make_frame(holes)["outcome"])
+        np.testing.assert_array_equal(again.X[:-1], data.X)
 
     def test_the_public_set_may_be_a_frame(self, election, make_frame):
         again = ob.Election(CLASSES, make_frame(columns(300, seed=0)), learner=LogisticRegression(C=10), schema=SCHEMA)
@@ -226,6 +237,31 @@ def test_a_simulation_takes_frames(election, make_frame):
     assert len(by_ward.parties) == 3
 
 
+def test_lenient_schemas_accept_missing_cells_odd_values_and_dates(make_frame, tmp_path: Path):
+    """As `oneballot new` writes them: nothing in a cell stops a cast or a prediction."""
+    first = date(2024, 1, 1)
+    found = columns(300, 5) | {"seen": [first + timedelta(days=i) for i in range(300)]}
+    schema = ob.Schema.from_frame(make_frame(found), label="outcome", id="visit")
+    assert [c.kind for c in schema.columns] == ["number", "number", "category", "category", "date"]
+    election = ob.Election(CLASSES, make_frame(found), schema=schema, learner=LogisticRegression(C=10))
+    outcome = ob.tally(election, [ob.cast(election, make_frame(found), party="a")])
+    odd = {
+        "age": [50, None, 999],
+        "dose": [1.0, 2.0, None],
+        "ward": ["west", "attic", None],
+        "smoker": [True, None, False],
+        "seen": [first, None, date(1990, 1, 1)],
+    }
+    with pytest.warns(OneBallotWarning, match="clipped"):
+        names = outcome.model.predict(make_frame(odd))
+    assert names[0] == "unclear"
+    (tmp_path / "odd.csv").write_text(
+        "age,dose,ward,smoker,seen\n50,1,west,true,2024-01-01\n,2,attic,,\n999,,,false,1990-01-01\n"
+    )
+    encoded, _ = outcome.read_rows(tmp_path / "odd.csv", labelled=False)
+    np.testing.assert_array_equal(encode_frame(schema, make_frame(odd), "here"), encoded)
+
+
 def test_a_multi_label_election_takes_frames(make_frame):
     rng = np.random.default_rng(0)
     x, y = rng.uniform(size=300), rng.uniform(size=300)
@@ -238,6 +274,10 @@ def test_a_multi_label_election_takes_frames(make_frame):
     np.testing.assert_array_equal(data.y, np.stack([found["right"], found["high"]], axis=1) * 2 - 1)
     labels = make_frame({"high": found["high"], "right": found["right"]})
     np.testing.assert_array_equal(election.data(make_frame({"x": x, "y": y}), labels).y, data.y)
+    array = np.stack([found["right"], found["high"]], axis=1)
+    np.testing.assert_array_equal(election.data(make_frame({"x": x, "y": y}), array).y, data.y)
+    with pytest.raises(DataError, match=r"expected labels of shape \(rows, 2\), not \(300,\)"):
+        election.data(make_frame({"x": x, "y": y}), found["right"])
 
 
 class TestFromFrame:

@@ -16,11 +16,27 @@ import typer
 import typer.core
 
 from .. import plugins
-from . import audit, cast, check, compare, demo, epsilon, evaluate, flower, inspect, keys, new, predict, simulate, tally
+from . import (
+    audit,
+    benefit,
+    cast,
+    check,
+    compare,
+    demo,
+    epsilon,
+    evaluate,
+    flower,
+    inspect,
+    keys,
+    new,
+    predict,
+    simulate,
+    tally,
+)
 
 typer.core.HAS_RICH = False  # typer would escape [required] for rich, which is not used here
 SECTIONS = {
-    "Elections": (demo, new, check, cast, tally, inspect, predict, evaluate, simulate, compare, keys, flower),
+    "Elections": (demo, new, check, cast, tally, inspect, predict, evaluate, benefit, simulate, compare, keys, flower),
     "Privacy": (epsilon, audit),
 }
 

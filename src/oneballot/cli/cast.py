@@ -42,6 +42,10 @@ def command(
         bool,
         typer.Option("--data-dependent", help="At L2: also show the cost of your actual votes; do not publish."),
     ] = False,
+    holdout: Annotated[
+        float | None,
+        typer.Option(min=0.01, max=0.9, help="Keep this share of your rows back, to test the outcome (benefit)."),
+    ] = None,
     workers: Workers = None,
     as_json: AsJson = False,
 ) -> None:
@@ -62,7 +66,17 @@ def command(
         box = None if to is None else box_at(to)
         beside = election.parent
         if dry_run:
-            plan = preview(agreed, party, data, keep=keep, key=key, beside=beside, choices=learner or (), recast=recast)
+            plan = preview(
+                agreed,
+                party,
+                data,
+                keep=keep,
+                key=key,
+                beside=beside,
+                choices=learner or (),
+                recast=recast,
+                holdout=holdout,
+            )
             if as_json:
                 print_json(plan)
                 return
@@ -81,6 +95,7 @@ def command(
             recast=recast,
             resign=resign,
             data_dependent=data_dependent,
+            holdout=holdout,
         )
         if as_json:
             print_json(done)

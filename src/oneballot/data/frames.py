@@ -33,7 +33,7 @@ def as_table(X: Any, source: str) -> Table:
 
 
 def as_column(values: Any, name: str, source: str) -> Array:
-    """A column as in a `Table`: numbers, text, or an array for each row. Missing text is empty, dates are ISO text."""
+    """A column as in a `Table`: numbers, text, dates, or an array for each row. Missing text is empty."""
     kind: Any = getattr(values, "type", None)
     if hasattr(kind, "index_type") and hasattr(kind, "value_type"):  # NumPy reads Arrow's missing categories wrongly
         values = values.cast(kind.value_type)
@@ -41,7 +41,7 @@ def as_column(values: Any, name: str, source: str) -> Array:
     if array.dtype.kind == "O" and array.ndim == 1:
         return _from_objects(array, name, source)
     if array.dtype.kind == "M":
-        return _text(map(_as_day, array.astype("datetime64[us]").tolist()))
+        return array.astype("datetime64[s]")
     if array.dtype.kind == "b" and array.ndim == 1:
         return _text(map(_as_cell, array.tolist()))
     if array.dtype.kind in "UT":
@@ -108,6 +108,8 @@ def _from_objects(values: Array, name: str, source: str) -> Array:
         if len(present) == len(values) and all(isinstance(v, int) and abs(v) < 2**63 for v in present):
             return values.astype(np.int64)
         return np.array([np.nan if _is_missing(v) else float(v) for v in values])
+    if present and all(isinstance(v, date) for v in present):
+        return np.array([None if _is_missing(v) else _without_zone(v) for v in values], dtype="datetime64[s]")
     for row, value in enumerate(values):
         if not (_is_missing(value) or isinstance(value, str | bool | np.bool_ | Real | date)):
             raise DataError(
@@ -130,18 +132,15 @@ def _as_cell(value: Any) -> str:
     if isinstance(value, bool | np.bool_):
         return "true" if value else "false"
     if isinstance(value, date):
-        return _as_day(value)
+        return _without_zone(value).isoformat().removesuffix("T00:00:00")
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value).strip()
 
 
-def _as_day(value: Any) -> str:
-    """A date, with a time (in UTC if its zone is known) unless that is midnight."""
-    if value is None:
-        return ""
-    if not isinstance(value, datetime):
-        return str(value.isoformat())
-    value = value if value.tzinfo is None else value.astimezone(UTC).replace(tzinfo=None)
-    return str(value.isoformat()).removesuffix("T00:00:00")
+def _without_zone(value: date) -> date:
+    """A date and time in UTC, if its zone is known."""
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        return value.astimezone(UTC).replace(tzinfo=None)
+    return value
 
 
 def _text(cells: Any) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import warnings
 import zipfile
 from pathlib import Path
@@ -64,8 +65,9 @@ def _check_header(path: Path, archive: zipfile.ZipFile, name: str) -> None:
         version = np.lib.format.read_magic(file)
         read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
         shape, _, dtype = read_header(file)
-        size = math.prod(shape) * dtype.itemsize
-        if not dtype.hasobject and size != archive.getinfo(name).file_size - file.tell():
+        size, held = math.prod(shape) * dtype.itemsize, archive.getinfo(name).file_size - file.tell()
+        rows_without_bytes = size == 0 and len(shape) > 0 and shape[0] > 0
+        if not dtype.hasobject and (size != held or rows_without_bytes):
             raise damaged(path, f"the array {name.removesuffix('.npy')} claims the shape {shape}")
 
 
@@ -75,4 +77,9 @@ def _normalized(array: Array) -> Array:
         return array.astype("datetime64[s]")
     if array.dtype.kind == "b" and array.ndim == 1:
         return as_text_column("true" if value else "false" for value in array)
-    return array.astype(object) if array.dtype.kind == "U" else array
+    if array.dtype.kind != "U":
+        return array
+    codes = np.ascontiguousarray(array, array.dtype.newbyteorder("=")).view(np.uint32)
+    if ((codes > sys.maxunicode) | ((codes >= 0xD800) & (codes < 0xE000))).any():
+        raise ValueError("text that is not Unicode")  # NumPy would make invalid strings of it
+    return array.astype(object)

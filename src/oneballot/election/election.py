@@ -253,8 +253,9 @@ class Election:
                 text = f"{source}: the election has no schema, so columns are used in their order, whatever their names"
                 warnings.warn(f"{text}; make a schema with ob.Schema.from_frame", OneBallotWarning, stacklevel=3)
             return self.encoded(X, y, source, ids)
-        data = frame_data(self.schema, self.classes, X, y, ids, source)
-        return replace(data, X=self.rows(data.X, source, empty=self.level == "L2"))
+        empty = self.level == "L2"
+        data = frame_data(self.schema, self.classes, X, y, ids, source, empty=empty)
+        return replace(data, X=self.rows(data.X, source, empty=empty))
 
     def encoded(self, X: Any, y: Any, source: str = "the data", ids: Any = None) -> Data:
         """A party's arrays: rows that are already encoded, and labels."""
@@ -295,7 +296,7 @@ class Election:
     def encode_table(self, table: Table) -> Data:
         """Encode a party's table with the schema."""
         assert self.schema is not None
-        return frame_data(self.schema, self.classes, table, None, None, table.source)
+        return frame_data(self.schema, self.classes, table, None, None, table.source, empty=True)
 
     def warn_if_hopeless(self, parties: int | None, *, stacklevel: int = 3) -> None:
         """Warn, before any noise is drawn, if the votes of this many parties are lost in the noise."""

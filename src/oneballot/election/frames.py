@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ..data.frames import as_column, as_table, is_frame
 from ..data.read import Table
 from ..data.rows import as_rows
 from ..errors import DataError
 from ..types import Array, Data
-from .cells import Place
-from .schema import Class, Schema, check_ids, encode_labels
+from .schema import Class, Schema
 
 
 def encode_frame(schema: Schema, X: Any, source: str) -> Array:
@@ -21,32 +22,42 @@ def encode_frame(schema: Schema, X: Any, source: str) -> Array:
     return schema.encode(table.columns, table.source)
 
 
-def frame_data(schema: Schema, classes: Sequence[Class], X: Any, y: Any, ids: Any, source: str) -> Data:
-    """A DataFrame or file as a party's data.
+def frame_data(
+    schema: Schema, classes: Sequence[Class], X: Any, y: Any, ids: Any, source: str, *, empty: bool = False
+) -> Data:
+    """A DataFrame or file as a party's data, without rows that have no label or no ID.
 
     `y` holds the labels, or names their column; None takes the schema's label column. `ids` holds the row IDs; None
-    takes the schema's ID column.
+    takes the schema's ID column. `empty` permits that there are no rows.
     """
     table = _table(schema, X, source)
-    source = table.source
-    rows = schema.encode(table.columns, source)
-    if ids is None:
-        ids = schema.ids(table.columns, source)
-    else:
-        ids = check_ids(as_column(ids, "ids", source), len(rows), Place(source, "ids"))
-    place = Place(source, ", ".join(schema.label_columns))
+    row_id = schema.id if ids is None else schema.id or "row ID"
+    schema = schema.model_copy(update={"id": row_id})
+    needed = [*(column.name for column in schema.columns), *schema.label_columns, row_id]
+    columns = {name: table.columns[name] for name in table.columns if name in needed}
+    given = _labels(schema, y, table) | ({} if ids is None else {str(row_id): as_column(ids, "ids", table.source)})
+    for name, values in given.items():
+        if columns and len(values) != (rows := len(next(iter(columns.values())))):
+            raise DataError(f"{table.source}: there are {rows} rows, but {len(values)} values of {name!r}")
+    table = schema.complete(Table(columns | given, table.source), classes, empty=empty)
+    encoded = schema.encode(table.columns, table.source)
+    labels = schema.labels(table.columns, classes, table.source)
+    return Data(encoded, labels, schema.ids(table.columns, table.source))
+
+
+def _labels(schema: Schema, y: Any, table: Table) -> dict[str, Array]:
+    """The label columns that y gives."""
     if y is None:
-        y = schema.raw_labels(table.columns, source)
-    elif isinstance(y, str):
-        y, place = table[y], Place(source, y)
-    elif is_frame(y):
-        y = schema.raw_labels(as_table(y, source).columns, source)
-    elif not schema.multilabel:
-        y = as_column(y, "y", source)
-    labels = encode_labels(y, classes, place, schema.multilabel)
-    if len(rows) != len(labels):
-        raise DataError(f"{source}: X has {len(rows)} rows, but y has {len(labels)}")
-    return Data(rows, labels, ids)
+        return {}
+    if is_frame(y):
+        columns = as_table(y, "y").columns
+        return {name: columns[name] for name in schema.label_columns if name in columns}
+    if not schema.multilabel:
+        return {str(schema.label): table[y] if isinstance(y, str) else as_column(y, "y", table.source)}
+    values, names = np.asarray(y), schema.label_columns
+    if values.ndim != 2 or values.shape[1] != len(names):
+        raise DataError(f"{table.source}: expected labels of shape (rows, {len(names)}), not {values.shape}")
+    return {name: values[:, i] for i, name in enumerate(names)}
 
 
 def public_rows(schema: Schema | None, public: Any, source: str = "the public set") -> Array:

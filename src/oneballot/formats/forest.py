@@ -20,7 +20,7 @@ from ..runtime.executor import workers
 from ..types import Array, Blob
 from ._common import UNSEEN, fill_columns, flat, two_columns
 from ._forest_convert import convert
-from ._forest_layout import Trees, read, right_children
+from ._forest_layout import read, right_children
 
 ROWS_AT_ONCE = 8192
 SMALL = 200_000
@@ -30,12 +30,14 @@ SMALL = 200_000
 class ForestModel:
     """Trees whose outputs belong to the class numbers `trees.seen`, out of `classes`."""
 
-    def __init__(self, trees: Trees, classes: int) -> None:
-        self.trees, self.classes = trees, classes
+    def __init__(self, data: bytes, classes: int) -> None:
+        """Validates the file, also if `check` has done so, because compiled code follows its numbers."""
+        self.data, self.classes = bytes(data), classes
+        self.trees = read(self.data, classes)  # mostly views of the data
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Leave the compiled trees out, which are many times as large."""
-        return ForestModel, (self.trees, self.classes)
+        return ForestModel, (self.data, self.classes)
 
     def predict_proba(self, X: Array) -> Array:
         return predict_many([self], X)[0]
@@ -49,7 +51,7 @@ class ForestModel:
         return fill_columns(output, self.trees.seen, self.classes, UNSEEN)
 
     def dump(self) -> Blob:
-        return Blob(ForestFormat.name, self.trees.save())
+        return Blob(ForestFormat.name, self.data)
 
     @cached_property
     def compiled(self) -> list[tuple[Any, Array]]:
@@ -176,8 +178,7 @@ class ForestFormat:
 
     @staticmethod
     def load(data: bytes, *, classes: int) -> ForestModel:
-        """Validates the file again, because compiled code follows its numbers."""
-        return ForestModel(read(data, classes), classes)
+        return ForestModel(data, classes)
 
 
 plugin = ForestFormat

@@ -62,11 +62,15 @@ def cast_data(
 
 
 def cast_together(
-    election: Election, parties: Mapping[str, Data], *, keys: Mapping[str, Ed25519PrivateKey] | None = None
+    election: Election,
+    parties: Mapping[str, Data],
+    *,
+    keys: Mapping[str, Ed25519PrivateKey] | None = None,
+    learners: Mapping[str, Learner] | None = None,
 ) -> list[Ballot]:
     """The ballots of several parties, trained in lock step. Each party would cast the same ballot alone."""
     contexts = {party: (data, PartyContext(election, party)) for party, data in parties.items()}
-    return _cast_in_step(election, contexts, keys or {}, election.choose_learners({}))
+    return _cast_in_step(election, contexts, keys or {}, election.choose_learners(learners or {}))
 
 
 def _cast_in_step(

@@ -45,6 +45,16 @@ class Outbox:
     def clear_path(self) -> Path:
         return _clear_path(self.path)
 
+    @property
+    def holdout_path(self) -> Path:
+        """The record of the rows that were kept back (`party.holdout`)."""
+        return self.path.with_name(f"{self.party}.holdout.json")
+
+    def read(self) -> Ballot | None:
+        """The kept ballot, as it was cast; None if there is none."""
+        opened, sealed, clear = self._read()
+        return None if opened is None else as_ballot(opened, sealed, clear)
+
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Raise AlreadyCast while another cast of this party is running: both would draw noise and keep a ballot.

@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ..ballot.encryption import require_server_key
 from ..ballot.keys import fingerprint, public_text, read_key
 from ..ballot.seal import check_size
@@ -21,9 +23,11 @@ from ..interfaces import Box, Learner
 from ..privacy.charges import Charges
 from ..runtime.files import check_writable
 from ..settings import parse_settings
+from ..types import Data
 from .cast import cast_data
 from .context import PartyContext
 from .delivery import box_name, deliver, look_up
+from .holdout import choose_holdout, record_holdout
 from .outbox import Outbox
 
 if TYPE_CHECKING:
@@ -43,8 +47,12 @@ def cast_file(
     recast: bool = False,
     resign: bool = False,
     data_dependent: bool = False,
+    holdout: float | None = None,
 ) -> dict[str, Any]:
-    """Train on a file's rows and deliver the ballot. A ballot that was already cast is only delivered again."""
+    """Train on a file's rows and deliver the ballot. A ballot that was already cast is only delivered again.
+
+    `holdout` is the share of the rows to keep back, for `oneballot benefit`.
+    """
     party = check_party_name(party)
     signer = _check_party(election, party, key, beside)
     _warn_if_late(election)
@@ -58,9 +66,14 @@ def cast_file(
             _check_first_cast(outbox, charges, in_box=slot == "own", recast=recast)
             learners = dict(choose_learner(election, text) for text in choices)
             rows = election.read_data(data)
+            used = _without_holdout(ctx, rows, holdout)
             check_writable(keep)
             keep.mkdir(parents=True, exist_ok=True)
-            ballot = cast_data(ctx, rows, key=signer, learners=learners)
+            ballot = cast_data(ctx, used, key=signer, learners=learners)
+            record_holdout(outbox.holdout_path, ctx, rows, holdout)
+        elif holdout is not None:
+            text = "the ballot was already cast, so --holdout has no effect; --recast trains again"
+            warnings.warn(text, OneBallotWarning, stacklevel=2)
         assert ballot is not None
         outbox.keep(ballot)
         name = box_name(election, party, signer, ballot.sealed)
@@ -97,14 +110,15 @@ def preview(
     beside: Path,
     choices: Iterable[str] = (),
     recast: bool = False,
+    holdout: float | None = None,
 ) -> dict[str, Any]:
     """What a cast would train, send and spend. Nothing is trained, written or sent."""
     party = check_party_name(party)
     signer = _check_party(election, party, key, beside)
     for text in choices:
         choose_learner(election, text)
-    rows = election.read_data(data)
     ctx = PartyContext(election, party)
+    rows = _without_holdout(ctx, election.read_data(data), holdout)
     plan = election.method.plan(rows, ctx)
     check_size(election, party, plan.bytes or 0)
     ctx.check(rows)
@@ -187,6 +201,10 @@ def _check_first_cast(outbox: Outbox, charges: Charges, *, in_box: bool, recast:
             f"{charges.path} records a cast of {outbox.party} in this election, but {outbox.path} is missing. Deliver "
             "the ballot that you kept (--keep FOLDER), or draw new noise on the same rows with --recast: costs add up."
         )
+
+
+def _without_holdout(ctx: PartyContext, rows: Data, share: float | None) -> Data:
+    return rows if share is None else rows.take(np.flatnonzero(~choose_holdout(ctx, rows, share)))
 
 
 def _charges(election: Election, party: str, beside: Path) -> Charges:

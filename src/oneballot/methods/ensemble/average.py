@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from ...errors import DataError, OneBallotError
-from ...interfaces import Ask
-from ...types import Array, Blob
+from ...interfaces import Ask, Context
+from ...types import Array, Blob, Contents
 from .members import Members, in_blocks, write_members
 
 
@@ -97,6 +97,15 @@ class EnsembleModel:
     def member_weights(self, X: Array) -> Array:
         """The mean weight of each member over classes and cohorts, the same for every row: `(rows, members)`."""
         return np.broadcast_to(self.weights.mean(axis=(0, 2)), (len(X), len(self.members)))
+
+    def find_member(self, party: str | None, contents: Contents | None) -> int | None:
+        """The member with the bytes of this ballot's model; an average holds no names."""
+        return None if contents is None else self.members.find(contents.get("model"))
+
+    def with_member(self, member: int, contents: Contents, ctx: Context, ask: Ask) -> EnsembleModel:
+        """The same ensemble with this ballot's model in the place of a member."""
+        members = self.members.replaced(member, contents["model"])
+        return EnsembleModel(members, self.weights, cohort=self.cohort, centres=self.centres, ask=ask)
 
     def _mean(self, X: Array) -> Array:
         weights = self.weights.sum(axis=0)

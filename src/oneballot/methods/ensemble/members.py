@@ -35,6 +35,14 @@ class Members(Sequence[Blob]):
     def __getitem__(self, which: Any) -> Any:
         return self.blobs[which]
 
+    def find(self, blob: Any) -> int | None:
+        """The index of this very model; None if it is not among the members."""
+        return self.blobs.index(blob) if blob in self.blobs else None
+
+    def replaced(self, member: int, blob: Any) -> list[Blob]:
+        """The models, with another one in the place of a member."""
+        return [*self.blobs[:member], blob, *self.blobs[member + 1 :]]
+
     def predictions(self, X: Array) -> Iterator[tuple[int, Array]]:
         """Each member's index and probabilities `(rows, classes)`. A member that fails is left out with a warning."""
         kernels = {i: model for i, model in self._opened.items() if isinstance(model, KernelModel)}

@@ -16,9 +16,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from ...errors import OneBallotError
-from ...interfaces import Ask
-from ...types import Array, Blob
-from .average import pack_names
+from ...interfaces import Ask, Context
+from ...types import Array, Blob, Contents
+from .average import hash_name, pack_names
 from .members import Members, in_blocks, write_members
 
 FLOOR = 0.02
@@ -83,6 +83,28 @@ class OpenEnsemble:
             raise OneBallotError("no member of the ensemble made a prediction; the warnings say why")
         total = (total / total.sum(axis=1, keepdims=True)) ** (1 / self.power)
         return np.asarray(total / total.sum(axis=1, keepdims=True))
+
+    def find_member(self, party: str | None, contents: Contents | None) -> int | None:
+        """The member of a party, by the hash of its name or by its ballot's model."""
+        name = None if party is None else hash_name(party)
+        if name in self.names:
+            return self.names.index(name)
+        return None if contents is None else self.members.find(contents.get("model"))
+
+    def with_member(self, member: int, contents: Contents, ctx: Context, ask: Ask) -> OpenEnsemble:
+        """The same ensemble with this ballot's models in the place of a member, its claims scaled as by a tally."""
+        from .claims import claim_names, claim_scales
+
+        own = [blob for name in claim_names(ctx) if isinstance(blob := contents[name], Blob)]
+        claims, scales = list(self.claims.blobs), self.scales.copy()
+        places = np.arange(member, len(claims), len(self.members))
+        scales[places] = claim_scales(Members(own, 2, ask), ctx)
+        for place, blob in zip(places, own, strict=True):
+            claims[place] = blob
+        models = self.members.replaced(member, contents["model"])
+        return OpenEnsemble(
+            models, claims, self.rows, scales, self.names, self.classes, self.shape, power=self.power, ask=ask
+        )
 
     def only(self, members: Array) -> OpenEnsemble:
         """The open ensemble of these members."""

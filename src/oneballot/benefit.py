@@ -1,0 +1,215 @@
+"""What an outcome is worth to one party: the outcome against the party's own model, on the party's rows.
+
+The party's rows are inside the outcome. In an ensemble its member is therefore replaced, fold by fold, by one that is
+trained without the rows to be tested. An outcome of one model is tested on rows that were not cast.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .election.election import Election
+from .errors import DataError, ElectionError, OneBallotWarning
+from .interfaces import HasReplaceableMembers, Learner
+from .party.cast import cast_together
+from .party.context import PartyContext
+from .party.holdout import assign_folds, find_holdout
+from .party.outbox import Outbox
+from .privacy.settings import L0
+from .report.bootstrap import WeightedMetrics, bootstrap
+from .report.metrics import NAMES, Metrics, evaluate, plain
+from .runtime.progress import track
+from .server.outcome import Outcome
+from .server.sandbox import Sandbox
+from .simulation import baseline_role, simulate_parties
+from .types import Array, Blob, Contents, Data, Task
+
+COMPARED = ("accuracy", "balanced_accuracy", "auc")
+POINTS = {"accuracy": 100.0, "balanced_accuracy": 100.0}
+LEAST_ROWS = 10
+
+
+@dataclass(frozen=True)
+class Benefit:
+    """The outcome (`outcome`) and the party's own model (`own`) on the same rows.
+
+    differences: for each metric the outcome's minus the own model's, and half of its 95 % interval (paired bootstrap).
+    lacking: classes that the party has no rows of, so that its rows cannot show what the outcome knows about them.
+    """
+
+    how: str
+    own: Metrics
+    outcome: Metrics
+    differences: Mapping[str, tuple[float, float]]
+    lacking: Sequence[str] = ()
+
+    @property
+    def verdict(self) -> str:
+        """ "better", "worse" or "unclear", by accuracy."""
+        difference, margin = self.differences["accuracy"]
+        return "unclear" if abs(difference) <= margin else "better" if difference > 0 else "worse"
+
+    def sentences(self) -> list[str]:
+        difference, margin = self.differences["accuracy"]
+        points = f"{100 * abs(difference):.1f} ± {100 * margin:.1f} points of accuracy"
+        said = {
+            "better": f"The outcome is better than your own model by {points}.",
+            "worse": f"The outcome is WORSE than your own model by {points}. Keep your own model for rows like yours.",
+            "unclear": f"No difference beyond chance between the outcome and your own model: {100 * difference:+.1f} ± "
+            f"{100 * margin:.1f} points of accuracy.",
+        }[self.verdict]
+        lines = [f"{said} Tested on {self.own.rows:,} rows {self.how}."]
+        for name in COMPARED[1:]:
+            value, around = self.differences[name]
+            if abs(value) > around and (value > 0) != (difference > 0):
+                lines.append(f"By {NAMES[name]} it is {'better' if value > 0 else 'worse'}: {self.shown(name)}.")
+        if self.lacking:
+            lines.append(
+                f"You have no rows of class {', '.join(self.lacking)}, so your rows cannot show what the outcome "
+                "knows about it."
+            )
+        return lines
+
+    def shown(self, name: str) -> str:
+        """A difference with its margin, such as +1.4 ± 0.6 points."""
+        difference, margin = self.differences[name]
+        if difference != difference:
+            return "–"
+        if name in POINTS:
+            return f"{100 * difference:+.1f} ± {100 * margin:.1f} points"
+        return f"{difference:+.3f} ± {margin:.3f}"
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "verdict": self.verdict,
+            "sentences": self.sentences(),
+            "how": self.how,
+            "rows": self.own.rows,
+            "differences": {
+                name: {"difference": plain(d), "margin": plain(m)} for name, (d, m) in self.differences.items()
+            },
+            "own": self.own.describe(),
+            "outcome": self.outcome.describe(),
+            "classes_without_rows": list(self.lacking),
+        }
+
+
+def measure(
+    election: Election,
+    outcome: Outcome,
+    data: Data,
+    *,
+    party: str | None = None,
+    keep: Path = Path("ballots"),
+    test: Data | None = None,
+    learners: Mapping[str, Learner] | None = None,
+    folds: int = 5,
+) -> Benefit:
+    """Hold an outcome against the party's own model, which the election's learner trains on `data`.
+
+    `test` are rows that were not cast. Without them, rows that `oneballot cast --holdout` kept back are used or, in an
+    ensemble, cross-fitting. `party` and `keep`, the folder with its copy of the ballot, identify the party's member.
+    """
+    if outcome.election != election.digest:
+        raise ElectionError("this is the outcome of another election; give the election that it was tallied from")
+    alone = election.on_one_machine()
+    alone = alone if election.level == "L0" else replace(alone, privacy=L0)
+    if test is not None:
+        own = _own(alone, learners or {}, data, test.X)
+        return _compare(election, outcome.probabilities(test.X), own, test, data, "that were not cast")
+    ctx, ballot = PartyContext(election, party or ""), None
+    if party is not None:
+        outbox = Outbox(election, party, keep)
+        if (held := find_holdout(outbox.holdout_path, ctx, data)) is not None:
+            kept, tested = data.take(np.flatnonzero(~held)), data.take(np.flatnonzero(held))
+            own = _own(alone, learners or {}, kept, tested.X)
+            return _compare(election, outcome.probabilities(tested.X), own, tested, data, "that you kept back")
+        ballot = outbox.read()
+    model = outcome.model.model_
+    if not isinstance(model, HasReplaceableMembers) or "final" in election.roles:  # distilled from all members
+        raise DataError(
+            "this outcome is one model that has learnt from your rows, so they cannot test it. Give rows that were not "
+            "cast (--test FILE), or keep some back when you cast (`oneballot cast --holdout 0.2`) and name the party."
+        )
+    member = model.find_member(party, None if ballot is None else ballot.contents)
+    if member is None and ballot is None:
+        why = f"it holds no member named {party!r}, and {keep} no ballot" if party else "the party is unknown"
+        raise DataError(
+            f"which member of the ensemble is yours was not found: {why}. Give --party NAME, and --keep FOLDER with "
+            "your copy of the ballot, or rows that were not cast (--test FILE)."
+        )
+    if member is None:
+        text = "no member of the ensemble is yours: your ballot was not counted, or its model was not selected"
+        warnings.warn(text, OneBallotWarning, stacklevel=2)
+    return _cross_fit(election, alone, model, member, data, learners or {}, min(folds, len(data) // 2), ctx)
+
+
+def _cross_fit(
+    election: Election,
+    alone: Election,
+    model: HasReplaceableMembers,
+    member: int | None,
+    data: Data,
+    learners: Mapping[str, Learner],
+    folds: int,
+    ctx: PartyContext,
+) -> Benefit:
+    if len(data) < LEAST_ROWS:
+        raise DataError(f"{len(data)} rows are too few to compare two models; expected at least {LEAST_ROWS}")
+    fold = assign_folds(data, folds, ctx.seed("benefit"))
+    parts = [np.flatnonzero(fold == i) for i in range(folds)]
+    rest = {f"fold-{i}": data.take(np.flatnonzero(fold != i)) for i in range(folds)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", OneBallotWarning)  # about classes that a fold lacks
+        ballots = cast_together(alone, rest, learners=learners)
+    own, theirs = (np.zeros((len(data), len(election.classes))) for _ in range(2))
+    with Sandbox(seconds=election.max_model_seconds) as sandbox:
+        for rows, ballot in track("folds", zip(parts, ballots, strict=True), folds):
+            if ballot.abstained is not None:
+                raise DataError(f"a fold of {len(data) - len(rows)} rows abstains: {ballot.abstained}")
+            X = data.X[rows]
+            blob = _model(ballot.contents)
+            changed: Any = model if member is None else model.with_member(member, ballot.contents, ctx, sandbox.ask)
+            if member is None:
+                changed.use_sandbox(sandbox.ask)
+            own[rows] = sandbox.ask(blob, X, classes=len(election.classes))
+            theirs[rows] = changed.predict_proba(X)
+    how = f"of yours, in {folds} folds: models are trained on the others"
+    return _compare(election, theirs, own, data, data, how)
+
+
+def _compare(election: Election, outcome: Array, own: Array, tested: Data, data: Data, how: str) -> Benefit:
+    ours, theirs = bootstrap(WeightedMetrics(outcome, tested.y), WeightedMetrics(own, tested.y), rows=len(tested))
+    metrics = [evaluate(each, tested.y, election.classes) for each in (own, outcome)]
+    differences = {}
+    for name, values in ours.items():
+        drawn = (values - theirs[name])[np.isfinite(values - theirs[name])]
+        margin = 1.96 * float(drawn.std()) if len(drawn) else float("nan")
+        differences[name] = (metrics[1][name] - metrics[0][name], margin)
+    counts = zip(election.classes, data.class_counts(len(election.classes)), strict=True)
+    return Benefit(how, metrics[0], metrics[1], differences, [str(name) for name, count in counts if not count])
+
+
+def _own(alone: Election, choice: Mapping[str, Learner], train: Data, asked: Array) -> Array:
+    """What the party's own model, trained on these rows with the learner of its choice, predicts."""
+    learners = alone.choose_learners(choice)
+    if not learners:
+        return simulate_parties(alone, {"own": train}).outcome.probabilities(asked)
+    X, rows = np.concatenate([train.X, asked]), np.arange(len(train))
+    task = Task(rows, train.y, "multilabel" if alone.multilabel else "labels", ask=np.arange(len(train), len(X)))
+    role = baseline_role(alone)
+    learner = next(iter(choice.values())) if choice and role == "final" else learners[role]
+    (predictions,) = learner.fit_many(X, [task], len(alone.classes), keep=False).predictions()
+    return predictions
+
+
+def _model(contents: Contents) -> Blob:
+    blob = contents["model"]
+    assert isinstance(blob, Blob)
+    return blob
