@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+import re
+import shlex
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
@@ -18,6 +20,7 @@ import oneballot as ob
 from oneballot import plugins
 from oneballot.cli import app
 from oneballot.comparison import PeerResult, RoundResult, check_peer, compare, election_result, read_peer, save
+from oneballot.election.election import Election
 from oneballot.errors import DataError, ElectionError, OneBallotWarning
 from oneballot.interfaces import TallyContext
 from oneballot.peers import Round
@@ -199,10 +202,10 @@ class TestCommand:
         monkeypatch.chdir(clinic)
         self.run("new", "election.toml", "--public", "public.csv", "--label", "ill")
         text = (clinic / "election.toml").read_text()
-        head, _, tail = text.partition("[learners.all]")
-        rest = tail.partition("\n[")[2]
-        learner = '[learners.all]\nname = "torch"\nepochs = 10\ndevice = "cpu"\nsettings = {hidden = [8]}\n'
-        (clinic / "election.toml").write_text(f"{head}{learner}\n[{rest}")
+        method = '[method]\nname = "fedkt"\n\n'
+        learner = '[learners.all]\nname = "torch"\nepochs = 10\ndevice = "cpu"\nsettings = {hidden = [8]}\n\n'
+        start, end = text.index("[method]"), text.index("[privacy]")
+        (clinic / "election.toml").write_text(text[:start] + method + learner + text[end:])
         return clinic
 
     def run(self, *words: object, status: int = 0) -> Any:
@@ -215,7 +218,7 @@ class TestCommand:
         words = (
             *("compare", "election.toml", "--data", "a.csv", "--parties", 3, "--split", "homogeneous"),
             *("--test", "test.csv", "--peer", "solo", "--peer", "fedavg:rounds=4,epochs=3"),
-            *("--peer", "fedprox:rounds=2,init=outcome", "--out", "results"),
+            *("--peer", "fedprox:rounds=2,init=outcome", "--out", "results", "--method", "fedkt"),
         )
         output = self.run(*words).output
         for part in ("fedkt, one", "solo", "1 round", "rounds=4", "passes at", "comparison.json"):
@@ -231,11 +234,41 @@ class TestCommand:
         assert prox["up"] > start["up"]
         assert (networks / "results/comparison.png").exists()
 
-    def test_an_unsuitable_or_unknown_peer_is_rejected_before_training(self, clinic: Path, monkeypatch: Any) -> None:
+    def test_an_unknown_peer_or_method_is_rejected_before_training(self, clinic: Path, monkeypatch: Any) -> None:
         monkeypatch.chdir(clinic)
         self.run("new", "election.toml", "--public", "public.csv", "--label", "ill")
-        monkeypatch.setattr("oneballot.simulation.simulate_parties", lambda *_: pytest.fail("something was trained"))
-        output = self.run("compare", "election.toml", "--data", "a.csv", "--peer", "fedavg", status=1).output
-        assert "fedavg: the final learner must provide gradients; sklearn doesn't" in output
+        monkeypatch.setattr("oneballot.contest.simulate_parties", lambda *_: pytest.fail("something was trained"))
         output = self.run("compare", "election.toml", "--data", "a.csv", "--peer", "unknown", status=1).output
         assert "unknown peer 'unknown'" in output
+        output = self.run("compare", "election.toml", "--data", "a.csv", "--method", "fedkd:scales=3", status=1).output
+        assert "unknown setting scales" in output
+
+    @pytest.mark.slow
+    def test_the_example_of_the_documentation_runs_and_skips_what_cannot(self, clinic: Path, monkeypatch: Any) -> None:
+        """Peers that average weights cannot run with the forest that `oneballot new` writes."""
+        monkeypatch.chdir(clinic)
+        self.run("new", "election.toml", "--public", "public.csv", "--label", "ill")
+        text = Path("election.toml").read_text().replace("n_estimators = 100", "n_estimators = 5")
+        Path("election.toml").write_text(text)
+        parts = [Path(f"{name}.csv").read_text().splitlines() for name in "abc"]
+        Path("all.csv").write_text("\n".join([*parts[0], *parts[1][1:], *parts[2][1:]]) + "\n")
+        page = (Path(__file__).parents[1] / "docs/peers.md").read_text("utf-8")
+        example = re.search(r"^    oneballot (compare(?:.*\\\n)*.*)$", page, re.M)
+        assert example is not None
+        words = shlex.split(example[1].replace("\\\n", " "))
+        assert "fedavg:rounds=50,epochs=5" in words
+        output = self.run(*words).output
+        line = "Skipped fedavg:rounds=50,epochs=5: fedavg: the final learner must provide gradients; sklearn doesn't"
+        assert line in output
+        assert "Recommended: " in output
+        saved = json.loads(Path("comparison/comparison.json").read_text())
+        assert {e["name"] for e in saved["skipped"]} >= {"fedavg:rounds=50,epochs=5", "dosfl"}
+        labels = [entry["name"] for entry in saved["methods"]]
+        assert labels[0] == Election.read("election.toml").method.name
+        assert set(labels) >= {"analytic:features=fourier", "ensemble:weights=seen", "fedkd"}
+        assert saved["recommended"]["name"] in labels
+        for entry in saved["methods"]:
+            assert 0.5 < entry["metrics"]["auc"] <= 1
+            assert entry["bytes_per_party"] > 0
+        assert saved["baselines"]["best_party"]["accuracy"] >= saved["baselines"]["mean_party"]["accuracy"]
+        assert [peer["peer"] for peer in saved["peers"]] == ["solo"]

@@ -291,8 +291,6 @@ class TestSubsets:
             ob.cast(election, X[:50], Y[:50], party="a")
         with pytest.raises(DataError, match="there are 50 rows but 49 IDs"):
             ob.cast(election, X[:50], Y[:50], party="a", ids=range(49))
-        with pytest.raises(DataError, match="has an ID that another row has too"):
-            ob.cast(election, X[:50], Y[:50], party="a", ids=[0] * 50)
         assert ob.cast(election, X[:50], Y[:50], party="a", ids=range(50)).abstained is None
 
     def test_an_empty_silo_casts_an_ordinary_ballot(self) -> None:

@@ -93,8 +93,9 @@ def audit(
         without_noise = bare.attack(runs, confidence, "attacking without noise")
     total = runs * per_run
     most = epsilon_lower_bound(total, max(1, total // 2), max(1, total // 2), privacy.delta, confidence)
-    unit = "party" if privacy.level == "L1" else "row"
-    return Audit(claimed, privacy.delta, unit, privacy.adjacency, confidence, runs, most, with_noise, without_noise)
+    return Audit(
+        claimed, privacy.delta, guarantee.unit, privacy.adjacency, confidence, runs, most, with_noise, without_noise
+    )
 
 
 @dataclass(frozen=True)

@@ -159,15 +159,26 @@ def describe(label: str, own: RoundResult, peers: Mapping[str, PeerResult], abou
     }
 
 
-def save(folder: Path, label: str, own: RoundResult, peers: Mapping[str, PeerResult], about: Mapping[str, Any]) -> None:
-    """Write comparison.json, comparison.csv and, with matplotlib, comparison.png: accuracy against bytes."""
+def save(
+    folder: Path,
+    label: str,
+    own: RoundResult,
+    peers: Mapping[str, PeerResult],
+    about: Mapping[str, Any],
+    methods: Mapping[str, RoundResult] | None = None,
+) -> None:
+    """Write comparison.json, comparison.csv and, with matplotlib, comparison.png: accuracy against bytes.
+
+    `methods` are the results of other one-shot methods.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     described = describe(label, own, peers, about)
     write_atomic(folder / "comparison.json", json.dumps(described, indent=1, ensure_ascii=False).encode())
     lines = io.StringIO()
     table = csv.writer(lines, lineterminator="\n")
     table.writerow(["peer", "round", "accuracy", "up", "down", "seconds"])
-    named = {label: (own,), **{name: result.rounds for name, result in peers.items()}}
+    others = {name: (result,) for name, result in (methods or {}).items() if name != label}
+    named = {label: (own,), **others, **{name: result.rounds for name, result in peers.items()}}
     table.writerows([name, i, *astuple(r)] for name, rounds in named.items() for i, r in enumerate(rounds, start=1))
     write_atomic(folder / "comparison.csv", lines.getvalue().encode())
     curves = {name: [(r.bytes, r.accuracy) for r in rounds] for name, rounds in named.items()}

@@ -167,6 +167,10 @@ class Context(Agreement, Protocol):
     def assign_subsets(self, data: Data, subsets: int, *path: str | int) -> list[Array]:
         """The rows of each subset. At L2 a keyed hash assigns them, so adding or removing a row moves no other row."""
 
+    def limit_rows(self, data: Data) -> Data:
+        """The rows that may be summed. At L2 with stable IDs these are at most `rows_per_id` of each ID, so that the
+        sensitivity for all rows of an ID is known; elsewhere all rows."""
+
     def decide(self, votes: Array, *, cell: str, unit: int = 1) -> Array:
         """Turn votes `(queries, classes)`, counted in units of 1/unit, into labels `(queries,)`; -1 for no answer.
 

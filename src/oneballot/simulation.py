@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -127,14 +127,13 @@ def simulate_parties(election: Election, parties: Mapping[str, Data]) -> Simulat
 
 
 def divide(data: Data, parties: int | None, split: str, seed: int = 0, values: Any = None) -> dict[str, Data]:
-    """The data of each party, by party name."""
-    rows = split_rows(
-        data.y if data.y.ndim == 1 else rarest_class(data.y),
-        parties,
-        split,
-        seed,
-        values if values is None else np.asarray(values),
-    )
+    """The data of each party, by party name. All rows of an ID go to one party, unless a column decides."""
+    labels = data.y if data.y.ndim == 1 else rarest_class(data.y)
+    if split == "column":
+        rows = split_rows(labels, parties, split, seed, None if values is None else np.asarray(values))
+    else:
+        first, rows_of = _by_id(data)
+        rows = [rows_of(each) for each in split_rows(labels[first], parties, split, seed, None)]
     width = len(str(len(rows)))
     return {f"party-{i:0{width}d}": data.take(r) for i, r in enumerate(rows, start=1)}
 
@@ -153,8 +152,9 @@ def read_parties(
     if test is not None:
         tested = election.read_data(test)
     else:
-        order = np.random.default_rng(seed).permutation(len(rows))
-        kept, used = np.split(order, [max(1, round(holdout * len(rows)))])
+        first, rows_of = _by_id(rows)  # test rows of patients that were trained on would flatter the model
+        order = np.random.default_rng(seed).permutation(len(first))
+        kept, used = map(rows_of, np.split(order, [max(1, round(holdout * len(first)))]))
         tested, rows = rows.take(kept), rows.take(used)
         values = None if values is None else values[used]
     return divide(rows, parties, split, seed, values), tested
@@ -211,3 +211,11 @@ def rarest_class(y: Array) -> Array:
     order = np.argsort((y > 0).sum(axis=0), kind="stable")
     first = order[(y > 0)[:, order].argmax(axis=1)]
     return np.asarray(np.where((y > 0).any(axis=1), first, y.shape[1]))
+
+
+def _by_id(data: Data) -> tuple[Array, Callable[[Array], Array]]:
+    """A row of each ID, and a function from numbers of IDs to all their rows. Without IDs every row is its own."""
+    if data.ids is None or len(np.unique(data.ids)) == len(data):
+        return np.arange(len(data)), lambda numbers: numbers
+    _, first, owner = np.unique(data.ids, return_index=True, return_inverse=True)
+    return first, lambda numbers: np.flatnonzero(np.isin(owner, numbers))

@@ -121,6 +121,8 @@ class Numbers:
     add_remove, replaced: the squared L2 sensitivity if one unit is added or removed, and if one is replaced.
     in_subsets: rows are assigned to subsets (`Context.assign_subsets`). A replaced row then changes one subset if rows
     have stable IDs, else two.
+    limited: the integers are sums over the rows of `Context.limit_rows`, with the sensitivity given for one row. If
+    neither holds, repeated IDs are refused at L2.
     lift: if the integers are scores of `classes`, the lead that a confident voter gives to its class; `voters` is the
     number of voters of a party. row: if an integer counts the rows of a class, what one row adds to it.
     """
@@ -129,6 +131,7 @@ class Numbers:
     add_remove: float
     replaced: float
     in_subsets: bool = False
+    limited: bool = False
     lift: float = 0.0
     classes: int = 0
     voters: int = 1

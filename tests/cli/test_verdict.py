@@ -24,14 +24,13 @@ def run_json(*words: object, status: int = 0) -> Any:
     return json.loads(run(*words, "--json", status=status).stdout)
 
 
-def write_election(label: str = "ill", method: str = "") -> None:
-    """election.toml for public.csv, with a fast learner and, if given, this [method] section."""
+def write_election(label: str = "ill", method: str = 'name = "fedkt"', params: str = "") -> None:
+    """election.toml for public.csv, with this [method] section and a fast learner."""
     run("new", "election.toml", "--public", "public.csv", "--label", label)
-    text = Path("election.toml").read_text().replace("n_estimators = 100", "n_estimators = 10")
-    if method:
-        head, _, tail = text.partition("[method]")
-        text = f"{head}[method]\n{method}\n\n[{tail.partition(chr(10) + '[')[2]}"
-    Path("election.toml").write_text(text)
+    text = Path("election.toml").read_text()
+    learner = f'name = "sklearn"\nparams = {{ n_estimators = 10{params} }}'
+    start, end = text.index("[method]"), text.index("[privacy]")
+    Path("election.toml").write_text(f"{text[:start]}[method]\n{method}\n\n[learners.all]\n{learner}\n\n{text[end:]}")
 
 
 def cast_all(*names: str) -> None:
@@ -91,9 +90,7 @@ def test_a_collapsed_model_is_a_red_warning(tmp_path: Path, monkeypatch: pytest.
             table.writerow(["x", "y", "risk"])
             values = np.round(rng.random((rows, 2)), 1)
             table.writerows([x, y, label] for (x, y), label in zip(values, labels, strict=True))
-    write_election("risk", 'name = "fedkt"\nweights = "class-counts"\nopen_vote = "off"')
-    text = Path("election.toml").read_text()
-    Path("election.toml").write_text(text.replace("n_estimators = 10", "n_estimators = 10, max_depth = 1"))
+    write_election("risk", 'name = "fedkt"\nweights = "class-counts"\nopen_vote = "off"', ", max_depth = 1")
     cast_all("a", "b")
     done = run("tally", "election.toml", "--from", "box", "--out", "outcome", terminal=True)
     assert "WARNING: the final model has collapsed: it never predicts bad (5.0 % of the parties' rows)" in done.stderr
@@ -109,7 +106,7 @@ class TestBenefit:
         self, clinic: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.chdir(clinic)
-        write_election(method='name = "fedkt"')
+        write_election()
         plan = run_json(
             *("cast", "election.toml", "--party", "clinic-a", "--data", "a.csv"), "--holdout", 0.2, "--dry-run"
         )
@@ -130,6 +127,7 @@ class TestBenefit:
         error = run_json("benefit", "outcome", "--data", "b.csv", "--party", "clinic-a", status=1)["error"]
         assert "the rows differ from those that were cast from" in error
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("weights", ["open", "seen"])
     def test_in_an_ensemble_the_own_member_is_replaced(
         self, clinic: Path, monkeypatch: pytest.MonkeyPatch, weights: str

@@ -88,7 +88,7 @@ def test_an_odd_column_is_an_error_only_when_it_is_read():
     assert table["x"].tolist() == [1, 2]
     with pytest.raises(DataError, match=r"clinic-a, column 'gap' has type timedelta64.*convert it to numbers or text"):
         _ = table["gap"]
-    with pytest.raises(DataError, match="clinic-a, column 'set': row 1 holds a set; expected numbers, text"):
+    with pytest.raises(DataError, match="clinic-a, column 'set': row 1 has type set; expected numbers, text"):
         _ = table["set"]
     with pytest.raises(DataError, match="clinic-a, column 'list': the arrays of the rows differ in shape"):
         _ = table["list"]
@@ -141,3 +141,10 @@ def test_a_frame_is_read_as_the_same_parquet_file_is(tmp_path, make_frame):
 
 def test_a_single_column_is_converted_likewise(make_frame):
     assert as_column(make_frame({"x": [True, None]})["x"], "x", "here").tolist() == ["true", ""]
+
+
+def test_a_type_that_numpy_lacks_is_an_error_with_the_column():
+    pl = pytest.importorskip("polars")
+    wide = pl.DataFrame({"x": pl.Series([1, 2], dtype=pl.Int128)})
+    with pytest.raises(DataError, match=r"here, column 'x': .*convert it to numbers or text"):
+        _ = as_table(wide, "here")["x"]

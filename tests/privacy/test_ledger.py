@@ -176,14 +176,17 @@ class TestLedgers:
         for words in (
             "epsilon 0.93",
             "delta 1e-05",
-            "for each row",
+            "for each patient (all rows with the same ID)",
             "adjacency replace",
             "40 × vote among 2 classes",
             "laplace noise, scale 25",
             "may be published",
-            "several rows of one person",
+            "a replaced patient keeps the ID",
         ):
             assert words in text
+        by_content = "\n".join(calibrate(L2(gamma=0.04), FORTY, False).ledger().describe())
+        assert "for each row" in by_content
+        assert "several rows of one person" in by_content
 
     def test_a_ledger_survives_json_and_its_epsilon_can_be_recomputed(self) -> None:
         ledger = self.ledger()

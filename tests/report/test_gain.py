@@ -28,8 +28,8 @@ def test_it_says_who_gains_who_loses_why_and_what_to_try() -> None:
     assert who.startswith("2 of 3 parties gain, 25.0 points on average (most: b +35.0 ±")
     assert "; 1 loses: big -5.0 ±" in who
     assert "5.0 points BELOW the best party (big) and 10.0 below pooled data" in overall
-    assert "classes that others have (b has no rows of class yes)" in why
-    assert "few rows (a has 10)" in why
+    assert "b has no rows of class yes, which others have" in why
+    assert "a has 10 rows only" in why
     assert "learns from 200 public rows alone, and big has 1,800 rows of its own" in why
     assert 'weights = "open"' in what
     assert "more public rows than 200" in what

@@ -310,7 +310,7 @@ class TestEstimatorsAsLearners:
         outcome = ob.tally(election, [ob.cast(election, columns(300, i), party=f"clinic-{i}") for i in (1, 2)])
         outcome.save(tmp_path)
         model = ob.Outcome.load(tmp_path).model
-        assert right(model.predict(TEST)) > 0.85
+        assert right(model.predict(TEST)) > 0.8
         assert model.learner.params == {"C": 0.1}
         assert clone(model).learner == election.learner
 

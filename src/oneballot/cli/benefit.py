@@ -5,11 +5,13 @@ from typing import Annotated
 
 import typer
 
+from .reading import reads_files
 from .terminal import AsJson, OutcomeFolder, Workers, print_json, print_table, score, session
 
 EXAMPLE = "Example: oneballot benefit outcome/ --data mine.csv --election election.toml --party clinic-a"
 
 
+@reads_files("data", "test")
 def command(
     outcome: OutcomeFolder,
     data: Annotated[Path, typer.Option(help="Your rows, with labels: the file that you have cast.")],

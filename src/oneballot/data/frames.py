@@ -14,6 +14,9 @@ from ..errors import DataError, MissingExtra
 from ..types import Array
 from .read import Table
 
+_CELLS = (str, bool, np.bool_, Real, date)
+_MISSING = ("NoneType", "NAType", "NaTType")  # None, pandas.NA, pandas.NaT
+
 
 def is_frame(X: Any) -> bool:
     """Whether X has named columns: a DataFrame, an Arrow table or stream, a dict of columns, or a `Table`."""
@@ -37,7 +40,10 @@ def as_column(values: Any, name: str, source: str) -> Array:
     kind: Any = getattr(values, "type", None)
     if hasattr(kind, "index_type") and hasattr(kind, "value_type"):  # NumPy reads Arrow's missing categories wrongly
         values = values.cast(kind.value_type)
-    array = np.asarray(values)
+    try:
+        array = np.asarray(values)
+    except Exception as error:  # each library has its own, for types that NumPy lacks
+        raise DataError(f"{source}, column {name!r}: {error}; convert it to numbers or text") from None
     if array.dtype.kind == "O" and array.ndim == 1:
         return _from_objects(array, name, source)
     if array.dtype.kind == "M":
@@ -97,30 +103,33 @@ def _read_stream(stream: Any) -> Any:
 
 
 def _from_objects(values: Array, name: str, source: str) -> Array:
-    """A column of Python objects: arrays, or only numbers, or cells as text."""
-    present = [value for value in values if not _is_missing(value)]
+    """A column of Python objects: arrays, or only numbers, or only dates, or cells as text."""
+    types = set(map(type, values))
+    if types == {str}:
+        return values
+    present = [] if str in types else [value for value in values if not _is_missing(value)]
     if present and isinstance(present[0], list | tuple | np.ndarray):
         try:
             return np.array(list(values))
         except ValueError:
             raise DataError(f"{source}, column {name!r}: the arrays of the rows differ in shape") from None
-    if present and all(hasattr(v, "__float__") and not isinstance(v, bool | np.bool_ | str) for v in present):
+    if present and all(hasattr(v, "__float__") and not isinstance(v, bool | np.bool_) for v in present):
         if len(present) == len(values) and all(isinstance(v, int) and abs(v) < 2**63 for v in present):
             return values.astype(np.int64)
         return np.array([np.nan if _is_missing(v) else float(v) for v in values])
     if present and all(isinstance(v, date) for v in present):
         return np.array([None if _is_missing(v) else _without_zone(v) for v in values], dtype="datetime64[s]")
-    for row, value in enumerate(values):
-        if not (_is_missing(value) or isinstance(value, str | bool | np.bool_ | Real | date)):
-            raise DataError(
-                f"{source}, column {name!r}: row {row + 1} holds a {type(value).__name__}; expected numbers, text, "
-                "booleans or dates"
-            )
-    return _text(map(_as_cell, values))
+    if odd := [t for t in types if not issubclass(t, _CELLS) and t.__name__ not in _MISSING]:
+        row = next(row for row, value in enumerate(values) if type(value) is odd[0])
+        raise DataError(
+            f"{source}, column {name!r}: row {row + 1} has type {odd[0].__name__}; expected numbers, text, booleans or "
+            "dates"
+        )
+    return _text(value if type(value) is str else _as_cell(value) for value in values)
 
 
 def _is_missing(value: Any) -> bool:
-    if value is None or type(value).__name__ in ("NAType", "NaTType"):  # pandas.NA, pandas.NaT
+    if type(value).__name__ in _MISSING:
         return True
     return isinstance(value, float | np.floating) and bool(np.isnan(value))
 

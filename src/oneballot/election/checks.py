@@ -12,7 +12,7 @@ from ..ballot.keys import check_keys
 from ..errors import ElectionError, OneBallotWarning
 from ..interfaces import Learner, Method, PrivateMethod
 from ..peers import Peer
-from ..privacy.releases import UNITS
+from ..privacy.releases import UNIT_NAMES
 from .names import check_party_name, check_roster_names
 from .schema import as_label
 
@@ -64,6 +64,11 @@ def check_method(election: Election) -> None:
         raise ElectionError(f"method {method.name} needs the labels of the public set with these settings")
     if level != "L0" and election.privacy.stable_ids and election.schema is not None and election.schema.id is None:
         raise ElectionError('stable_ids = true needs the ID column: id = "…" in [schema], or `oneballot new --id`')
+    if election.privacy.rows_per_id is not None and not election.stable_ids:
+        raise ElectionError(
+            'rows_per_id limits the rows of one ID: name the ID column, id = "…" in [schema], or set stable_ids = true '
+            "and give ids=… in Python"
+        )
 
 
 def _check_level(method: Method, level: str) -> None:
@@ -84,7 +89,7 @@ def warn_if_epsilon_is_large(guarantee: Guarantee, *, stacklevel: int) -> None:
     if epsilon >= MEANINGLESS_EPSILON:
         text = (
             f"epsilon = {epsilon:.4g} protects no one: the released results may reveal almost certainly whether a "
-            f"{UNITS[guarantee.level]} was present. Values up to 10 are usual; choose a smaller epsilon, or level L0."
+            f"{UNIT_NAMES[guarantee.unit]} was present. Up to 10 is usual; choose a smaller epsilon, or level L0."
         )
         warnings.warn(text, OneBallotWarning, stacklevel=stacklevel)
 

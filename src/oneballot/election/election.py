@@ -172,6 +172,14 @@ class Election:
             return self.privacy.stable_ids
         return self.schema is not None and self.schema.id is not None
 
+    @property
+    def supports_repeated_ids(self) -> bool:
+        """Whether the method bounds what all rows of an ID change at L2."""
+        if self.level != "L2" or not isinstance(self.method, PrivateMethod):
+            return True
+        numbers = self.method.spends(self.level, len(self.classes), self.public_rows).numbers
+        return numbers is None or numbers.in_subsets or numbers.limited
+
     @cached_property
     def guarantee(self) -> Guarantee | None:
         """The privacy guarantee; None at L0."""

@@ -181,17 +181,15 @@ class Schema(BaseModel):
             else repr(name)
             for name in missing
         ]
-        return f"missing column{'s' * (len(missing) > 1)} {', '.join(close)}; the file has {', '.join(columns)}."
+        return f"missing column{'s' * (len(missing) > 1)} {', '.join(close)}; available: {', '.join(columns)}."
 
 
 def check_ids(values: Any, rows: int, place: Place) -> Array:
-    """Row IDs as text: none missing, none repeated."""
+    """The ID of each row as text, none missing. Rows of one patient have the same ID."""
     ids = np.array([as_text(v) for v in values])
     if ids.shape != (rows,):
         raise DataError(f"{place}: there are {rows} rows but {len(ids)} IDs; give one per row")
     place.refuse(ids == "", ids, "is missing", "give every row an ID")
-    _, numbers, counts = np.unique(ids, return_inverse=True, return_counts=True)
-    place.refuse(counts[numbers] > 1, ids, "has an ID that another row has too", "give every row its own ID")
     return ids
 
 

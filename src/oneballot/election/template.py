@@ -176,7 +176,7 @@ def write(
     rows = _public(public, path, schema, dialect) if has_public else rows
     needed = "this file and the public set" if has_public else "this file"
     columns = "\n".join(f"  {toml_table(c.model_dump(mode='json'))}," for c in schema.columns)
-    comment = '# id = "visit"               # a column with a stable ID of each row, not a feature'
+    comment = '# id = "patient"             # a column with the patient of each row (IDs may repeat), not a feature'
     row_id = f"id = {toml_value(schema.id)}" if schema.id else comment
     return f"""\
 # An election of OneBallot: the agreement that all parties share. Every party needs {needed}.

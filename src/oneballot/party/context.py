@@ -87,17 +87,40 @@ class PartyContext:
         if self.level != "L2":
             order = np.random.default_rng(self.seed(*path)).permutation(len(data))
             return np.array_split(order, subsets)
-        key = hashlib.blake2b(json.dumps([self.election.digest, self.party, *path]).encode(), digest_size=32).digest()
-        hashes = [hashlib.blake2b(identity, key=key, digest_size=8) for identity in self._identities(data)]
-        assigned = np.array([int.from_bytes(h.digest(), "little") % subsets for h in hashes], dtype=np.int64)
+        hashes = self._hashes(self._identities(data), *path)
+        assigned = np.array([number % subsets for number in hashes], dtype=np.int64)
         return [np.flatnonzero(assigned == k) for k in range(subsets)]
+
+    def limit_rows(self, data: Data) -> Data:
+        """Of each ID the rows with the smallest keyed hashes: the choice depends on the rows of that ID alone."""
+        if self.level != "L2" or not self.election.stable_ids:
+            return data
+        self.check(data)
+        assert data.ids is not None
+        most = self.election.privacy.rows_per_id or 1
+        _, owner, counts = np.unique(data.ids, return_inverse=True, return_counts=True)
+        if counts.max(initial=0) <= most:
+            return data
+        hashes = np.array(self._hashes(_contents(data), "rows of an ID"), dtype=np.uint64)
+        order = np.lexsort((hashes, owner))
+        rank = np.arange(len(data)) - np.repeat(np.cumsum(counts) - counts, counts)
+        kept = np.sort(order[rank < most])
+        self.warn(f"{len(kept):,} of its {len(data):,} rows are summed, at most {most} of each ID (rows_per_id)")
+        return data.take(kept)
 
     def check(self, data: Data) -> None:
         """Raise DataError, before any training, if rows cannot be identified as the election requires."""
-        if self.level == "L2" and self.election.stable_ids and data.ids is None:
+        if self.level != "L2" or not self.election.stable_ids:
+            return
+        if data.ids is None:
             raise DataError(
                 f"{self.party}: the election identifies rows by stable IDs, but there are none. Give every row an ID "
                 "(ids=… or the schema's ID column), or set stable_ids = false to identify rows by content."
+            )
+        if len(np.unique(data.ids)) < len(data.ids) and not self.election.supports_repeated_ids:
+            raise DataError(
+                f"{self.party}: an ID is repeated, but the method {self.election.method.name} does not limit what all "
+                "rows of an ID add together. Give every row its own ID, or use another method."
             )
 
     def _identities(self, data: Data) -> list[bytes]:
@@ -105,7 +128,13 @@ class PartyContext:
         self.check(data)
         if data.ids is not None and self.election.stable_ids:
             return [str(name).encode() for name in data.ids]
-        return [row.tobytes() + bytes([0]) + str(label).encode() for row, label in zip(data.X, data.y, strict=True)]
+        return _contents(data)
+
+    def _hashes(self, texts: Sequence[bytes], *path: str | int) -> list[int]:
+        """64-bit hashes with a key of this party, election and purpose, which is drawn before any data is seen."""
+        key = hashlib.blake2b(json.dumps([self.election.digest, self.party, *path]).encode(), digest_size=32).digest()
+        digests = (hashlib.blake2b(text, key=key, digest_size=8).digest() for text in texts)
+        return [int.from_bytes(digest, "little") for digest in digests]
 
     def decide(self, votes: Array, *, cell: str, unit: int = 1) -> Array:
         """The class with the most votes, after noise if the guarantee requires it here.
@@ -184,3 +213,8 @@ class PartyContext:
     def _derive(self, party: str | None, *path: str | int) -> int:
         name = json.dumps([self.election.digest, party, *path])
         return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little") >> 33
+
+
+def _contents(data: Data) -> list[bytes]:
+    """Each row's features and label."""
+    return [row.tobytes() + bytes([0]) + str(label).encode() for row, label in zip(data.X, data.y, strict=True)]

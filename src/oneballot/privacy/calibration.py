@@ -30,7 +30,7 @@ Releases = Sequence[tuple[Release, int]]
 @lru_cache(maxsize=64)
 def calibrate(privacy: PrivacySettings, spending: Spending, stable_ids: bool) -> Guarantee:
     """The guarantee of these settings. Its queries may be fewer than the method asked for."""
-    numbers = spending.numbers
+    numbers = None if spending.numbers is None else _for_each_id(spending.numbers, privacy, stable_ids)
     if privacy.counts_sigma is not None and (spending.votes is None or numbers is None):
         raise ElectionError("counts_sigma is noise on class counts, but this method releases none here; leave it out")
     if spending.votes is not None:
@@ -41,12 +41,27 @@ def calibrate(privacy: PrivacySettings, spending: Spending, stable_ids: bool) ->
         numbers = replace(numbers, replaced=4 * numbers.replaced)
     release = _noise_on_numbers(numbers, privacy)
     common: dict[str, Any] = {
-        "privacy": privacy, "level": privacy.level, "numbers": release, "numbers_name": numbers.what
+        "privacy": privacy, "level": privacy.level, "stable_ids": stable_ids,
+        "numbers": release, "numbers_name": numbers.what,
     }  # fmt: skip
     if not numbers.lift:
         return Guarantee(**common, row=numbers.row)
     scale = release.sigma / numbers.lift
     return LabelGuarantee(**common, labels=numbers.classes, subsets=numbers.voters, vote_noise=("gaussian", scale))
+
+
+def _for_each_id(numbers: Numbers, privacy: PrivacySettings, stable_ids: bool) -> Numbers:
+    """The sensitivity for all rows of an ID, of which at most m = rows_per_id are summed.
+
+    m rows that come or go move the sums at most m times as far as one; m rows that are replaced, too, since they can be
+    paired with the new ones, and a row without a partner comes or goes. In subsets an ID is in one of them, whatever
+    the number of its rows.
+    """
+    if privacy.level != "L2" or not stable_ids or numbers.in_subsets:
+        return numbers
+    most = (privacy.rows_per_id or 1) ** 2
+    replaced = max(numbers.replaced, numbers.add_remove)
+    return replace(numbers, add_remove=most * numbers.add_remove, replaced=most * replaced)
 
 
 def _calibrate_votes(
@@ -58,7 +73,8 @@ def _calibrate_votes(
 
     def guarantee_at(mechanism: Mechanism, scale: float, queries: int) -> VotesGuarantee:
         asked = replace(votes, queries=queries)
-        return votes_guarantee(privacy, asked, reach, mechanism, scale, noisy_numbers, numbers.what if numbers else "")
+        what = numbers.what if numbers else ""
+        return votes_guarantee(privacy, asked, reach, mechanism, scale, noisy_numbers, what, stable_ids=stable_ids)
 
     mechanism, scale, queries = fit_noise(privacy, votes, lambda *noise: guarantee_at(*noise).releases())
     guarantee = guarantee_at(mechanism, round_up(scale), queries)
@@ -80,6 +96,8 @@ def votes_guarantee(
     scale: float,
     numbers: NoisyNumbers | None = None,
     numbers_name: str = "",
+    *,
+    stable_ids: bool = False,
 ) -> VotesGuarantee:
     """The guarantee of votes with this noise, and of numbers beside them."""
     level: Any = privacy.level
@@ -95,6 +113,7 @@ def votes_guarantee(
     return VotesGuarantee(
         privacy=privacy, level=level, query=query, queries=votes.queries, partitions=votes.partitions, test=test,
         labels=votes.classes, subsets=votes.subsets, vote_noise=vote_noise, numbers=numbers, numbers_name=numbers_name,
+        stable_ids=stable_ids,
     )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from ..errors import ElectionError
 from .forecast import majority_is_right, parties_needed, voters_needed, win_probability
 from .ledger import BALLOT_READERS, MODEL_USERS, Ledger, Line
-from .releases import UNITS, Level, Mechanism, NoisyArgmax, NoisyNumbers, Release, releases_per_unit
+from .releases import UNIT_NAMES, UNITS, Level, Mechanism, NoisyArgmax, NoisyNumbers, Release, Unit, releases_per_unit
 from .settings import PrivacySettings
 
 GOOD_ENOUGH = 0.9
@@ -29,8 +29,14 @@ class Guarantee:
     level: Level
     numbers: NoisyNumbers | None = None
     numbers_name: str = ""
+    stable_ids: bool = False
     row: float = 0.0
     """What a row adds to the number that counts its class, if there is one."""
+
+    @property
+    def unit(self) -> Unit:
+        """What is protected: a party at L1; at L2 a row or, with stable IDs, all rows of an ID."""
+        return "patient" if self.level == "L2" and self.stable_ids else UNITS[self.level]
 
     @property
     def side(self) -> str:
@@ -61,7 +67,7 @@ class Guarantee:
         accountant = self.privacy.accountant
         return {
             "level": self.level,
-            "unit": UNITS[self.level],
+            "unit": self.unit,
             "adjacency": self.privacy.adjacency,
             "delta": self.privacy.delta,
             "accountant": "rdp" if self.adaptive and accountant == "tight" else accountant,
@@ -91,7 +97,7 @@ class Guarantee:
         place = "the tally" if self.level == "L1" else "each party"
         text = (
             f"The noise on each number at {place} has a standard deviation of {multiple:.3g} times the largest change "
-            f"that one {UNITS[self.level]} can make to all of them."
+            f"that one {UNIT_NAMES[self.unit]} can make to all of them."
         )
         if self.row:
             rows = 3 * self.numbers.sigma / self.row * math.sqrt(parties or 1)

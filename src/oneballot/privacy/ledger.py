@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, S
 
 from ..errors import ElectionError
 from .accounting import Accountant, total_epsilon
-from .releases import Adjacency, Mechanism, NoisyArgmax, NoisyNumbers, Release
+from .releases import UNIT_NAMES, Adjacency, Mechanism, NoisyArgmax, NoisyNumbers, Release, Unit
 
 Words = Annotated[str, StringConstraints(max_length=60, pattern=r"^[a-z0-9 ,.-]*$")]
 Times = Annotated[int, Field(ge=1, le=10**9)]
@@ -73,7 +73,7 @@ class Ledger(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     level: Literal["L0", "L1", "L2"] = "L0"
-    unit: Literal["row", "party"] | None = None
+    unit: Unit | None = None
     adjacency: Adjacency | None = None
     epsilon: Annotated[float, Field(ge=0)] | None = None
     delta: Annotated[float, Field(gt=0, lt=1)] | None = None
@@ -130,9 +130,13 @@ class Ledger(BaseModel):
         """Whether this is the election's ledger, drawn once or more often. Allows for rounding on other machines."""
         if 1 < self.drawn <= MAX_CASTS:
             expected = expected.times(self.drawn)
-        same = self.model_dump(exclude={"epsilon", "lines"}) == expected.model_dump(exclude={"epsilon", "lines"})
+        compared = {"epsilon", "lines", "unit"}
+        same = self.model_dump(exclude=compared) == expected.model_dump(exclude=compared)
+        # Version 0.1 wrote "row" where rows have stable IDs, and refused repeated IDs: there a patient was one row.
+        units = {expected.unit, "row"} if expected.unit == "patient" else {expected.unit}
         return (
             same
+            and self.unit in units
             and _close(self.epsilon, expected.epsilon, 1e-4)
             and len(self.lines) == len(expected.lines)
             and all(
@@ -159,7 +163,8 @@ class Ledger(BaseModel):
         draws = f", drawn {self.drawn} times" if self.drawn > 1 else ""
         audience = self.released_to.replace("whoever", "anyone who")
         sentences = [
-            f"level {self.level}: epsilon {format_epsilon(self.epsilon)} at delta {self.delta:g} for each {self.unit}, "
+            f"level {self.level}: epsilon {format_epsilon(self.epsilon)} at delta {self.delta:g} for each "
+            f"{UNIT_NAMES[self.unit or 'row']}, "
             f"adjacency {self.adjacency}{draws}, against {audience}",
             f"accountant {self.accountant}, computed from public settings only: may be published",
             *(line.describe() for line in self.lines),
@@ -170,6 +175,8 @@ class Ledger(BaseModel):
             sentences.append(f"for all rows of a party together: epsilon {format_epsilon(party)}")
         if any(line.reach == CONTENT_REACH for line in self.lines):
             sentences.append("rows are identified by content, so a replaced row counts as two")
+        if self.unit == "patient" and self.adjacency == "replace":
+            sentences.append("a replaced patient keeps the ID; the rows, and their number, may all differ")
         if self.unit == "row":
             sentences.append("the unit is a row: several rows of one person are a group and cost more")
         return sentences

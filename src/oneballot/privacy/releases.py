@@ -11,6 +11,7 @@ row, a party) is how far it can shift the gap between two classes.
 | L2, row     | replace, rows by content        | two move                 | 4                      |
 | L2, party   | either                          | all t of a partition     | 2t                     |
 
+With stable IDs the row of this table is a patient: all rows with the same ID, which are in the same subset.
 At L2 no adjacency adds or removes a vote: the teacher stays and may change its vote. s applies where the counts are
 multiplied by the number of partitions, as in FedKT's paper.
 """
@@ -30,8 +31,9 @@ from ..types import Array
 Mechanism = Literal["gumbel", "gaussian", "laplace"]
 Level = Literal["L1", "L2"]
 Adjacency = Literal["replace", "add-remove"]
-Unit = Literal["row", "party"]
+Unit = Literal["row", "party", "patient"]
 UNITS: dict[Level, Unit] = {"L1": "party", "L2": "row"}
+UNIT_NAMES: dict[Unit, str] = {"row": "row", "party": "party", "patient": "patient (all rows with the same ID)"}
 
 
 def reach_of(

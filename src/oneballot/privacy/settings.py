@@ -37,7 +37,8 @@ class PrivacySettings:
     mechanism: "auto" chooses the most accurate one for the classes and queries; "confident" is Confident-GNMax, which
     answers up to `answers` queries: those whose largest count passes `threshold` votes in a noisy test (`test_sigma`).
     stable_ids (L2): rows are identified by an ID; otherwise by their content, which costs more under "replace". By
-    default the schema decides. tallies (L1): how many tallies the budget covers. counts_sigma (L2): noise on class
+    default the schema decides. rows_per_id (L2): where rows are summed, how many rows of one ID are used, by default 1;
+    the sensitivity grows with it. tallies (L1): how many tallies the budget covers. counts_sigma (L2): noise on class
     counts. sampler: whether this package or OpenDP draws Gumbel noise.
     A rehearsal draws its noise from `noise_seed`: it is reproducible and has no epsilon.
     """
@@ -56,6 +57,7 @@ class PrivacySettings:
     tallies: Number = 1
     max_silos_per_person: Number = 1
     stable_ids: bool | None = None
+    rows_per_id: Number | None = None
     counts_sigma: Annotated[float, BeforeValidator(_reject_non_numbers), Field(ge=1, allow_inf_nan=False)] | None = None
     threshold: Amount | None = None
     answers: Number | None = None
@@ -82,9 +84,13 @@ class PrivacySettings:
                 raise ElectionError(f'level = "L0" adds no noise, so {given} cannot be given; use L1 or L2')
             return
         self._check_noise()
-        other_level = {"L1": ("max_silos_per_person", "stable_ids", "counts_sigma"), "L2": ("tallies",)}[self.level]
+        other_level = {"L1": ("max_silos_per_person", "stable_ids", "rows_per_id", "counts_sigma"), "L2": ("tallies",)}[
+            self.level
+        ]
         if given := self._changed(*other_level):
             raise ElectionError(f"{given} cannot be given at level {self.level}: it does not apply there")
+        if self.rows_per_id is not None and self.stable_ids is False:
+            raise ElectionError("rows_per_id limits the rows of one ID, but stable_ids = false; leave one of them out")
 
     def _changed(self, *names: str) -> str:
         return ", ".join(name for name in names if getattr(self, name) != getattr(PrivacySettings, name))
@@ -153,7 +159,7 @@ def L1(epsilon: float | None = None, delta: float = 1e-5, **settings: Any) -> Pr
 
 
 def L2(epsilon: float | None = None, delta: float = 1e-5, **settings: Any) -> PrivacySettings:
-    """Only the party itself is trusted: noise at the cast, the unit is a row."""
+    """Only the party itself is trusted: noise at the cast, the unit is a row or, with stable IDs, all rows of an ID."""
     return _at_level("L2", epsilon, delta, settings)
 
 

@@ -133,14 +133,13 @@ class Gain:
         lacking = [party for party in self.winners if self.setting.lacking(party)]
         few = [party for party in self.winners if party not in lacking and self.setting.rows(party) < FEW_ROWS]
         if lacking:
-            one = lacking[0]
-            example = f"{one} has no rows of class {', '.join(self.setting.lacking(one)[:8])}"
-            who = "it lacks" if len(lacking) == 1 else f"{len(lacking)} of those that gain lack"
-            reasons.append(f"{who} classes that others have ({example})")
+            one = f"{lacking[0]} has no rows of class {', '.join(self.setting.lacking(lacking[0])[:8])}"
+            many = f"{len(lacking)} of those that gain lack classes that others have ({one})"
+            reasons.append(f"{one}, which others have" if len(lacking) == 1 else many)
         if few:
-            example = f"{few[0]} has {self.setting.rows(few[0])}"
-            who = "it has" if len(few) == 1 else f"{len(few)} of those that gain have"
-            reasons.append(f"{who} few rows ({example})")
+            one = f"{few[0]} has {self.setting.rows(few[0])}"
+            many = f"{len(few)} of those that gain have few rows ({one})"
+            reasons.append(f"{one} rows only" if len(few) == 1 else many)
         if self.losers and self.setting.distils:
             most = max(self.losers, key=self.setting.rows)
             if (rows := self.setting.rows(most)) > self.setting.public_rows:

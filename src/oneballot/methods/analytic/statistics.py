@@ -13,7 +13,7 @@ GRID = 2**15
 MOST_ROWS = 2**21
 LARGEST = 2 * GRID**2 * MOST_ROWS
 ROWS_AT_ONCE = 2**16  # sums of so many products stay below 2⁵³, where floats add exactly
-STATISTICS = Numbers("statistics", add_remove=2.0 * GRID**4, replaced=4.5 * GRID**4)
+STATISTICS = Numbers("statistics", add_remove=2.0 * GRID**4, replaced=4.5 * GRID**4, limited=True)
 """(G, C) of one row has length √2; those of two rows, at the worst angle of 120°, are √4.5 apart."""
 
 

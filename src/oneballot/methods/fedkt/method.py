@@ -79,7 +79,8 @@ class FedKT(Settings):
         else:
             contents["votes"] = self.encoding(ctx).encode(probabilities)
         if self.weights == "class-counts" or (self.weights == "prior" and self._sends_teachers):
-            contents["seen"] = np.maximum(ctx.release(class_counts, cell="class counts"), 0)
+            limited = ctx.limit_rows(data).class_counts(len(ctx.classes))
+            contents["seen"] = np.maximum(ctx.release(limited, cell="class counts"), 0)
         return contents
 
     def count(self, ballot: Ballot, ctx: TallyContext) -> Count:

@@ -15,7 +15,7 @@ from ...types import Numbers, Spending, Votes
 from .._queries import check_queries, check_teachers, count_queries
 from .votes import PARTS, Encoding, Labels, Levels, Weighted
 
-CLASS_COUNTS = Numbers("class counts", add_remove=1, replaced=2)
+CLASS_COUNTS = Numbers("class counts", add_remove=1, replaced=2, limited=True)
 """A row that comes or goes changes one count by 1, a row that is replaced changes two."""
 
 
