@@ -68,4 +68,8 @@ def _only_ballot(keep: Path) -> str | None:
     """The party of the only ballot in the folder; earlier ballots of a party are NAME.1.ballot, NAME.2.ballot."""
     names = {path.name.removesuffix(".ballot") for path in keep.glob("*.ballot")}
     names -= {name for name in names if name.rpartition(".")[0] in names and name.rpartition(".")[2].isdigit()}
-    return names.pop() if len(names) == 1 else None
+    if len(names) != 1:
+        return None
+    from ..party.outbox import party_of
+
+    return party_of(keep / f"{names.pop()}.ballot")

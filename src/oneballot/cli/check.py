@@ -1,19 +1,25 @@
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .reading import reads_files
 from .terminal import AsJson, ElectionFile, print_json, session
 
 if TYPE_CHECKING:
     from ..election.election import Election
 
-EXAMPLE = "Example: oneballot check election.toml --parties 50"
+EXAMPLE = "Example: oneballot check election.toml --data mine.csv --map Alter=age --label-map 0=benign,1=malignant"
 
 
+@reads_files("data")
 def command(
     election: ElectionFile,
+    data: Annotated[
+        Path | None, typer.Option(help="Your rows: report what a cast would make of them, or all that is wrong.")
+    ] = None,
     parties: Annotated[
         int | None, typer.Option(min=1, help="How many parties will vote, if the roster and quorum do not say.")
     ] = None,
@@ -49,6 +55,10 @@ def command(
             "outcome": [] if guarantee is None else guarantee.ledger().describe(),
             "expect": [] if guarantee is None else guarantee.forecast(voters),
         }
+        if data is not None:
+            from ..party.preflight import preflight
+
+            facts["data"] = preflight(agreed, data)
         if as_json:
             print_json(facts)
             return
@@ -69,10 +79,29 @@ def command(
             "the outcome": facts["outcome"] if agreed.level == "L1" else [],
             "in all": _in_all(agreed),
             "expect": facts["expect"],
+            **({} if data is None else _describe_file(facts["data"])),
         }
         for name, value in shown.items():
             for i, line in enumerate([value] if isinstance(value, str) else value):
                 print(f"{name if not i else '':>12}{' ' if i else ':'} {line}")
+
+
+def _describe_file(file: dict[str, Any]) -> dict[str, str | list[str]]:
+    """Lines about a party's file."""
+    patients = f" of {file['patients']:,} patients (IDs)" if file["patients"] is not None else ""
+    counts = file["rows_per_class"]
+    missing = [name for name, count in counts.items() if not count]
+    odd = [f"{each['column']}: {each['values']:,} values {each['how']}" for each in file["odd_values"]]
+    return {
+        "your file": f"{file['file']}, {file['rows']:,} rows{patients}",
+        "its classes": [
+            ", ".join(f"{name}: {count:,}" for name, count in counts.items()),
+            *([f"none of {', '.join(missing)}"] if missing else []),
+        ],
+        "odd values": odd[:10] + ([f"… and {len(odd) - 10} more"] if len(odd) > 10 else []) or "none",
+        "not used": ", ".join(file["ignored_columns"]) or "none: the election names every column of the file",
+        "you would": f"ABSTAIN: {file['abstains']}" if file["abstains"] else f"cast {file['ballot_carries']}",
+    }
 
 
 def _encrypted(election: Election) -> str:

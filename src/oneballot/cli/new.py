@@ -18,7 +18,7 @@ EXAMPLE = "Example: oneballot new election.toml --public public.csv --label inco
 SHOWN_COLUMNS = 25
 
 
-@reads_files("public", "like")
+@reads_files("public", "like", own=False)
 def command(
     election: Annotated[Path, typer.Argument(help="The file to write.")],
     label: Annotated[str, typer.Option(help="The label column of the parties' files.")],

@@ -13,6 +13,7 @@ from ..data.read import Table
 from ..data.rows import as_rows
 from ..errors import DataError
 from ..types import Array, Data
+from .problems import Problems
 from .schema import Class, Schema
 
 
@@ -39,10 +40,20 @@ def frame_data(
     for name, values in given.items():
         if columns and len(values) != (rows := len(next(iter(columns.values())))):
             raise DataError(f"{table.source}: there are {rows} rows, but {len(values)} values of {name!r}")
+    schema.check_names({**table.columns, **given}, table.source)
     table = schema.complete(Table(columns | given, table.source), classes, empty=empty)
-    encoded = schema.encode(table.columns, table.source)
-    labels = schema.labels(table.columns, classes, table.source)
-    return Data(encoded, labels, schema.ids(table.columns, table.source))
+    encoded = labels = names = None
+    problems = Problems()
+    with problems.collected():
+        encoded = schema.encode(table.columns, table.source)
+    with problems.collected():
+        labels = schema.labels(table.columns, classes, table.source)
+    with problems.collected():
+        names = schema.ids(table.columns, table.source)
+    problems.raise_all()
+    assert encoded is not None
+    assert labels is not None
+    return Data(encoded, labels, names)
 
 
 def _labels(schema: Schema, y: Any, table: Table) -> dict[str, Array]:

@@ -24,6 +24,8 @@ from ..errors import DataError, ElectionError, OddValues, OneBallotWarning
 from ..types import Array
 from .cells import MISSING, Place, are_missing, as_text
 from .columns import Column, Tensor, repeated
+from .mapping import mapped
+from .problems import Problems
 
 Columns = Mapping[str, Array]
 Class = str | int
@@ -97,9 +99,13 @@ class Schema(BaseModel):
         return self.model_copy(update={"columns": tuple(columns)})
 
     def read(self, path: str | Path, *, empty: bool = False, dialect: Dialect | None = None) -> Table:
-        """Read a file with these columns. The schema says how many features a LIBSVM file has."""
+        """Read a file with these columns, under the names of its mapping if it has one (`mapping_files`).
+
+        The schema says how many features a LIBSVM file has.
+        """
         widths = [c.shape[0] for c in self.columns if isinstance(c, Tensor) and len(c.shape) == 1]
-        return read(path, features=widths[0] if len(widths) == 1 else None, empty=empty, dialect=dialect)
+        table = read(path, features=widths[0] if len(widths) == 1 else None, empty=empty, dialect=dialect)
+        return mapped(table, path, self)
 
     def complete(self, table: Table, classes: Sequence[Class], *, empty: bool = False) -> Table:
         """The table without rows that have no label or no ID, of which one warning gives the number.
@@ -129,12 +135,13 @@ class Schema(BaseModel):
         """
         if missing := [c.name for c in self.columns if c.name not in columns]:
             raise DataError(f"{source}: {self._absent(missing, columns)}")
-        for c in self.columns:
-            if not isinstance(c, Tensor) and columns[c.name].ndim != 1:
-                shape = columns[c.name].shape[1:]
-                raise DataError(f"{Place(source, c.name)}: expected one {c.kind} per row, not shape {shape}")
-        places = [Place(source, c.name) for c in self.columns]
-        blocks = [c.encode(columns[c.name], place) for c, place in zip(self.columns, places, strict=True)]
+        places, blocks, problems = [Place(source, c.name) for c in self.columns], [], Problems()
+        for c, place in zip(self.columns, places, strict=True):
+            with problems.collected():
+                if not isinstance(c, Tensor) and columns[c.name].ndim != 1:
+                    raise DataError(f"{place}: expected one {c.kind} per row, not shape {columns[c.name].shape[1:]}")
+                blocks.append(c.encode(columns[c.name], place))
+        problems.raise_all()
         odd = tuple(each for place in places for each in place.odd)
         if odd and report:
             warnings.warn(OddValues((source,), len(blocks) * len(blocks[0]), odd), stacklevel=2)
@@ -162,7 +169,8 @@ class Schema(BaseModel):
     def raw_labels(self, columns: Columns, source: str) -> Array:
         """The labels as in the file, `(rows,)`; `(rows, classes)` if each class has a column."""
         if missing := [name for name in self.label_columns if name not in columns]:
-            raise DataError(f"{source}: {self._absent(missing, columns)} The schema needs it for the label.")
+            need = "it" if len(missing) == 1 else "them"
+            raise DataError(f"{source}: {self._absent(missing, columns)} The schema needs {need} for the label.")
         found = [columns[name] for name in self.label_columns]
         return np.stack(found, axis=1) if self.multilabel else found[0]
 
@@ -172,6 +180,23 @@ class Schema(BaseModel):
         if self.id not in columns:
             raise DataError(f"{source}: {self._absent([self.id], columns)} The schema needs it for the row ID.")
         return check_ids(columns[self.id], len(columns[self.id]), Place(source, self.id))
+
+    def check_names(self, columns: Columns, source: str) -> None:
+        """Raise DataError that names all columns of features, label and ID that are missing."""
+        labels, row_id = self.label_columns, () if self.id is None else (self.id,)
+        missing = [name for name in (*(c.name for c in self.columns), *labels, *row_id) if name not in columns]
+        if not missing:
+            return
+        roles = {"the label": labels, "the row ID": row_id}
+        lacking = {role: [name for name in names if name in missing] for role, names in roles.items()}
+        needs = "".join(
+            f" The schema needs {'it' if len(missing) == 1 else ', '.join(map(repr, names))} for {role}."
+            for role, names in lacking.items()
+            if names
+        )
+        raise DataError(
+            f"{source}: {self._absent(missing, columns)}{needs} Other names in your file? Use --map YOURS=OURS."
+        )
 
     @staticmethod
     def _absent(missing: list[str], columns: Columns) -> str:

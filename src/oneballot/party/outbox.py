@@ -192,6 +192,15 @@ class Outbox:
             ) from None
 
 
+def party_of(path: Path) -> str | None:
+    """The party of a kept ballot; None if it cannot be read."""
+    clear = _clear_path(path)
+    try:
+        return open_ballot((clear if clear.is_file() else path).read_bytes()).manifest.party
+    except Spoiled:
+        return None
+
+
 def _clear_path(path: Path) -> Path:
     return path.with_name(f"{path.name}.open")
 
