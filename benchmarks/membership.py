@@ -97,15 +97,16 @@ def redrawn(X: Array, draw: np.random.Generator) -> Array:
 
 
 def claim_sets(own: Array, public: Array | None, seed: int) -> list[tuple[Array, Array, Array]]:
-    """The two training sets of a cross-fitted claim model: own rows are 1, the background 0, both sides weigh 1."""
-    draw, sets = np.random.default_rng(seed), []
-    halves = draw.permutation(len(own)) % 2
-    for half in (0, 1):
-        mine = own if public is not None else own[halves == half]
-        background = public[half::2] if public is not None else redrawn(mine, draw)
-        y = np.repeat([1, 0], [len(mine), len(background)])
-        weight = np.where(y == 1, len(y) / 2 / len(mine), len(y) / 2 / len(background))
-        sets.append((np.concatenate([mine, background]), y, weight))
+    """The training sets of a party's claim models, as the open ensemble has them: own rows are 1, the background 0.
+
+    With public rows there are two, each with one half of them; without, one with redrawn rows. Both sides weigh 1.
+    """
+    backgrounds = [redrawn(own, np.random.default_rng(seed))] if public is None else [public[::2], public[1::2]]
+    sets = []
+    for background in backgrounds:
+        y = np.repeat([1, 0], [len(own), len(background)])
+        weight = np.where(y == 1, len(y) / 2 / len(own), len(y) / 2 / len(background))
+        sets.append((np.concatenate([own, background]), y, weight))
     return sets
 
 
@@ -154,7 +155,7 @@ def attack_table(name: str, rows: int, parties: int, only: Sequence[str]) -> Non
         for public in (data.public, None):
             pairs = [pair for k, mine in enumerate(member) for pair in claim_sets(data.pool[mine], public, k)]
             answers = fit(learner, pairs, data.pool, 2)
-            claimed = log_odds(np.stack([p[:, 1] for p in answers])).reshape(parties, 2, -1).max(axis=1)
+            claimed = log_odds(np.stack([p[:, 1] for p in answers])).reshape(parties, -1, len(data.pool)).max(axis=1)
             claims.append(max(attack(claimed, member)[:2]))
         print(
             f"| {what} | {100 * right:.1f} | {loss:.3f}, {ratio:.3f} | {100 * recall:.0f} % | {claims[0]:.3f} "

@@ -236,3 +236,4 @@ class Plan:
     models: int
     carries: str
     bytes: int | None  # None if the size depends on the training
+    sends_models: bool = False  # whether the ballot carries models that were trained on the party's rows

@@ -230,3 +230,9 @@ def test_a_nested_election_gets_a_sentence(tmp_path: Path, text: str) -> None:
     error = run("check", tmp_path / "e.toml", status=1).stderr
     assert error.startswith("error: ")
     assert len(error) < 3000
+
+
+@pytest.mark.parametrize("command", ["new", "cast", "predict", "evaluate", "benefit", "simulate", "compare"])
+def test_every_command_that_reads_a_file_has_the_options_of_readers(command: str) -> None:
+    shown = run(command, "--help").stdout
+    assert all(option in shown for option in ("--sep", "--decimal", "--encoding", "--verbose"))

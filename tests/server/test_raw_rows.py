@@ -19,6 +19,7 @@ from oneballot.election.columns import Category, Number
 from oneballot.election.frames import encode_frame
 from oneballot.errors import DataError, OneBallotWarning
 
+TREE = ob.Sklearn("DecisionTreeClassifier", {"max_depth": 6})
 CLASSES = ("unclear", "ill", "healthy")
 WARDS = ("north", "south", "west")
 SCHEMA = ob.Schema(
@@ -51,9 +52,13 @@ def right(names):
     return float((np.asarray(names) == TEST["outcome"]).mean())
 
 
+def agree(public, learner, schema=SCHEMA):
+    return ob.Election(CLASSES, public, method=ob.FedKT(), learner=learner, schema=schema)
+
+
 @pytest.fixture(scope="module")
 def election():
-    return ob.Election(CLASSES, columns(300, seed=0), learner=LogisticRegression(C=10), schema=SCHEMA)
+    return agree(columns(300, seed=0), LogisticRegression(C=10))
 
 
 @pytest.fixture(scope="module")
@@ -144,7 +149,7 @@ def test_a_schemaless_election_with_unsorted_classes_predicts_the_right_names():
     rng = np.random.default_rng(0)
     X, names = rng.uniform(size=(300, 2)), np.array(["b", "a"])
     y = names[(X[:, 0] > 0.5).astype(int)]
-    election = ob.Election(names, X[:100], learner=LogisticRegression())
+    election = ob.Election(names, X[:100], method=ob.FedKT(), learner=LogisticRegression())
     outcome = ob.tally(election, [ob.cast(election, X[100:], y[100:], party="a")])
     assert outcome.model.classes_.tolist() == ["a", "b"]
     assert outcome.model.score(X, y) > 0.9
@@ -218,12 +223,12 @@ class TestCast:
         np.testing.assert_array_equal(again.X[:-1], data.X)
 
     def test_the_public_set_may_be_a_frame(self, election, make_frame):
-        again = ob.Election(CLASSES, make_frame(columns(300, seed=0)), learner=LogisticRegression(C=10), schema=SCHEMA)
+        again = agree(make_frame(columns(300, seed=0)), LogisticRegression(C=10))
         assert again.digest == election.digest
 
     def test_a_frame_without_a_schema_is_used_by_position_with_a_warning(self, make_frame):
         X = {"a": [0.1, 0.9, 0.2, 0.8], "b": [0.0, 1.0, 0.1, 0.7]}
-        election = ob.Election([0, 1], np.array(list(X.values())).T, learner=LogisticRegression())
+        election = ob.Election([0, 1], np.array(list(X.values())).T, method=ob.FedKT(), learner=LogisticRegression())
         with pytest.warns(OneBallotWarning, match="columns are used in their order, whatever their names"):
             ob.cast(election, make_frame(X), [0, 1, 0, 1], party="a")
         with pytest.raises(DataError, match="the labels are missing"):
@@ -237,13 +242,30 @@ def test_a_simulation_takes_frames(election, make_frame):
     assert len(by_ward.parties) == 3
 
 
+def test_the_open_ensemble_needs_a_schema_but_no_public_rows(make_frame):
+    election = ob.Election(CLASSES, method=ob.Ensemble(weights="open"), schema=SCHEMA, learner=TREE)
+    outcome = ob.tally(election, [ob.cast(election, make_frame(columns(200, i)), party=f"clinic-{i}") for i in (1, 2)])
+    assert right(outcome.model.predict(make_frame(dict(reversed(TEST.items()))))) > 0.8
+
+
+def test_an_image_is_a_column_too():
+    images, y = np.random.default_rng(0).integers(100, 255, (60, 1, 4, 4)).astype(np.uint8), np.arange(60) % 2
+    images[y == 1, :, :2] = 0
+    schema = ob.Schema.from_frame({"image": images, "label": y})
+    election = ob.Election([1, 0], {"image": images}, method=ob.FedKT(), learner=TREE, schema=schema)
+    outcome = ob.tally(election, [ob.cast(election, {"image": images, "label": y}, party="a")])
+    assert outcome.model.score({"image": images}, y) == 1
+    with pytest.raises(DataError, match="DataFrame or a file with the columns image"):
+        outcome.model.predict(images)
+
+
 def test_lenient_schemas_accept_missing_cells_odd_values_and_dates(make_frame, tmp_path: Path):
     """As `oneballot new` writes them: nothing in a cell stops a cast or a prediction."""
     first = date(2024, 1, 1)
     found = columns(300, 5) | {"seen": [first + timedelta(days=i) for i in range(300)]}
     schema = ob.Schema.from_frame(make_frame(found), label="outcome", id="visit")
     assert [c.kind for c in schema.columns] == ["number", "number", "category", "category", "date"]
-    election = ob.Election(CLASSES, make_frame(found), schema=schema, learner=LogisticRegression(C=10))
+    election = agree(make_frame(found), LogisticRegression(C=10), schema)
     outcome = ob.tally(election, [ob.cast(election, make_frame(found), party="a")])
     odd = {
         "age": [50, None, 999],
@@ -305,7 +327,7 @@ class TestEstimatorsAsLearners:
     """An unfitted scikit-learn estimator is a learner: in Election(learner=…), in learners by role, and in a cast."""
 
     def test_an_estimator_runs_an_election_from_raw_rows_to_a_saved_model(self, tmp_path: Path):
-        election = ob.Election(CLASSES, columns(300, 0), learner=LogisticRegression(C=0.1), schema=SCHEMA)
+        election = agree(columns(300, 0), LogisticRegression(C=0.1))
         assert election.learner == ob.Sklearn("LogisticRegression", {"C": 0.1})
         outcome = ob.tally(election, [ob.cast(election, columns(300, i), party=f"clinic-{i}") for i in (1, 2)])
         outcome.save(tmp_path)

@@ -31,6 +31,7 @@ def command(
     every party and at the server.
     """
     with session(as_json):
+        from ..election.advice import advise
         from ..election.election import Election
 
         agreed = Election.read(election)
@@ -53,7 +54,7 @@ def command(
             "epsilon": None if guarantee is None or agreed.privacy.rehearsal else guarantee.epsilon(),
             "ballot": agreed.ballot_ledger.describe(whole=True),
             "outcome": [] if guarantee is None else guarantee.ledger().describe(),
-            "expect": [] if guarantee is None else guarantee.forecast(voters),
+            "expect": [*([] if guarantee is None else guarantee.forecast(voters)), *advise(agreed, voters)],
         }
         if data is not None:
             from ..party.preflight import preflight

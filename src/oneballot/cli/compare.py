@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from .reading import reads_files
 from .terminal import (
     SCORE_COLUMNS,
     AllRows,
@@ -37,6 +38,7 @@ EXAMPLE = (
 )
 
 
+@reads_files("data", "test")
 def command(
     election: ElectionFile,
     data: AllRows,

@@ -69,6 +69,7 @@ def command(
     Identifiers, constants and free text are left out of the schema; the table that is printed names them.
     """
     with session(as_json):
+        from ..election.advice import advise
         from ..election.election import Election
         from ..election.infer import Choices
         from ..election.template import L0, draft, private, section
@@ -114,6 +115,8 @@ def command(
         print(f"{election}: {len(made.classes)} classes, {width} columns, {made.public_rows:,} public rows.")
         _print_columns(drafted)
         for line in made.guarantee.forecast(made.parties) if made.guarantee else ():
+            print(line)
+        for line in advise(made, made.parties, drafted.labels):
             print(line)
         if made.level == "L1" and made.server_key is None:
             print("At L1 ballots hold raw votes: set a server_key before anyone casts (oneballot keys new --help).")

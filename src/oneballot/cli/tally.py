@@ -37,6 +37,13 @@ def command(
         Path | None,
         typer.Option(help="Also write what may be shared to this folder: model and ledger, without votes and names."),
     ] = None,
+    publish_members: Annotated[
+        bool,
+        typer.Option(
+            "--publish-members",
+            help="With --publish: share the parties' own models, not one model distilled from them.",
+        ),
+    ] = False,
     again: Annotated[
         bool,
         typer.Option(
@@ -88,14 +95,43 @@ def command(
             early=early,
             key=opener,
         )
-        _show(agreed, outcome, out, publish, as_json, _data_dependent_cost(agreed, outcome) if data_dependent else {})
+        shared = "" if publish is None else _publish(agreed, outcome, publish, publish_members)
+        seen = _data_dependent_cost(agreed, outcome) if data_dependent else {}
+        _show(agreed, outcome, out, publish, shared, as_json, seen)
+
+
+def _publish(election: Election, outcome: Outcome, folder: Path, members: bool) -> str:
+    """Write what may be shared, and describe it. Of the parties' models one distilled model is shared, if possible."""
+    from ..server.distil import distil, holds_party_models
+
+    text = f"{folder} holds what may be shared: model, schema and ledger, without votes and names."
+    if not holds_party_models(outcome):
+        outcome.published().save(folder)
+        return text
+    if members or election.public is None:
+        outcome.published().save(folder)
+        why = (
+            "" if election.public is None else "Without --publish-members it would hold one model distilled from them."
+        )
+        why = why or "With public rows in the election, --publish would share one model distilled from them instead."
+        return f"{text}\nThe model is made of the parties' own models, which reveal who was in their data. {why}"
+    distil(election, outcome).published().save(folder)
+    return (
+        f"{text}\nIts model is distilled from the parties' models with {election.public_rows:,} public rows, because "
+        f"their own models reveal who was in their data; --publish-members shares those. Test it first: it is not "
+        "the model of the outcome."
+    )
 
 
 def _show(
-    election: Election, outcome: Outcome, out: Path, publish: Path | None, as_json: bool, seen: dict[str, str]
+    election: Election,
+    outcome: Outcome,
+    out: Path,
+    publish: Path | None,
+    shared: str,
+    as_json: bool,
+    seen: dict[str, str],
 ) -> None:
-    if publish is not None:
-        outcome.published().save(publish)
     if as_json:
         places = {"outcome": str(out)} | ({"published": str(publish)} if publish else {})
         print_json(outcome.summary() | places | seen)
@@ -115,7 +151,7 @@ def _show(
     for line in seen.values():
         print(f"DO NOT PUBLISH: {line}.")
     if publish is not None:
-        print(f"{publish} holds what may be shared: model, schema and ledger, without votes and names.")
+        print(shared)
     elif election.level == "L1":
         print(f"{out} holds raw votes: keep it private, and share what --publish FOLDER writes.")
     print(f"The final model is in {out}. Use it with: oneballot predict {out} --data new.csv")

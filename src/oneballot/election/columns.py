@@ -117,8 +117,8 @@ class Category(_Column):
     def encode(self, values: Array, place: Place) -> Array:
         text = np.array([as_text(v) for v in values], dtype=object)
         one_hot = text[:, None] == np.array(self.categories, dtype=object)[None, :]
-        blank = ~one_hot.any(axis=1)
-        absent = blank & are_missing(text)
+        absent, blank = np.zeros(len(text), dtype=bool), ~one_hot.any(axis=1)
+        absent[blank] = are_missing(text[blank])
         unknown = blank & ~absent
         if not self.missing:
             place.refuse(absent, values, "is missing", FILL)

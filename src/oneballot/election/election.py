@@ -28,6 +28,7 @@ from ..interfaces import Learner, Method, PrivateMethod, VotingMethod
 from ..privacy.ledger import Ledger
 from ..privacy.settings import L0, PrivacySettings, as_privacy
 from ..types import Array, Blob, Data
+from .advice import analytic_instead
 from .cells import Place
 from .checks import check_learners, check_method, check_parties, normalized_roster, warn_if_epsilon_is_large
 from .defaults import choose_method, resolve_learners
@@ -309,7 +310,8 @@ class Election:
     def warn_if_hopeless(self, parties: int | None, *, stacklevel: int = 3) -> None:
         """Warn, before any noise is drawn, if the votes of this many parties are lost in the noise."""
         if self.guarantee is not None and self.guarantee.is_hopeless(parties):
-            warnings.warn(self.guarantee.forecast(parties)[0], WillNotWork, stacklevel=stacklevel)
+            text = f"{self.guarantee.forecast(parties)[0]} {analytic_instead(self, parties)}".strip()
+            warnings.warn(text, WillNotWork, stacklevel=stacklevel)
 
     def on_one_machine(self) -> Election:
         """The same election for a simulation: no signatures, no encryption, no quorum."""

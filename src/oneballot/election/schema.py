@@ -22,7 +22,7 @@ from ..data.delimited import Dialect
 from ..data.read import Table, read
 from ..errors import DataError, ElectionError, OddValues, OneBallotWarning
 from ..types import Array
-from .cells import MISSING, Place, are_missing, as_text
+from .cells import MISSING, Place, as_text
 from .columns import Column, Tensor, repeated
 from .mapping import mapped
 from .problems import Problems
@@ -114,8 +114,9 @@ class Schema(BaseModel):
         """
         gone = {}
         if isinstance(self.label, str) and self.label in table.columns and table[self.label].ndim == 1:
-            known, texts = {as_label(c) for c in classes}, [as_label(v) for v in table[self.label]]
-            gone["label"] = are_missing(texts) & np.array([text not in known for text in texts], dtype=bool)
+            known, values = {as_label(c) for c in classes}, table[self.label].tolist()
+            unlabelled = {v: (text := as_label(v)).lower() in MISSING and text not in known for v in set(values)}
+            gone["label"] = np.array([unlabelled[v] for v in values], dtype=bool)
         if self.id is not None and self.id in table.columns and table[self.id].ndim == 1:
             gone["ID"] = np.array([as_text(v) == "" for v in table[self.id]], dtype=bool)
         out = np.logical_or.reduce([np.zeros(len(table), dtype=bool), *gone.values()])

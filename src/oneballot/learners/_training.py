@@ -136,7 +136,8 @@ def _train_all(
         for done, task in enumerate(() if large else tasks, start=1):
             yield _train_one(learner, X, task, classes, keep)
             passed = time.monotonic() - begin
-            if count > 1 and passed > 0.1 and passed / done * (len(tasks) - done) > 1.0:
+            left = len(tasks) - done
+            if min(count, left) > 1 and passed > 0.1 and passed / done * left > 1.0:
                 break
     size = 8 if len(tasks) - done > 64 else 1
     rest = [(learner, X, tasks[i : i + size], classes, keep) for i in range(done, len(tasks), size)]

@@ -24,7 +24,7 @@ from oneballot.methods.analytic.format import AnalyticFormat, FeatureMap, Linear
 from oneballot.methods.analytic.statistics import GRID, LARGEST, STATISTICS, solve, statistics, symmetric
 from oneballot.party.context import PartyContext
 from oneballot.server.context import TallyContext
-from oneballot.simulation import baselines
+from oneballot.simulation import baselines, divide, simulate_parties
 from oneballot.types import Ballot, Data, Task
 
 X, Y = load_digits(return_X_y=True)
@@ -271,7 +271,7 @@ def test_elections_without_what_the_feature_map_needs_are_rejected() -> None:
     with pytest.raises(ElectionError, match="needs the number of features"):
         election(public=None)
     for public in (PUBLIC[:1], np.ones((5, 3))):
-        with pytest.raises(ElectionError, match="needs width, or a public set with different rows"):
+        with pytest.raises(ElectionError, match="needs width, or a schema or a public set with different rows"):
             election(features="fourier", public=public)
     with pytest.raises(ElectionError, match=r'4,100 features: 4,095 at most; use features = "fourier"'):
         election(public=np.eye(3, 4100))
@@ -300,8 +300,10 @@ def test_an_encoder_is_looked_for_beside_the_election(tmp_path: Path, monkeypatc
     )[0]
     (tmp_path / "encoder.safetensors").write_bytes(network.dump().data)
     text = file.read_text("utf-8")
-    assert 'features = "none"' in text
-    file.write_text(text.replace('features = "none"', 'encoder = "encoder.safetensors"\nfeatures = "encoder"'), "utf-8")
+    assert 'features = "fourier"' in text
+    file.write_text(
+        text.replace('features = "fourier"', 'encoder = "encoder.safetensors"\nfeatures = "encoder"'), "utf-8"
+    )
     monkeypatch.chdir(tmp_path.parent)
     assert ob.Election.read(file).method.encoder.startswith("sha256:")
     (tmp_path / "encoder.safetensors").unlink()
@@ -370,3 +372,23 @@ def test_a_comparison_uses_models_of_the_same_method() -> None:
     compared = baselines(agreed, simulation.parties, test)
     assert compared.pooled == simulation.accuracy(test)
     assert compared.alone_mean < compared.pooled
+
+
+def test_without_public_rows_the_width_comes_from_the_schema(tmp_path: Path) -> None:
+    (tmp_path / "like.csv").write_text("a,b,ill\n0,x,no\n10,y,yes\n5,x,no\n")
+    file = tmp_path / "election.toml"
+    text = draft(tmp_path / "like.csv", "ill", beside=file, method=section("analytic"), has_public=False).text
+    file.write_text(text, "utf-8")
+    election = ob.Election.read(file)
+    assert election.method.features == "fourier"
+    rng = np.random.default_rng(0)
+    X = np.zeros((300, *election.shape), dtype=np.float32)
+    X[:, 0] = rng.random(300)
+    y = np.where((X[:, 0] - 0.5) ** 2 < 0.06, "yes", "no")  # no linear model separates these
+    model = simulate_parties(election, divide(Data(X, (y == "yes").astype(int)), 3, "homogeneous", 0)).outcome
+    assert ((model.probabilities(X).argmax(axis=1) == 1) == (y == "yes")).mean() > 0.9
+
+
+def test_a_draft_at_l2_has_a_linear_model() -> None:
+    assert 'features = "fourier"' in section("analytic")
+    assert 'features = "none"' in section("analytic", "L2")

@@ -23,7 +23,13 @@ from .format import MOST_FEATURES, Encoder, FeatureMap, LinearModel
 from .statistics import GRID, LARGEST, MOST_ROWS, STATISTICS, check_sums, discriminants, solve, statistics, symmetric
 
 Amount = Annotated[float, Field(ge=1e-9, le=1e9)]
-NEEDS_WIDTH = 'features = "fourier" needs width, or a public set with different rows to compute it from'
+NEEDS_WIDTH = 'features = "fourier" needs width, or a schema or a public set with different rows to compute it from'
+DRAWN = 500
+"""Rows whose median distance is the width."""
+KNOWN = 4
+"""A class is known if its count exceeds so many standard deviations; noise alone gets there once in 30,000 classes."""
+ROWS_PER_NOISE = 10
+"""With fewer rows, compared with the largest eigenvalue of the noise, the model may be no better than chance."""
 DOMINANT = 0.99
 """A column with a larger share of the total variance makes the others nearly irrelevant."""
 
@@ -33,8 +39,8 @@ class Analytic:
     """solver: "lda" (linear discriminant analysis) or "ridge" (regression on the classes).
 
     features: "none"; "fourier": `number` random Fourier features of a Gaussian kernel of this `width`, by default the
-    median distance of public rows; "encoder": the last hidden layer of a frozen network, the file `encoder`
-    (torch-safetensors; in Python also a torch module).
+    median distance of public rows, or without them of rows drawn uniformly from the schema; "encoder": the last hidden
+    layer of a frozen network, the file `encoder` (torch-safetensors; in Python also a torch module).
     bound: rows are divided by it, and clipped to length 1. By default the length of the longest public row, at L2 their
     90 % quantile, without a public set √(number of features).
     intercept: the constant beside features of length 1.
@@ -47,7 +53,11 @@ class Analytic:
     needs: ClassVar[Mapping[str, frozenset[str]]] = {}
     draft: ClassVar[str] = """\
 solver = "lda"                  # or "ridge"
-features = "none"               # or "fourier", "encoder"
+features = "fourier"            # not only linear; or "none" (a linear model), "encoder"
+"""
+    private_draft: ClassVar[str] = """\
+solver = "lda"                  # or "ridge"
+features = "none"               # a linear model: more features would need more noise; or "fourier", "encoder"
 """
     files: ClassVar[tuple[str, ...]] = ("encoder",)
 
@@ -74,8 +84,10 @@ features = "none"               # or "fourier", "encoder"
         if (size := self._flat(agreed, public=False).shape[1]) >= MOST_FEATURES:
             raise ElectionError(f'{size:,} features: {MOST_FEATURES - 1:,} at most; use features = "fourier"')
         public = agreed.public
-        if self.features == "fourier" and self.width is None and (public is None or (public == public[0]).all()):
-            raise ElectionError(NEEDS_WIDTH)
+        if self.features == "fourier" and self.width is None:
+            drawn = agreed.draw_rows(1, 0)
+            if drawn is None if public is None else (public == public[0]).all():
+                raise ElectionError(NEEDS_WIDTH)
         if self.features != "encoder" and public is not None:
             _warn_of_dominant_column(public)
 
@@ -123,15 +135,15 @@ features = "none"               # or "fourier", "encoder"
         features = self.feature_map(ctx)
         gram = symmetric(count.sums["gram"], features.size) / (2 * GRID**2)
         noise = ctx.noise / GRID**2 * math.sqrt(float(count.sums["ballots"][0]))  # on each number, in rows
-        spread = noise * math.sqrt(2 * features.size)  # the largest eigenvalue of the noise
+        spread = noise * _largest_eigenvalue(features.size)
         sums = count.sums["sums"] / GRID**2
         ridge = self.ridge or (0.5 * spread if noise else 0.01)
         constant = self._constant / GRID
         rows = sums[-1] / constant  # of each class
-        known = rows > max(0.5, 4 * noise / constant)  # noise alone gets there once in 30,000 classes
+        known = rows > max(0.5, KNOWN * noise / constant)
         if not known.any():
             raise ElectionError("no class has more rows than the noise alone could produce, so nothing can be learned")
-        if spread > 0.1 * (total := rows[known].sum()):
+        if ROWS_PER_NOISE * spread > (total := rows[known].sum()):
             ctx.warn(
                 f"the noise ({spread:,.0f}) is large compared with the estimated {total:,.0f} rows: the model may be "
                 "no better than chance. Use more rows or a larger epsilon"
@@ -145,6 +157,15 @@ features = "none"               # or "fourier", "encoder"
         weights[:, known] = discriminants(gram, sums[:, known], rows[known], ridge, self._length)
         weights[-1, ~known] = -1e6
         return LinearModel(features, weights, "softmax")
+
+    def rows_needed(self, agreed: Agreement, sigma: float, parties: int) -> int:
+        """How many rows of all parties stand out from noise of this standard deviation on each party's sums."""
+        columns = self._flat(agreed, public=False).shape[1]
+        size = 1 + (self.number if self.features == "fourier" else columns)
+        noise = sigma / GRID**2 * math.sqrt(parties)
+        for_the_model = ROWS_PER_NOISE * noise * _largest_eigenvalue(size)
+        for_the_classes = len(agreed.classes) * KNOWN * noise / self._length
+        return math.ceil(max(for_the_model, for_the_classes))
 
     @property
     def _length(self) -> float:
@@ -191,13 +212,24 @@ features = "none"               # or "fourier", "encoder"
         """Frequencies of the Gaussian kernel exp(−|x − x'|²/2·width²), from a shared seed."""
         width = self.width
         if width is None:
-            some = known[np.random.default_rng(ctx.shared_seed("width")).permutation(len(known))[:500]]
+            seed = ctx.shared_seed("width")
+            if ctx.public is not None:
+                some = known[np.random.default_rng(seed).permutation(len(known))[:DRAWN]]
+            elif (drawn := ctx.draw_rows(DRAWN, seed)) is not None:
+                some = np.nan_to_num(drawn[0].astype(np.float64))
+            else:
+                raise ElectionError(NEEDS_WIDTH)
             distances = pdist(some)
             if not distances.size or not np.median(distances) > 0:
                 raise ElectionError(NEEDS_WIDTH)
             width = float(np.median(distances))
         rng = np.random.Generator(np.random.Philox(ctx.shared_seed("fourier")))
         return rng.standard_normal((self.number // 2, known.shape[1])) / width
+
+
+def _largest_eigenvalue(size: int) -> float:
+    """Of a symmetric matrix of noise with variance 1/2 above the diagonal, up to lower orders (Wigner)."""
+    return math.sqrt(2 * size)
 
 
 def _warn_of_dominant_column(public: Array) -> None:

@@ -114,7 +114,7 @@ class Ensemble:
         scored = self.select == "cv"
         claims = len(claim_names(ctx)) if self.weights == "open" else 0
         carries = f"a model, {'claim models, ' * bool(claims)}rows of each class{', a score' * scored}"
-        return Plan(1 + claims + (self.folds if scored else 0), carries, None)
+        return Plan(1 + claims + (self.folds if scored else 0), carries, None, sends_models=True)
 
     def cast(self, data: Data, ctx: Context) -> CastSteps:
         if len(data) < self.min_rows:

@@ -46,7 +46,7 @@ class FedKT(Settings):
         teachers = self.partitions * subsets * (1 if self.open_vote == "off" else 2)
         students, rows = self.partitions if self.students else 0, len(self._voted_rows(ctx))
         if self.ballot == "models":
-            return Plan(teachers + students, f"{students or teachers} models", None)
+            return Plan(teachers + students, f"{students or teachers} models", None, sends_models=ctx.level == "L0")
         carries = f"votes on {rows:,} public rows, partitions: {self.partitions}"
         return Plan(teachers + students, carries, self.encoding(ctx).size(rows))
 

@@ -1,0 +1,140 @@
+"""What the number of public rows means for the method, for rare classes and for the budget, and what to use instead.
+
+Every number is computed from the election, or measured by `benchmarks/public_rows.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from .. import plugins
+from ..errors import ElectionError
+from ..interfaces import PrivateMethod, VotingMethod
+from ..privacy.guarantee import GOOD_ENOUGH, LabelGuarantee, VotesGuarantee
+from ..privacy.settings import PrivacySettings
+
+if TYPE_CHECKING:
+    from .election import Election
+
+LABELS_PER_CLASS = 10
+"""With fewer labelled rows of a class the final model hardly learns it."""
+
+
+def advise(election: Election, parties: int | None, labels: Mapping[Any, int] | None = None) -> list[str]:
+    """Sentences for people. labels: how many rows of a file have each label, where that is known."""
+    sentences = [_on_public_rows(election), _on_rare_classes(election, labels or {}), _on_queries(election, parties)]
+    guarantee = election.guarantee
+    if isinstance(guarantee, LabelGuarantee) and (guarantee.label_accuracy(parties) or 0) < GOOD_ENOUGH:
+        sentences.append(analytic_instead(election, parties))
+    return [sentence for sentence in sentences if sentence]
+
+
+def learns_from_public_rows(election: Election) -> bool:
+    """Whether the final model is trained on nothing but public rows and the labels that parties give them."""
+    return "public" in election.method.needs and "final" in election.roles
+
+
+def _on_public_rows(election: Election) -> str:
+    rows, classes = election.public_rows, len(election.classes)
+    if "claim" in election.roles and rows:
+        return f"The {rows:,} public rows are only a background: models learn from the parties' own rows. Few suffice."
+    if not learns_from_public_rows(election):
+        return ""
+    least = LABELS_PER_CLASS * classes
+    if rows < least:
+        return (
+            f"{rows:,} public rows: this will not work. The final model learns from them alone, and {classes} classes "
+            f"need at least {least:,}; several hundred are better. {_without_public_rows(election)}"
+        )
+    text = f"The final model learns from the {rows:,} public rows alone: expect what {rows:,} labelled rows give."
+    better = ' A party with more rows than that may be better off with ensemble, weights = "open".'
+    return text + (better if election.level == "L0" else "")
+
+
+def _without_public_rows(election: Election) -> str:
+    """Which methods would do with fewer public rows at this level."""
+    return {
+        "L0": 'Methods that learn from the parties\' own rows need none: ensemble with weights = "open", or analytic.',
+        "L1": "No method at L1 does without public rows.",
+        "L2": "The method analytic needs none.",
+    }[election.level]
+
+
+def _on_rare_classes(election: Election, labels: Mapping[Any, int]) -> str:
+    rows, total = election.public_rows, sum(labels.values())
+    if not learns_from_public_rows(election) or rows < LABELS_PER_CLASS * len(election.classes):
+        return ""
+    if not total:
+        return (
+            f"A class with less than {100 * LABELS_PER_CLASS / rows:.2g} % of the rows would get fewer than "
+            f"{LABELS_PER_CLASS} labels, too few to learn it: a rare class needs more public rows."
+        )
+    few = {name: count / total * rows for name, count in labels.items() if count / total * rows < LABELS_PER_CLASS}
+    if not few:
+        return ""
+    named = ", ".join(f"{name} (about {expected:.0f})" for name, expected in few.items())
+    needed = math.ceil(LABELS_PER_CLASS * total / max(1, min(labels[name] for name in few)))
+    alternative = ', or ensemble with weights = "open", whose models learn rare classes at the parties'
+    return (
+        f"Too few of the {rows:,} public rows are of class {named}, so the final model will hardly learn it. Use "
+        f"about {needed:,} public rows{alternative if election.level == 'L0' else ''}."
+    )
+
+
+def _on_queries(election: Election, parties: int | None) -> str:
+    """How the budget is divided, and whether fewer queries would help."""
+    guarantee, method = election.guarantee, election.method
+    if not isinstance(guarantee, VotesGuarantee) or not isinstance(method, VotingMethod):
+        return ""
+    public = election.public_rows
+    text = f"The budget pays for labels of {guarantee.queries:,} of {public:,} public rows."
+    right = guarantee.label_accuracy(parties)
+    if right is None or right >= GOOD_ENOUGH or election.privacy.stated_noise() is not None:
+        return text
+    queries = guarantee.queries // 2
+    while queries >= LABELS_PER_CLASS * len(election.classes):
+        fewer = _guarantee(election, method.with_queries(queries, public), election.privacy)
+        share = fewer.label_accuracy(parties) if isinstance(fewer, LabelGuarantee) else None
+        if share is not None and share >= GOOD_ENOUGH:
+            return f"{text} With queries = {queries:,} the labels would be right {share:.0%} of the time."
+        queries //= 2
+    return f"{text} No smaller number of them makes the labels right {GOOD_ENOUGH:.0%} of the time."
+
+
+def analytic_instead(election: Election, parties: int | None) -> str:
+    """At L2 on a table: how many rows `analytic` needs under the same budget; otherwise nothing."""
+    privacy, guarantee = election.privacy, election.guarantee
+    analytic = plugins.find("methods", "analytic")()
+    if election.level != "L2" or guarantee is None or election.method.name == analytic.name:
+        return ""
+    if len(election.shape) != 1 or election.multilabel or privacy.rehearsal:
+        return ""
+    budget = PrivacySettings(
+        level="L2",
+        epsilon=privacy.epsilon or guarantee.epsilon(),
+        delta=privacy.delta,
+        adjacency=privacy.adjacency,
+        max_silos_per_person=privacy.max_silos_per_person,
+    )
+    try:
+        numbers = _guarantee(election, analytic, budget).numbers
+        analytic.check(election, {})
+    except ElectionError:
+        return ""
+    assert numbers is not None, "analytic releases sums"
+    rows = analytic.rows_needed(election, numbers.sigma, parties or 1)
+    where = f"{parties:,} parties together" if parties else "a single party (√n times as many of n parties)"
+    return (
+        "The method analytic adds noise once, to sums over rows, and not to every label: under the same budget it "
+        f"works from about {rows:,} rows of {where} (docs/analytic.md)."
+    )
+
+
+def _guarantee(election: Election, method: Any, privacy: PrivacySettings) -> Any:
+    from ..privacy.calibration import calibrate
+
+    assert isinstance(method, PrivateMethod)
+    spending = method.spends(privacy.level, len(election.classes), election.public_rows)
+    return calibrate(privacy, spending, election.stable_ids)

@@ -1,0 +1,65 @@
+"""Advice on public rows and budgets, computed from the election."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+
+import oneballot as ob
+from oneballot.election.advice import advise, analytic_instead, learns_from_public_rows
+from oneballot.errors import ElectionError, WillNotWork
+
+X = np.random.default_rng(0).random((400, 6)).astype(np.float32)
+
+
+def election(rows: int = 400, **settings) -> ob.Election:
+    return ob.Election(classes=["no", "yes"], public=X[:rows], **{"method": ob.FedKT(), **settings})
+
+
+def test_only_methods_whose_final_model_learns_from_public_rows_need_many() -> None:
+    assert learns_from_public_rows(election())
+    assert learns_from_public_rows(election(method=ob.Ensemble(distil=True)))
+    assert not learns_from_public_rows(election(method=ob.Ensemble(weights="open")))
+    assert not learns_from_public_rows(election(method=ob.Analytic()))
+
+
+def test_an_open_ensemble_and_analytic_are_not_warned_about_12_public_rows() -> None:
+    for method in (ob.Ensemble(weights="open"), ob.Analytic()):
+        assert not any("will not work" in line for line in advise(election(12, method=method), None))
+
+
+@pytest.mark.filterwarnings("ignore::oneballot.errors.OneBallotWarning")
+def test_fewer_queries_are_proposed_where_they_make_the_labels_right() -> None:
+    few = election(privacy=ob.L2(8.0, adjacency="add-remove"), method=ob.FedKT(subsets=25))
+    (line,) = [line for line in advise(few, 1) if line.startswith("The budget pays")]
+    assert "With queries = " in line
+    queries = int(line.split("queries = ")[1].split()[0])
+    narrowed = election(privacy=ob.L2(8.0, adjacency="add-remove"), method=ob.FedKT(subsets=25, queries=queries))
+    assert narrowed.guarantee.label_accuracy(1) >= 0.9
+    assert few.guarantee.label_accuracy(1) < 0.9
+
+
+@pytest.mark.filterwarnings("ignore::oneballot.errors.OneBallotWarning")
+def test_analytic_needs_the_rows_at_which_its_own_tally_stops_warning() -> None:
+    text = analytic_instead(election(privacy=ob.L2(1.0)), 4)
+    rows = int(text.split("about ")[1].split(" rows")[0].replace(",", ""))
+    rng = np.random.default_rng(1)
+    data = rng.random((2 * rows, 6)).astype(np.float32)
+    labels = np.where(data[:, 0] > 0.5, "yes", "no")
+    run = election(privacy=ob.L2(1.0), method=ob.Analytic())
+    with warnings.catch_warnings(record=True) as caught:
+        ob.simulate(run, data, labels, parties=4, split="homogeneous")
+    assert not any("is large compared with" in str(w.message) for w in caught)
+    with pytest.raises(ElectionError, match="no class has more rows than the noise"):
+        ob.simulate(run, data[: rows // 8], labels[: rows // 8], parties=4, split="homogeneous")
+
+
+def test_the_warning_at_l2_names_analytic_on_tables_and_not_on_images() -> None:
+    with pytest.warns(WillNotWork, match="The method analytic adds noise once"):
+        election(privacy=ob.L2(0.1), quorum=2)
+    images = np.zeros((50, 1, 4, 4), dtype=np.uint8)
+    with pytest.warns(WillNotWork) as caught:
+        ob.Election(classes=[0, 1], public=images, method=ob.FedKT(), privacy=ob.L2(0.1), quorum=2)
+    assert "analytic" not in str(caught[0].message)
