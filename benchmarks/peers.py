@@ -59,7 +59,7 @@ def main() -> None:
     order, half = rng.permutation(len(data.y_test)), len(data.y_test) // 2
     rows = rng.permutation(len(data.y))[: args.rows]
     learner: Any = ob.Torch(args.module, epochs=20, weight_decay=1e-6, device=args.device)
-    election = ob.Election(range(10), data.X_test[order[:half]], learner=learner, seed=args.seed)
+    election = ob.Election(range(10), data.X_test[order[:half]], ob.FedKT(), learner=learner, seed=args.seed)
     parties = divide(election.data(data.X[rows], data.y[rows]), 10, f"dirichlet:{args.beta:g}", args.seed)
     test = election.data(data.X_test[order[half:]], data.y_test[order[half:]])
     begin = time.perf_counter()

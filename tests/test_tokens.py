@@ -65,7 +65,7 @@ def test_commands_run_an_election_on_token_files(tmp_path: Path, monkeypatch: py
 def test_tokens_of_any_integer_type_work_in_python(dtype: type, tmp_path: Path) -> None:
     settings = {"vocabulary": WORDS, "dimension": 8, "filters": 8, "widths": [1, 2]}
     learner = ob.Torch("textcnn", settings, epochs=10, batch=32, learning_rate=0.1, device="cpu")
-    election = ob.Election(classes=[0, 1], public=texts(0)[0].astype(dtype), learner=learner)
+    election = ob.Election(classes=[0, 1], public=texts(0)[0].astype(dtype), method="fedkt", learner=learner)
     ballots = [ob.cast(election, X.astype(dtype), y, party=f"p{i}") for i in (1, 2) for X, y in [texts(i)]]
     outcome = ob.tally(election, ballots)
     X, y = texts(3)

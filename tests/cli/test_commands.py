@@ -115,14 +115,14 @@ def test_markup_in_a_ballot_is_printed_literally(agreed: Path, monkeypatch) -> N
 
 def test_a_dry_run_describes_the_ballot_and_sends_nothing(agreed: Path, monkeypatch) -> None:
     plan = cast(agreed, "a", monkeypatch, "--to", agreed / "box", "--dry-run")
-    assert plan["models_to_train"] == 2
+    assert plan["models_to_train"] == 3  # a model and two claim models
     assert plan["signed_with"].startswith("ed25519:")
     assert not (agreed / "box").exists()
 
 
 def test_simulate_compares_alone_together_and_the_outcome(clinic: Path, monkeypatch) -> None:
     monkeypatch.chdir(clinic)
-    oneballot("new", "election.toml", "--public", "public.csv", "--label", "ill")
+    oneballot("new", "election.toml", "--public", "public.csv", "--label", "ill", "--method", "fedkt")
     text = Path("election.toml").read_text()
     Path("election.toml").write_text(text.replace("n_estimators = 100", "n_estimators = 10"))
     args = ("simulate", "election.toml", "--data", "a.csv", "--parties", 3, "--split", "homogeneous")
@@ -184,9 +184,9 @@ def test_every_command_has_help_with_an_example_and_json(command: str) -> None:
 def test_the_demo_runs_and_its_files_work(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     shown = run_json("demo", "--parties", 4)
-    alone, paper, opened, together = (row["accuracy"] for row in shown["results"])
-    assert alone < opened
-    assert paper < together
+    alone, best, paper, votes, opened, together = (row["accuracy"] for row in shown["results"])
+    assert alone < best < opened
+    assert paper < votes < together
     assert opened > 0.9
     assert all(Path(path).exists() for path in shown["saved"].values())
     assert run_json("evaluate", "demo/outcome", "--data", "demo/test.csv")["accuracy"] == opened
@@ -503,7 +503,7 @@ def test_a_method_without_public_rows_needs_only_an_example_of_the_columns(metho
 def test_a_method_with_public_rows_needs_more_than_an_example_of_the_columns(clinic: Path, monkeypatch) -> None:
     monkeypatch.chdir(clinic)
     args = ("new", "election.toml", "--label", "ill")
-    error = run_json(*args, "--like", "public.csv", status=1)["error"]
+    error = run_json(*args, "--method", "fedkt", "--like", "public.csv", status=1)["error"]
     assert error.startswith("method fedkt needs a public set")
     assert "--public FILE" in error
     for both in ((), ("--like", "public.csv", "--public", "public.csv")):

@@ -34,7 +34,7 @@ class Place:
 
     def __init__(self, clinic: Path) -> None:
         self.folder, self.toml = clinic, clinic / "election.toml"
-        oneballot("new", "election.toml", "--public", "public.csv", "--label", "ill")
+        oneballot("new", "election.toml", "--public", "public.csv", "--label", "ill", "--method", "fedkt")
         text = self.toml.read_text().replace('estimator = "RandomForestClassifier"', 'estimator = "GaussianNB"')
         self.toml.write_text(text.replace("params = { n_estimators = 100 }", "params = {}"))
         self.public = {party: run_json("keys", "new", party)["public"] for party in "ab"}

@@ -26,7 +26,7 @@ TREE = ob.Sklearn("DecisionTreeClassifier")
 
 
 def election(**settings):
-    return Election(**{"classes": ["no", "yes"], "public": PUBLIC, "learner": TREE, **settings})
+    return Election(**{"classes": ["no", "yes"], "public": PUBLIC, "method": ob.FedKT(), "learner": TREE, **settings})
 
 
 STRICT = Choices(strict=True)
@@ -181,6 +181,7 @@ def test_the_digest_is_the_same_for_csv_parquet_npz_and_python(tmp_path):
     digests["python"] = Election(
         classes=["no", "yes"],
         public=np.array(rows),
+        method=ob.FedKT(),
         learner=ob.Sklearn("RandomForestClassifier", {"n_estimators": np.int64(100)}),
         learners={"final": ob.Sklearn("ExtraTreesClassifier", {"n_estimators": 100})},
         schema=Schema(

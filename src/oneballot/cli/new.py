@@ -14,8 +14,11 @@ if TYPE_CHECKING:
     from ..election.infer import Found
     from ..election.template import Draft
 
-EXAMPLE = "Example: oneballot new election.toml --public public.csv --label income"
+EXAMPLE = "Example: oneballot new election.toml --like mine.csv --label outcome"
 SHOWN_COLUMNS = 25
+CHOICE = """\
+Method: the open ensemble. Ballots carry models (up to megabytes), and the result asks the parties' models.
+Take --method fedkt for ballots of kilobytes, or votes at L1 and L2; --method analytic for tables at L2."""
 
 
 @reads_files("public", "like", own=False)
@@ -49,7 +52,14 @@ def command(
             "missing in this file too. Default: clip them, or mark them as missing.",
         ),
     ] = False,
-    method: Annotated[str, typer.Option(help="fedkt, fedkd, ensemble, dosfl, analytic, or a plug-in.")] = "fedkt",
+    method: Annotated[
+        str | None,
+        typer.Option(
+            help="ensemble (default at L0): the parties' models, each asked about rows like its own. fedkt (default at "
+            "L1 and L2): votes on public rows, for small ballots. analytic: sums, for tables at L2. Also fedkd, dosfl, "
+            "or a plug-in."
+        ),
+    ] = None,
     level: Annotated[
         Literal["L0", "L1", "L2"], typer.Option(help="The privacy level; L1 and L2 need --epsilon.")
     ] = "L0",
@@ -64,7 +74,7 @@ def command(
 ) -> None:
     """Write a draft of an election, with comments.
 
-    It has a schema, a method (default: FedKT) and a privacy level.
+    It has a schema, a method and a privacy level. Public rows are optional at L0.
 
     Identifiers, constants and free text are left out of the schema; the table that is printed names them.
     """
@@ -86,6 +96,8 @@ def command(
         if (level == "L0") != (epsilon is None):
             raise ElectionError("L1 and L2 need --epsilon, and L0 has none; for example --level L2 --epsilon 2")
         as_privacy({"level": level, "epsilon": epsilon})
+        if method is None:
+            method = "ensemble" if level == "L0" else "fedkt" if like is None else "analytic"
         drafted = draft(
             columns,
             label,
@@ -116,6 +128,8 @@ def command(
         _print_columns(drafted)
         for line in made.guarantee.forecast(made.parties) if made.guarantee else ():
             print(line)
+        if method == "ensemble":
+            print(CHOICE)
         for line in advise(made, made.parties, drafted.labels):
             print(line)
         if made.level == "L1" and made.server_key is None:

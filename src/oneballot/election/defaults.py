@@ -5,25 +5,33 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from .. import plugins
 from ..interfaces import Learner, Method
 
 
-def choose_method(given: Any) -> Method:
-    """The method that was given; FedKT by default."""
-    return plugins.instance("methods", "fedkt" if given is None else given)  # type: ignore[no-any-return]
+def choose_method(given: Any, level: str, *, multilabel: bool, resumes: bool) -> Method:
+    """The method that was given. By default the open ensemble at L0, and FedKT where that is not possible."""
+    method = given
+    if given is None:
+        opened = level == "L0" and not multilabel and not resumes
+        method = plugins.find("methods", "ensemble")(weights="open") if opened else "fedkt"
+    return plugins.instance("methods", method)  # type: ignore[no-any-return]
 
 
 def resolve_learners(
-    method: Method, learner: Any, learners: Mapping[str, Any], shape: tuple[int, ...]
+    method: Method, learner: Any, learners: Mapping[str, Any], rows: tuple[tuple[int, ...], Any]
 ) -> tuple[Learner, dict[str, Learner]]:
     """The learner of all roles, and those of single roles.
 
-    A method names learners for roles that the election leaves open (`default_learners`). A learner of all roles
-    replaces them, except that of claim models, which tell rows apart whatever the party's own model is.
+    rows: the shape and type of a row. A method names learners for roles that the election leaves open
+    (`default_learners`). A learner of all roles replaces them, except that of claim models, which tell rows apart
+    whatever the party's own model is.
     """
+    shape, dtype = rows
     chosen = {role: plugins.instance("learners", each) for role, each in learners.items()}
-    for role, settings in getattr(method, "default_learners", lambda _: {})(shape).items():
+    for role, settings in getattr(method, "default_learners", lambda *_: {})(shape, dtype == np.int32).items():
         if role not in chosen and (learner is None or role == "claim"):
             rest = {name: value for name, value in settings.items() if name != "name"}
             chosen[role] = plugins.find("learners", settings["name"])(**rest)

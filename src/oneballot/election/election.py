@@ -49,7 +49,7 @@ class Election:
     public: Array | None = field(default=None, repr=False)
     """Public rows: an array, or with a schema a DataFrame, which is encoded."""
     method: Method = None  # type: ignore[assignment]
-    """By default FedKT."""
+    """By default the open ensemble at L0, and FedKT elsewhere."""
     learner: Learner = None  # type: ignore[assignment]
     """The learner of all roles. By default the method chooses, else a random forest."""
     learners: Mapping[str, Learner] = field(default_factory=dict)
@@ -77,8 +77,8 @@ class Election:
     def __post_init__(self) -> None:
         privacy = as_privacy(self.privacy)
         public = None if self.public is None else public_rows(self.schema, self.public)
-        method = choose_method(self.method)
-        learner, learners = resolve_learners(method, self.learner, self.learners, self._row_shape(public))
+        method = choose_method(self.method, privacy.level, multilabel=self.multilabel, resumes=self.start is not None)
+        learner, learners = resolve_learners(method, self.learner, self.learners, self._row_type(public))
         normalized = {
             "classes": tuple(c.item() if isinstance(c, np.generic) else c for c in self.classes),
             "method": method,
@@ -213,12 +213,13 @@ class Election:
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of a row, from the public set, the schema or the final learner's settings; empty if unknown."""
-        return self._row_shape(self.public) or tuple(getattr(self.learner_of("final"), "row", ()))
+        return self._row_type(self.public)[0] or tuple(getattr(self.learner_of("final"), "row", ()))
 
-    def _row_shape(self, public: Array | None) -> tuple[int, ...]:
+    def _row_type(self, public: Array | None) -> tuple[tuple[int, ...], np.dtype[Any] | None]:
+        """The shape and type of a row, if the public set or the schema says."""
         if public is not None:
-            return public.shape[1:]
-        return () if self.schema is None else self.schema.shape
+            return public.shape[1:], public.dtype
+        return ((), None) if self.schema is None else (self.schema.shape, self.schema.dtype)
 
     def draw_rows(self, rows: int, seed: int) -> tuple[Array, Array] | None:
         return None if self.schema is None else self.schema.draw_rows(rows, seed)
@@ -226,9 +227,7 @@ class Election:
     @property
     def row_dtype(self) -> np.dtype[Any] | None:
         """The type of the values in a row; None if unknown."""
-        if self.public is not None:
-            return self.public.dtype
-        return None if self.schema is None else self.schema.dtype
+        return self._row_type(self.public)[1]
 
     def learner_of(self, role: str) -> Learner:
         return self.learners.get(role, self.learner)

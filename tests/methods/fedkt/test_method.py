@@ -259,7 +259,7 @@ def test_settings_out_of_range_are_rejected(settings) -> None:
 
 def test_an_election_without_a_public_set_is_rejected() -> None:
     with pytest.raises(ElectionError, match="fedkt needs a public set"):
-        ob.Election(classes=range(10), learner=TREE)
+        ob.Election(classes=range(10), method="fedkt", learner=TREE)
 
 
 class TestHostileContents:

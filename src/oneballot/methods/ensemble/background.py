@@ -18,15 +18,10 @@ FEW_STEPS = 2000
 
 
 def redraw(X: Array, rng: np.random.Generator, drawn: Array | None = None, column: Array | None = None) -> Array:
-    """Rows like X with a share of the cells replaced. Images lose patches; tokens are replaced by other tokens.
+    """Rows like X with a share of the cells replaced, at least one in each row.
 
     drawn: random rows from the schema, NaN where it gives no range. column: the column that each feature belongs to.
     """
-    if X.ndim > 2:
-        return _paste_patches(X, rng)
-    if X.dtype.kind in "iu":
-        other = X[rng.integers(len(X), size=X.shape), rng.integers(X.shape[1], size=X.shape)]
-        return np.asarray(np.where(rng.random(X.shape) < SHARE, other, X))
     low, high = X.min(axis=0), X.max(axis=0)
     own = low + (high - low) * rng.random(X.shape)
     new = own if drawn is None else np.where(np.isnan(drawn), own, drawn)
@@ -49,17 +44,3 @@ def _on_grid(X: Array, values: Array) -> Array:
         if steps[-1] <= FEW_STEPS and np.abs(steps - steps.round()).max() < 0.02:
             values[:, j] = own[0] + np.round((values[:, j] - own[0]) / step) * step
     return values
-
-
-def _paste_patches(X: Array, rng: np.random.Generator) -> Array:
-    """Images `(rows, channels, height, width)` with one to three patches from other places of other images."""
-    out = X.copy()
-    height, width = X.shape[-2:]
-    for i in range(len(X)):
-        for _ in range(rng.integers(1, 4)):
-            h, w = (max(1, round(size * rng.uniform(0.25, 0.6))) for size in (height, width))
-            y, x = rng.integers(height - h + 1), rng.integers(width - w + 1)
-            from_y, from_x = rng.integers(height - h + 1), rng.integers(width - w + 1)
-            other = X[rng.integers(len(X))]
-            out[i, ..., y : y + h, x : x + w] = other[..., from_y : from_y + h, from_x : from_x + w]
-    return out

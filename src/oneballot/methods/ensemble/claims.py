@@ -2,15 +2,16 @@
 
 A claim model tells a party's rows from a background. With public rows there are two: each has one half of the public
 rows as background, and the tally divides its claims by their mean over the other half, which is the same for all
-parties. Without public rows there is one, whose background is the party's own rows with cells redrawn (`background`).
-Its claims count as they are; FLOOR bounds them.
+parties. Without public rows there is one, whose background is the party's own rows with cells redrawn (`background`);
+its claims count as they are. Images and texts without public rows have none: backgrounds made of own images were
+worse than no claims (docs/results/open_ensemble.md).
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from ...interfaces import Agreement, Context
+from ...interfaces import Context
 from ...types import Array, Data, Fit, Stack, Task
 from .background import redraw
 from .members import Members
@@ -18,19 +19,28 @@ from .open_model import claim_ratios
 
 ENOUGH_PUBLIC_ROWS = 50
 """With fewer public rows the background is redrawn from the party's own rows."""
-LEAST_BACKGROUND = 200
-"""Redrawn rows in all, at least."""
+COPIES, LEAST_BACKGROUND, MOST_BACKGROUND = 4, 200, 10_000
+"""Redrawn rows for each own row, and in all at least and at most (but never fewer than own rows)."""
 LEAST_MEAN = 0.1
 """The mean of a party's claims over public rows counts as at least this, so that no claim is unbounded."""
+NAMES = ("claim.0", "claim.1")
 
 
-def claim_names(agreed: Agreement) -> list[str]:
-    """The names of a ballot's claim models."""
-    return ["claim.0", "claim.1"] if uses_public_rows(agreed.public) else ["claim.0"]
+def claim_floor(public: Array | None) -> float:
+    """The least probability of the background: a claim is at most 1/floor."""
+    return 0.05 if uses_public_rows(public) else 0.1
 
 
 def uses_public_rows(public: Array | None) -> bool:
     return public is not None and len(public) >= ENOUGH_PUBLIC_ROWS
+
+
+def claim_count(public: Array | None, shape: tuple[int, ...]) -> int:
+    """The number of a party's claim models, for rows of this shape."""
+    if uses_public_rows(public):
+        return 2
+    tokens = public is not None and public.dtype == np.int32
+    return 0 if len(shape) > 1 or tokens else 1
 
 
 def claim_fit(data: Data, ctx: Context) -> Fit:
@@ -40,12 +50,11 @@ def claim_fit(data: Data, ctx: Context) -> Fit:
         halves = _public_halves(ctx.public, ctx)
         tasks = [_task(own, rows + half, ctx.seed("claim", i)) for i, half in enumerate(halves)]
         return Fit("claim", Stack((data.X, ctx.public)), tasks, 2)
-    copies = -(-LEAST_BACKGROUND // rows) if rows < LEAST_BACKGROUND else 1
-    X = np.repeat(data.X, copies, axis=0)
+    size = max(rows, LEAST_BACKGROUND, min(COPIES * rows, MOST_BACKGROUND))
+    X = data.X[np.arange(size) % rows]
     seed = ctx.seed("background")
-    drawn = ctx.draw_rows(len(X), seed) if X.ndim == 2 else None
-    background = redraw(X, np.random.default_rng(seed), *(drawn or ()))
-    task = _task(own, rows + np.arange(len(background)), ctx.seed("claim"))
+    background = redraw(X, np.random.default_rng(seed), *(ctx.draw_rows(size, seed) or ()))
+    task = _task(own, rows + np.arange(size), ctx.seed("claim"))
     return Fit("claim", np.concatenate([data.X, background]), [task], 2)
 
 
@@ -54,8 +63,8 @@ def claim_scales(claims: Members, ctx: Context) -> Array:
     if ctx.public is None or not uses_public_rows(ctx.public):
         return np.ones(len(claims))
     first, second = _public_halves(ctx.public, ctx)
-    unseen = np.array_split(claim_ratios(claims, ctx.public), 2)
-    means = np.concatenate([unseen[0][:, second].mean(axis=1), unseen[1][:, first].mean(axis=1)])
+    ratios = np.array_split(claim_ratios(claims, ctx.public, claim_floor(ctx.public)), 2)
+    means = np.concatenate([ratios[0][:, second].mean(axis=1), ratios[1][:, first].mean(axis=1)])
     return np.asarray(np.maximum(np.nan_to_num(means, nan=1.0), LEAST_MEAN))
 
 

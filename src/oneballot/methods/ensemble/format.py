@@ -55,8 +55,9 @@ class EnsembleFormat:
         names = [bytes(name).hex() for name in arrays["parties"]]
         if arrays.keys() == OPEN:
             models, claims = _check_open(members, arrays)
-            shape, power = tuple(arrays["shape"].tolist()), float(arrays["power"][0])
-            return OpenEnsemble(models, claims, arrays["rows"], arrays["scales"], names, classes, shape, power=power)
+            shape, (power, floor) = tuple(arrays["shape"].tolist()), arrays["power"].tolist()
+            rows, scales = arrays["rows"], arrays["scales"]
+            return OpenEnsemble(models, claims, rows, scales, names, classes, shape, power=power, floor=floor)
         cohort = dict(zip(names, arrays["cohort"].tolist(), strict=True))
         return EnsembleModel(members, arrays["weights"], cohort=cohort, centres=arrays["centres"])
 
@@ -70,14 +71,14 @@ def _read(data: bytes) -> tuple[list[Blob], Arrays]:
 
 
 def _check_open(blobs: list[Blob], arrays: Arrays) -> tuple[list[Blob], list[Blob]]:
-    """The models and the claim models, one or two for each, of an open ensemble."""
+    """The models and the claim models, none, one or two for each, of an open ensemble."""
     members, claims = arrays["rows"].size, arrays["scales"].size
-    if not members or claims not in (members, 2 * members) or len(blobs) != members + claims:
-        raise Spoiled(f"{len(blobs)} models: expected {members} of parties, and one or two claim models for each")
+    if not members or claims not in (0, members, 2 * members) or len(blobs) != members + claims:
+        raise Spoiled(f"{len(blobs)} models: expected {members} of parties, and none, one or two claim models for each")
     expect("rows", arrays["rows"], np.float64, (members,))
     expect("scales", arrays["scales"], np.float64, (claims,))
     expect("parties", arrays["parties"], np.uint8, (members, 8))
-    expect("power", arrays["power"], np.float64, (1,))
+    expect("power", arrays["power"], np.float64, (2,))
     expect("shape", arrays["shape"], np.int64, (arrays["shape"].size,))
     for name in ("rows", "scales", "power"):
         if not ((arrays[name] > 0) & (arrays[name] <= 2**53)).all():

@@ -16,7 +16,7 @@ from ...settings import settings
 from ...types import Abstain, Array, Ballot, Blob, Contents, Count, Data, Fit, Plan, Task
 from .._shared import missing_classes, public_rows, read_class_counts
 from .average import EnsembleModel, hash_name
-from .claims import claim_fit, claim_names
+from .claims import NAMES, claim_count, claim_fit
 from .cohorts import assign_cohorts, cohort_queries
 from .format import EnsembleFormat
 from .open_count import array_of, assemble, pack_shape, read_shape
@@ -26,7 +26,11 @@ PROBE = 16
 PARTS = 10_000
 """A ballot carries its score as an integer, in parts of 1."""
 OPEN_LEARNERS: Mapping[str, Mapping[str, Any]] = {
-    "local": {"name": "sklearn", "estimator": "RandomForestClassifier", "params": {"n_estimators": 100}},
+    "local": {
+        "name": "sklearn",
+        "estimator": "ExtraTreesClassifier",
+        "params": {"n_estimators": 100, "bootstrap": True, "min_samples_leaf": 0.0003},
+    },
     "claim": {
         "name": "sklearn",
         "estimator": "RandomForestClassifier",
@@ -39,8 +43,8 @@ weights = "open"                # each row asks the parties whose rows are like 
 
 [learners.local]                # each party's model; a party may choose its own
 name = "sklearn"                # or "xgboost", "lightgbm", "torch" (networks: docs/networks.md)
-estimator = "RandomForestClassifier"
-params = { n_estimators = 100 }
+estimator = "ExtraTreesClassifier"
+params = { n_estimators = 100, bootstrap = true, min_samples_leaf = 0.0003 }  # a share of the rows
 
 [learners.claim]                # tells a party's rows from others
 name = "sklearn"
@@ -95,9 +99,9 @@ class Ensemble:
         described = asdict(self)
         return described if self.weights == "open" else {k: v for k, v in described.items() if k != "most_members"}
 
-    def default_learners(self, shape: tuple[int, ...]) -> Mapping[str, Mapping[str, Any]]:
+    def default_learners(self, shape: tuple[int, ...], tokens: bool) -> Mapping[str, Mapping[str, Any]]:
         """The learners of an open ensemble over a table, where the election names none."""
-        return OPEN_LEARNERS if self.weights == "open" and len(shape) <= 1 else {}
+        return OPEN_LEARNERS if self.weights == "open" and len(shape) <= 1 and not tokens else {}
 
     @property
     def needs(self) -> Mapping[str, frozenset[str]]:
@@ -112,7 +116,7 @@ class Ensemble:
 
     def plan(self, data: Data, ctx: Context) -> Plan:
         scored = self.select == "cv"
-        claims = len(claim_names(ctx)) if self.weights == "open" else 0
+        claims = claim_count(ctx.public, data.X.shape[1:]) if self.weights == "open" else 0
         carries = f"a model, {'claim models, ' * bool(claims)}rows of each class{', a score' * scored}"
         return Plan(1 + claims + (self.folds if scored else 0), carries, None, sends_models=True)
 
@@ -139,8 +143,9 @@ class Ensemble:
         if self.weights != "open":
             return contents | {"model": models[0].dump()}
         contents["model"] = as_blob(models[0])
-        claims = yield claim_fit(data, ctx)
-        contents |= {name: as_blob(claims[i]) for i, name in enumerate(claim_names(ctx))}
+        if names := NAMES[: claim_count(ctx.public, data.X.shape[1:])]:
+            claims = yield claim_fit(data, ctx)
+            contents |= {name: as_blob(claims[i]) for i, name in enumerate(names)}
         if not ctx.shape:
             contents["shape"] = pack_shape(data.X.shape[1:])
         return contents
@@ -155,7 +160,7 @@ class Ensemble:
         opened = self.weights == "open"
         shape = read_shape(ballot, ctx) if opened else ctx.shape
         probe = np.zeros((1, *shape), dtype=np.float32) if ctx.public is None else ctx.public[:PROBE]
-        for name in ["model", *(claim_names(ctx) if opened else ())]:
+        for name in ["model", *(NAMES[: claim_count(ctx.public, shape)] if opened else ())]:
             blob = ballot.blob(name)
             if blob.format == EnsembleFormat.name:
                 raise Spoiled(f"its {name} is an ensemble: expected a single model")

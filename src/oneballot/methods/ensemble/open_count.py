@@ -11,11 +11,11 @@ from ...errors import DataError, Spoiled
 from ...interfaces import TallyContext
 from ...types import Array, Ballot, Blob, Contents
 from .average import hash_name
-from .claims import claim_names, claim_scales
+from .claims import NAMES, claim_count, claim_floor, claim_scales
 from .members import Members
 from .open_model import OpenEnsemble
 
-POWER = 2.0
+POWER = 1.5
 """The power that members' probabilities are raised to (`open_model`)."""
 MOST_FEATURES = 2**24
 MOST_DIMENSIONS = 4
@@ -38,12 +38,21 @@ def assemble(ballots: Mapping[str, Contents], most: int, ctx: TallyContext) -> O
     parties = sorted(ballots)
     declared = np.array([array_of(ballots[party], "seen").sum() for party in parties], dtype=np.float64)
     models = [_blob(ballots[party], "model") for party in parties]
-    claims = [_blob(ballots[party], name) for name in claim_names(ctx) for party in parties]
-    scales = claim_scales(Members(claims, 2, ctx.ask), ctx)
-    names = [hash_name(party) for party in parties]
     shape = ctx.shape or _shape(ballots[parties[0]])
+    names = NAMES[: claim_count(ctx.public, shape)]
+    claims = [_blob(ballots[party], name) for name in names for party in parties]
+    scales = claim_scales(Members(claims, 2, ctx.ask), ctx)
     whole = OpenEnsemble(
-        models, claims, bounded_rows(declared), scales, names, len(ctx.classes), shape, power=POWER, ask=ctx.ask
+        models,
+        claims,
+        bounded_rows(declared),
+        scales,
+        [hash_name(party) for party in parties],
+        len(ctx.classes),
+        shape,
+        power=POWER,
+        floor=claim_floor(ctx.public),
+        ask=ctx.ask,
     )
     if len(parties) <= most:
         return whole
@@ -53,13 +62,13 @@ def assemble(ballots: Mapping[str, Contents], most: int, ctx: TallyContext) -> O
 
 
 def bounded_rows(declared: Array) -> Array:
-    """The rows that each party counts for: at most those of the party in which the median row lies.
+    """The rows that each party counts for: at most twice those of the party in which the median row lies.
 
     The largest fifth of the parties does not decide where that is, so that no single party can raise the bound.
     """
     ordered = np.sort(declared)[: -max(1, len(declared) // 5) if len(declared) > 2 else None]
     middle = ordered[np.searchsorted(np.cumsum(ordered), ordered.sum() / 2)]
-    return np.asarray(np.maximum(np.minimum(declared, middle), 1.0))
+    return np.asarray(np.maximum(np.minimum(declared, 2 * middle), 1.0))
 
 
 def most_important(whole: OpenEnsemble, class_counts: Array, most: int, public: Array | None) -> Array:

@@ -1,12 +1,12 @@
 """The open ensemble: members weighted, row by row, by how likely a row is one of theirs.
 
-    r_k(x)   = p_k(mine | x) / max(p_k(background | x), 0.02)
+    r_k(x)   = p_k(mine | x) / max(p_k(background | x), floor), at least 0.01
     w_k(x)   = n_k · r_k(x) / s_k, the mean over the party's claim models
     q_k(c|x) ∝ p_k(c | x)^a
-    p(c | x) ∝ (Σ_k w_k(x) · q_k(c | x))^(1/a)
+    p(c | x) ∝ Σ_k w_k(x) · q_k(c | x)
 
-n_k is bounded and s_k computed by the tally, so that no party claims more than its share. With a > 1 a member that is
-certain of a wrong class gains less over the others; the power 1/a restores the scale of the probabilities.
+n_k is bounded and s_k computed by the tally, so that no party claims more than its share. The floor bounds a claim.
+Without claim models w_k(x) = n_k. With a > 1 a member that is certain of a wrong class gains less over several others.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from ...types import Array, Blob, Contents
 from .average import hash_name, pack_names
 from .members import Members, in_blocks, write_members
 
-FLOOR = 0.02
-"""The least probability of the background: a claim is at most 1 / FLOOR."""
+LEAST_RATIO = 0.01
+"""A row that no party claims is decided by all of them."""
 MINE = 1
 """The class of a party's own rows in a claim model; the background is class 0."""
 
@@ -30,7 +30,7 @@ MINE = 1
 class OpenEnsemble:
     """rows `(members,)`: n_k. scales `(claims,)`: s_k of each claim model. names: hashes of the parties' names.
 
-    shape: the shape of a row. claims: one claim model of every member, then perhaps a second of every member.
+    shape: the shape of a row. claims: none, or one of every member, or also a second of every member.
     """
 
     def __init__(
@@ -44,11 +44,12 @@ class OpenEnsemble:
         shape: tuple[int, ...],
         *,
         power: float,
+        floor: float,
         ask: Ask | None = None,
     ) -> None:
         self.members, self.claims = Members(models, classes, ask), Members(claims, 2, ask)
         self.rows, self.scales, self.names = np.asarray(rows, dtype=np.float64), scales, list(names)
-        self.classes, self.shape, self.power = classes, shape, power
+        self.classes, self.shape, self.power, self.floor = classes, shape, power, floor
 
     def use_sandbox(self, ask: Ask) -> None:
         self.members.ask = self.claims.ask = ask
@@ -68,20 +69,20 @@ class OpenEnsemble:
         return self.members.predictions(X)
 
     def _weights(self, X: Array) -> Array:
-        ratios = claim_ratios(self.claims, X) / self.scales[:, None]
+        if not len(self.claims):
+            return np.tile(self.rows, (len(X), 1))
+        ratios = claim_ratios(self.claims, X, self.floor) / self.scales[:, None]
         claimed = ratios.reshape(-1, len(self.members), len(X)).mean(axis=0)
         return np.asarray((self.rows[:, None] * np.nan_to_num(claimed)).T)
 
     def _combine(self, X: Array) -> Array:
         weights = self._weights(X)
-        weights += 1e-9 * self.rows  # rows that no party claims: by numbers of rows
         total = np.zeros((len(X), self.classes))
         for i, probabilities in self.member_predictions(X):
             opinion = probabilities**self.power
             total += weights[:, i, None] * opinion / opinion.sum(axis=1, keepdims=True)
         if not total.any():
             raise OneBallotError("no member of the ensemble made a prediction; the warnings say why")
-        total = (total / total.sum(axis=1, keepdims=True)) ** (1 / self.power)
         return np.asarray(total / total.sum(axis=1, keepdims=True))
 
     def find_member(self, party: str | None, contents: Contents | None) -> int | None:
@@ -93,9 +94,9 @@ class OpenEnsemble:
 
     def with_member(self, member: int, contents: Contents, ctx: Context, ask: Ask) -> OpenEnsemble:
         """The same ensemble with this ballot's models in the place of a member, its claims scaled as by a tally."""
-        from .claims import claim_names, claim_scales
+        from .claims import NAMES, claim_scales
 
-        own = [blob for name in claim_names(ctx) if isinstance(blob := contents[name], Blob)]
+        own = [blob for name in NAMES if isinstance(blob := contents.get(name), Blob)]
         claims, scales = list(self.claims.blobs), self.scales.copy()
         places = np.arange(member, len(claims), len(self.members))
         scales[places] = claim_scales(Members(own, 2, ask), ctx)
@@ -103,12 +104,21 @@ class OpenEnsemble:
             claims[place] = blob
         models = self.members.replaced(member, contents["model"])
         return OpenEnsemble(
-            models, claims, self.rows, scales, self.names, self.classes, self.shape, power=self.power, ask=ask
+            models,
+            claims,
+            self.rows,
+            scales,
+            self.names,
+            self.classes,
+            self.shape,
+            power=self.power,
+            floor=self.floor,
+            ask=ask,
         )
 
     def only(self, members: Array) -> OpenEnsemble:
         """The open ensemble of these members."""
-        claims = np.concatenate([members + i for i in range(0, len(self.claims), len(self.members))])
+        claims = np.concatenate([members[:0], *(members + i for i in range(0, len(self.claims), len(self.members)))])
         return OpenEnsemble(
             [self.members.blobs[i] for i in members],
             [self.claims.blobs[i] for i in claims],
@@ -118,6 +128,7 @@ class OpenEnsemble:
             self.classes,
             self.shape,
             power=self.power,
+            floor=self.floor,
             ask=self.members.ask,
         )
 
@@ -126,20 +137,15 @@ class OpenEnsemble:
             "rows": self.rows,
             "scales": np.asarray(self.scales, dtype=np.float64),
             "parties": pack_names(self.names),
-            "power": np.array([self.power], dtype=np.float64),
+            "power": np.array([self.power, self.floor], dtype=np.float64),
             "shape": np.array(self.shape, dtype=np.int64),
         }
         return write_members([*self.members.blobs, *self.claims.blobs], arrays, "ensemble")
 
 
-def claim_ratios(claims: Members, X: Array) -> Array:
+def claim_ratios(claims: Members, X: Array, floor: float) -> Array:
     """r of each claim model for each row, `(claims, rows)`; NaN for a claim model that fails."""
     ratios = np.full((len(claims), len(X)), np.nan)
     for i, probabilities in claims.predictions(X):
-        ratios[i] = ratio(probabilities)
+        ratios[i] = np.maximum(probabilities[:, MINE] / np.maximum(probabilities[:, 1 - MINE], floor), LEAST_RATIO)
     return ratios
-
-
-def ratio(probabilities: Array) -> Array:
-    """How much more likely a row is a party's own than one of the background, from a claim model's probabilities."""
-    return np.asarray(probabilities[:, MINE] / np.maximum(probabilities[:, 1 - MINE], FLOOR))
