@@ -91,6 +91,11 @@ class Contest:
     def sentences(self) -> list[str]:
         chosen = self.recommended()
         lines = [f"Recommended: {chosen.label}, {100 * chosen.metrics.accuracy:.1f} % accurate."]
+        if chosen.collapsed:
+            lines = [
+                f"The model of every method has collapsed. {chosen.label} ranks rows best (AUC "
+                f"{chosen.metrics.auc:.3f}): choose a threshold on its probabilities, or add rows of the rare class."
+            ]
         smaller = [e for e in self._near(chosen, self.entries) if e.bytes < chosen.bytes / 2 and not e.collapsed]
         if smaller:
             other = min(smaller, key=lambda entry: entry.bytes)

@@ -89,6 +89,7 @@ def gain(election: Election, simulation: Simulation, baselines: Baselines, test:
     setting = Setting(
         classes=election.classes,
         class_counts={p: simulation.parties[p].class_counts(len(election.classes)) for p in baselines.alone},
+        row_counts={p: len(simulation.parties[p]) for p in baselines.alone},
         level=election.level,
         public_rows=election.public_rows,
         distils="final" in election.roles,

@@ -16,7 +16,9 @@ def right(share: float, rows: int = 1000, seed: int = 0) -> Array:
 
 def setting(**settings: object) -> Setting:
     counts = {"a": np.array([5, 5]), "b": np.array([100, 0]), "big": np.array([900, 900])}
-    defaults = {"classes": ["no", "yes"], "class_counts": counts, "public_rows": 200, "distils": True}
+    rows = {party: int(count.sum()) for party, count in counts.items()}
+    defaults = {"classes": ["no", "yes"], "class_counts": counts, "row_counts": rows}
+    defaults |= {"public_rows": 200, "distils": True}  # type: ignore[dict-item]
     return Setting(**{**defaults, **settings})  # type: ignore[arg-type]
 
 

@@ -86,6 +86,7 @@ def test_a_class_that_the_parties_have_and_that_is_never_predicted_is_a_warning(
 def test_one_class_for_every_public_row_is_a_warning_even_if_no_shares_are_known() -> None:
     one = Verdict(200, {"good": 1.0, "bad": 0.0})
     assert one.collapsed == ["it predicts good for every public row"]
+    assert not Verdict(1000, {"good": 0.992, "bad": 0.008}).collapsed  # perhaps the class is as rare as that
     nearly = Verdict(1000, {"good": 0.995, "bad": 0.005}, {"good": 0.7, "bad": 0.3})
     assert nearly.collapsed == ["it predicts good for 99.5 % of the public rows, but 70 % of the parties' rows have it"]
     assert "oneballot evaluate" in nearly.warning()

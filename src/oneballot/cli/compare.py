@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from ..contest import Contest
 
 EXAMPLE = (
-    "Examples: oneballot compare election.toml --data all.csv --parties 10 --split dirichlet:0.5; "
-    "with peers: --peer solo --peer fedavg:rounds=50,epochs=2 --peer fedprox:mu=0.1,init=outcome --out comparison"
+    "Example: oneballot compare election.toml --data all.csv --parties 10 --split dirichlet:0.5 "
+    "--peer solo --peer fedavg:rounds=50,epochs=2 --out comparison"
 )
 
 

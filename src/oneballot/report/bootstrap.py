@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..runtime.progress import track
 from ..types import Array
 
 RESAMPLES = 1000
@@ -124,7 +125,8 @@ def resamples(rows: int, seed: int = 0, number: int = RESAMPLES) -> Iterator[Arr
     """Blocks of bootstrap weights `(rows, resamples)`: how often each row was drawn, with replacement."""
     number = int(np.clip(WORK // max(rows, 1), min(LEAST_RESAMPLES, number), number))
     rng, block = np.random.default_rng(seed), max(1, BLOCK // max(rows, 1))
-    for start in range(0, number, block):
+    starts = range(0, number, block)
+    for start in track("bootstrap", starts, len(starts)):
         columns = min(block, number - start)
         drawn = rng.integers(rows, size=(rows, columns)) * columns + np.arange(columns)
         yield np.bincount(drawn.ravel(), minlength=rows * columns).reshape(rows, columns).astype(np.float32)

@@ -28,6 +28,7 @@ class Setting:
 
     classes: Sequence[Any]
     class_counts: Mapping[str, Array]
+    row_counts: Mapping[str, int]
     level: str = "L0"
     public_rows: int = 0
     distils: bool = False
@@ -37,7 +38,7 @@ class Setting:
         return [str(c) for c, n in zip(self.classes, self.class_counts[party], strict=True) if not n]
 
     def rows(self, party: str) -> int:
-        return int(self.class_counts[party].sum())
+        return self.row_counts[party]
 
 
 @dataclass(frozen=True)

@@ -61,7 +61,8 @@ class Verdict:
         top = max(self.predicted, key=lambda name: self.predicted[name])
         share, theirs = self.predicted[top], self.parties.get(top)
         nearly = "every" if share == 1 else f"{100 * share:.1f} % of the"
-        if not self.multilabel and share >= NEARLY_ALL and self.rows >= LEAST_ROWS and (theirs or 0) < DOMINANT:
+        one_class = share == 1 if theirs is None else share >= NEARLY_ALL and theirs < DOMINANT
+        if one_class and not self.multilabel and self.rows >= LEAST_ROWS:
             known = "" if theirs is None else f", but {100 * theirs:.0f} % of the parties' rows have it"
             reasons.append(f"it predicts {top} for {nearly} public row{'s' if share < 1 else ''}{known}")
         expected = [name for name in self.never if self.rows * self.parties.get(name, 0) >= EXPECTED_ROWS]
