@@ -14,6 +14,7 @@ from sklearn.metrics import (
     roc_auc_score,
 )
 
+from oneballot.errors import WillNotWork
 from oneballot.report.bootstrap import WeightedMetrics, bootstrap, interval
 from oneballot.report.metrics import NAMES, accuracy, calibration_error, evaluate, mean, row_scores, summarize
 from oneballot.types import Array
@@ -145,3 +146,15 @@ def test_the_mean_of_several_models_leaves_out_undefined_metrics() -> None:
     assert both.auc == whole.auc
     assert set(NAMES) <= set(whole.describe())
     assert row_scores(p, y).mean() == whole.accuracy
+
+
+def test_a_class_that_is_never_recognised_is_a_warning_though_accuracy_is_high() -> None:
+    y = np.repeat([0, 1], [990, 10])
+    p = np.column_stack([np.full(1000, 0.9), np.full(1000, 0.1)])
+    p[y == 1] = [0.6, 0.4]
+    found = evaluate(p, y, ["no", "yes"], resamples=0)
+    assert found.describe()["missed_classes"] == ["yes"]
+    with pytest.warns(WillNotWork, match="none of the 10 rows of class yes.*lower probability"):
+        found.warn_if_missed("the model")
+    p[y == 1] = [0.4, 0.6]
+    assert not evaluate(p, y, ["no", "yes"], resamples=0).missed

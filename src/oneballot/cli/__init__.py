@@ -23,6 +23,7 @@ from . import (
     check,
     compare,
     demo,
+    election,
     epsilon,
     evaluate,
     flower,
@@ -36,7 +37,22 @@ from . import (
 
 typer.core.HAS_RICH = False  # typer would escape [required] for rich, which is not used here
 SECTIONS = {
-    "Elections": (demo, new, check, cast, tally, inspect, predict, evaluate, benefit, simulate, compare, keys, flower),
+    "Elections": (
+        demo,
+        new,
+        check,
+        cast,
+        tally,
+        inspect,
+        predict,
+        evaluate,
+        benefit,
+        simulate,
+        compare,
+        election,
+        keys,
+        flower,
+    ),
     "Privacy": (epsilon, audit),
 }
 

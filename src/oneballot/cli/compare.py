@@ -67,7 +67,7 @@ def command(
     workers: Workers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Simulate a federation on one machine with every method, and recommend one.
+    """Simulate a federation with every method, and recommend one.
 
     All methods that the election's data allow run among the same parties, beside the mean party, the best party and
     pooled data. Peers are iterative and central methods. What cannot run is skipped, with the reason.

@@ -38,6 +38,7 @@ def command(
             raise DataError(f"{data} has no label column, so there is nothing to evaluate; use `oneballot predict`")
         probabilities = loaded.probabilities(rows)
         metrics = evaluate(probabilities, y, loaded.classes)
+        metrics.warn_if_missed("the model")
         if as_json:
             known, right = loaded.correct(probabilities, y)
             described: dict[str, Any] = metrics.describe()

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -53,7 +54,29 @@ def new(
         else:
             print("Put this line under [roster] in the election:\n")
             print(f'{toml_key(name)} = "{public}"')
+            print(f"\nor run: oneballot keys add election.toml {shlex.quote(name)} {public}")
         print(f"\nIts fingerprint, to compare over another channel: {fingerprint(public)}")
+
+
+@app.command(epilog='Example: oneballot keys add election.toml clinic-a "ed25519:…"')
+def add(
+    election: ElectionFile,
+    party: Annotated[str, typer.Argument(help="The party's name.")],
+    key: Annotated[str, typer.Argument(help="Its public key, as `oneballot keys new` prints it.")],
+    as_json: AsJson = False,
+) -> None:
+    """Add a party's public key to the roster of an election.
+
+    If the party has a key already, both count, until you remove one. The roster is no part of the digest.
+    """
+    with session(as_json):
+        from ..ballot.keys import fingerprint
+        from ..election.edit import add_key
+        from .election import show_edited
+
+        show_edited(add_key(election, party, key), as_json)
+        if not as_json:
+            print(f"Fingerprint of the key, to compare over another channel: {fingerprint(key)}")
 
 
 @app.command(epilog="Example: oneballot keys show clinic-a.key")

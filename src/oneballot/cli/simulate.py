@@ -65,6 +65,7 @@ def command(
             run = simulate_parties(agreed, shared)
             without = baselines(agreed, run.parties, test_data) if compare else None
         metrics: dict[str, Metrics] = {"outcome": run.evaluate(test_data)}
+        metrics["outcome"].warn_if_missed("the federation's model")
         verdict = None
         if without is not None:
             assert without.pooled_metrics is not None

@@ -33,7 +33,9 @@ def check_parties(election: Election) -> None:
     if deadline is not None and deadline.tzinfo is None:
         raise ElectionError(f"the deadline {deadline} needs a time zone, such as 2027-03-01T12:00:00Z")
     if roster and quorum > len(roster):
-        raise ElectionError(f"a quorum of {quorum} cannot be met: the roster lists {len(roster)} parties")
+        raise ElectionError(
+            f"a quorum of {quorum} cannot be met: the roster lists {len(roster)} parties; list more, or lower it"
+        )
 
 
 def normalized_roster(roster: Mapping[str, str | Sequence[str]]) -> dict[str, tuple[str, ...]]:

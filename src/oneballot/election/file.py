@@ -24,6 +24,7 @@ from pydantic import (
 
 from .. import plugins
 from ..data.delimited import Dialect
+from ..data.read import Table
 from ..errors import DataError, ElectionError
 from ..privacy.settings import L0, PrivacySettings
 from ..settings import describe_errors
@@ -56,9 +57,14 @@ def read_election_file(path: Path) -> dict[str, Any]:
     }
 
 
-def _read_public(path: Path, file: _File) -> dict[str, Array]:
+def public_digest(content: Mapping[str, Any], path: Path) -> str:
+    """The digest of the public set as an election with this content would encode it."""
+    return digest_of(_encode_public(path, _File.of(content, path))[0])
+
+
+def _encode_public(path: Path, file: _File) -> tuple[Array, Table]:
     if file.public is None:
-        return {}
+        raise ElectionError(f"{path} has no [public], so there is no digest to refresh")
     where = path.parent / file.public.path
     if not where.exists():
         raise ElectionError(f"{path}: public.path: {where} does not exist; put the public set there")
@@ -66,12 +72,19 @@ def _read_public(path: Path, file: _File) -> dict[str, Array]:
         raise ElectionError(f"{path}: a [public] file needs a [schema]; `oneballot new` writes both")
     written = file.public
     table = file.schema_.read(where, dialect=Dialect(written.sep, written.decimal, written.encoding))
-    public = file.schema_.encode(table.columns, table.source, report=False)
+    return file.schema_.encode(table.columns, table.source, report=False), table
+
+
+def _read_public(path: Path, file: _File) -> dict[str, Array]:
+    if file.public is None:
+        return {}
+    public, table = _encode_public(path, file)
+    assert file.schema_ is not None
     if digest_of(public) != file.public.digest:
         raise ElectionError(
             f"{table.source} is not the public set of this election: its digest is {digest_of(public)}, but "
             f"{path.name} states {file.public.digest}. Get the file that the election was made with. If you are its "
-            "author and have changed its [schema], put the new digest into [public]."
+            f"author and have changed the file or its [schema], run: oneballot election set FILE --refresh"
         )
     labels = {"public_labels": file.schema_.raw_labels(table.columns, table.source)} if file.public.labels else {}
     return {"public": public, **labels}
@@ -136,8 +149,12 @@ class _File(BaseModel):
             raise ElectionError(f"{path} is nested too deeply; expected the settings of an election") from None
         except ValueError as error:  # also of numbers that are too long, and of bytes that are not UTF-8
             raise ElectionError(f"{path} is not TOML: {error}") from None
-        if "schema" in content:
-            content["schema_"] = content.pop("schema")
+        return cls.of(content, path)
+
+    @classmethod
+    def of(cls, content: Mapping[str, Any], path: Path) -> _File:
+        """The content of a file that was read from this path."""
+        content = {"schema_" if name == "schema" else name: value for name, value in content.items()}
         try:
             return cls.model_validate(content)
         except ValidationError as error:

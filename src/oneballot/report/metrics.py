@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
+from ..errors import WillNotWork
 from ..types import Array
 from .bootstrap import RESAMPLES, WeightedMetrics, bootstrap, interval
 
@@ -21,6 +23,7 @@ NAMES = {
 }
 """The metrics of a whole model, with the names that are printed."""
 BINS = 15
+USEFUL_AUC = 0.7
 NAN = float("nan")
 
 
@@ -49,6 +52,22 @@ class Metrics:
     def __getitem__(self, name: str) -> float:
         return float(getattr(self, name))
 
+    @property
+    def missed(self) -> list[Mapping[str, Any]]:
+        """The classes with rows of which the model recognises none."""
+        return [each for each in self.by_class if each["support"] and each["recall"] == 0]
+
+    def warn_if_missed(self, what: str) -> None:
+        """Warn of classes that the model never recognises, which a high accuracy hides."""
+        for each in self.missed:
+            text = f"{what} recognises none of the {each['support']:,} rows of class {each['class']}."
+            if each["auc"] > USEFUL_AUC:
+                text += (
+                    f" Its probabilities still rank them well (AUC {each['auc']:.2f}): call a row {each['class']} at a "
+                    "lower probability than that of the other classes, or train with class weights."
+                )
+            warnings.warn(text, WillNotWork, stacklevel=2)
+
     def describe(self) -> dict[str, Any]:
         """All metrics as plain values; None for those without a definition."""
         return {
@@ -56,6 +75,7 @@ class Metrics:
             **{name: plain(self[name]) for name in NAMES},
             "intervals": {name: [plain(end) for end in ends] for name, ends in self.intervals.items()},
             "by_class": [{k: plain(v) for k, v in each.items()} for each in self.by_class],
+            "missed_classes": [each["class"] for each in self.missed],
             "confusion": None if self.confusion is None else self.confusion.tolist(),
         }
 
