@@ -87,9 +87,10 @@ rows = "x,y\\n" + "".join(f"{i / 40},{'no' if i < 20 else 'yes'}\\n" for i in ra
 Path("rows.csv").write_text(rows, "utf-8")
 server = public_line(call("keys", "new", "server", "--for-server")).split('"')[1]
 lines = [public_line(call("keys", "new", party)) for party in "ab"]
-call("new", "election.toml", "--public", "rows.csv", "--label", "y", "--server-key", server)
+call("new", "election.toml", "--public", "rows.csv", "--label", "y", "--server-key", server, "--method", "fedkt")
 text = Path("election.toml").read_text("utf-8").replace('ballot = "votes"', 'ballot = "models"')
-text = text.replace("RandomForestClassifier", "DecisionTreeClassifier").replace("params = { n_estimators = 100 }", "")
+for forest in ("RandomForestClassifier", "ExtraTreesClassifier"):
+    text = text.replace(forest, "DecisionTreeClassifier").replace("params = { n_estimators = 100 }", "")
 head, roster, tail = text.rpartition("[roster]") if "\\n[roster]" in text else (text + "\\n", "[roster]", "")
 Path("election.toml").write_text(head + roster + "\\n" + "\\n".join(lines) + "\\n" + tail, "utf-8")
 for party in "ab":

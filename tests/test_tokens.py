@@ -47,7 +47,8 @@ def test_commands_run_an_election_on_token_files(tmp_path: Path, monkeypatch: py
     for i, name in enumerate(("public", "a", "b", "test", "all")):
         X, y = texts(i)
         np.savez(f"{name}.npz", tokens=X, label=y)
-    CliRunner().invoke(app, ["new", "e.toml", "--public", "public.npz", "--label", "label"], catch_exceptions=False)
+    words = ["new", "e.toml", "--public", "public.npz", "--label", "label", "--method", "fedkt"]
+    CliRunner().invoke(app, words, catch_exceptions=False)
     text = Path("e.toml").read_text()
     assert 'kind = "tokens"' in text
     begin, end = text.index("[learners.all]"), text.index("[privacy]")

@@ -119,7 +119,8 @@ class TestKeysPage:
     page = (Path(__file__).parents[2] / "docs/keys.md").read_text("utf-8")
 
     def test_its_roster_can_be_read(self, make_election) -> None:
-        (text,) = re.findall(r"```toml\n(.*?)```", self.page, re.S)
+        text, named = re.findall(r"```toml\n(.*?)```", self.page, re.S)
+        assert list(make_election(**tomllib.loads(named)).roster) == ["Universitätsklinikum Köln – Haus 3"]
         settings = tomllib.loads(text)
         election = make_election(**settings)
         assert [len(keys) for keys in election.roster.values()] == [1, 2]

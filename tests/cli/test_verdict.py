@@ -136,7 +136,7 @@ class TestBenefit:
         write_election(method=f'name = "ensemble"\nweights = "{weights}"')
         run("cast", "election.toml", "--party", "clinic-a", "--data", "a.csv", "--to", "box", "--keep", "mine")
         cast_all("b", "c")
-        run("tally", "election.toml", "--from", "box", "--out", "outcome", "--publish", "public")
+        run("tally", "election.toml", "--from", "box", "--out", "outcome", "--publish", "public", "--publish-members")
         words = ("benefit", "public", "--data", "a.csv", "--keep", "mine")  # the only ballot there names the party
         found = run_json(*words, "--folds", 3)
         assert found["rows"] == 150

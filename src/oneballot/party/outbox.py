@@ -48,7 +48,7 @@ class Outbox:
     @property
     def holdout_path(self) -> Path:
         """The record of the rows that were kept back (`party.holdout`)."""
-        return self.path.with_name(f"{self.party}.holdout.json")
+        return self.path.with_name(f"{file_name(self.party)}.holdout.json")
 
     def read(self) -> Ballot | None:
         """The kept ballot, as it was cast; None if there is none."""

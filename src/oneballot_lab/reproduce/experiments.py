@@ -15,6 +15,7 @@ from oneballot.learners.sklearn import Sklearn
 from oneballot.learners.torch import Torch
 from oneballot.methods.dosfl.method import DOSFL
 from oneballot.methods.ensemble.method import Ensemble
+from oneballot.methods.fedkt.method import FedKT
 from oneballot.privacy.settings import L0, PrivacySettings
 from oneballot.simulation import Simulation, simulate_parties
 from oneballot.types import Data
@@ -140,8 +141,7 @@ def make_election(run: Any, data: FederatedData, seed: int, device: str, **setti
         return join_lockstep(replace(placed, device=device))
 
     public = data.public if len(data.public) else None
-    if public is None:
-        settings.setdefault("method", Ensemble())  # the default method needs public rows
+    settings.setdefault("method", Ensemble() if public is None else FedKT())  # a peer does not use it
     return Election(
         range(data.classes),
         public,

@@ -28,7 +28,7 @@ def clinics(clinic: Path) -> Path:
         output = oneballot("keys", "new", name, "--dir", clinic / name)
         (keys[name],) = [line for line in output.splitlines() if line.startswith(f"{name} = ")]
     (clinic / "server").mkdir()
-    oneballot("new", clinic / "election.toml", "--public", clinic / "public.csv", "--label", "ill")
+    oneballot("new", clinic / "election.toml", "--public", clinic / "public.csv", "--label", "ill", "--method", "fedkt")
     text = (clinic / "election.toml").read_text().replace("n_estimators = 100", "n_estimators = 5")
     text = text.replace('# clinic-a = "ed25519:…"', "\n".join(keys.values())).replace("quorum = 1 ", "quorum = 2 ")
     for place in (*PARTIES, "server"):

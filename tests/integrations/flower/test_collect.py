@@ -206,7 +206,7 @@ def test_a_node_with_another_election_refuses_and_names_both_digests(clinics: Pa
 
 
 def test_errors_that_may_quote_rows_do_not_leave_the_node(clinics: Path) -> None:
-    edit(clinics / "clinic-a" / "rows.csv", "north", "the-name-of-a-patient")
+    edit(clinics / "clinic-a" / "rows.csv", ",yes", ",the-name-of-a-patient")
     digest = ob.Election.read(clinics / "server" / "election.toml").digest
     query = wire.make_query(digest, 10)
     query.metadata.__dict__["_message_id"] = "one"

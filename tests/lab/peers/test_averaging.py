@@ -33,7 +33,7 @@ SGD: dict[str, Any] = {"optimizer": "sgd", "learning_rate": 0.1}
 
 @pytest.fixture
 def networks(digits: Any) -> ob.Election:
-    return ob.Election(classes=range(10), public=digits.public / 16, learner=LEARNER)
+    return ob.Election(classes=range(10), public=digits.public / 16, method=ob.FedKT(), learner=LEARNER)
 
 
 @pytest.fixture

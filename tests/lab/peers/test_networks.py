@@ -168,13 +168,13 @@ def test_draws_with_almost_no_weight_have_almost_no_effect(make, parties, test):
     little, plain, much = (
         compare(peer, election, parties, test).last.accuracy
         for peer in (
-            FedGEN(rounds=2, generator_weight=1e-9),
-            FedAvg(rounds=2),
-            FedGEN(rounds=2, generator_weight=1e9),
+            FedGEN(rounds=8, generator_weight=1e-9),
+            FedAvg(rounds=8),
+            FedGEN(rounds=8, generator_weight=1e9),
         )
     )
     assert little == pytest.approx(plain, abs=0.1)
-    assert much < plain - 0.2
+    assert much < plain - 0.1
 
 
 def test_fedmd_with_one_party_trains_on_its_own_scores(make, whole):

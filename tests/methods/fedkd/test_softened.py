@@ -182,5 +182,5 @@ def test_a_party_can_be_removed_from_the_count_at_l2() -> None:
 def test_numbers_that_are_not_votes_get_no_forecast() -> None:
     guarantee = calibrate(ob.L2(1.0), Spending(numbers=Numbers("sums", 1.0, 2.0)), True)
     assert not guarantee.is_hopeless(1)
-    assert "times the largest change that one row" in guarantee.forecast(1)[0]
+    assert "times the largest change that one patient" in guarantee.forecast(1)[0]
     assert isinstance(Count(), Count)
