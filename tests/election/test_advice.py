@@ -63,3 +63,13 @@ def test_the_warning_at_l2_names_analytic_on_tables_and_not_on_images() -> None:
     with pytest.warns(WillNotWork) as caught:
         ob.Election(classes=[0, 1], public=images, method=ob.FedKT(), privacy=ob.L2(0.1), quorum=2)
     assert "analytic" not in str(caught[0].message)
+
+
+def test_an_open_ensemble_says_what_few_public_rows_or_none_mean() -> None:
+    (none,) = advise(ob.Election(classes=[0, 1]), 4)
+    assert "one that lies can decide" in none
+    assert "too few" not in none
+    (few,) = advise(ob.Election(classes=[0, 1], public=np.zeros((12, 3))), 4)
+    assert few.startswith("12 public rows are too few to compare parties with")
+    (enough,) = advise(ob.Election(classes=[0, 1], public=np.zeros((100, 3))), 4)
+    assert "only a background" in enough

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from .. import plugins
 from ..errors import ElectionError
 from ..interfaces import PrivateMethod, VotingMethod
+from ..methods.ensemble.claims import ENOUGH_PUBLIC_ROWS
 from ..privacy.guarantee import GOOD_ENOUGH, LabelGuarantee, VotesGuarantee
 from ..privacy.settings import PrivacySettings
 
@@ -38,7 +39,14 @@ def learns_from_public_rows(election: Election) -> bool:
 
 def _on_public_rows(election: Election) -> str:
     rows, classes = election.public_rows, len(election.classes)
-    if "claim" in election.roles and rows:
+    if "claim" in election.roles and rows < ENOUGH_PUBLIC_ROWS:
+        few = f"{rows:,} public rows are too few to compare parties with; {ENOUGH_PUBLIC_ROWS} or more would be used. "
+        return (
+            f"{few if rows else ''}Without public rows parties are compared by their columns' ranges. Expect a little "
+            "less accuracy where they differ (docs/results/open_ensemble.md), and trust every party: one that lies can "
+            "decide. A hundred unlabelled rows (--public FILE) help with both."
+        )
+    if "claim" in election.roles:
         return f"The {rows:,} public rows are only a background: models learn from the parties' own rows. Few suffice."
     if not learns_from_public_rows(election):
         return ""
