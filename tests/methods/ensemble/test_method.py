@@ -55,6 +55,7 @@ def test_the_outcome_predicts_the_mean_of_the_parties_models(election, parties, 
     assert accuracy(simulation.outcome, digits) > best
 
 
+@pytest.mark.slow
 def test_models_in_other_formats_run_in_the_sandbox_now_and_after_loading(
     make_election, parties, digits, tmp_path: Path, monkeypatch
 ) -> None:
