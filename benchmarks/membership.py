@@ -37,13 +37,14 @@ SMALLEST = 1e-3
 """Probabilities are clipped here before their log-odds: a forest of 100 trees often says exactly 0."""
 
 
-def forest(name: str, leaf: int) -> Any:
-    return ob.Sklearn(name, {"min_samples_leaf": leaf})
+def forest(name: str, leaf: int, **params: Any) -> Any:
+    return ob.Sklearn(name, {"min_samples_leaf": leaf, **params})
 
 
 LEARNERS: dict[str, Any] = (
     {f"forest, leaf {leaf}": forest("RandomForestClassifier", leaf) for leaf in LEAVES}
     | {f"ExtraTrees, leaf {leaf}": forest("ExtraTreesClassifier", leaf) for leaf in LEAVES}
+    | {f"bootstrapped trees, leaf {leaf}": forest("ExtraTreesClassifier", leaf, bootstrap=True) for leaf in LEAVES}
     | {f"XGBoost, min_child_weight {w}": ob.XGBoost(params={"min_child_weight": w}) for w in LEAVES}
     | {f"HistGradientBoosting, leaf {leaf}": forest("HistGradientBoostingClassifier", leaf) for leaf in (5, 20)}
     | {"network (MLP)": ob.Torch("mlp"), "network (MLP), 5 epochs": ob.Torch("mlp", epochs=5)}

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .reading import reads_files
-from .terminal import AsJson, ElectionFile, print_json, session
+from .terminal import AsJson, ElectionFile, plural, print_json, session
 
 if TYPE_CHECKING:
     from ..election.election import Election
@@ -92,7 +92,7 @@ def _describe_file(file: dict[str, Any]) -> dict[str, str | list[str]]:
     patients = f" of {file['patients']:,} patients (IDs)" if file["patients"] is not None else ""
     counts = file["rows_per_class"]
     missing = [name for name, count in counts.items() if not count]
-    odd = [f"{each['column']}: {each['values']:,} values {each['how']}" for each in file["odd_values"]]
+    odd = [f"{each['column']}: {plural(each['values'], 'value')} {each['how']}" for each in file["odd_values"]]
     return {
         "your file": f"{file['file']}, {file['rows']:,} rows{patients}",
         "its classes": [

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from .reading import reads_files
-from .terminal import AsJson, percent, print_json, print_table, session
+from .terminal import AsJson, percent, plural, print_json, print_table, session
 
 if TYPE_CHECKING:
     from ..election.infer import Found
@@ -161,5 +161,5 @@ def _print_columns(drafted: Draft) -> None:
         rarest, rows = min(drafted.labels.items(), key=lambda pair: pair[1])
         total = sum(drafted.labels.values())
         print(
-            f"{total:,} rows have a label; the rarest class is {rarest}, with {rows:,} rows ({percent(rows / total)})."
+            f"{total:,} rows have a label; the rarest class is {rarest}, with {plural(rows, 'row')} ({percent(rows / total)})."
         )
