@@ -160,6 +160,5 @@ def _print_columns(drafted: Draft) -> None:
     if drafted.labels:
         rarest, rows = min(drafted.labels.items(), key=lambda pair: pair[1])
         total = sum(drafted.labels.values())
-        print(
-            f"{total:,} rows have a label; the rarest class is {rarest}, with {plural(rows, 'row')} ({percent(rows / total)})."
-        )
+        found = f"{plural(rows, 'row')} ({percent(rows / total)})"
+        print(f"{total:,} rows have a label; the rarest class is {rarest}, with {found}.")

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 MODEL_REVEALS = (
     "this ballot carries a model, and at L0 nothing hides whether a row was in its training data: a membership attack "
-    "has an AUC of .84 to .96 on a forest, .64 to .77 on XGBoost, .53 to .66 on a network (.5 is guessing); "
+    "has an AUC of .83 to .98 on a forest, .64 to .77 on XGBoost, .53 to .66 on a network (.5 is guessing); "
     "docs/model_ballots.md"
 )
 """Measured by benchmarks/membership.py."""
