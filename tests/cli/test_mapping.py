@@ -116,7 +116,7 @@ def test_check_counts_values_that_are_clipped_and_missing() -> None:
     assert {(each["column"], each["how"]): each["values"] for each in found["odd_values"]} == {
         ("age", "clipped"): 1, ("age", "missing"): 1, ("smoker", "missing"): 1, ("smoker", "unseen"): 1,
     }  # fmt: skip
-    assert "age: 1 values clipped" in words("check", "election.toml", "--data", "odd.csv")
+    assert "age: 1 value clipped" in words("check", "election.toml", "--data", "odd.csv")
 
 
 def test_all_missing_columns_are_reported_at_once_with_near_matches() -> None:
