@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from . import plugins
@@ -51,7 +51,7 @@ class Entry:
     def describe(self) -> dict[str, Any]:
         return {
             "name": self.label,
-            "settings": {"name": self.election.method.name, **asdict(self.election.method)},  # type: ignore[call-overload]
+            "settings": plugins.describe(self.election.method),
             "metrics": self.metrics.describe(),
             "bytes_per_party": self.bytes,
             "model_bytes": len(self.simulation.outcome.model.dump().data),
