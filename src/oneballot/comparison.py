@@ -16,10 +16,10 @@ import numpy as np
 from .election.checks import check_learner
 from .election.election import Election
 from .election.file import make
+from .election.targets import supports
 from .errors import DataError, ElectionError
 from .peers import ChoosyPeer, Peer
 from .privacy.settings import L0
-from .report.metrics import accuracy
 from .report.plots import plot_comparison
 from .runtime.files import write_atomic
 from .runtime.progress import track
@@ -108,7 +108,8 @@ def compare(
         seconds, begin = time.monotonic() - begin, time.monotonic()
         for turn in track(f"rounds of {peer.name}", peer.run(list(parties.values()), ctx), peer.rounds):
             seconds += time.monotonic() - begin
-            mean = float(np.mean([accuracy(model.predict_proba(test.X), test.y) for model in turn.models]))
+            predicted = [model.predict_proba(test.X) for model in turn.models]
+            mean = float(np.mean([election.target.accuracy(each, test.y) for each in predicted]))
             results.append(RoundResult(mean, turn.up + ballots, turn.down + replies, seconds))
             begin = time.monotonic()
     if not results:
@@ -124,12 +125,14 @@ def election_result(simulation: Simulation, test: Data, seconds: float) -> Round
 
 def check_peer(peer: Peer, election: Election) -> None:
     """Raise ElectionError, before any training, if the peer cannot run with the election's learners."""
+    if not supports(peer, election.target):
+        raise ElectionError(f"{peer.name} does not support {election.target.phrase}; choose another peer")
     if "public" in peer.needs and election.public is None:
         raise ElectionError(f"{peer.name} needs a public set: rows that every party may have")
     for role in peer.needs.keys() - {"public", "public labels"}:
-        check_learner(peer, role, election.learner_of(role), multilabel=election.multilabel)
+        check_learner(peer, role, election.learner_of(role), election.target)
     if isinstance(peer, ChoosyPeer):
-        peer.check(election.learner_of("final"), multilabel=election.multilabel)
+        peer.check(election.learner_of("final"))
 
 
 def read_peer(text: str) -> Peer:

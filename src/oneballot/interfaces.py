@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
-from typing import Any, BinaryIO, ClassVar, Protocol, overload, runtime_checkable
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Protocol, overload, runtime_checkable
 
 from .types import Array, Ballot, Blob, Contents, Count, Data, Fit, Plan, Spending, Task
+
+if TYPE_CHECKING:
+    from .election.targets import Target
 
 
 class Model(Protocol):
@@ -70,10 +73,11 @@ class Models(Protocol):
 class Learner(Protocol):
     """A model family with its settings: a frozen dataclass.
 
-    Optional attributes: `check_rows(X)` raises an error, before any training, for rows it cannot use; X is the public
-    set, or an empty array of the same shape and type. `check_apart()`, called at L2, raises ElectionError if models
-    that are trained together could reveal each other's rows. `files` lists settings that name files in the election's
-    folder. `describe()` returns the settings with the content of those files instead of their paths.
+    Optional attributes: `targets` as for a method. `check_rows(X)` raises an error, before any training, for rows it
+    cannot use; X is the public set, or an empty array of the same shape and type. `check_apart()`, called at L2, raises
+    ElectionError if models that are trained together could reveal each other's rows. `files` lists settings that name
+    files in the election's folder. `describe()` returns the settings with the content of those files instead of their
+    paths.
     """
 
     name: ClassVar[str]
@@ -81,7 +85,7 @@ class Learner(Protocol):
     @property
     def provides(self) -> frozenset[str]:
         """Outputs: any of "probabilities", "scores", "weights", "gradients". Targets other than labels: any of "soft",
-        "score targets", "multilabel"."""
+        "score targets"."""
 
     def check(self) -> None:
         """Raise ElectionError or MissingExtra, before any training, if this learner cannot train on this machine."""
@@ -131,8 +135,8 @@ class Agreement(Protocol):
     @property
     def public(self) -> Array | None: ...
     @property
-    def multilabel(self) -> bool:
-        """Whether a row may have several classes, or none."""
+    def target(self) -> Target:
+        """What is predicted: how y is encoded, which task learns it, and which outputs a model has."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -227,12 +231,13 @@ class VotingMethod(PrivateMethod, Protocol):
 class Method(Protocol):
     """A one-shot method: a frozen dataclass of its settings.
 
-    Optional attributes: `multilabel` is True if it supports several labels per row. `check(agreement, learners)`
-    raises ElectionError, before any training, for settings that cannot work in this election. `alternatives` maps what
-    a learner may lack to advice on settings that do not need it. `why_not` is the reason why other levels are not
-    offered. `resumes` is True if it can start from an outcome. `files` lists settings that name files in the election's
-    folder. `in_files` gives the settings that a file means if it leaves them out, where they differ from the defaults
-    in Python. `draft` is the text of its section in a new election.
+    Optional attributes: `targets` lists the kinds of targets that it supports, {"classes"} by default; "labels" are
+    several labels per row. `check(agreement, learners)` raises ElectionError, before any training, for settings that
+    cannot work in this election. `alternatives` maps what a learner may lack to advice on settings that do not need it.
+    `why_not` is the reason why other levels are not offered. `resumes` is True if it can start from an outcome. `files`
+    lists settings that name files in the election's folder. `in_files` gives the settings that a file means if it
+    leaves them out, where they differ from the defaults in Python. `draft` is the text of its section in a new
+    election.
     """
 
     name: ClassVar[str]

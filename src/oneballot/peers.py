@@ -29,7 +29,8 @@ class Round:
 class Peer(Protocol):
     """A method to compare with, run in simulation only: a frozen dataclass of its settings.
 
-    A peer with `init = "outcome"` starts from the model of the election's outcome, which is `ctx.start`.
+    A peer with `init = "outcome"` starts from the model of the election's outcome, which is `ctx.start`. `targets`
+    lists the kinds of targets that it supports, {"classes"} by default.
     """
 
     name: ClassVar[str]
@@ -48,5 +49,5 @@ class Peer(Protocol):
 class ChoosyPeer(Protocol):
     """What a peer needs in addition if some learners do not suit it although they provide what it needs."""
 
-    def check(self, learner: Any, *, multilabel: bool) -> None:
+    def check(self, learner: Any) -> None:
         """Raise ElectionError, before any training, if the peer cannot use this final learner."""

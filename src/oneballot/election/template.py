@@ -13,9 +13,11 @@ from .. import plugins
 from ..data.delimited import Dialect
 from ..data.read import Table, read
 from ..errors import DataError, ElectionError, OneBallotWarning
+from ..types import Class
+from .cells import as_label
 from .file import FORMAT, digest_of
 from .infer import DEFAULT, MAX_CLASSES, Choices, Found, as_schema, count_labels, recognise, sorted_labels
-from .schema import Class, Schema, as_label
+from .schema import Schema
 from .toml import toml_table, toml_value
 
 FEDKT = """\

@@ -16,6 +16,7 @@ from oneballot.types import Data, Task
 @settings
 class Solo:
     name: ClassVar[str] = "solo"
+    targets: ClassVar[frozenset[str]] = frozenset({"classes", "labels"})
     rounds: ClassVar[int] = 1
     needs: ClassVar[Mapping[str, frozenset[str]]] = {"final": frozenset({"probabilities"})}
 
@@ -27,7 +28,7 @@ class Solo:
             Task(
                 rows,
                 data.y,
-                "multilabel" if ctx.multilabel else "labels",
+                ctx.target.task,
                 seed=ctx.shared_seed("solo", i),
                 label=f"party {i + 1}",
             )
