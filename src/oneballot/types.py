@@ -18,6 +18,8 @@ Array = npt.NDArray[Any]
 Class = str | int
 TaskKind = Literal["labels", "soft", "scores", "multilabel"]
 Output = Literal["softmax", "sigmoid"]
+PublicNeed = Literal["nothing", "rows", "labels"]
+"""What a method needs of a public set."""
 
 
 @dataclass(frozen=True)

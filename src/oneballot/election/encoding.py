@@ -38,7 +38,7 @@ class EncodesRows:
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of a row, from the public set, the schema or the final learner's settings; empty if unknown."""
-        return self._row_type(self.public)[0] or tuple(getattr(self.learner_of("final"), "row", ()))
+        return self._row_type(self.public)[0] or self.learner_of("final").row
 
     def _row_type(self, public: Array | None) -> tuple[tuple[int, ...], np.dtype[Any] | None]:
         """The shape and type of a row, if the public set or the schema says."""

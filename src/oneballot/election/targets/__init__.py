@@ -13,6 +13,7 @@ from typing import Any
 
 from ... import plugins
 from ...errors import ElectionError
+from ...interfaces import Plugin
 from ...types import Class
 from ._base import Scorer, Target
 from .classes import Classes
@@ -44,9 +45,9 @@ def resolve(given: Target | str | None, classes: Sequence[Class], *, multilabel:
     return named
 
 
-def supports(plugin: Any, target: Target) -> bool:
+def supports(plugin: Plugin | type[Plugin], target: Target) -> bool:
     """Whether a method, learner or peer declares this target's kind in `targets`."""
-    return target.kind in getattr(plugin, "targets", {Classes.kind})
+    return target.kind in plugin.targets
 
 
 def describe(target: Target) -> dict[str, Any]:
