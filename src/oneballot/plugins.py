@@ -12,7 +12,6 @@ import difflib
 import importlib
 import pkgutil
 import warnings
-from dataclasses import asdict
 from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -48,7 +47,12 @@ def find(kind: Kind, name: str) -> Any:
         return importlib.import_module(module).plugin
     (plugin, *_) = entry_points(group=f"oneballot.{kind}", name=name)
     try:
-        loaded = plugin.load()
+        loaded: Any = plugin.load()
+        if _base(kind) not in getattr(loaded, "__mro__", ()):
+            raise ElectionError(
+                f"entry point {name!r}: {plugin.value} is not a subclass of {_base(kind).__module__}."
+                f"{_base(kind).__name__}, which every {ONE[kind]} must be (docs/extending.md)"
+            )
         if loaded.name != name:
             raise ElectionError(f"entry point {name!r}: the {ONE[kind]} it names calls itself {loaded.name!r}")
         return loaded
@@ -62,12 +66,21 @@ def instance(kind: Kind, given: Any) -> Any:
         return find(kind, given)()
     if kind == "learners" and hasattr(given, "get_params"):
         return find("learners", "sklearn")(given)
+    if not isinstance(given, _base(kind)):
+        raise ElectionError(f"a {ONE[kind]} must be a name or a {_base(kind).__name__}, not {type(given).__name__}")
     return given
 
 
 def describe(plugin: Any) -> dict[str, Any]:
     """A plug-in's name and settings as plain values, for the election's digest."""
-    return {"name": plugin.name, **(plugin.describe() if hasattr(plugin, "describe") else asdict(plugin))}
+    return {"name": plugin.name, **plugin.describe()}
+
+
+def _base(kind: Kind) -> type:
+    """The base class of a kind."""
+    module = importlib.import_module("oneballot.peers" if kind == "peers" else "oneballot.interfaces")
+    base: type = vars(module)[ONE[kind].capitalize()]
+    return base
 
 
 @cache

@@ -67,10 +67,9 @@ def section(method: str, level: str = "L0") -> str:
     if method == "fedkt":
         return FEDKT if level == "L0" else FEDKT.replace('final_weights = "rare"   ', 'final_weights = "uniform"')
     plugin = plugins.find("methods", method)
-    settings = getattr(plugin, "draft", "")
-    settings = settings if level == "L0" else getattr(plugin, "private_draft", settings)
+    settings = plugin.draft if level == "L0" or plugin.private_draft is None else plugin.private_draft
     text = f'[method]                        # docs/{method}.md\nname = "{method}"\n{settings}'
-    return text if "[learners" in text or not plugin().needs.keys() - {"public"} else f"{text}\n{FOREST}"
+    return text if "[learners" in text or not plugin().needs else f"{text}\n{FOREST}"
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ import numpy as np
 
 from ... import plugins
 from ...errors import OneBallotError, OneBallotWarning, Spoiled, printable
-from ...interfaces import Model, Sandboxed
+from ...interfaces import Model
 from ...types import Array, Blob
 from ._wire import read_exactly, receive, send
 
@@ -164,7 +164,7 @@ class Sandbox:
 
 def attach_sandbox(model: Model) -> Model:
     """Give a model that holds untrusted members a sandbox, which is closed when the model is deleted."""
-    if isinstance(model, Sandboxed):
+    if model.sandboxed:
         sandbox = Sandbox()
         weakref.finalize(model, sandbox.close)
         model.use_sandbox(sandbox.ask)
