@@ -26,6 +26,8 @@ ONE = {
 }  # fmt: skip
 FOLDERS = {"mechanisms": "oneballot.privacy.mechanisms"}
 """Where built-ins are, if not in the folder of that name."""
+BASES = {"peers": ("oneballot.peers", "Peer"), "mechanisms": ("oneballot.privacy.mechanisms", "NoisyArgmax")}
+"""The base classes that are not in `interfaces`."""
 
 
 @cache
@@ -78,8 +80,8 @@ def describe(plugin: Any) -> dict[str, Any]:
 
 def _base(kind: Kind) -> type:
     """The base class of a kind."""
-    module = importlib.import_module("oneballot.peers" if kind == "peers" else "oneballot.interfaces")
-    base: type = vars(module)[ONE[kind].capitalize()]
+    module, name = BASES.get(kind, ("oneballot.interfaces", ONE[kind].capitalize()))
+    base: type = vars(importlib.import_module(module))[name]
     return base
 
 

@@ -156,7 +156,10 @@ def test_the_plot_includes_class_counts(tmp_path: Path) -> None:
         ("--scale 1 --queries 5 --counts 2", "--counts applies to rows at level L2"),
         ("--scale 1 --queries 5 --level L2 --unit party --subsets 2 --counts 2", "have no bound"),
         ("--scale 1 --queries 5 --level L2 --counts 0", "--counts must be at least 1, not 0"),
-        ("--gamma 1 --queries 5 --level L2 --counts 2 --accountant paper", "does not cover --counts, which adds gaussian noise"),
+        (
+            "--gamma 1 --queries 5 --level L2 --counts 2 --accountant paper",
+            "does not cover --counts, which adds gaussian noise",
+        ),
         ("--epsilon 0.1 --queries 5 --level L2 --counts 2", "no noise scale meets epsilon 0.1"),
         ("--epsilon 0.1 --scale 1", "a single query costs epsilon"),
         ("--scale 16000 --queries 1 --delta 0.01 --compare", "nothing to compare"),
