@@ -149,9 +149,14 @@ class MethodCase:
         return {party: self.cast(party) for party in self.parties}
 
     @cached_property
+    def early(self) -> Outcome:
+        """The outcome of one ballot, before any other was tallied."""
+        return tally(self.agreed, [self.ballots["party-1"]])
+
+    @cached_property
     def outcome(self) -> Outcome:
         """The outcome of all ballots."""
-        return tally(self.agreed, self.ballots.values())
+        return self.early and tally(self.agreed, self.ballots.values())
 
     @cached_property
     def honest(self) -> Contents:

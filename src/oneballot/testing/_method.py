@@ -169,8 +169,10 @@ def check_order(case: MethodCase) -> Iterator[str]:
 
 def check_late_ballots(case: MethodCase) -> Iterator[str]:
     """A tally that continues from an earlier outcome equals a tally from scratch, bit for bit."""
-    early = tally(case.agreed, [case.ballots["party-1"]])
-    if not _alike(case, tally(case.agreed, case.ballots.values(), previous=early), case.outcome):
+    before, again = case.early, tally(case.agreed, [case.ballots["party-1"]])
+    if not _alike(case, again, before):
+        yield "A tally of the same ballot differs after other ballots were tallied. Keep nothing between tallies."
+    if not _alike(case, tally(case.agreed, case.ballots.values(), previous=before), case.outcome):
         yield "Late ballots on top of an earlier outcome give another result than a tally of all ballots from scratch."
 
 
