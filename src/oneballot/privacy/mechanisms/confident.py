@@ -46,8 +46,8 @@ class Confident(Gaussian):
     """Each query is tested; up to `answers` of those that pass are answered, with Gaussian noise."""
 
     name = "confident"
-    needs = {"threshold": "votes", "answers": "at most how many"}  # noqa: RUF012
-    takes = ("test_sigma",)
+    takes = ("threshold", "answers", "test_sigma")
+    needs = ("threshold", "answers")
     adaptive = True
     numbers = None
 
