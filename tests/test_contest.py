@@ -10,6 +10,7 @@ import pytest
 
 import oneballot as ob
 from oneballot.contest import Contest, Entry, candidates, run_contest
+from oneballot.election.targets import Classes
 from oneballot.errors import ElectionError
 from oneballot.report.metrics import Metrics
 from oneballot.server.verdict import Verdict
@@ -64,7 +65,7 @@ def entry(label: str, right: Array, auc: float, bytes: int, simulation: Simulati
     voted = {"a": replace(next(iter(simulation.outcome.voted.values())), bytes=bytes)}
     outcome = replace(simulation.outcome, verdict=verdict, voted=voted)
     run = Simulation(outcome, simulation.ballots[:1], simulation.parties)
-    metrics = Metrics(len(right), float(right.mean()), 0.5, auc, 0.5, 0.1, 0.1)
+    metrics = Metrics(Classes("ab"), len(right), {"accuracy": float(right.mean()), "auc": auc})
     return Entry(label, ob.Election([0, 1], np.eye(2)), run, metrics, right, 0.0)
 
 

@@ -13,7 +13,7 @@ from .election.election import Election
 from .election.file import make
 from .errors import ElectionError, OneBallotError, OneBallotWarning
 from .report.gain import Gain, paired
-from .report.metrics import Metrics, row_scores
+from .report.metrics import Metrics
 from .runtime.progress import track
 from .settings import parse_settings
 from .simulation import Baselines, Simulation, baselines, gain, simulate_parties
@@ -185,7 +185,7 @@ def run_contest(
                     warnings.simplefilter("ignore", OneBallotWarning)  # the table shows a collapsed model
                 run = simulate_parties(variant, parties)
             seconds = time.monotonic() - begin
-            scores = row_scores(run.probabilities(test), test.y)
+            scores = election.target.row_scores(run.probabilities(test), test.y)
             entries.append(Entry(label, variant, run, run.evaluate(test), scores, seconds))
         except OneBallotError as error:
             if variant is election:

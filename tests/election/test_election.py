@@ -11,11 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import oneballot as ob
+from oneballot.election.cells import as_label
 from oneballot.election.columns import Category, Number, Tensor
 from oneballot.election.election import Election
 from oneballot.election.file import digest_of
 from oneballot.election.infer import Choices
-from oneballot.election.schema import Schema, as_label
+from oneballot.election.schema import Schema
 from oneballot.election.template import draft, section
 from oneballot.errors import DataError, ElectionError, WillNotWork
 from oneballot.formats.safetensors import ConstantModel

@@ -16,10 +16,10 @@ from typing import Literal
 import numpy as np
 
 from ..errors import DataError, OneBallotWarning
-from ..types import Array
-from .cells import MISSING, Order, as_days, as_text, days_of, days_since_1970, split_date
+from ..types import Array, Class
+from .cells import MISSING, Order, as_days, as_label, as_text, days_of, days_since_1970, split_date
 from .columns import Category, Column, Date, Number, Tensor, Text
-from .schema import Class, Columns, Schema, as_label
+from .schema import Columns, Schema
 
 MAX_CLASSES = 50
 NOT_LABELS = MISSING - {"none"}  # which is a plausible class

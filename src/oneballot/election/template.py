@@ -14,9 +14,11 @@ from ..data.delimited import Dialect
 from ..data.read import Table, read
 from ..errors import DataError, ElectionError, OneBallotWarning
 from ..privacy.mechanisms import AUTO
+from ..types import Class
+from .cells import as_label
 from .file import FORMAT, digest_of
 from .infer import DEFAULT, MAX_CLASSES, Choices, Found, as_schema, count_labels, recognise, sorted_labels
-from .schema import Class, Schema, as_label
+from .schema import Schema
 from .toml import toml_table, toml_value
 
 FEDKT = """\

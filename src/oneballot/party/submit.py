@@ -129,7 +129,7 @@ def preview(
     plan = election.method.plan(rows, ctx)
     check_size(election, party, plan.bytes or 0)
     ctx.check(rows)
-    counts = zip(election.classes, rows.class_counts(len(election.classes)), strict=True)
+    counts = zip(election.classes, election.target.class_counts(rows.y), strict=False)
     return {
         "election": f"{election.name}, {election.digest[:16]}…",
         "party": party,
@@ -191,7 +191,7 @@ def choose_learner(election: Election, text: str) -> tuple[str, Learner]:
             f"--learner {text}: a party may choose {', '.join(sorted(roles))}; the final model is the server's"
         )
     for needed in roles if role == "all" else [role]:
-        check_learner(election.method, needed, learner)
+        check_learner(election.method, needed, learner, election.target)
     return role, learner
 
 

@@ -111,12 +111,12 @@ def _warn_of_unknown_parties(without: Iterable[str], seen: set[str], ctx: TallyC
 
 
 def _outcome(election: Election, model: Model, counter: BallotCounter, ctx: TallyContext, verdict: Verdict) -> Outcome:
-    from .model import FinalModel
+    from .model import model_class
 
     shape = election.shape or model.shape  # ballots of an open ensemble may state it
-    final = FinalModel(election.learner_of("final"), ctx.shared_seed("final"), election.schema)
+    final = model_class(election.target)(election.learner_of("final"), ctx.shared_seed("final"), election.schema)
     return Outcome(
-        model=final.trained(model, election.classes, shape, election.row_dtype, multilabel=election.multilabel),
+        model=final.trained(model, election.target, shape, election.row_dtype),
         election=election.digest,
         classes=tuple(election.classes),
         schema=election.schema,
