@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..ballot.encryption import check_server_key
+from ..election.checks import check_quorum
 from ..election.election import Election
 from ..election.names import check_party_name
 from ..interfaces import Box, Model
@@ -67,6 +68,7 @@ def tally_box(election: Election, box: Box, options: Options | None = None) -> O
 
 
 def _tally(election: Election, source: Source, options: Options) -> Outcome:
+    check_quorum(election)
     check_server_key(election, options.key)
     previous = options.previous
     if previous is not None and previous.election != election.digest:
