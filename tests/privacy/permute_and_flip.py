@@ -1,4 +1,4 @@
-"""Permute-and-flip (McKenna and Sheldon 2020): a mechanism from outside the package, as in docs/extending.md."""
+"""Permute-and-flip, McKenna and Sheldon 2020."""
 
 import math
 
@@ -9,7 +9,7 @@ from oneballot.privacy.sampling import bernoulli_exp, uniform_below
 
 
 class PermuteAndFlip(NoisyArgmax):
-    """Every class flips a coin, heads with probability exp(−(max v − v)/b); one of those with heads wins."""
+    """Each class flips a coin, heads with probability exp(−(max v − v)/b); one with heads wins."""
 
     name = "permute-and-flip"
 
@@ -36,5 +36,6 @@ class PermuteAndFlip(NoisyArgmax):
         for count in range(1, votes.shape[1] + 1):
             rows = np.flatnonzero(heads.sum(axis=1) == count)
             chosen = uniform_below(count, len(rows), entropy).astype(np.int64)
-            winners[rows] = np.nonzero(heads[rows])[1].reshape(-1, count)[np.arange(len(rows)), chosen]
+            with_heads = np.nonzero(heads[rows])[1].reshape(-1, count)
+            winners[rows] = with_heads[np.arange(len(rows)), chosen]
         return winners

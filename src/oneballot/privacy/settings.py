@@ -116,15 +116,16 @@ class PrivacySettings:
 
     def _check_own_settings(self) -> None:
         """Some settings belong to some mechanisms."""
-        takes, needs = (self.chosen.takes, self.chosen.needs) if self.chosen else ((), ())
+        chosen = self.chosen or mechanisms.NoisyArgmax
         for setting in OF_SOME_MECHANISMS:
-            if self._changed(setting) and setting not in takes:
+            if self._changed(setting) and setting not in chosen.takes:
                 able = [f'"{name}"' for name in mechanisms.names() if setting in mechanisms.find(name).takes]
                 raise ElectionError(f"{setting} needs mechanism = {' or '.join(able)}")
         if self._changed("sampler") and self.rehearsal:
             raise ElectionError(f'sampler = "{self.sampler}" cannot be seeded for a rehearsal; leave it out')
-        if any(getattr(self, setting) is None for setting in needs):
-            raise ElectionError(f'mechanism = "{self.mechanism}" needs {" and ".join(needs)}')
+        if any(getattr(self, setting) is None for setting in chosen.needs):
+            needs = " and ".join(f"{setting} ({meaning})" for setting, meaning in chosen.needs.items())
+            raise ElectionError(f'mechanism = "{self.mechanism}" needs {needs}')
 
     def noise_parameters(self) -> dict[str, float]:
         values = {"gamma": self.gamma, "sigma": self.sigma, "scale": self.scale}

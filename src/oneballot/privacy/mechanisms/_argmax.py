@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -48,8 +49,8 @@ class NoisyArgmax(Mechanism):
     """The setting that implies this mechanism, such as gamma or sigma; `scale` fits all."""
     takes: ClassVar[tuple[str, ...]] = ()
     """Of the settings that only some mechanisms have, those that it has."""
-    needs: ClassVar[tuple[str, ...]] = ()
-    """Of these, those that must be given."""
+    needs: ClassVar[Mapping[str, str]] = {}
+    """Of these, those that must be given, each with a word or two of explanation."""
     adaptive: ClassVar[bool] = False
     """Whether earlier answers decide what is released."""
     numbers: ClassVar[type[NoisyNumbers] | None] = None

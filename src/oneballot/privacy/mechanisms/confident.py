@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -47,7 +48,7 @@ class Confident(Gaussian):
 
     name = "confident"
     takes = ("threshold", "answers", "test_sigma")
-    needs = ("threshold", "answers")
+    needs: ClassVar[Mapping[str, str]] = {"threshold": "votes", "answers": "at most how many"}
     adaptive = True
     numbers = None
 
