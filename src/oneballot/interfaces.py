@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, BinaryIO, ClassVar, Protocol, overload, runtime_checkable
 
-from .types import Array, Ballot, Blob, Contents, Count, Data, Fit, Plan, Spending, Task
+from .types import Array, Ballot, Blob, Contents, Count, Data, Plan, Spending, Steps, Task
 
 
 class Model(Protocol):
@@ -106,20 +106,24 @@ class Format(Protocol):
     def load(data: bytes, *, classes: int) -> Model: ...
 
 
-class Work(Protocol):
-    """A request of a cast or a tally other than a `Fit`: a computation of the method with the learner of a role.
+class Work:
+    """A request of the method's own: a computation with the learner of a role. Works of one class that are asked for at
+    the same time, with equal learners and keys, are answered by one call."""
 
-    In a simulation, requests of several parties with the same class and role are answered by one call.
-    """
+    role: ClassVar[str] = "final"
 
     @property
-    def role(self) -> str: ...
+    def key(self) -> Any:
+        """What works must have in common to be answered together, such as the shape of a row."""
+        return None
+
     @staticmethod
     def together(learner: Any, works: Sequence[Any]) -> Sequence[Any]:
         """The answer to each request. It must not depend on the other requests."""
+        raise NotImplementedError
 
 
-CastSteps = Generator[Fit | Work, Any, Contents]
+CastSteps = Steps[Contents]
 """A cast in progress. It receives `Models` for each `Fit` that it yields, and the answer for each `Work`."""
 
 
@@ -191,12 +195,12 @@ class Context(Agreement, Protocol):
 class TallyContext(Context, Protocol):
     """What a method may use at the tally."""
 
-    def fit(self, role: str, X: Array, tasks: Sequence[Task], classes: int) -> Models: ...
+    @property
+    def prepared(self) -> Any:
+        """What `Method.prepare` has returned."""
+
     def provides(self, role: str) -> frozenset[str]:
         """What the learner of this role provides."""
-
-    def run(self, work: Work) -> Any:
-        """The answer to one request."""
 
     def ask(self, blob: Blob, X: Array, *, classes: int) -> Array:
         """Probabilities `(rows, classes)` of an untrusted party's model, which is loaded and run in the sandbox."""
@@ -250,8 +254,8 @@ class Method(Protocol):
     def count(self, ballot: Ballot, ctx: TallyContext) -> Count:
         """What one ballot adds to the count. Raises Spoiled for contents that this method does not write."""
 
-    def close(self, count: Count, ctx: TallyContext) -> Model:
-        """Train or assemble the final model from the count."""
+    def close(self, count: Count, ctx: TallyContext) -> Steps[Model] | Model:
+        """Yield requests and return the final model, trained or assembled from the count."""
 
 
 class Box(Protocol):

@@ -5,12 +5,12 @@ Peers are registered by entry points of the group `oneballot.peers`; `oneballot_
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from .interfaces import Model, TallyContext
-from .types import Data
+from .types import Data, Steps
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,10 @@ class Round:
     models: Sequence[Model]
     up: int
     down: int
+
+
+PeerSteps = Steps[None]
+"""Yields requests, as a cast does, and a `Round` after each exchange of messages."""
 
 
 class Peer(Protocol):
@@ -40,7 +44,7 @@ class Peer(Protocol):
     def needs(self) -> Mapping[str, frozenset[str]]:
         """For each role, what its learner must provide; as for a method."""
 
-    def run(self, parties: Sequence[Data], ctx: TallyContext) -> Iterator[Round]:
+    def run(self, parties: Sequence[Data], ctx: TallyContext) -> PeerSteps:
         """Train. Some parties may have no rows, or lack classes; at least one has rows."""
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 from ..interfaces import Learner, Model
@@ -20,9 +20,6 @@ class NetworkLearner(Learner, Protocol):
         """The training recipe: a `fleet.train.recipe.Recipe`."""
 
     def network(self, row: tuple[int, ...], classes: int) -> Any: ...
-    def run(self, job: NetworkJob) -> Any:
-        """The result of a job, run on this learner's device."""
-
     def weights_of(self, blob: Blob, row: tuple[int, ...], classes: int) -> Mapping[str, Array]:
         """The weights of a serialized network. Raises ElectionError if this learner does not train such networks."""
 
@@ -30,13 +27,3 @@ class NetworkLearner(Learner, Protocol):
         self, network: Any, values: Mapping[str, Array], classes: int, output: str = "softmax", *, device: str = "cpu"
     ) -> Model:
         """A model with these weights that predicts on this device."""
-
-
-class NetworkJob(Protocol):
-    """A computation of a method on networks. Jobs of one learner with the same key can run together."""
-
-    @property
-    def key(self) -> str: ...
-    @staticmethod
-    def run_together(learner: Any, jobs: Sequence[Any]) -> list[Any]:
-        """The result of each job."""
