@@ -7,17 +7,17 @@ of classes) become one call of the learner. No threads: a job runs only while it
 
 from __future__ import annotations
 
+import hashlib
 import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import pairwise
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Generic, TypeVar
 
 from ..interfaces import Work
-from ..types import Fit, Stack, Steps, Task, Together
+from ..types import Fit, Steps, Together
 from .environment import limited_threads, reproducible
-from .join import join_rows
+from .groups import answer_group, group_key
 from .progress import Watcher, current_watcher, report_progress_to
 
 T = TypeVar("T")
@@ -53,7 +53,7 @@ def run_each(jobs: Sequence[Job[Any] | Steps[Any]]) -> Iterator[tuple[int, Any]]
 
     If the caller stops early, or is interrupted, all generators are closed, so that they can free what they hold.
     """
-    scheduler = _Scheduler([_Running(_job(job), (i,)) for i, job in enumerate(jobs)])
+    scheduler = _Scheduler([_Running.root(job, i) for i, job in enumerate(jobs)])
     with limited_threads():
         try:
             while scheduler.ready or scheduler.waiting:
@@ -86,8 +86,9 @@ def _job(job: Any) -> Job[Any]:
 class _Running:
     """A job that runs: what it waits for, or what it is advanced with."""
 
-    job: Job[Any]
+    job: Job[Any]  # with what it takes from the job that started it
     path: tuple[int, ...]  # its position, after those of the jobs that started it
+    identity: str  # names it within its election, alone or beside others
     parent: _Running | None = None
     request: Any = None
     answer: Any = None
@@ -97,39 +98,47 @@ class _Running:
     children: list[_Running] = field(default_factory=list)
     results: dict[int, Any] = field(default_factory=dict)
 
+    @classmethod
+    def root(cls, job: Any, position: int) -> _Running:
+        job = _job(job)
+        return cls(job, (position,), f"{job.seed} {job.name}")
+
+    def start(self, jobs: Sequence[Any]) -> list[_Running]:
+        """The jobs that this one starts."""
+        self.children, self.results = [], {}
+        for position, own in enumerate(map(_job, jobs)):
+            inherited = {f.name: getattr(self.job, f.name) for f in fields(Job) if getattr(own, f.name) is None}
+            job = replace(own, **inherited)
+            identity = f"{job.seed} {own.name}"
+            if own.name is None:
+                where = f"{self.identity} {self.step} {position}"
+                identity = hashlib.blake2b(where.encode(), digest_size=8).hexdigest()
+            self.children.append(_Running(job, (*self.path, position), identity, self))
+        return self.children
+
     def learner(self, role: str) -> Any:
-        learner_of = self.of_job("learner")
-        if learner_of is None:
+        if self.job.learner is None:
             raise TypeError(f"a request for the learner {role!r} by a job without learners; start it as a `Job`")
-        return learner_of(role)
-
-    def of_job(self, name: str) -> Any:
-        """A field of the job, or of the job that started it."""
-        value = getattr(self.job, name)
-        return value if value is not None or self.parent is None else self.parent.of_job(name)
-
-    @property
-    def identity(self) -> str:
-        """Names the job within its election, alone or beside others."""
-        if self.parent is None or self.job.name is not None:
-            return f"{self.of_job('seed')} {self.job.name}"
-        return f"{self.parent.identity} {self.parent.step}.{self.path[-1]}"
+        return self.job.learner(role)
 
     def advance(self) -> Any:
         """The next request. Raises StopIteration with the result, or an error that the generator does not handle."""
         error, answer, self.error, self.answer, self.request = self.error, self.answer, None, None, None
         self.step += 1
-        watcher = self.of_job("watcher")
-        with reproducible(f"{self.identity} {self.step}"), report_progress_to(watcher or current_watcher()):
+        watcher = self.job.watcher or current_watcher()
+        with reproducible(f"{self.identity} {self.step}"), report_progress_to(watcher):
             return self.job.steps.send(answer) if error is None else self.job.steps.throw(error)
 
     def close(self) -> None:
         """Close the generator, after those that it started."""
-        for child in self.children:
-            child.close()
-        if self.open:
-            self.open = False
-            self.job.steps.close()
+        found, left = list[_Running](), [self]
+        while left:
+            found.append(left.pop())
+            left += found[-1].children
+        for running in reversed(found):
+            if running.open:
+                running.open = False
+                running.job.steps.close()
 
 
 class _Scheduler:
@@ -162,11 +171,9 @@ class _Scheduler:
             self._receive(running, request)
 
     def _receive(self, running: _Running, request: Any) -> None:
-        answers = running.of_job("answers") or {}
+        answers = running.job.answers or {}
         if isinstance(request, Together) and request.jobs:
-            started = [_Running(_job(job), (*running.path, i), running) for i, job in enumerate(request.jobs)]
-            running.children, running.results = started, {}
-            self.ready.extend(started)
+            self.ready.extend(running.start(request.jobs))
         elif isinstance(request, Together):
             self._reply(running, [])
         elif type(request) in answers:
@@ -214,7 +221,7 @@ class _Scheduler:
         groups: list[tuple[Any, list[_Running]]] = []
         for running in filter(lambda running: running.open, waiting):
             try:
-                key = _key(running)
+                key = group_key(running.request, running.learner(running.request.role))
             except Exception as error:  # a role without a learner, or a key that cannot be computed
                 self._throw(running, error)
                 continue
@@ -231,7 +238,8 @@ class _Scheduler:
         """Answer a group; whether that worked. If a group fails, each is answered alone, to find the job at fault."""
         try:
             with reproducible(f"{members[0].identity} {members[0].step} answer"):
-                answers = _answer_together(members)
+                learner, named = members[0].learner(members[0].request.role), [m.job.name or "" for m in members]
+                answers = answer_group(learner, [running.request for running in members], named)
         except Exception as error:
             if len(members) == 1:
                 members[0].error = error
@@ -245,51 +253,3 @@ class _Scheduler:
         for running, answer in zip(members, answers, strict=True):
             self._reply(running, answer)
         return True
-
-
-@dataclass(frozen=True)
-class _Key:
-    """What requests have in common that are answered together."""
-
-    kind: type
-    learner: Any
-    details: Any
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, _Key) or (self.kind, self.details) != (other.kind, other.details):
-            return False
-        return self.learner is other.learner or bool(self.learner == other.learner)
-
-
-def _key(running: _Running) -> _Key:
-    request = running.request
-    learner = running.learner(request.role)
-    if isinstance(request, Work):
-        return _Key(type(request), learner, request.key)
-    first = request.X.parts[0] if isinstance(request.X, Stack) else request.X
-    return _Key(Fit, learner, (first.shape[1:], first.dtype, request.classes, request.keep))
-
-
-def _answer_together(members: Sequence[_Running]) -> Sequence[Any]:
-    requests = [running.request for running in members]
-    learner = members[0].learner(requests[0].role)
-    if isinstance(requests[0], Work):
-        return requests[0].together(learner, requests)
-    X, where = join_rows([fit.X for fit in requests])
-    tasks = [
-        task.relocated(rows, _label(running, i))
-        for running, rows in zip(members, where, strict=True)
-        for i, task in enumerate(running.request.tasks)
-    ]
-    models = learner.fit_many(X, tasks, requests[0].classes, keep=requests[0].keep)
-    ends = [0]
-    for fit in requests:
-        ends.append(ends[-1] + len(fit.tasks))
-    return [models[a:b] for a, b in pairwise(ends)]
-
-
-def _label(running: _Running, i: int) -> str:
-    """What errors call a task: its own name, or its role and number, after the name of the job."""
-    fit = running.request
-    own = f"{fit.role} {i + 1}" if fit.tasks[i].label == Task.label else fit.tasks[i].label
-    return f"{name}, {own}" if (name := running.of_job("name")) else own
