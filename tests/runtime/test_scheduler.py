@@ -186,7 +186,7 @@ class TestErrors:
         unknown = np.full(len(Y), 7)
         with pytest.raises(Exception, match="clinic-a, final 1"):
             run(job(fit(y=unknown), name="clinic-a", learner=ob.Torch("mlp", device="cpu", steps=1)))
-        with pytest.raises(Exception, match="^the last"):
+        with pytest.raises(Exception, match=r"^the last"):
             run(job(fit(y=unknown, label="the last"), learner=ob.Torch("mlp", device="cpu", steps=1)))
 
     def test_what_is_no_request_is_refused(self) -> None:
