@@ -13,7 +13,7 @@ import pytest
 
 import oneballot as ob
 from oneballot.errors import ElectionError
-from oneballot.interfaces import Work
+from oneballot.interfaces import Method, Work
 from oneballot.party.cast import cast_together
 from oneballot.runtime.scheduler import Job, request, run, run_each, steps_of
 from oneballot.simulation import simulate_parties
@@ -216,11 +216,10 @@ class TestErrors:
 
 
 @dataclass(frozen=True)
-class Careless:
+class Careless(Method):
     """A method that uses global random generators, in two steps."""
 
     name: ClassVar[str] = "careless"
-    levels: ClassVar[frozenset[str]] = frozenset({"L0"})
     needs: ClassVar[dict[str, frozenset[str]]] = {"final": frozenset({"probabilities"})}
 
     def plan(self, data: Any, ctx: Any) -> Plan:
@@ -232,6 +231,12 @@ class Careless:
         if torch := sys.modules.get("torch"):
             draws += [float(torch.rand(1)), torch.get_num_threads()]
         return {"draws": np.array([*draws, np.random.random()])}
+
+    def count(self, ballot: Any, ctx: Any) -> Any:
+        raise NotImplementedError
+
+    def close(self, count: Any, ctx: Any) -> Any:
+        raise NotImplementedError
 
 
 class TestEnvironment:

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..errors import MissingExtra, Spoiled
+from ..interfaces import Format
 from ..types import Array, Blob
 from ._common import BoosterModel, check_below, check_finite, check_tree, read_classes
 from ._ubjson_reader import read_ubjson
@@ -34,7 +35,7 @@ class XGBoostModel(BoosterModel):
         return np.asarray(values, dtype=np.float64)
 
 
-class UBJSON:
+class UBJSON(Format):
     name: ClassVar[str] = "ubjson"
     inert: ClassVar[bool] = False
     libraries: ClassVar[tuple[str, ...]] = ("xgboost",)

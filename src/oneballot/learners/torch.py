@@ -11,6 +11,7 @@ import numpy as np
 from pydantic import BeforeValidator, Field, PositiveInt
 
 from ..errors import DataError, ElectionError, Spoiled
+from ..fleet.learner import NetworkLearner
 from ..formats.torch_safetensors import Description, TorchModel, TorchSafetensors, probabilities
 from ..interfaces import Model, Models
 from ..runtime.executor import workers
@@ -33,7 +34,7 @@ Augment = Annotated[
 
 
 @settings
-class Torch:
+class Torch(NetworkLearner):
     """Neural networks.
 
     module: "mlp", "cnn", "lenet", "vgg9", "resnet8", "resnet34", "textcnn", "bilstm", "transformer", or a function

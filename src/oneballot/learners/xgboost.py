@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import PositiveInt
 
 from ..formats.ubjson import UBJSON, XGBoostModel
-from ..interfaces import Model, Models
+from ..interfaces import Learner, Model, Models
 from ..settings import settings
 from ..types import Array, Task
 from ._training import check_params, fit_each
@@ -19,7 +19,7 @@ RESERVED = ("objective", "num_class", "seed", "random_state", "nthread", "n_jobs
 
 
 @settings
-class XGBoost:
+class XGBoost(Learner):
     """Boosted trees; `params` are passed to XGBoost unchanged."""
 
     name: ClassVar[str] = "xgboost"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..election.election import Election
 from ..party.context import PartyContext
@@ -11,7 +12,10 @@ from ..privacy.charges import Charges
 from ..privacy.ledger import Ledger
 from ..runtime.scheduler import Job, run, steps_of
 from ..types import Array, Ask, Blob
-from .sandbox import Sandbox
+from .sandbox import Sandbox, checked_format
+
+if TYPE_CHECKING:
+    from torch import nn
 
 
 class TallyContext(PartyContext):
@@ -35,11 +39,7 @@ class TallyContext(PartyContext):
     @cached_property
     def prepared(self) -> Any:
         """What the method prepares once for all ballots."""
-        return run(self.preparation())
-
-    def preparation(self) -> Job[Any]:
-        prepare = getattr(self.election.method, "prepare", None)
-        return self.job(None if prepare is None else prepare(self))
+        return run(self.job(self.election.method.prepare(self)))
 
     def job(self, steps: Any) -> Job[Any]:
         """Steps that use this context: requests are answered with the election's learners and this sandbox."""
@@ -52,6 +52,10 @@ class TallyContext(PartyContext):
     def ask(self, blob: Blob, X: Array, *, classes: int) -> Array:
         self._sandbox = self._sandbox or Sandbox(seconds=self.election.max_model_seconds)
         return self._sandbox.ask(blob, X, classes=classes)
+
+    def open(self, blob: Blob, *, classes: int) -> nn.Module:
+        with checked_format(blob, classes, math.prod(self.shape)) as form:
+            return form.open(blob.data)
 
     def __enter__(self) -> TallyContext:
         return self

@@ -15,9 +15,9 @@ from pydantic import PositiveInt
 
 from oneballot.errors import ElectionError
 from oneballot.interfaces import TallyContext
-from oneballot.peers import PeerSteps, Round
+from oneballot.peers import Peer, PeerSteps, Round
 from oneballot.settings import settings
-from oneballot.types import Array, Data, Steps
+from oneballot.types import Array, Data, PublicNeed, Steps
 
 from ._assembly import Assemble, Assembly, Values
 from ._joint import FederationTraining
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 
 
 @settings
-class FedMD:
+class FedMD(Peer):
     """Before the first round each party trains on the public rows, if they have labels, and then on its own. In a
     round, parties train on the mean scores of `alignment` random public rows for `digest_epochs`, and then on their own
     rows for `epochs`.
     """
 
     name: ClassVar[str] = "fedmd"
+    needs_public: ClassVar[PublicNeed] = "rows"
     needs: ClassVar[Mapping[str, frozenset[str]]] = {
-        "public": frozenset(),
         "final": frozenset({"gradients", "probabilities", "score targets"}),
     }
 

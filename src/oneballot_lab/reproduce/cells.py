@@ -1,4 +1,4 @@
-"""A cell: an experiment, described by frozen settings, with a seed. Settings and seed identify its result."""
+"""A cell: an experiment, described by frozen settings, with a seed. Plugin and seed identify its result."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from oneballot.interfaces import Plugin
 from oneballot.types import Steps
 
 VERSION = 2
@@ -64,11 +65,11 @@ class Experiment(ABC):
 
 
 def describe(thing: Any) -> Any:
-    """Settings as plain JSON values; a dataclass includes the name of its class."""
+    """Plugin as plain JSON values; a dataclass includes the name of its class."""
     if thing is None or isinstance(thing, bool | int | str):
         return thing
     if is_dataclass(thing) and not isinstance(thing, type):
-        revision = {"revision": thing.revision} if hasattr(thing, "revision") else {}
+        revision = {"revision": thing.revision} if isinstance(thing, Plugin) and thing.revision else {}
         values = {f.name: describe(getattr(thing, f.name)) for f in fields(thing)}
         return {"class": type(thing).__name__, **revision, **values}
     if isinstance(thing, Mapping):

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from ...errors import OneBallotError
-from ...interfaces import Ask, Context
+from ...interfaces import AskModel, Context, HasReplaceableMembers
 from ...types import Array, Blob, Contents
 from .average import hash_name, pack_names
 from .members import Members, in_blocks, write_members
@@ -27,7 +27,7 @@ MINE = 1
 """The class of a party's own rows in a claim model; the background is class 0."""
 
 
-class OpenEnsemble:
+class OpenEnsemble(HasReplaceableMembers):
     """rows `(members,)`: n_k. scales `(claims,)`: s_k of each claim model. names: hashes of the parties' names.
 
     shape: the shape of a row. claims: none, or one of every member, or also a second of every member.
@@ -45,13 +45,15 @@ class OpenEnsemble:
         *,
         power: float,
         floor: float,
-        ask: Ask | None = None,
+        ask: AskModel | None = None,
     ) -> None:
         self.members, self.claims = Members(models, classes, ask), Members(claims, 2, ask)
         self.rows, self.scales, self.names = np.asarray(rows, dtype=np.float64), scales, list(names)
         self.classes, self.shape, self.power, self.floor = classes, shape, power, floor
 
-    def use_sandbox(self, ask: Ask) -> None:
+    sandboxed = True
+
+    def use_sandbox(self, ask: AskModel) -> None:
         self.members.ask = self.claims.ask = ask
 
     def predict_proba(self, X: Array) -> Array:
@@ -92,7 +94,7 @@ class OpenEnsemble:
             return self.names.index(name)
         return None if contents is None else self.members.find(contents.get("model"))
 
-    def with_member(self, member: int, contents: Contents, ctx: Context, ask: Ask) -> OpenEnsemble:
+    def with_member(self, member: int, contents: Contents, ctx: Context, ask: AskModel) -> OpenEnsemble:
         """The same ensemble with this ballot's models in the place of a member, its claims scaled as by a tally."""
         from .claims import NAMES, claim_scales
 

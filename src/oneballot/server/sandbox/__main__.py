@@ -61,7 +61,7 @@ def _read_array(pipe: IO[bytes], dtype: str, shape: list[int]) -> Array:
 def _reply(request: dict[str, Any], data: bytes, X: Array) -> tuple[dict[str, Any], bytes]:
     try:
         form = plugins.find("formats", request["format"])
-        getattr(form, "prepare", lambda: None)()
+        form.prepare()
         gc.collect()
         gc.freeze()
     except Exception as error:
