@@ -22,8 +22,8 @@ from .party.context import PartyContext
 from .party.holdout import assign_folds, find_holdout
 from .party.outbox import Outbox
 from .privacy.settings import L0
-from .report.bootstrap import WeightedMetrics, bootstrap
-from .report.metrics import NAMES, Metrics, evaluate, plain
+from .report.bootstrap import bootstrap
+from .report.metrics import Metrics, evaluate, plain
 from .runtime.progress import track
 from .runtime.scheduler import Job, request, run
 from .server.outcome import Outcome
@@ -69,7 +69,8 @@ class Benefit:
         for name in COMPARED[1:]:
             value, around = self.differences[name]
             if abs(value) > around and (value > 0) != (difference > 0):
-                lines.append(f"By {NAMES[name]} it is {'better' if value > 0 else 'worse'}: {self.shown(name)}.")
+                metric, judged = self.own.target.metrics[name], "better" if value > 0 else "worse"
+                lines.append(f"By {metric} it is {judged}: {self.shown(name)}.")
         if self.lacking:
             lines.append(
                 f"You have no rows of class {', '.join(self.lacking)}, so your rows cannot show what the outcome "
@@ -163,7 +164,7 @@ def _cross_fit(
 ) -> Benefit:
     if len(data) < LEAST_ROWS:
         raise DataError(f"{len(data)} rows are too few to compare two models; expected at least {LEAST_ROWS}")
-    fold = assign_folds(data, folds, ctx.seed("benefit"))
+    fold = assign_folds(data, folds, ctx.seed("benefit"), ctx.target)
     parts = [np.flatnonzero(fold == i) for i in range(folds)]
     rest = {f"fold-{i}": data.take(np.flatnonzero(fold != i)) for i in range(folds)}
     with warnings.catch_warnings():
@@ -186,14 +187,15 @@ def _cross_fit(
 
 
 def _compare(election: Election, outcome: Array, own: Array, tested: Data, data: Data, how: str) -> Benefit:
-    ours, theirs = bootstrap(WeightedMetrics(outcome, tested.y), WeightedMetrics(own, tested.y), rows=len(tested))
-    metrics = [evaluate(each, tested.y, election.classes) for each in (own, outcome)]
+    target = election.target
+    ours, theirs = bootstrap(*(target.scorer(each, tested.y) for each in (outcome, own)), rows=len(tested))
+    metrics = [evaluate(target, each, tested.y) for each in (own, outcome)]
     differences = {}
     for name, values in ours.items():
         drawn = (values - theirs[name])[np.isfinite(values - theirs[name])]
         margin = 1.96 * float(drawn.std()) if len(drawn) else float("nan")
         differences[name] = (metrics[1][name] - metrics[0][name], margin)
-    counts = zip(election.classes, data.class_counts(len(election.classes)), strict=True)
+    counts = zip(election.classes, target.class_counts(data.y), strict=False)
     return Benefit(how, metrics[0], metrics[1], differences, [str(name) for name, count in counts if not count])
 
 
@@ -203,8 +205,8 @@ def _own(alone: Election, choice: Mapping[str, Learner], train: Data, asked: Arr
     if not learners:
         return simulate_parties(alone, {"own": train}).outcome.probabilities(asked)
     X, rows = np.concatenate([train.X, asked]), np.arange(len(train))
-    kind: Any = "multilabel" if alone.multilabel else "labels"
-    task = Task(rows, train.y, kind, ask=np.arange(len(train), len(X)), label="your own model")
+    asked_rows = np.arange(len(train), len(X))
+    task = Task(rows, train.y, alone.target.task, ask=asked_rows, label="your own model")
     role = baseline_role(alone)
     learner = next(iter(choice.values())) if choice and role == "final" else learners[role]
     models: Models = run(Job(request(Fit(role, X, [task], len(alone.classes), keep=False)), lambda _: learner))

@@ -10,6 +10,8 @@ from .types import Array, Blob, Data
 if TYPE_CHECKING:
     from torch import nn
 
+    from .election.targets import Target
+
 
 class Agreement(Protocol):
     """The facts of an election that are known before anyone trains."""
@@ -19,8 +21,8 @@ class Agreement(Protocol):
     @property
     def public(self) -> Array | None: ...
     @property
-    def multilabel(self) -> bool:
-        """Whether a row may have several classes, or none."""
+    def target(self) -> Target:
+        """What is predicted: how y is encoded, which task learns it, and which outputs a model has."""
 
     @property
     def shape(self) -> tuple[int, ...]:
