@@ -44,6 +44,7 @@ def install(tmp_path, monkeypatch, fresh):
         ("learners", {"sklearn", "xgboost", "lightgbm"}),
         ("formats", {"skops", "ubjson", "lightgbm-text", "safetensors"}),
         ("boxes", {"folder"}),
+        ("mechanisms", {"gumbel", "gaussian", "laplace", "confident"}),
         ("peers", {"solo", "fedavg", "fedprox", "fedavgm", "scaffold"}),
     ],
 )
@@ -54,7 +55,7 @@ def test_every_module_of_a_folder_provides_a_class(group, expected):
         assert isinstance(plugins.find(group, name), type)
 
 
-@pytest.mark.parametrize("group", ["methods", "learners", "formats", "peers"])
+@pytest.mark.parametrize("group", ["methods", "learners", "formats", "mechanisms", "peers"])
 def test_a_class_has_the_name_of_its_file(group):
     for name in plugins.names(group):
         assert plugins.find(group, name).name == name

@@ -126,7 +126,7 @@ class _Attacker:
             gamma=None,
             sigma=None,
             scale=scale,
-            mechanism=guarantee.query.mechanism,
+            mechanism=guarantee.query.name,
             threshold=None,
             answers=None,
             test_sigma=None,

@@ -17,10 +17,10 @@ from . import plugins
 from .election.checks import check_learner
 from .election.election import Election
 from .election.file import make
+from .election.targets import supports
 from .errors import DataError, ElectionError
 from .peers import Peer
 from .privacy.settings import L0
-from .report.metrics import accuracy
 from .report.plots import plot_comparison
 from .runtime.files import write_atomic
 from .runtime.progress import track
@@ -109,7 +109,8 @@ def compare(
         seconds, begin = time.monotonic() - begin, time.monotonic()
         for turn in track(f"rounds of {peer.name}", peer.run(list(parties.values()), ctx), peer.rounds):
             seconds += time.monotonic() - begin
-            mean = float(np.mean([accuracy(model.predict_proba(test.X), test.y) for model in turn.models]))
+            predicted = [model.predict_proba(test.X) for model in turn.models]
+            mean = float(np.mean([election.target.accuracy(each, test.y) for each in predicted]))
             results.append(RoundResult(mean, turn.up + ballots, turn.down + replies, seconds))
             begin = time.monotonic()
     if not results:
@@ -125,11 +126,13 @@ def election_result(simulation: Simulation, test: Data, seconds: float) -> Round
 
 def check_peer(peer: Peer, election: Election) -> None:
     """Raise ElectionError, before any training, if the peer cannot run with the election's learners."""
+    if not supports(peer, election.target):
+        raise ElectionError(f"{peer.name} does not support {election.target.phrase}; choose another peer")
     if peer.needs_public != "nothing" and election.public is None:
         raise ElectionError(f"{peer.name} needs a public set: rows that every party may have")
     for role in peer.needs:
-        check_learner(peer, role, election.learner_of(role), multilabel=election.multilabel)
-    peer.check(election.learner_of("final"), multilabel=election.multilabel)
+        check_learner(peer, role, election.learner_of(role), election.target)
+    peer.check(election.learner_of("final"))
 
 
 def read_peer(text: str) -> Peer:

@@ -10,6 +10,7 @@ from .types import Array, Blob, Data, Task
 if TYPE_CHECKING:
     from torch import nn
 
+    from .election.targets import Target
     from .interfaces import Work
     from .models import Models
 
@@ -22,8 +23,8 @@ class Agreement(Protocol):
     @property
     def public(self) -> Array | None: ...
     @property
-    def multilabel(self) -> bool:
-        """Whether a row may have several classes, or none."""
+    def target(self) -> Target:
+        """What is predicted: how y is encoded, which task learns it, and which outputs a model has."""
 
     @property
     def shape(self) -> tuple[int, ...]:

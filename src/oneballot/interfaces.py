@@ -28,8 +28,10 @@ class Plugin(ABC):
     """What learners, methods and peers have in common: each is a frozen dataclass of its settings (`settings`)."""
 
     name: ClassVar[str]
+    targets: ClassVar[frozenset[str]] = frozenset({"classes"})
+    """The kinds of targets that it supports (`Target.kind`); "labels" are several labels per row."""
     files: ClassVar[tuple[str, ...]] = ()
-    """Plugin that name files in the election's folder."""
+    """Settings that name files in the election's folder."""
     in_files: ClassVar[Mapping[str, Any]] = {}
     """What a file means if it leaves a setting out, where that differs from the default in Python."""
     revision: ClassVar[int] = 0
@@ -47,7 +49,7 @@ class Learner(Plugin):
     @abstractmethod
     def provides(self) -> frozenset[str]:
         """Outputs: any of "probabilities", "scores", "weights", "gradients". Targets other than labels: any of "soft",
-        "score targets", "multilabel"."""
+        "score targets"."""
 
     @abstractmethod
     def fit_many(self, X: Array, tasks: Sequence[Task], classes: int, *, keep: bool = True) -> Models:
@@ -119,8 +121,6 @@ class Method(Plugin):
     `for_audit`."""
     why_not: ClassVar[str] = ""
     """The reason why other levels are not offered."""
-    multilabel: ClassVar[bool] = False
-    """Whether it supports several labels per row."""
     resumes: ClassVar[bool] = False
     """Whether it can start from an outcome (`Agreement.start`)."""
     alternatives: ClassVar[Mapping[str, str]] = {}

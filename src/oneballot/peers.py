@@ -50,7 +50,7 @@ class Peer(Plugin):
         """Whether it starts from the model of the election's outcome, which is then `ctx.start`."""
         return False
 
-    def check(self, learner: Any, *, multilabel: bool) -> None:
+    def check(self, learner: Any) -> None:
         """Raise ElectionError, before any training, if the peer cannot use this final learner."""
 
     @abstractmethod

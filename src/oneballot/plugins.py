@@ -1,9 +1,9 @@
-"""Finds methods, learners, formats, boxes, peers and commands by name.
+"""Finds methods, learners, targets, formats, boxes, mechanisms, peers and commands by name.
 
 A built-in plug-in is a module that sets `plugin = TheClass`. A method that needs several files is a package: its class
 is in `method.py`, and its own format, if any, in `format.py`. Other packages register theirs with entry points of the
-groups `oneballot.methods`, `.learners`, `.formats`, `.boxes`, `.peers` and `.commands`. All peers are registered in
-this way, by `oneballot_lab`.
+groups `oneballot.methods`, `.learners`, `.targets`, `.formats`, `.boxes`, `.mechanisms`, `.peers` and `.commands`. All
+peers are registered in this way, by `oneballot_lab`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,19 @@ from typing import Any, Literal
 
 from .errors import ElectionError, OneBallotWarning
 
-Kind = Literal["methods", "learners", "formats", "boxes", "peers"]
-ONE = {"methods": "method", "learners": "learner", "formats": "format", "boxes": "box", "peers": "peer"}
+Kind = Literal["methods", "learners", "targets", "formats", "boxes", "mechanisms", "peers"]
+ONE = {
+    "methods": "method", "learners": "learner", "targets": "target", "formats": "format", "boxes": "box",
+    "mechanisms": "mechanism", "peers": "peer",
+}  # fmt: skip
+FOLDERS = {"mechanisms": "oneballot.privacy.mechanisms", "targets": "oneballot.election.targets"}
+"""Where built-ins are, if not in the folder of that name."""
+BASES = {
+    "peers": ("oneballot.peers", "Peer"),
+    "mechanisms": ("oneballot.privacy.mechanisms", "NoisyArgmax"),
+    "targets": ("oneballot.election.targets", "Target"),
+}
+"""The base classes that are not in `interfaces`."""
 
 
 @cache
@@ -73,8 +84,8 @@ def describe(plugin: Any) -> dict[str, Any]:
 
 def _base(kind: Kind) -> type:
     """The base class of a kind."""
-    module = importlib.import_module("oneballot.peers" if kind == "peers" else "oneballot.interfaces")
-    base: type = vars(module)[ONE[kind].capitalize()]
+    module, name = BASES.get(kind, ("oneballot.interfaces", ONE[kind].capitalize()))
+    base: type = vars(importlib.import_module(module))[name]
     return base
 
 
@@ -96,11 +107,11 @@ def _built_in(kind: Kind) -> dict[str, str]:
     """The module of each built-in, by name."""
     if kind == "peers":
         return {}
-    folder = importlib.import_module(f"oneballot.{kind}")
+    folder = importlib.import_module(FOLDERS.get(kind, f"oneballot.{kind}"))
     found: dict[str, str] = {}
     for file in pkgutil.iter_modules(folder.__path__):
         if not file.name.startswith("_"):
-            found[file.name.replace("_", "-")] = f"oneballot.{kind}.{file.name}" + (".method" if file.ispkg else "")
+            found[file.name.replace("_", "-")] = f"{folder.__name__}.{file.name}" + (".method" if file.ispkg else "")
     if kind == "formats":
         methods = importlib.import_module("oneballot.methods")
         for path in (Path(root) for root in methods.__path__):

@@ -15,6 +15,9 @@ import numpy.typing as npt
 from .errors import Spoiled
 
 Array = npt.NDArray[Any]
+Class = str | int
+TaskKind = Literal["labels", "soft", "scores", "multilabel"]
+Output = Literal["softmax", "sigmoid"]
 PublicNeed = Literal["nothing", "rows", "labels"]
 """What a method needs of a public set."""
 
@@ -48,7 +51,8 @@ Contents = Mapping[str, Array | Blob]
 class Data:
     """A party's rows X, class numbers y `(rows,)`, and stable row IDs where the schema names an ID column.
 
-    In a multi-label election y is `(rows, classes)`: 1 for yes, -1 for no, 0 for unknown.
+    y is encoded by the election's target; several labels per row are `(rows, classes)`: 1 for yes, -1 for no, 0 for
+    unknown.
     """
 
     X: Array
@@ -76,12 +80,12 @@ class Task:
 
     rows: Array
     targets: Array  # labels (rows,); soft labels, scores or multi-labels (rows, classes)
-    kind: Literal["labels", "soft", "scores", "multilabel"] = "labels"
+    kind: TaskKind = "labels"
     weight: Array | None = None  # (rows,)
     seed: int = 0
     ask: Array | None = None  # rows of X to predict
     answer: Literal["probabilities", "scores"] = "probabilities"
-    output: Literal["softmax", "sigmoid"] = "softmax"  # how scores become probabilities; multi-labels use sigmoid
+    output: Output = "softmax"  # how scores become probabilities; multi-labels use sigmoid
     start: Mapping[str, Array] | None = None  # networks: initial weights; None draws them with the seed
     required: bool = False  # if the learner cannot fit the rows: raise an error, do not predict class frequencies
     label: str = "a model"  # names the task in errors

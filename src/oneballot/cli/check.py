@@ -32,9 +32,11 @@ def command(
     """
     with session(as_json):
         from ..election.advice import advise
+        from ..election.checks import check_quorum
         from ..election.election import Election
 
         agreed = Election.read(election)
+        check_quorum(agreed)
         voters = parties or agreed.parties
         guarantee = agreed.guarantee
         facts: dict[str, Any] = {
@@ -121,7 +123,7 @@ def _votes(election: Election) -> dict[str, Any]:
     guarantee = election.guarantee
     if not isinstance(guarantee, VotesGuarantee):
         return {"queries": None, "mechanism": None, "scale": None}
-    return {"queries": guarantee.queries, "mechanism": guarantee.query.mechanism, "scale": guarantee.query.scale}
+    return {"queries": guarantee.queries, "mechanism": guarantee.query.name, "scale": guarantee.query.scale}
 
 
 def _in_all(election: Election) -> list[str]:

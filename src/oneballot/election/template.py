@@ -13,9 +13,13 @@ from .. import plugins
 from ..data.delimited import Dialect
 from ..data.read import Table, read
 from ..errors import DataError, ElectionError, OneBallotWarning
+from ..privacy.mechanisms import AUTO
+from ..types import Class
+from .cells import as_label
+from .draft_learners import fit_learners
 from .file import FORMAT, digest_of
 from .infer import DEFAULT, MAX_CLASSES, Choices, Found, as_schema, count_labels, recognise, sorted_labels
-from .schema import Class, Schema, as_label
+from .schema import Schema
 from .toml import toml_table, toml_value
 
 FEDKT = """\
@@ -102,6 +106,8 @@ def draft(
         warnings.warn(text, OneBallotWarning, stacklevel=2)
     found = recognise(table.columns, label, choices)
     schema = as_schema(found, label, choices.id)
+    level = "L2" if 'level = "L2"' in privacy else "L0"
+    method = fit_learners(method, schema, table.columns, level)
     text = write(
         beside, public, known, schema, method=method, privacy=privacy, server_key=server_key,
         has_public=has_public, dialect=table.dialect,
@@ -122,12 +128,13 @@ def _as_classes(table: Table, label: str) -> tuple[Class, ...]:
 
 def private(level: str, epsilon: float) -> str:
     """The section [privacy] of an election with a privacy budget."""
+    choices = ", ".join(f'"{name}"' for name in AUTO)
     return f"""\
 [privacy]                       # {_LEVELS[level]}: docs/privacy.md
 level = "{level}"
 epsilon = {epsilon!r}                   # the privacy budget, which determines the noise; or set gamma, sigma or scale
 delta = 1e-5
-mechanism = "auto"              # the best of "gumbel", "gaussian", "laplace" for these classes and queries
+mechanism = "auto"              # the best of {choices} for these classes and queries
 adjacency = "replace"           # or "add-remove"
 """
 

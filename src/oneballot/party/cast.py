@@ -9,6 +9,7 @@ from ..ballot.encryption import require_server_key
 from ..ballot.seal import check_size, seal
 from ..ballot.signatures import check_signer
 from ..data.rows import join_rows
+from ..election.checks import check_quorum
 from ..election.election import Election
 from ..election.names import check_party_name
 from ..interfaces import CastSteps, Learner, Models, Work
@@ -40,6 +41,7 @@ def cast(
     At L2 every cast draws noise on the same rows and costs add up: `casts` is the number of casts including this one.
     """
     party = check_party_name(party)
+    check_quorum(election)
     check_signer(election, party, key)
     require_server_key(election)
     data = election.data(X, y, party, ids)

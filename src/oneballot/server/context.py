@@ -6,14 +6,13 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from .. import plugins
 from ..election.election import Election
 from ..interfaces import Models, Work
 from ..party.context import PartyContext
 from ..privacy.charges import Charges
 from ..privacy.ledger import Ledger
 from ..types import Array, Blob, Task
-from .sandbox import Sandbox
+from .sandbox import Sandbox, checked_format
 
 if TYPE_CHECKING:
     from torch import nn
@@ -53,10 +52,8 @@ class TallyContext(PartyContext):
         return self._sandbox.ask(blob, X, classes=classes)
 
     def open(self, blob: Blob, *, classes: int) -> nn.Module:
-        form = plugins.find("formats", blob.format)
-        form.check(blob.data, classes=classes, features=math.prod(self.shape))
-        module: nn.Module = form.open(blob.data)
-        return module
+        with checked_format(blob, classes, math.prod(self.shape)) as form:
+            return form.open(blob.data)
 
     def __enter__(self) -> TallyContext:
         return self

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..ballot.encryption import check_server_key
+from ..election.checks import check_quorum
 from ..election.election import Election
 from ..election.names import check_party_name
 from ..interfaces import Box, Model
@@ -67,6 +68,7 @@ def tally_box(election: Election, box: Box, options: Options | None = None) -> O
 
 
 def _tally(election: Election, source: Source, options: Options) -> Outcome:
+    check_quorum(election)
     check_server_key(election, options.key)
     previous = options.previous
     if previous is not None and previous.election != election.digest:
@@ -111,12 +113,12 @@ def _warn_of_unknown_parties(without: Iterable[str], seen: set[str], ctx: TallyC
 
 
 def _outcome(election: Election, model: Model, counter: BallotCounter, ctx: TallyContext, verdict: Verdict) -> Outcome:
-    from .model import FinalModel
+    from .model import model_class
 
     shape = election.shape or model.shape  # ballots of an open ensemble may state it
-    final = FinalModel(election.learner_of("final"), ctx.shared_seed("final"), election.schema)
+    final = model_class(election.target)(election.learner_of("final"), ctx.shared_seed("final"), election.schema)
     return Outcome(
-        model=final.trained(model, election.classes, shape, election.row_dtype, multilabel=election.multilabel),
+        model=final.trained(model, election.target, shape, election.row_dtype),
         election=election.digest,
         classes=tuple(election.classes),
         schema=election.schema,

@@ -68,7 +68,7 @@ class Assembly:
             RoundTask(
                 np.arange(a, b),
                 data.y,
-                "multilabel" if ctx.multilabel else "labels",
+                ctx.target.task,
                 proximal=proximal,
                 label=f"party {i + 1}",
             )
@@ -132,7 +132,7 @@ class Assembly:
         return self.recipe.steps_of(int(self.rows[party]))
 
     def model(self, values: Values) -> Model:
-        output = "sigmoid" if self.ctx.multilabel else "softmax"
+        output = self.ctx.target.output
         return self.learner.model_of(self.network, values, self.classes, output, device=self.learner.device)
 
 

@@ -63,6 +63,7 @@ class Averaging(Peer):
     init: "random" initial weights, or "outcome": those of the election's outcome.
     """
 
+    targets: ClassVar[frozenset[str]] = frozenset({"classes", "labels"})
     needs: ClassVar[Mapping[str, frozenset[str]]] = {"final": frozenset({"gradients", "probabilities"})}
 
     rounds: PositiveInt = 50

@@ -45,7 +45,7 @@ class Bagging(Peer):
     local_rounds: PositiveInt = 1
     shrink: Literal["equal", "rows", "none"] = "equal"
 
-    def check(self, learner: Any, *, multilabel: bool) -> None:
+    def check(self, learner: Any) -> None:
         if learner.name != "xgboost":
             raise ElectionError(f"bagging needs the learner XGBoost, not the learner {learner.name}")
 

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 from pydantic import PositiveInt
 
-from oneballot.errors import ElectionError
 from oneballot.settings import settings
 from oneballot.types import PublicNeed
 
@@ -34,15 +33,12 @@ class FedDF(Averaging):
     """
 
     name: ClassVar[str] = "feddf"
+    targets: ClassVar[frozenset[str]] = frozenset({"classes"})
     needs_public: ClassVar[PublicNeed] = "rows"
 
     distillation_epochs: PositiveInt = 10
     distillation_optimizer: Literal["adam", "sgd"] = "adam"
     distillation_rate: Rate = 1e-3
-
-    def check(self, learner: Any, *, multilabel: bool) -> None:
-        if multilabel:
-            raise ElectionError("feddf: rows must have one class each; this election is multilabel")
 
     def server(self, assembly: Assembly) -> Server:
         recipe = replace(

@@ -38,6 +38,7 @@ class FedGEN(Averaging):
     """
 
     name: ClassVar[str] = "fedgen"
+    targets: ClassVar[frozenset[str]] = frozenset({"classes"})
 
     generator_weight: Rate = 1.0
     noise: PositiveInt = 32
@@ -46,9 +47,7 @@ class FedGEN(Averaging):
     generator_rate: Rate = 1e-3
     diversity: Rate = 1.0
 
-    def check(self, learner: Any, *, multilabel: bool) -> None:
-        if multilabel:
-            raise ElectionError("fedgen: rows must have one class each; this election is multilabel")
+    def check(self, learner: Any) -> None:
         if learner.augment and self.generator_weight:
             raise ElectionError("fedgen: draws cannot be augmented; remove the learner's augment")
         if learner.module in ("resnet8", "resnet34", "textcnn", "bilstm", "transformer"):

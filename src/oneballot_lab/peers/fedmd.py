@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from pydantic import PositiveInt
 
-from oneballot.errors import ElectionError
 from oneballot.interfaces import TallyContext
 from oneballot.peers import Peer, Round
 from oneballot.settings import settings
@@ -45,10 +44,6 @@ class FedMD(Peer):
     alignment: PositiveInt = 5000
     digest_epochs: PositiveInt = 1
     epochs: PositiveInt = 1
-
-    def check(self, learner: Any, *, multilabel: bool) -> None:
-        if multilabel:
-            raise ElectionError("fedmd: rows must have one class each; this election is multilabel")
 
     def run(self, parties: Sequence[Data], ctx: TallyContext) -> Iterator[Round]:
         assembly: Assembly = ctx.run(Assemble(parties, ctx, lambda recipe: recipe))

@@ -43,9 +43,7 @@ class PFNM(Peer):
     mass: Positive = 1.0
     sweeps: NonNegativeInt = 5
 
-    def check(self, learner: Any, *, multilabel: bool) -> None:
-        if multilabel:
-            raise ElectionError("pfnm: rows must have one class each; this election is multilabel")
+    def check(self, learner: Any) -> None:
         if learner.module != "mlp":
             raise ElectionError(f'pfnm needs module = "mlp", a fully connected network, not "{learner.module}"')
 

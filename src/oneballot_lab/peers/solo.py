@@ -16,6 +16,7 @@ from oneballot.types import Data, Task
 @settings
 class Solo(Peer):
     name: ClassVar[str] = "solo"
+    targets: ClassVar[frozenset[str]] = frozenset({"classes", "labels"})
     needs: ClassVar[Mapping[str, frozenset[str]]] = {"final": frozenset({"probabilities"})}
 
     def run(self, parties: Sequence[Data], ctx: TallyContext) -> Iterator[Round]:
@@ -26,7 +27,7 @@ class Solo(Peer):
             Task(
                 rows,
                 data.y,
-                "multilabel" if ctx.multilabel else "labels",
+                ctx.target.task,
                 seed=ctx.shared_seed("solo", i),
                 label=f"party {i + 1}",
             )
