@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
@@ -67,6 +67,7 @@ class Dense(Method):
     boundary: NonNegativeFloat = 1.0
     learning_rate: PositiveFloat = 0.01
     temperature: PositiveFloat = 20.0
+    average: Literal["seen", "logits"] = "seen"
     values: tuple[float, float] = (0.0, 1.0)
 
     def __post_init__(self) -> None:
@@ -108,43 +109,33 @@ class Dense(Method):
         return Count(by_party={ballot.party: ballot.contents})
 
     def close(self, count: Count, ctx: TallyContext) -> Model:
-        classes, low_high = len(ctx.classes), self._bounds(ctx)
-        class_counts = sum((_array(ballot, "seen") for ballot in count.by_party.values()), np.zeros(classes, np.int64))
-        if missing := missing_classes(class_counts, ctx):
-            ctx.warn(f"no party has rows of class {missing}: the final model does not know it")
-        networks = self._networks(count, ctx)
-        rows, uniform = self._probe(ctx), np.full((PROBE, classes), 1 / classes)
+        classes, uniform = len(ctx.classes), np.full((PROBE, len(ctx.classes)), 1 / len(ctx.classes))
+        teachers = self._open(count, ctx)
+        if missing := missing_classes(teachers.seen.sum(axis=0), ctx):
+            ctx.warn(f"no network knows the class {missing}, so the final model does not")
         task = Task(np.arange(PROBE), uniform, "soft", seed=ctx.shared_seed("student"), label="the student")
-        untrained = ctx.fit("final", rows, [task], classes)[0]  # almost: uniform targets on a few random rows
+        untrained = ctx.fit("final", self._probe(ctx), [task], classes)[0]  # almost: uniform targets, a few random rows
         student = ctx.open(untrained.dump(), classes=classes)
-        work = Distil(
-            self, list(networks.values()), student, class_counts, *low_high, ctx.shape, ctx.shared_seed("dense")
-        )
+        work = Distil(self, teachers, student, *self._bounds(ctx), ctx.shape, ctx.shared_seed("dense"))
         distilled = ctx.run(work)
-        for i in distilled.left_out:
-            ctx.warn(f"{list(networks)[i]} is left out: its network returns numbers that are not finite")
-        X = distilled.rows.reshape(-1, *ctx.shape)
-        task = Task(
-            np.arange(len(X)),
-            distilled.targets,
-            "soft",
-            seed=ctx.shared_seed("final"),
-            start=distilled.weights,
-            required=True,
-            label="the final model",
-        )
+        for party in distilled.left_out:
+            ctx.warn(f"{party} is left out: its network returns numbers that are not finite")
+        X, seed = distilled.rows.reshape(-1, *ctx.shape), ctx.shared_seed("final")
+        given: Any = {"start": distilled.weights, "required": True, "label": "the final model"}
+        task = Task(np.arange(len(X)), distilled.targets, "soft", seed=seed, **given)
         return ctx.fit("final", X, [task], classes)[0]
 
-    def _networks(self, count: Count, ctx: TallyContext) -> dict[str, nn.Module]:
-        """The network of each party. One that predicts the same for all rows is left out: it recognises nothing."""
-        probe = self._probe(ctx)
-        networks = {party: ctx.open(_blob(count.by_party[party]), classes=len(ctx.classes)) for party in count.by_party}
+    def _open(self, count: Count, ctx: TallyContext) -> Teachers:
+        """The networks. One that predicts the same for all rows recognises nothing, and is left out."""
+        probe, ballots = self._probe(ctx), dict(sorted(count.by_party.items()))
+        networks = {party: ctx.open(_blob(ballot), classes=len(ctx.classes)) for party, ballot in ballots.items()}
         constant = [party for party in networks if not np.ptp(_ask(networks[party], probe), axis=0).any()]
         if len(constant) == len(networks):
-            return networks
-        for party in sorted(constant):
+            constant = []
+        for party in constant:
             ctx.warn(f"{party} is left out: its model predicts the same for every row")
-        return {party: networks[party] for party in sorted(networks) if party not in constant}
+        seen = np.stack([_array(ballot, "seen") > 0 for ballot in ballots.values()])
+        return Teachers(networks, seen, self.average).without(constant)
 
     def _probe(self, ctx: TallyContext) -> Array:
         low, high = self._bounds(ctx)
@@ -164,13 +155,41 @@ class Dense(Method):
 
 
 @dataclass(frozen=True)
+class Teachers:
+    """The parties' networks as an ensemble. seen `(networks, classes)`: whether the party has rows of the class."""
+
+    networks: Mapping[str, nn.Module]
+    seen: Array
+    average: str
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        """Logits `(rows, classes)`."""
+        import torch
+
+        probabilities = torch.stack([network(rows).softmax(dim=1) for network in self.networks.values()])
+        if self.average == "logits":  # up to a constant of each row
+            return (probabilities + FLOOR).log().mean(dim=0)
+        weights = torch.from_numpy(self.seen).to(rows)[:, None]
+        return ((probabilities * weights).sum(dim=0) / weights.sum(dim=0).clamp(min=1) + FLOOR).log()
+
+    def failing(self, rows: Tensor) -> list[str]:
+        return [party for party, network in self.networks.items() if not np.isfinite(_ask(network, rows)).all()]
+
+    def without(self, parties: Sequence[str]) -> Teachers:
+        kept = {party: network for party, network in self.networks.items() if party not in parties}
+        if not kept:
+            raise OneBallotError("dense: no network returns finite numbers for the generated rows")
+        return Teachers(kept, self.seen[[party in kept for party in self.networks]], self.average)
+
+
+@dataclass(frozen=True)
 class Distilled:
-    """weights: of the student. rows, targets: what it was trained on. left_out: numbers of networks that failed."""
+    """weights: of the student. rows, targets: what it was trained on. left_out: parties whose networks failed."""
 
     weights: Mapping[str, Array]
     rows: Array
     targets: Array
-    left_out: Sequence[int]
+    left_out: Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -178,9 +197,8 @@ class Distil:
     """The training of generators and of the student, on the device of the final learner."""
 
     method: Dense
-    networks: Sequence[nn.Module]
+    teachers: Teachers
     student: nn.Module
-    class_counts: Array
     low: Array
     high: Array
     shape: tuple[int, ...]
@@ -200,61 +218,54 @@ class Distil:
         import torch
 
         torch.manual_seed(self.seed)
-        method, left_out = self.method, list[int]()
-        teachers = {i: network.to(device).requires_grad_(False).eval() for i, network in enumerate(self.networks)}
+        method, teachers, left_out = self.method, self.teachers, list[str]()
+        for network in teachers.networks.values():
+            network.to(device).requires_grad_(False).eval()
         student = self.student.to(device).requires_grad_(True)
         optimizer = torch.optim.SGD(student.parameters(), lr=method.learning_rate, momentum=MOMENTUM)
         rows = torch.empty(method.epochs * method.batch, *shape, device=device)
-        targets = torch.empty(len(rows), len(self.class_counts), device=device)
+        targets = torch.empty(len(rows), teachers.seen.shape[1], device=device)
         for end in track("distilling networks", range(method.batch, len(rows) + 1, method.batch), method.epochs):
-            made = self._generate(list(teachers.values()), student.eval(), shape)
-            while failed := [i for i, network in teachers.items() if not np.isfinite(_ask(network, made)).all()]:
-                left_out += failed
-                teachers = {i: network for i, network in teachers.items() if i not in failed}
-                if not teachers:
-                    raise OneBallotError("dense: no network returns finite numbers for the generated rows")
-                made = self._generate(list(teachers.values()), student.eval(), shape)
+            made = self._generate(teachers, student.eval(), shape)
+            while failing := teachers.failing(made):
+                left_out, teachers = [*left_out, *failing], teachers.without(failing)
+                made = self._generate(teachers, student.eval(), shape)
             rows[end - method.batch : end] = made
             with torch.no_grad():
-                targets[end - method.batch : end] = mean_logits(list(teachers.values()), made)
+                targets[end - method.batch : end] = teachers(made)
             student.train()
-            for chosen in torch.randperm(end).to(device).split(method.batch):
+            for chosen in torch.randperm(end).to(device).split(method.batch):  # type: ignore[no-untyped-call]
                 loss = divergence(targets[chosen], student(rows[chosen]), method.temperature).mean()
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
+                _step(optimizer, loss)
         weights = {key: value.cpu().numpy() for key, value in student.state_dict().items()}
         return Distilled(weights, rows.cpu().numpy(), targets.softmax(dim=1).cpu().numpy(), left_out)
 
-    def _generate(self, teachers: Sequence[nn.Module], student: nn.Module, shape: tuple[int, ...]) -> Tensor:
-        """The best batch of a new generator, which is trained for labels drawn uniformly from the parties' classes."""
+    def _generate(self, teachers: Teachers, student: nn.Module, shape: tuple[int, ...]) -> Tensor:
+        """The best batch of a new generator, for labels drawn uniformly from the classes that the parties have."""
         import torch
         from torch.nn import functional as F
 
-        method, classes = self.method, len(self.class_counts)
+        method, classes = self.method, teachers.seen.shape[1]
         device = next(student.parameters()).device
-        low, span = (
-            torch.from_numpy(each).float().reshape(shape).to(device) for each in (self.low, self.high - self.low)
-        )
-        labels = torch.from_numpy(self.class_counts > 0).float().multinomial(method.batch, replacement=True).to(device)
+        low, high = (torch.from_numpy(each).float().reshape(shape).to(device) for each in (self.low, self.high))
+        known = torch.from_numpy(teachers.seen.any(axis=0)).float()
+        labels = known.multinomial(method.batch, replacement=True).to(device)
         noise = torch.randn(method.batch, method.noise).to(device).requires_grad_()
         generator = make_generator(method.noise + classes, shape).to(device).train()
         optimizer = torch.optim.Adam([*generator.parameters(), noise], lr=method.generator_rate, betas=(0.5, 0.999))
-        best, lowest = torch.empty(0), torch.tensor(math.inf, device=device)
-        with batch_norm_losses(teachers) as distances:
+        best, lowest = torch.zeros(method.batch, *shape, device=device), torch.tensor(math.inf, device=device)
+        with batch_norm_losses(list(teachers.networks.values())) as distances:
             for _ in range(method.generator_steps):
                 distances.clear()
                 made = generator(torch.cat([noise, F.one_hot(labels, classes)], dim=1))
-                rows = low + span * made.reshape(-1, *shape)
-                taught, learned = mean_logits(teachers, rows), student(rows)
+                rows = low + (high - low) * made.reshape(-1, *shape)
+                taught, learned = teachers(rows), student(rows)
                 disagree = taught.argmax(dim=1) != learned.argmax(dim=1)
-                loss = F.cross_entropy(taught, labels) + method.stability * sum(distances) / len(teachers)
+                loss = F.cross_entropy(taught, labels) + method.stability * sum(distances) / len(teachers.networks)
                 loss = loss - method.boundary * (divergence(taught, learned) * disagree).mean()
-                best = torch.where(loss < lowest, rows, best).detach() if len(best) else rows.detach()
+                best = torch.where(loss < lowest, rows.detach(), best)
                 lowest = torch.fmin(lowest, loss.detach())
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
+                _step(optimizer, loss)
         return best
 
 
@@ -276,16 +287,6 @@ def make_generator(inputs: int, shape: tuple[int, ...]) -> nn.Sequential:
     return nn.Sequential(*layers, nn.Conv2d(64, channels, 3, padding=1), nn.Sigmoid())
 
 
-def combine(probabilities: Tensor, weights: Tensor | None) -> Tensor:
-    """The logits of the ensemble `(rows, classes)`, from probabilities `(networks, rows, classes)`.
-
-    weights: `(networks, classes)`, of a mean of probabilities; None for the mean of the logits, up to a constant.
-    """
-    if weights is None:
-        return (probabilities + FLOOR).log().mean(dim=0)
-    return ((probabilities * weights[:, None]).sum(dim=0) / weights.sum(dim=0).clamp(min=1) + FLOOR).log()
-
-
 def divergence(taught: Tensor, learned: Tensor, temperature: float = 1.0) -> Tensor:
     """The Kullback–Leibler divergence of each row, from logits; its gradients do not depend on the temperature."""
     from torch.nn import functional as F
@@ -297,14 +298,15 @@ def divergence(taught: Tensor, learned: Tensor, temperature: float = 1.0) -> Ten
 @contextmanager
 def batch_norm_losses(networks: Sequence[nn.Module]) -> Iterator[list[Tensor]]:
     """A list to which each batch normalisation adds, when it is called, how far the batch is from its statistics."""
+    import torch
     from torch.nn.modules.batchnorm import _BatchNorm
 
     distances: list[Tensor] = []
 
     def measure(norm: Any, inputs: Any) -> None:
         (values,) = inputs
-        flat = values.transpose(0, 1).flatten(1)
-        mean, variance = flat.mean(dim=1), flat.var(dim=1, correction=0)
+        axes = [axis for axis in range(values.ndim) if axis != 1]
+        variance, mean = torch.var_mean(values, dim=axes, correction=0)
         distances.append((mean - norm.running_mean).norm() + (variance - norm.running_var).norm())
 
     norms = [module for network in networks for module in network.modules() if isinstance(module, _BatchNorm)]
@@ -314,6 +316,12 @@ def batch_norm_losses(networks: Sequence[nn.Module]) -> Iterator[list[Tensor]]:
     finally:
         for hook in hooks:
             hook.remove()
+
+
+def _step(optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
+    optimizer.zero_grad()
+    loss.backward()  # type: ignore[no-untyped-call]
+    optimizer.step()
 
 
 def _ask(network: nn.Module, rows: Array | Tensor) -> Array:
