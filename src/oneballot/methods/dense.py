@@ -17,10 +17,10 @@ import numpy as np
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
 from ..errors import ElectionError, OneBallotError, Spoiled
-from ..interfaces import Agreement, CastSteps, Context, Learner, Method, Model, TallyContext
+from ..interfaces import Agreement, CastSteps, Context, Learner, Method, Model, TallyContext, Work
 from ..runtime.progress import track
 from ..settings import settings
-from ..types import Abstain, Array, Ballot, Blob, Contents, Count, Data, Fit, Plan, Task
+from ..types import Abstain, Array, Ballot, Blob, Contents, Count, Data, Fit, Plan, Steps, Task
 from ._shared import missing_classes, read_class_counts
 
 if TYPE_CHECKING:
@@ -108,22 +108,22 @@ class Dense(Method):
             raise Spoiled("its network returns numbers that are not finite")
         return Count(by_party={ballot.party: ballot.contents})
 
-    def close(self, count: Count, ctx: TallyContext) -> Model:
+    def close(self, count: Count, ctx: TallyContext) -> Steps[Model]:
         classes, uniform = len(ctx.classes), np.full((PROBE, len(ctx.classes)), 1 / len(ctx.classes))
         teachers = self._open(count, ctx)
         if missing := missing_classes(teachers.seen.sum(axis=0), ctx):
             ctx.warn(f"no network knows the class {missing}, so the final model does not")
         task = Task(np.arange(PROBE), uniform, "soft", seed=ctx.shared_seed("student"), label="the student")
-        untrained = ctx.fit("final", self._probe(ctx), [task], classes)[0]  # almost: uniform targets, a few random rows
-        student = ctx.open(untrained.dump(), classes=classes)
-        work = Distil(self, teachers, student, *self._bounds(ctx), ctx.shape, ctx.shared_seed("dense"))
-        distilled = ctx.run(work)
+        untrained = yield Fit("final", self._probe(ctx), [task], classes)  # almost: uniform targets, a few random rows
+        student = ctx.open(untrained[0].dump(), classes=classes)
+        distilled = yield Distil(self, teachers, student, *self._bounds(ctx), ctx.shape, ctx.shared_seed("dense"))
         for party in distilled.left_out:
             ctx.warn(f"{party} is left out: its network returns numbers that are not finite")
         X, seed = distilled.rows.reshape(-1, *ctx.shape), ctx.shared_seed("final")
         given: Any = {"start": distilled.weights, "required": True, "label": "the final model"}
         task = Task(np.arange(len(X)), distilled.targets, "soft", seed=seed, **given)
-        return ctx.fit("final", X, [task], classes)[0]
+        models = yield Fit("final", X, [task], classes)
+        return models[0]  # type: ignore[no-any-return]
 
     def _open(self, count: Count, ctx: TallyContext) -> Teachers:
         """The networks. One that predicts the same for all rows recognises nothing, and is left out."""
@@ -193,7 +193,7 @@ class Distilled:
 
 
 @dataclass(frozen=True)
-class Distil:
+class Distil(Work):
     """The training of generators and of the student, on the device of the final learner."""
 
     method: Dense
@@ -203,15 +203,13 @@ class Distil:
     high: Array
     shape: tuple[int, ...]
     seed: int
-    role: str = "final"
 
     @staticmethod
     def together(learner: Any, works: Sequence[Distil]) -> list[Distilled]:
         import torch
 
         device = torch.device("cuda" if learner.device != "cpu" and torch.cuda.is_available() else "cpu")
-        with torch.random.fork_rng():
-            return [work.run(device, learner.row or work.shape) for work in works]
+        return [work.run(device, learner.row or work.shape) for work in works]
 
     def run(self, device: torch.device, shape: tuple[int, ...]) -> Distilled:
         """shape: that of a generated row; the learner's settings may say that a vector is an image."""
@@ -253,7 +251,7 @@ class Distil:
         noise = torch.randn(method.batch, method.noise).to(device).requires_grad_()
         generator = make_generator(method.noise + classes, shape).to(device).train()
         optimizer = torch.optim.Adam([*generator.parameters(), noise], lr=method.generator_rate, betas=(0.5, 0.999))
-        best, lowest = torch.zeros(method.batch, *shape, device=device), torch.tensor(math.inf, device=device)
+        best, lowest = None, torch.tensor(math.inf, device=device)
         with batch_norm_losses(list(teachers.networks.values())) as distances:
             for _ in range(method.generator_steps):
                 distances.clear()
@@ -263,9 +261,10 @@ class Distil:
                 disagree = taught.argmax(dim=1) != learned.argmax(dim=1)
                 loss = F.cross_entropy(taught, labels) + method.stability * sum(distances) / len(teachers.networks)
                 loss = loss - method.boundary * (divergence(taught, learned) * disagree).mean()
-                best = torch.where(loss < lowest, rows.detach(), best)
+                best = rows.detach() if best is None else torch.where(loss < lowest, rows.detach(), best)
                 lowest = torch.fmin(lowest, loss.detach())
                 _step(optimizer, loss)
+        assert best is not None
         return best
 
 
