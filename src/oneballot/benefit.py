@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from .data.sparse import concatenate, rows_for
 from .election.election import Election
 from .errors import DataError, ElectionError, OneBallotWarning
 from .interfaces import HasReplaceableMembers, Learner
@@ -201,11 +202,11 @@ def _own(alone: Election, choice: Mapping[str, Learner], train: Data, asked: Arr
     learners = alone.choose_learners(choice)
     if not learners:
         return simulate_parties(alone, {"own": train}).outcome.probabilities(asked)
-    X, rows = np.concatenate([train.X, asked]), np.arange(len(train))
+    X, rows = concatenate([train.X, asked]), np.arange(len(train))
     task = Task(rows, train.y, "multilabel" if alone.multilabel else "labels", ask=np.arange(len(train), len(X)))
     role = baseline_role(alone)
     learner = next(iter(choice.values())) if choice and role == "final" else learners[role]
-    (predictions,) = learner.fit_many(X, [task], len(alone.classes), keep=False).predictions()
+    (predictions,) = learner.fit_many(rows_for(learner, X), [task], len(alone.classes), keep=False).predictions()
     return predictions
 
 

@@ -8,11 +8,13 @@ import json
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, astuple, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from .data.sparse import as_dense
 from .election.checks import check_learner
 from .election.election import Election
 from .election.file import make
@@ -27,7 +29,7 @@ from .server.context import TallyContext
 from .server.outcome import Outcome
 from .settings import parse_settings
 from .simulation import Simulation, simulate_parties
-from .types import Blob, Data
+from .types import Array, Blob, Data
 
 
 @dataclass(frozen=True)
@@ -74,11 +76,15 @@ class PeerResult:
 
 
 class _PeerContext(TallyContext):
-    """A tally's context whose `start` is the outcome of this election, if one is given."""
+    """A tally's context whose `start` is the outcome of this election, if one is given, and whose rows are dense."""
 
     def __init__(self, election: Election, outcome: Outcome | None) -> None:
         super().__init__(replace(election, privacy=L0, roster={}, quorum=1))
         self._outcome = outcome
+
+    @cached_property
+    def public(self) -> Array | None:
+        return None if self.election.public is None else as_dense(self.election.public, "the public set")
 
     @property
     def start(self) -> Blob | None:
@@ -104,6 +110,8 @@ def compare(
     else:
         outcome = None
     results = []
+    parties = {name: replace(data, X=as_dense(data.X, name)) for name, data in parties.items()}
+    test = replace(test, X=as_dense(test.X, "the test rows"))
     with _PeerContext(election, outcome) as ctx:
         seconds, begin = time.monotonic() - begin, time.monotonic()
         for turn in track(f"rounds of {peer.name}", peer.run(list(parties.values()), ctx), peer.rounds):

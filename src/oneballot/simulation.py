@@ -12,6 +12,7 @@ import numpy as np
 
 from .boxes.folder import Folder
 from .data.frames import as_table
+from .data.sparse import concatenate, rows_for
 from .data.split import split as split_rows
 from .election.election import Election
 from .election.names import file_name
@@ -180,7 +181,7 @@ def baselines(election: Election, parties: Mapping[str, Data], test: Data) -> Ba
     held = {party: data for party, data in parties.items() if len(data)}
     if not election.roles:
         return _baselines_by_tallies(election, held, test)
-    X = np.concatenate([d.X for d in held.values()] + [test.X])
+    X = concatenate([*(d.X for d in held.values()), test.X])
     y = np.concatenate([d.y for d in held.values()])
     ends = np.cumsum([len(d) for d in held.values()])
     asked = np.arange(len(y), len(X))
@@ -188,7 +189,8 @@ def baselines(election: Election, parties: Mapping[str, Data], test: Data) -> Ba
     names = [*held, "pooled data"]
     kind: Literal["labels", "multilabel"] = "multilabel" if election.multilabel else "labels"
     tasks = [Task(rows, y[rows], kind, ask=asked, label=name) for name, rows in zip(names, blocks, strict=True)]
-    models = election.learner_of(baseline_role(election)).fit_many(X, tasks, len(election.classes), keep=False)
+    learner = election.learner_of(baseline_role(election))
+    models = learner.fit_many(rows_for(learner, X), tasks, len(election.classes), keep=False)
     return Baselines.of(list(held), models.predictions(), test, election.classes)
 
 
@@ -200,7 +202,7 @@ def baseline_role(election: Election) -> str:
 def _baselines_by_tallies(election: Election, held: Mapping[str, Data], test: Data) -> Baselines:
     """For a method without learners: run elections with one party each, without noise."""
     alone = replace(election, privacy=L0)
-    whole = Data(np.concatenate([d.X for d in held.values()]), np.concatenate([d.y for d in held.values()]))
+    whole = Data(concatenate([d.X for d in held.values()]), np.concatenate([d.y for d in held.values()]))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", OneBallotWarning)  # about classes that a party lacks
         runs = [simulate_parties(alone, {"one": data}) for data in (*held.values(), whole)]

@@ -13,14 +13,20 @@ import numpy as np
 
 from ..errors import DataError
 from ..types import Array, Stack
+from .sparse import as_sparse, concatenate, is_sparse
 
 ROW_DTYPES = (np.dtype(np.float32), np.dtype(np.uint8), np.dtype(np.int32))
 
 
 def as_rows(X: Any, source: str, *, empty: bool = False) -> Array:
-    """Rows as an array of one of ROW_DTYPES. Raises DataError if they are not rectangular, numeric and finite."""
+    """Rows as an array of one of ROW_DTYPES. Raises DataError if they are not rectangular, numeric and finite.
+
+    A sparse matrix of scipy becomes `SparseRows`.
+    """
+    if is_sparse(X):
+        X = as_sparse(X, source)
     try:
-        rows = np.asarray(X)
+        rows = X if is_sparse(X) else np.asarray(X)
     except ValueError as error:
         raise DataError(f"{source}: expected rows of the same shape: {error}") from None
     if rows.ndim < 2 or not (len(rows) or empty):
@@ -29,7 +35,7 @@ def as_rows(X: Any, source: str, *, empty: bool = False) -> Array:
         raise DataError(
             f"{source}: expected numbers, not {rows.dtype}; describe the columns in a schema to encode them"
         )
-    if rows.dtype not in ROW_DTYPES or rows.dtype == np.float32:
+    if not is_sparse(rows) and (rows.dtype not in ROW_DTYPES or rows.dtype == np.float32):
         with np.errstate(over="ignore"):
             rows = rows.astype(np.float32)
         if (bad := np.argwhere(~np.isfinite(rows))).size:
@@ -58,7 +64,7 @@ def as_dtype(rows: Array, dtype: np.dtype[Any] | None, source: str) -> Array:
 
 
 def join_rows(stacks: Sequence[Array | Stack]) -> tuple[Array, list[Array]]:
-    """All rows in one array, with shared parts stored once, and for each stack the indices of its rows."""
+    """All rows together, with shared parts stored once, and for each stack the indices of its rows."""
     parts: dict[int, Array] = {}
     offsets: dict[int, int] = {}
     indices = []
@@ -69,5 +75,4 @@ def join_rows(stacks: Sequence[Array | Stack]) -> tuple[Array, list[Array]]:
                 offsets[id(part)] = sum(map(len, parts.values()))
                 parts[id(part)] = part
         indices.append(np.concatenate([offsets[id(part)] + np.arange(len(part)) for part in own]))
-    arrays = list(parts.values())
-    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays), indices
+    return concatenate(list(parts.values())), indices

@@ -23,6 +23,7 @@ from .. import plugins
 from ..data.frames import is_frame
 from ..data.read import Table
 from ..data.rows import as_dtype, as_rows
+from ..data.sparse import as_dense, as_sparse, is_sparse, takes_sparse
 from ..errors import DataError, ElectionError, OneBallotWarning, WillNotWork
 from ..interfaces import Learner, Method, PrivateMethod, VotingMethod
 from ..privacy.ledger import Ledger
@@ -91,6 +92,8 @@ class Election:
         }
         for name, value in normalized.items():
             object.__setattr__(self, name, value)
+        if public is not None and not self.sparse:
+            object.__setattr__(self, "public", as_dense(public, "the public set"))
         check_parties(self)
         check_method(self)
         self._adapt_method_to_privacy()
@@ -229,6 +232,11 @@ class Election:
         """The type of the values in a row; None if unknown."""
         return self._row_type(self.public)[1]
 
+    @property
+    def sparse(self) -> bool:
+        """Whether the method and the learners of all roles take sparse rows."""
+        return takes_sparse(self.method) and all(takes_sparse(self.learner_of(role)) for role in self.roles)
+
     def learner_of(self, role: str) -> Learner:
         return self.learners.get(role, self.learner)
 
@@ -288,7 +296,13 @@ class Election:
             raise DataError(f"{source}: rows have shape {rows.shape[1:]}, but the election's have {self.shape}")
         if self.schema is not None:
             check_encoded(self.schema, rows, source)
-        return as_dtype(rows, self.row_dtype, source)
+        return self._as_stored(as_dtype(rows, self.row_dtype, source), source)
+
+    def _as_stored(self, rows: Array, source: str) -> Array:
+        """Rows dense, if the method or a learner needs them so; sparse, if those of the public set are."""
+        if not self.sparse:
+            return as_dense(rows, source)
+        return as_sparse(rows, source) if self.public is not None and is_sparse(self.public) else rows
 
     def read_data(self, path: str | Path) -> Data:
         """Read a party's file and encode it with the schema."""
@@ -304,7 +318,8 @@ class Election:
     def encode_table(self, table: Table) -> Data:
         """Encode a party's table with the schema."""
         assert self.schema is not None
-        return frame_data(self.schema, self.classes, table, None, None, table.source, empty=True)
+        data = frame_data(self.schema, self.classes, table, None, None, table.source, empty=True)
+        return replace(data, X=self._as_stored(data.X, table.source))
 
     def warn_if_hopeless(self, parties: int | None, *, stacklevel: int = 3) -> None:
         """Warn, before any noise is drawn, if the votes of this many parties are lost in the noise."""

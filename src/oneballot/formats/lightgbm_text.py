@@ -45,6 +45,7 @@ class LightGBMText:
     name: ClassVar[str] = "lightgbm-text"
     inert: ClassVar[bool] = False
     libraries: ClassVar[tuple[str, ...]] = ("lightgbm",)
+    sparse: ClassVar[bool] = True
 
     @staticmethod
     def prepare() -> Any:

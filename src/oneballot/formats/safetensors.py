@@ -49,6 +49,7 @@ class Safetensors:
     name: ClassVar[str] = "safetensors"
     inert: ClassVar[bool] = True
     libraries: ClassVar[tuple[str, ...]] = ()
+    sparse: ClassVar[bool] = True
 
     @staticmethod
     def check(data: bytes, *, classes: int, features: int) -> None:

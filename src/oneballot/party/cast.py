@@ -9,6 +9,7 @@ from ..ballot.encryption import require_server_key
 from ..ballot.seal import check_size, seal
 from ..ballot.signatures import check_signer
 from ..data.rows import join_rows
+from ..data.sparse import rows_for
 from ..election.election import Election
 from ..election.names import check_party_name
 from ..interfaces import CastSteps, Learner, Models, Work
@@ -125,7 +126,7 @@ def _fit_together(fits: Mapping[str, Fit], learners: Mapping[str, Learner]) -> d
             for party, rows in zip(parties, where, strict=True)
             for i, task in enumerate(fits[party].tasks)
         ]
-        models = learners[role].fit_many(X, tasks, classes, keep=keep)
+        models = learners[role].fit_many(rows_for(learners[role], X), tasks, classes, keep=keep)
         start = 0
         for party in parties:
             stop = start + len(fits[party].tasks)

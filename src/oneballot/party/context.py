@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ..data.sparse import dense_blocks
 from ..election.election import Election
 from ..election.schema import Class
 from ..errors import DataError, OneBallotWarning, PrivacyError
@@ -217,4 +218,5 @@ class PartyContext:
 
 def _contents(data: Data) -> list[bytes]:
     """Each row's features and label."""
-    return [row.tobytes() + bytes([0]) + str(label).encode() for row, label in zip(data.X, data.y, strict=True)]
+    rows = (row for block in dense_blocks(data.X) for row in block)
+    return [row.tobytes() + bytes([0]) + str(label).encode() for row, label in zip(rows, data.y, strict=True)]

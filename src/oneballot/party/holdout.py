@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ..data.sparse import dense_blocks
 from ..errors import AlreadyCast, DataError, ElectionError
 from ..runtime.files import write_atomic
 from ..types import Array, Data
@@ -81,6 +82,8 @@ def _shuffled_units(data: Data, seed: int) -> tuple[Array, Array]:
 
 
 def _digest(data: Data) -> str:
-    hashed = hashlib.blake2b(np.ascontiguousarray(data.X).tobytes(), digest_size=16)
+    hashed = hashlib.blake2b(digest_size=16)
+    for block in dense_blocks(data.X):
+        hashed.update(np.ascontiguousarray(block).tobytes())
     hashed.update(np.ascontiguousarray(data.y).tobytes())
     return hashed.hexdigest()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..data.sparse import rows_for
 from ..election.election import Election
 from ..interfaces import Models, Work
 from ..party.context import PartyContext
@@ -33,7 +34,8 @@ class TallyContext(PartyContext):
         return guarantee.ledger().times(casts, silos=guarantee.privacy.max_silos_per_person)
 
     def fit(self, role: str, X: Array, tasks: Sequence[Task], classes: int) -> Models:
-        return self.election.learner_of(role).fit_many(X, tasks, classes)
+        learner = self.election.learner_of(role)
+        return learner.fit_many(rows_for(learner, X), tasks, classes)
 
     def provides(self, role: str) -> frozenset[str]:
         return self.election.learner_of(role).provides

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from .. import plugins
+from ..data.sparse import as_dense
 from ..election.election import Election
 from ..interfaces import Sandboxed
 from ..types import Task
@@ -27,6 +28,6 @@ def distil(election: Election, outcome: Outcome) -> Outcome:
     learner = plugins.find("learners", "sklearn")("ExtraTreesClassifier")
     targets = outcome.probabilities(election.public)
     task = Task(rows, targets, "soft", seed=election.seed, required=True, label="the distilled model")
-    model = learner.fit_many(election.public, [task], classes)[0]
+    model = learner.fit_many(as_dense(election.public, "the public set"), [task], classes)[0]
     final = FinalModel(learner, election.seed, election.schema)
     return replace(outcome, model=final.trained(model, election.classes, election.shape, election.row_dtype))

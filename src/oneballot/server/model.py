@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from .. import plugins
 from ..data.rows import ROW_DTYPES, as_dtype
+from ..data.sparse import as_sparse, is_sparse, predict_in_blocks, rows_for
 from ..election.frames import encode_frame
 from ..election.schema import Schema
 from ..errors import DataError
@@ -34,12 +35,15 @@ class FinalModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: Any, y: Any) -> Self:
         X = X if self.schema is None else self._encode(X)
-        X, y = validate_data(self, X, y, dtype=_dtype(X), allow_nd=True)
+        X, y = validate_data(self, X, y, dtype=_dtype(X), allow_nd=True, accept_sparse="csr")
         check_classification_targets(y)
         classes, codes = np.unique(y, return_inverse=True)
         learner = self.learner if self.learner is not None else plugins.find("learners", "sklearn")()
+        X = rows_for(learner, as_sparse(X) if is_sparse(X) else X)
         task = Task(np.arange(len(X)), codes, seed=self.seed, required=True, label="the final model")
-        return self.trained(learner.fit_many(X, [task], len(classes))[0], classes, X.shape[1:], X.dtype)
+        return self.trained(
+            learner.fit_many(X, [task], len(classes))[0], classes, X.shape[1:], X.dtype, sparse=is_sparse(X)
+        )
 
     def trained(
         self,
@@ -49,9 +53,13 @@ class FinalModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         dtype: npt.DTypeLike | None = None,
         *,
         multilabel: bool = False,
+        sparse: bool = False,
     ) -> Self:
-        """Use this trained model, for encoded rows of this shape and type, with its classes in any order."""
-        self.model_ = model
+        """Use this trained model, for encoded rows of this shape and type, with its classes in any order.
+
+        `sparse`: the model takes sparse rows.
+        """
+        self.model_, self.sparse_ = model, sparse
         self.row_dtype_ = None if dtype is None else np.dtype(dtype)
         self.multilabel_ = multilabel
         names = np.asarray(classes)
@@ -73,7 +81,7 @@ class FinalModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self)
         if self.schema is None:
-            X = validate_data(self, X, dtype=_dtype(X), allow_nd=True, reset=False)
+            X = validate_data(self, X, dtype=_dtype(X), allow_nd=True, accept_sparse="csr", reset=False)
         return self.probabilities(X if self.schema is None else self._encode(X))[:, self.class_order_]
 
     def predict(self, X: Any) -> Array:
@@ -87,14 +95,14 @@ class FinalModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def probabilities(self, X: Any) -> Array:
         """The probability of each class for encoded rows, `(rows, classes)`, in the election's order of classes."""
         check_is_fitted(self)
-        X = check_array(X, dtype=_dtype(X), allow_nd=True, input_name="X")
+        X = check_array(X, dtype=_dtype(X), allow_nd=True, input_name="X", accept_sparse="csr")
         if self.features_ and X.shape[1:] != self.features_:
             raise ValueError(f"X has rows of shape {X.shape[1:]}, but FinalModel is expecting {self.features_}")
         try:
             X = as_dtype(X, self.row_dtype_, "X")
         except DataError as error:
             raise ValueError(str(error)) from None
-        return self.model_.predict_proba(X)
+        return predict_in_blocks(self.model_, as_sparse(X) if is_sparse(X) else X, sparse=self.sparse_)
 
     def _encode(self, X: Any) -> Array:
         assert self.schema is not None
@@ -112,5 +120,5 @@ class FinalModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 def _dtype(X: Any) -> npt.DTypeLike:
     """The type of X if it is a row type; float32 otherwise."""
-    dtype = np.asarray(X).dtype
+    dtype = X.dtype if is_sparse(X) else np.asarray(X).dtype
     return dtype if dtype in ROW_DTYPES else np.float32

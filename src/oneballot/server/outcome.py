@@ -152,6 +152,7 @@ class Outcome:
                 "learner": {"name": learner.name, **asdict(learner)},
                 "seed": self.model.seed,
                 "multilabel": self.model.multilabel_,
+                **({"sparse": True} if self.model.sparse_ else {}),
             },
             "count": count,
             "roll": list(self.count.by_party),
@@ -206,7 +207,7 @@ def _load_model(folder: Path, index: dict[str, Any], schema: Schema | None) -> F
     model = attach_sandbox(format_class.load(blob.data, classes=len(classes)))
     features, multilabel = tuple(about["features"]), about.get("multilabel", False)
     return FinalModel(learner, about["seed"], schema).trained(
-        model, classes, features, about.get("kind"), multilabel=multilabel
+        model, classes, features, about.get("kind"), multilabel=multilabel, sparse=about.get("sparse", False)
     )
 
 

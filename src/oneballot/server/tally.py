@@ -115,7 +115,9 @@ def _outcome(election: Election, model: Model, counter: BallotCounter, ctx: Tall
     shape = election.shape or getattr(model, "shape", ())  # ballots of an open ensemble may state it
     final = FinalModel(election.learner_of("final"), ctx.shared_seed("final"), election.schema)
     return Outcome(
-        model=final.trained(model, election.classes, shape, election.row_dtype, multilabel=election.multilabel),
+        model=final.trained(
+            model, election.classes, shape, election.row_dtype, multilabel=election.multilabel, sparse=election.sparse
+        ),
         election=election.digest,
         classes=tuple(election.classes),
         schema=election.schema,

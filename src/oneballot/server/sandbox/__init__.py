@@ -26,10 +26,11 @@ from typing import Any
 import numpy as np
 
 from ... import plugins
+from ...data.sparse import predict_in_blocks, takes_sparse
 from ...errors import OneBallotError, OneBallotWarning, Spoiled, printable
 from ...interfaces import Model, Sandboxed
 from ...types import Array, Blob
-from ._wire import read_exactly, receive, send
+from ._wire import describe_rows, read_exactly, receive, send
 
 START_SECONDS = 120
 GRACE_SECONDS = 5  # a child has its own timer; this is for a worker that hangs
@@ -68,7 +69,7 @@ class Sandbox:
         try:
             form = plugins.find("formats", blob.format)
             form.check(blob.data, classes=classes, features=math.prod(X.shape[1:]))
-            values = form.load(blob.data, classes=classes).predict_proba(X) if form.inert else None
+            values = _predict(form, blob, X, classes) if form.inert else None
         except Spoiled as error:
             raise Spoiled(f"the {blob.format} model is refused: {printable(error)}") from None
         except OneBallotError as error:  # a missing library or plug-in must not stop the count of other ballots
@@ -94,14 +95,12 @@ class Sandbox:
         """Evaluate the model without calling `check` first."""
         with self._lock:
             worker = self._worker or self._start()
-            rows = None if self._sent_X is X else np.ascontiguousarray(X)
-            if rows is not None and rows.dtype.kind not in "fiub":
-                raise TypeError(f"X is {rows.dtype}; expected numbers")
+            fresh = self._sent_X is not X
             request: dict[str, Any] = {"format": blob.format, "size": len(blob.data), "classes": classes}
             request |= {"memory_mb": self.memory_mb, "seconds": self.seconds}
-            request["X"] = None if rows is None else {"dtype": rows.dtype.str, "shape": rows.shape}
-            parts = [blob.data] if rows is None else [blob.data, rows.data.cast("B") if rows.size else b""]
-            ready = rows is None and blob.format in self._prepared
+            request["X"], arrays = describe_rows(X) if fresh else (None, [])
+            parts = [blob.data, *(array.data.cast("B") for array in arrays if array.size)]
+            ready = not fresh and blob.format in self._prepared
             timeout = self.seconds + (GRACE_SECONDS if ready else START_SECONDS)
             reply, values = self._exchange(worker, request, parts, len(X) * classes * 8, timeout)
             if self._worker is not None:
@@ -180,6 +179,11 @@ def _warn_once(missing: str) -> None:
             OneBallotWarning,
             stacklevel=2,
         )
+
+
+def _predict(form: Any, blob: Blob, X: Array, classes: int) -> Array:
+    """The probabilities of a model in an inert format."""
+    return predict_in_blocks(form.load(blob.data, classes=classes), X, sparse=takes_sparse(form))
 
 
 def _check_probabilities(values: Array, rows: int, classes: int) -> Array:
