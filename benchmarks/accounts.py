@@ -11,7 +11,7 @@ import argparse
 import sys
 import time
 from collections.abc import Callable
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -19,14 +19,14 @@ from threadpoolctl import threadpool_limits
 from figures import begin, end, show
 from oneballot.privacy.accounting import epsilon
 from oneballot.privacy.data_dependent.accounting import data_dependent_epsilon
-from oneballot.privacy.releases import Mechanism, NoisyArgmax
+from oneballot.privacy.mechanisms import find
 from oneballot.types import Array
 from oneballot_lab.privacy.gnmax import gnmax_epsilon, smooth_sensitivity
 from oneballot_lab.privacy.paper import paper_epsilon
 
 DELTA = 1e-5
 VOTERS, CLASSES = 250, 10
-SCALES: dict[Mechanism, float] = {"gumbel": 25.0, "gaussian": 40.0, "laplace": 25.0}
+SCALES: dict[str, float] = {"gumbel": 25.0, "gaussian": 40.0, "laplace": 25.0}
 LIMIT = 2.0
 
 
@@ -64,7 +64,7 @@ def compare_with_limit(figure: str, taken: float, limit: float | None = LIMIT) -
 def measure_tight(repeats: int) -> None:
     for mechanism, scale in SCALES.items():
         for classes in (2, CLASSES):
-            query = NoisyArgmax(mechanism, scale * 40, classes, 2)
+            query = find(mechanism)(scale * 40, classes, 2)
             seconds = best(repeats, epsilon, query, 100_000, DELTA)
             compare_with_limit(f"tight, 100,000 queries, {mechanism}, {classes} classes", seconds)
 
@@ -72,8 +72,8 @@ def measure_tight(repeats: int) -> None:
 def measure_data_dependent(queries: int, repeats: int) -> None:
     for name, votes in (("repeated", repeated_votes(queries)), ("distinct", distinct_votes(queries))):
         distinct = len(np.unique(np.sort(votes, axis=1), axis=0))
-        for mechanism in get_args(Mechanism):
-            query = NoisyArgmax(mechanism, SCALES[mechanism], CLASSES, 2)
+        for mechanism in SCALES:
+            query = find(mechanism)(SCALES[mechanism], CLASSES, 2)
             seconds = best(repeats, data_dependent_epsilon, query, votes, DELTA)
             figure = f"data-dependent, {queries:,} queries, {name} votes ({distinct:,} distinct), {mechanism}"
             compare_with_limit(figure, seconds)
@@ -87,7 +87,7 @@ def measure_more(queries: int) -> None:
     seconds = best(1, smooth_sensitivity, votes, 40.0, 20.0, 0.02)
     compare_with_limit(f"smooth sensitivity, {queries:,} queries", seconds, None)
     for mechanism, scale in SCALES.items():
-        two, hundred = NoisyArgmax(mechanism, scale, CLASSES, 4), NoisyArgmax(mechanism, scale, 100, 2)
+        two, hundred = find(mechanism)(scale, CLASSES, 4), find(mechanism)(scale, 100, 2)
         seconds = best(1, data_dependent_epsilon, two, votes[:: len(votes) // few][:few], DELTA)
         compare_with_limit(f"data-dependent, two moved votes, {few:,} distinct queries, {mechanism}", seconds, None)
         seconds = best(1, data_dependent_epsilon, hundred, repeated_votes(queries, 100), DELTA)

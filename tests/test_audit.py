@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import oneballot as ob
 from oneballot import audit
 from oneballot.errors import ElectionError
-from oneballot.party import context
 from oneballot.party.context import PartyContext
 from oneballot.privacy.audit_bound import canaries_needed, epsilon_lower_bound, p_value
 from oneballot.privacy.guarantee import VotesGuarantee
+from oneballot.privacy.mechanisms import NoisyArgmax
 from oneballot.privacy.sampling import SeededEntropy
 
 PUBLIC = np.random.default_rng(0).normal(size=(60, 3))
@@ -75,12 +77,12 @@ def test_with_noise_the_claim_holds_and_without_it_is_refuted(name: str) -> None
 
 def test_far_too_little_noise_is_detected(monkeypatch) -> None:
     """A thirtieth of the ledger's noise scale."""
-    from oneballot.privacy.mechanisms import noisy_argmax
+    honest = NoisyArgmax.draw
 
-    def weak(votes, mechanism, scale, entropy, *, unit=1):
-        return noisy_argmax(votes, mechanism, 2.0 ** np.floor(np.log2(scale / 30)), SeededEntropy(1), unit=unit)
+    def weak(self, votes, entropy, **given):
+        return honest(replace(self, scale=2.0 ** np.floor(np.log2(self.scale / 30))), votes, SeededEntropy(1), **given)
 
-    monkeypatch.setattr(context, "noisy_argmax", weak)
+    monkeypatch.setattr(NoisyArgmax, "draw", weak)
     found = audit.audit(election_at(ob.L2(1.0), method=ob.FedKT(subsets=5)), canaries=100, runs=100)
     assert not found.holds
 

@@ -22,22 +22,21 @@ from oneballot.cli import app
 from oneballot.comparison import PeerResult, RoundResult, check_peer, compare, election_result, read_peer, save
 from oneballot.election.election import Election
 from oneballot.errors import DataError, ElectionError, OneBallotWarning
-from oneballot.interfaces import TallyContext
-from oneballot.peers import Round
+from oneballot.interfaces import Model, TallyContext
+from oneballot.peers import Peer, Round
 from oneballot.report.metrics import accuracy
 from oneballot.simulation import simulate_parties
-from oneballot.types import Data
+from oneballot.types import Data, PublicNeed
 from oneballot_lab.peers.solo import Solo
 
 
 @dataclass(frozen=True)
-class Known:
+class Known(Peer):
     """Predicts a further tenth of the rows correctly in every round, and the next class for the others."""
 
     name: ClassVar[str] = "known"
     rounds: int = 3
-    init: str = "random"
-    needs: ClassVar[dict[str, frozenset[str]]] = {}
+    starts_from_outcome: bool = False
 
     def run(self, parties: Sequence[Data], ctx: TallyContext) -> Iterator[Round]:
         for turn in range(1, self.rounds + 1):
@@ -45,7 +44,7 @@ class Known:
 
 
 @dataclass(frozen=True)
-class Tenths:
+class Tenths(Model):
     right: int
 
     def predict_proba(self, X: Any) -> Any:
@@ -105,7 +104,7 @@ def test_an_outcome_is_simulated_if_a_peer_starts_from_one_and_none_is_given(
     assert election_round.up == run.outcome.bytes
     assert election_round.down == 5 * len(run.outcome.model.dump().data)
     for outcome in (None, run.outcome):
-        result = compare(Known(init="outcome"), election, parties, wide, outcome=outcome)
+        result = compare(Known(starts_from_outcome=True), election, parties, wide, outcome=outcome)
         assert (result.first.up, result.first.down) == (100 + election_round.up, 50 + election_round.down)
 
 
@@ -154,7 +153,7 @@ def test_an_invalid_peer_is_rejected_with_the_reason(text: str, error: str) -> N
 
 def test_a_peer_that_needs_a_public_set_is_rejected_without_one(digits: Any) -> None:
     class NeedsPublic(Known):
-        needs: ClassVar[dict[str, frozenset[str]]] = {"public": frozenset()}
+        needs_public: ClassVar[PublicNeed] = "rows"
 
     learner = ob.Torch("mlp", settings={"shape": [64]})
     with pytest.raises(ElectionError, match="known needs a public set"):
@@ -182,7 +181,7 @@ def test_results_are_saved_as_json_csv_and_a_picture(tmp_path: Path) -> None:
     assert saved["parties"] == 3
     assert saved["outcome"] == {"name": "fedkt", "accuracy": 0.9, "up": 1000, "down": 500, "seconds": 2.0}
     assert [peer["peer"] for peer in saved["peers"]] == ["known:rounds=2", "solo"]
-    assert saved["peers"][0]["settings"] == {"name": "known", "rounds": 3, "init": "random"}
+    assert saved["peers"][0]["settings"] == {"name": "known", "rounds": 3, "starts_from_outcome": False}
     assert saved["peers"][0]["rounds"][1] == {"round": 2, "accuracy": 0.6, "up": 20, "down": 20, "seconds": 2.0}
     with (tmp_path / "out/comparison.csv").open() as file:
         rows = list(csv.DictReader(file))

@@ -7,6 +7,8 @@ import pytest
 from oneballot import plugins
 from oneballot.errors import ElectionError
 
+LEARNER = "from oneballot.interfaces import Learner\n\nclass Forest(Learner):\n"
+
 
 @pytest.fixture
 def fresh():
@@ -42,6 +44,7 @@ def install(tmp_path, monkeypatch, fresh):
         ("learners", {"sklearn", "xgboost", "lightgbm"}),
         ("formats", {"skops", "ubjson", "lightgbm-text", "safetensors"}),
         ("boxes", {"folder"}),
+        ("mechanisms", {"gumbel", "gaussian", "laplace", "confident"}),
         ("peers", {"solo", "fedavg", "fedprox", "fedavgm", "scaffold"}),
     ],
 )
@@ -52,7 +55,7 @@ def test_every_module_of_a_folder_provides_a_class(group, expected):
         assert isinstance(plugins.find(group, name), type)
 
 
-@pytest.mark.parametrize("group", ["methods", "learners", "formats", "peers"])
+@pytest.mark.parametrize("group", ["methods", "learners", "formats", "mechanisms", "peers"])
 def test_a_class_has_the_name_of_its_file(group):
     for name in plugins.names(group):
         assert plugins.find(group, name).name == name
@@ -72,10 +75,18 @@ def test_an_unknown_name_is_rejected_with_all_names_and_the_closest():
 
 
 def test_a_plug_in_is_found_like_a_built_in(install):
-    install("[oneballot.learners]\nacme = acme_ballots:Forest\n", "class Forest:\n    name = 'acme'\n")
+    install("[oneballot.learners]\nacme = acme_ballots:Forest\n", f"{LEARNER}    name = 'acme'\n")
     assert {"acme", "sklearn"} <= set(plugins.names("learners"))
     assert plugins.find("learners", "acme").name == "acme"
     assert "acme" not in plugins.names("methods")
+
+
+def test_a_plug_in_without_the_base_class_is_rejected(install):
+    install("[oneballot.learners]\nacme = acme_ballots:Forest\n", "class Forest:\n    name = 'acme'\n")
+    with pytest.raises(ElectionError, match=r"not a subclass of oneballot\.interfaces\.Learner, which every learner"):
+        plugins.find("learners", "acme")
+    with pytest.raises(ElectionError, match="a method must be a name or a Method, not dict"):
+        plugins.instance("methods", {})
 
 
 def test_naming_a_plug_in_does_not_import_it(install):
@@ -97,12 +108,12 @@ def test_a_plug_in_cannot_replace_a_built_in(install):
 
 @pytest.mark.parametrize("name", ["acme.forest", "_grow", "a b"])
 def test_a_plug_in_may_have_any_name(install, name):
-    install(f"[oneballot.learners]\n{name} = acme_ballots:Forest\n", f"class Forest:\n    name = {name!r}\n")
+    install(f"[oneballot.learners]\n{name} = acme_ballots:Forest\n", f"{LEARNER}    name = {name!r}\n")
     assert plugins.find("learners", name).__name__ == "Forest"
 
 
 def test_a_plug_in_whose_class_has_another_name_is_rejected(install):
-    install("[oneballot.learners]\nacme = acme_ballots:Forest\n", "class Forest:\n    name = 'other'\n")
+    install("[oneballot.learners]\nacme = acme_ballots:Forest\n", f"{LEARNER}    name = 'other'\n")
     with pytest.raises(ElectionError, match="calls itself 'other'"):
         plugins.find("learners", "acme")
 

@@ -17,7 +17,6 @@ import numpy as np
 from . import plugins
 from .election.election import Election
 from .errors import ElectionError, OneBallotWarning
-from .interfaces import VotingMethod
 from .party.cast import cast_together
 from .party.context import PartyContext
 from .privacy.audit_bound import canaries_needed, epsilon_lower_bound
@@ -111,12 +110,14 @@ class _Attacker:
 
     @classmethod
     def of(cls, election: Election, guarantee: VotesGuarantee, scale: float, canaries: int) -> _Attacker:
+        method = election.method.for_audit(guarantee.level)
+        if method is None:
+            raise ElectionError(f"the method {election.method.name} releases votes, but cannot be audited (for_audit)")
         queries, block = guarantee.queries, guarantee.queries // canaries
         # The rows of a block lie around its canary, closer to it than to each other, so it is their nearest neighbour.
         public = np.zeros((queries, 1 + block), dtype=np.float32)
         public[:, 0] = DISTANCE * np.minimum(np.arange(queries) // block, canaries)
         public[np.arange(queries), 1 + np.arange(queries) % block] = 1.0
-        assert isinstance(election.method, VotingMethod)
         # Set the noise scale instead of a budget, without the test of Confident-GNMax. At L2 the auditor chooses the
         # IDs of rows so that each row falls into the intended subset.
         privacy = replace(
@@ -125,7 +126,7 @@ class _Attacker:
             gamma=None,
             sigma=None,
             scale=scale,
-            mechanism=guarantee.query.mechanism,
+            mechanism=guarantee.query.name,
             threshold=None,
             answers=None,
             test_sigma=None,
@@ -137,7 +138,7 @@ class _Attacker:
         attacked = replace(
             election,
             public=public,
-            method=election.method.for_audit(guarantee.level),
+            method=method,
             learner=nearest,
             learners={},
             schema=None,

@@ -14,12 +14,13 @@ from typing import Any
 
 import numpy as np
 
+from . import plugins
 from .data.sparse import as_dense
 from .election.checks import check_learner
 from .election.election import Election
 from .election.file import make
 from .errors import DataError, ElectionError
-from .peers import ChoosyPeer, Peer
+from .peers import Peer
 from .privacy.settings import L0
 from .report.metrics import accuracy
 from .report.plots import plot_comparison
@@ -104,7 +105,7 @@ def compare(
     check_peer(peer, election)
     if not any(map(len, parties.values())):
         raise DataError("no party has any rows, so there is nothing to compare")
-    if getattr(peer, "init", None) == "outcome":
+    if peer.starts_from_outcome:
         outcome = outcome or simulate_parties(election, parties).outcome
         ballots, replies = outcome.bytes, len(parties) * len(outcome.model.dump().data)
     else:
@@ -132,12 +133,11 @@ def election_result(simulation: Simulation, test: Data, seconds: float) -> Round
 
 def check_peer(peer: Peer, election: Election) -> None:
     """Raise ElectionError, before any training, if the peer cannot run with the election's learners."""
-    if "public" in peer.needs and election.public is None:
+    if peer.needs_public != "nothing" and election.public is None:
         raise ElectionError(f"{peer.name} needs a public set: rows that every party may have")
-    for role in peer.needs.keys() - {"public", "public labels"}:
+    for role in peer.needs:
         check_learner(peer, role, election.learner_of(role), multilabel=election.multilabel)
-    if isinstance(peer, ChoosyPeer):
-        peer.check(election.learner_of("final"), multilabel=election.multilabel)
+    peer.check(election.learner_of("final"), multilabel=election.multilabel)
 
 
 def read_peer(text: str) -> Peer:
@@ -159,7 +159,7 @@ def describe(label: str, own: RoundResult, peers: Mapping[str, PeerResult], abou
         "peers": [
             {
                 "peer": name,
-                "settings": {"name": result.peer.name, **asdict(result.peer)},  # type: ignore[call-overload]
+                "settings": plugins.describe(result.peer),
                 "rounds": [{"round": i, **asdict(r)} for i, r in enumerate(result.rounds, start=1)],
             }
             for name, result in peers.items()

@@ -1,109 +1,103 @@
-"""The interfaces between the parts of OneBallot: models, learners, formats, contexts, methods and boxes."""
+"""The base classes of plug-ins: `Learner`, `Format`, `Method` and `Box`.
+
+What is optional has a declared default, and what is abstract must be given. docs/extending.md has an example of each.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterable, Mapping, Sequence
-from typing import Any, BinaryIO, ClassVar, Protocol, overload, runtime_checkable
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Protocol, Self
 
-from .types import Array, Ballot, Blob, Contents, Count, Data, Fit, Plan, Spending, Task
+from .contexts import Agreement, Context, TallyContext
+from .errors import Spoiled
+from .models import Ask, HasMembers, HasReplaceableMembers, Model, Models
+from .types import Array, Ballot, Contents, Count, Data, Fit, Plan, PublicNeed, Spending, Task
 
+if TYPE_CHECKING:
+    from torch import nn
 
-class Model(Protocol):
-    """A trained model."""
-
-    def predict_proba(self, X: Array) -> Array:
-        """Probabilities `(rows, classes)`, with a column for each class of the election, even if it had no rows."""
-
-    def scores(self, X: Array) -> Array:
-        """Logits, margins or decision values `(rows, classes)`; log-probabilities if the model has none of these."""
-
-    def dump(self) -> Blob: ...
-
-
-class Ask(Protocol):
-    """Evaluates an untrusted party's model in the sandbox. Returns probabilities `(rows, classes)`."""
-
-    def __call__(self, blob: Blob, X: Array, *, classes: int) -> Array: ...
+__all__ = [
+    "Agreement", "Ask", "Box", "CastSteps", "Context", "Format", "HasMembers", "HasReplaceableMembers", "Learner",
+    "Method", "Model", "Models", "Plugin", "TallyContext", "Work",
+]  # fmt: skip
 
 
-@runtime_checkable
-class Sandboxed(Protocol):
-    """A model that contains untrusted parties' models. Code that loads it must give it a sandbox to run them in."""
-
-    def use_sandbox(self, ask: Ask) -> None: ...
-
-
-@runtime_checkable
-class HasMembers(Model, Protocol):
-    """A model that keeps the models of several parties and combines their predictions."""
-
-    def member_predictions(self, X: Array) -> Iterable[tuple[int, Array]]:
-        """Each member's number and probabilities `(rows, classes)`. A member that fails is left out."""
-
-    def member_weights(self, X: Array) -> Array:
-        """How much each member counts for each row, `(rows, members)`: 0 or above."""
-
-
-@runtime_checkable
-class HasReplaceableMembers(HasMembers, Protocol):
-    """An ensemble in which a party can put another model in the place of its own, as `oneballot benefit` does."""
-
-    def find_member(self, party: str | None, contents: Contents | None) -> int | None:
-        """The member of this party, by its name or by its ballot's contents; None if it is not among the members."""
-
-    def with_member(self, member: int, contents: Contents, ctx: Context, ask: Ask) -> Model:
-        """The same ensemble with the models of another ballot in the place of this member."""
-
-
-class Models(Protocol):
-    """Models that were trained together."""
-
-    def __len__(self) -> int: ...
-    @overload
-    def __getitem__(self, which: int) -> Model: ...
-    @overload
-    def __getitem__(self, which: slice) -> Models: ...
-    def predictions(self) -> list[Array]:
-        """For each task, the predictions for the rows in `Task.ask`: `(rows, classes)`."""
-
-
-class Learner(Protocol):
-    """A model family with its settings: a frozen dataclass.
-
-    Optional attributes: `check_rows(X)` raises an error, before any training, for rows it cannot use; X is the public
-    set, or an empty array of the same shape and type. `check_apart()`, called at L2, raises ElectionError if models
-    that are trained together could reveal each other's rows. `files` lists settings that name files in the election's
-    folder. `describe()` returns the settings with the content of those files instead of their paths.
-    """
+class Plugin(ABC):
+    """What learners, methods and peers have in common: each is a frozen dataclass of its settings (`settings`)."""
 
     name: ClassVar[str]
+    files: ClassVar[tuple[str, ...]] = ()
+    """Plugin that name files in the election's folder."""
+    in_files: ClassVar[Mapping[str, Any]] = {}
+    """What a file means if it leaves a setting out, where that differs from the default in Python."""
+    revision: ClassVar[int] = 0
+    """Raised when the same settings come to mean something else, so that kept results are measured again."""
+
+    def describe(self) -> dict[str, Any]:
+        """The settings as plain values for the election's digest, with the content of `files` instead of paths."""
+        return asdict(self)  # type: ignore[call-overload, no-any-return]
+
+
+class Learner(Plugin):
+    """A model family with its settings."""
 
     @property
+    @abstractmethod
     def provides(self) -> frozenset[str]:
         """Outputs: any of "probabilities", "scores", "weights", "gradients". Targets other than labels: any of "soft",
         "score targets", "multilabel"."""
 
-    def check(self) -> None:
-        """Raise ElectionError or MissingExtra, before any training, if this learner cannot train on this machine."""
-
+    @abstractmethod
     def fit_many(self, X: Array, tasks: Sequence[Task], classes: int, *, keep: bool = True) -> Models:
         """Train all tasks. With keep=False only the predictions are needed; the models may be discarded."""
 
+    def check(self) -> None:
+        """Raise ElectionError or MissingExtra, before any training, if this learner cannot train on this machine."""
 
-class Format(Protocol):
-    """A safe serialization of models. `check` raises Spoiled and loads nothing; `load` runs in the sandbox.
+    def check_rows(self, X: Array) -> None:
+        """Raise an error, before any training, for rows it cannot use: the public set, or no rows of that shape."""
 
-    Optional attributes: `prepare()` imports the libraries that `load` needs, before the sandbox limits memory and time.
-    `libraries` are the modules whose versions a ballot states.
-    """
+    def check_apart(self) -> None:
+        """At L2: raise ElectionError if models that are trained together could reveal each other's rows."""
+
+    @property
+    def row(self) -> tuple[int, ...]:
+        """The shape of a row, if the settings give it."""
+        return ()
+
+    @property
+    def sparse(self) -> bool:
+        """Whether `fit_many` takes sparse rows (`data.sparse.SparseRows`), and its models predict for them."""
+        return False
+
+
+class Format(ABC):
+    """A safe serialization of models. `check` raises Spoiled and loads nothing; `load` runs in the sandbox."""
 
     name: ClassVar[str]
-    inert: ClassVar[bool]  # holds only arrays for OneBallot's own code, so it need not be loaded in the sandbox
+    inert: ClassVar[bool] = False
+    """Whether it holds only arrays for OneBallot's own code, so that it need not be loaded in the sandbox."""
+    libraries: ClassVar[tuple[str, ...]] = ()
+    """The modules whose versions a ballot states."""
+    sparse: ClassVar[bool] = False
+    """Whether its models predict for sparse rows."""
 
     @staticmethod
+    @abstractmethod
     def check(data: bytes, *, classes: int, features: int) -> None: ...
     @staticmethod
+    @abstractmethod
     def load(data: bytes, *, classes: int) -> Model: ...
+    @staticmethod
+    def prepare() -> Any:
+        """Import the libraries that `load` needs, before the sandbox limits memory and time."""
+
+    @classmethod
+    def open(cls, data: bytes) -> nn.Module:
+        """The torch module of data that `check` has accepted, for `TallyContext.open`."""
+        raise Spoiled(f"the format {cls.name} does not hold a network")
 
 
 class Work(Protocol):
@@ -123,153 +117,109 @@ CastSteps = Generator[Fit | Work, Any, Contents]
 """A cast in progress. It receives `Models` for each `Fit` that it yields, and the answer for each `Work`."""
 
 
-class Agreement(Protocol):
-    """The facts of an election that are known before anyone trains."""
+class Method(Plugin):
+    """A one-shot method with its settings."""
+
+    levels: ClassVar[frozenset[str]] = frozenset({"L0"})
+    """The privacy levels it offers. For L1 and L2 it also has `spends`, and if it releases votes, `with_queries` and
+    `for_audit`."""
+    why_not: ClassVar[str] = ""
+    """The reason why other levels are not offered."""
+    multilabel: ClassVar[bool] = False
+    """Whether it supports several labels per row."""
+    resumes: ClassVar[bool] = False
+    """Whether it can start from an outcome (`Agreement.start`)."""
+    alternatives: ClassVar[Mapping[str, str]] = {}
+    """What a learner may lack, with advice on settings that do not need it."""
+    draft: ClassVar[str] = ""
+    """The text of its section in a new election, below its name."""
+    private_draft: ClassVar[str | None] = None
+    """The same at L1 and L2; None if it does not differ."""
 
     @property
-    def classes(self) -> Sequence[str | int]: ...
-    @property
-    def public(self) -> Array | None: ...
-    @property
-    def multilabel(self) -> bool:
-        """Whether a row may have several classes, or none."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape of a row; empty if the election has neither a public set nor a schema."""
-
-    @property
-    def start(self) -> Blob | None:
-        """The model of the outcome that the election resumes from, if any."""
-
-    @property
-    def level(self) -> str:
-        """The privacy level: "L0", "L1" or "L2"."""
-
-    def draw_rows(self, rows: int, seed: int) -> tuple[Array, Array] | None:
-        """Rows `(rows, features)` drawn uniformly from the schema, NaN where it states no range, and the number of the
-        column that each feature belongs to; None if the election has no schema of columns."""
-
-
-class Context(Agreement, Protocol):
-    """What a method may use at a party."""
-
-    @property
-    def public_labels(self) -> Array | None:
-        """The labels of the public rows, encoded like a party's labels; None if they are unknown."""
-
-    def seed(self, *path: str | int) -> int:
-        """A seed that only this party has."""
-
-    def shared_seed(self, *path: str | int) -> int:
-        """A seed that is the same at every party and at the tally."""
-
-    def assign_subsets(self, data: Data, subsets: int, *path: str | int) -> list[Array]:
-        """The rows of each subset. At L2 a keyed hash assigns them, so adding or removing a row moves no other row."""
-
-    def limit_rows(self, data: Data) -> Data:
-        """The rows that may be summed. At L2 with stable IDs these are at most `rows_per_id` of each ID, so that the
-        sensitivity for all rows of an ID is known; elsewhere all rows."""
-
-    def decide(self, votes: Array, *, cell: str, unit: int = 1) -> Array:
-        """Turn votes `(queries, classes)`, counted in units of 1/unit, into labels `(queries,)`; -1 for no answer.
-
-        A method must not release votes in any other way. If noise is required here, it is drawn and charged.
-        """
-
-    def release(self, numbers: Array, *, cell: str) -> Array:
-        """The integers to publish. If noise is required here, it is drawn and charged."""
-
-    @property
-    def noise(self) -> float:
-        """The standard deviation of the noise that `release` adds, at the parties or at the tally; 0 if none."""
-
-    def warn(self, text: str) -> None:
-        """Issue a warning that names the party."""
-
-
-class TallyContext(Context, Protocol):
-    """What a method may use at the tally."""
-
-    def fit(self, role: str, X: Array, tasks: Sequence[Task], classes: int) -> Models: ...
-    def provides(self, role: str) -> frozenset[str]:
-        """What the learner of this role provides."""
-
-    def run(self, work: Work) -> Any:
-        """The answer to one request."""
-
-    def ask(self, blob: Blob, X: Array, *, classes: int) -> Array:
-        """Probabilities `(rows, classes)` of an untrusted party's model, which is loaded and run in the sandbox."""
-
-
-@runtime_checkable
-class PrivateMethod(Protocol):
-    """What a method needs in addition to offer L1 or L2."""
-
-    def for_level(self, level: str) -> Method:
-        """The method with its open settings chosen for this level. Raises ElectionError if it cannot run there."""
-
-    def spends(self, level: str, classes: int, public: int) -> Spending:
-        """What it releases at this level, given the numbers of classes and public rows."""
-
-
-@runtime_checkable
-class VotingMethod(PrivateMethod, Protocol):
-    """What a method needs in addition if it releases noisy votes."""
-
-    def with_queries(self, queries: int, public: int) -> Method:
-        """The method with only this many of the public rows as queries, which the privacy budget allows."""
-
-    def for_audit(self, level: str) -> Method:
-        """The method for an audit: it releases decisions directly, with no later step that could hide them."""
-
-
-class Method(Protocol):
-    """A one-shot method: a frozen dataclass of its settings.
-
-    Optional attributes: `multilabel` is True if it supports several labels per row. `check(agreement, learners)`
-    raises ElectionError, before any training, for settings that cannot work in this election. `alternatives` maps what
-    a learner may lack to advice on settings that do not need it. `why_not` is the reason why other levels are not
-    offered. `resumes` is True if it can start from an outcome. `files` lists settings that name files in the election's
-    folder. `in_files` gives the settings that a file means if it leaves them out, where they differ from the defaults
-    in Python. `draft` is the text of its section in a new election.
-    """
-
-    name: ClassVar[str]
-    levels: ClassVar[frozenset[str]]  # of "L0", "L1", "L2"
+    def sparse(self) -> bool:
+        """Whether it takes a party's rows and the public set if they are sparse: it selects and stacks rows, and
+        passes them to learners and models, but computes nothing with them."""
+        return False
 
     @property
     def needs(self) -> Mapping[str, frozenset[str]]:
-        """For each role, what its learner must provide. The keys "public" and "public labels", with empty values, mean
-        that the method needs a public set, or its labels."""
+        """For each role, what its learner must provide. Without roles it trains nothing."""
+        return {}
 
-    def plan(self, data: Data, ctx: Context) -> Plan: ...
+    @property
+    def needs_public(self) -> PublicNeed:
+        """Whether it needs a public set, or even its labels. Without it `Context.public` may be None."""
+        return "nothing"
+
+    @property
+    def asks_by_row(self) -> bool:
+        """Whether the final model asks, for each row, those parties that know rows like it."""
+        return False
+
+    def default_learners(self, shape: tuple[int, ...], tokens: bool) -> Mapping[str, Mapping[str, Any]]:
+        """By role, the name and settings of learners that suit rows of this shape, where the election names none."""
+        return {}
+
+    def check(self, agreed: Agreement, learners: Mapping[str, Any]) -> None:
+        """Raise ElectionError, before any training, for settings that cannot work in this election."""
+
+    @abstractmethod
+    def plan(self, data: Data, ctx: Context) -> Plan:
+        """What a cast would train and send."""
+
+    @abstractmethod
     def cast(self, data: Data, ctx: Context) -> CastSteps | Contents:
         """Yield requests and return the ballot's contents. A method that trains nothing returns them immediately."""
 
+    def prepare(self, ctx: TallyContext) -> Any:
+        """Called once per tally, before ballots are counted: the result is `ctx.prepared`."""
+        return None
+
+    @abstractmethod
     def count(self, ballot: Ballot, ctx: TallyContext) -> Count:
         """What one ballot adds to the count. Raises Spoiled for contents that this method does not write."""
 
+    @abstractmethod
     def close(self, count: Count, ctx: TallyContext) -> Model:
         """Train or assemble the final model from the count."""
 
+    def for_level(self, level: str) -> Self:
+        """The method with its open settings chosen for this level. Raises ElectionError if it cannot run there."""
+        return self
 
-class Box(Protocol):
+    def spends(self, level: str, classes: int, public: int) -> Spending:
+        """What it releases at L1 or L2, given the numbers of classes and public rows."""
+        return Spending()
+
+    def with_queries(self, queries: int, public: int) -> Self | None:
+        """The method with only this many of the public rows as queries; None if it does not release votes."""
+        return None
+
+    def for_audit(self, level: str) -> Self | None:
+        """The method for an audit: it releases decisions directly, with no later step that could hide them."""
+        return None
+
+
+class Box(ABC):
     """A place for ballots. A plug-in class is constructed with an address; `str(box)` never shows a password."""
 
+    name: ClassVar[str]
+    concurrent: ClassVar[bool] = False
+    """Whether a tally may download several ballots at once, by `open_once`."""
+
+    @abstractmethod
     def deliver(self, name: str, sealed: bytes) -> None:
         """Store a ballot completely or not at all. Raises AlreadyCast rather than replace another ballot."""
 
+    @abstractmethod
     def names(self) -> Iterable[tuple[str, int]]:
         """Names and sizes of all ballots. Raises NotFound if the box does not exist or is not visible."""
 
+    @abstractmethod
     def open(self, name: str) -> BinaryIO:
         """Open a ballot. Raises NotFound if it does not exist; opening or reading raises BoxError on other failures."""
 
-
-@runtime_checkable
-class RemoteBox(Protocol):
-    """What a box needs in addition to let a tally download several ballots at once."""
-
     def open_once(self, name: str) -> BinaryIO:
         """Like `open`, but called from several threads and without retries. After an error `open` is called."""
+        return self.open(name)

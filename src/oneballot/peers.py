@@ -5,12 +5,13 @@ Peers are registered by entry points of the group `oneballot.peers`; `oneballot_
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar
 
-from .interfaces import Model, TallyContext
-from .types import Data
+from .interfaces import Model, Plugin, TallyContext
+from .types import Data, PublicNeed
 
 
 @dataclass(frozen=True)
@@ -26,27 +27,32 @@ class Round:
     down: int
 
 
-class Peer(Protocol):
-    """A method to compare with, run in simulation only: a frozen dataclass of its settings.
+class Peer(Plugin):
+    """A method to compare with, run in simulation only."""
 
-    A peer with `init = "outcome"` starts from the model of the election's outcome, which is `ctx.start`.
-    """
-
-    name: ClassVar[str]
-    rounds: int
+    rounds: int = 1
     """The largest number of rounds that `run` yields; 1 if it exchanges messages once, or never."""
+    alternatives: ClassVar[Mapping[str, str]] = {}
+    """What a learner may lack, with advice on settings that do not need it."""
 
     @property
     def needs(self) -> Mapping[str, frozenset[str]]:
         """For each role, what its learner must provide; as for a method."""
+        return {}
 
-    def run(self, parties: Sequence[Data], ctx: TallyContext) -> Iterator[Round]:
-        """Train. Some parties may have no rows, or lack classes; at least one has rows."""
+    @property
+    def needs_public(self) -> PublicNeed:
+        """Whether it needs a public set, or even its labels."""
+        return "nothing"
 
-
-@runtime_checkable
-class ChoosyPeer(Protocol):
-    """What a peer needs in addition if some learners do not suit it although they provide what it needs."""
+    @property
+    def starts_from_outcome(self) -> bool:
+        """Whether it starts from the model of the election's outcome, which is then `ctx.start`."""
+        return False
 
     def check(self, learner: Any, *, multilabel: bool) -> None:
         """Raise ElectionError, before any training, if the peer cannot use this final learner."""
+
+    @abstractmethod
+    def run(self, parties: Sequence[Data], ctx: TallyContext) -> Iterator[Round]:
+        """Train. Some parties may have no rows, or lack classes; at least one has rows."""

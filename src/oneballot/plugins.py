@@ -1,9 +1,9 @@
-"""Finds methods, learners, formats, boxes, peers and commands by name.
+"""Finds methods, learners, formats, boxes, mechanisms, peers and commands by name.
 
 A built-in plug-in is a module that sets `plugin = TheClass`. A method that needs several files is a package: its class
 is in `method.py`, and its own format, if any, in `format.py`. Other packages register theirs with entry points of the
-groups `oneballot.methods`, `.learners`, `.formats`, `.boxes`, `.peers` and `.commands`. All peers are registered in
-this way, by `oneballot_lab`.
+groups `oneballot.methods`, `.learners`, `.formats`, `.boxes`, `.mechanisms`, `.peers` and `.commands`. All peers are
+registered in this way, by `oneballot_lab`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import difflib
 import importlib
 import pkgutil
 import warnings
-from dataclasses import asdict
 from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -20,8 +19,15 @@ from typing import Any, Literal
 
 from .errors import ElectionError, OneBallotWarning
 
-Kind = Literal["methods", "learners", "formats", "boxes", "peers"]
-ONE = {"methods": "method", "learners": "learner", "formats": "format", "boxes": "box", "peers": "peer"}
+Kind = Literal["methods", "learners", "formats", "boxes", "mechanisms", "peers"]
+ONE = {
+    "methods": "method", "learners": "learner", "formats": "format", "boxes": "box", "mechanisms": "mechanism",
+    "peers": "peer",
+}  # fmt: skip
+FOLDERS = {"mechanisms": "oneballot.privacy.mechanisms"}
+"""Where built-ins are, if not in the folder of that name."""
+BASES = {"peers": ("oneballot.peers", "Peer"), "mechanisms": ("oneballot.privacy.mechanisms", "NoisyArgmax")}
+"""The base classes that are not in `interfaces`."""
 
 
 @cache
@@ -43,7 +49,12 @@ def find(kind: Kind, name: str) -> Any:
         return importlib.import_module(module).plugin
     (plugin, *_) = entry_points(group=f"oneballot.{kind}", name=name)
     try:
-        loaded = plugin.load()
+        loaded: Any = plugin.load()
+        if _base(kind) not in getattr(loaded, "__mro__", ()):
+            raise ElectionError(
+                f"entry point {name!r}: {plugin.value} is not a subclass of {_base(kind).__module__}."
+                f"{_base(kind).__name__}, which every {ONE[kind]} must be (docs/extending.md)"
+            )
         if loaded.name != name:
             raise ElectionError(f"entry point {name!r}: the {ONE[kind]} it names calls itself {loaded.name!r}")
         return loaded
@@ -57,12 +68,21 @@ def instance(kind: Kind, given: Any) -> Any:
         return find(kind, given)()
     if kind == "learners" and hasattr(given, "get_params"):
         return find("learners", "sklearn")(given)
+    if not isinstance(given, _base(kind)):
+        raise ElectionError(f"a {ONE[kind]} must be a name or a {_base(kind).__name__}, not {type(given).__name__}")
     return given
 
 
 def describe(plugin: Any) -> dict[str, Any]:
     """A plug-in's name and settings as plain values, for the election's digest."""
-    return {"name": plugin.name, **(plugin.describe() if hasattr(plugin, "describe") else asdict(plugin))}
+    return {"name": plugin.name, **plugin.describe()}
+
+
+def _base(kind: Kind) -> type:
+    """The base class of a kind."""
+    module, name = BASES.get(kind, ("oneballot.interfaces", ONE[kind].capitalize()))
+    base: type = vars(importlib.import_module(module))[name]
+    return base
 
 
 @cache
@@ -83,11 +103,11 @@ def _built_in(kind: Kind) -> dict[str, str]:
     """The module of each built-in, by name."""
     if kind == "peers":
         return {}
-    folder = importlib.import_module(f"oneballot.{kind}")
+    folder = importlib.import_module(FOLDERS.get(kind, f"oneballot.{kind}"))
     found: dict[str, str] = {}
     for file in pkgutil.iter_modules(folder.__path__):
         if not file.name.startswith("_"):
-            found[file.name.replace("_", "-")] = f"oneballot.{kind}.{file.name}" + (".method" if file.ispkg else "")
+            found[file.name.replace("_", "-")] = f"{folder.__name__}.{file.name}" + (".method" if file.ispkg else "")
     if kind == "formats":
         methods = importlib.import_module("oneballot.methods")
         for path in (Path(root) for root in methods.__path__):

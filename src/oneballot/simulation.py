@@ -86,7 +86,6 @@ class Baselines:
 
 def gain(election: Election, simulation: Simulation, baselines: Baselines, test: Data) -> Gain:
     """Who gains from the simulated election, who loses, and why."""
-    method: Any = election.method
     setting = Setting(
         classes=election.classes,
         class_counts={p: simulation.parties[p].class_counts(len(election.classes)) for p in baselines.alone},
@@ -94,7 +93,7 @@ def gain(election: Election, simulation: Simulation, baselines: Baselines, test:
         level=election.level,
         public_rows=election.public_rows,
         distils="final" in election.roles,
-        open_ensemble=getattr(method, "weights", None) == "open",
+        open_ensemble=election.method.asks_by_row,
     )
     assert baselines.pooled_row_scores is not None
     federation = row_scores(simulation.probabilities(test), test.y)

@@ -15,6 +15,8 @@ import numpy.typing as npt
 from .errors import Spoiled
 
 Array = npt.NDArray[Any]
+PublicNeed = Literal["nothing", "rows", "labels"]
+"""What a method needs of a public set."""
 
 
 @dataclass(frozen=True)

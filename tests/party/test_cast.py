@@ -10,6 +10,7 @@ import pytest
 
 import oneballot as ob
 from oneballot.errors import BallotError, DataError, ElectionError
+from oneballot.interfaces import Method
 from oneballot.party.cast import cast_together
 from oneballot.types import Fit, Plan
 
@@ -96,7 +97,7 @@ class Total:
 
 
 @dataclass(frozen=True)
-class Sums:
+class Sums(Method):
     """A method that requests work twice; a party with an odd number of rows requests a fit in between."""
 
     name: ClassVar[str] = "sums"
@@ -114,6 +115,12 @@ class Sums:
             assert len(models) == 1
         second = yield Total(data.X[:1])
         return {"sums": np.array([first, second])}
+
+    def count(self, ballot, ctx):
+        raise NotImplementedError
+
+    def close(self, count, ctx):
+        raise NotImplementedError
 
 
 def test_other_work_of_all_parties_is_one_call_per_tier(make_election, digits) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.integrate import simpson
 from scipy.special import log_ndtr
 
-from oneballot.privacy.releases import NoisyArgmax
+from oneballot.privacy.mechanisms import NoisyArgmax
 
 
 @cache

@@ -17,8 +17,9 @@ from oneballot.errors import ElectionError
 from oneballot.privacy.accounting import bounded_range_delta, epsilon, gaussian_delta, pure_delta, total_epsilon
 from oneballot.privacy.calibration import queries_within, scale_within
 from oneballot.privacy.forecast import win_probability
-from oneballot.privacy.releases import NoisyArgmax, NoisyNumbers, is_one_sided, reach_of, releases_per_unit
-from oneballot.privacy.renyi import epsilon_from_renyi, renyi
+from oneballot.privacy.mechanisms import NoisyArgmax, NoisyNumbers, find
+from oneballot.privacy.releases import is_one_sided, reach_of, releases_per_unit
+from oneballot.privacy.renyi import epsilon_from_renyi
 
 DELTA = 1e-5
 GOLDEN = [
@@ -39,7 +40,7 @@ GOLDEN = [
 
 @pytest.mark.parametrize(("mechanism", "scale", "classes", "reach", "queries", "accountant", "expected"), GOLDEN)
 def test_accountants_reproduce_known_values(mechanism, scale, classes, reach, queries, accountant, expected) -> None:
-    total = epsilon(NoisyArgmax(mechanism, scale, classes, reach), queries, DELTA, accountant)
+    total = epsilon(find(mechanism)(scale, classes, reach), queries, DELTA, accountant)
     assert total == pytest.approx(expected, abs=6e-5)
 
 
@@ -66,27 +67,27 @@ def test_the_squared_shift_is_the_largest_distance_of_any_allowed_change() -> No
     for votes in (1, 2, 3):
         moved = max(float(np.sum(sum(change) ** 2)) for change in itertools.product(steps, repeat=votes))
         came = max(float(np.sum(sum(change) ** 2)) for change in itertools.product(np.eye(3), repeat=votes))
-        assert NoisyArgmax("gaussian", 1, 3, 2 * votes).squared_shift == moved
-        assert NoisyArgmax("gaussian", 1, 3, votes, one_sided=True).squared_shift == came
-    assert NoisyArgmax("gaussian", 1, 3, 1).squared_shift == 1
+        assert find("gaussian")(1, 3, 2 * votes).squared_shift == moved
+        assert find("gaussian")(1, 3, votes, one_sided=True).squared_shift == came
+    assert find("gaussian")(1, 3, 1).squared_shift == 1
 
 
 @pytest.mark.parametrize(("classes", "reach", "order"), [(3, 4, 16), (10, 2, 32), (10, 4, 16)])
 def test_a_single_changed_count_is_not_charged_as_moved_votes(classes: int, reach: int, order: int) -> None:
     """L1 with add-remove and s partitions: exact divergences lie between half of reach² and reach²."""
-    query = NoisyArgmax("gaussian", 4.0, classes, reach, one_sided=True)
+    query = find("gaussian")(4.0, classes, reach, one_sided=True)
     votes = np.zeros((2, classes))
     votes[:, 0] = -60, reach - 60
     with np.errstate(divide="ignore"):
         p, q = np.log(win_probability(votes, "gaussian", 4.0))
     exact = max(np.logaddexp.reduce(order * x + (1 - order) * y) / (order - 1) for x, y in ((p, q), (q, p)))
-    assert renyi(replace(query, one_sided=False), order) < exact
-    assert exact <= (1 - 1 / classes) * renyi(query, order)
-    assert renyi(query, order) == order * reach**2 / (2 * 4.0**2)
+    assert replace(query, one_sided=False).renyi(order) < exact
+    assert exact <= (1 - 1 / classes) * query.renyi(order)
+    assert query.renyi(order) == order * reach**2 / (2 * 4.0**2)
 
 
 queries_of_two = st.builds(
-    NoisyArgmax,
+    lambda name, *given: find(name)(*given),
     st.sampled_from(["laplace", "gaussian", "gumbel"]),
     st.floats(1, 60),
     st.just(2),
@@ -110,7 +111,7 @@ def exact_delta(query: NoisyArgmax, queries: int, gap: float, eps: float) -> flo
 @settings(max_examples=60, deadline=None)
 @given(queries_of_two, st.integers(1, 60), st.integers(-40, 40))
 def test_no_accountant_is_below_the_exact_composition(query: NoisyArgmax, queries: int, gap: int) -> None:
-    for accountant in ("tight", "rdp", *(["paper", "advanced"] if query.mechanism == "laplace" else [])):
+    for accountant in ("tight", "rdp", *(["paper", "advanced"] if query.name == "laplace" else [])):
         claimed = epsilon(query, queries, DELTA, accountant)
         if claimed < 300:
             assert exact_delta(query, queries, gap, claimed) <= DELTA * (1 + 1e-6)
@@ -124,7 +125,7 @@ moves = st.sampled_from([(1, True), (2, True), (2, False), (4, False)])
 def neighbours(draw, fractional: bool):
     """A query, votes `(queries, classes)` and neighbours with an independent allowed change in each query."""
     mechanism, (reach, one_sided), classes = draw(mechanisms), draw(moves), draw(st.sampled_from([2, 3]))
-    query = NoisyArgmax(mechanism, draw(st.floats(0.7, 12)), classes, reach, one_sided=one_sided, fractional=fractional)
+    query = find(mechanism)(draw(st.floats(0.7, 12)), classes, reach, one_sided=one_sided, fractional=fractional)
     part = st.lists(st.floats(0, 1), min_size=classes, max_size=classes)
     whole = st.sampled_from([*np.eye(classes), np.zeros(classes)])
     vote = part.map(lambda x: np.array(x) / max(1.0, sum(x))) if fractional else whole
@@ -146,13 +147,13 @@ def exact_deltas(query: NoisyArgmax, votes, others, eps: float) -> list[float]:
     for each in (votes, others):
         logs.append(np.array([0.0]))
         with np.errstate(divide="ignore"):
-            for row in np.log(win_probability(each, query.mechanism, query.scale)):
+            for row in np.log(win_probability(each, query.name, query.scale)):
                 logs[-1] = np.add.outer(logs[-1], row).ravel()
     return [float(np.maximum(np.exp(p) - np.exp(np.minimum(eps + q, 700)), 0).sum()) for p, q in (logs, logs[::-1])]
 
 
 def accountants_of(query: NoisyArgmax) -> tuple[str, ...]:
-    return ("tight", "rdp", "paper", "advanced") if query.mechanism == "laplace" else ("tight", "rdp")
+    return ("tight", "rdp", "paper", "advanced") if query.name == "laplace" else ("tight", "rdp")
 
 
 @pytest.mark.parametrize("fractional", [False, True])
@@ -169,7 +170,7 @@ def test_no_accountant_is_below_exact_compositions_of_mixed_votes(fractional: bo
 def test_the_exact_composition_detects_half_the_reach_and_missing_queries(mechanism) -> None:
     """The test above can fail: moved votes charged as added or removed, six queries charged as two."""
     delta, worst = 0.05, {"reach": 0.0, "queries": 0.0}
-    query = NoisyArgmax(mechanism, 1.5, 3, 2)
+    query = find(mechanism)(1.5, 3, 2)
     claimed = {"reach": epsilon(replace(query, reach=1), 6, delta), "queries": epsilon(query, 2, delta)}
     for gap, far in itertools.product(range(-5, 6), (-2, -20)):
         votes = np.tile([0.0, gap, far], (6, 1))
@@ -183,7 +184,7 @@ def test_the_exact_composition_detects_half_the_reach_and_missing_queries(mechan
 
 @pytest.mark.parametrize(("reach", "queries"), [(1, 7), (2, 40), (4, 300)])
 def test_some_votes_cost_all_that_tight_charges_for_gumbel_noise(reach: int, queries: int) -> None:
-    query = NoisyArgmax("gumbel", 10.0, 2, reach, fractional=True)
+    query = find("gumbel")(10.0, 2, reach, fractional=True)
     claimed = epsilon(query, queries, 1e-3)
     worst = max(exact_delta(query, queries, gap, claimed) for gap in np.linspace(-40, 40, 801))
     assert 0.99e-3 < worst <= 1e-3
@@ -197,7 +198,7 @@ def test_some_votes_cost_all_that_tight_charges_for_gumbel_noise(reach: int, que
 )  # fmt: skip
 def test_tight_is_never_above_rdp_nor_rdp_above_paper(mechanism, scale, classes, moves, queries, delta) -> None:
     reach, one_sided = moves
-    query = NoisyArgmax(mechanism, scale, classes, reach, one_sided=one_sided)
+    query = find(mechanism)(scale, classes, reach, one_sided=one_sided)
     tight, rdp = (epsilon(query, queries, delta, a) for a in ("tight", "rdp"))
     assert tight <= rdp
     if mechanism == "laplace":
@@ -211,7 +212,7 @@ def test_tight_is_never_above_rdp_nor_rdp_above_paper(mechanism, scale, classes,
 ])  # fmt: skip
 def test_fractional_votes_cost_the_worst_real_gap(mechanism, scale: float, reach: int, order: float) -> None:
     """A fine search over both directions and real gaps never exceeds the charge; integer gaps may miss the worst."""
-    whole = NoisyArgmax(mechanism, scale, 2, reach)
+    whole = find(mechanism)(scale, 2, reach)
     parted = replace(whole, fractional=True)
     furthest = 1.2 * reach * (order + 1) + 40 * scale
     gaps = np.concatenate(
@@ -220,11 +221,11 @@ def test_fractional_votes_cost_the_worst_real_gap(mechanism, scale: float, reach
     first, second = (sides(whole, g) for g in (gaps, gaps + reach))
     both = [order * p + (1 - order) * q for p, q in ((first, second), (second, first))]
     most = max(np.logaddexp(*terms).max() for terms in both) / (order - 1)
-    assert renyi(parted, order) == pytest.approx(most, rel=1e-5)
-    assert renyi(parted, order) >= most * (1 - 1e-12)
-    assert renyi(whole, order) <= renyi(parted, order) * (1 + 1e-12)
+    assert parted.renyi(order) == pytest.approx(most, rel=1e-5)
+    assert parted.renyi(order) >= most * (1 - 1e-12)
+    assert whole.renyi(order) <= parted.renyi(order) * (1 + 1e-12)
     if scale < 1:
-        assert renyi(whole, order) < renyi(parted, order)
+        assert whole.renyi(order) < parted.renyi(order)
 
 
 def sides(query: NoisyArgmax, gaps):
@@ -234,8 +235,8 @@ def sides(query: NoisyArgmax, gaps):
 
 def test_the_worst_gap_of_a_large_reach_is_inside_the_window() -> None:
     """With Gaussian noise it lies at reach·(α−1), where the divergence is close to that of the full gap."""
-    query = NoisyArgmax("gaussian", 2.0, 2, 20)
-    assert renyi(query, 300) == pytest.approx(300 * 20**2 / (4 * 2.0**2), rel=0.01)
+    query = find("gaussian")(2.0, 2, 20)
+    assert query.renyi(300) == pytest.approx(300 * 20**2 / (4 * 2.0**2), rel=0.01)
 
 
 @pytest.mark.parametrize("queries", [1, 2, 3])
@@ -281,15 +282,15 @@ def test_pure_releases_compose_like_binary_outcomes() -> None:
 def test_many_queries_are_accounted_for_quickly() -> None:
     began = time.perf_counter()
     for mechanism, classes in itertools.product(["gumbel", "gaussian", "laplace"], [2, 10]):
-        assert 0 < epsilon(NoisyArgmax(mechanism, 200.0, classes, 2), 100_000, DELTA) < 20
+        assert 0 < epsilon(find(mechanism)(200.0, classes, 2), 100_000, DELTA) < 20
     assert time.perf_counter() - began < 6 * 2
 
 
 @pytest.mark.parametrize("order", [1.1, 2, 8, 64])
 def test_gumbel_among_many_is_bounded_by_its_two_point_pair(order: float) -> None:
     """It bounds exact Rényi divergences of softmax on neighbours and equals a dense search over t."""
-    query = NoisyArgmax("gumbel", 3.0, 5, 2)
-    claimed = renyi(query, order)
+    query = find("gumbel")(3.0, 5, 2)
+    claimed = query.renyi(order)
     rng = np.random.default_rng(0)
     for _ in range(300):
         votes = rng.integers(0, 15, 5).astype(float)
@@ -318,12 +319,12 @@ def test_gaussian_differential_privacy_is_that_of_one_shift() -> None:
 
 
 class TestComposition:
-    gumbel = NoisyArgmax("gumbel", 25, 10, 2)
-    gaussian = NoisyArgmax("gaussian", 40, 10, 2)
+    gumbel = find("gumbel")(25, 10, 2)
+    gaussian = find("gaussian")(40, 10, 2)
     counts = NoisyNumbers(20, 2)
 
     def test_the_same_release_twice_is_one_with_both_counts(self) -> None:
-        for query in (self.gumbel, self.gaussian, NoisyArgmax("laplace", 25, 2, 2)):
+        for query in (self.gumbel, self.gaussian, find("laplace")(25, 2, 2)):
             for accountant in accountants_of(query):
                 twice = total_epsilon([(query, 40), (replace(query), 40)], DELTA, accountant)
                 assert twice == epsilon(query, 80, DELTA, accountant)
@@ -346,7 +347,7 @@ class TestComposition:
 
     def test_the_winner_does_not_reveal_what_all_counts_share(self) -> None:
         for classes in (2, 3, 10):
-            query = NoisyArgmax("gaussian", 40, classes, 1, one_sided=True)
+            query = find("gaussian")(40, classes, 1, one_sided=True)
             whole = total_epsilon([(NoisyNumbers(40, (1 - 1 / classes)), 100)], DELTA)
             assert epsilon(query, 100, DELTA) <= whole + 1e-9
 
@@ -359,7 +360,7 @@ class TestComposition:
     def test_different_releases_add_their_divergences(self) -> None:
         total = total_epsilon([(self.gumbel, 40), (self.counts, 1)], DELTA)
         assert total == total_epsilon([(self.gumbel, 40), (self.counts, 1)], DELTA, "rdp")
-        assert total == epsilon_from_renyi(lambda order: 40 * renyi(self.gumbel, order) + order / 20**2, DELTA)
+        assert total == epsilon_from_renyi(lambda order: 40 * self.gumbel.renyi(order) + order / 20**2, DELTA)
 
     def test_adaptive_releases_are_accounted_for_by_rdp(self) -> None:
         asked = [(NoisyNumbers(30, 1), 200), (self.gaussian, 40)]
@@ -370,7 +371,7 @@ class TestComposition:
         )
 
     def test_paper_and_advanced_add_up_over_different_laplace_scales(self) -> None:
-        a, b = NoisyArgmax("laplace", 25, 2, 2), NoisyArgmax("laplace", 20, 5, 2)
+        a, b = find("laplace")(25, 2, 2), find("laplace")(20, 5, 2)
         squares = 40 * 0.08**2 + 10 * 0.1**2
         by_hand = min((k * (k + 1) / 2 * squares - math.log(DELTA)) / k for k in range(1, 9))
         assert total_epsilon([(a, 40), (b, 10)], DELTA, "paper") == pytest.approx(by_hand)
@@ -389,8 +390,8 @@ class TestComposition:
     releases = st.lists(
         st.tuples(
             st.sampled_from([
-                NoisyArgmax("gumbel", 9, 3, 2), NoisyArgmax("laplace", 15, 2, 2), NoisyArgmax("laplace", 15, 3, 2),
-                NoisyArgmax("gaussian", 12, 2, 2), NoisyArgmax("gaussian", 12, 9, 1), NoisyNumbers(9, 1),
+                find("gumbel")(9, 3, 2), find("laplace")(15, 2, 2), find("laplace")(15, 3, 2),
+                find("gaussian")(12, 2, 2), find("gaussian")(12, 9, 1), NoisyNumbers(9, 1),
             ]),
             st.integers(0, 50),
         ),
@@ -418,8 +419,8 @@ class TestOracle:
         from dp_accounting.rdp import compute_epsilon
 
         orders = [1 + math.exp(x) for x in np.linspace(math.log(0.05), math.log(500), 4000)]
-        for query in (NoisyArgmax("gumbel", 25, 10, 2), NoisyArgmax("laplace", 25, 5, 2), NoisyNumbers(9, 1)):
-            theirs, _ = compute_epsilon(orders, [40 * renyi(query, order) for order in orders], DELTA)
+        for query in (find("gumbel")(25, 10, 2), find("laplace")(25, 5, 2), NoisyNumbers(9, 1)):
+            theirs, _ = compute_epsilon(orders, [40 * query.renyi(order) for order in orders], DELTA)
             assert total_epsilon([(query, 40)], DELTA, "rdp") == pytest.approx(theirs, rel=1e-5)
             assert total_epsilon([(query, 40)], DELTA, "rdp") <= theirs + 1e-9
 
@@ -430,10 +431,10 @@ class TestOracle:
         account = dp_accounting.rdp.RdpAccountant
         flip = dp_accounting.RandomizedResponseDpEvent(2 / (1 + math.exp(pure)), 2)
         theirs = account(orders, dp_accounting.NeighboringRelation.REPLACE_ONE).compose(flip)._rdp
-        ours = [renyi(NoisyArgmax("laplace", 2 / pure, 5, 2), order) for order in orders]
+        ours = [find("laplace")(2 / pure, 5, 2).renyi(order) for order in orders]
         assert ours == pytest.approx(list(theirs), rel=1e-9)
         above = account(orders).compose(dp_accounting.ZCDpEvent(rho=pure**2 / 8))._rdp
-        ours = [renyi(NoisyArgmax("gumbel", 2 / pure, 5, 2), order) for order in orders]
+        ours = [find("gumbel")(2 / pure, 5, 2).renyi(order) for order in orders]
         assert all(0.5 * b < a <= b for a, b in zip(ours, above, strict=True))
 
     def test_pure_composition(self) -> None:
@@ -442,7 +443,7 @@ class TestOracle:
 
         one = from_privacy_parameters(common.DifferentialPrivacyParameters(0.08, 0), value_discretization_interval=0.08)
         exact = one.self_compose(40).get_epsilon_for_delta(DELTA)
-        assert epsilon(NoisyArgmax("laplace", 25, 3, 2), 40, DELTA) == pytest.approx(exact, rel=1e-6)
+        assert epsilon(find("laplace")(25, 3, 2), 40, DELTA) == pytest.approx(exact, rel=1e-6)
 
     @pytest.mark.parametrize("mechanism", ["gumbel", "gaussian", "laplace"])
     def test_mixed_votes_of_many_queries(self, mechanism) -> None:
@@ -459,16 +460,16 @@ class TestOracle:
             )  # fmt: skip
             parts.append(one.self_compose(20))
         below = parts[0].compose(parts[1]).compose(parts[2]).get_epsilon_for_delta(DELTA)
-        for accountant in accountants_of(NoisyArgmax(mechanism, 6.0, 3, 2)):
-            assert below <= epsilon(NoisyArgmax(mechanism, 6.0, 3, 2), 60, DELTA, accountant)
-        assert below > 0.4 * epsilon(NoisyArgmax(mechanism, 6.0, 3, 2), 60, DELTA)
+        for accountant in accountants_of(find(mechanism)(6.0, 3, 2)):
+            assert below <= epsilon(find(mechanism)(6.0, 3, 2), 60, DELTA, accountant)
+        assert below > 0.4 * epsilon(find(mechanism)(6.0, 3, 2), 60, DELTA)
 
 
 @pytest.mark.parametrize("mechanism", ["gumbel", "gaussian", "laplace"])
 @pytest.mark.parametrize("classes", [2, 10])
 def test_noise_and_queries_calibrated_to_a_budget_agree(mechanism, classes) -> None:
-    scale = scale_within(2.0, lambda s: [(NoisyArgmax(mechanism, s, classes, 2), 200)], DELTA)
-    query = NoisyArgmax(mechanism, scale, classes, 2)
+    scale = scale_within(2.0, lambda s: [(find(mechanism)(s, classes, 2), 200)], DELTA)
+    query = find(mechanism)(scale, classes, 2)
     assert epsilon(query, 200, DELTA) == pytest.approx(2.0, abs=1e-6)
     assert epsilon(query, 200, DELTA) <= 2.0
     assert queries_within(2.0, lambda n: [(query, n)], DELTA) == 200
@@ -477,28 +478,28 @@ def test_noise_and_queries_calibrated_to_a_budget_agree(mechanism, classes) -> N
 
 def test_a_budget_covers_additional_releases() -> None:
     counts = (NoisyNumbers(10, 2), 1)
-    alone = scale_within(2.0, lambda s: [(NoisyArgmax("gaussian", s, 10, 2), 200)], DELTA)
-    beside = scale_within(2.0, lambda s: [(NoisyArgmax("gaussian", s, 10, 2), 200), counts], DELTA)
+    alone = scale_within(2.0, lambda s: [(find("gaussian")(s, 10, 2), 200)], DELTA)
+    beside = scale_within(2.0, lambda s: [(find("gaussian")(s, 10, 2), 200), counts], DELTA)
     assert beside > alone
-    query = NoisyArgmax("gaussian", beside, 10, 2)
+    query = find("gaussian")(beside, 10, 2)
     assert queries_within(2.0, lambda n: [(query, n), counts], DELTA) == 200
     assert queries_within(2.0, lambda n: [(query, n)], DELTA, adaptive=True) < queries_within(
         2.0, lambda n: [(query, n)], DELTA
     )
     with pytest.raises(ElectionError, match=r"no noise scale meets epsilon 0\.1"):
-        scale_within(0.1, lambda s: [(NoisyArgmax("gaussian", s, 10, 2), 200), counts], DELTA)
+        scale_within(0.1, lambda s: [(find("gaussian")(s, 10, 2), 200), counts], DELTA)
 
 
 @pytest.mark.parametrize("delta", [0, 1, -1e-5, 2, math.nan])
 def test_delta_outside_its_range_is_refused(delta: float) -> None:
     with pytest.raises(ElectionError, match="delta must lie between 0 and 1"):
-        epsilon(NoisyArgmax("gumbel", 1, 2, 2), 1, delta)
+        epsilon(find("gumbel")(1, 2, 2), 1, delta)
     with pytest.raises(ElectionError, match="delta must lie between 0 and 1"):
         scale_within(1.0, lambda s: [], delta)
 
 
 def test_invalid_settings_are_refused() -> None:
-    query = NoisyArgmax("gumbel", 0.5, 2, 2)
+    query = find("gumbel")(0.5, 2, 2)
     with pytest.raises(ElectionError, match="a single query costs"):
         queries_within(0.01, lambda n: [(query, n)], DELTA)
     for wrong in (0, -1, math.inf, math.nan):
@@ -509,8 +510,8 @@ def test_invalid_settings_are_refused() -> None:
     with pytest.raises(ElectionError, match="at least 1, not 0"):
         epsilon(query, 0, DELTA)
     with pytest.raises(ElectionError, match="noise scale"):
-        NoisyArgmax("gumbel", 0, 2, 2)
+        find("gumbel")(0, 2, 2)
     with pytest.raises(ElectionError, match="reach of a unit"):
-        NoisyArgmax("gumbel", 1, 2, 0)
+        find("gumbel")(1, 2, 0)
     with pytest.raises(ElectionError, match="sigma of noisy numbers"):
         NoisyNumbers(math.nan, 1)

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from oneballot.cli import app
 from oneballot.privacy.accounting import total_epsilon
-from oneballot.privacy.releases import NoisyArgmax, NoisyNumbers
+from oneballot.privacy.mechanisms import NoisyNumbers, find
 from oneballot.privacy.renyi import epsilon_from_renyi
 
 DELTA = 1e-5
@@ -80,17 +80,17 @@ def test_a_whole_party_at_l2_moves_all_votes_of_its_subsets() -> None:
     words = "--scale 100 --queries 40 --classes 10 --level L2 --partitions 2 --unit party --subsets 5"
     for adjacency in ("replace", "add-remove"):
         result = answer(f"{words} --adjacency {adjacency}")
-        assert result["epsilon"] == total_epsilon([(NoisyArgmax("gumbel", 100, 10, 10), 80)], DELTA)
+        assert result["epsilon"] == total_epsilon([(find("gumbel")(100, 10, 10), 80)], DELTA)
         assert (result["unit"], result["adjacency"], result["voters_needed"]) == ("party", adjacency, None)
     assert "more voters would need more noise" in stdout(*words.split())
     row = answer(words.replace("--unit party", ""))
     assert row["unit"] == "row"
-    assert row["epsilon"] == total_epsilon([(NoisyArgmax("gumbel", 100, 10, 2), 80)], DELTA)
+    assert row["epsilon"] == total_epsilon([(find("gumbel")(100, 10, 2), 80)], DELTA)
 
 
 def test_class_counts_and_silos_are_charged() -> None:
     words = "--sigma 40 --queries 40 --classes 10 --level L2 --partitions 2 --counts 15 --silos 3"
-    query = NoisyArgmax("gaussian", 40, 10, 2)
+    query = find("gaussian")(40, 10, 2)
     for adjacency, shift in (("replace", 2), ("add-remove", 1)):
         result = answer(f"{words} --adjacency {adjacency}")
         assert result["epsilon"] == total_epsilon([(query, 240), (NoisyNumbers(15, shift, whole=True), 3)], DELTA)
@@ -156,7 +156,10 @@ def test_the_plot_includes_class_counts(tmp_path: Path) -> None:
         ("--scale 1 --queries 5 --counts 2", "--counts applies to rows at level L2"),
         ("--scale 1 --queries 5 --level L2 --unit party --subsets 2 --counts 2", "have no bound"),
         ("--scale 1 --queries 5 --level L2 --counts 0", "--counts must be at least 1, not 0"),
-        ("--gamma 1 --queries 5 --level L2 --counts 2 --accountant paper", "--counts adds Gaussian noise"),
+        (
+            "--gamma 1 --queries 5 --level L2 --counts 2 --accountant paper",
+            "does not cover --counts, which adds gaussian noise",
+        ),
         ("--epsilon 0.1 --queries 5 --level L2 --counts 2", "no noise scale meets epsilon 0.1"),
         ("--epsilon 0.1 --scale 1", "a single query costs epsilon"),
         ("--scale 16000 --queries 1 --delta 0.01 --compare", "nothing to compare"),

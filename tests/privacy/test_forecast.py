@@ -23,7 +23,7 @@ from oneballot.privacy.forecast import (
     voters_needed,
     win_probability,
 )
-from oneballot.privacy.releases import NoisyArgmax
+from oneballot.privacy.mechanisms import find
 
 DELTA = 1e-5
 MECHANISMS = ["gumbel", "gaussian", "laplace"]
@@ -33,7 +33,7 @@ MECHANISMS = ["gumbel", "gaussian", "laplace"]
 def test_two_classes_match_the_closed_form_even_in_the_tails(mechanism, furthest: float) -> None:
     gaps = np.linspace(0, furthest, 301)
     probabilities = win_probability(np.stack([gaps * 3, 0 * gaps], axis=1), mechanism, 3.0)
-    win, lose = NoisyArgmax(mechanism, 3.0, 2, 2).log_odds_of_two(gaps * 3)
+    win, lose = find(mechanism)(3.0, 2, 2).log_odds_of_two(gaps * 3)
     assert probabilities[:, 1] == pytest.approx(np.exp(lose), rel=1e-10)
     assert probabilities[:, 0] == pytest.approx(np.exp(win), rel=1e-12)
     assert probabilities[-1, 1] < 1e-280
@@ -118,7 +118,7 @@ def test_win_probability_matches_simulated_noise(mechanism) -> None:
 
 
 def replaced(queries: int, classes: int):
-    return lambda mechanism, scale: [(NoisyArgmax(mechanism, scale, classes, 2), queries)]
+    return lambda mechanism, scale: [(find(mechanism)(scale, classes, 2), queries)]
 
 
 @pytest.mark.parametrize(("classes", "gumbel", "gaussian"), [(3, 0.035, 0.042), (10, 0.142, 0.126), (100, 0.64, 0.38)])
@@ -138,7 +138,7 @@ def test_errors_with_a_lead_of_4b_at_epsilon_2_and_100_queries(classes: int, gum
 
 def test_gumbel_is_best_for_add_remove_and_gaussian_for_two_classes() -> None:
     def coming(mechanism, scale):
-        return [(NoisyArgmax(mechanism, scale, 10, 1, one_sided=True), 100)]
+        return [(find(mechanism)(scale, 10, 1, one_sided=True), 100)]
 
     assert best_mechanism(2.0, coming, 10, DELTA)[0] == "gumbel"
     assert best_mechanism(2.0, replaced(100, 2), 2, DELTA)[0] == "gaussian"

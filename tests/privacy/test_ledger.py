@@ -16,7 +16,7 @@ from oneballot.privacy.accounting import epsilon, total_epsilon
 from oneballot.privacy.calibration import calibrate
 from oneballot.privacy.charges import Charges
 from oneballot.privacy.ledger import Ledger, Line, format_epsilon
-from oneballot.privacy.releases import NoisyArgmax, NoisyNumbers
+from oneballot.privacy.mechanisms import NoisyNumbers, find
 from oneballot.privacy.settings import L1, L2, PrivacySettings
 from oneballot.types import Spending, Votes
 
@@ -34,7 +34,7 @@ class TestSettings:
             ({"noise_seed": 1}, "give both or neither"),
             ({"rehearsal": True}, "give both or neither"),
             ({"tallies": 2}, "tallies cannot be given at level L2"),
-            ({"threshold": 3.0}, "only to mechanism = .confident."),
+            ({"threshold": 3.0}, "only with mechanism = .confident."),
             ({"mechanism": "confident"}, "needs threshold"),
             ({"sampler": "opendp"}, "needs mechanism = .gumbel."),
         ],
@@ -86,7 +86,7 @@ class TestGuarantees:
 
     def test_the_papers_accountant_uses_laplace_noise(self) -> None:
         guarantee = calibrate(L2(2.591, accountant="paper"), FORTY, True)
-        assert guarantee.query.mechanism == "laplace"
+        assert guarantee.query.name == "laplace"
         assert guarantee.query.scale == pytest.approx(25, rel=1e-3)
 
     def test_budget_and_noise_scale_determine_the_queries(self) -> None:
@@ -198,7 +198,7 @@ class TestLedgers:
     def test_drawing_twice_costs_as_much_as_twice_the_queries(self) -> None:
         twice = self.ledger().times(2)
         assert twice.drawn == 2
-        assert twice.epsilon == pytest.approx(epsilon(NoisyArgmax("laplace", 25, 2, 2), 80, 1e-5))
+        assert twice.epsilon == pytest.approx(epsilon(find("laplace")(25, 2, 2), 80, 1e-5))
 
     def test_an_untrusted_ledger_is_described_without_computation(self) -> None:
         (line,) = self.ledger().lines
@@ -209,7 +209,7 @@ class TestLedgers:
 
     def test_the_party_epsilon_covers_all_teachers(self) -> None:
         ledger = self.ledger()
-        assert ledger.party_epsilon() == pytest.approx(epsilon(NoisyArgmax("laplace", 25, 2, 50), 40, 1e-5))
+        assert ledger.party_epsilon() == pytest.approx(epsilon(find("laplace")(25, 2, 50), 40, 1e-5))
         assert calibrate(L1(gamma=0.04), FORTY, True).ledger().party_epsilon() is None
 
     @pytest.mark.parametrize(

@@ -22,14 +22,15 @@ from oneballot.methods.fedkt import method
 from oneballot.methods.fedkt import method as fedkt_method
 from oneballot.methods.fedkt.method import FedKT
 from oneballot.methods.fedkt.teachers import Teachers
-from oneballot.party import cast, context
+from oneballot.party import cast
 from oneballot.party.context import PartyContext
 from oneballot.privacy import calibration, guarantee
 from oneballot.privacy.charges import Charges
 from oneballot.privacy.guarantee import VotesGuarantee
 from oneballot.privacy.ledger import Ledger, Line
-from oneballot.privacy.mechanisms import noisy_argmax, noisy_at_least, noisy_numbers, round_up
-from oneballot.privacy.releases import NoisyArgmax, reach_of
+from oneballot.privacy.mechanisms import NoisyArgmax, NoisyNumbers, round_up
+from oneballot.privacy.mechanisms.confident import ThresholdTest
+from oneballot.privacy.releases import reach_of
 from oneballot.privacy.sampling import SeededEntropy
 from oneballot.privacy.settings import PrivacySettings
 from oneballot.server import tally
@@ -176,10 +177,14 @@ def forged_ledgers(audit: Any) -> None:
         raise AssertionError(f"a forged ledger was accepted: {name}")
 
 
-def half(draw: Any) -> Any:
-    """The mechanism with half of its noise; the scale comes before the threshold or the entropy."""
-    at = {noisy_argmax: 2, noisy_at_least: 1, noisy_numbers: 1}[draw]
-    return lambda *given, **more: draw(*given[:at], round_up(given[at] / 2), *given[at + 1 :], **more)
+def half(mechanism: type, draw: str = "draw", scale: str = "sigma") -> Callable[[pytest.MonkeyPatch], None]:
+    """The mechanism draws half of its noise."""
+    honest = getattr(mechanism, draw)
+
+    def less(self: Any, *given: Any, **more: Any) -> Any:
+        return honest(replace(self, **{scale: round_up(getattr(self, scale) / 2)}), *given, **more)
+
+    return lambda patch: patch.setattr(mechanism, draw, less)
 
 
 def unguarded(patch: pytest.MonkeyPatch) -> None:
@@ -211,13 +216,14 @@ def reach(value: int | None = None, **changed: Any) -> Callable[[pytest.MonkeyPa
     return lambda patch: patch.setattr(calibration, "reach_of", wrong_reach)
 
 
-def one_sided(patch: pytest.MonkeyPatch) -> None:
-    def wrong_argmax(
-        mechanism: Any, scale: float, classes: int, reach: int, one_sided: bool, fractional: bool
-    ) -> NoisyArgmax:
-        return NoisyArgmax(mechanism, scale, classes, 1, True, fractional)
+def one_sided(**changed: Any) -> Callable[[pytest.MonkeyPatch], None]:
+    honest = NoisyArgmax.plan.__func__
 
-    patch.setattr(calibration, "NoisyArgmax", wrong_argmax)
+    def wrong_plan(cls: Any, *given: Any) -> Any:
+        query, test = honest(cls, *given)
+        return replace(query, one_sided=True, **changed), test
+
+    return lambda patch: patch.setattr(NoisyArgmax, "plan", classmethod(wrong_plan))
 
 
 def parts_as_votes(self: FedKT, answers: Any, ctx: Any) -> list[Any]:
@@ -300,15 +306,15 @@ TWICE, TWICE_ALIKE = {"partitions": 2}, {"partitions": 2, "voting": "consistent"
 WEIGHED = {**COUNTED, "most_rows": 2, "unit_rows": 2}
 
 MUTANTS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], Check, str]] = {
-    "half the Gumbel noise": (put(context, "noisy_argmax", half(noisy_argmax)), noise(**GUMBEL), LESS),
-    "half the Gaussian noise": (put(context, "noisy_argmax", half(noisy_argmax)), noise(sigma=4.0), LESS),
-    "half the Laplace noise": (put(context, "noisy_argmax", half(noisy_argmax)), noise(gamma=0.25, level="L1"), LESS),
-    "half the noise of the test": (put(context, "noisy_at_least", half(noisy_at_least)), noise(**CONFIDENT), LESS),
+    "half the Gumbel noise": (half(NoisyArgmax, scale="scale"), noise(**GUMBEL), LESS),
+    "half the Gaussian noise": (half(NoisyArgmax, scale="scale"), noise(sigma=4.0), LESS),
+    "half the Laplace noise": (half(NoisyArgmax, scale="scale"), noise(gamma=0.25, level="L1"), LESS),
+    "half the noise of the test": (half(ThresholdTest, "draw_passes"), noise(**CONFIDENT), LESS),
     "raw votes choose the queries": (
-        put(context, "noisy_at_least", lambda values, sigma, threshold, entropy, *, unit: values >= threshold * unit),
+        put(ThresholdTest, "draw_passes", lambda self, values, threshold, entropy, *, unit: values >= threshold * unit),
         noise(**CONFIDENT), LESS),
     "half the noise on class counts": (
-        put(context, "noisy_numbers", half(noisy_numbers)),
+        half(NoisyNumbers),
         noise("check_counts_law", epsilon=2.0, method=COUNTED, public=50), "the noise on class counts"),
     "no noise on class counts": (
         put(PartyContext, "release", lambda self, counts, *, cell: counts), whole(COUNTS, **COUNTED), OFF),
@@ -316,8 +322,8 @@ MUTANTS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], Check, str]] = {
         put(PartyContext, "_entropy", lambda self, cell: SeededEntropy(self.seed("noise", cell))),
         noise("check_fresh", **GUMBEL), "the same noise was drawn twice"),
     "parts of votes drawn as votes": (
-        put(context, "noisy_argmax", lambda votes, mechanism, scale, entropy, *, unit: noisy_argmax(
-            votes, mechanism, scale, entropy)), noise(**GUMBEL, method=SOFT, unit=255), LESS),
+        put(NoisyArgmax, "draw", lambda self, votes, entropy, honest=NoisyArgmax.draw, **given: honest(
+            self, votes, entropy)), noise(**GUMBEL, method=SOFT, unit=255), LESS),
     "parts of votes charged as votes": (put(FedKT, "_labels", parts_as_votes), whole(IDS, **SOFT), FAR),
     "s forgotten": (forget_partitions, whole(IDS, **TWICE), REFUSED),
     "s forgotten, unguarded": (combined(forget_partitions, unguarded), whole(IDS, **TWICE), OFF),
@@ -339,9 +345,9 @@ MUTANTS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], Check, str]] = {
     "as many subsets as rows": (put(Teachers, "of", classmethod(as_many_as_rows)), scattered(5), FAR),
     "half the reach of added or removed rows": (reach(1), whole(ADD_REMOVE), FAR),
     "half the reach of added or removed rows, by their answers": (reach(1), exact(ADD_REMOVE), LEAKS),
-    "rows charged as added or removed votes": (one_sided, exact(ADD_REMOVE), LEAKS),
+    "rows charged as added or removed votes": (one_sided(reach=1), exact(ADD_REMOVE), LEAKS),
     "moved votes charged as added or removed votes": (
-        combined(reach(2), put(calibration, "NoisyArgmax", lambda *args: NoisyArgmax(*args[:4], True, args[5]))),
+        combined(reach(2), one_sided()),
         whole(ADD_REMOVE), "votes move, but are charged"),
     "consistent votes counted s times, charged once": (reach(partitions=1), whole(PARTIES, **TWICE_ALIKE), FAR),
     "consistent votes charged once, by the answers": (reach(partitions=1), exact(SOME_PARTIES, **TWICE_ALIKE), LEAKS),

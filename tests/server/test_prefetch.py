@@ -6,6 +6,7 @@ import io
 import threading
 import time
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -13,15 +14,17 @@ import pytest
 import oneballot as ob
 from oneballot.ballot.seal import seal
 from oneballot.errors import BoxError, NotFound
-from oneballot.interfaces import Box, RemoteBox
+from oneballot.interfaces import Box
 from oneballot.party.cast import cast_together
 from oneballot.server.prefetch import AT_ONCE, MAX_BYTES, MAX_FAILURES, Prefetcher
 from oneballot.server.tally import Options, tally_box
 
 
 @dataclass
-class SlowBox:
+class SlowBox(Box):
     """A remote box that delays every read and records the requests."""
+
+    concurrent: ClassVar[bool] = True
 
     ballots: dict[str, bytes]
     delay: float = 0.0
@@ -64,11 +67,11 @@ class SlowBox:
     def deliver(self, name: str, sealed: bytes) -> None: ...
 
 
-class WithoutPrefetch:
+@dataclass
+class WithoutPrefetch(SlowBox):
     """The same box without prefetching."""
 
-    def __init__(self, box: Box) -> None:
-        self.deliver, self.names, self.open = box.deliver, box.names, box.open
+    concurrent: ClassVar[bool] = False
 
 
 def slow_box(count: int, **settings) -> SlowBox:
@@ -211,8 +214,8 @@ def test_threads_end_if_reading_stops_early() -> None:
 
 
 def test_remote_boxes_are_prefetched_and_folders_are_not(tmp_path) -> None:
-    assert isinstance(ob.box_at("memory://prefetch/test"), RemoteBox)
-    assert not isinstance(ob.Folder(tmp_path), RemoteBox)
+    assert ob.box_at("memory://prefetch/test").concurrent
+    assert not ob.Folder(tmp_path).concurrent
 
 
 def assert_same(ours: ob.Outcome, theirs: ob.Outcome) -> None:
@@ -236,7 +239,7 @@ def test_prefetching_does_not_change_the_tally_of_a_mixed_box(election, parties)
         "04 twice": other,
     }
     box = SlowBox(dict(sorted(mixed.items())), delay=0.005, failures=(BoxError("busy"), OSError("cut")))
-    outcome, alone = tally_box(election, box), tally_box(election, WithoutPrefetch(box))
+    outcome, alone = tally_box(election, box), tally_box(election, WithoutPrefetch(box.ballots))
     assert_same(outcome, alone)
     assert len(outcome.voted) == 4
     assert set(outcome.spoiled) == {"00 empty", "01 cut", "03 altered", "04 twice", f"00 {ballots[0].party}"}
@@ -245,9 +248,11 @@ def test_prefetching_does_not_change_the_tally_of_a_mixed_box(election, parties)
     del late.ballots["04 twice"]
     assert_same(
         tally_box(election, late, Options(previous=outcome)),
-        tally_box(election, WithoutPrefetch(late), Options(previous=alone)),
+        tally_box(election, WithoutPrefetch(late.ballots), Options(previous=alone)),
     )
-    assert_same(tally_box(election, late, Options(previous=outcome)), tally_box(election, WithoutPrefetch(late)))
+    assert_same(
+        tally_box(election, late, Options(previous=outcome)), tally_box(election, WithoutPrefetch(late.ballots))
+    )
 
 
 def test_a_restarted_count_prefetches_again(election, parties) -> None:

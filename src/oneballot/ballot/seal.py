@@ -153,6 +153,6 @@ def _versions(contents: Contents) -> dict[str, str]:
     """The versions of Python, OneBallot, and the libraries that its formats use."""
     formats = {c.format for c in contents.values() if isinstance(c, Blob)}
     known = [name for name in formats if name in plugins.names("formats")]
-    used = sorted({"numpy"}.union(*(getattr(plugins.find("formats", name), "libraries", ()) for name in known)))
+    used = sorted({"numpy"}.union(*(plugins.find("formats", name).libraries for name in known)))
     found = {name: str(getattr(sys.modules.get(name), "__version__", "unknown")) for name in used}
     return {"python": platform.python_version(), "oneballot": _own_version(), **found}

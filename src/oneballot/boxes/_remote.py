@@ -16,6 +16,7 @@ from itertools import islice
 from typing import Any, BinaryIO, ClassVar, TypeVar, cast
 
 from ..errors import AlreadyCast, BoxError, MissingExtra, NotFound, OneBallotWarning, printable
+from ..interfaces import Box
 from ..runtime.files import PART
 from ._address import Address
 from ._retry import RetryBudget, connection_advice, is_transient
@@ -36,8 +37,8 @@ VERIFIED_BYTES = 2**20
 """Bytes read back after a delivery that may have been overwritten. No two ballots agree in all of them."""
 
 
-class Remote:
-    name: ClassVar[str]
+class Remote(Box):
+    concurrent: ClassVar[bool] = True
     extra: ClassVar[str]
     failures: tuple[type[Exception], ...] = (OSError, EOFError)
     """Errors that the client library raises. Any other exception is a bug and propagates."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import BinaryIO, ClassVar
 
 from ..errors import AlreadyCast, BoxError, NotFound, Spoiled
+from ..interfaces import Box
 from ..runtime.files import temporary_copy
 
 SUFFIX = ".ballot"
@@ -22,7 +23,7 @@ _READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EINVAL)
 
 
-class Folder:
+class Folder(Box):
     name: ClassVar[str] = "folder"
 
     def __init__(self, path: str | Path) -> None:

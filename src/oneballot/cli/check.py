@@ -121,7 +121,7 @@ def _votes(election: Election) -> dict[str, Any]:
     guarantee = election.guarantee
     if not isinstance(guarantee, VotesGuarantee):
         return {"queries": None, "mechanism": None, "scale": None}
-    return {"queries": guarantee.queries, "mechanism": guarantee.query.mechanism, "scale": guarantee.query.scale}
+    return {"queries": guarantee.queries, "mechanism": guarantee.query.name, "scale": guarantee.query.scale}
 
 
 def _in_all(election: Election) -> list[str]:

@@ -12,10 +12,10 @@ EXAMPLE = "Example: oneballot epsilon --gamma 0.04 --queries 40 --level L2 --par
 
 def command(
     mechanism: Annotated[
-        Literal["auto", "gumbel", "gaussian", "laplace"] | None,
+        str | None,
         typer.Option(
-            help="auto, the default if only a budget is given, chooses the most accurate one. With --scale the default "
-            "is gumbel."
+            help="gumbel, gaussian, laplace, or that of a plug-in. auto, the default if only a budget is given, "
+            "chooses the most accurate one. With --scale the default is gumbel."
         ),
     ] = None,
     gamma: Annotated[float | None, typer.Option(help="Laplace noise with scale 1/gamma.")] = None,
@@ -120,9 +120,11 @@ def command(
 
 
 def _print(result: dict[str, Any], partitions: int) -> None:
+    from ..privacy import mechanisms
+
     epsilon, unit, adjacency = _four_digits(result["epsilon"]), result["unit"], result["adjacency"]
     print(f"epsilon {epsilon} at delta {result['delta']:g}, for each {unit}, adjacency {adjacency}.")
-    noise = f"{result['mechanism']} noise, scale {result['scale']:.6g}"
+    noise = f"{mechanisms.find(result['mechanism']).describe()}, scale {result['scale']:.6g}"
     silos = f", silos per person: {result['silos']}" if "silos" in result else ""
     counts = f", class counts with noise of {result['counts_sigma']:g}" if "counts_sigma" in result else ""
     print(f"{result['queries']:,} queries, partitions: {partitions}{silos}, {noise}{counts}.")

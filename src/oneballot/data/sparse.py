@@ -13,6 +13,7 @@ import numpy as np
 from scipy.sparse import csr_array, issparse
 
 from ..errors import DataError
+from ..interfaces import Learner, Model
 from ..types import Array
 
 WIDE = 1000
@@ -73,14 +74,9 @@ def as_dense(X: Any, source: str = "the rows") -> Array:
     return np.asarray(X.toarray())
 
 
-def takes_sparse(part: Any) -> bool:
-    """Whether a method, learner or format takes sparse rows: its attribute `sparse`, False unless it is declared."""
-    return bool(getattr(part, "sparse", False))
-
-
-def rows_for(learner: Any, X: Array) -> Array:
+def rows_for(learner: Learner, X: Array) -> Array:
     """Rows as the learner takes them."""
-    return X if takes_sparse(learner) else as_dense(X, f"learner {learner.name}")
+    return X if learner.sparse else as_dense(X, f"learner {learner.name}")
 
 
 def concatenate(parts: Sequence[Array]) -> Array:
@@ -117,7 +113,7 @@ def dense_blocks(X: Array) -> Iterator[Array]:
     return map(as_dense, blocks(X))
 
 
-def predict_in_blocks(model: Any, X: Array, *, sparse: bool) -> Array:
+def predict_in_blocks(model: Model, X: Array, *, sparse: bool) -> Array:
     """The model's probabilities `(rows, classes)`. `sparse`: it takes sparse rows; else it gets dense blocks."""
     if not is_sparse(X) or sparse:
         return np.asarray(model.predict_proba(X))

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from .. import plugins
 from ..errors import ElectionError
-from ..interfaces import PrivateMethod, VotingMethod
 from ..methods.ensemble.claims import ENOUGH_PUBLIC_ROWS
 from ..privacy.guarantee import GOOD_ENOUGH, LabelGuarantee, VotesGuarantee
 from ..privacy.settings import PrivacySettings
@@ -34,7 +33,7 @@ def advise(election: Election, parties: int | None, labels: Mapping[Any, int] | 
 
 def learns_from_public_rows(election: Election) -> bool:
     """Whether the final model is trained on nothing but public rows and the labels that parties give them."""
-    return "public" in election.method.needs and "final" in election.roles
+    return election.method.needs_public != "nothing" and "final" in election.roles
 
 
 def _on_public_rows(election: Election) -> str:
@@ -94,7 +93,7 @@ def _on_rare_classes(election: Election, labels: Mapping[Any, int]) -> str:
 def _on_queries(election: Election, parties: int | None) -> str:
     """How the budget is divided, and whether fewer queries would help."""
     guarantee, method = election.guarantee, election.method
-    if not isinstance(guarantee, VotesGuarantee) or not isinstance(method, VotingMethod):
+    if not isinstance(guarantee, VotesGuarantee):
         return ""
     public = election.public_rows
     text = f"The budget pays for labels of {guarantee.queries:,} of {public:,} public rows."
@@ -102,8 +101,8 @@ def _on_queries(election: Election, parties: int | None) -> str:
     if right is None or right >= GOOD_ENOUGH or election.privacy.stated_noise() is not None:
         return text
     queries = guarantee.queries // 2
-    while queries >= LABELS_PER_CLASS * len(election.classes):
-        fewer = _guarantee(election, method.with_queries(queries, public), election.privacy)
+    while queries >= LABELS_PER_CLASS * len(election.classes) and (smaller := method.with_queries(queries, public)):
+        fewer = _guarantee(election, smaller, election.privacy)
         share = fewer.label_accuracy(parties) if isinstance(fewer, LabelGuarantee) else None
         if share is not None and share >= GOOD_ENOUGH:
             return f"{text} With queries = {queries:,} the labels would be right {share:.0%} of the time."
@@ -143,6 +142,5 @@ def analytic_instead(election: Election, parties: int | None) -> str:
 def _guarantee(election: Election, method: Any, privacy: PrivacySettings) -> Any:
     from ..privacy.calibration import calibrate
 
-    assert isinstance(method, PrivateMethod)
     spending = method.spends(privacy.level, len(election.classes), election.public_rows)
     return calibrate(privacy, spending, election.stable_ids)

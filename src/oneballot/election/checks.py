@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..ballot.keys import check_keys
 from ..errors import ElectionError, OneBallotWarning
-from ..interfaces import Learner, Method, PrivateMethod
+from ..interfaces import Learner, Method
 from ..peers import Peer
 from ..privacy.releases import UNIT_NAMES
 from .names import check_party_name, check_roster_names
@@ -50,19 +50,19 @@ def check_method(election: Election) -> None:
     names = [as_label(c) for c in election.classes]
     if len(names) < 2 or len(set(names)) < len(names):
         raise ElectionError(f"classes must be two or more different names, not {list(election.classes)}")
-    if election.start is not None and not getattr(method, "resumes", False):
+    if election.start is not None and not method.resumes:
         raise ElectionError(f"method {method.name} cannot start from an outcome: remove `start`")
-    if election.multilabel and (level != "L0" or not getattr(method, "multilabel", False)):
+    if election.multilabel and (level != "L0" or not method.multilabel):
         raise ElectionError(f"method {method.name} does not support several labels per row at level {level}")
     if election.schema is not None and election.schema.multilabel != election.multilabel:
         raise ElectionError("multilabel needs a schema whose label lists one column for each class")
     _check_level(method, level)
-    if "public" in method.needs and election.public is None:
+    if method.needs_public != "nothing" and election.public is None:
         raise ElectionError(
             f"method {method.name} needs a public set: rows that every party may have. Write the election with "
             "`oneballot new --public FILE`, or pass public=… in Python"
         )
-    if "public labels" in method.needs and election.encoded_public_labels is None:
+    if method.needs_public == "labels" and election.encoded_public_labels is None:
         raise ElectionError(f"method {method.name} needs the labels of the public set with these settings")
     if level != "L0" and election.privacy.stable_ids and election.schema is not None and election.schema.id is None:
         raise ElectionError('stable_ids = true needs the ID column: id = "…" in [schema], or `oneballot new --id`')
@@ -75,12 +75,10 @@ def check_method(election: Election) -> None:
 
 def _check_level(method: Method, level: str) -> None:
     if level not in method.levels:
-        offered, why_not = ", ".join(sorted(method.levels)), getattr(method, "why_not", "")
+        offered, why_not = ", ".join(sorted(method.levels)), method.why_not
         raise ElectionError(
             f"method {method.name} does not offer privacy level {level!r}, only {offered}{why_not and ': '}{why_not}"
         )
-    if level != "L0" and not isinstance(method, PrivateMethod):
-        raise ElectionError(f"method {method.name} offers {level}, but does not declare what it releases at {level}")
 
 
 def warn_if_epsilon_is_large(guarantee: Guarantee, *, stacklevel: int) -> None:
@@ -101,24 +99,23 @@ def check_learners(election: Election, learners: Mapping[str, Learner]) -> None:
     for role, learner in learners.items():
         check_learner(election.method, role, learner, multilabel=election.multilabel)
         _check_rows(election, role, learner)
-    if hasattr(election.method, "check"):
-        election.method.check(election, learners)
+    election.method.check(election, learners)
 
 
 def check_learner(method: Method | Peer, role: str, learner: Learner, *, multilabel: bool = False) -> None:
     """Raise ElectionError unless the learner can train here and provides what this role of the method needs."""
     learner.check()
     if lacking := sorted((method.needs[role] | ({"multilabel"} if multilabel else set())) - learner.provides):
-        hints = {"gradients": "Use torch"} | dict(getattr(method, "alternatives", {}))
+        hints = {"gradients": "Use torch"} | dict(method.alternatives)
         advice = "".join(f" {hints[each]}." for each in lacking if each in hints)
         raise ElectionError(
             f"{method.name}: the {role} learner must provide {' and '.join(lacking)}; {learner.name} doesn't.{advice}"
         )
 
 
-def _check_rows(election: Election, role: str, learner: Any) -> None:
-    if election.shape and hasattr(learner, "check_rows"):
-        known = election.public is not None
-        learner.check_rows(election.public if known else np.empty((0, *election.shape), election.row_dtype))
-    if election.level == "L2" and role == "teacher" and hasattr(learner, "check_apart"):
+def _check_rows(election: Election, role: str, learner: Learner) -> None:
+    if election.shape:
+        public = election.public
+        learner.check_rows(np.empty((0, *election.shape), election.row_dtype) if public is None else public)
+    if election.level == "L2" and role == "teacher":
         learner.check_apart()

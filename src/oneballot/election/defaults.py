@@ -31,7 +31,7 @@ def resolve_learners(
     """
     shape, dtype = rows
     chosen = {role: plugins.instance("learners", each) for role, each in learners.items()}
-    for role, settings in getattr(method, "default_learners", lambda *_: {})(shape, dtype == np.int32).items():
+    for role, settings in method.default_learners(shape, dtype == np.int32).items():
         if role not in chosen and (learner is None or role == "claim"):
             rest = {name: value for name, value in settings.items() if name != "name"}
             chosen[role] = plugins.find("learners", settings["name"])(**rest)

@@ -23,12 +23,12 @@ from .. import plugins
 from ..data.frames import is_frame
 from ..data.read import Table
 from ..data.rows import as_dtype, as_rows
-from ..data.sparse import as_dense, as_sparse, is_sparse, takes_sparse
+from ..data.sparse import as_dense, as_sparse, is_sparse
 from ..errors import DataError, ElectionError, OneBallotWarning, WillNotWork
-from ..interfaces import Learner, Method, PrivateMethod, VotingMethod
+from ..interfaces import Learner, Method
 from ..privacy.ledger import Ledger
 from ..privacy.settings import L0, PrivacySettings, as_privacy
-from ..types import Array, Blob, Data
+from ..types import Array, Blob, Data, Spending
 from .advice import analytic_instead
 from .cells import Place
 from .checks import check_learners, check_method, check_parties, normalized_roster, warn_if_epsilon_is_large
@@ -104,15 +104,14 @@ class Election:
 
     def _adapt_method_to_privacy(self) -> None:
         """Let the method choose its open settings for the level, and limit its queries to what the budget allows."""
-        if not isinstance(self.method, PrivateMethod):
-            return
         object.__setattr__(self, "method", self.method.for_level(self.level))
         if self.guarantee is None:
             return
         votes = self.method.spends(self.level, len(self.classes), self.public_rows).votes
         affordable = getattr(self.guarantee, "queries", 0)
-        if votes is not None and affordable < votes.queries and isinstance(self.method, VotingMethod):
-            object.__setattr__(self, "method", self.method.with_queries(affordable, self.public_rows))
+        if votes is not None and affordable < votes.queries:
+            fewer = self.method.with_queries(affordable, self.public_rows)
+            object.__setattr__(self, "method", fewer or self.method)
         warn_if_epsilon_is_large(self.guarantee, stacklevel=5)
         self.warn_if_hopeless(self.parties, stacklevel=5)
 
@@ -179,7 +178,7 @@ class Election:
     @property
     def supports_repeated_ids(self) -> bool:
         """Whether the method bounds what all rows of an ID change at L2."""
-        if self.level != "L2" or not isinstance(self.method, PrivateMethod):
+        if self.level != "L2":
             return True
         numbers = self.method.spends(self.level, len(self.classes), self.public_rows).numbers
         return numbers is None or numbers.in_subsets or numbers.limited
@@ -187,11 +186,14 @@ class Election:
     @cached_property
     def guarantee(self) -> Guarantee | None:
         """The privacy guarantee; None at L0."""
-        if self.level == "L0" or not isinstance(self.method, PrivateMethod):
+        if self.level == "L0":
             return None
         from ..privacy.calibration import calibrate
 
         spending = self.method.spends(self.level, len(self.classes), self.public_rows)
+        if spending == Spending():
+            name, level = self.method.name, self.level
+            raise ElectionError(f"method {name} offers {level}, but does not declare what it releases at {level}")
         return calibrate(self.privacy, spending, self.stable_ids)
 
     @cached_property
@@ -211,12 +213,12 @@ class Election:
     @property
     def roles(self) -> frozenset[str]:
         """The roles of the learners that this election trains."""
-        return frozenset(self.method.needs) - {"public", "public labels"}
+        return frozenset(self.method.needs)
 
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of a row, from the public set, the schema or the final learner's settings; empty if unknown."""
-        return self._row_type(self.public)[0] or tuple(getattr(self.learner_of("final"), "row", ()))
+        return self._row_type(self.public)[0] or self.learner_of("final").row
 
     def _row_type(self, public: Array | None) -> tuple[tuple[int, ...], np.dtype[Any] | None]:
         """The shape and type of a row, if the public set or the schema says."""
@@ -235,7 +237,7 @@ class Election:
     @property
     def sparse(self) -> bool:
         """Whether the method and the learners of all roles take sparse rows."""
-        return takes_sparse(self.method) and all(takes_sparse(self.learner_of(role)) for role in self.roles)
+        return self.method.sparse and all(self.learner_of(role).sparse for role in self.roles)
 
     def learner_of(self, role: str) -> Learner:
         return self.learners.get(role, self.learner)

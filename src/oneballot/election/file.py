@@ -176,8 +176,8 @@ def make(kind: plugins.Kind, settings: Mapping[str, Any], where: str, folder: Pa
             raise ElectionError(
                 f"{settings['name']}: unknown setting {', '.join(unknown)}; available: {', '.join(known)}"
             )
-        files = {k: str(folder / rest[k]) for k in getattr(plugin, "files", ()) if isinstance(rest.get(k), str)}
-        made = plugin(**{**getattr(plugin, "in_files", {}), **rest, **files})
+        files = {k: str(folder / rest[k]) for k in plugin.files if isinstance(rest.get(k), str)}
+        made = plugin(**{**plugin.in_files, **rest, **files})
         if kind == "learners":
             made.check()
         return made

@@ -13,6 +13,7 @@ from .. import plugins
 from ..data.delimited import Dialect
 from ..data.read import Table, read
 from ..errors import DataError, ElectionError, OneBallotWarning
+from ..privacy.mechanisms import AUTO
 from .file import FORMAT, digest_of
 from .infer import DEFAULT, MAX_CLASSES, Choices, Found, as_schema, count_labels, recognise, sorted_labels
 from .schema import Class, Schema, as_label
@@ -66,10 +67,9 @@ def section(method: str, level: str = "L0") -> str:
     if method == "fedkt":
         return FEDKT if level == "L0" else FEDKT.replace('final_weights = "rare"   ', 'final_weights = "uniform"')
     plugin = plugins.find("methods", method)
-    settings = getattr(plugin, "draft", "")
-    settings = settings if level == "L0" else getattr(plugin, "private_draft", settings)
+    settings = plugin.draft if level == "L0" or plugin.private_draft is None else plugin.private_draft
     text = f'[method]                        # docs/{method}.md\nname = "{method}"\n{settings}'
-    return text if "[learners" in text or not plugin().needs.keys() - {"public"} else f"{text}\n{FOREST}"
+    return text if "[learners" in text or not plugin().needs else f"{text}\n{FOREST}"
 
 
 @dataclass(frozen=True)
@@ -123,12 +123,13 @@ def _as_classes(table: Table, label: str) -> tuple[Class, ...]:
 
 def private(level: str, epsilon: float) -> str:
     """The section [privacy] of an election with a privacy budget."""
+    choices = ", ".join(f'"{name}"' for name in AUTO)
     return f"""\
 [privacy]                       # {_LEVELS[level]}: docs/privacy.md
 level = "{level}"
 epsilon = {epsilon!r}                   # the privacy budget, which determines the noise; or set gamma, sigma or scale
 delta = 1e-5
-mechanism = "auto"              # the best of "gumbel", "gaussian", "laplace" for these classes and queries
+mechanism = "auto"              # the best of {choices} for these classes and queries
 adjacency = "replace"           # or "add-remove"
 """
 

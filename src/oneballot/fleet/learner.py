@@ -1,35 +1,53 @@
-"""The interface of learners that train networks, for methods and peers that use the networks directly."""
+"""The base class of learners that train networks, for methods and peers that use the networks directly."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..interfaces import Learner, Model
 from ..types import Array, Blob
 
+if TYPE_CHECKING:
+    from .models.network import Network
+    from .train.recipe import Recipe
 
-class NetworkLearner(Learner, Protocol):
+
+class NetworkLearner(Learner):
     """A learner that provides "gradients": methods can use its networks (`oneballot.fleet`) directly."""
 
-    @property
-    def device(self) -> str: ...
-    @property
-    def precision(self) -> str: ...
-    def recipe(self) -> Any:
-        """The training recipe: a `fleet.train.recipe.Recipe`."""
+    device: str
+    precision: str
 
-    def network(self, row: tuple[int, ...], classes: int) -> Any: ...
-    def run(self, job: NetworkJob) -> Any:
-        """The result of a job, run on this learner's device."""
+    @abstractmethod
+    def recipe(self) -> Recipe:
+        """The hyperparameters of the training."""
 
+    @abstractmethod
+    def network(self, row: tuple[int, ...], classes: int) -> Network:
+        """The network to train on rows of this shape."""
+
+    @abstractmethod
     def weights_of(self, blob: Blob, row: tuple[int, ...], classes: int) -> Mapping[str, Array]:
         """The weights of a serialized network. Raises ElectionError if this learner does not train such networks."""
 
+    @abstractmethod
     def model_of(
-        self, network: Any, values: Mapping[str, Array], classes: int, output: str = "softmax", *, device: str = "cpu"
+        self,
+        network: Network,
+        values: Mapping[str, Array],
+        classes: int,
+        output: str = "softmax",
+        *,
+        device: str = "cpu",
     ) -> Model:
         """A model with these weights that predicts on this device."""
+
+    def run(self, job: NetworkJob) -> Any:
+        """The result of a job, run on this learner's device."""
+        (result,) = job.run_together(self, [job])
+        return result
 
 
 class NetworkJob(Protocol):

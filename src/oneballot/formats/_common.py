@@ -9,13 +9,14 @@ import numpy as np
 
 from ..data.sparse import is_sparse
 from ..errors import Spoiled
+from ..interfaces import Model
 from ..types import Array
 
 UNSEEN = -1e9
 """The score of a class that was not in the training data: its softmax is 0, and sums stay finite."""
 
 
-class BoosterModel:
+class BoosterModel(Model):
     """Boosted trees whose outputs belong to the class numbers `seen`, out of `classes`."""
 
     def __init__(self, booster: Any, seen: Array, classes: int) -> None:

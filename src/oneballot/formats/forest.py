@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..errors import DataError, Spoiled
-from ..interfaces import Model
+from ..interfaces import Format, Model
 from ..runtime.executor import workers
 from ..types import Array, Blob
 from ._common import UNSEEN, fill_columns, flat, two_columns
@@ -27,7 +27,7 @@ SMALL = 200_000
 """Rows times trees below which threads cost more than they save."""
 
 
-class ForestModel:
+class ForestModel(Model):
     """Trees whose outputs belong to the class numbers `trees.seen`, out of `classes`."""
 
     def __init__(self, data: bytes, classes: int) -> None:
@@ -167,7 +167,7 @@ def as_forest(model: Model) -> Blob | None:
     return Blob(ForestFormat.name, data)
 
 
-class ForestFormat:
+class ForestFormat(Format):
     name: ClassVar[str] = "forest"
     inert: ClassVar[bool] = True
     libraries: ClassVar[tuple[str, ...]] = ()

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..errors import DataError, Spoiled
+from ..interfaces import Format, Model
 from ..types import Array, Blob
 from ._common import flat
 from .safetensors import Arrays, read_arrays
@@ -28,7 +29,7 @@ CERTAIN = 0.001
 """Estimates below this are mapped to a hyperbola, which is positive and keeps their order."""
 
 
-class KernelModel:
+class KernelModel(Model):
     """Rows `(rows, features)` in their original type, coefficients `(rows, classes)`, intercept `(classes,)`."""
 
     def __init__(self, rows: Array, coefficients: Array, intercept: Array, gamma: float) -> None:
@@ -113,7 +114,7 @@ def as_probabilities(scores: Array) -> Array:
     return np.asarray(positive / positive.sum(axis=1, keepdims=True))
 
 
-class KernelFormat:
+class KernelFormat(Format):
     name: ClassVar[str] = "kernel"
     inert: ClassVar[bool] = True
     libraries: ClassVar[tuple[str, ...]] = ()

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..errors import MissingExtra, Spoiled
+from ..interfaces import Format
 from ..types import Array, Blob
 from ._common import BoosterModel, check_below, check_finite, check_tree, read_classes
 
@@ -41,7 +42,7 @@ class LightGBMModel(BoosterModel):
         return Blob(LightGBMText.name, f"{FIRST}{','.join(map(str, self.seen))}\n{text}".encode())
 
 
-class LightGBMText:
+class LightGBMText(Format):
     name: ClassVar[str] = "lightgbm-text"
     inert: ClassVar[bool] = False
     libraries: ClassVar[tuple[str, ...]] = ("lightgbm",)

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..errors import Spoiled
+from ..interfaces import Format, Model
 from ..types import Array, Blob
 
 Arrays = Mapping[str, Array]
@@ -27,7 +28,7 @@ NUMBERS = {
 """The types of safetensors that numpy has."""
 
 
-class ConstantModel:
+class ConstantModel(Model):
     """Predicts the same probabilities `(classes,)` for every row: what a subset of a single class teaches."""
 
     def __init__(self, probabilities: Array) -> None:
@@ -45,7 +46,7 @@ class ConstantModel:
         return Blob(Safetensors.name, save({"probabilities": self.probabilities}, metadata={"kind": "constant"}))
 
 
-class Safetensors:
+class Safetensors(Format):
     name: ClassVar[str] = "safetensors"
     inert: ClassVar[bool] = True
     libraries: ClassVar[tuple[str, ...]] = ()

@@ -20,6 +20,7 @@ import numpy as np
 
 from ..data.sparse import as_dense, is_sparse
 from ..errors import OneBallotError, Spoiled
+from ..interfaces import Format, Model
 from ..types import Array, Blob
 from ._common import UNSEEN, check_seen, fill_columns, flat, two_columns
 from ._sklearn_checks import check_fitted, make_slim, rebuild_neighbours
@@ -98,7 +99,7 @@ ALLOWED = {
 }
 
 
-class SklearnModel:
+class SklearnModel(Model):
     """A fitted classifier or Pipeline whose `classes_` are class numbers, out of `classes`."""
 
     def __init__(self, estimator: Any, classes: int) -> None:
@@ -164,7 +165,7 @@ def _mean_of_trees(forest: Any, X: Array) -> Array:
     return np.asarray(total / len(forest.estimators_))
 
 
-class Skops:
+class Skops(Format):
     name: ClassVar[str] = "skops"
     inert: ClassVar[bool] = False
     libraries: ClassVar[tuple[str, ...]] = ("sklearn", "skops")

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from ..errors import DataError, ElectionError, MissingExtra, Spoiled
+from ..interfaces import Format, Model
 from ..types import Array, Blob
 from .safetensors import read_arrays
 
@@ -43,7 +44,7 @@ class Description:
     output: str = "softmax"
 
 
-class TorchModel:
+class TorchModel(Model):
     """A trained network, whose module is built at the first prediction. device: where it predicts."""
 
     def __init__(self, description: Description, arrays: Mapping[str, Array], device: str = "cpu") -> None:
@@ -114,7 +115,7 @@ def probabilities(logits: Array, output: str) -> Array:
     return np.asarray(out)
 
 
-class TorchSafetensors:
+class TorchSafetensors(Format):
     name: ClassVar[str] = "torch-safetensors"
     inert: ClassVar[bool] = False
     libraries: ClassVar[tuple[str, ...]] = ("torch",)
@@ -156,6 +157,10 @@ class TorchSafetensors:
     def load(data: bytes, *, classes: int) -> TorchModel:
         TorchSafetensors.prepare()
         return TorchModel(*read_network(data))
+
+    @classmethod
+    def open(cls, data: bytes) -> nn.Module:
+        return cls.load(data, classes=0).module
 
 
 def read_network(data: bytes) -> tuple[Description, Mapping[str, Array]]:

@@ -14,6 +14,7 @@ from scipy.sparse import csr_matrix
 
 from ..data.sparse import as_dense
 from ..errors import MissingExtra, Spoiled
+from ..interfaces import Format
 from ..types import Array, Blob
 from ._common import BoosterModel, check_below, check_finite, check_tree, read_classes
 from ._ubjson_reader import read_ubjson
@@ -47,7 +48,7 @@ class XGBoostModel(BoosterModel):
         return np.asarray(values, dtype=np.float64)
 
 
-class UBJSON:
+class UBJSON(Format):
     name: ClassVar[str] = "ubjson"
     inert: ClassVar[bool] = False
     libraries: ClassVar[tuple[str, ...]] = ("xgboost",)

@@ -15,7 +15,7 @@ from pydantic import Field, PositiveInt
 from ..errors import DataError
 from ..formats._common import flat
 from ..formats.kernel import LARGEST, ROW_TYPES, KernelModel
-from ..interfaces import Models
+from ..interfaces import Learner, Models
 from ..runtime.executor import workers
 from ..runtime.progress import track
 from ..settings import settings
@@ -30,7 +30,7 @@ AT_ONCE = 64
 
 
 @settings
-class Kernel:
+class Kernel(Learner):
     """RBF kernel models. Kernel(ridge=0, intercept=False) distils exactly by equation (3).
 
     gamma (γ): the kernel is exp(-γ|x - y|²); "scale" is 1 / (features · variance), as in scikit-learn.

@@ -11,7 +11,7 @@ from pydantic import PositiveInt
 
 from ..formats._common import vectors
 from ..formats.lightgbm_text import LightGBMModel, LightGBMText
-from ..interfaces import Model, Models
+from ..interfaces import Learner, Model, Models
 from ..settings import settings
 from ..types import Array, Task
 from ._training import check_params, fit_each
@@ -20,7 +20,7 @@ RESERVED = ("objective", "num_class", "seed", "random_state", "deterministic", "
 
 
 @settings
-class LightGBM:
+class LightGBM(Learner):
     """Boosted trees; `params` are passed to LightGBM unchanged."""
 
     name: ClassVar[str] = "lightgbm"

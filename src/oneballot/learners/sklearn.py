@@ -14,7 +14,7 @@ from ..data.sparse import is_sparse
 from ..errors import ElectionError
 from ..formats.forest import ForestFormat, as_forest
 from ..formats.skops import CLASSIFIERS, PARTS, SklearnModel, estimator_takes_sparse
-from ..interfaces import Model, Models
+from ..interfaces import Learner, Model, Models
 from ..settings import settings
 from ..types import Array, Task
 from ._grow import can_grow, grow
@@ -30,7 +30,7 @@ AS_FOREST = "HistGradientBoostingClassifier"
 
 
 @settings
-class Sklearn:
+class Sklearn(Learner):
     """A scikit-learn estimator, given as a name and parameters or as an unfitted instance.
 
     A parameter that is itself an estimator is written `{"estimator": NAME, "params": {...}}`, and so are the `steps`

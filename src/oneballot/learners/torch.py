@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import BeforeValidator, Field, PositiveInt
 
 from ..errors import DataError, ElectionError, Spoiled
-from ..fleet.learner import NetworkJob
+from ..fleet.learner import NetworkLearner
 from ..formats.torch_safetensors import Description, TorchModel, TorchSafetensors, probabilities
 from ..interfaces import Model, Models
 from ..runtime.executor import workers
@@ -34,7 +34,7 @@ Augment = Annotated[
 
 
 @settings
-class Torch:
+class Torch(NetworkLearner):
     """Neural networks.
 
     module: "mlp", "cnn", "lenet", "vgg9", "resnet8", "resnet34", "textcnn", "bilstm", "transformer", or a function
@@ -203,11 +203,6 @@ class Torch:
 
         settings = asdict(self)
         return Recipe(**{f.name: settings[f.name] for f in fields(Recipe) if f.name in settings})
-
-    def run(self, job: NetworkJob) -> Any:
-        """Run a method's own job on these networks, on this learner's device."""
-        (result,) = job.run_together(self, [job])
-        return result
 
     def weights_of(self, blob: Blob, row: tuple[int, ...], classes: int) -> Weights:
         """Return the weights in a network file. Raises ElectionError if this learner does not train such networks."""

@@ -12,7 +12,7 @@ from pydantic import PositiveInt
 from ..data.sparse import is_sparse
 from ..formats._common import vectors
 from ..formats.ubjson import SPARSE, UBJSON, XGBoostModel
-from ..interfaces import Model, Models
+from ..interfaces import Learner, Model, Models
 from ..settings import settings
 from ..types import Array, Task
 from ._training import check_params, fit_each
@@ -21,7 +21,7 @@ RESERVED = ("objective", "num_class", "seed", "random_state", "nthread", "n_jobs
 
 
 @settings
-class XGBoost:
+class XGBoost(Learner):
     """Boosted trees; `params` are passed to XGBoost unchanged."""
 
     name: ClassVar[str] = "xgboost"

@@ -21,7 +21,6 @@ from ..errors import DataError, OneBallotWarning, PrivacyError
 from ..privacy.charges import Charges
 from ..privacy.guarantee import VotesGuarantee
 from ..privacy.ledger import MAX_CASTS
-from ..privacy.mechanisms import check_opendp, noisy_argmax, noisy_at_least, noisy_numbers, opendp_argmax
 from ..privacy.sampling import Entropy, SeededEntropy, SystemEntropy
 from ..types import Array, Blob, Data
 
@@ -40,8 +39,8 @@ class PartyContext:
         self._most, self._drawn_before = most, self._charges.draws
         self.number = 1
         """The number of this cast, or tally, on the same rows or votes."""
-        if election.guarantee and election.guarantee.side == self.side and election.privacy.sampler == "opendp":
-            check_opendp()
+        if election.guarantee and election.guarantee.side == self.side:
+            election.guarantee.check_sampler()
         self.drawn: Counter[str] = Counter()
         self.noised: list[tuple[Array, int]] = []
         """The votes that noise was added to, each with its unit: for data-dependent accounting, never released."""
@@ -159,23 +158,21 @@ class PartyContext:
             )
         if unit > 1 and not guarantee.query.fractional:
             raise PrivacyError("the method decides fractional votes, but declares whole votes")
-        entropy, mechanism, scale = self._entropy(cell), guarantee.query.mechanism, guarantee.query.scale
+        entropy, sampler = self._entropy(cell), guarantee.privacy.sampler
         if guarantee.test is None:
             self._draw("vote", len(votes))
             self.noised.append((votes, unit))
-            if guarantee.privacy.sampler == "opendp":
-                return opendp_argmax(votes, scale, unit=unit)
-            return noisy_argmax(votes, mechanism, scale, entropy, unit=unit)
+            return guarantee.query.draw(votes, entropy, unit=unit, sampler=sampler)
         threshold, answers = guarantee.privacy.threshold, guarantee.privacy.answers
         assert threshold is not None
         assert answers is not None
         self._draw("test", len(votes))
         self.noised.append((votes, unit))
-        passed = noisy_at_least(votes.max(axis=1), guarantee.test.sigma, threshold, entropy, unit=unit)
+        passed = guarantee.test.draw_passes(votes.max(axis=1), threshold, entropy, unit=unit)
         answered = np.flatnonzero(passed)[:answers]  # in the public order of the queries, then stop
         self._draw("vote", len(answered))
         labels = np.full(len(votes), -1)
-        labels[answered] = noisy_argmax(votes[answered], mechanism, scale, entropy, unit=unit)
+        labels[answered] = guarantee.query.draw(votes[answered], entropy, unit=unit, sampler=sampler)
         return labels
 
     def release(self, numbers: Array, *, cell: str) -> Array:
@@ -185,7 +182,7 @@ class PartyContext:
         if guarantee.numbers is None or guarantee.numbers_name != cell:
             raise PrivacyError(f"the method releases {cell}, but does not declare it")
         self._draw(cell, 1)
-        return noisy_numbers(numbers, guarantee.numbers.sigma, self._entropy(cell))
+        return guarantee.numbers.draw(numbers, self._entropy(cell))
 
     @property
     def noise(self) -> float:

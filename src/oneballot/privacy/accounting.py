@@ -20,11 +20,12 @@ from scipy.special import bdtrc, log_ndtr
 
 from ..errors import ElectionError
 from ..types import Array
-from .releases import NoisyArgmax, NoisyNumbers, Release
-from .renyi import PAPER_ORDERS, epsilon_from_renyi, renyi
+from .mechanisms import Mechanism, NoisyArgmax, covered_by
+from .renyi import PAPER_ORDERS, epsilon_from_renyi
 
 Accountant = Literal["tight", "rdp", "paper", "advanced"]
-Composition = Mapping[Release, int]
+Composition = Mapping[Mechanism, int]
+Releases = Sequence[tuple[Mechanism, int]]
 TOLERANCE = 1e-10
 MAX_BOUNDED_RANGE_QUERIES = 10**6
 """Up to so many queries the bounded-range optimum is searched; beyond, the Rényi bound is a few percent larger."""
@@ -38,7 +39,7 @@ def epsilon(query: NoisyArgmax, queries: int, delta: float, accountant: Accounta
 
 
 def total_epsilon(
-    releases: Sequence[tuple[Release, int]],
+    releases: Releases,
     delta: float,
     accountant: Accountant = "tight",
     *,
@@ -51,7 +52,7 @@ def total_epsilon(
     order of moments for `paper`; its authors stop at 8.
     """
     check_delta(delta)
-    counts: Counter[Release] = Counter()
+    counts: Counter[Mechanism] = Counter()
     for release, times in releases:
         if times < 0:
             raise ElectionError(f"a release cannot be made {times} times")
@@ -59,44 +60,33 @@ def total_epsilon(
     composition = {release: times for release, times in counts.items() if times}
     if not composition:
         return 0.0
+    for release in composition:
+        check_accountant(accountant, release)
     if accountant in ("paper", "advanced"):
-        if not all(isinstance(r, NoisyArgmax) and r.mechanism == "laplace" for r in composition):
-            raise ElectionError(f"accountant {accountant!r} covers Laplace noise only; use tight or rdp")
         return _paper(composition, delta, paper_orders) if accountant == "paper" else _advanced(composition, delta)
     # The bounded-range optimum is proved for queries fixed in advance; adaptive ones can exceed it.
     return _rdp(composition, delta) if adaptive or accountant == "rdp" else _tight(composition, delta)
 
 
 def _rdp(releases: Composition, delta: float) -> float:
-    return epsilon_from_renyi(lambda order: sum(n * renyi(r, order) for r, n in releases.items()), delta)
+    return epsilon_from_renyi(lambda order: sum(n * r.renyi(order) for r, n in releases.items()), delta)
 
 
 def _tight(releases: Composition, delta: float) -> float:
     bounds = [_rdp(releases, delta)]
-    if all(not r.whole if isinstance(r, NoisyNumbers) else r.mechanism == "gaussian" for r in releases):
-        mu = math.sqrt(sum(n * _squared_mu(r) for r, n in releases.items()))
+    squared_mus = [n * r.squared_mu for r, n in releases.items() if r.squared_mu is not None]
+    if len(squared_mus) == len(releases):
+        mu = math.sqrt(sum(squared_mus))
         bounds.append(_least_epsilon(lambda e: gaussian_delta(mu, e), delta))
-    argmaxes = {r: n for r, n in releases.items() if isinstance(r, NoisyArgmax) and r.mechanism != "gaussian"}
-    if len(argmaxes) == len(releases):
-        queries, most = sum(argmaxes.values()), sum(n * r.pure for r, n in argmaxes.items())
-        eta, pure = max(r.bounded_range for r in argmaxes), max(r.pure for r in argmaxes)
+    most = sum(n * r.pure for r, n in releases.items())
+    if math.isfinite(most):
+        queries = sum(releases.values())
+        eta, pure = max(r.bounded_range for r in releases), max(r.pure for r in releases)
         if eta < 2 * pure and queries <= MAX_BOUNDED_RANGE_QUERIES:
             bounds.append(_least_epsilon(lambda e: bounded_range_delta(eta, queries, e), delta, most))
         if eta > pure:
             bounds.append(_least_epsilon(lambda e: pure_delta(pure, queries, e), delta, most))
     return min(bounds)
-
-
-def _squared_mu(release: Release) -> float:
-    """μ² of Gaussian differential privacy.
-
-    The winner does not change when all counts rise equally, so of a change in one count only the part orthogonal to
-    (1, …, 1) is visible: 1 − 1/K of its square. Moved votes are orthogonal to it.
-    """
-    if isinstance(release, NoisyNumbers):
-        return release.squared_shift / release.sigma**2
-    moved = release.squared_shift == release.reach**2 / 2
-    return release.squared_shift * (1 if moved else 1 - 1 / release.classes) / release.scale**2
 
 
 def gaussian_delta(mu: float, eps: float) -> float:
@@ -141,12 +131,12 @@ def _binary_delta(eta: float, queries: int, eps: float, t: Array) -> Array:
 
 
 def _paper(releases: Composition, delta: float, orders: int) -> float:
-    squares = sum(n * r.pure**2 for r, n in releases.items() if isinstance(r, NoisyArgmax))
+    squares = sum(n * r.pure**2 for r, n in releases.items())
     return min((squares / 2 * order * (order + 1) - math.log(delta)) / order for order in range(1, orders + 1))
 
 
 def _advanced(releases: Composition, delta: float) -> float:
-    pures = [(r.pure, n) for r, n in releases.items() if isinstance(r, NoisyArgmax)]
+    pures = [(r.pure, n) for r, n in releases.items()]
     spread = math.sqrt(-2 * math.log(delta) * sum(n * e**2 for e, n in pures))
     return spread + sum(n * e * math.expm1(e) for e, n in pures)
 
@@ -166,6 +156,12 @@ def _least_epsilon(delta_at: Callable[[float], float], delta: float, most: float
             return most
     root = float(brentq(lambda e: delta_at(e) - delta, low, high, xtol=TOLERANCE, rtol=TOLERANCE))
     return min(most, root + 2 * TOLERANCE * (1 + root))
+
+
+def check_accountant(accountant: Accountant, release: Mechanism | type[Mechanism]) -> None:
+    """Raise ElectionError if the accountant does not cover this release."""
+    if accountant not in release.accountants:
+        raise ElectionError(f"accountant {accountant!r} covers {covered_by(accountant)} noise only; use tight or rdp")
 
 
 def check_delta(delta: float) -> None:

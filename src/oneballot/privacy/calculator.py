@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 from ..errors import ElectionError
 from ..types import Votes
+from . import mechanisms
 from .accounting import Accountant, total_epsilon
 from .calibration import check_budget, fit_noise, scale_within, votes_guarantee
 from .forecast import LEAD, error_when_ahead
 from .guarantee import VotesGuarantee
-from .releases import UNITS, Adjacency, Level, Mechanism, NoisyNumbers, Release, Unit, reach_of
-from .settings import MECHANISM_OF, PrivacySettings
+from .mechanisms import DEFAULT, Mechanism, NoisyNumbers
+from .releases import UNITS, Adjacency, Level, Unit, reach_of
+from .settings import PrivacySettings, implied_mechanism
 
 MAX_QUERIES = 10**9
 
@@ -24,7 +26,7 @@ class Question:
     noise: Mapping[str, float]
     queries: int | None
     budget: float | None = None
-    mechanism: Mechanism | Literal["auto"] | None = None
+    mechanism: str | None = None
     classes: int = 2
     delta: float = 1e-5
     level: Level = "L1"
@@ -62,7 +64,7 @@ class Question:
     def votes(self, queries: int) -> Votes:
         return Votes(queries, self.labels, self.partitions, self.subsets or 1)
 
-    def guarantee(self, mechanism: Mechanism, scale: float, queries: int) -> VotesGuarantee:
+    def guarantee(self, mechanism: str, scale: float, queries: int) -> VotesGuarantee:
         """The guarantee of an election with this noise."""
         reach = reach_of(
             self.level, self.adjacency, partitions=self.partitions, stable_ids=self.stable_ids,
@@ -73,11 +75,11 @@ class Question:
             numbers = NoisyNumbers(self.counts, 2.0 if self.adjacency == "replace" else 1.0, whole=True)
         return votes_guarantee(self.privacy, self.votes(queries), reach, mechanism, scale, numbers)
 
-    def releases(self, mechanism: Mechanism, scale: float, queries: int) -> list[tuple[Release, int]]:
+    def releases(self, mechanism: str, scale: float, queries: int) -> list[tuple[Mechanism, int]]:
         """All releases that a unit affects."""
         return self.guarantee(mechanism, scale, queries).releases()
 
-    def epsilon(self, mechanism: Mechanism, scale: float, queries: int) -> float:
+    def epsilon(self, mechanism: str, scale: float, queries: int) -> float:
         releases = self.releases(mechanism, scale, queries)
         return total_epsilon(releases, self.delta, self.accountant, paper_orders=self.paper_orders)
 
@@ -114,16 +116,16 @@ class Question:
                 self.paper_orders != 8 and self.accountant != "paper",
             f"--counts must be at least 1, not {self.counts}: less noise cannot be drawn":
                 self.counts is not None and not self.counts >= 1,
-            f"accountant {self.accountant!r} covers Laplace noise only, but --counts adds Gaussian noise":
-                counts and self.accountant in ("paper", "advanced"),
+            f"accountant {self.accountant!r} does not cover --counts, which adds {NoisyNumbers.describe()}":
+                counts and self.accountant not in NoisyNumbers.accountants,
         }  # fmt: skip
         for name, value in self.noise.items():
-            implied, mechanism = MECHANISM_OF.get(name), self.mechanism
+            mechanism = self.mechanism
             mistakes |= {
                 f"auto chooses the noise, but --{name} gives it; name the mechanism or leave --{name} out":
                     mechanism == "auto",
-                f"--{name} is {implied} noise, but --mechanism is {mechanism}; use --scale":
-                    implied is not None and mechanism not in (None, implied),
+                f"--{name} is {implied_mechanism(name)} noise, but --mechanism is {mechanism}; use --scale":
+                    mechanism not in (None, "auto") and name not in ("scale", mechanisms.find(mechanism).parameter),
                 f"--{name} must be a number from 1e-9 to 1e9, not {value}":
                     not 1e-9 <= value <= 1e9,
             }  # fmt: skip
@@ -171,18 +173,19 @@ def compare_all(answered: Mapping[str, Any], question: Question) -> list[dict[st
     if not cost > 0:
         raise ElectionError("epsilon is 0 at this delta, so there is nothing to compare; use less noise")
 
-    def scale_of(mechanism: Mechanism) -> float:
+    def scale_of(mechanism: str) -> float:
         if mechanism == answered["mechanism"]:
             return float(answered["scale"])
         return scale_within(cost, lambda s: question.releases(mechanism, s, queries), question.delta)
 
-    scales: dict[Mechanism, float] = {mechanism: scale_of(mechanism) for mechanism in get_args(Mechanism)}
+    comparable = [name for name in mechanisms.names() if not mechanisms.find(name).adaptive]
+    scales = {mechanism: scale_of(mechanism) for mechanism in comparable}
     rows = []
     for mechanism, scale in scales.items():
-        error = error_when_ahead(LEAD * scales["gumbel"], mechanism, scale, question.labels)
+        error = error_when_ahead(LEAD * scales[DEFAULT], mechanism, scale, question.labels)
         releases = question.releases(mechanism, scale, queries)
         for accountant in get_args(Accountant):
-            if accountant in ("tight", "rdp") or (mechanism == "laplace" and question.counts is None):
+            if all(accountant in release.accountants for release, _ in releases):
                 spent = total_epsilon(releases, question.delta, accountant)
                 row = {"mechanism": mechanism, "scale": scale, "accountant": accountant}
                 rows.append(row | {"epsilon": spent, "error": error})

@@ -6,25 +6,24 @@ A budget determines the noise scale; a budget and a noise scale determine the nu
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, get_args
+from typing import Any
 
 from ..errors import ElectionError
 from ..types import Numbers, Spending, Votes
-from .accounting import Accountant, check_delta, total_epsilon
+from . import mechanisms
+from .accounting import Accountant, Releases, check_accountant, check_delta, total_epsilon
 from .forecast import LEAD, error_when_ahead
 from .guarantee import Guarantee, LabelGuarantee, VotesGuarantee
-from .mechanisms import MAX_INTEGER_SCALE, check_scale, check_test, round_up
-from .releases import Mechanism, NoisyArgmax, NoisyNumbers, Release, is_one_sided, reach_of
+from .mechanisms import AUTO, DEFAULT, MAX_INTEGER_SCALE, NoisyNumbers, check_scale, round_up
+from .releases import is_one_sided, reach_of
 from .settings import PrivacySettings
 
 NUMBERS_SHARE = 0.1
 """The share of the budget for numbers that are released beside votes and whose noise the election doesn't state."""
 MAX_LOG_SCALE = 30.0
-
-Releases = Sequence[tuple[Release, int]]
 
 
 @lru_cache(maxsize=64)
@@ -47,7 +46,7 @@ def calibrate(privacy: PrivacySettings, spending: Spending, stable_ids: bool) ->
     if not numbers.lift:
         return Guarantee(**common, row=numbers.row)
     scale = release.sigma / numbers.lift
-    return LabelGuarantee(**common, labels=numbers.classes, subsets=numbers.voters, vote_noise=("gaussian", scale))
+    return LabelGuarantee(**common, labels=numbers.classes, subsets=numbers.voters, vote_noise=(release.name, scale))
 
 
 def _for_each_id(numbers: Numbers, privacy: PrivacySettings, stable_ids: bool) -> Numbers:
@@ -71,7 +70,7 @@ def _calibrate_votes(
     reach = reach_of(level, privacy.adjacency, partitions=votes.partitions, stable_ids=stable_ids)
     noisy_numbers = None if numbers is None else _noise_beside_votes(numbers, privacy)
 
-    def guarantee_at(mechanism: Mechanism, scale: float, queries: int) -> VotesGuarantee:
+    def guarantee_at(mechanism: str, scale: float, queries: int) -> VotesGuarantee:
         asked = replace(votes, queries=queries)
         what = numbers.what if numbers else ""
         return votes_guarantee(privacy, asked, reach, mechanism, scale, noisy_numbers, what, stable_ids=stable_ids)
@@ -79,7 +78,7 @@ def _calibrate_votes(
     mechanism, scale, queries = fit_noise(privacy, votes, lambda *noise: guarantee_at(*noise).releases())
     guarantee = guarantee_at(mechanism, round_up(scale), queries)
     if guarantee.test is not None and privacy.threshold is not None:
-        check_test(guarantee.test.sigma, privacy.threshold, votes.unit)
+        guarantee.test.check(privacy.threshold, votes.unit)
         if level == "L2" and privacy.threshold > votes.subsets:
             raise ElectionError(
                 f"threshold = {privacy.threshold:g} votes, but a party has {votes.subsets} teachers: only noise would "
@@ -92,7 +91,7 @@ def votes_guarantee(
     privacy: PrivacySettings,
     votes: Votes,
     reach: int,
-    mechanism: Mechanism,
+    mechanism: str,
     scale: float,
     numbers: NoisyNumbers | None = None,
     numbers_name: str = "",
@@ -102,14 +101,9 @@ def votes_guarantee(
     """The guarantee of votes with this noise, and of numbers beside them."""
     level: Any = privacy.level
     one_sided = is_one_sided(level, privacy.adjacency)
-    query = NoisyArgmax(mechanism, scale, votes.classes, reach, one_sided, votes.unit > 1)
-    test = None
-    if privacy.mechanism == "confident":
-        assert privacy.answers is not None
-        sigma = privacy.test_sigma or scale * math.sqrt(max(1.0, votes.queries / privacy.answers))
-        test = NoisyNumbers(round_up(sigma), (reach if one_sided else reach / 2) ** 2)
+    query, test = mechanisms.find(mechanism).plan(privacy, votes, scale, reach, one_sided)
     # At L1 counts are multiplied by the number of partitions.
-    vote_noise = (mechanism, scale / votes.partitions if level == "L1" else scale)
+    vote_noise = (query.name, scale / votes.partitions if level == "L1" else scale)
     return VotesGuarantee(
         privacy=privacy, level=level, query=query, queries=votes.queries, partitions=votes.partitions, test=test,
         labels=votes.classes, subsets=votes.subsets, vote_noise=vote_noise, numbers=numbers, numbers_name=numbers_name,
@@ -118,11 +112,12 @@ def votes_guarantee(
 
 
 def fit_noise(
-    privacy: PrivacySettings, votes: Votes, releases: Callable[[Mechanism, float, int], Releases]
-) -> tuple[Mechanism, float, int]:
+    privacy: PrivacySettings, votes: Votes, releases: Callable[[str, float, int], Releases]
+) -> tuple[str, float, int]:
     """The mechanism, its scale and the queries: a budget alone determines the noise, with stated noise the queries."""
     stated, budget, queries = privacy.stated_noise(), privacy.epsilon, votes.queries
-    delta, accountant, adaptive = privacy.delta, privacy.accountant, privacy.mechanism == "confident"
+    delta, accountant = privacy.delta, privacy.accountant
+    adaptive = privacy.chosen is not None and privacy.chosen.adaptive
     if stated is not None:
         mechanism, scale = stated
         check_scale(scale, votes.unit)
@@ -132,12 +127,12 @@ def fit_noise(
             )
         return mechanism, scale, queries
     assert budget is not None, "settings have a budget or a noise scale"
-    if privacy.mechanism == "auto":
+    if privacy.chosen is None:
         mechanism, scale = best_mechanism(
             budget, lambda m, s: releases(m, s, queries), votes.classes, delta, accountant
         )
     else:
-        mechanism = "gaussian" if privacy.mechanism == "confident" else privacy.mechanism
+        mechanism = privacy.mechanism
         scale = scale_within(budget, lambda s: releases(mechanism, s, queries), delta, accountant, adaptive=adaptive)
     check_scale(scale, votes.unit)
     return mechanism, scale, queries
@@ -157,19 +152,26 @@ def _noise_beside_votes(numbers: Numbers, privacy: PrivacySettings) -> NoisyNumb
 
 def _noise_on_numbers(numbers: Numbers, privacy: PrivacySettings) -> NoisyNumbers:
     """The noise of numbers that are the only release; `sigma` is in multiples of what one unit can change."""
-    if privacy.mechanism not in ("auto", "gaussian") or privacy.gamma is not None or privacy.scale is not None:
+    kind = privacy.chosen.numbers if privacy.chosen else NoisyNumbers
+    given = privacy.noise_parameters()
+    if kind is None or not given.keys() <= {kind.parameter}:
         raise ElectionError(f"{numbers.what} are released with Gaussian noise: give only epsilon or sigma")
-    if privacy.accountant not in ("tight", "rdp"):
-        raise ElectionError(f"accountant {privacy.accountant!r} covers Laplace noise only; use tight or rdp")
-    if privacy.epsilon is not None and privacy.sigma is not None:
-        raise ElectionError(f"give epsilon or sigma, not both: {numbers.what} are released once, in a single query")
+    check_accountant(privacy.accountant, kind)
+    if privacy.epsilon is not None and given:
+        raise ElectionError(
+            f"give epsilon or {kind.parameter}, not both: {numbers.what} are released once, in a single query"
+        )
     distance = math.sqrt(_squared_shift(numbers, privacy))
-    sigma = None if privacy.sigma is None else privacy.sigma * distance
-    return _integer_noise(numbers, privacy, sigma, privacy.epsilon)
+    sigma = given[kind.parameter] * distance if given else None
+    return _integer_noise(numbers, privacy, sigma, privacy.epsilon, kind)
 
 
 def _integer_noise(
-    numbers: Numbers, privacy: PrivacySettings, sigma: float | None, budget: float | None
+    numbers: Numbers,
+    privacy: PrivacySettings,
+    sigma: float | None,
+    budget: float | None,
+    kind: type[NoisyNumbers] = NoisyNumbers,
 ) -> NoisyNumbers:
     """Noise of this standard deviation, or else within this budget."""
     shift = _squared_shift(numbers, privacy)
@@ -177,36 +179,35 @@ def _integer_noise(
     if sigma is None:
         assert budget is not None, "settings have a budget or a noise scale"
         sigma = distance * scale_within(
-            budget, lambda s: [(NoisyNumbers(s * distance, shift, whole=True), privacy.draws)], privacy.delta
+            budget, lambda s: [(kind(s * distance, shift, whole=True), privacy.draws)], privacy.delta
         )
     if sigma > MAX_INTEGER_SCALE:
         raise ElectionError(
             f"the noise on {numbers.what} would have a standard deviation of {sigma:.3g}, above the limit of "
             f"{MAX_INTEGER_SCALE:.3g}: raise epsilon or lower the noise scale"
         )
-    return NoisyNumbers(round_up(max(1.0, sigma)), shift, whole=True)
+    return kind(round_up(max(1.0, sigma)), shift, whole=True)
 
 
 def best_mechanism(
     budget: float,
-    releases_at: Callable[[Mechanism, float], Releases],
+    releases_at: Callable[[str, float], Releases],
     classes: int,
     delta: float,
     accountant: Accountant = "tight",
-) -> tuple[Mechanism, float]:
+) -> tuple[str, float]:
     """The mechanism, with its scale, that errs least within the budget when one class leads by 4b, b being Gumbel's.
 
     Gumbel wins for few classes and moderate margins, Gaussian for many classes, and for two, where the exact cost of
     the gap is known. Laplace never wins, but it is the only one that the papers' accountants cover.
     """
 
-    def scale_of(mechanism: Mechanism) -> float:
+    def scale_of(mechanism: str) -> float:
         return scale_within(budget, lambda s: releases_at(mechanism, s), delta, accountant)
 
-    if accountant in ("paper", "advanced"):
-        return "laplace", scale_of("laplace")
-    scales: dict[Mechanism, float] = {mechanism: scale_of(mechanism) for mechanism in get_args(Mechanism)}
-    lead = LEAD * scales["gumbel"]
+    covered = [mechanism for mechanism in AUTO if accountant in mechanisms.find(mechanism).accountants]
+    scales = {mechanism: scale_of(mechanism) for mechanism in covered}
+    lead = LEAD * scales.get(DEFAULT, max(scales.values()))
     best = min(scales, key=lambda mechanism: error_when_ahead(lead, mechanism, scales[mechanism], classes))
     return best, scales[best]
 

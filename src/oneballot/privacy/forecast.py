@@ -2,56 +2,27 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
-from scipy.special import softmax
 
 from ..errors import ElectionError
 from ..types import Array
-from .quadrature import Gaussian, Laplace
-from .releases import Mechanism
+from . import mechanisms
 
-LEAD = 4  # in Gumbel scales: the lead at which mechanisms are compared
-CUTOFF = {"gaussian": 60.0, "laplace": 760.0}  # in scales: classes further behind never win
-BLOCK = 500_000  # numbers in memory at once
+LEAD = 4  # in scales of the default mechanism: the lead at which mechanisms are compared
 
 
-def win_probability(votes: Array, mechanism: Mechanism, scale: float) -> Array:
-    """P_j(v) = ∫ f(x−v_j) Π_{k≠j} F(x−v_k) dx, the probability that each class wins, `(queries, classes)`.
-
-    The relative error is the same for small probabilities, until they underflow to 0.
-    """
-    votes = np.asarray(votes, dtype=float) / scale
-    if mechanism == "gumbel" or not len(votes):
-        return np.asarray(softmax(votes, axis=1))
-    order = np.argsort(-votes, axis=1, kind="stable")
-    ranked = np.take_along_axis(votes, order, axis=1)
-    gaps = np.minimum(ranked[:, :1] - ranked, CUTOFF[mechanism])
-    # Queries whose votes differ only in the order of the classes are computed once, from the closest to the widest.
-    distinct, query = np.unique(gaps[:, ::-1], axis=0, return_inverse=True)
-    # Classes that are tied in all queries form a group.
-    groups, group, members = np.unique(distinct[:, ::-1], axis=1, return_inverse=True, return_counts=True)
-    integrals = np.empty_like(groups)
-    nodes = 8 * (20 + groups.max() + groups.shape[1])
-    with np.errstate(divide="ignore", over="ignore"):  # F is 0 and 1 far from a count
-        for rows in np.array_split(np.arange(len(groups)), min(len(groups), math.ceil(groups.size * nodes / BLOCK))):
-            near, classes = groups[rows], votes.shape[1]
-            rule = Gaussian(1.0, classes, near) if mechanism == "gaussian" else Laplace(1.0, classes)
-            base, hazard, _ = rule.integrand(near, np.tile(members, (len(near), 1)))
-            integrals[rows] = (hazard @ base[:, :, None])[:, :, 0]
-    probabilities = np.empty_like(votes)
-    np.put_along_axis(probabilities, order, integrals[query.reshape(-1)][:, group.reshape(-1)], axis=1)
-    return probabilities
+def win_probability(votes: Array, mechanism: str, scale: float) -> Array:
+    """The probability that each class wins, `(queries, classes)`."""
+    return mechanisms.find(mechanism).win_probability(np.asarray(votes, dtype=float) / scale)
 
 
-def error_when_ahead(lead: float, mechanism: Mechanism, scale: float, classes: int) -> float:
+def error_when_ahead(lead: float, mechanism: str, scale: float, classes: int) -> float:
     """How often another class wins although one leads all others by `lead` votes."""
     votes = np.append(float(lead), np.zeros(classes - 1))[None]
     return float(win_probability(votes, mechanism, scale)[0, 1:].sum())
 
 
-def voters_needed(probability: float, mechanism: Mechanism, scale: float, classes: int) -> int:
+def voters_needed(probability: float, mechanism: str, scale: float, classes: int) -> int:
     """How many voters, all for the right label, make it win with this probability."""
     if not 0 < probability < 1:
         raise ElectionError(f"the probability must lie between 0 and 1, not {probability}")

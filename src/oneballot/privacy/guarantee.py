@@ -11,7 +11,9 @@ import numpy as np
 from ..errors import ElectionError
 from .forecast import majority_is_right, parties_needed, voters_needed, win_probability
 from .ledger import BALLOT_READERS, MODEL_USERS, Ledger, Line
-from .releases import UNIT_NAMES, UNITS, Level, Mechanism, NoisyArgmax, NoisyNumbers, Release, Unit, releases_per_unit
+from .mechanisms import Mechanism, NoisyArgmax, NoisyNumbers
+from .mechanisms.confident import ThresholdTest
+from .releases import UNIT_NAMES, UNITS, Level, Unit, releases_per_unit
 from .settings import PrivacySettings
 
 GOOD_ENOUGH = 0.9
@@ -48,11 +50,11 @@ class Guarantee:
         """Whether earlier answers decide what is released."""
         return False
 
-    def lines(self) -> list[tuple[str, Release, int]]:
+    def lines(self) -> list[tuple[str, Mechanism, int]]:
         """The releases of one cast or one tally: name, mechanism, times."""
         return [] if self.numbers is None else [(self.numbers_name, self.numbers, 1)]
 
-    def releases(self) -> list[tuple[Release, int]]:
+    def releases(self) -> list[tuple[Mechanism, int]]:
         """The releases of all planned tallies and all silos of a person."""
         return [(release, times * self.privacy.draws) for _, release, times in self.lines()]
 
@@ -114,6 +116,9 @@ class Guarantee:
         """Whether the result will be hardly better than chance."""
         return False
 
+    def check_sampler(self) -> None:
+        """Raise MissingExtra if what draws the noise is not installed."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class LabelGuarantee(Guarantee):
@@ -121,7 +126,7 @@ class LabelGuarantee(Guarantee):
 
     labels: int
     subsets: int
-    vote_noise: tuple[Mechanism, float]
+    vote_noise: tuple[str, float]
     """The mechanism and its noise scale, in units of what one voter can add."""
 
     def wins(self, voters: int) -> float:
@@ -188,20 +193,23 @@ class VotesGuarantee(LabelGuarantee):
     query: NoisyArgmax
     queries: int
     partitions: int
-    test: NoisyNumbers | None = None
+    test: ThresholdTest | None = None
 
     @property
     def adaptive(self) -> bool:
         return self.test is not None
 
-    def lines(self) -> list[tuple[str, Release, int]]:
+    def lines(self) -> list[tuple[str, Mechanism, int]]:
         times = releases_per_unit(self.level, self.queries, self.partitions)
-        lines: list[tuple[str, Release, int]] = [("vote", self.query, times)]
+        lines: list[tuple[str, Mechanism, int]] = [("vote", self.query, times)]
         if self.test is not None:
             assert self.privacy.answers is not None
             answers = releases_per_unit(self.level, self.privacy.answers, self.partitions)
             lines = [("test", self.test, times), ("vote", self.query, min(times, answers))]
         return lines + super().lines()
+
+    def check_sampler(self) -> None:
+        self.query.check_sampler(self.privacy.sampler)
 
     def _ledger_fields(self) -> dict[str, Any]:
         return super()._ledger_fields() | {"subsets": self.subsets if self.level == "L2" else None}

@@ -10,11 +10,22 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, StringConstraints, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PositiveFloat,
+    PositiveInt,
+    StringConstraints,
+    model_validator,
+)
 
 from ..errors import ElectionError
+from . import mechanisms
 from .accounting import Accountant, total_epsilon
-from .releases import UNIT_NAMES, Adjacency, Mechanism, NoisyArgmax, NoisyNumbers, Release, Unit
+from .mechanisms import Mechanism
+from .releases import UNIT_NAMES, Adjacency, Unit
 
 Words = Annotated[str, StringConstraints(max_length=60, pattern=r"^[a-z0-9 ,.-]*$")]
 Times = Annotated[int, Field(ge=1, le=10**9)]
@@ -29,6 +40,12 @@ MODEL_USERS = "whoever sees the final model"
 BALLOT_READERS = "whoever sees ballot or model"
 
 
+def _check_mechanism(name: str) -> str:
+    if name not in mechanisms.names():
+        raise ValueError(f"unknown mechanism {name!r:.60}; available: {', '.join(mechanisms.names())}")
+    return name
+
+
 class Line(BaseModel):
     """One type of release: noisy argmaxes of votes, or numbers with Gaussian noise."""
 
@@ -36,7 +53,7 @@ class Line(BaseModel):
 
     what: Words
     times: Times
-    mechanism: Mechanism
+    mechanism: Annotated[str, AfterValidator(_check_mechanism)]
     scale: PositiveFloat
     classes: PositiveInt | None = None  # of an argmax
     reach: PositiveInt | None = None
@@ -46,25 +63,25 @@ class Line(BaseModel):
     whole: bool = False
 
     @classmethod
-    def of(cls, what: str, release: Release, times: int) -> Line:
-        if isinstance(release, NoisyNumbers):
-            shift, whole = release.squared_shift, release.whole
-            return cls(
-                what=what, times=times, mechanism="gaussian", scale=release.sigma, squared_shift=shift, whole=whole
-            )
-        return cls(what=what, times=times, **vars(release))
+    def of(cls, what: str, release: Mechanism, times: int) -> Line:
+        return cls(what=what, times=times, **release.line())
 
     @property
-    def release(self) -> Release:
+    def release(self) -> Mechanism:
+        mechanism = mechanisms.find(self.mechanism)
         if self.squared_shift is not None:
-            return NoisyNumbers(self.scale, self.squared_shift, self.whole)
+            if mechanism.numbers is None:
+                raise ElectionError(f"ledger line {self.what!r} has numbers with {mechanism.describe()}: unknown costs")
+            return mechanism.numbers(self.scale, self.squared_shift, self.whole)
         if self.classes is None or self.reach is None:
             raise ElectionError(f"ledger line {self.what!r} has neither classes and reach nor squared_shift")
-        return NoisyArgmax(self.mechanism, self.scale, self.classes, self.reach, self.one_sided, self.fractional)
+        return mechanism(self.scale, self.classes, self.reach, self.one_sided, self.fractional)
 
     def describe(self) -> str:
         among = "" if self.classes is None else f" among {self.classes} classes"
-        return f"{self.times:,} × {self.what}{among}, {self.mechanism} noise, scale {self.scale:.6g}"
+        return (
+            f"{self.times:,} × {self.what}{among}, {mechanisms.find(self.mechanism).describe()}, scale {self.scale:.6g}"
+        )
 
 
 class Ledger(BaseModel):

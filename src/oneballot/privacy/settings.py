@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -10,11 +10,12 @@ from pydantic import BeforeValidator, Field
 
 from ..errors import ElectionError
 from ..settings import settings
+from . import mechanisms
 from .accounting import Accountant
-from .releases import Adjacency, Mechanism
+from .releases import Adjacency
 
-MECHANISM_OF: dict[str, Mechanism] = {"gamma": "laplace", "sigma": "gaussian"}
-"""The mechanism that a noise parameter implies; `scale` fits every mechanism."""
+OF_SOME_MECHANISMS = ("threshold", "answers", "test_sigma")
+"""The settings that only some mechanisms take."""
 MAX_DELTA = 0.01
 """Publishing one row in a hundred in the clear satisfies this delta."""
 
@@ -48,7 +49,7 @@ class PrivacySettings:
     level: Literal["L0", "L1", "L2"] = "L0"
     epsilon: Amount | None = None
     delta: Annotated[float, BeforeValidator(_reject_non_numbers)] = 1e-5
-    mechanism: Literal["auto", "gumbel", "gaussian", "laplace", "confident"] = "auto"
+    mechanism: str = "auto"
     gamma: Amount | None = None
     sigma: Amount | None = None
     scale: Amount | None = None
@@ -96,13 +97,13 @@ class PrivacySettings:
         return ", ".join(name for name in names if getattr(self, name) != getattr(PrivacySettings, name))
 
     def _check_noise(self) -> None:
-        noise = self._noise_parameters()
+        noise = self.noise_parameters()
         if len(noise) > 1:
             raise ElectionError(f"give one noise scale, not {' and '.join(noise)}")
+        chosen = self.chosen
         for name in noise:
-            implied = MECHANISM_OF.get(name)
-            allowed = {"auto", implied} | ({"confident"} if implied == "gaussian" else set())
-            if implied and self.mechanism not in allowed:
+            if chosen and name not in ("scale", chosen.parameter):
+                implied = implied_mechanism(name)
                 raise ElectionError(
                     f'{name} is {implied} noise, but mechanism = "{self.mechanism}"; give scale instead'
                 )
@@ -111,31 +112,55 @@ class PrivacySettings:
                 f"level {self.level} needs a privacy budget (epsilon = 2.0) or a noise scale (gamma, sigma or scale); "
                 "`oneballot epsilon` computes one from the other"
             )
-        if self.sampler == "opendp" and (self.mechanism != "gumbel" or self.rehearsal):
-            raise ElectionError('sampler = "opendp" needs mechanism = "gumbel", and cannot be seeded for a rehearsal')
-        if self.mechanism == "confident":
-            if self.threshold is None or self.answers is None:
-                raise ElectionError('mechanism = "confident" needs threshold (votes) and answers (at most how many)')
-        elif any(value is not None for value in (self.threshold, self.answers, self.test_sigma)):
-            raise ElectionError('threshold, answers and test_sigma apply only to mechanism = "confident"')
+        self._check_own_settings()
 
-    def _noise_parameters(self) -> dict[str, float]:
+    def _check_own_settings(self) -> None:
+        """Some settings and samplers belong to some mechanisms."""
+        chosen = self.chosen
+        if self._changed("sampler") and (chosen is None or self.sampler not in chosen.samplers or self.rehearsal):
+            able = _names_of(lambda mechanism: self.sampler in mechanism.samplers)
+            raise ElectionError(
+                f'sampler = "{self.sampler}" needs mechanism = {able}, and cannot be seeded for a rehearsal'
+            )
+        needs = chosen.needs if chosen else {}
+        if any(getattr(self, name) is None for name in needs):
+            wanted = " and ".join(f"{name} ({meaning})" for name, meaning in needs.items())
+            raise ElectionError(f'mechanism = "{self.mechanism}" needs {wanted}')
+        takes = (*needs, *(chosen.takes if chosen else ()))
+        if given := self._changed(*(name for name in OF_SOME_MECHANISMS if name not in takes)):
+            able = _names_of(lambda mechanism: set(given.split(", ")) <= {*mechanism.needs, *mechanism.takes})
+            raise ElectionError(f"{given} can be given only with mechanism = {able}")
+
+    def noise_parameters(self) -> dict[str, float]:
         values = {"gamma": self.gamma, "sigma": self.sigma, "scale": self.scale}
         return {name: value for name, value in values.items() if value is not None}
+
+    @property
+    def chosen(self) -> type[mechanisms.NoisyArgmax] | None:
+        """The mechanism that the settings name; None for "auto"."""
+        return None if self.mechanism == "auto" else mechanisms.find(self.mechanism)
 
     @property
     def draws(self) -> int:
         """How many draws of noise on the same data the budget covers."""
         return self.tallies * self.max_silos_per_person
 
-    def stated_noise(self) -> tuple[Mechanism, float] | None:
+    def stated_noise(self) -> tuple[str, float] | None:
         """The mechanism and noise scale that the election states; None if only a budget is given."""
-        for name, value in self._noise_parameters().items():
-            chosen: Any = "gaussian" if self.mechanism == "confident" else self.mechanism
-            if chosen == "auto":
-                chosen = MECHANISM_OF.get(name, "gumbel")
-            return chosen, 1 / value if name == "gamma" else value
+        for name, value in self.noise_parameters().items():
+            chosen = implied_mechanism(name) if self.mechanism == "auto" else self.mechanism
+            return chosen, value if name == "scale" else mechanisms.find(chosen).scale_of(value)
         return None
+
+
+def _names_of(suitable: Callable[[type[mechanisms.NoisyArgmax]], bool]) -> str:
+    """The names of suitable mechanisms, for messages."""
+    return " or ".join(f'"{name}"' for name in mechanisms.names() if suitable(mechanisms.find(name)))
+
+
+def implied_mechanism(parameter: str) -> str:
+    """The mechanism that a noise parameter implies; `scale` fits every mechanism and implies the default."""
+    return next(name for name in mechanisms.AUTO if mechanisms.find(name).parameter == parameter)
 
 
 L0 = PrivacySettings()

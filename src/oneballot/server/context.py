@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from .. import plugins
 from ..data.sparse import rows_for
 from ..election.election import Election
 from ..interfaces import Models, Work
@@ -13,6 +15,9 @@ from ..privacy.charges import Charges
 from ..privacy.ledger import Ledger
 from ..types import Array, Blob, Task
 from .sandbox import Sandbox
+
+if TYPE_CHECKING:
+    from torch import nn
 
 
 class TallyContext(PartyContext):
@@ -23,6 +28,7 @@ class TallyContext(PartyContext):
     def __init__(self, election: Election, charges: Charges | None = None, most: int | None = None) -> None:
         super().__init__(election, "the tally", charges or Charges(election.digest), most)
         self._sandbox: Sandbox | None = None
+        self.prepared: Any = None
 
     def ledger(self, casts: int = 1) -> Ledger:
         """The outcome's ledger: at L1 for all tallies so far, at L2 for the party with the most casts."""
@@ -47,6 +53,12 @@ class TallyContext(PartyContext):
     def ask(self, blob: Blob, X: Array, *, classes: int) -> Array:
         self._sandbox = self._sandbox or Sandbox(seconds=self.election.max_model_seconds)
         return self._sandbox.ask(blob, X, classes=classes)
+
+    def open(self, blob: Blob, *, classes: int) -> nn.Module:
+        form = plugins.find("formats", blob.format)
+        form.check(blob.data, classes=classes, features=math.prod(self.shape))
+        module: nn.Module = form.open(blob.data)
+        return module
 
     def __enter__(self) -> TallyContext:
         return self

@@ -9,14 +9,13 @@ import numpy as np
 from .. import plugins
 from ..data.sparse import as_dense
 from ..election.election import Election
-from ..interfaces import Sandboxed
 from ..types import Task
 from .outcome import Outcome
 
 
 def holds_party_models(outcome: Outcome) -> bool:
     """Whether the outcome's model is made of the models that parties sent."""
-    return isinstance(outcome.model.model_, Sandboxed)
+    return outcome.model.model_.sandboxed
 
 
 def distil(election: Election, outcome: Outcome) -> Outcome:

@@ -15,7 +15,7 @@ from threading import Thread
 from typing import BinaryIO, Protocol
 
 from ..errors import BoxError, NotFound
-from ..interfaces import Box, RemoteBox
+from ..interfaces import Box
 
 AT_ONCE = 8
 """How many ballots may be prefetched at once. OpenSSH allows 10 channels per connection, botocore 10 connections."""
@@ -62,7 +62,7 @@ class Prefetcher(AbstractContextManager["Prefetcher"]):
 
     def names_in_order(self, most: int) -> Iterator[str]:
         self._ahead.clear()
-        remote = isinstance(self.box, RemoteBox)
+        remote = self.box.concurrent
         pending = deque(name for name, size in self.sizes.items() if remote and size <= min(most, MAX_BYTES))
         for name in self.sizes:
             while pending and len(self._ahead) < self._at_once:
@@ -117,7 +117,6 @@ class Prefetcher(AbstractContextManager["Prefetcher"]):
             self._threads[-1].start()
 
     def _read_ahead(self) -> None:
-        assert isinstance(self.box, RemoteBox)
         while (wanted := self._wanted.get()) is not None:
             name, answer = wanted
             try:

@@ -75,6 +75,7 @@ def _tally(election: Election, source: Source, options: Options) -> Outcome:
     charges = Charges(election.digest, options.charges, earlier=earlier)
     budget = election.privacy.epsilon is not None and not options.over_budget
     with TallyContext(election, charges, election.privacy.tallies if budget else None) as ctx:
+        ctx.prepared = election.method.prepare(ctx)
         counter = _count(election, source, options, previous, ctx)
         _warn_of_unknown_parties(counter.left_out, counter.seen, ctx)
         counter.check_quorum()
@@ -112,7 +113,7 @@ def _warn_of_unknown_parties(without: Iterable[str], seen: set[str], ctx: TallyC
 def _outcome(election: Election, model: Model, counter: BallotCounter, ctx: TallyContext, verdict: Verdict) -> Outcome:
     from .model import FinalModel
 
-    shape = election.shape or getattr(model, "shape", ())  # ballots of an open ensemble may state it
+    shape = election.shape or model.shape  # ballots of an open ensemble may state it
     final = FinalModel(election.learner_of("final"), ctx.shared_seed("final"), election.schema)
     return Outcome(
         model=final.trained(

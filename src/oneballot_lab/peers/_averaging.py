@@ -14,7 +14,7 @@ from pydantic import Field, PositiveInt
 
 from oneballot.errors import DataError, ElectionError
 from oneballot.interfaces import TallyContext
-from oneballot.peers import Round
+from oneballot.peers import Peer, Round
 from oneballot.settings import settings
 from oneballot.types import Data
 
@@ -56,7 +56,7 @@ class Server:
 
 
 @settings
-class Averaging:
+class Averaging(Peer):
     """participation: the fraction of parties sampled in each round. epochs: local epochs in a round; default: the
     learner's. optimizer: default: the learner's; "sgd" is without momentum, as in the papers. The optimizer is
     reset in every round, and its learning_rate is constant.
@@ -89,6 +89,10 @@ class Averaging:
                 return
             sent += len(who) * server.copies * assembly.size
             yield Round([assembly.model(values)], up=sent, down=sent)
+
+    @property
+    def starts_from_outcome(self) -> bool:
+        return self.init == "outcome"
 
     @property
     def proximal(self) -> float:

@@ -21,7 +21,7 @@ from pydantic import PositiveInt
 
 from oneballot.errors import ElectionError
 from oneballot.interfaces import TallyContext
-from oneballot.peers import Round
+from oneballot.peers import Peer, Round
 from oneballot.settings import settings
 from oneballot.types import Array, Data
 
@@ -33,7 +33,7 @@ COUNT_BYTES = 8
 
 
 @settings
-class Bagging:
+class Bagging(Peer):
     """local_rounds: trees (per class) that a party adds in a round. shrink: multiplies the learning rate by 1 / parties
     ("equal") or by the party's share of rows ("rows"); "none", as in Flower's first example, overshoots.
     """

@@ -6,7 +6,7 @@ algorithm 1, with one architecture for all parties.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -15,6 +15,7 @@ from pydantic import PositiveInt
 
 from oneballot.errors import ElectionError
 from oneballot.settings import settings
+from oneballot.types import PublicNeed
 
 from ._assembly import Assembly, Values
 from ._averaging import Averaging, Rate, Server
@@ -33,7 +34,7 @@ class FedDF(Averaging):
     """
 
     name: ClassVar[str] = "feddf"
-    needs: ClassVar[Mapping[str, frozenset[str]]] = {**Averaging.needs, "public": frozenset()}
+    needs_public: ClassVar[PublicNeed] = "rows"
 
     distillation_epochs: PositiveInt = 10
     distillation_optimizer: Literal["adam", "sgd"] = "adam"

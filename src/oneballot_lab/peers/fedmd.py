@@ -15,9 +15,9 @@ from pydantic import PositiveInt
 
 from oneballot.errors import ElectionError
 from oneballot.interfaces import TallyContext
-from oneballot.peers import Round
+from oneballot.peers import Peer, Round
 from oneballot.settings import settings
-from oneballot.types import Array, Data
+from oneballot.types import Array, Data, PublicNeed
 
 from ._assembly import Assemble, Assembly, Values
 from ._task import RoundTask
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 
 
 @settings
-class FedMD:
+class FedMD(Peer):
     """Before the first round each party trains on the public rows, if they have labels, and then on its own. In a
     round, parties train on the mean scores of `alignment` random public rows for `digest_epochs`, and then on their own
     rows for `epochs`.
     """
 
     name: ClassVar[str] = "fedmd"
+    needs_public: ClassVar[PublicNeed] = "rows"
     needs: ClassVar[Mapping[str, frozenset[str]]] = {
-        "public": frozenset(),
         "final": frozenset({"gradients", "probabilities", "score targets"}),
     }
 

@@ -13,19 +13,18 @@ import numpy as np
 from pydantic import PositiveInt
 
 from oneballot.interfaces import TallyContext
-from oneballot.peers import Round
+from oneballot.peers import Peer, Round
 from oneballot.settings import settings
-from oneballot.types import Data, Task
+from oneballot.types import Data, PublicNeed, Task
 
 
 @settings
-class PATE:
+class PATE(Peer):
     """teachers: default: the number of parties (appendix B of FedKT)."""
 
     name: ClassVar[str] = "pate"
-    rounds: ClassVar[int] = 1
+    needs_public: ClassVar[PublicNeed] = "rows"
     needs: ClassVar[Mapping[str, frozenset[str]]] = {
-        "public": frozenset(),
         "teacher": frozenset({"probabilities"}),
         "final": frozenset({"probabilities"}),
     }

@@ -15,7 +15,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt
 
 from oneballot.errors import ElectionError
 from oneballot.interfaces import Model, TallyContext
-from oneballot.peers import Round
+from oneballot.peers import Peer, Round
 from oneballot.settings import settings
 from oneballot.types import Data
 
@@ -28,7 +28,7 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 @settings
-class PFNM:
+class PFNM(Peer):
     """spread: σ², the variance of a party's neurons around the global ones; prior: σ0², that of global neurons; mass:
     γ0; larger values create more neurons. sweeps: passes that improve the matches. rounds: after the first, a party
     starts from its part of the global network.

@@ -8,15 +8,14 @@ from typing import ClassVar
 import numpy as np
 
 from oneballot.interfaces import TallyContext
-from oneballot.peers import Round
+from oneballot.peers import Peer, Round
 from oneballot.settings import settings
 from oneballot.types import Data, Task
 
 
 @settings
-class Solo:
+class Solo(Peer):
     name: ClassVar[str] = "solo"
-    rounds: ClassVar[int] = 1
     needs: ClassVar[Mapping[str, frozenset[str]]] = {"final": frozenset({"probabilities"})}
 
     def run(self, parties: Sequence[Data], ctx: TallyContext) -> Iterator[Round]:

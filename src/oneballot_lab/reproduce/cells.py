@@ -1,4 +1,4 @@
-"""A cell: an experiment, described by frozen settings, with a seed. Settings and seed identify its result."""
+"""A cell: an experiment, described by frozen settings, with a seed. Plugin and seed identify its result."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
 import numpy as np
+
+from oneballot.interfaces import Plugin
 
 VERSION = 2
 """Increase it when the same settings come to mean another experiment, so that cached results are measured again. If
@@ -62,11 +64,11 @@ class Experiment(ABC):
 
 
 def describe(thing: Any) -> Any:
-    """Settings as plain JSON values; a dataclass includes the name of its class."""
+    """Plugin as plain JSON values; a dataclass includes the name of its class."""
     if thing is None or isinstance(thing, bool | int | str):
         return thing
     if is_dataclass(thing) and not isinstance(thing, type):
-        revision = {"revision": thing.revision} if hasattr(thing, "revision") else {}
+        revision = {"revision": thing.revision} if isinstance(thing, Plugin) and thing.revision else {}
         values = {f.name: describe(getattr(thing, f.name)) for f in fields(thing)}
         return {"class": type(thing).__name__, **revision, **values}
     if isinstance(thing, Mapping):

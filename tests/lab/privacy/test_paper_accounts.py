@@ -15,7 +15,7 @@ from scipy.stats import norm
 from oneballot.errors import ElectionError
 from oneballot.privacy.accounting import epsilon
 from oneballot.privacy.data_dependent.accounting import ORDERS
-from oneballot.privacy.releases import NoisyArgmax
+from oneballot.privacy.mechanisms import find
 from oneballot_lab.privacy.gnmax import (
     cost_of_release,
     gnmax_epsilon,
@@ -61,7 +61,7 @@ def test_paper_epsilon_matches_the_printed_formula() -> None:
         assert paper_epsilon(votes, gamma, DELTA, multiplier=c) == pytest.approx(paper_by_hand(votes, gamma, DELTA, c))
     # The multiplier must not enter q, where it would make the first class more certain to win.
     near = np.tile([40, 20, 0], (40, 1))
-    plain = epsilon(NoisyArgmax("laplace", 25, 3, 6), 40, DELTA, "paper")
+    plain = epsilon(find("laplace")(25, 3, 6), 40, DELTA, "paper")
     assert paper_epsilon(near, 0.04, DELTA, multiplier=3) == pytest.approx(plain)
     assert paper_epsilon(votes, 0.05, DELTA, orders=range(1, 30)) < paper_epsilon(votes, 0.05, DELTA)
 
@@ -74,7 +74,7 @@ def test_the_papers_bound_only_one_direction() -> None:
             continue
         first, *others = sorted(votes, reverse=True)
         for mechanism, scale in [("gaussian", 2.0), ("gaussian", 5.0), ("laplace", 3.0)]:
-            query, p = NoisyArgmax(mechanism, scale, 3, 2), probabilities(votes, mechanism, scale)
+            query, p = find(mechanism)(scale, 3, 2), probabilities(votes, mechanism, scale)
             near = [probabilities(w, mechanism, scale) for w in neighbours(votes, query, abstentions=False)]
             for order in (2.0, 5.0, 9.0):
                 if mechanism == "gaussian":
@@ -110,7 +110,7 @@ def test_gnmax_adds_theorem_6_over_the_queries() -> None:
 def test_smooth_sensitivity_is_smooth_and_bounds_every_neighbour(voters, classes, sigma, order, beta) -> None:
     """All votes of a few voters, alone and beside a second query, and all their neighbours."""
     everything = [v for v in itertools.product(range(voters + 1), repeat=classes) if sum(v) == voters]
-    query = NoisyArgmax("gaussian", sigma, classes, 2)
+    query = find("gaussian")(sigma, classes, 2)
 
     @cache
     def at(*votes: tuple[int, ...]) -> tuple[float, float]:

@@ -17,6 +17,7 @@ from scipy.special import softmax
 from ...errors import DataError, ElectionError, Spoiled
 from ...formats.safetensors import read_arrays
 from ...formats.torch_safetensors import TorchModel, TorchSafetensors, read_network
+from ...interfaces import Format, Model
 from ...types import Array, Blob
 
 ROWS_AT_ONCE = 512
@@ -127,7 +128,7 @@ class FeatureMap:
 
 
 @dataclass(frozen=True, eq=False)
-class LinearModel:
+class LinearModel(Model):
     """Scores are `features(X) @ weights`, with weights `(size, classes)`.
 
     output: "softmax" if scores are logits, "share" if they estimate probabilities.
@@ -164,7 +165,7 @@ class LinearModel:
         return Blob(AnalyticFormat.name, save(arrays, metadata={"output": self.output}))
 
 
-class AnalyticFormat:
+class AnalyticFormat(Format):
     name: ClassVar[str] = "analytic"
     inert: ClassVar[bool] = False  # it may hold a network
 

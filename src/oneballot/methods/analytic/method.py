@@ -15,7 +15,7 @@ from pydantic import Field
 from scipy.spatial.distance import pdist
 
 from ...errors import ElectionError, OneBallotWarning, Spoiled
-from ...interfaces import Agreement, Context, Learner, Model, TallyContext
+from ...interfaces import Agreement, Context, Learner, Method, Model, TallyContext
 from ...settings import settings
 from ...types import Abstain, Array, Ballot, Contents, Count, Data, Plan, Spending
 from .._shared import missing_classes
@@ -35,7 +35,7 @@ DOMINANT = 0.99
 
 
 @settings
-class Analytic:
+class Analytic(Method):
     """solver: "lda" (linear discriminant analysis) or "ridge" (regression on the classes).
 
     features: "none"; "fourier": `number` random Fourier features of a Gaussian kernel of this `width`, by default the

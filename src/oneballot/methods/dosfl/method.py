@@ -15,7 +15,7 @@ import numpy as np
 from pydantic import Field, PositiveInt
 
 from ...errors import ElectionError, Spoiled
-from ...interfaces import Agreement, CastSteps, Context, Model, TallyContext
+from ...interfaces import Agreement, CastSteps, Context, Method, Model, TallyContext
 from ...settings import settings
 from ...types import Abstain, Ballot, Count, Data, Plan
 from .work import DistilWork, InitialWeights, TrainWork, read_inputs, write_inputs
@@ -36,7 +36,7 @@ PAPER: dict[str, dict[str, Any]] = {
 
 
 @settings
-class DOSFL:
+class DOSFL(Method):
     """steps (S_d), batch (B_d): the number of distilled steps, and of inputs in each. epochs (E_d): how often a network
     is trained on them.
 

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from ...errors import DataError, OneBallotError
-from ...interfaces import Ask, Context
+from ...interfaces import Ask, Context, HasReplaceableMembers
 from ...types import Array, Blob, Contents
 from .members import Members, in_blocks, write_members
 
 
-class EnsembleModel:
+class EnsembleModel(HasReplaceableMembers):
     """weights `(cohorts, members, classes)`: how much a member's prediction for a class counts in a cohort.
 
     cohort: a cohort for the hash of each party's name, so that a published outcome names no party.
@@ -40,6 +40,8 @@ class EnsembleModel:
     @property
     def cohorts(self) -> int:
         return len(self.weights)
+
+    sandboxed = True
 
     def use_sandbox(self, ask: Ask) -> None:
         self.members.ask = ask

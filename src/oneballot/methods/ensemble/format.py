@@ -13,6 +13,7 @@ import numpy as np
 from ... import plugins
 from ...errors import Spoiled
 from ...formats.safetensors import Arrays
+from ...interfaces import Format
 from ...types import Blob
 from .average import EnsembleModel
 from .members import Members, expect, read_members
@@ -22,7 +23,7 @@ AVERAGE = frozenset({"weights", "centres", "parties", "cohort"})
 OPEN = frozenset({"rows", "scales", "parties", "power", "shape"})
 
 
-class EnsembleFormat:
+class EnsembleFormat(Format):
     name: ClassVar[str] = "ensemble"
     inert: ClassVar[bool] = False
     libraries: ClassVar[tuple[str, ...]] = ()

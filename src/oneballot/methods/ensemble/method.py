@@ -11,9 +11,9 @@ from pydantic import Field, PositiveInt
 
 from ...errors import ElectionError, Spoiled
 from ...formats.forest import as_forest
-from ...interfaces import Agreement, CastSteps, Context, Learner, Model, Models, TallyContext
+from ...interfaces import Agreement, CastSteps, Context, Learner, Method, Model, Models, TallyContext
 from ...settings import settings
-from ...types import Abstain, Array, Ballot, Blob, Contents, Count, Data, Fit, Plan, Task
+from ...types import Abstain, Array, Ballot, Blob, Contents, Count, Data, Fit, Plan, PublicNeed, Task
 from .._shared import missing_classes, public_rows, read_class_counts
 from .average import EnsembleModel, hash_name
 from .claims import NAMES, claim_count, claim_fit
@@ -54,7 +54,7 @@ params = { n_estimators = 50, min_samples_leaf = 3 }
 
 
 @settings
-class Ensemble:
+class Ensemble(Method):
     """select: "all" parties' models, or `k` of them: the best by "cv" score, the largest by "size", or at "random".
     k: how many; with cohorts, in each. min_rows: a party with fewer abstains. folds: of each party's cross-validation.
     min_score: with "cv", a party whose cross-validated ROC-AUC is lower abstains.
@@ -110,10 +110,17 @@ class Ensemble:
 
     @property
     def needs(self) -> Mapping[str, frozenset[str]]:
-        public = {"public": frozenset[str]()} if self.distil or self.cohorts > 1 else {}
         final = {"final": frozenset({"probabilities", "soft"})} if self.distil else {}
         claim = {"claim": frozenset({"probabilities", "soft"})} if self.weights == "open" else {}
-        return {"local": frozenset({"probabilities"}), **claim, **public, **final}
+        return {"local": frozenset({"probabilities"}), **claim, **final}
+
+    @property
+    def needs_public(self) -> PublicNeed:
+        return "rows" if self.distil or self.cohorts > 1 else "nothing"
+
+    @property
+    def asks_by_row(self) -> bool:
+        return self.weights == "open"
 
     def check(self, agreed: Agreement, learners: Mapping[str, Learner]) -> None:
         if not agreed.shape and self.weights != "open":

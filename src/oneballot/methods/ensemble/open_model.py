@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from ...errors import OneBallotError
-from ...interfaces import Ask, Context
+from ...interfaces import Ask, Context, HasReplaceableMembers
 from ...types import Array, Blob, Contents
 from .average import hash_name, pack_names
 from .members import Members, in_blocks, write_members
@@ -27,7 +27,7 @@ MINE = 1
 """The class of a party's own rows in a claim model; the background is class 0."""
 
 
-class OpenEnsemble:
+class OpenEnsemble(HasReplaceableMembers):
     """rows `(members,)`: n_k. scales `(claims,)`: s_k of each claim model. names: hashes of the parties' names.
 
     shape: the shape of a row. claims: none, or one of every member, or also a second of every member.
@@ -50,6 +50,8 @@ class OpenEnsemble:
         self.members, self.claims = Members(models, classes, ask), Members(claims, 2, ask)
         self.rows, self.scales, self.names = np.asarray(rows, dtype=np.float64), scales, list(names)
         self.classes, self.shape, self.power, self.floor = classes, shape, power, floor
+
+    sandboxed = True
 
     def use_sandbox(self, ask: Ask) -> None:
         self.members.ask = self.claims.ask = ask

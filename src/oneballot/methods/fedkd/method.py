@@ -15,9 +15,9 @@ import numpy as np
 from pydantic import Field, PositiveInt
 
 from ...errors import ElectionError, Spoiled
-from ...interfaces import Agreement, CastSteps, Context, Learner, Model, TallyContext
+from ...interfaces import Agreement, CastSteps, Context, Learner, Method, Model, TallyContext
 from ...settings import settings
-from ...types import Abstain, Array, Ballot, Contents, Count, Data, Fit, Plan, Spending, Stack, Task
+from ...types import Abstain, Array, Ballot, Contents, Count, Data, Fit, Plan, PublicNeed, Spending, Stack, Task
 from .._queries import check_queries, check_teachers, choose_queries
 from .._shared import missing_classes, public_rows, read_class_counts
 from .grid import LARGEST, UNIT, Grid, ensemble, largest_logit, lower_unknown_classes
@@ -30,7 +30,7 @@ L0_ONLY = {"gamma": inf, "passes": 1, "bound": None, "join_public": False, "cent
 
 
 @settings
-class FedKD:
+class FedKD(Method):
     """`FedKD.paper()` gives the paper's settings.
 
     scale (S), rounding: the levels of a logit; "ends" is the paper's equation 3, "zero" its equation 4 (`grid.Grid`).
@@ -83,8 +83,11 @@ temperature = 0.0               # labels; a final model of "torch" may learn log
     @property
     def needs(self) -> Mapping[str, frozenset[str]]:
         learns = {0: frozenset[str](), inf: frozenset({"score targets"})}.get(self.temperature, frozenset({"soft"}))
-        roles = {"teacher": frozenset({"scores"}), "final": learns | {"probabilities"}}
-        return {"public": frozenset(), **({"public labels": frozenset()} if self.join_public else {}), **roles}
+        return {"teacher": frozenset({"scores"}), "final": learns | {"probabilities"}}
+
+    @property
+    def needs_public(self) -> PublicNeed:
+        return "labels" if self.join_public else "rows"
 
     def check(self, agreed: Agreement, learners: Mapping[str, Learner]) -> None:
         if agreed.multilabel and 0 < self.temperature < inf:

@@ -9,9 +9,9 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, PositiveInt
 
 from ...errors import ElectionError
-from ...interfaces import Agreement
+from ...interfaces import Agreement, Method
 from ...settings import settings
-from ...types import Numbers, Spending, Votes
+from ...types import Numbers, PublicNeed, Spending, Votes
 from .._queries import check_queries, check_teachers, count_queries
 from .votes import PARTS, Encoding, Labels, Levels, Weighted
 
@@ -20,7 +20,7 @@ CLASS_COUNTS = Numbers("class counts", add_remove=1, replaced=2, limited=True)
 
 
 @settings
-class Settings:
+class Settings(Method):
     """`FedKT.paper()` gives the paper's settings. The privacy level chooses those that are None (docs/fedkt.md).
 
     partitions (s), subsets (t): a party trains s·t teachers. students: train one for each partition.
@@ -37,6 +37,7 @@ class Settings:
     each class by its share of the votes, and rare classes more, if the final learner supports weights.
     """
 
+    needs_public: ClassVar[PublicNeed] = "rows"
     in_files: ClassVar[Mapping[str, Any]] = {"final_weights": "uniform"}
     """What a file that leaves a setting out means, as it did in version 0.1.0."""
 
@@ -78,7 +79,7 @@ class Settings:
     @property
     def needs(self) -> Mapping[str, frozenset[str]]:
         roles = ("teacher", "student", "final") if self.students else ("teacher", "final")
-        needs = {"public": frozenset[str](), **dict.fromkeys(roles, frozenset({"probabilities"}))}
+        needs = dict.fromkeys(roles, frozenset({"probabilities"}))
         if self.final_weights == "lead":
             needs["final"] |= {"soft"}  # learners that accept weights
         return needs

@@ -15,9 +15,7 @@ import numpy as np
 from ...errors import ElectionError
 from ...types import Array
 from ..accounting import check_delta, epsilon
-from ..releases import NoisyArgmax
-from ..renyi import renyi
-from .moments import Gumbel, Quadrature
+from ..mechanisms import NoisyArgmax
 from .neighbours import Neighbours, neighbours
 
 ORDERS = 1 + 2.0 ** (np.arange(-48, 97) / 8)
@@ -55,11 +53,6 @@ def data_dependent_epsilon(
         raise ElectionError(f"unit, the parts of a vote, must be at least 1, not {unit}")
     query = replace(query, fractional=query.fractional or unit > 1)
     votes = check_votes(votes, query.classes)
-    if query.fractional and query.classes > 2 and query.mechanism != "gumbel":
-        raise ElectionError(
-            f"no data-dependent bound is proved for fractional votes with {query.mechanism} noise among "
-            f"{query.classes} classes; use gumbel noise, whole votes or a data-independent accountant"
-        )
     distinct, times = np.unique(-np.sort(-votes, axis=1), axis=0, return_counts=True)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # the data-independent divergence replaces them
         cost = _Accountant(query, unit, abstentions, distinct, times).epsilon(delta)
@@ -92,11 +85,7 @@ class _Accountant:
         by_spread = np.argsort(rows[:, 0] - rows[:, -1], kind="stable")
         self.rows, self.times = rows[by_spread], times[by_spread]
         amounts = (self.most,) if query.fractional else tuple(range(1, self.most + 1))
-        self.outcomes: Gumbel | Quadrature
-        if query.mechanism == "gumbel":
-            self.outcomes = Gumbel(query, unit, amounts)
-        else:
-            self.outcomes = Quadrature(query, unit, amounts, rows[:, :1] - rows)
+        self.outcomes = query.outcomes(unit, amounts, rows[:, :1] - rows)
 
     def epsilon(self, delta: float) -> float:
         """Estimate the best order from a sample of vectors, then search around it until no other order is better."""
@@ -119,7 +108,7 @@ class _Accountant:
     def divergences(self, which: Array, times: Array, orders: Array) -> Array:
         """`(2, orders)`: the sum over rows, `times` each, of the largest D(P(v) ‖ P(v′)) and D(P(v′) ‖ P(v))."""
         rows = self.rows[which]
-        independent = np.array([renyi(self.query, float(order)) for order in orders])
+        independent = np.array([self.query.renyi(float(order)) for order in orders])
         # Classes with equal counts form a group: `members` of them, `gaps` votes behind the first.
         group = np.cumsum(np.diff(rows, axis=1, prepend=rows[:, :1]) != 0, axis=1)
         members, gaps = np.zeros_like(rows), np.zeros_like(rows)

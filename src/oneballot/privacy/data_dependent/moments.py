@@ -1,25 +1,20 @@
-"""Moments of the outcome distributions of votes and all their neighbours, for each type of noise.
-
-`moments` returns, for each order, Σ P^α P′^{1−α} and Σ P′^α P^{1−α} over the classes, `(rows, neighbours)`.
-"""
+"""Moments of the outcome distributions of votes and all their neighbours, for each type of noise: `Outcomes`."""
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
-from scipy.special import log_ndtr, logsumexp
+from scipy.special import logsumexp
 
+from ...errors import ElectionError
 from ...types import Array
-from ..quadrature import Gaussian, Laplace, Rule
-from ..releases import NoisyArgmax
+from ..mechanisms import NoisyArgmax
+from ..mechanisms._additive import AdditiveNoise
 from .neighbours import Neighbours
 
 BLOCK = 10_000  # numbers at once; larger arrays do not fit into the caches
-GAUSSIAN_CUT, LAPLACE_CUT = 30.0, 60.0  # scales behind the first, beyond which probabilities are bounded, not computed
 
 
-class Gumbel:
+class Softmax:
     """P ∝ e^{v/b}, so P′ ∝ P·w with w = e^{(v′−v)/b}, and moments are sums of P·w^power."""
 
     block = 4 * BLOCK
@@ -60,32 +55,20 @@ class Quadrature:
     """P and all P′ from the same nodes: with R = Π F and ratios F′/F of the classes that change,
     P′_k = ∫ R · ratios · hazard_k.
 
-    For classes more than `cut` behind, a nearly exact bound of their share of the moment is added: `tail_bound`.
+    For classes more than `cut` behind, a nearly exact bound of their share of the moment is added: `tail_bound` of the
+    mechanism.
     """
 
     block = BLOCK
 
-    def __init__(self, query: NoisyArgmax, unit: int, amounts: tuple[int, ...], gaps: Array) -> None:
-        self.query, self.scale, self.reach = query, query.scale * unit, query.reach * unit
-        self.rule: Rule
-        if query.mechanism == "gaussian":
-            self.cut = GAUSSIAN_CUT * self.scale
-            self.rule = Gaussian(self.scale, query.classes, gaps, amounts, self.cut)
-        else:
-            self.cut = LAPLACE_CUT * self.scale
-            self.rule = Laplace(self.scale, query.classes, amounts, self.cut)
-
-    def tail_bound(self, order: float, gaps: Array, reverse: bool) -> Array:
-        """An upper bound of P^α P′^{1−α}, or with `reverse` of P′^α P^{1−α}, for a class this far behind."""
-        power = order if reverse else order - 1
-        if self.query.mechanism == "gaussian":
-            # ∫ p^α p′^{1−α} where a class wins is Gaussian around v + (α−1)(v−v′); in reverse, around v + α(v′−v).
-            log_moment = order * (order - 1) * self.query.squared_shift / (2 * self.query.scale**2)
-            shift = power * self.reach
-            return np.asarray(np.exp(log_moment + log_ndtr((shift - gaps) / (math.sqrt(2) * self.scale))))
-        # No log-ratio exceeds ε₀, and a class wins at most as often as against the first alone.
-        ratios = power * self.query.pure
-        return np.asarray((2 + gaps / self.scale) / 4 * np.exp(ratios - gaps / self.scale))
+    def __init__(self, query: AdditiveNoise, unit: int, amounts: tuple[int, ...], gaps: Array) -> None:
+        if query.fractional and query.classes > 2:
+            raise ElectionError(
+                f"no data-dependent bound is proved for fractional votes with {query.describe()} among {query.classes} "
+                "classes; use gumbel noise, whole votes or a data-independent accountant"
+            )
+        self.query, self.unit, self.cut = query, unit, query.cut * query.scale * unit
+        self.rule = query.rule(query.scale * unit, query.classes, gaps, amounts, self.cut)
 
     def moments(
         self, near: Neighbours, gaps: Array, members: Array, rest: Array, orders: Array
@@ -129,7 +112,7 @@ class Quadrature:
             backward.append((q / power).sum(axis=1))
             if not kept.all():
                 for reverse, direction in enumerate((forward, backward)):
-                    tail = members * self.tail_bound(float(order), gaps, bool(reverse))
+                    tail = members * self.query.tail_bound(float(order), gaps / self.unit, bool(reverse))
                     direction[-1] += np.where(kept, 0.0, tail).sum(axis=1, keepdims=True)
         return forward, backward
 

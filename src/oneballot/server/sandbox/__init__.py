@@ -26,9 +26,9 @@ from typing import Any
 import numpy as np
 
 from ... import plugins
-from ...data.sparse import predict_in_blocks, takes_sparse
+from ...data.sparse import predict_in_blocks
 from ...errors import OneBallotError, OneBallotWarning, Spoiled, printable
-from ...interfaces import Model, Sandboxed
+from ...interfaces import Model
 from ...types import Array, Blob
 from ._wire import describe_rows, read_exactly, receive, send
 
@@ -163,7 +163,7 @@ class Sandbox:
 
 def attach_sandbox(model: Model) -> Model:
     """Give a model that holds untrusted members a sandbox, which is closed when the model is deleted."""
-    if isinstance(model, Sandboxed):
+    if model.sandboxed:
         sandbox = Sandbox()
         weakref.finalize(model, sandbox.close)
         model.use_sandbox(sandbox.ask)
@@ -183,7 +183,7 @@ def _warn_once(missing: str) -> None:
 
 def _predict(form: Any, blob: Blob, X: Array, classes: int) -> Array:
     """The probabilities of a model in an inert format."""
-    return predict_in_blocks(form.load(blob.data, classes=classes), X, sparse=takes_sparse(form))
+    return predict_in_blocks(form.load(blob.data, classes=classes), X, sparse=form.sparse)
 
 
 def _check_probabilities(values: Array, rows: int, classes: int) -> Array:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ... import plugins
-from ...data.sparse import predict_in_blocks, takes_sparse
+from ...data.sparse import predict_in_blocks
 from ...errors import Spoiled
 from ...types import Array
 from ._wire import HEADER_BYTES, read_exactly, read_rows, receive, send
@@ -57,7 +57,7 @@ def missing_protection() -> list[str]:
 def _reply(request: dict[str, Any], data: bytes, X: Array) -> tuple[dict[str, Any], bytes]:
     try:
         form = plugins.find("formats", request["format"])
-        getattr(form, "prepare", lambda: None)()
+        form.prepare()
         gc.collect()
         gc.freeze()
     except Exception as error:
@@ -66,7 +66,7 @@ def _reply(request: dict[str, Any], data: bytes, X: Array) -> tuple[dict[str, An
 
     def evaluate() -> bytes:
         model = form.load(data, classes=request["classes"])
-        values = predict_in_blocks(model, X, sparse=takes_sparse(form))
+        values = predict_in_blocks(model, X, sparse=form.sparse)
         return np.ascontiguousarray(values, dtype=np.float64).tobytes()
 
     size = len(X) * request["classes"] * 8

@@ -1,0 +1,78 @@
+"""What a trained model is: the base classes of models, which learners, formats and methods make.
+
+Model ─> HasMembers ─> HasReplaceableMembers
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import ClassVar, Protocol, overload
+
+from .contexts import Context
+from .types import Array, Blob, Contents
+
+
+class Ask(Protocol):
+    """Evaluates an untrusted party's model in the sandbox. Returns probabilities `(rows, classes)`."""
+
+    def __call__(self, blob: Blob, X: Array, *, classes: int) -> Array: ...
+
+
+class Model(ABC):
+    """A trained model."""
+
+    shape: tuple[int, ...] = ()
+    """The shape of a row, if the model knows it and the election may not."""
+    sandboxed: ClassVar[bool] = False
+    """Whether it contains untrusted parties' models, so that code that loads it must give it a sandbox."""
+
+    @abstractmethod
+    def predict_proba(self, X: Array) -> Array:
+        """Probabilities `(rows, classes)`, with a column for each class of the election, even if it had no rows."""
+
+    @abstractmethod
+    def scores(self, X: Array) -> Array:
+        """Logits, margins or decision values `(rows, classes)`; log-probabilities if the model has none of these."""
+
+    @abstractmethod
+    def dump(self) -> Blob: ...
+
+    def use_sandbox(self, ask: Ask) -> None:
+        """Evaluate untrusted models with this function from now on."""
+
+
+class HasMembers(Model):
+    """A model that keeps the models of several parties and combines their predictions."""
+
+    @abstractmethod
+    def member_predictions(self, X: Array) -> Iterable[tuple[int, Array]]:
+        """Each member's number and probabilities `(rows, classes)`. A member that fails is left out."""
+
+    @abstractmethod
+    def member_weights(self, X: Array) -> Array:
+        """How much each member counts for each row, `(rows, members)`: 0 or above."""
+
+
+class HasReplaceableMembers(HasMembers):
+    """An ensemble in which a party can put another model in the place of its own, as `oneballot benefit` does."""
+
+    @abstractmethod
+    def find_member(self, party: str | None, contents: Contents | None) -> int | None:
+        """The member of this party, by its name or by its ballot's contents; None if it is not among the members."""
+
+    @abstractmethod
+    def with_member(self, member: int, contents: Contents, ctx: Context, ask: Ask) -> Model:
+        """The same ensemble with the models of another ballot in the place of this member."""
+
+
+class Models(Protocol):
+    """Models that were trained together."""
+
+    def __len__(self) -> int: ...
+    @overload
+    def __getitem__(self, which: int) -> Model: ...
+    @overload
+    def __getitem__(self, which: slice) -> Models: ...
+    def predictions(self) -> list[Array]:
+        """For each task, the predictions for the rows in `Task.ask`: `(rows, classes)`."""
