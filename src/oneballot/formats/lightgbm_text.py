@@ -11,7 +11,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
+from scipy.sparse import csr_matrix
 
+from ..data.sparse import is_sparse
 from ..errors import MissingExtra, Spoiled
 from ..interfaces import Format
 from ..types import Array, Blob
@@ -34,7 +36,8 @@ PATTERNS = {**dict.fromkeys(WHOLE, INTEGER), "threshold": THRESHOLD}
 
 class LightGBMModel(BoosterModel):
     def _output(self, X: Array, margin: bool) -> Array:
-        return np.asarray(self.booster.predict(X, num_threads=1, raw_score=margin))
+        rows = csr_matrix(X) if is_sparse(X) else X  # it converts other types with a warning
+        return np.asarray(self.booster.predict(rows, num_threads=1, raw_score=margin))
 
     def dump(self) -> Blob:
         text = self.booster.model_to_string()

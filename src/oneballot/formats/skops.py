@@ -69,8 +69,8 @@ LOSSES = {
 SCALARS = {"numpy": "bool bool_ uint8 int32 int64 uint32 uint64 float32 float64"}
 
 SPARSE = (
-    "LogisticRegression LogisticRegressionCV RidgeClassifier RidgeClassifierCV Perceptron PassiveAggressiveClassifier "
-    "SGDClassifier LinearSVC MultinomialNB BernoulliNB ComplementNB DummyClassifier MLPClassifier "
+    "LogisticRegression LogisticRegressionCV RidgeClassifier RidgeClassifierCV Perceptron SGDClassifier "
+    "LinearSVC MultinomialNB BernoulliNB ComplementNB DummyClassifier MLPClassifier "
     "MaxAbsScaler Normalizer"
 )
 """Estimators that are trained on sparse rows and hold only dense arrays."""
