@@ -72,9 +72,9 @@ def run(X: Array, y: Array, seed: int) -> dict[str, Array]:
         return ob.Election(LABELS, X[public], method, learners=learners, multilabel=True, seed=seed, **labels)
 
     parties: dict[str, Data] = {}
-    for i, (name, data) in enumerate(
-        divide(election().data(X[private], y[private]), PARTIES, "dirichlet:0.3", seed).items()
-    ):
+    agreed = election()
+    divided = divide(agreed.data(X[private], y[private]), PARTIES, "dirichlet:0.3", seed, target=agreed.target)
+    for i, (name, data) in enumerate(divided.items()):
         marks = np.where(np.isin(np.arange(5), KNOWN[i % 2]), data.y, 0)
         parties[name] = Data(data.X, marks)
     aucs = {"parties alone": np.nanmean([alone(data, X[test], y[test], seed) for data in parties.values()], axis=0)}

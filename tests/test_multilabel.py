@@ -15,12 +15,11 @@ import oneballot as ob
 from oneballot.cli import app
 from oneballot.election import template
 from oneballot.election.cells import Place
-from oneballot.election.schema import encode_multilabels
+from oneballot.election.targets import Labels
 from oneballot.errors import DataError, ElectionError
 from oneballot.party.context import PartyContext
-from oneballot.report.metrics import accuracy
 from oneballot.server.context import TallyContext
-from oneballot.simulation import baselines, divide, rarest_class, simulate_parties
+from oneballot.simulation import baselines, divide, simulate_parties
 
 from .conftest import write_csv
 
@@ -50,11 +49,11 @@ def test_labels_are_yes_no_or_unknown() -> None:
         np.array([["1", "0", None]], dtype=object),
         [[1, 0, math.nan]],
     ):
-        assert encode_multilabels(values, CLASSES, where).tolist() == [[1, -1, 0]]
+        assert Labels(CLASSES).encode(values, where).tolist() == [[1, -1, 0]]
     with pytest.raises(DataError, match=r"row 2 .* has an invalid label"):
-        encode_multilabels([[1, 0, 1], [1, 2, 1]], CLASSES, where)
+        Labels(CLASSES).encode([[1, 0, 1], [1, 2, 1]], where)
     with pytest.raises(DataError, match=r"expected 3 labels per row, one per class, not shape \(4,\)"):
-        encode_multilabels([1, 0, 1, 0], CLASSES, where)
+        Labels(CLASSES).encode([1, 0, 1, 0], where)
 
 
 @pytest.mark.parametrize("temperature", [math.inf, 0.0])
@@ -106,7 +105,7 @@ def test_a_party_without_known_labels_abstains() -> None:
 def test_unsuitable_settings_are_rejected_before_training() -> None:
     with pytest.raises(ElectionError, match="method fedkt does not support several labels per row"):
         election(method=ob.FedKT())
-    with pytest.raises(ElectionError, match=r"must provide multilabel.*; sklearn doesn't"):
+    with pytest.raises(ElectionError, match=r"must support several labels per row .*; sklearn doesn't. Use torch."):
         election(learner=ob.Sklearn())
     for settings, error in (
         ({"temperature": 2.0}, "need temperature = inf"),
@@ -120,16 +119,16 @@ def test_unsuitable_settings_are_rejected_before_training() -> None:
 
 def test_rows_are_split_by_their_rarest_class() -> None:
     y = np.array([[1, 1, -1], [1, -1, 0], [1, 1, 1], [-1, -1, -1], [1, -1, -1]])
-    assert rarest_class(y).tolist() == [1, 0, 2, 3, 0]
+    assert Labels(CLASSES).groups(y).tolist() == [1, 0, 2, 3, 0]
     agreed = election()
-    parties = divide(agreed.data(*rows(200, 4)), 3, "dirichlet:0.5", seed=0)
+    parties = divide(agreed.data(*rows(200, 4)), 3, "dirichlet:0.5", seed=0, target=agreed.target)
     assert sum(map(len, parties.values())) == 200
     assert all(data.y.shape[1] == 3 for data in parties.values())
 
 
 def test_accuracy_counts_only_known_labels() -> None:
     y = np.array([[1, -1, 0], [-1, -1, 1]])
-    assert accuracy(np.array([[0.9, 0.2, 0.1], [0.6, 0.2, 0.1]]), y) == 3 / 5
+    assert Labels(CLASSES).accuracy(np.array([[0.9, 0.2, 0.1], [0.6, 0.2, 0.1]]), y) == 3 / 5
     agreed = election()
     reference = baselines(
         agreed, {"a": agreed.data(*rows(300, 5)), "b": agreed.data(*rows(20, 6))}, agreed.data(*rows(300, 7))
@@ -175,7 +174,8 @@ def run(*words: object) -> str:
 
 def test_files_with_a_column_for_each_class_are_cast_tallied_and_tested(files: Path, monkeypatch) -> None:
     monkeypatch.chdir(files)
-    assert ob.Election.read("election.toml").multilabel
+    agreed = ob.Election.read("election.toml")
+    assert (agreed.target, agreed.multilabel) == (Labels(CLASSES), True)
     for name in "ab":
         run("cast", "election.toml", "--party", name, "--data", f"{name}.csv", "--to", "box")
     run("tally", "election.toml", "--from", "box", "--out", "outcome")

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import oneballot as ob
-from oneballot.data.sparse import as_sparse, is_sparse
 from oneballot.election import schema as schema_module
 from oneballot.election.columns import Number, Text
 from oneballot.election.schema import Schema
@@ -21,6 +20,7 @@ from oneballot.methods.ensemble.method import Ensemble
 from oneballot.methods.fedkt.method import FedKT
 from oneballot.server.sandbox import Sandbox
 from oneballot.simulation import baselines
+from oneballot.sparse import as_sparse, is_sparse
 from oneballot.types import Task
 
 CLASSES = ("no", "yes")

@@ -14,22 +14,23 @@ from typing import Any
 
 import numpy as np
 
-from .data.sparse import concatenate, rows_for
 from .election.election import Election
 from .errors import DataError, ElectionError, OneBallotWarning
-from .interfaces import HasReplaceableMembers, Learner
+from .interfaces import HasReplaceableMembers, Learner, Models
 from .party.cast import cast_together
 from .party.context import PartyContext
 from .party.holdout import assign_folds, find_holdout
 from .party.outbox import Outbox
 from .privacy.settings import L0
-from .report.bootstrap import WeightedMetrics, bootstrap
-from .report.metrics import NAMES, Metrics, evaluate, plain
+from .report.bootstrap import bootstrap
+from .report.metrics import Metrics, evaluate, plain
 from .runtime.progress import track
+from .runtime.scheduler import Job, request, run
 from .server.outcome import Outcome
 from .server.sandbox import Sandbox
 from .simulation import baseline_role, simulate_parties
-from .types import Array, Blob, Contents, Data, Task
+from .sparse import concatenate
+from .types import Array, Blob, Contents, Data, Fit, Task
 
 COMPARED = ("accuracy", "balanced_accuracy", "auc")
 POINTS = {"accuracy": 100.0, "balanced_accuracy": 100.0}
@@ -69,7 +70,8 @@ class Benefit:
         for name in COMPARED[1:]:
             value, around = self.differences[name]
             if abs(value) > around and (value > 0) != (difference > 0):
-                lines.append(f"By {NAMES[name]} it is {'better' if value > 0 else 'worse'}: {self.shown(name)}.")
+                metric, judged = self.own.target.metrics[name], "better" if value > 0 else "worse"
+                lines.append(f"By {metric} it is {judged}: {self.shown(name)}.")
         if self.lacking:
             lines.append(
                 f"You have no rows of class {', '.join(self.lacking)}, so your rows cannot show what the outcome "
@@ -163,7 +165,7 @@ def _cross_fit(
 ) -> Benefit:
     if len(data) < LEAST_ROWS:
         raise DataError(f"{len(data)} rows are too few to compare two models; expected at least {LEAST_ROWS}")
-    fold = assign_folds(data, folds, ctx.seed("benefit"))
+    fold = assign_folds(data, folds, ctx.seed("benefit"), ctx.target)
     parts = [np.flatnonzero(fold == i) for i in range(folds)]
     rest = {f"fold-{i}": data.take(np.flatnonzero(fold != i)) for i in range(folds)}
     with warnings.catch_warnings():
@@ -186,14 +188,15 @@ def _cross_fit(
 
 
 def _compare(election: Election, outcome: Array, own: Array, tested: Data, data: Data, how: str) -> Benefit:
-    ours, theirs = bootstrap(WeightedMetrics(outcome, tested.y), WeightedMetrics(own, tested.y), rows=len(tested))
-    metrics = [evaluate(each, tested.y, election.classes) for each in (own, outcome)]
+    target = election.target
+    ours, theirs = bootstrap(*(target.scorer(each, tested.y) for each in (outcome, own)), rows=len(tested))
+    metrics = [evaluate(target, each, tested.y) for each in (own, outcome)]
     differences = {}
     for name, values in ours.items():
         drawn = (values - theirs[name])[np.isfinite(values - theirs[name])]
         margin = 1.96 * float(drawn.std()) if len(drawn) else float("nan")
         differences[name] = (metrics[1][name] - metrics[0][name], margin)
-    counts = zip(election.classes, data.class_counts(len(election.classes)), strict=True)
+    counts = zip(election.classes, target.class_counts(data.y), strict=False)
     return Benefit(how, metrics[0], metrics[1], differences, [str(name) for name, count in counts if not count])
 
 
@@ -203,10 +206,12 @@ def _own(alone: Election, choice: Mapping[str, Learner], train: Data, asked: Arr
     if not learners:
         return simulate_parties(alone, {"own": train}).outcome.probabilities(asked)
     X, rows = concatenate([train.X, asked]), np.arange(len(train))
-    task = Task(rows, train.y, "multilabel" if alone.multilabel else "labels", ask=np.arange(len(train), len(X)))
+    asked_rows = np.arange(len(train), len(X))
+    task = Task(rows, train.y, alone.target.task, ask=asked_rows, label="your own model")
     role = baseline_role(alone)
     learner = next(iter(choice.values())) if choice and role == "final" else learners[role]
-    (predictions,) = learner.fit_many(rows_for(learner, X), [task], len(alone.classes), keep=False).predictions()
+    models: Models = run(Job(request(Fit(role, X, [task], len(alone.classes), keep=False)), lambda _: learner))
+    (predictions,) = models.predictions()
     return predictions
 
 

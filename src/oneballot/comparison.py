@@ -15,22 +15,23 @@ from typing import Any
 import numpy as np
 
 from . import plugins
-from .data.sparse import as_dense
 from .election.checks import check_learner
 from .election.election import Election
 from .election.file import make
+from .election.targets import supports
 from .errors import DataError, ElectionError
-from .peers import Peer
+from .peers import Peer, Round
 from .privacy.settings import L0
-from .report.metrics import accuracy
 from .report.plots import plot_comparison
 from .runtime.files import write_atomic
-from .runtime.progress import track
+from .runtime.progress import progress_reporter
+from .runtime.scheduler import run
 from .server.context import TallyContext
 from .server.outcome import Outcome
 from .settings import parse_settings
-from .simulation import Simulation, simulate_parties
-from .types import Array, Blob, Data
+from .simulation import Simulation, simulate_steps
+from .sparse import as_dense
+from .types import Array, Blob, Data, Steps, Together
 
 
 @dataclass(frozen=True)
@@ -100,26 +101,42 @@ def compare(
     A peer may be given as text, as for `oneballot compare`: "fedavg:rounds=50". A peer whose `init` is "outcome" starts
     from this outcome, or else from a simulation among the same parties; the bytes of that election are included.
     """
+    return run(compare_steps(peer, election, parties, test, outcome=outcome))
+
+
+def compare_steps(
+    peer: Peer | str, election: Election, parties: Mapping[str, Data], test: Data, *, outcome: Outcome | None = None
+) -> Steps[PeerResult]:
+    """The requests of `compare`, for a scheduler that runs several."""
     peer = read_peer(peer) if isinstance(peer, str) else peer
     begin, ballots, replies = time.monotonic(), 0, 0
     check_peer(peer, election)
     if not any(map(len, parties.values())):
         raise DataError("no party has any rows, so there is nothing to compare")
     if peer.starts_from_outcome:
-        outcome = outcome or simulate_parties(election, parties).outcome
+        if outcome is None:
+            outcome = (yield from simulate_steps(election, parties)).outcome
         ballots, replies = outcome.bytes, len(parties) * len(outcome.model.dump().data)
     else:
         outcome = None
-    results = []
+    results: list[RoundResult] = []
     parties = {name: replace(data, X=as_dense(data.X, name)) for name, data in parties.items()}
     test = replace(test, X=as_dense(test.X, "the test rows"))
+    tested, report = 0.0, progress_reporter(f"rounds of {peer.name}", peer.rounds)
+
+    def record(turn: Round) -> None:
+        nonlocal tested
+        now = time.monotonic()
+        predicted = [model.predict_proba(test.X) for model in turn.models]
+        mean = float(np.mean([election.target.accuracy(each, test.y) for each in predicted]))
+        results.append(RoundResult(mean, turn.up + ballots, turn.down + replies, now - begin - tested))
+        tested += time.monotonic() - now
+        report(len(results))
+
+    report(0)
     with _PeerContext(election, outcome) as ctx:
-        seconds, begin = time.monotonic() - begin, time.monotonic()
-        for turn in track(f"rounds of {peer.name}", peer.run(list(parties.values()), ctx), peer.rounds):
-            seconds += time.monotonic() - begin
-            mean = float(np.mean([accuracy(model.predict_proba(test.X), test.y) for model in turn.models]))
-            results.append(RoundResult(mean, turn.up + ballots, turn.down + replies, seconds))
-            begin = time.monotonic()
+        job = ctx.job(peer.run(list(parties.values()), ctx))
+        yield Together([replace(job, answers={**(job.answers or {}), Round: record})])
     if not results:
         raise DataError(f"{peer.name} produced no model")
     return PeerResult(peer, tuple(results))
@@ -133,11 +150,13 @@ def election_result(simulation: Simulation, test: Data, seconds: float) -> Round
 
 def check_peer(peer: Peer, election: Election) -> None:
     """Raise ElectionError, before any training, if the peer cannot run with the election's learners."""
+    if not supports(peer, election.target):
+        raise ElectionError(f"{peer.name} does not support {election.target.phrase}; choose another peer")
     if peer.needs_public != "nothing" and election.public is None:
         raise ElectionError(f"{peer.name} needs a public set: rows that every party may have")
     for role in peer.needs:
-        check_learner(peer, role, election.learner_of(role), multilabel=election.multilabel)
-    peer.check(election.learner_of("final"), multilabel=election.multilabel)
+        check_learner(peer, role, election.learner_of(role), election.target)
+    peer.check(election.learner_of("final"))
 
 
 def read_peer(text: str) -> Peer:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from .types import Array, Blob, Data, Task
+from .types import Array, Blob, Data
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from .interfaces import Work
-    from .models import Models
+    from .election.targets import Target
 
 
 class Agreement(Protocol):
@@ -22,8 +21,8 @@ class Agreement(Protocol):
     @property
     def public(self) -> Array | None: ...
     @property
-    def multilabel(self) -> bool:
-        """Whether a row may have several classes, or none."""
+    def target(self) -> Target:
+        """What is predicted: how y is encoded, which task learns it, and which outputs a model has."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -86,12 +85,8 @@ class Context(Agreement, Protocol):
 class TallyContext(Context, Protocol):
     """What a method may use at the tally."""
 
-    def fit(self, role: str, X: Array, tasks: Sequence[Task], classes: int) -> Models: ...
     def provides(self, role: str) -> frozenset[str]:
         """What the learner of this role provides."""
-
-    def run(self, work: Work) -> Any:
-        """The answer to one request."""
 
     @property
     def prepared(self) -> Any:

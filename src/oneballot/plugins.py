@@ -1,9 +1,9 @@
-"""Finds methods, learners, formats, boxes, mechanisms, peers and commands by name.
+"""Finds methods, learners, targets, formats, boxes, mechanisms, peers and commands by name.
 
 A built-in plug-in is a module that sets `plugin = TheClass`. A method that needs several files is a package: its class
 is in `method.py`, and its own format, if any, in `format.py`. Other packages register theirs with entry points of the
-groups `oneballot.methods`, `.learners`, `.formats`, `.boxes`, `.mechanisms`, `.peers` and `.commands`. All peers are
-registered in this way, by `oneballot_lab`.
+groups `oneballot.methods`, `.learners`, `.targets`, `.formats`, `.boxes`, `.mechanisms`, `.peers` and `.commands`. All
+peers are registered in this way, by `oneballot_lab`.
 """
 
 from __future__ import annotations
@@ -19,14 +19,18 @@ from typing import Any, Literal
 
 from .errors import ElectionError, OneBallotWarning
 
-Kind = Literal["methods", "learners", "formats", "boxes", "mechanisms", "peers"]
+Kind = Literal["methods", "learners", "targets", "formats", "boxes", "mechanisms", "peers"]
 ONE = {
-    "methods": "method", "learners": "learner", "formats": "format", "boxes": "box", "mechanisms": "mechanism",
-    "peers": "peer",
+    "methods": "method", "learners": "learner", "targets": "target", "formats": "format", "boxes": "box",
+    "mechanisms": "mechanism", "peers": "peer",
 }  # fmt: skip
-FOLDERS = {"mechanisms": "oneballot.privacy.mechanisms"}
+FOLDERS = {"mechanisms": "oneballot.privacy.mechanisms", "targets": "oneballot.election.targets"}
 """Where built-ins are, if not in the folder of that name."""
-BASES = {"peers": ("oneballot.peers", "Peer"), "mechanisms": ("oneballot.privacy.mechanisms", "NoisyArgmax")}
+BASES = {
+    "peers": ("oneballot.peers", "Peer"),
+    "mechanisms": ("oneballot.privacy.mechanisms", "NoisyArgmax"),
+    "targets": ("oneballot.election.targets", "Target"),
+}
 """The base classes that are not in `interfaces`."""
 
 

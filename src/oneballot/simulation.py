@@ -1,4 +1,4 @@
-"""Simulate a federation on one machine: split the rows, cast all ballots in lock step, tally, and compute baselines."""
+"""Simulate a federation on one machine: split the rows, cast all ballots together, tally, and compute baselines."""
 
 from __future__ import annotations
 
@@ -6,24 +6,27 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from .boxes.folder import Folder
 from .data.frames import as_table
-from .data.sparse import concatenate, rows_for
 from .data.split import split as split_rows
 from .election.election import Election
 from .election.names import file_name
+from .election.targets import Target
 from .errors import BoxError, OneBallotWarning
-from .party.cast import cast_together
+from .interfaces import Models
+from .party.cast import cast_steps
 from .privacy.settings import L0
 from .report.gain import Gain, Setting
-from .report.metrics import Metrics, accuracy, evaluate, mean, row_scores, summarize
+from .report.metrics import Metrics, evaluate, mean, summarize
+from .runtime.scheduler import Job, request, run
 from .server.outcome import Outcome
-from .server.tally import tally
-from .types import Array, Ballot, Data, Task
+from .server.tally import tally_steps
+from .sparse import concatenate
+from .types import Array, Ballot, Data, Fit, Steps, Task
 
 
 @dataclass(frozen=True)
@@ -39,18 +42,18 @@ class Simulation:
         return self.outcome.probabilities(test.X)
 
     def accuracy(self, test: Data) -> float:
-        return accuracy(self.probabilities(test), test.y)
+        return self.outcome.target.accuracy(self.probabilities(test), test.y)
 
     def evaluate(self, test: Data) -> Metrics:
         """All metrics of the final model."""
-        return evaluate(self.probabilities(test), test.y, self.outcome.classes)
+        return evaluate(self.outcome.target, self.probabilities(test), test.y)
 
 
 @dataclass(frozen=True)
 class Baselines:
     """Results without a federation: each party alone, and all data pooled (the upper bound).
 
-    alone, pooled: accuracies. metrics: of each party. row_scores: `metrics.row_scores` of each party, and pooled.
+    alone, pooled: accuracies. metrics: of each party. row_scores: `Target.row_scores` of each party, and pooled.
     """
 
     alone: Mapping[str, float]
@@ -61,14 +64,14 @@ class Baselines:
     pooled_row_scores: Array | None = field(default=None, repr=False)
 
     @classmethod
-    def of(cls, parties: Sequence[str], predictions: Sequence[Array], test: Data, classes: Sequence[Any]) -> Baselines:
+    def of(cls, parties: Sequence[str], predictions: Sequence[Array], test: Data, target: Target) -> Baselines:
         """From the predictions of each party's model and, last, of the model of pooled data."""
         *alone, pooled = predictions
-        metrics = {party: summarize(each, test.y) for party, each in zip(parties, alone, strict=True)}
-        scores = {party: row_scores(each, test.y) for party, each in zip(parties, alone, strict=True)}
-        whole = evaluate(pooled, test.y, classes)
+        metrics = {party: summarize(target, each, test.y) for party, each in zip(parties, alone, strict=True)}
+        scores = {party: target.row_scores(each, test.y) for party, each in zip(parties, alone, strict=True)}
+        whole = evaluate(target, pooled, test.y)
         accuracies = {party: each.accuracy for party, each in metrics.items()}
-        return cls(accuracies, whole.accuracy, metrics, whole, scores, row_scores(pooled, test.y))
+        return cls(accuracies, whole.accuracy, metrics, whole, scores, target.row_scores(pooled, test.y))
 
     @property
     def alone_mean(self) -> float:
@@ -88,7 +91,7 @@ def gain(election: Election, simulation: Simulation, baselines: Baselines, test:
     """Who gains from the simulated election, who loses, and why."""
     setting = Setting(
         classes=election.classes,
-        class_counts={p: simulation.parties[p].class_counts(len(election.classes)) for p in baselines.alone},
+        class_counts={p: election.target.class_counts(simulation.parties[p].y) for p in baselines.alone},
         row_counts={p: len(simulation.parties[p]) for p in baselines.alone},
         level=election.level,
         public_rows=election.public_rows,
@@ -96,7 +99,7 @@ def gain(election: Election, simulation: Simulation, baselines: Baselines, test:
         open_ensemble=election.method.asks_by_row,
     )
     assert baselines.pooled_row_scores is not None
-    federation = row_scores(simulation.probabilities(test), test.y)
+    federation = election.target.row_scores(simulation.probabilities(test), test.y)
     return Gain.of(setting, baselines.row_scores, federation, baselines.pooled_row_scores)
 
 
@@ -116,20 +119,32 @@ def simulate(
     """
     if split.startswith("column:") and values is None:
         values, split = as_table(X, "X")[split.removeprefix("column:")], "column"
-    return simulate_parties(election, divide(election.data(X, y), parties, split, seed, values))
+    divided = divide(election.data(X, y), parties, split, seed, values, target=election.target)
+    return simulate_parties(election, divided)
 
 
 def simulate_parties(election: Election, parties: Mapping[str, Data]) -> Simulation:
     """Run the election among these parties, without signatures, encryption or a quorum."""
+    return run(simulate_steps(election, parties))
+
+
+def simulate_steps(election: Election, parties: Mapping[str, Data]) -> Steps[Simulation]:
+    """The requests of `simulate_parties`, for a scheduler that runs several."""
     election = election.on_one_machine()
     election.warn_if_hopeless(len(parties))
-    ballots = tuple(cast_together(election, parties))
-    return Simulation(tally(election, ballots), ballots, parties)
+    ballots = yield from cast_steps(election, parties)
+    outcome = yield from tally_steps(election, ballots)
+    return Simulation(outcome, tuple(ballots), parties)
 
 
-def divide(data: Data, parties: int | None, split: str, seed: int = 0, values: Any = None) -> dict[str, Data]:
-    """The data of each party, by party name. All rows of an ID go to one party, unless a column decides."""
-    labels = data.y if data.y.ndim == 1 else rarest_class(data.y)
+def divide(
+    data: Data, parties: int | None, split: str, seed: int = 0, values: Any = None, *, target: Target | None = None
+) -> dict[str, Data]:
+    """The data of each party, by party name. All rows of an ID go to one party, unless a column decides.
+
+    The target says how labels are divided; without one they are class numbers.
+    """
+    labels = data.y if target is None else target.groups(data.y)
     if split == "column":
         rows = split_rows(labels, parties, split, seed, None if values is None else np.asarray(values))
     else:
@@ -158,7 +173,7 @@ def read_parties(
         kept, used = map(rows_of, np.split(order, [max(1, round(holdout * len(first)))]))
         tested, rows = rows.take(kept), rows.take(used)
         values = None if values is None else values[used]
-    return divide(rows, parties, split, seed, values), tested
+    return divide(rows, parties, split, seed, values, target=election.target), tested
 
 
 def check_empty(folder: Path) -> None:
@@ -186,11 +201,11 @@ def baselines(election: Election, parties: Mapping[str, Data], test: Data) -> Ba
     asked = np.arange(len(y), len(X))
     blocks = [*np.split(np.arange(len(y)), ends[:-1]), np.arange(len(y))]
     names = [*held, "pooled data"]
-    kind: Literal["labels", "multilabel"] = "multilabel" if election.multilabel else "labels"
+    kind = election.target.task
     tasks = [Task(rows, y[rows], kind, ask=asked, label=name) for name, rows in zip(names, blocks, strict=True)]
-    learner = election.learner_of(baseline_role(election))
-    models = learner.fit_many(rows_for(learner, X), tasks, len(election.classes), keep=False)
-    return Baselines.of(list(held), models.predictions(), test, election.classes)
+    fit = Fit(baseline_role(election), X, tasks, len(election.classes), keep=False)
+    models: Models = run(Job(request(fit), election.learner_of, "", election.digest))
+    return Baselines.of(list(held), models.predictions(), test, election.target)
 
 
 def baseline_role(election: Election) -> str:
@@ -205,14 +220,7 @@ def _baselines_by_tallies(election: Election, held: Mapping[str, Data], test: Da
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", OneBallotWarning)  # about classes that a party lacks
         runs = [simulate_parties(alone, {"one": data}) for data in (*held.values(), whole)]
-    return Baselines.of(list(held), [run.probabilities(test) for run in runs], test, election.classes)
-
-
-def rarest_class(y: Array) -> Array:
-    """The rarest class of each multi-label row, to split rows by class (as FedKD does for chest X-rays)."""
-    order = np.argsort((y > 0).sum(axis=0), kind="stable")
-    first = order[(y > 0)[:, order].argmax(axis=1)]
-    return np.asarray(np.where((y > 0).any(axis=1), first, y.shape[1]))
+    return Baselines.of(list(held), [run.probabilities(test) for run in runs], test, election.target)
 
 
 def _by_id(data: Data) -> tuple[Array, Callable[[Array], Array]]:

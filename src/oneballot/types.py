@@ -5,9 +5,9 @@ Docstrings give shapes in words: `(public, classes)` has a row for each public r
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,9 @@ import numpy.typing as npt
 from .errors import Spoiled
 
 Array = npt.NDArray[Any]
+Class = str | int
+TaskKind = Literal["labels", "soft", "scores", "multilabel"]
+Output = Literal["softmax", "sigmoid"]
 PublicNeed = Literal["nothing", "rows", "labels"]
 """What a method needs of a public set."""
 
@@ -48,7 +51,8 @@ Contents = Mapping[str, Array | Blob]
 class Data:
     """A party's rows X, class numbers y `(rows,)`, and stable row IDs where the schema names an ID column.
 
-    In a multi-label election y is `(rows, classes)`: 1 for yes, -1 for no, 0 for unknown.
+    y is encoded by the election's target; several labels per row are `(rows, classes)`: 1 for yes, -1 for no, 0 for
+    unknown.
     """
 
     X: Array
@@ -76,12 +80,12 @@ class Task:
 
     rows: Array
     targets: Array  # labels (rows,); soft labels, scores or multi-labels (rows, classes)
-    kind: Literal["labels", "soft", "scores", "multilabel"] = "labels"
+    kind: TaskKind = "labels"
     weight: Array | None = None  # (rows,)
     seed: int = 0
     ask: Array | None = None  # rows of X to predict
     answer: Literal["probabilities", "scores"] = "probabilities"
-    output: Literal["softmax", "sigmoid"] = "softmax"  # how scores become probabilities; multi-labels use sigmoid
+    output: Output = "softmax"  # how scores become probabilities; multi-labels use sigmoid
     start: Mapping[str, Array] | None = None  # networks: initial weights; None draws them with the seed
     required: bool = False  # if the learner cannot fit the rows: raise an error, do not predict class frequencies
     label: str = "a model"  # names the task in errors
@@ -93,13 +97,40 @@ class Task:
 
 @dataclass(frozen=True)
 class Fit:
-    """A request of a cast: train these tasks with the learner of this role."""
+    """A request: train these tasks with the learner of this role. The answer is `Models`.
+
+    With keep=False only the predictions are needed.
+    """
 
     role: str  # "teacher", "student", "final", ...
     X: Array | Stack
     tasks: Sequence[Task]
     classes: int
     keep: bool = True
+
+
+@dataclass(frozen=True)
+class Ask:
+    """A request at the tally: an untrusted party's model about rows X, in the sandbox.
+
+    The answer is its probabilities `(rows, classes)`.
+    """
+
+    blob: Blob
+    X: Array
+    classes: int
+
+
+@dataclass(frozen=True)
+class Together:
+    """A request: run these generators (or answer these requests) side by side. The answer is the list of results."""
+
+    jobs: Sequence[Any]
+
+
+T = TypeVar("T")
+Steps = Generator[Any, Any, T]
+"""Yields requests (`Fit`, `Ask`, `Together` or a method's own `Work`), receives their answers, returns a result."""
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,10 @@ from pydantic import ValidationError
 from oneballot.data.read import Table, read
 from oneballot.election.cells import Place
 from oneballot.election.columns import Category, Date, Number, Tensor, Text
+from oneballot.election.frames import complete, encode_labels
 from oneballot.election.infer import Choices, as_schema, infer, recognise, sorted_labels
-from oneballot.election.schema import Schema, encode_classes
+from oneballot.election.schema import Schema
+from oneballot.election.targets import Classes
 from oneballot.errors import DataError, OddValues, OneBallotWarning
 
 AGE = Number(name="age", range=(0, 100), missing=True)
@@ -133,7 +135,7 @@ def test_missing_columns_are_reported_with_the_closest_match():
     with pytest.raises(
         DataError, match=r"^a\.csv: missing column 'ill'; available: Age, note\. The schema needs it for the label\."
     ):
-        SCHEMA.labels(columns, ["no", "yes"], "a.csv")
+        encode_labels(SCHEMA, Classes(["no", "yes"]), Table(columns, "a.csv"))
     with pytest.raises(DataError, match=r"^a\.csv: missing column 'patient'; .* The schema needs it for the row ID\."):
         SCHEMA.ids(columns, "a.csv")
 
@@ -145,10 +147,10 @@ def test_labels_of_any_type_become_class_indices():
         np.array([1.0, 0.0, 1.0]),
         objects("1.0", "0.0", "1.00"),
     ):
-        assert encode_classes(values, [0, 1], Place("a.csv", "y")).tolist() == [1, 0, 1]
-        assert encode_classes(values, ["0", "1"], Place("a.csv", "y")).tolist() == [1, 0, 1]
-    assert encode_classes(np.array([True, False]), ["false", "true"], Place("a", "y")).tolist() == [1, 0]
-    assert encode_classes(objects("true", "false"), [False, True], Place("a", "y")).tolist() == [1, 0]
+        assert Classes([0, 1]).encode(values, Place("a.csv", "y")).tolist() == [1, 0, 1]
+        assert Classes(["0", "1"]).encode(values, Place("a.csv", "y")).tolist() == [1, 0, 1]
+    assert Classes(["false", "true"]).encode(np.array([True, False]), Place("a", "y")).tolist() == [1, 0]
+    assert Classes([False, True]).encode(objects("true", "false"), Place("a", "y")).tolist() == [1, 0]
 
 
 @pytest.mark.parametrize(
@@ -165,12 +167,12 @@ def test_labels_of_any_type_become_class_indices():
 )
 def test_an_unknown_label_is_reported_with_its_row(values, error):
     with pytest.raises(DataError, match=error):
-        encode_classes(values, ["no", "yes"], Place("a.csv", "ill"))
+        Classes(["no", "yes"]).encode(values, Place("a.csv", "ill"))
 
 
 def test_many_classes_are_not_all_listed():
     with pytest.raises(DataError, match=r"use one of 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, …"):
-        encode_classes([77], range(20), Place("a", "y"))
+        Classes(range(20)).encode([77], Place("a", "y"))
 
 
 def test_ids_are_text_and_may_be_repeated_but_not_missing():
@@ -307,7 +309,7 @@ def test_csv_parquet_and_arrays_are_encoded_the_same(tmp_path):
     assert encoded[0] == encoded[1] == encoded[2]
     classes = [sorted_labels(table.columns["ill"]) for table in tables]
     assert classes == [[0, 1]] * 3
-    assert all(schemas[0].labels(t.columns, [0, 1], t.source).tolist() == [1, 0, 1] for t in tables)
+    assert all(encode_labels(schemas[0], Classes([0, 1]), t).tolist() == [1, 0, 1] for t in tables)
 
 
 ROWS = st.lists(
@@ -356,10 +358,10 @@ def test_integers_are_the_same_label_as_text_floats_and_integers(values):
     assert classes == sorted(set(values))
     texts, floats = objects(*map(str, values)), np.array(values, dtype=float)
     where = Place("a", "y")
-    codes = encode_classes(np.array(values), classes, where)
+    codes = Classes(classes).encode(np.array(values), where)
     assert [classes[code] for code in codes] == values
-    np.testing.assert_array_equal(encode_classes(texts, classes, where), codes)
-    np.testing.assert_array_equal(encode_classes(floats, classes, where), codes)
+    np.testing.assert_array_equal(Classes(classes).encode(texts, where), codes)
+    np.testing.assert_array_equal(Classes(classes).encode(floats, where), codes)
 
 
 def test_a_lenient_schema_clips_and_blanks_instead_of_raising() -> None:
@@ -433,11 +435,11 @@ def test_rows_without_a_label_or_an_id_are_left_out_and_counted() -> None:
     schema = Schema(label="y", id="i", columns=(Number(name="x", range=(0, 9)),))
     columns = {"i": objects("a", "b", "", "d"), "x": objects(*"1234"), "y": objects("no", "", "yes", "NA")}
     with pytest.warns(OneBallotWarning, match=r"a\.csv: 3 of 4 rows have no label or ID and are left out"):
-        table = schema.complete(Table(columns, "a.csv"), ["no", "yes"])
+        table = complete(schema, Classes(["no", "yes"]), Table(columns, "a.csv"))
     assert {name: list(values) for name, values in table.columns.items()} == {"i": ["a"], "x": ["1"], "y": ["no"]}
-    kept = schema.complete(Table({**columns, "i": objects(*"abcd")}, "a.csv"), ["no", "yes", "NA", ""])
+    kept = complete(schema, Classes(["no", "yes", "NA", ""]), Table({**columns, "i": objects(*"abcd")}, "a.csv"))
     assert len(kept) == 4  # a class may have such a name
     nothing = Table({**columns, "y": objects("", "", "", "")}, "a.csv")
     with pytest.raises(DataError, match=r"4 of 4 rows have no label or ID, so there is nothing to learn from"):
-        schema.complete(nothing, ["no", "yes"])
-    assert len(schema.complete(nothing, ["no", "yes"], empty=True)) == 0
+        complete(schema, Classes(["no", "yes"]), nothing)
+    assert len(complete(schema, Classes(["no", "yes"]), nothing, empty=True)) == 0

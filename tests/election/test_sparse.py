@@ -10,8 +10,7 @@ import pytest
 from scipy.sparse import csr_array, csr_matrix
 
 import oneballot as ob
-from oneballot.data import sparse
-from oneballot.data.sparse import as_sparse, is_sparse
+from oneballot import sparse
 from oneballot.election import schema as schema_module
 from oneballot.election.columns import Category, Number, Tensor, Text
 from oneballot.election.file import digest_of
@@ -23,6 +22,7 @@ from oneballot.methods.ensemble.method import Ensemble
 from oneballot.methods.fedkt.method import FedKT
 from oneballot.party.context import PartyContext, _contents
 from oneballot.party.holdout import _digest
+from oneballot.sparse import as_sparse, is_sparse
 from oneballot.types import Data
 
 CLASSES = ("no", "yes")

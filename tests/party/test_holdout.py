@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import oneballot as ob
+from oneballot.election.targets import Classes
 from oneballot.errors import DataError, ElectionError
 from oneballot.party.context import PartyContext
 from oneballot.party.holdout import assign_folds, choose_holdout, find_holdout, record_holdout
@@ -29,15 +30,15 @@ def ctx() -> PartyContext:
 
 def test_folds_have_the_same_size_and_spread_each_class() -> None:
     data = rows()
-    folds = assign_folds(data, 5, seed=3)
+    folds = assign_folds(data, 5, 3, Classes([0, 1]))
     assert np.bincount(folds).tolist() == [40] * 5
     assert np.bincount(folds[data.y == 1]).tolist() == [4] * 5
-    assert (folds != assign_folds(data, 5, seed=4)).any()
+    assert (folds != assign_folds(data, 5, 4, Classes([0, 1]))).any()
 
 
 def test_rows_of_one_id_stay_together(ctx: PartyContext) -> None:
     data = rows(ids=True)
-    folds, held = assign_folds(data, 4, seed=0), choose_holdout(ctx, data, 0.25)
+    folds, held = assign_folds(data, 4, 0, ctx.target), choose_holdout(ctx, data, 0.25)
     assert (folds[::2] == folds[1::2]).all()
     assert (held[::2] == held[1::2]).all()
 

@@ -14,9 +14,10 @@ from sklearn.metrics import (
     roc_auc_score,
 )
 
+from oneballot.election.targets import Classes, Labels
 from oneballot.errors import WillNotWork
-from oneballot.report.bootstrap import WeightedMetrics, bootstrap, interval
-from oneballot.report.metrics import NAMES, accuracy, calibration_error, evaluate, mean, row_scores, summarize
+from oneballot.report.bootstrap import bootstrap, interval
+from oneballot.report.metrics import accuracy, evaluate, mean, summarize
 from oneballot.types import Array
 
 
@@ -33,7 +34,7 @@ def predictions(rows: int, classes: int, seed: int = 0, rounded: bool = True) ->
 @pytest.mark.parametrize("rounded", [False, True])
 def test_metrics_of_several_classes_are_scikit_learns(rounded: bool) -> None:
     p, y = predictions(500, 4, rounded=rounded)
-    found = evaluate(p, y, "abcd", resamples=50)
+    found = evaluate(Classes("abcd"), p, y, resamples=50)
     assert found.accuracy == accuracy(p, y) == pytest.approx((p.argmax(1) == y).mean())
     assert found.balanced_accuracy == pytest.approx(balanced_accuracy_score(y, p.argmax(1)))
     assert found.auc == pytest.approx(roc_auc_score(y, p, multi_class="ovr"), abs=1e-6)
@@ -52,7 +53,7 @@ def test_of_two_classes_average_precision_is_that_of_the_rarer_one() -> None:
     for column in (0, 1):  # whichever column the rare class has
         p = np.stack([rare, 1 - rare] if column == 0 else [1 - rare, rare], axis=1)
         labels = y if column == 1 else 1 - y
-        found = summarize(p, labels)
+        found = summarize(Classes("ab"), p, labels)
         assert found.average_precision == pytest.approx(average_precision_score(y, rare), abs=1e-6)
         assert found.auc == pytest.approx(roc_auc_score(y, rare), abs=1e-6)
         assert found.brier == pytest.approx(brier_score_loss(y, rare), abs=1e-6)
@@ -62,7 +63,7 @@ def test_of_two_classes_average_precision_is_that_of_the_rarer_one() -> None:
 
 def test_a_model_that_predicts_one_class_for_every_row_is_exposed() -> None:
     y = np.array([0] * 99 + [1])
-    found = evaluate(np.tile([0.9, 0.1], (100, 1)), y, ["no", "yes"])
+    found = evaluate(Classes(["no", "yes"]), np.tile([0.9, 0.1], (100, 1)), y)
     assert (found.accuracy, found.balanced_accuracy, found.auc) == (0.99, 0.5, 0.5)
     assert found.by_class[1]["recall"] == 0
 
@@ -70,27 +71,27 @@ def test_a_model_that_predicts_one_class_for_every_row_is_exposed() -> None:
 def test_a_class_without_rows_is_left_out_and_a_single_class_has_no_auc() -> None:
     p, y = predictions(300, 3)
     some = y != 2
-    found = evaluate(p[some], y[some], "abc", resamples=20)
+    found = evaluate(Classes("abc"), p[some], y[some], resamples=20)
     each = [roc_auc_score(y[some] == c, p[some, c]) for c in (0, 1)]
     assert found.auc == pytest.approx(np.mean(each), abs=1e-6)
     assert np.isnan(found.by_class[2]["auc"])
-    one = evaluate(p[y == 1], y[y == 1], "abc", resamples=20)
+    one = evaluate(Classes("abc"), p[y == 1], y[y == 1], resamples=20)
     assert np.isnan(one.auc)
     assert np.isnan(one.average_precision)
     assert one.balanced_accuracy == one.accuracy
     described = one.describe()
     assert described["auc"] is None
     assert described["intervals"]["auc"] == [None, None]
-    assert evaluate(p[:1], y[:1], "abc").intervals == {}
+    assert evaluate(Classes("abc"), p[:1], y[:1]).intervals == {}
 
 
 def test_several_labels_per_row_use_the_known_ones() -> None:
     rng = np.random.default_rng(3)
     y = rng.choice([-1, 0, 1], size=(400, 3), p=[0.5, 0.2, 0.3])
     p = np.clip(0.5 + 0.2 * y + rng.normal(0, 0.2, y.shape), 0, 1)
-    found = evaluate(p, y, "abc", resamples=30)
+    found = evaluate(Labels("abc"), p, y, resamples=30)
     known = [y[:, c] != 0 for c in range(3)]
-    assert found.accuracy == pytest.approx(accuracy(p, y))
+    assert found.accuracy == pytest.approx(Labels("abc").accuracy(p, y))
     assert found.auc == pytest.approx(np.mean([roc_auc_score(y[k, c] > 0, p[k, c]) for c, k in enumerate(known)]))
     recalls = [balanced_accuracy_score(y[k, c] > 0, p[k, c] >= 0.5) for c, k in enumerate(known)]
     assert found.balanced_accuracy == pytest.approx(np.mean(recalls))
@@ -104,16 +105,16 @@ def test_several_labels_per_row_use_the_known_ones() -> None:
 def test_the_calibration_error_is_the_gap_between_confidence_and_accuracy() -> None:
     p = np.tile([0.8, 0.2], (100, 1))
     y = np.array([0] * 80 + [1] * 20)
-    assert calibration_error(p, y) == pytest.approx(0, abs=1e-9)
-    assert calibration_error(p, 1 - y) == pytest.approx(0.6)
+    assert Classes("ab").calibration_error(p, y) == pytest.approx(0, abs=1e-9)
+    assert Classes("ab").calibration_error(p, 1 - y) == pytest.approx(0.6)
 
 
 def test_resamples_give_the_metrics_of_the_drawn_rows() -> None:
     p, y = predictions(60, 3)
-    weighted = WeightedMetrics(p, y)
+    weighted = Classes("abc").scorer(p, y)
     drawn = np.random.default_rng(0).integers(60, size=60)
     weights = np.bincount(drawn, minlength=60).astype(np.float32)[:, None]
-    expected = summarize(p[drawn], y[drawn])
+    expected = summarize(Classes("abc"), p[drawn], y[drawn])
     for name, values in weighted(weights).items():
         assert values[0] == pytest.approx(expected[name], abs=1e-5), name
 
@@ -123,7 +124,7 @@ def test_an_interval_covers_the_true_accuracy_as_often_as_it_says() -> None:
     for i in range(200):
         right = rng.random(150) < 0.8
         p = np.where(right[:, None], [0.9, 0.1], [0.1, 0.9])
-        (drawn,) = bootstrap(WeightedMetrics(p, np.zeros(150, dtype=int)), rows=150, seed=i, number=300)
+        (drawn,) = bootstrap(Classes("ab").scorer(p, np.zeros(150, dtype=int)), rows=150, seed=i, number=300)
         low, high = interval(drawn["accuracy"])
         covered += low <= 0.8 <= high
     assert 0.9 < covered / 200 < 0.99
@@ -131,30 +132,31 @@ def test_an_interval_covers_the_true_accuracy_as_often_as_it_says() -> None:
 
 def test_ten_thousand_rows_take_a_few_seconds_at_most() -> None:
     p, y = predictions(10_000, 2, rounded=False)
-    evaluate(p[:50], y[:50], "ab")  # imports
+    evaluate(Classes("ab"), p[:50], y[:50])  # imports
     begin = time.process_time()
-    found = evaluate(p, y, "ab")
+    found = evaluate(Classes("ab"), p, y)
     assert time.process_time() - begin < 4  # about 0.6 s; the limit allows for a busy machine
     assert found.intervals["accuracy"][1] - found.intervals["accuracy"][0] < 0.03
 
 
 def test_the_mean_of_several_models_leaves_out_undefined_metrics() -> None:
     p, y = predictions(200, 2)
-    whole, one = summarize(p, y), summarize(p[y == 0], y[y == 0])
+    two = Classes("ab")
+    whole, one = summarize(two, p, y), summarize(two, p[y == 0], y[y == 0])
     both = mean([whole, one])
     assert both.accuracy == pytest.approx((whole.accuracy + one.accuracy) / 2)
     assert both.auc == whole.auc
-    assert set(NAMES) <= set(whole.describe())
-    assert row_scores(p, y).mean() == whole.accuracy
+    assert set(two.metrics) <= set(whole.describe())
+    assert two.row_scores(p, y).mean() == whole.accuracy
 
 
 def test_a_class_that_is_never_recognised_is_a_warning_though_accuracy_is_high() -> None:
     y = np.repeat([0, 1], [990, 10])
     p = np.column_stack([np.full(1000, 0.9), np.full(1000, 0.1)])
     p[y == 1] = [0.6, 0.4]
-    found = evaluate(p, y, ["no", "yes"], resamples=0)
+    found = evaluate(Classes(["no", "yes"]), p, y, resamples=0)
     assert found.describe()["missed_classes"] == ["yes"]
     with pytest.warns(WillNotWork, match="none of the 10 rows of class yes.*lower probability"):
         found.warn_if_missed("the model")
     p[y == 1] = [0.4, 0.6]
-    assert not evaluate(p, y, ["no", "yes"], resamples=0).missed
+    assert not evaluate(Classes(["no", "yes"]), p, y, resamples=0).missed

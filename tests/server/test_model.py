@@ -14,6 +14,7 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import oneballot as ob
 from oneballot import plugins
+from oneballot.election.targets import Classes
 from oneballot.formats.safetensors import ConstantModel
 from oneballot.server.model import FinalModel
 
@@ -108,7 +109,7 @@ def test_it_is_dumped_and_loaded_with_the_same_predictions(digits):
     model = FinalModel(ob.Sklearn("GaussianNB")).fit(digits.X, digits.y)
     blob = model.dump()
     loaded = plugins.find("formats", blob.format).load(blob.data, classes=10)
-    again = FinalModel().trained(loaded, range(10), (64,))
+    again = FinalModel().trained(loaded, Classes(range(10)), (64,))
     np.testing.assert_array_equal(again.predict_proba(digits.X), model.predict_proba(digits.X))
 
 
@@ -153,7 +154,7 @@ def test_a_model_of_bytes_rejects_other_numbers(bad):
 
 
 def test_a_model_trained_elsewhere_can_be_wrapped():
-    model = FinalModel().trained(ConstantModel(np.array([0.25, 0.75])), ["no", "yes"], (3,))
+    model = FinalModel().trained(ConstantModel(np.array([0.25, 0.75])), Classes(["no", "yes"]), (3,))
     assert model.predict(np.zeros((2, 3))).tolist() == ["yes", "yes"]
     with pytest.raises(ValueError, match="X has 4 features, but FinalModel is expecting 3"):
         model.predict(np.zeros((2, 4)))

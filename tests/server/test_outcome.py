@@ -126,7 +126,7 @@ def test_numpy_numbers_in_settings_equal_python_numbers(make_election, parties, 
 
 def test_an_unreadable_model_is_not_saved(tmp_path, election, parties):
     outcome = ob.tally(election, [ob.cast(election, d.X, d.y, party=party) for party, d in parties.items()])
-    odd = FinalModel(outcome.model.learner).trained(ConstantModel(np.ones(3) / 3), election.classes, (64,))
+    odd = FinalModel(outcome.model.learner).trained(ConstantModel(np.ones(3) / 3), election.target, (64,))
     with pytest.raises(Spoiled, match="expected float64"):
         replace(outcome, model=odd).save(tmp_path)
     assert not exists(tmp_path)

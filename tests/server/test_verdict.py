@@ -115,7 +115,7 @@ def test_without_public_rows_only_the_class_shares_are_known() -> None:
 
 
 def test_several_labels_per_row_are_judged_class_by_class() -> None:
-    verdict = Verdict(100, {"a": 1.0, "b": 0.0}, {"a": 0.6, "b": 0.4}, multilabel=True)
+    verdict = Verdict(100, {"a": 1.0, "b": 0.0}, {"a": 0.6, "b": 0.4}, exclusive=False)
     assert verdict.collapsed == ["it never predicts b (40.0 % of the parties' rows)"]
 
 

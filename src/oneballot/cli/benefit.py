@@ -38,7 +38,6 @@ def command(
         from ..benefit import COMPARED, measure
         from ..election.election import Election
         from ..party.submit import choose_learner
-        from ..report.metrics import NAMES
         from ..server.outcome import Outcome
 
         agreed, loaded = Election.read(election), Outcome.load(outcome)
@@ -56,7 +55,12 @@ def command(
             print_json(found.describe())
             return
         rows = [
-            [NAMES[name], score(name, found.own[name]), score(name, found.outcome[name]), found.shown(name)]
+            [
+                agreed.target.metrics[name],
+                score(name, found.own[name]),
+                score(name, found.outcome[name]),
+                found.shown(name),
+            ]
             for name in (*COMPARED, "brier")
         ]
         print_table(f"{agreed.name}: {found.own.rows:,} rows", ["", "your model", "outcome", "difference"], rows)

@@ -7,7 +7,6 @@ import typer
 
 from .reading import reads_files
 from .terminal import (
-    SCORE_COLUMNS,
     AllRows,
     AsJson,
     ElectionFile,
@@ -144,7 +143,7 @@ def _show_methods(contest: Contest, title: str) -> None:
         name = entry.label.replace(":", ": ", 1) + (" (collapsed)" if entry.collapsed else "")
         rows.append([name, *score_cells(entry.metrics), size(entry.bytes), f"{entry.seconds:.1f}"])
     rows.append(["pooled data (upper bound)", *score_cells(without.pooled_metrics), "", ""])
-    print_table(title, ["", *SCORE_COLUMNS, "sent", "seconds"], rows)
+    print_table(title, ["", *contest.entries[0].metrics.target.columns.values(), "sent", "seconds"], rows)
 
 
 def _show_peers(name: str, own: RoundResult, found: Mapping[str, PeerResult]) -> None:

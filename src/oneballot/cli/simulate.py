@@ -7,7 +7,6 @@ import typer
 
 from .reading import reads_files
 from .terminal import (
-    SCORE_COLUMNS,
     AllRows,
     AsJson,
     Backend,
@@ -95,7 +94,7 @@ def command(
             [names[k], *score_cells(each), size(round(sent)) if k == "outcome" else ""] for k, each in metrics.items()
         ]
         about = f"{plural(len(run.parties), 'party', 'parties')}, {split}, {plural(len(test_data), 'test row')}"
-        print_table(f"{agreed.name}: {about}", ["", *SCORE_COLUMNS, "sent"], rows)
+        print_table(f"{agreed.name}: {about}", ["", *agreed.target.columns.values(), "sent"], rows)
         print("sent: the mean size of a ballot. Balanced accuracy is the mean recall of the classes.")
         for sentence in () if verdict is None else verdict.sentences():
             print(sentence)

@@ -206,19 +206,18 @@ def percent(share: float) -> str:
 
 
 def score(name: str, value: float) -> str:
-    """A metric of `report.metrics`: shares in percent, others as a number between 0 and 1; – if it has no value."""
+    """A metric: shares in percent, others as a number; – if it has no value."""
     if value != value:
         return "–"
-    return f"{value:.3f}" if name in ("auc", "average_precision", "brier", "ece") else percent(value)
+    return percent(value) if name in SHARES else f"{value:.3f}"
 
 
-SCORES = ("accuracy", "balanced_accuracy", "auc", "brier")
-SCORE_COLUMNS = ("accuracy", "balanced", "AUC", "Brier")
+SHARES = ("accuracy", "balanced_accuracy", "precision", "recall", "f1")
 
 
 def score_cells(metrics: Any) -> list[str]:
-    """The metrics of a model for a table with the columns `SCORE_COLUMNS`."""
-    return [score(name, metrics[name]) for name in SCORES]
+    """The metrics of a model for a table with the columns `Target.columns`."""
+    return [score(name, metrics[name]) for name in metrics.target.columns]
 
 
 def plural(count: int, one: str, many: str = "") -> str:

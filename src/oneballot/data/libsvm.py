@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import DataError
+from ..sparse import WIDE, SparseRows
 from ..types import Array
 from .files import DAMAGE, damaged, open_plain
-from .sparse import WIDE, SparseRows
 
 MOST_FEATURES = 2**24
 

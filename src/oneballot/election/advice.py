@@ -14,6 +14,7 @@ from ..errors import ElectionError
 from ..methods.ensemble.claims import ENOUGH_PUBLIC_ROWS
 from ..privacy.guarantee import GOOD_ENOUGH, LabelGuarantee, VotesGuarantee
 from ..privacy.settings import PrivacySettings
+from .targets import supports
 
 if TYPE_CHECKING:
     from .election import Election
@@ -116,7 +117,7 @@ def analytic_instead(election: Election, parties: int | None) -> str:
     analytic = plugins.find("methods", "analytic")()
     if election.level != "L2" or guarantee is None or election.method.name == analytic.name:
         return ""
-    if len(election.shape) != 1 or election.multilabel or privacy.rehearsal:
+    if len(election.shape) != 1 or not supports(analytic, election.target) or privacy.rehearsal:
         return ""
     budget = PrivacySettings(
         level="L2",

@@ -54,6 +54,11 @@ def as_text(value: Any) -> str:
     return str(value)
 
 
+def as_label(value: Any) -> str:
+    """A label as text: like `as_text`, but "1.0" in a CSV file is "1"."""
+    return re.sub(r"^(-?[0-9]+)\.0+$", r"\1", as_text(value))
+
+
 def are_missing(texts: Iterable[str]) -> Array:
     return np.array([text.lower() in MISSING for text in texts], dtype=bool)
 

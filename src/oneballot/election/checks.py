@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .. import plugins
 from ..ballot.keys import check_keys
 from ..errors import ElectionError, OneBallotWarning
 from ..interfaces import Learner, Method
 from ..peers import Peer
 from ..privacy.releases import UNIT_NAMES
 from .names import check_party_name, check_roster_names
-from .schema import as_label
+from .targets import Target, supports
 
 if TYPE_CHECKING:
     from ..privacy.guarantee import Guarantee
@@ -26,15 +27,22 @@ MEANINGLESS_EPSILON = 50.0
 
 def check_parties(election: Election) -> None:
     """Raise ElectionError for an invalid roster, key, quorum or deadline."""
-    roster, quorum, deadline = election.roster, election.quorum, election.deadline
-    check_keys(roster, election.revoked, election.server_key)
+    quorum, deadline = election.quorum, election.deadline
+    check_keys(election.roster, election.revoked, election.server_key)
     if quorum < 1:
         raise ElectionError(f"quorum must be at least 1, not {quorum}")
     if deadline is not None and deadline.tzinfo is None:
         raise ElectionError(f"the deadline {deadline} needs a time zone, such as 2027-03-01T12:00:00Z")
-    if roster and quorum > len(roster):
+
+
+def check_quorum(election: Election) -> None:
+    """Raise ElectionError if the roster is too short for the quorum. Until someone casts, it may still grow."""
+    quorum, listed = election.quorum, len(election.roster)
+    if 0 < listed < quorum:
+        parties = "1 party" if listed == 1 else f"{listed} parties"
         raise ElectionError(
-            f"a quorum of {quorum} cannot be met: the roster lists {len(roster)} parties; list more, or lower it"
+            f"a quorum of {quorum} cannot be met: the roster lists {parties}. Add more (oneballot keys add), or lower "
+            "the quorum"
         )
 
 
@@ -47,15 +55,12 @@ def normalized_roster(roster: Mapping[str, str | Sequence[str]]) -> dict[str, tu
 def check_method(election: Election) -> None:
     """Raise ElectionError unless the method supports these classes, this level and this public set."""
     method, level = election.method, election.level
-    names = [as_label(c) for c in election.classes]
-    if len(names) < 2 or len(set(names)) < len(names):
-        raise ElectionError(f"classes must be two or more different names, not {list(election.classes)}")
+    target, schema = election.target, election.schema
+    target.check(None if schema is None else schema.label)
     if election.start is not None and not method.resumes:
         raise ElectionError(f"method {method.name} cannot start from an outcome: remove `start`")
-    if election.multilabel and (level != "L0" or not method.multilabel):
-        raise ElectionError(f"method {method.name} does not support several labels per row at level {level}")
-    if election.schema is not None and election.schema.multilabel != election.multilabel:
-        raise ElectionError("multilabel needs a schema whose label lists one column for each class")
+    if level not in target.levels or not supports(method, target):
+        raise ElectionError(f"method {method.name} does not support {target.phrase} at level {level}")
     _check_level(method, level)
     if method.needs_public != "nothing" and election.public is None:
         raise ElectionError(
@@ -64,7 +69,7 @@ def check_method(election: Election) -> None:
         )
     if method.needs_public == "labels" and election.encoded_public_labels is None:
         raise ElectionError(f"method {method.name} needs the labels of the public set with these settings")
-    if level != "L0" and election.privacy.stable_ids and election.schema is not None and election.schema.id is None:
+    if level != "L0" and election.privacy.stable_ids and schema is not None and schema.id is None:
         raise ElectionError('stable_ids = true needs the ID column: id = "…" in [schema], or `oneballot new --id`')
     if election.privacy.rows_per_id is not None and not election.stable_ids:
         raise ElectionError(
@@ -97,15 +102,20 @@ def warn_if_epsilon_is_large(guarantee: Guarantee, *, stacklevel: int) -> None:
 def check_learners(election: Election, learners: Mapping[str, Learner]) -> None:
     """Raise ElectionError unless each role's learner suits the method, the rows and this election."""
     for role, learner in learners.items():
-        check_learner(election.method, role, learner, multilabel=election.multilabel)
+        check_learner(election.method, role, learner, election.target)
         _check_rows(election, role, learner)
     election.method.check(election, learners)
 
 
-def check_learner(method: Method | Peer, role: str, learner: Learner, *, multilabel: bool = False) -> None:
+def check_learner(method: Method | Peer, role: str, learner: Learner, target: Target) -> None:
     """Raise ElectionError unless the learner can train here and provides what this role of the method needs."""
     learner.check()
-    if lacking := sorted((method.needs[role] | ({"multilabel"} if multilabel else set())) - learner.provides):
+    if not supports(learner, target):
+        raise ElectionError(
+            f"{method.name}: the {role} learner must support {target.phrase} (target {target.name!r}); {learner.name} "
+            f"doesn't.{' Use torch.' if supports(plugins.find('learners', 'torch'), target) else ''}"
+        )
+    if lacking := sorted(method.needs[role] - learner.provides):
         hints = {"gradients": "Use torch"} | dict(method.alternatives)
         advice = "".join(f" {hints[each]}." for each in lacking if each in hints)
         raise ElectionError(

@@ -12,8 +12,8 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, PositiveInt, model_validator
 
-from ..data.sparse import SparseRows, as_sparse, is_sparse
 from ..errors import DataError
+from ..sparse import SparseRows, as_sparse, is_sparse
 from ..types import Array
 from .cells import MISSING, Order, Place, are_missing, as_days, as_text, days_of, days_since_1970
 

@@ -9,14 +9,16 @@ import numpy as np
 
 from .. import plugins
 from ..interfaces import Learner, Method
+from .targets import Target, supports
 
 
-def choose_method(given: Any, level: str, *, multilabel: bool, resumes: bool) -> Method:
+def choose_method(given: Any, level: str, target: Target, *, resumes: bool) -> Method:
     """The method that was given. By default the open ensemble at L0, and FedKT where that is not possible."""
     method = given
     if given is None:
-        opened = level == "L0" and not multilabel and not resumes
-        method = plugins.find("methods", "ensemble")(weights="open") if opened else "fedkt"
+        ensemble = plugins.find("methods", "ensemble")
+        opened = level == "L0" and supports(ensemble, target) and not resumes
+        method = ensemble(weights="open") if opened else "fedkt"
     return plugins.instance("methods", method)  # type: ignore[no-any-return]
 
 

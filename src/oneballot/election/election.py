@@ -17,25 +17,22 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from .. import plugins
-from ..data.frames import is_frame
-from ..data.read import Table
-from ..data.rows import as_dtype, as_rows
-from ..data.sparse import as_dense, as_sparse, is_sparse
-from ..errors import DataError, ElectionError, OneBallotWarning, WillNotWork
+from ..errors import ElectionError, WillNotWork
 from ..interfaces import Learner, Method
 from ..privacy.ledger import Ledger
 from ..privacy.settings import L0, PrivacySettings, as_privacy
-from ..types import Array, Blob, Data, Spending
+from ..sparse import as_dense
+from ..types import Array, Blob, Class, Spending
 from .advice import analytic_instead
-from .cells import Place
 from .checks import check_learners, check_method, check_parties, normalized_roster, warn_if_epsilon_is_large
 from .defaults import choose_method, resolve_learners
+from .encoding import EncodesRows
 from .file import FORMAT, digest_of, read_election_file
-from .frames import check_encoded, frame_data, public_rows
-from .schema import Class, Schema, as_plain, check_ids, encode_labels
+from .frames import public_rows
+from .schema import Schema, as_plain
+from .targets import Labels, Target, resolve
+from .targets import describe as describe_target
 from .warm_start import as_start, describe_start
 
 if TYPE_CHECKING:
@@ -43,10 +40,10 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Election:
+class Election(EncodesRows):
     """What all parties have agreed on. Construct it in Python, or read an election.toml with `Election.read`."""
 
-    classes: Sequence[Class]
+    classes: Sequence[Class] = ()
     public: Array | None = field(default=None, repr=False)
     """Public rows: an array, or with a schema a DataFrame, which is encoded."""
     method: Method = None  # type: ignore[assignment]
@@ -71,17 +68,23 @@ class Election:
     max_ballot_mb: int = 64
     max_model_seconds: int = 60
     public_labels: Any = field(default=None, repr=False)
+    target: Target = None  # type: ignore[assignment]
+    """What is predicted, or its name: "classes" (the default), "labels", or one of another package."""
     multilabel: bool = False
+    """Short for target="labels"."""
     variant_of: str | None = field(default=None, repr=False)
     """The digest of the election that this one simulates on one machine. This one then has the same digest."""
 
     def __post_init__(self) -> None:
         privacy = as_privacy(self.privacy)
         public = None if self.public is None else public_rows(self.schema, self.public)
-        method = choose_method(self.method, privacy.level, multilabel=self.multilabel, resumes=self.start is not None)
+        target = resolve(self.target, self.classes, multilabel=self.multilabel)
+        method = choose_method(self.method, privacy.level, target, resumes=self.start is not None)
         learner, learners = resolve_learners(method, self.learner, self.learners, self._row_type(public))
         normalized = {
-            "classes": tuple(c.item() if isinstance(c, np.generic) else c for c in self.classes),
+            "target": target,
+            "classes": target.classes,
+            "multilabel": target.name == Labels.name,
             "method": method,
             "privacy": privacy,
             "learner": learner,
@@ -143,7 +146,7 @@ class Election:
             "privacy": self._describe_privacy(),
             "schema": None if self.schema is None else self.schema.model_dump(mode="json"),
             "seed": self.seed,
-            **({"multilabel": True} if self.multilabel else {}),
+            **{key: value for key, value in describe_target(self.target).items() if value},
             **({} if self.encoded_public_labels is None else {"public labels": digest_of(self.encoded_public_labels)}),
             **({} if self.start is None else {"start": describe_start(self.start)}),
             **({} if self.server_key is None else {"server key": self.server_key}),
@@ -216,23 +219,14 @@ class Election:
         return frozenset(self.method.needs)
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape of a row, from the public set, the schema or the final learner's settings; empty if unknown."""
-        return self._row_type(self.public)[0] or self.learner_of("final").row
-
-    def _row_type(self, public: Array | None) -> tuple[tuple[int, ...], np.dtype[Any] | None]:
-        """The shape and type of a row, if the public set or the schema says."""
-        if public is not None:
-            return public.shape[1:], public.dtype
-        return ((), None) if self.schema is None else (self.schema.shape, self.schema.dtype)
-
-    def draw_rows(self, rows: int, seed: int) -> tuple[Array, Array] | None:
-        return None if self.schema is None else self.schema.draw_rows(rows, seed)
-
-    @property
-    def row_dtype(self) -> np.dtype[Any] | None:
-        """The type of the values in a row; None if unknown."""
-        return self._row_type(self.public)[1]
+    def has_default_learners(self) -> bool:
+        """Whether the learners are those that the method would choose."""
+        default = resolve_learners(self.method, None, {}, self._row_type(self.public))
+        described = [
+            {role: plugins.describe(each) for role, each in {"all": learner, **learners}.items()}
+            for learner, learners in (default, (self.learner, self.learners))
+        ]
+        return described[0] == described[1]
 
     @property
     def sparse(self) -> bool:
@@ -257,71 +251,6 @@ class Election:
             learners |= {role: choice.get(role, choice.get("all", learners[role])) for role in roles}
             check_learners(self, learners)
         return learners
-
-    def data(self, X: Any, y: Any = None, source: str = "the data", ids: Any = None) -> Data:
-        """A party's rows and labels, checked and encoded for this election.
-
-        With a schema X is a DataFrame (pandas, polars, pyarrow) or file, and y the labels, the name of their column, or
-        None for the schema's label column. Without one X and y are arrays. `Data`, already encoded, is only checked.
-        """
-        if isinstance(X, Data):
-            return replace(X, X=self.rows(X.X, source, empty=self.level == "L2"))
-        if self.schema is None:
-            if is_frame(X):
-                text = f"{source}: the election has no schema, so columns are used in their order, whatever their names"
-                warnings.warn(f"{text}; make a schema with ob.Schema.from_frame", OneBallotWarning, stacklevel=3)
-            return self.encoded(X, y, source, ids)
-        empty = self.level == "L2"
-        data = frame_data(self.schema, self.classes, X, y, ids, source, empty=empty)
-        return replace(data, X=self.rows(data.X, source, empty=empty))
-
-    def encoded(self, X: Any, y: Any, source: str = "the data", ids: Any = None) -> Data:
-        """A party's arrays: rows that are already encoded, and labels."""
-        rows = self.rows(X, source, empty=self.level == "L2")
-        if y is None:
-            raise DataError(f"{source}: the labels are missing; pass them as y")
-        labels = encode_labels(y, self.classes, Place(source, "label"), self.multilabel)
-        if len(rows) != len(labels):
-            raise DataError(f"{source}: X has {len(rows)} rows, but y has {len(labels)}")
-        return Data(rows, labels, None if ids is None else check_ids(ids, len(rows), Place(source, "ids")))
-
-    @cached_property
-    def encoded_public_labels(self) -> Array | None:
-        """The labels of the public rows, encoded like a party's labels."""
-        known = self.public is not None and self.public_labels is not None
-        return self.encoded(self.public, self.public_labels, "the public set").y if known else None
-
-    def rows(self, X: Any, source: str = "the data", *, empty: bool = False) -> Array:
-        """Encoded rows, if their shape and type are the election's."""
-        rows = as_rows(X, source, empty=empty)
-        if self.shape and rows.shape[1:] != self.shape:
-            raise DataError(f"{source}: rows have shape {rows.shape[1:]}, but the election's have {self.shape}")
-        if self.schema is not None:
-            check_encoded(self.schema, rows, source)
-        return self._as_stored(as_dtype(rows, self.row_dtype, source), source)
-
-    def _as_stored(self, rows: Array, source: str) -> Array:
-        """Rows dense, if the method or a learner needs them so; sparse, if those of the public set are."""
-        if not self.sparse:
-            return as_dense(rows, source)
-        return as_sparse(rows, source) if self.public is not None and is_sparse(self.public) else rows
-
-    def read_data(self, path: str | Path) -> Data:
-        """Read a party's file and encode it with the schema."""
-        return self.encode_table(self.read_table(path))
-
-    def read_table(self, path: str | Path) -> Table:
-        """Read a party's file, without rows that have no label or no ID."""
-        if self.schema is None:
-            raise ElectionError(f"this election has no [schema], so {path} cannot be read; `oneballot new` writes one")
-        empty = self.level == "L2"  # a party without rows must not stand out
-        return self.schema.complete(self.schema.read(path, empty=empty), self.classes, empty=empty)
-
-    def encode_table(self, table: Table) -> Data:
-        """Encode a party's table with the schema."""
-        assert self.schema is not None
-        data = frame_data(self.schema, self.classes, table, None, None, table.source, empty=True)
-        return replace(data, X=self._as_stored(data.X, table.source))
 
     def warn_if_hopeless(self, parties: int | None, *, stacklevel: int = 3) -> None:
         """Warn, before any noise is drawn, if the votes of this many parties are lost in the noise."""

@@ -25,12 +25,13 @@ from pydantic import (
 from .. import plugins
 from ..data.delimited import Dialect
 from ..data.read import Table
-from ..data.sparse import dense_blocks
 from ..errors import DataError, ElectionError
 from ..privacy.settings import L0, PrivacySettings
 from ..settings import describe_errors
+from ..sparse import dense_blocks
 from ..types import Array
 from .schema import Schema
+from .targets import name_for
 
 FORMAT = 1
 """Increase it when an older file would be misread; `_File` then rejects the old number."""
@@ -48,7 +49,7 @@ def read_election_file(path: Path) -> dict[str, Any]:
     return {
         "classes": file.classes,
         **_read_public(path, file),
-        "multilabel": file.schema_ is not None and file.schema_.multilabel,
+        "target": _target(path, file),
         "schema": file.schema_,
         **({"learner": learners.pop("all")} if "all" in learners else {}),
         "learners": learners,
@@ -56,6 +57,12 @@ def read_election_file(path: Path) -> dict[str, Any]:
         "start": None if file.start is None else path.parent / file.start,
         **{name: getattr(file, name) for name in COPIED},
     }
+
+
+def _target(path: Path, file: _File) -> Any:
+    if file.target is None:
+        return name_for(None if file.schema_ is None else file.schema_.label)
+    return make("targets", file.target, f"{path}, [target]")
 
 
 def public_digest(content: Mapping[str, Any], path: Path) -> str:
@@ -115,7 +122,8 @@ class _File(BaseModel):
     model_config = ConfigDict(extra="forbid")
     format: Literal[1]
     name: str = "election"
-    classes: tuple[str | StrictInt, ...]
+    classes: tuple[str | StrictInt, ...] = ()
+    target: dict[str, Any] | None = None
     seed: NonNegativeInt = 0
     quorum: PositiveInt = 1
     deadline: datetime | None = None
@@ -165,7 +173,7 @@ class _File(BaseModel):
 
 
 def make(kind: plugins.Kind, settings: Mapping[str, Any], where: str, folder: Path = Path()) -> Any:
-    """A method, learner or peer from its name and settings. Its settings may name files in this folder."""
+    """A method, learner, target or peer from its name and settings. Its settings may name files in this folder."""
     if not isinstance(settings.get("name"), str):
         raise ElectionError(f'{where}: name = "…" is missing; available: {", ".join(plugins.names(kind))}')
     rest = {k: v for k, v in settings.items() if k != "name"}

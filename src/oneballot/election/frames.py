@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,13 @@ import numpy as np
 from ..data.frames import as_column, as_table, is_frame
 from ..data.read import Table
 from ..data.rows import as_rows
-from ..data.sparse import is_sparse
-from ..errors import DataError
+from ..errors import DataError, OneBallotWarning
+from ..sparse import is_sparse
 from ..types import Array, Data
+from .cells import Place, as_text
 from .problems import Problems
-from .schema import Class, Schema
+from .schema import Schema
+from .targets import Target
 
 ENCODED = ("number", "category", "date")
 """Kinds of columns whose encoded values lie in 0..1."""
@@ -27,9 +30,7 @@ def encode_frame(schema: Schema, X: Any, source: str) -> Array:
     return schema.encode(table.columns, table.source)
 
 
-def frame_data(
-    schema: Schema, classes: Sequence[Class], X: Any, y: Any, ids: Any, source: str, *, empty: bool = False
-) -> Data:
+def frame_data(schema: Schema, target: Target, X: Any, y: Any, ids: Any, source: str, *, empty: bool = False) -> Data:
     """A DataFrame or file as a party's data, without rows that have no label or no ID.
 
     `y` holds the labels, or names their column; None takes the schema's label column. `ids` holds the row IDs; None
@@ -45,19 +46,46 @@ def frame_data(
         if columns and len(values) != (rows := len(next(iter(columns.values())))):
             raise DataError(f"{table.source}: there are {rows} rows, but {len(values)} values of {name!r}")
     schema.check_names({**table.columns, **given}, table.source)
-    table = schema.complete(Table(columns | given, table.source), classes, empty=empty)
+    table = complete(schema, target, Table(columns | given, table.source), empty=empty)
     encoded = labels = names = None
     problems = Problems()
     with problems.collected():
         encoded = schema.encode(table.columns, table.source)
     with problems.collected():
-        labels = schema.labels(table.columns, classes, table.source)
+        labels = encode_labels(schema, target, table)
     with problems.collected():
         names = schema.ids(table.columns, table.source)
     problems.raise_all()
     assert encoded is not None
     assert labels is not None
     return Data(encoded, labels, names)
+
+
+def complete(schema: Schema, target: Target, table: Table, *, empty: bool = False) -> Table:
+    """The table without rows that have no label or no ID, of which one warning gives the number.
+
+    `empty` permits that no row is left.
+    """
+    gone = {}
+    if set(schema.label_columns) <= table.columns.keys():
+        gone["label"] = target.unlabelled(schema.raw_labels(table.columns, table.source))
+    if schema.id is not None and schema.id in table.columns and table[schema.id].ndim == 1:
+        gone["ID"] = np.array([as_text(v) == "" for v in table[schema.id]], dtype=bool)
+    out = np.logical_or.reduce([np.zeros(len(table), dtype=bool), *gone.values()])
+    if not out.any():
+        return table
+    what = " or ".join(name for name, which in gone.items() if which.any())
+    text = f"{table.source}: {out.sum():,} of {len(table):,} rows have no {what}"
+    if out.all() and not empty:
+        raise DataError(f"{text}, so there is nothing to learn from")
+    warnings.warn(f"{text} and are left out", OneBallotWarning, stacklevel=2)
+    return replace(table, columns={name: values[~out] for name, values in table.columns.items()})
+
+
+def encode_labels(schema: Schema, target: Target, table: Table) -> Array:
+    """The table's labels as in `Data.y`."""
+    place = Place(table.source, ", ".join(schema.label_columns))
+    return target.encode(schema.raw_labels(table.columns, table.source), place)
 
 
 def _labels(schema: Schema, y: Any, table: Table) -> dict[str, Array]:
@@ -67,8 +95,8 @@ def _labels(schema: Schema, y: Any, table: Table) -> dict[str, Array]:
     if is_frame(y):
         columns = as_table(y, "y").columns
         return {name: columns[name] for name in schema.label_columns if name in columns}
-    if not schema.multilabel:
-        return {str(schema.label): table[y] if isinstance(y, str) else as_column(y, "y", table.source)}
+    if isinstance(schema.label, str):
+        return {schema.label: table[y] if isinstance(y, str) else as_column(y, "y", table.source)}
     values, names = np.asarray(y), schema.label_columns
     if values.ndim != 2 or values.shape[1] != len(names):
         raise DataError(f"{table.source}: expected labels of shape (rows, {len(names)}), not {values.shape}")

@@ -16,10 +16,10 @@ from typing import Literal
 import numpy as np
 
 from ..errors import DataError, OneBallotWarning
-from ..types import Array
-from .cells import MISSING, Order, as_days, as_text, days_of, days_since_1970, split_date
+from ..types import Array, Class
+from .cells import MISSING, Order, as_days, as_label, as_text, days_of, days_since_1970, split_date
 from .columns import Category, Column, Date, Number, Tensor, Text
-from .schema import Class, Columns, Schema, as_label
+from .schema import Columns, Schema
 
 MAX_CLASSES = 50
 NOT_LABELS = MISSING - {"none"}  # which is a plausible class
@@ -29,7 +29,7 @@ MANY = 20
 """Fewer different values than this are never an identifier or free text, unless the column's name says so."""
 LARGEST = 1e300
 """Larger numbers count as infinite: the width of their range could be."""
-_ID_NAME = re.compile(r"(?:^|[\W_])(?:(?i:id|uid|uuid|guid|mrn|pid|key|nr|no)|unnamed: \d+)$|[a-z](?:Id|ID|Nr|No)$")
+_ID_NAME = re.compile(r"(?:^|[\W_])(?:(?i:id|uid|uuid|guid|mrn|pid|key|nr|no)|unnamed:? \d+)$|[a-z](?:Id|ID|Nr|No)$")
 
 
 @dataclass(frozen=True)

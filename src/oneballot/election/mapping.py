@@ -19,6 +19,7 @@ import numpy as np
 
 from ..data.read import Table
 from ..errors import DataError, OneBallotWarning
+from .cells import as_label
 
 if TYPE_CHECKING:
     from .schema import Schema
@@ -80,14 +81,13 @@ class FileMapping:
         return replace(table, columns=columns)
 
     def _rename(self, labels: Any) -> Any:
-        from .schema import as_label
-
         ours = {as_label(theirs): name for theirs, name in self.labels.items()}
         renamed = np.empty(labels.shape, dtype=object)
         renamed.ravel()[:] = [ours.get(as_label(label), label) for label in labels.ravel()]
         return renamed
 
 
+SAME_NAMES = FileMapping()
 _given: ContextVar[dict[Path, FileMapping]] = ContextVar("_given")
 
 

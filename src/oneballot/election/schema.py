@@ -7,10 +7,8 @@ and no party's data leak through a scaler or a vocabulary.
 from __future__ import annotations
 
 import difflib
-import re
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from math import prod
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -20,22 +18,21 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from ..data.delimited import Dialect
 from ..data.read import Table, read
-from ..data.sparse import WIDE, is_sparse, side_by_side
-from ..errors import DataError, ElectionError, OddValues, OneBallotWarning
+from ..errors import DataError, ElectionError, OddValues
+from ..sparse import WIDE, is_sparse, side_by_side
 from ..types import Array
-from .cells import MISSING, Place, as_text
+from .cells import Place, as_text
 from .columns import Column, Tensor, repeated
 from .mapping import mapped
 from .problems import Problems
 
 Columns = Mapping[str, Array]
-Class = str | int
 
 
 class Schema(BaseModel):
     """The feature columns, the label column and, optionally, a column with a stable ID of each row.
 
-    In a multi-label election `label` lists one column for each class, in the order of the classes.
+    With several labels per row `label` lists one column for each class, in the order of the classes.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -74,10 +71,6 @@ class Schema(BaseModel):
         return (self.label,) if isinstance(self.label, str) else self.label
 
     @property
-    def multilabel(self) -> bool:
-        return not isinstance(self.label, str)
-
-    @property
     def shape(self) -> tuple[int, ...]:
         """The shape of an encoded row."""
         only = self.columns[0] if len(self.columns) == 1 else None
@@ -107,28 +100,6 @@ class Schema(BaseModel):
         widths = [c.shape[0] for c in self.columns if isinstance(c, Tensor) and len(c.shape) == 1]
         table = read(path, features=widths[0] if len(widths) == 1 else None, empty=empty, dialect=dialect)
         return mapped(table, path, self)
-
-    def complete(self, table: Table, classes: Sequence[Class], *, empty: bool = False) -> Table:
-        """The table without rows that have no label or no ID, of which one warning gives the number.
-
-        `empty` permits that no row is left.
-        """
-        gone = {}
-        if isinstance(self.label, str) and self.label in table.columns and table[self.label].ndim == 1:
-            known, values = {as_label(c) for c in classes}, table[self.label].tolist()
-            unlabelled = {v: (text := as_label(v)).lower() in MISSING and text not in known for v in set(values)}
-            gone["label"] = np.array([unlabelled[v] for v in values], dtype=bool)
-        if self.id is not None and self.id in table.columns and table[self.id].ndim == 1:
-            gone["ID"] = np.array([as_text(v) == "" for v in table[self.id]], dtype=bool)
-        out = np.logical_or.reduce([np.zeros(len(table), dtype=bool), *gone.values()])
-        if not out.any():
-            return table
-        what = " or ".join(name for name, which in gone.items() if which.any())
-        text = f"{table.source}: {out.sum():,} of {len(table):,} rows have no {what}"
-        if out.all() and not empty:
-            raise DataError(f"{text}, so there is nothing to learn from")
-        warnings.warn(f"{text} and are left out", OneBallotWarning, stacklevel=2)
-        return replace(table, columns={name: values[~out] for name, values in table.columns.items()})
 
     def encode(self, columns: Columns, source: str, *, report: bool = True) -> Array:
         """Features `(rows, features)` in float32, or a single array column in its own shape and type.
@@ -169,17 +140,13 @@ class Schema(BaseModel):
         begins = np.cumsum([0, *(int(each.max()) + 1 for each in cells)])
         return drawn, np.concatenate([begin + each for begin, each in zip(begins, cells, strict=False)])
 
-    def labels(self, columns: Columns, classes: Sequence[Class], source: str) -> Array:
-        place = Place(source, ", ".join(self.label_columns))
-        return encode_labels(self.raw_labels(columns, source), classes, place, self.multilabel)
-
     def raw_labels(self, columns: Columns, source: str) -> Array:
         """The labels as in the file, `(rows,)`; `(rows, classes)` if each class has a column."""
         if missing := [name for name in self.label_columns if name not in columns]:
             need = "it" if len(missing) == 1 else "them"
             raise DataError(f"{source}: {self._absent(missing, columns)} The schema needs {need} for the label.")
         found = [columns[name] for name in self.label_columns]
-        return np.stack(found, axis=1) if self.multilabel else found[0]
+        return found[0] if isinstance(self.label, str) else np.stack(found, axis=1)
 
     def ids(self, columns: Columns, source: str) -> Array | None:
         if self.id is None:
@@ -223,43 +190,6 @@ def check_ids(values: Any, rows: int, place: Place) -> Array:
         raise DataError(f"{place}: there are {rows} rows but {len(ids)} IDs; give one per row")
     place.refuse(ids == "", ids, "is missing", "give every row an ID")
     return ids
-
-
-def encode_labels(values: Any, classes: Sequence[Class], place: Place, multilabel: bool) -> Array:
-    """Labels as in `Data.y`."""
-    return encode_multilabels(values, classes, place) if multilabel else encode_classes(values, classes, place)
-
-
-def encode_multilabels(values: Any, classes: Sequence[Class], place: Place) -> Array:
-    """Multi-labels `(rows, classes)` as in `Data.y`, from 1 (yes), 0 (no) and -1 or nothing (unknown)."""
-    values = np.asarray(values)
-    if values.ndim != 2 or values.shape[1] != len(classes):
-        raise DataError(f"{place}: expected {len(classes)} labels per row, one per class, not shape {values.shape}")
-    marks = {"1": 1, "0": -1, "-1": 0, **dict.fromkeys(MISSING, 0)}
-    codes = np.array([marks.get(as_label(v).lower(), 9) for v in values.ravel()], dtype=np.int64).reshape(values.shape)
-    place.refuse((codes == 9).any(axis=1), values, "has an invalid label", "use 1, 0, and -1 or nothing for unknown")
-    return codes
-
-
-def encode_classes(values: Any, classes: Sequence[Class], place: Place) -> Array:
-    """Class numbers `(rows,)`. The labels 1, 1.0 and "1" are the same."""
-    values = np.asarray(values)
-    if values.ndim != 1:
-        raise DataError(f"{place}: expected one label per row, not shape {values.shape}")
-    number = {as_label(c): i for i, c in enumerate(classes)}
-    if values.dtype.kind in "biuf":  # few distinct values, many rows
-        distinct, which = np.unique(values, return_inverse=True)
-    else:
-        distinct, which = values, np.arange(len(values))
-    codes = np.array([number.get(as_label(v), -1) for v in distinct], dtype=np.int64)[which]
-    some = ", ".join(map(str, classes[:10])) + (", …" if len(classes) > 10 else "")
-    place.refuse(codes < 0, values, "is not a class of the election", f"use one of {some}")
-    return codes
-
-
-def as_label(value: Any) -> str:
-    """A label as text: like `as_text`, but "1.0" in a CSV file is "1"."""
-    return re.sub(r"^(-?[0-9]+)\.0+$", r"\1", as_text(value))
 
 
 def as_plain(value: Any) -> Any:

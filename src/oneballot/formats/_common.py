@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ..data.sparse import is_sparse
 from ..errors import Spoiled
 from ..interfaces import Model
+from ..sparse import is_sparse
 from ..types import Array
 
 UNSEEN = -1e9

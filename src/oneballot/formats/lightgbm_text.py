@@ -13,9 +13,9 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from ..data.sparse import is_sparse
 from ..errors import MissingExtra, Spoiled
 from ..interfaces import Format
+from ..sparse import is_sparse
 from ..types import Array, Blob
 from ._common import BoosterModel, check_below, check_finite, check_tree, read_classes
 

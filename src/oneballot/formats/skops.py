@@ -18,9 +18,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..data.sparse import as_dense, is_sparse
 from ..errors import OneBallotError, Spoiled
 from ..interfaces import Format, Model
+from ..sparse import as_dense, is_sparse
 from ..types import Array, Blob
 from ._common import UNSEEN, check_seen, fill_columns, flat, two_columns
 from ._sklearn_checks import check_fitted, make_slim, rebuild_neighbours

@@ -12,9 +12,9 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from ..data.sparse import as_dense
 from ..errors import MissingExtra, Spoiled
 from ..interfaces import Format
+from ..sparse import as_dense
 from ..types import Array, Blob
 from ._common import BoosterModel, check_below, check_finite, check_tree, read_classes
 from ._ubjson_reader import read_ubjson

@@ -10,12 +10,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..data.sparse import is_sparse
 from ..errors import ElectionError
 from ..formats.forest import ForestFormat, as_forest
 from ..formats.skops import CLASSIFIERS, PARTS, SklearnModel, estimator_takes_sparse
 from ..interfaces import Learner, Model, Models
 from ..settings import settings
+from ..sparse import is_sparse
 from ..types import Array, Task
 from ._grow import can_grow, grow
 from ._training import fit_each, threads_of_a_model

@@ -49,8 +49,9 @@ class Torch(NetworkLearner):
 
     name: ClassVar[str] = "torch"
     provides: ClassVar[frozenset[str]] = frozenset(
-        {"probabilities", "scores", "soft", "score targets", "multilabel", "weights", "gradients"}
+        {"probabilities", "scores", "soft", "score targets", "weights", "gradients"}
     )
+    targets: ClassVar[frozenset[str]] = frozenset({"classes", "labels"})
 
     files: ClassVar[tuple[str, ...]] = ("vectors",)
 

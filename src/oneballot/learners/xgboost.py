@@ -9,11 +9,11 @@ from typing import Any, ClassVar
 import numpy as np
 from pydantic import PositiveInt
 
-from ..data.sparse import is_sparse
 from ..formats._common import vectors
 from ..formats.ubjson import SPARSE, UBJSON, XGBoostModel
 from ..interfaces import Learner, Model, Models
 from ..settings import settings
+from ..sparse import is_sparse
 from ..types import Array, Task
 from ._training import check_params, fit_each
 

@@ -14,15 +14,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..data.sparse import dense_blocks
 from ..election.election import Election
-from ..election.schema import Class
+from ..election.targets import Target
 from ..errors import DataError, OneBallotWarning, PrivacyError
 from ..privacy.charges import Charges
 from ..privacy.guarantee import VotesGuarantee
 from ..privacy.ledger import MAX_CASTS
 from ..privacy.sampling import Entropy, SeededEntropy, SystemEntropy
-from ..types import Array, Blob, Data
+from ..sparse import dense_blocks
+from ..types import Array, Blob, Class, Data
 
 
 class PartyContext:
@@ -58,8 +58,8 @@ class PartyContext:
         return self.election.encoded_public_labels
 
     @property
-    def multilabel(self) -> bool:
-        return self.election.multilabel
+    def target(self) -> Target:
+        return self.election.target
 
     @property
     def shape(self) -> tuple[int, ...]:

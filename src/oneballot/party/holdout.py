@@ -12,16 +12,17 @@ from pathlib import Path
 
 import numpy as np
 
-from ..data.sparse import dense_blocks
+from ..election.targets import Target
 from ..errors import AlreadyCast, DataError, ElectionError
 from ..runtime.files import write_atomic
+from ..sparse import dense_blocks
 from ..types import Array, Data
 from .context import PartyContext
 
 
-def assign_folds(data: Data, folds: int, seed: int) -> Array:
+def assign_folds(data: Data, folds: int, seed: int, target: Target) -> Array:
     """The fold of each row, `(rows,)`. The rows of each class are spread evenly over the folds."""
-    units, order = _shuffled_units(data, seed)
+    units, order = _shuffled_units(data, seed, target)
     fold = np.empty(len(order), dtype=np.int64)
     fold[order] = np.arange(len(order)) % folds
     return np.asarray(fold[units])
@@ -34,7 +35,7 @@ def choose_holdout(ctx: PartyContext, data: Data, share: float) -> Array:
             "--holdout is not available at L2: which rows are kept back would depend on the other rows. Split your "
             "file yourself by a rule that looks at one row only, and give the rest to `oneballot benefit --test FILE`."
         )
-    units, order = _shuffled_units(data, ctx.seed("holdout"))
+    units, order = _shuffled_units(data, ctx.seed("holdout"), ctx.target)
     steps = np.floor(share * np.arange(len(order) + 1) + 0.5)
     held = np.zeros(len(order), dtype=bool)
     held[order] = np.diff(steps) > 0
@@ -72,12 +73,11 @@ def find_holdout(path: Path, ctx: PartyContext, data: Data) -> Array | None:
     return choose_holdout(ctx, data, share)
 
 
-def _shuffled_units(data: Data, seed: int) -> tuple[Array, Array]:
+def _shuffled_units(data: Data, seed: int, target: Target) -> tuple[Array, Array]:
     """The unit of each row (its ID, or itself), and the units ordered by class and at random within a class."""
     units = np.arange(len(data)) if data.ids is None else np.unique(data.ids, return_inverse=True)[1]
     first = np.unique(units, return_index=True)[1]
-    y = data.y if data.y.ndim == 1 else np.where((data.y > 0).any(axis=1), (data.y > 0).argmax(axis=1), -1)
-    order = np.lexsort((np.random.default_rng(seed).random(len(first)), y[first]))
+    order = np.lexsort((np.random.default_rng(seed).random(len(first)), target.strata(data.y)[first]))
     return units, order
 
 

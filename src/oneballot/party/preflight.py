@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from pathlib import Path
 from typing import Any
 
 from ..ballot.seal import check_size
 from ..election.election import Election
 from ..errors import OddValues
-from ..types import Abstain, Data
+from ..types import Abstain, Class, Data
 from .context import PartyContext
 
 
@@ -34,7 +34,7 @@ def preflight(election: Election, path: Path) -> dict[str, Any]:
         "file": str(path),
         "rows": len(data),
         "patients": None if data.ids is None else len(set(data.ids)),
-        "rows_per_class": dict(zip(map(str, election.classes), _counts(data, len(election.classes)), strict=True)),
+        "rows_per_class": {str(name): int(n) for name, n in _class_counts(election, data)},
         "ignored_columns": [name for name in table.columns if name not in used],
         "odd_values": [{"column": each.column, "values": each.count, "how": each.how} for each in odd.odd],
         "abstains": _abstains(election, data, ctx),
@@ -42,8 +42,8 @@ def preflight(election: Election, path: Path) -> dict[str, Any]:
     }
 
 
-def _counts(data: Data, classes: int) -> list[int]:
-    return [int(count) for count in data.class_counts(classes)]
+def _class_counts(election: Election, data: Data) -> Iterable[tuple[Class, int]]:
+    return zip(election.classes, election.target.class_counts(data.y), strict=False)
 
 
 def _abstains(election: Election, data: Data, ctx: PartyContext) -> str | None:

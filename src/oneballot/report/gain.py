@@ -57,7 +57,7 @@ class Gain:
 
     @classmethod
     def of(cls, setting: Setting, alone: Mapping[str, Array], federation: Array, pooled: Array) -> Gain:
-        """From the `metrics.row_scores` of each party's own model, the federation's and that of pooled data."""
+        """From the `Target.row_scores` of each party's own model, the federation's and that of pooled data."""
         pairs = {party: paired(federation, scores) for party, scores in alone.items()}
         best = max(alone, key=lambda party: float(alone[party].mean()))
         return cls(

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from .. import plugins
-from ..data.sparse import as_dense
 from ..election.election import Election
+from ..sparse import as_dense
 from ..types import Task
 from .outcome import Outcome
 
@@ -20,7 +20,7 @@ def holds_party_models(outcome: Outcome) -> bool:
 
 def distil(election: Election, outcome: Outcome) -> Outcome:
     """The same outcome with a single model, trained on the public rows with the ensemble's predictions."""
-    from .model import FinalModel
+    from .model import model_class
 
     assert election.public is not None, "only an ensemble with public rows can be distilled"
     rows, classes = np.arange(election.public_rows), len(election.classes)
@@ -28,5 +28,5 @@ def distil(election: Election, outcome: Outcome) -> Outcome:
     targets = outcome.probabilities(election.public)
     task = Task(rows, targets, "soft", seed=election.seed, required=True, label="the distilled model")
     model = learner.fit_many(as_dense(election.public, "the public set"), [task], classes)[0]
-    final = FinalModel(learner, election.seed, election.schema)
-    return replace(outcome, model=final.trained(model, election.classes, election.shape, election.row_dtype))
+    final = model_class(election.target)(learner, election.seed, election.schema)
+    return replace(outcome, model=final.trained(model, election.target, election.shape, election.row_dtype))

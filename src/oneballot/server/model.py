@@ -1,31 +1,30 @@
-"""The final model as a scikit-learn classifier."""
+"""The final model as a scikit-learn estimator: a classifier or a regressor, as the target says."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from .. import plugins
 from ..data.rows import ROW_DTYPES, as_dtype
-from ..data.sparse import as_sparse, is_sparse, predict_in_blocks, rows_for
 from ..election.frames import encode_frame
 from ..election.schema import Schema
+from ..election.targets import Classes, Target
 from ..errors import DataError
 from ..interfaces import Learner, Model
+from ..sparse import as_sparse, is_sparse, predict_in_blocks, rows_for
 from ..types import Array, Blob, Task
 
 
-class FinalModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class TrainedModel(BaseEstimator):  # type: ignore[misc]
     """A learner as a scikit-learn estimator, with the schema that encodes raw rows for it.
 
-    `Outcome.model` is one that an election has trained. `sklearn.base.clone` gives an untrained copy, whose `fit`
-    trains the election's final learner on other data.
+    `Outcome.model` is one that an election has trained, of the class that `model_class` names.
     """
 
     def __init__(self, learner: Learner | None = None, seed: int = 0, schema: Schema | None = None) -> None:
@@ -33,38 +32,22 @@ class FinalModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.seed = seed
         self.schema = schema
 
-    def fit(self, X: Any, y: Any) -> Self:
-        X = X if self.schema is None else self._encode(X)
-        X, y = validate_data(self, X, y, dtype=_dtype(X), allow_nd=True, accept_sparse="csr")
-        check_classification_targets(y)
-        classes, codes = np.unique(y, return_inverse=True)
-        learner = self.learner if self.learner is not None else plugins.find("learners", "sklearn")()
-        X = rows_for(learner, as_sparse(X) if is_sparse(X) else X)
-        task = Task(np.arange(len(X)), codes, seed=self.seed, required=True, label="the final model")
-        return self.trained(
-            learner.fit_many(X, [task], len(classes))[0], classes, X.shape[1:], X.dtype, sparse=is_sparse(X)
-        )
-
     def trained(
         self,
         model: Model,
-        classes: Sequence[Any] | Array,
+        target: Target,
         features: tuple[int, ...],
         dtype: npt.DTypeLike | None = None,
         *,
-        multilabel: bool = False,
         sparse: bool = False,
     ) -> Self:
-        """Use this trained model, for encoded rows of this shape and type, with its classes in any order.
-
-        `sparse`: the model takes sparse rows.
-        """
+        """Use this trained model of the target, for encoded rows of this shape and type. `sparse`: it takes sparse
+        rows; else it gets dense blocks of them."""
         self.model_, self.sparse_ = model, sparse
         self.row_dtype_ = None if dtype is None else np.dtype(dtype)
-        self.multilabel_ = multilabel
-        names = np.asarray(classes)
-        self.class_order_ = np.arange(len(names)) if multilabel else np.argsort(names, kind="stable")
-        self.classes_ = names[self.class_order_]
+        self.target_ = target
+        self.output_order_ = target.order()
+        self.output_names_ = np.asarray(target.classes)[self.output_order_]
         self.features_ = tuple(int(size) for size in features)
         if self.schema is not None:
             self.feature_names_in_ = np.array([column.name for column in self.schema.columns], dtype=object)
@@ -73,24 +56,19 @@ class FinalModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self.n_features_in_ = self.features_[0]
         return self
 
-    def predict_proba(self, X: Any) -> Array:
-        """The probability of each class, `(rows, classes)`, in the order of `classes_`.
+    def predict(self, X: Any) -> Array:
+        """The class of each row; with several labels per row 0 or 1 for each class, `(rows, classes)`.
 
         In an election with a schema X is a DataFrame (pandas, polars, pyarrow) or file of raw rows, with its columns
         in any order; other columns are ignored. Without a schema X is an array.
         """
-        check_is_fitted(self)
-        if self.schema is None:
-            X = validate_data(self, X, dtype=_dtype(X), allow_nd=True, accept_sparse="csr", reset=False)
-        return self.probabilities(X if self.schema is None else self._encode(X))[:, self.class_order_]
-
-    def predict(self, X: Any) -> Array:
-        """The class of each row; in a multi-label election 0 or 1 for each class, `(rows, classes)`."""
-        return self._decide(self.predict_proba(X))
+        outputs = self._outputs(X)
+        return self.target_.decide(outputs, self.output_names_)
 
     def predict_encoded(self, X: Any) -> Array:
         """Like `predict`, for rows that are already encoded with the schema."""
-        return self._decide(self.probabilities(X)[:, self.class_order_])
+        check_is_fitted(self)
+        return self.target_.decide(self.probabilities(X)[:, self.output_order_], self.output_names_)
 
     def probabilities(self, X: Any) -> Array:
         """The probability of each class for encoded rows, `(rows, classes)`, in the election's order of classes."""
@@ -104,18 +82,59 @@ class FinalModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(str(error)) from None
         return predict_in_blocks(self.model_, as_sparse(X) if is_sparse(X) else X, sparse=self.sparse_)
 
+    def _outputs(self, X: Any) -> Array:
+        """What the model predicts for raw rows, in the order of `output_names_`."""
+        check_is_fitted(self)
+        if self.schema is None:
+            X = validate_data(self, X, dtype=_dtype(X), allow_nd=True, accept_sparse="csr", reset=False)
+        return self.probabilities(X if self.schema is None else self._encode(X))[:, self.output_order_]
+
     def _encode(self, X: Any) -> Array:
         assert self.schema is not None
         return encode_frame(self.schema, X, "X")
 
-    def _decide(self, probabilities: Array) -> Array:
-        if self.multilabel_:
-            return np.asarray(probabilities >= 0.5, dtype=np.int64)
-        return np.asarray(self.classes_[probabilities.argmax(axis=1)])
-
     def dump(self) -> Blob:
         check_is_fitted(self)
         return self.model_.dump()
+
+
+class FinalModel(ClassifierMixin, TrainedModel):  # type: ignore[misc]
+    """The final model of a target with classes.
+
+    `sklearn.base.clone` gives an untrained copy, whose `fit` trains the election's final learner on other data.
+    """
+
+    def fit(self, X: Any, y: Any) -> Self:
+        X = X if self.schema is None else self._encode(X)
+        X, y = validate_data(self, X, y, dtype=_dtype(X), allow_nd=True, accept_sparse="csr")
+        check_classification_targets(y)
+        classes, codes = np.unique(y, return_inverse=True)
+        learner = self.learner if self.learner is not None else plugins.find("learners", "sklearn")()
+        X = rows_for(learner, as_sparse(X) if is_sparse(X) else X)
+        task = Task(np.arange(len(X)), codes, seed=self.seed, required=True, label="the final model")
+        model = learner.fit_many(X, [task], len(classes))[0]
+        self.trained(model, Classes(tuple(classes)), X.shape[1:], X.dtype, sparse=is_sparse(X))
+        self.output_names_ = classes
+        return self
+
+    @property
+    def classes_(self) -> Array:
+        """The classes in the order of `predict_proba`."""
+        check_is_fitted(self)
+        return self.output_names_
+
+    def predict_proba(self, X: Any) -> Array:
+        """The probability of each class for rows as in `predict`, `(rows, classes)`, in the order of `classes_`."""
+        return self._outputs(X)
+
+
+class FinalRegressor(RegressorMixin, TrainedModel):  # type: ignore[misc]
+    """The final model of a target that is a number."""
+
+
+def model_class(target: Target) -> type[TrainedModel]:
+    """The class of the final model of this target."""
+    return {"classifier": FinalModel, "regressor": FinalRegressor}[target.estimator]
 
 
 def _dtype(X: Any) -> npt.DTypeLike:

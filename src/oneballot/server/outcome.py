@@ -9,22 +9,24 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from .. import plugins
 from ..ballot.archive import pack, unpack
 from ..data.read import Table
+from ..election.frames import complete, encode_labels
 from ..election.outcome_files import FORMAT, INDEX, read_content, read_index, read_model, write_content, write_index
-from ..election.schema import Class, Schema, as_plain
+from ..election.schema import Schema, as_plain
+from ..election.targets import Target
+from ..election.targets import describe as describe_target
+from ..election.targets import read as read_target
 from ..errors import DataError, OneBallotError, Spoiled
 from ..privacy.ledger import Ledger
 from ..runtime.files import lock_folder
-from ..types import Array, Blob, Contents, Count
+from ..types import Array, Blob, Class, Contents, Count
 from .sandbox import attach_sandbox
 from .verdict import Verdict
 
 if TYPE_CHECKING:
-    from .model import FinalModel
+    from .model import TrainedModel
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class CountedBallot:
 class Outcome:
     """What a tally returns, saves and loads."""
 
-    model: FinalModel
+    model: TrainedModel
     election: str
     classes: tuple[Class, ...]
     schema: Schema | None
@@ -102,28 +104,22 @@ class Outcome:
         assert schema is not None
         known = labelled and set(schema.label_columns) <= set(table.columns)
         if known:
-            table = schema.model_copy(update={"id": None}).complete(table, self.classes)
+            table = complete(schema.model_copy(update={"id": None}), self.target, table)
         rows = schema.encode(table.columns, table.source)
-        return rows, schema.labels(table.columns, self.classes, table.source) if known else None
+        return rows, encode_labels(schema, self.target, table) if known else None
 
     def probabilities(self, X: Any) -> Array:
         """The probability of each class for encoded rows, such as `Data.X`: `(rows, classes)`, ordered as `classes`."""
         return self.model.probabilities(X)
 
-    def class_names(self, probabilities: Array) -> list[Class]:
-        """The predicted class of each row; in a multi-label election all predicted classes, such as "a;b"."""
-        if not self.model.multilabel_:
-            return [self.classes[i] for i in probabilities.argmax(axis=1)]
-        return [
-            ";".join(str(c) for c, has in zip(self.classes, row, strict=True) if has) for row in probabilities >= 0.5
-        ]
+    @property
+    def target(self) -> Target:
+        """What the model predicts."""
+        return self.model.target_
 
-    def correct(self, probabilities: Array, y: Array) -> tuple[Array, Array]:
-        """Two arrays `(rows, classes)`: whether the label is known, and whether it was predicted correctly."""
-        if self.model.multilabel_:
-            return y != 0, (y != 0) & ((probabilities >= 0.5) == (y > 0))
-        known = y[:, None] == np.arange(len(self.classes))
-        return known, known & (probabilities.argmax(axis=1) == y)[:, None]
+    def class_names(self, probabilities: Array) -> list[Any]:
+        """The prediction of each row: its class; with several labels per row all predicted classes, such as "a;b"."""
+        return self.target.decode(probabilities)
 
     def save(self, folder: str | Path) -> None:
         """Write the outcome. A process killed at any moment leaves the old outcome or the new one."""
@@ -151,7 +147,7 @@ class Outcome:
                 "kind": None if self.model.row_dtype_ is None else str(self.model.row_dtype_),
                 "learner": {"name": learner.name, **asdict(learner)},
                 "seed": self.model.seed,
-                "multilabel": self.model.multilabel_,
+                **describe_target(self.target),
                 **({"sparse": True} if self.model.sparse_ else {}),
             },
             "count": count,
@@ -195,8 +191,8 @@ def exists(folder: Path) -> bool:
     return (folder / INDEX).is_file()
 
 
-def _load_model(folder: Path, index: dict[str, Any], schema: Schema | None) -> FinalModel:
-    from .model import FinalModel
+def _load_model(folder: Path, index: dict[str, Any], schema: Schema | None) -> TrainedModel:
+    from .model import model_class
 
     about, classes = index["model"], index["classes"]
     blob = read_model(folder, index)
@@ -205,10 +201,10 @@ def _load_model(folder: Path, index: dict[str, Any], schema: Schema | None) -> F
     settings = {k: v for k, v in about["learner"].items() if k != "name"}
     learner = plugins.find("learners", about["learner"]["name"])(**settings)
     model = attach_sandbox(format_class.load(blob.data, classes=len(classes)))
-    features, multilabel = tuple(about["features"]), about.get("multilabel", False)
-    return FinalModel(learner, about["seed"], schema).trained(
-        model, classes, features, about.get("kind"), multilabel=multilabel, sparse=about.get("sparse", False)
-    )
+    target = read_target(about, classes)
+    final = model_class(target)(learner, about["seed"], schema)
+    features, sparse = tuple(about["features"]), bool(about.get("sparse"))
+    return final.trained(model, target, features, about.get("kind"), sparse=sparse)
 
 
 def _flatten(count: Count) -> dict[str, Array | Blob]:

@@ -38,7 +38,7 @@ class Verdict:
     the share of each class among the parties' rows; empty if the ballots do not say. agreement: the share of the
     members' weight (or votes) that names the predicted class, on average. members: their number; effective_members: how
     many of them decide a row, on average. never: classes that it never predicts. collapsed: why the model is suspected
-    to be useless; empty if it is not.
+    to be useless; empty if it is not. exclusive: whether each row has one class.
     """
 
     rows: int
@@ -47,7 +47,7 @@ class Verdict:
     agreement: float | None = None
     members: int | None = None
     effective_members: float | None = None
-    multilabel: bool = False
+    exclusive: bool = True
 
     @property
     def never(self) -> list[str]:
@@ -62,7 +62,7 @@ class Verdict:
         share, theirs = self.predicted[top], self.parties.get(top)
         nearly = "every" if share == 1 else f"{100 * share:.1f} % of the"
         one_class = share == 1 if theirs is None else share >= NEARLY_ALL and theirs < DOMINANT
-        if one_class and not self.multilabel and self.rows >= LEAST_ROWS:
+        if one_class and self.exclusive and self.rows >= LEAST_ROWS:
             known = "" if theirs is None else f", but {100 * theirs:.0f} % of the parties' rows have it"
             reasons.append(f"it predicts {top} for {nearly} public row{'s' if share < 1 else ''}{known}")
         expected = [name for name in self.never if self.rows * self.parties.get(name, 0) >= EXPECTED_ROWS]
@@ -97,7 +97,7 @@ class Verdict:
 
     def published(self) -> Verdict:
         """Without what the ballots say about the parties."""
-        return Verdict(self.rows, self.predicted, multilabel=self.multilabel)
+        return Verdict(self.rows, self.predicted, exclusive=self.exclusive)
 
     def describe(self) -> dict[str, Any]:
         """As plain values, for files and --json."""
@@ -108,14 +108,15 @@ class Verdict:
             "agreement": self.agreement,
             "members": self.members,
             "effective_members": self.effective_members,
-            "multilabel": self.multilabel,
+            "multilabel": not self.exclusive,
             "never": self.never,
             "collapsed": self.collapsed,
         }
 
     @classmethod
     def read(cls, described: Mapping[str, Any]) -> Verdict:
-        return cls(**{name: value for name, value in described.items() if name not in ("never", "collapsed")})
+        rest = {name: described[name] for name in described if name not in ("never", "collapsed", "multilabel")}
+        return cls(**rest, exclusive=not described.get("multilabel", False))
 
 
 def judge(model: Model, count: Count, ctx: TallyContext) -> Verdict:
@@ -123,25 +124,24 @@ def judge(model: Model, count: Count, ctx: TallyContext) -> Verdict:
 
     At L1 the ballots hold votes without noise, so only the model's predictions are used.
     """
-    names = [str(name) for name in ctx.classes]
+    names, target = [str(name) for name in ctx.classes], ctx.target
     counts = None if ctx.level == "L1" else class_counts(count, len(names))
     parties = {} if counts is None or not counts.sum() else dict(zip(names, _shares(counts), strict=True))
     if ctx.public is None or not len(ctx.public):
-        return Verdict(0, parties=parties, multilabel=ctx.multilabel)
+        return Verdict(0, parties=parties, exclusive=target.exclusive)
     order = np.random.default_rng(ctx.shared_seed("verdict")).permutation(len(ctx.public))
     rows = ctx.public[order[:MOST_ROWS]]
     try:
         probabilities = model.predict_proba(rows)
     except OneBallotError as error:
         warnings.warn(f"the final model predicts nothing: {error}", CollapsedModel, stacklevel=4)
-        return Verdict(0, parties=parties, multilabel=ctx.multilabel)
-    if ctx.multilabel:
-        predicted = (probabilities >= 0.5).mean(axis=0)
-    else:
-        predicted = np.bincount(probabilities.argmax(axis=1), minlength=len(names)) / len(rows)
-    agreement = None if ctx.multilabel or ctx.level == "L1" else _agreement_of_votes(count, len(names))
+        return Verdict(0, parties=parties, exclusive=target.exclusive)
+    if (predicted := target.shares(probabilities)) is None:
+        return Verdict(0, parties=parties, exclusive=target.exclusive)
+    tell = target.exclusive and ctx.level != "L1"
+    agreement = _agreement_of_votes(count, len(names)) if tell else None
     members, effective = None, None
-    if isinstance(model, HasMembers) and ctx.level != "L1" and not ctx.multilabel:
+    if isinstance(model, HasMembers) and tell:
         agreement, members, effective = _judge_members(model, rows[:MEMBER_ROWS], probabilities[:MEMBER_ROWS])
     verdict = Verdict(
         len(rows),
@@ -150,7 +150,7 @@ def judge(model: Model, count: Count, ctx: TallyContext) -> Verdict:
         agreement,
         members,
         effective,
-        ctx.multilabel,
+        target.exclusive,
     )
     if text := verdict.warning():
         warnings.warn(text, CollapsedModel, stacklevel=4)

@@ -15,16 +15,30 @@ import numpy as np
 from pydantic import Field, PositiveInt
 
 from ...errors import ElectionError, Spoiled
-from ...interfaces import Agreement, CastSteps, Context, Learner, Method, Model, TallyContext
+from ...interfaces import Agreement, CastSteps, Context, Learner, Method, Model, Models, TallyContext
 from ...settings import settings
-from ...types import Abstain, Array, Ballot, Contents, Count, Data, Fit, Plan, PublicNeed, Spending, Stack, Task
+from ...types import (
+    Abstain,
+    Array,
+    Ballot,
+    Contents,
+    Count,
+    Data,
+    Fit,
+    Plan,
+    PublicNeed,
+    Spending,
+    Stack,
+    Steps,
+    Task,
+    TaskKind,
+)
 from .._queries import check_queries, check_teachers, choose_queries
 from .._shared import missing_classes, public_rows, read_class_counts
 from .grid import LARGEST, UNIT, Grid, ensemble, largest_logit, lower_unknown_classes
 from .passes import check_images, further_passes
 from .softened import Softened
 
-Kind = Literal["labels", "soft", "scores", "multilabel"]
 L0_ONLY = {"gamma": inf, "passes": 1, "bound": None, "join_public": False, "centre": False, "rounding": "ends"}
 """Settings that must keep their default at L1 and L2."""
 
@@ -48,7 +62,7 @@ class FedKD(Method):
 
     name: ClassVar[str] = "fedkd"
     levels: ClassVar[frozenset[str]] = frozenset({"L0", "L1", "L2"})
-    multilabel: ClassVar[bool] = True
+    targets: ClassVar[frozenset[str]] = frozenset({"classes", "labels"})
     alternatives: ClassVar[Mapping[str, str]] = {
         "score targets": "Set temperature = 0 to train on labels, or temperature = 1 for soft labels",
         "soft": "Set temperature = 0 to train on labels",
@@ -90,9 +104,9 @@ temperature = 0.0               # labels; a final model of "torch" may learn log
         return "labels" if self.join_public else "rows"
 
     def check(self, agreed: Agreement, learners: Mapping[str, Learner]) -> None:
-        if agreed.multilabel and 0 < self.temperature < inf:
+        if not agreed.target.exclusive and 0 < self.temperature < inf:
             raise ElectionError("multi-label elections need temperature = inf (logits) or 0 (labels)")
-        if agreed.multilabel and self.centre:
+        if not agreed.target.exclusive and self.centre:
             raise ElectionError("centre = true is not available in multi-label elections: a logit of 0 means 50 %")
         if self.passes > 1:
             check_images(public_rows(agreed), self.passes)
@@ -124,18 +138,17 @@ temperature = 0.0               # labels; a final model of "torch" may learn log
             return (yield from self._softened.cast(data, ctx))
         if not len(data):
             raise Abstain("it has no rows")
-        if ctx.multilabel and not data.y.any():
+        if not ctx.target.known(data.y).any():
             raise Abstain("none of its labels is known")
-        public, y, class_counts = public_rows(ctx), data.y, data.class_counts(len(ctx.classes))
+        public, y = public_rows(ctx), data.y
         if self.join_public:
             assert ctx.public_labels is not None, "the election has been checked"
-            labelled = Data(public, ctx.public_labels)
-            y, class_counts = np.concatenate([y, labelled.y]), class_counts + labelled.class_counts(len(ctx.classes))
+            y = np.concatenate([y, ctx.public_labels])
+        class_counts = ctx.target.class_counts(y)
         self._warn_of_class_counts(class_counts, ctx)
         parts = (data.X, public) if self.passes == 1 else (data.X, public, self._further_passes(ctx))
         asked = len(data) + np.arange(self.passes * len(public))
-        kind: Kind = "multilabel" if ctx.multilabel else "labels"
-        task = Task(np.arange(len(y)), y, kind, seed=ctx.seed("teacher"), ask=asked, answer="scores")
+        task = Task(np.arange(len(y)), y, ctx.target.task, seed=ctx.seed("teacher"), ask=asked, answer="scores")
         models = yield Fit("teacher", Stack(parts), [task], len(ctx.classes), keep=False)
         (logits,) = models.predictions()
         if np.isnan(logits).any():
@@ -167,7 +180,7 @@ temperature = 0.0               # labels; a final model of "torch" may learn log
         length = self._read_half_step(ballot) if self._shared_half_step is None else 1
         return Count({"logits": half_steps * (weight * length), "weight": weight})
 
-    def close(self, count: Count, ctx: TallyContext) -> Model:
+    def close(self, count: Count, ctx: TallyContext) -> Steps[Model]:
         public = public_rows(ctx)
         if ctx.level == "L0":
             weight = count.sums["weight"]
@@ -179,10 +192,10 @@ temperature = 0.0               # labels; a final model of "torch" may learn log
             weight, rows = np.ones(len(ctx.classes)), choose_queries(self.queries, ctx)
             logits = self._softened.logits(count, ctx)
         kind, targets = self._targets(logits, weight, ctx)
-        output: Literal["sigmoid", "softmax"] = "sigmoid" if ctx.multilabel else "softmax"
-        seed = ctx.shared_seed("final")
+        output, seed = ctx.target.output, ctx.shared_seed("final")
         task = Task(rows, targets, kind, output=output, seed=seed, required=True, label="the final model")
-        return ctx.fit("final", public, [task], len(ctx.classes))[0]
+        models: Models = yield Fit("final", public, [task], len(ctx.classes))
+        return models[0]
 
     def _ensemble(self, sums: Array, weight: Array, ctx: TallyContext) -> Array:
         """The logits of equation 2, `(rows, classes)`."""
@@ -193,21 +206,21 @@ temperature = 0.0               # labels; a final model of "torch" may learn log
         logits = ensemble(sums, weight, (self._shared_half_step or 1) * UNIT)
         if self.gamma < inf:
             logits += np.random.default_rng(ctx.shared_seed("noise")).laplace(scale=1 / self.gamma, size=logits.shape)
-        if ctx.multilabel:  # no row has a class that no party has
-            logits[:, weight == 0] = -np.abs(logits).max(initial=1.0)
-        else:
+        if ctx.target.exclusive:
             lower_unknown_classes(logits, weight)
+        else:  # no row has a class that no party has
+            logits[:, weight == 0] = -np.abs(logits).max(initial=1.0)
         return logits
 
-    def _targets(self, logits: Array, weight: Array, ctx: TallyContext) -> tuple[Kind, Array]:
+    def _targets(self, logits: Array, weight: Array, ctx: TallyContext) -> tuple[TaskKind, Array]:
         """What the final model learns (equations 5 to 7): logits, softened probabilities, or labels."""
         if self.temperature == inf:
             return "scores", logits
         if self.temperature > 0:
             powers = np.exp((logits - logits.max(axis=1, keepdims=True)) / self.temperature)
             return "soft", powers / powers.sum(axis=1, keepdims=True)
-        if ctx.multilabel:
-            return "multilabel", np.where((logits > 0) & (weight > 0), 1, -1)
+        if not ctx.target.exclusive:
+            return ctx.target.task, np.where((logits > 0) & (weight > 0), 1, -1)
         return "labels", logits.argmax(axis=1) if ctx.level == "L1" else ctx.decide(logits, cell="tally")
 
     @property
@@ -236,7 +249,7 @@ temperature = 0.0               # labels; a final model of "torch" may learn log
     def _warn_of_class_counts(self, class_counts: Array, ctx: Context) -> None:
         if missing := missing_classes(class_counts, ctx):
             ctx.warn(f"no rows of class {missing}")
-        if not ctx.multilabel and np.count_nonzero(class_counts) == 1:
+        if ctx.target.exclusive and np.count_nonzero(class_counts) == 1:
             ctx.warn("all its rows are of one class: its model cannot distinguish public rows")
         if self.weights == "class-counts" and (most := class_counts.max()) > self.most_rows:
             ctx.warn(f"it has {most:,} rows of a class, and is weighted as if it had {self.most_rows:,} (most_rows)")

@@ -26,9 +26,9 @@ from typing import Any
 import numpy as np
 
 from ... import plugins
-from ...data.sparse import predict_in_blocks
 from ...errors import OneBallotError, OneBallotWarning, Spoiled, printable
-from ...interfaces import Model
+from ...interfaces import Format, Model
+from ...sparse import predict_in_blocks
 from ...types import Array, Blob
 from ._wire import describe_rows, read_exactly, receive, send
 
@@ -63,19 +63,8 @@ class Sandbox:
 
     def ask(self, blob: Blob, X: Array, *, classes: int) -> Array:
         """Probabilities `(rows, classes)`. Raises Spoiled if the model is refused, fails or returns anything else."""
-        if blob.format not in plugins.names("formats"):
-            known = ", ".join(plugins.names("formats"))
-            raise Spoiled(f"the model has the unknown format {blob.format[:40]!r}; expected one of {known}")
-        try:
-            form = plugins.find("formats", blob.format)
-            form.check(blob.data, classes=classes, features=math.prod(X.shape[1:]))
+        with checked_format(blob, classes, math.prod(X.shape[1:])) as form:
             values = _predict(form, blob, X, classes) if form.inert else None
-        except Spoiled as error:
-            raise Spoiled(f"the {blob.format} model is refused: {printable(error)}") from None
-        except OneBallotError as error:  # a missing library or plug-in must not stop the count of other ballots
-            raise Spoiled(f"this server cannot open {blob.format} models: {error}") from None
-        except Exception as error:  # a third-party format may raise anything on untrusted bytes
-            raise Spoiled(f"the {blob.format} model cannot be read: {type(error).__name__}") from error
         return _check_probabilities(self._ask_worker(blob, X, classes) if values is None else values, len(X), classes)
 
     def close(self) -> None:
@@ -159,6 +148,24 @@ class Sandbox:
                 self.close()
                 raise OneBallotError(f"the sandbox did not start (status {status}): {printable(tail)}") from None
         return worker
+
+
+@contextlib.contextmanager
+def checked_format(blob: Blob, classes: int, features: int) -> Iterator[type[Format]]:
+    """The format of a valid model. Raises Spoiled if it is unknown or invalid, and for any error while it is used."""
+    if blob.format not in plugins.names("formats"):
+        known = ", ".join(plugins.names("formats"))
+        raise Spoiled(f"the model has the unknown format {blob.format[:40]!r}; expected one of {known}")
+    try:
+        form = plugins.find("formats", blob.format)
+        form.check(blob.data, classes=classes, features=features)
+        yield form
+    except Spoiled as error:
+        raise Spoiled(f"the {blob.format} model is refused: {printable(error)}") from None
+    except OneBallotError as error:  # a missing library or plug-in must not stop the count of other ballots
+        raise Spoiled(f"this server cannot open {blob.format} models: {error}") from None
+    except Exception as error:  # a third-party format may raise anything on untrusted bytes
+        raise Spoiled(f"the {blob.format} model cannot be read: {type(error).__name__}") from error
 
 
 def attach_sandbox(model: Model) -> Model:

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from ... import plugins
-from ...data.sparse import predict_in_blocks
 from ...errors import Spoiled
+from ...sparse import predict_in_blocks
 from ...types import Array
 from ._wire import HEADER_BYTES, read_exactly, read_rows, receive, send
 

@@ -8,7 +8,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from ...data.sparse import SparseRows, is_sparse
+from ...sparse import SparseRows, is_sparse
 from ...types import Array
 
 HEADER_BYTES = 1 << 16

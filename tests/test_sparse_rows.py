@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from scipy.sparse import coo_array, csr_array
 
-from oneballot.data import sparse
+from oneballot import sparse
 from oneballot.data.read import read
-from oneballot.data.rows import as_rows, join_rows
-from oneballot.data.sparse import SparseRows, as_dense, as_sparse, blocks, concatenate, dense_blocks, is_sparse
+from oneballot.data.rows import as_rows
 from oneballot.errors import DataError
+from oneballot.runtime.join import join_rows
+from oneballot.sparse import SparseRows, as_dense, as_sparse, blocks, concatenate, dense_blocks, is_sparse
 from oneballot.types import Stack
 
 

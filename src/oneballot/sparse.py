@@ -12,9 +12,9 @@ from typing import Any, TypeGuard
 import numpy as np
 from scipy.sparse import csr_array, issparse
 
-from ..errors import DataError
-from ..interfaces import Learner, Model
-from ..types import Array
+from .errors import DataError
+from .interfaces import Learner, Model
+from .types import Array
 
 WIDE = 1000
 """Rows with more features than this are kept sparse if most of their features are of types that are mostly zero."""
