@@ -251,7 +251,7 @@ class Distil(Work):
         noise = torch.randn(method.batch, method.noise).to(device).requires_grad_()
         generator = make_generator(method.noise + classes, shape).to(device).train()
         optimizer = torch.optim.Adam([*generator.parameters(), noise], lr=method.generator_rate, betas=(0.5, 0.999))
-        best, lowest = None, torch.tensor(math.inf, device=device)
+        best, lowest = torch.empty(0), torch.tensor(math.inf, device=device)
         with batch_norm_losses(list(teachers.networks.values())) as distances:
             for _ in range(method.generator_steps):
                 distances.clear()
@@ -261,10 +261,9 @@ class Distil(Work):
                 disagree = taught.argmax(dim=1) != learned.argmax(dim=1)
                 loss = F.cross_entropy(taught, labels) + method.stability * sum(distances) / len(teachers.networks)
                 loss = loss - method.boundary * (divergence(taught, learned) * disagree).mean()
-                best = rows.detach() if best is None else torch.where(loss < lowest, rows.detach(), best)
+                best = torch.where(loss < lowest, rows.detach(), best) if len(best) else rows.detach()
                 lowest = torch.fmin(lowest, loss.detach())
                 _step(optimizer, loss)
-        assert best is not None
         return best
 
 
