@@ -18,6 +18,7 @@ slow = pytest.mark.slow
 METHODS = {
     "analytic": ob.Analytic(),
     "analytic, ridge": ob.Analytic(solver="ridge", features="fourier", number=20),
+    "dense": plugins.find("methods", "dense")(epochs=2, batch=16, noise=8, generator_steps=2),
     "dosfl": ob.DOSFL(steps=2, epochs=1, batch=2, local_epochs=2),
     "dosfl, uint8": ob.DOSFL(steps=2, epochs=1, batch=2, local_epochs=2, numbers="uint8", merging="weights"),
     "ensemble": ob.Ensemble(),
@@ -45,7 +46,10 @@ LEARNERS: dict[str, Learner] = {
     "torch, lenet": ob.Torch("lenet", {"shape": [1, 16, 16], "channels": [2, 2], "hidden": [8]}, epochs=20),
     "xgboost": ob.XGBoost(rounds=5),
 }
-SLOW = ("dosfl", "fedkd, logits", "fedkd, softened", "ensemble, cohorts", "torch", "fedkt, class counts", "fedkt, soft")
+SLOW = (
+    "dense", "dosfl", "fedkd, logits", "fedkd, softened", "ensemble, cohorts", "torch", "fedkt, class counts",
+    "fedkt, soft",
+)  # fmt: skip
 QUICK_FORMATS = ("kernel", "sklearn, histogram")
 """Learners whose models are inert: no sandbox has to start."""
 
