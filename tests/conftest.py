@@ -28,7 +28,7 @@ TREE = ob.Sklearn("DecisionTreeClassifier", {"max_depth": 6})
 
 SLOW = (
     "boxes/test_elections.py", "boxes/test_hosts.py", "boxes/test_installed.py", "boxes/test_prefetch.py",
-    "boxes/test_remote.py", "cli/test_advice.py", "cli/test_keys.py", "cli/test_sparse.py", "docs/test_deploy.py", "docs/test_readme.py",
+    "boxes/test_remote.py", "cli/test_advice.py", "cli/test_keys.py", "docs/test_deploy.py", "docs/test_readme.py",
     "fleet/train/test_agreement.py", "fleet/train/test_engine.py", "hostile/test_boosters.py",
     "hostile/test_skops.py", "integrations/flower/test_collect.py", "lab/peers/", "lab/reproduce/",
     "methods/dosfl/test_distil.py", "methods/dosfl/test_killed.py", "privacy/test_exact_audit.py",
