@@ -31,7 +31,7 @@ from oneballot.boxes.folder import Folder
 from oneballot.interfaces import Model
 from oneballot.server.context import TallyContext
 from oneballot.server.tally import Options, tally, tally_box
-from oneballot.types import Count
+from oneballot.types import Count, Steps
 
 ROWS, CLASSES = 10_000, 10
 HARD = ob.FedKT(open_vote="hard")
@@ -97,9 +97,9 @@ class Stopwatch:
         self.closing = 0.0
         close = ob.FedKT.close
 
-        def timed(method: ob.FedKT, count: Count, ctx: TallyContext) -> Model:
+        def timed(method: ob.FedKT, count: Count, ctx: TallyContext) -> Steps[Model]:
             start = time.perf_counter()
-            model = close(method, count, ctx)
+            model = yield from close(method, count, ctx)
             self.closing = time.perf_counter() - start
             return model
 

@@ -21,7 +21,6 @@ from oneballot.methods.dosfl.distil import distil
 from oneballot.methods.dosfl.distillation import Party
 from oneballot.methods.dosfl.initialization import draw_initial_weights
 from oneballot.methods.dosfl.steps import train_network
-from oneballot.methods.dosfl.work import TrainJob
 from oneballot_lab.reproduce.interception import accuracies
 
 
@@ -47,8 +46,10 @@ def main() -> int:
         ]
         data = [[one] for one in distil(network, task.X, parties, task.classes, device)]
         accuracy = accuracies(network, weights, data, settings.epochs, X_test, y_test, device=device) * 100
-        jobs = [TrainJob(network, initial, own, settings.epochs) for initial, own in zip(weights, data, strict=True)]
-        weights = [dict(train_network(job, device).weights) for job in jobs]
+        weights = [
+            dict(train_network(network, initial, own, settings.epochs, device=device).weights)
+            for initial, own in zip(weights, data, strict=True)
+        ]
         scores = " | ".join(summary(accuracy[[cell[:2] == name for cell in cells]]) for name in columns)
         print(f"| {k + 1} | {time.perf_counter() - begin:.0f} | {scores} |", flush=True)
     return 0

@@ -26,6 +26,7 @@ from oneballot.learners._training import TrainedModels
 from oneballot.party.cast import cast_data, cast_together
 from oneballot.party.context import PartyContext
 from oneballot.report.metrics import accuracy
+from oneballot.runtime.scheduler import run
 from oneballot.server.tally import tally
 from oneballot.simulation import divide
 from oneballot.types import Array, Data, Task
@@ -176,7 +177,7 @@ def cost(seeds: int) -> None:
         for influence in ("claimed", "equal"):
             vote = trial.ours(split=f"dirichlet:{beta}")
             vote = replace(vote, method=replace(vote.method, influence=influence))
-            right = [100 * vote.run(seed, "cpu").values["accuracy"] for seed in range(seeds)]
+            right = [100 * run(vote.run(seed, "cpu")).values["accuracy"] for seed in range(seeds)]
             print(f"{trial.group}, β = {beta}, {influence}: {np.mean(right):.1f} ± {np.std(right):.1f}", flush=True)
 
 
@@ -197,8 +198,8 @@ def main() -> None:
     for seed in range(options.seeds):
         trial = Trial(options, seed)
         runs = {name: trial.vote(method) for name, method in METHODS.items()}
-        for name, run in {**runs, f"FedAvg, {options.rounds} rounds": trial.average()}.items():
-            for attack, share, right in run:
+        for name, results in {**runs, f"FedAvg, {options.rounds} rounds": trial.average()}.items():
+            for attack, share, right in results:
                 accuracies.setdefault((name, attack, share), []).append(100 * right)
             print(f"seed {seed}, {name}: {time.monotonic() - begin:.0f} s", flush=True)
     print("\n| | attack | 0 % | 10 % | 20 % | 30 % |\n|---|---|---|---|---|---|")

@@ -31,9 +31,9 @@ from oneballot.fleet.models.network import Network, built_in
 from oneballot.fleet.train.recipe import Recipe
 from oneballot.fleet.train.reference import predict_one
 from oneballot.types import Array
+from oneballot_lab.peers._joint import JointTraining
 from oneballot_lab.peers._rounds import Rounds
 from oneballot_lab.peers._task import RoundTask
-from oneballot_lab.reproduce.joint_training import JointTraining
 
 SHAPES = {"mlp": (784,), "cnn": (1, 28, 28), "resnet8": (1, 28, 28)}
 SECONDS = 60.0

@@ -43,6 +43,18 @@ def test_methods_can_be_named_and_the_own_one_is_not_run_twice(make_election: Ca
         candidates(election, ["fedk"])
 
 
+def test_default_learners_are_not_passed_on_to_other_methods(make_election: Callable[..., ob.Election]) -> None:
+    possible, _ = candidates(make_election(method=ob.Ensemble(weights="open"), learner=None), ["fedkt", "ensemble"])
+    assert possible["fedkt"].learner_of("teacher") == ob.Sklearn()
+    assert possible["fedkt"].learner_of("final") == ob.Sklearn("ExtraTreesClassifier")
+    assert possible["ensemble"].learner_of("local").estimator == "ExtraTreesClassifier"  # type: ignore[attr-defined]
+
+
+def test_the_own_method_keeps_its_settings(make_election: Callable[..., ob.Election]) -> None:
+    election = make_election(method=ob.FedKT(partitions=2))
+    assert candidates(election)[0]["fedkt"] is election
+
+
 @pytest.mark.slow
 def test_all_methods_run_among_the_same_parties(
     make_election: Callable[..., ob.Election], parties: dict[str, Data], digits

@@ -14,6 +14,8 @@ from oneballot.ballot.seal import seal, unseal
 from oneballot.errors import DataError, ElectionError, PrivacyError, WillNotWork
 from oneballot.party.cast import cast_together
 from oneballot.party.context import PartyContext
+from oneballot.runtime.scheduler import Job
+from oneballot.runtime.scheduler import run as drive
 from oneballot.server.context import TallyContext
 from oneballot.simulation import divide, simulate_parties
 from oneballot.types import Count, Data
@@ -346,15 +348,8 @@ class TestSubsets:
 
 def _cast_at(ctx: PartyContext, data: Data) -> None:
     """Cast and return the context too."""
-    casting = ctx.election.method.cast(data, ctx)
-    try:
-        fit = next(casting)
-        while True:
-            rows = np.concatenate(fit.X.parts) if hasattr(fit.X, "parts") else fit.X
-            models = ctx.election.learner_of(fit.role).fit_many(rows, fit.tasks, fit.classes, keep=fit.keep)
-            fit = casting.send(models)
-    except StopIteration:
-        return
+    learners = ctx.election.choose_learners({})
+    drive(Job(ctx.election.method.cast(data, ctx), learners.__getitem__))
 
 
 class TestAtL1:
@@ -367,7 +362,7 @@ class TestAtL1:
             for ballot in ballots:
                 total += election.method.count(ballot, ctx)
             assert total.sums["votes"].sum() == 0
-            election.method.close(total, ctx)
+            drive(ctx.job(election.method.close(total, ctx)))
             assert ctx.drawn == {"vote": len(PUBLIC)}
 
     def test_soft_votes_of_a_party_sum_to_at_most_one(self) -> None:
@@ -435,17 +430,10 @@ def test_opendp_draws_the_same_votes() -> None:
 
 
 def test_the_final_model_can_weight_rows_by_the_lead_of_their_label() -> None:
-    leads = []
-
-    class Recorder(TallyContext):
-        def fit(self, role, X, tasks, classes):
-            leads.append(tasks[0].weight)
-            return super().fit(role, X, tasks, classes)
-
     election = election_at(ob.L2(scale=0.25), method=ob.FedKT(final_weights="lead"))
-    with Recorder(election) as ctx:
-        election.method.close(Count({"votes": np.tile([[7, 1], [2, 5]], (30, 1))}), ctx)
-    np.testing.assert_allclose(leads[0], np.tile([6, 3], 30) / 4.5)
+    with TallyContext(election) as ctx:
+        (task,) = next(election.method.close(Count({"votes": np.tile([[7, 1], [2, 5]], (30, 1))}), ctx)).tasks
+    np.testing.assert_allclose(task.weight, np.tile([6, 3], 30) / 4.5)
     assert accuracy(run(election)) > 0.95
     with pytest.raises(ElectionError, match="not available at L1"):
         election_at(ob.L1(1.0), method=ob.FedKT(final_weights="lead"))

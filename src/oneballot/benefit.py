@@ -16,7 +16,7 @@ import numpy as np
 
 from .election.election import Election
 from .errors import DataError, ElectionError, OneBallotWarning
-from .interfaces import HasReplaceableMembers, Learner
+from .interfaces import HasReplaceableMembers, Learner, Models
 from .party.cast import cast_together
 from .party.context import PartyContext
 from .party.holdout import assign_folds, find_holdout
@@ -25,10 +25,11 @@ from .privacy.settings import L0
 from .report.bootstrap import bootstrap
 from .report.metrics import Metrics, evaluate, plain
 from .runtime.progress import track
+from .runtime.scheduler import Job, request, run
 from .server.outcome import Outcome
 from .server.sandbox import Sandbox
 from .simulation import baseline_role, simulate_parties
-from .types import Array, Blob, Contents, Data, Task
+from .types import Array, Blob, Contents, Data, Fit, Task
 
 COMPARED = ("accuracy", "balanced_accuracy", "auc")
 POINTS = {"accuracy": 100.0, "balanced_accuracy": 100.0}
@@ -204,10 +205,12 @@ def _own(alone: Election, choice: Mapping[str, Learner], train: Data, asked: Arr
     if not learners:
         return simulate_parties(alone, {"own": train}).outcome.probabilities(asked)
     X, rows = np.concatenate([train.X, asked]), np.arange(len(train))
-    task = Task(rows, train.y, alone.target.task, ask=np.arange(len(train), len(X)))
+    asked_rows = np.arange(len(train), len(X))
+    task = Task(rows, train.y, alone.target.task, ask=asked_rows, label="your own model")
     role = baseline_role(alone)
     learner = next(iter(choice.values())) if choice and role == "final" else learners[role]
-    (predictions,) = learner.fit_many(X, [task], len(alone.classes), keep=False).predictions()
+    models: Models = run(Job(request(Fit(role, X, [task], len(alone.classes), keep=False)), lambda _: learner))
+    (predictions,) = models.predictions()
     return predictions
 
 

@@ -19,16 +19,17 @@ from .election.election import Election
 from .election.file import make
 from .election.targets import supports
 from .errors import DataError, ElectionError
-from .peers import Peer
+from .peers import Peer, Round
 from .privacy.settings import L0
 from .report.plots import plot_comparison
 from .runtime.files import write_atomic
-from .runtime.progress import track
+from .runtime.progress import progress_reporter
+from .runtime.scheduler import run
 from .server.context import TallyContext
 from .server.outcome import Outcome
 from .settings import parse_settings
-from .simulation import Simulation, simulate_parties
-from .types import Blob, Data
+from .simulation import Simulation, simulate_steps
+from .types import Blob, Data, Steps, Together
 
 
 @dataclass(frozen=True)
@@ -94,25 +95,40 @@ def compare(
     A peer may be given as text, as for `oneballot compare`: "fedavg:rounds=50". A peer whose `init` is "outcome" starts
     from this outcome, or else from a simulation among the same parties; the bytes of that election are included.
     """
+    return run(compare_steps(peer, election, parties, test, outcome=outcome))
+
+
+def compare_steps(
+    peer: Peer | str, election: Election, parties: Mapping[str, Data], test: Data, *, outcome: Outcome | None = None
+) -> Steps[PeerResult]:
+    """The requests of `compare`, for a scheduler that runs several."""
     peer = read_peer(peer) if isinstance(peer, str) else peer
     begin, ballots, replies = time.monotonic(), 0, 0
     check_peer(peer, election)
     if not any(map(len, parties.values())):
         raise DataError("no party has any rows, so there is nothing to compare")
     if peer.starts_from_outcome:
-        outcome = outcome or simulate_parties(election, parties).outcome
+        if outcome is None:
+            outcome = (yield from simulate_steps(election, parties)).outcome
         ballots, replies = outcome.bytes, len(parties) * len(outcome.model.dump().data)
     else:
         outcome = None
-    results = []
+    results: list[RoundResult] = []
+    tested, report = 0.0, progress_reporter(f"rounds of {peer.name}", peer.rounds)
+
+    def record(turn: Round) -> None:
+        nonlocal tested
+        now = time.monotonic()
+        predicted = [model.predict_proba(test.X) for model in turn.models]
+        mean = float(np.mean([election.target.accuracy(each, test.y) for each in predicted]))
+        results.append(RoundResult(mean, turn.up + ballots, turn.down + replies, now - begin - tested))
+        tested += time.monotonic() - now
+        report(len(results))
+
+    report(0)
     with _PeerContext(election, outcome) as ctx:
-        seconds, begin = time.monotonic() - begin, time.monotonic()
-        for turn in track(f"rounds of {peer.name}", peer.run(list(parties.values()), ctx), peer.rounds):
-            seconds += time.monotonic() - begin
-            predicted = [model.predict_proba(test.X) for model in turn.models]
-            mean = float(np.mean([election.target.accuracy(each, test.y) for each in predicted]))
-            results.append(RoundResult(mean, turn.up + ballots, turn.down + replies, seconds))
-            begin = time.monotonic()
+        job = ctx.job(peer.run(list(parties.values()), ctx))
+        yield Together([replace(job, answers={**(job.answers or {}), Round: record})])
     if not results:
         raise DataError(f"{peer.name} produced no model")
     return PeerResult(peer, tuple(results))

@@ -137,7 +137,7 @@ def candidates(election: Election, chosen: Sequence[str] | None = None) -> tuple
         except OneBallotError as error:
             skipped[label] = str(error)
             continue
-        if plugins.describe(variant.method) not in described:
+        if label not in possible and plugins.describe(variant.method) not in described:
             described.append(plugins.describe(variant.method))
             possible[label] = variant
     return possible, skipped
@@ -159,10 +159,15 @@ def _settings(chosen: Sequence[str] | None) -> Iterator[tuple[str, dict[str, Any
 
 
 def _with_method(election: Election, settings: Mapping[str, Any]) -> Election:
-    """The election with another method. Roles that both methods have keep their learners."""
-    method = make("methods", dict(settings), "the method")
-    learner = election.learners.get("local", election.learner)
+    """The election with another method. Roles that both methods have keep their learners.
+
+    If the learners are the defaults of the election's own method, they are those of the other method.
+    """
+    method = plugins.find("methods", settings["name"])(**{k: v for k, v in settings.items() if k != "name"})
+    learner: Any = election.learners.get("local", election.learner)
     learners = {role: each for role, each in election.learners.items() if role in method.needs}
+    if election.has_default_learners and type(method) is not type(election.method):
+        learner, learners = None, {}  # the method's own
     try:
         return replace(election, method=method, learner=learner, learners=learners, variant_of=None)
     except ElectionError:

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from .types import Array, Blob, Data, Task
+from .types import Array, Blob, Data
 
 if TYPE_CHECKING:
     from torch import nn
 
     from .election.targets import Target
-    from .interfaces import Work
-    from .models import Models
 
 
 class Agreement(Protocol):
@@ -87,12 +85,8 @@ class Context(Agreement, Protocol):
 class TallyContext(Context, Protocol):
     """What a method may use at the tally."""
 
-    def fit(self, role: str, X: Array, tasks: Sequence[Task], classes: int) -> Models: ...
     def provides(self, role: str) -> frozenset[str]:
         """What the learner of this role provides."""
-
-    def run(self, work: Work) -> Any:
-        """The answer to one request."""
 
     @property
     def prepared(self) -> Any:

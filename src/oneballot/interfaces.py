@@ -6,20 +6,20 @@ What is optional has a declared default, and what is abstract must be given. doc
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Self
 
 from .contexts import Agreement, Context, TallyContext
 from .errors import Spoiled
-from .models import Ask, HasMembers, HasReplaceableMembers, Model, Models
-from .types import Array, Ballot, Contents, Count, Data, Fit, Plan, PublicNeed, Spending, Task
+from .models import AskModel, HasMembers, HasReplaceableMembers, Model, Models
+from .types import Array, Ballot, Contents, Count, Data, Plan, PublicNeed, Spending, Steps, Task
 
 if TYPE_CHECKING:
     from torch import nn
 
 __all__ = [
-    "Agreement", "Ask", "Box", "CastSteps", "Context", "Format", "HasMembers", "HasReplaceableMembers", "Learner",
+    "Agreement", "AskModel", "Box", "CastSteps", "Context", "Format", "HasMembers", "HasReplaceableMembers", "Learner",
     "Method", "Model", "Models", "Plugin", "TallyContext", "Work",
 ]  # fmt: skip
 
@@ -96,20 +96,24 @@ class Format(ABC):
         raise Spoiled(f"the format {cls.name} does not hold a network")
 
 
-class Work(Protocol):
-    """A request of a cast or a tally other than a `Fit`: a computation of the method with the learner of a role.
+class Work:
+    """A request of the method's own: a computation with the learner of a role. Works of one class that are asked for at
+    the same time, with equal learners and keys, are answered by one call."""
 
-    In a simulation, requests of several parties with the same class and role are answered by one call.
-    """
+    role: ClassVar[str] = "final"
 
     @property
-    def role(self) -> str: ...
+    def key(self) -> Any:
+        """What works must have in common to be answered together, such as the shape of a row."""
+        return None
+
     @staticmethod
     def together(learner: Any, works: Sequence[Any]) -> Sequence[Any]:
         """The answer to each request. It must not depend on the other requests."""
+        raise NotImplementedError
 
 
-CastSteps = Generator[Fit | Work, Any, Contents]
+CastSteps = Steps[Contents]
 """A cast in progress. It receives `Models` for each `Fit` that it yields, and the answer for each `Work`."""
 
 
@@ -163,7 +167,7 @@ class Method(Plugin):
         """Yield requests and return the ballot's contents. A method that trains nothing returns them immediately."""
 
     def prepare(self, ctx: TallyContext) -> Any:
-        """Called once per tally, before ballots are counted: the result is `ctx.prepared`."""
+        """Called once per tally, before ballots are counted: the result is `ctx.prepared`. It may yield requests."""
         return None
 
     @abstractmethod
@@ -171,8 +175,8 @@ class Method(Plugin):
         """What one ballot adds to the count. Raises Spoiled for contents that this method does not write."""
 
     @abstractmethod
-    def close(self, count: Count, ctx: TallyContext) -> Model:
-        """Train or assemble the final model from the count."""
+    def close(self, count: Count, ctx: TallyContext) -> Steps[Model] | Model:
+        """Yield requests and return the final model. A method that trains nothing returns it immediately."""
 
     def for_level(self, level: str) -> Self:
         """The method with its open settings chosen for this level. Raises ElectionError if it cannot run there."""

@@ -13,7 +13,7 @@ from .contexts import Context
 from .types import Array, Blob, Contents
 
 
-class Ask(Protocol):
+class AskModel(Protocol):
     """Evaluates an untrusted party's model in the sandbox. Returns probabilities `(rows, classes)`."""
 
     def __call__(self, blob: Blob, X: Array, *, classes: int) -> Array: ...
@@ -38,7 +38,7 @@ class Model(ABC):
     @abstractmethod
     def dump(self) -> Blob: ...
 
-    def use_sandbox(self, ask: Ask) -> None:
+    def use_sandbox(self, ask: AskModel) -> None:
         """Evaluate untrusted models with this function from now on."""
 
 
@@ -62,7 +62,7 @@ class HasReplaceableMembers(HasMembers):
         """The member of this party, by its name or by its ballot's contents; None if it is not among the members."""
 
     @abstractmethod
-    def with_member(self, member: int, contents: Contents, ctx: Context, ask: Ask) -> Model:
+    def with_member(self, member: int, contents: Contents, ctx: Context, ask: AskModel) -> Model:
         """The same ensemble with the models of another ballot in the place of this member."""
 
 

@@ -6,12 +6,12 @@ Peers are registered by entry points of the group `oneballot.peers`; `oneballot_
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from .interfaces import Model, Plugin, TallyContext
-from .types import Data, PublicNeed
+from .types import Data, PublicNeed, Steps
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,10 @@ class Round:
     models: Sequence[Model]
     up: int
     down: int
+
+
+PeerSteps = Steps[None]
+"""Yields requests, as a cast does, and a `Round` after each exchange of messages."""
 
 
 class Peer(Plugin):
@@ -56,5 +60,5 @@ class Peer(Plugin):
         """Raise ElectionError, before any training, if the peer cannot use this final learner."""
 
     @abstractmethod
-    def run(self, parties: Sequence[Data], ctx: TallyContext) -> Iterator[Round]:
+    def run(self, parties: Sequence[Data], ctx: TallyContext) -> PeerSteps:
         """Train. Some parties may have no rows, or lack classes; at least one has rows."""

@@ -1,4 +1,4 @@
-"""Simulate a federation on one machine: split the rows, cast all ballots in lock step, tally, and compute baselines."""
+"""Simulate a federation on one machine: split the rows, cast all ballots together, tally, and compute baselines."""
 
 from __future__ import annotations
 
@@ -17,13 +17,15 @@ from .election.election import Election
 from .election.names import file_name
 from .election.targets import Target
 from .errors import BoxError, OneBallotWarning
-from .party.cast import cast_together
+from .interfaces import Models
+from .party.cast import cast_steps
 from .privacy.settings import L0
 from .report.gain import Gain, Setting
 from .report.metrics import Metrics, evaluate, mean, summarize
+from .runtime.scheduler import Job, request, run
 from .server.outcome import Outcome
-from .server.tally import tally
-from .types import Array, Ballot, Data, Task
+from .server.tally import tally_steps
+from .types import Array, Ballot, Data, Fit, Steps, Task
 
 
 @dataclass(frozen=True)
@@ -125,10 +127,16 @@ def simulate(
 
 def simulate_parties(election: Election, parties: Mapping[str, Data]) -> Simulation:
     """Run the election among these parties, without signatures, encryption or a quorum."""
+    return run(simulate_steps(election, parties))
+
+
+def simulate_steps(election: Election, parties: Mapping[str, Data]) -> Steps[Simulation]:
+    """The requests of `simulate_parties`, for a scheduler that runs several."""
     election = election.on_one_machine()
     election.warn_if_hopeless(len(parties))
-    ballots = tuple(cast_together(election, parties))
-    return Simulation(tally(election, ballots), ballots, parties)
+    ballots = yield from cast_steps(election, parties)
+    outcome = yield from tally_steps(election, ballots)
+    return Simulation(outcome, tuple(ballots), parties)
 
 
 def divide(
@@ -197,7 +205,8 @@ def baselines(election: Election, parties: Mapping[str, Data], test: Data) -> Ba
     names = [*held, "pooled data"]
     kind = election.target.task
     tasks = [Task(rows, y[rows], kind, ask=asked, label=name) for name, rows in zip(names, blocks, strict=True)]
-    models = election.learner_of(baseline_role(election)).fit_many(X, tasks, len(election.classes), keep=False)
+    fit = Fit(baseline_role(election), X, tasks, len(election.classes), keep=False)
+    models: Models = run(Job(request(fit), election.learner_of, "", election.digest))
     return Baselines.of(list(held), models.predictions(), test, election.target)
 
 

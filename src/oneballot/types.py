@@ -5,9 +5,9 @@ Docstrings give shapes in words: `(public, classes)` has a row for each public r
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -93,13 +93,40 @@ class Task:
 
 @dataclass(frozen=True)
 class Fit:
-    """A request of a cast: train these tasks with the learner of this role."""
+    """A request: train these tasks with the learner of this role. The answer is `Models`.
+
+    With keep=False only the predictions are needed.
+    """
 
     role: str  # "teacher", "student", "final", ...
     X: Array | Stack
     tasks: Sequence[Task]
     classes: int
     keep: bool = True
+
+
+@dataclass(frozen=True)
+class Ask:
+    """A request at the tally: an untrusted party's model about rows X, in the sandbox.
+
+    The answer is its probabilities `(rows, classes)`.
+    """
+
+    blob: Blob
+    X: Array
+    classes: int
+
+
+@dataclass(frozen=True)
+class Together:
+    """A request: run these generators (or answer these requests) side by side. The answer is the list of results."""
+
+    jobs: Sequence[Any]
+
+
+T = TypeVar("T")
+Steps = Generator[Any, Any, T]
+"""Yields requests (`Fit`, `Ask`, `Together` or a method's own `Work`), receives their answers, returns a result."""
 
 
 @dataclass(frozen=True)

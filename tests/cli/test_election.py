@@ -117,6 +117,15 @@ def test_keys_are_added_to_the_roster() -> None:
     assert TOML.read_text().index(party) < TOML.read_text().index("[schema]")
 
 
+def test_keys_are_added_one_at_a_time_before_the_roster_meets_the_quorum() -> None:
+    run("election", "set", TOML, "quorum=2")
+    said = run("keys", "add", TOML, "a", KEYS[0]).output
+    assert "The roster lists 1 of the 2 parties that the quorum needs: add the others." in said
+    assert "a quorum of 2 cannot be met" in run("check", TOML, status=1).output
+    assert "quorum needs" not in run("keys", "add", TOML, "b", KEYS[1]).output
+    run("check", TOML)
+
+
 def test_a_second_key_of_a_party_stands_beside_the_first() -> None:
     for key in KEYS:
         run("keys", "add", TOML, "a", key)

@@ -275,5 +275,5 @@ from oneballot.types import Data, Nowhere
 
 def test_names_that_exist_are_fine() -> None:
     text = """`interfaces.Work`, `types.Fit`, `ob.FedKT`, `ob.Task.rows`, `oneballot.types.Data`, `oneballot.commands`,
-`ctx.fit`, `election.toml`, `data.y`, `outcome.save(folder)`, `nn.Module`, oneballot_lab.peers, https://oneballot.example.org"""
+`ctx.ask`, `election.toml`, `data.y`, `outcome.save(folder)`, `nn.Module`, oneballot_lab.peers, https://oneballot.example.org"""
     assert wrong_names(text) == []

@@ -28,7 +28,7 @@ def test_unique_strings_are_an_identifier_and_left_out():
     assert found.note == "identifier: 30 different values; as row ID: --id case"
 
 
-@pytest.mark.parametrize("name", ["id", "ID", "patient_id", "patientId", "case no", "Fall-Nr", "mrn"])
+@pytest.mark.parametrize("name", ["id", "ID", "patient_id", "patientId", "case no", "Fall-Nr", "mrn", "unnamed 1"])
 def test_unique_whole_numbers_are_an_identifier_if_the_name_says_so(name):
     values = [str(1000 + 7 * i) for i in range(10)]
     assert one(name, *values).note.startswith("identifier: 10 different values")

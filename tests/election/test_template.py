@@ -13,7 +13,7 @@ from oneballot.election.columns import Number
 from oneballot.election.election import Election
 from oneballot.election.infer import Choices
 from oneballot.election.schema import Schema
-from oneballot.election.template import draft, write
+from oneballot.election.template import draft, private, section, write
 from oneballot.errors import DataError, ElectionError
 
 
@@ -182,3 +182,28 @@ def test_any_names_of_columns_and_classes_are_read_back(header, classes):
         assert election.schema.label == header[-1]
         assert [column.name for column in election.schema.columns] == header[:-1]
         assert election.classes == tuple(f"class {name}" for name in classes)
+
+
+@pytest.mark.parametrize(
+    ("rows", "module", "settings"),
+    [
+        (np.zeros((60, 1, 28, 28), dtype=np.uint8), "cnn", {}),
+        (np.zeros((60, 1, 8, 8), dtype=np.uint8), "mlp", {}),
+        (np.full((60, 12), 1200, dtype=np.int32), "textcnn", {"vocabulary": 2000}),
+    ],
+)
+@pytest.mark.parametrize("method", ["ensemble", "fedkt", "fedkd"])
+def test_images_and_tokens_get_networks(tmp_path, method, rows, module, settings):
+    pytest.importorskip("torch")
+    np.savez(tmp_path / "public.npz", rows=rows, y=np.arange(60) % 2)
+    election = drafted(tmp_path / "public.npz", "y", method=section(method))
+    for role in election.roles:
+        learner = election.learner_of(role)
+        assert (learner.name, learner.module, learner.settings) == ("torch", module, settings)
+
+
+def test_networks_at_l2_have_a_fixed_number_of_steps(tmp_path):
+    pytest.importorskip("torch")
+    np.savez(tmp_path / "public.npz", rows=np.zeros((600, 1, 16, 16), dtype=np.uint8), y=np.arange(600) % 2)
+    election = drafted(tmp_path / "public.npz", "y", method=section("fedkt", "L2"), privacy=private("L2", 50.0))
+    assert election.learner_of("teacher").steps == 500

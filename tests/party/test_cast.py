@@ -10,7 +10,7 @@ import pytest
 
 import oneballot as ob
 from oneballot.errors import BallotError, DataError, ElectionError
-from oneballot.interfaces import Method
+from oneballot.interfaces import Method, Work
 from oneballot.party.cast import cast_together
 from oneballot.types import Fit, Plan
 
@@ -83,7 +83,7 @@ def test_a_party_name_must_be_printable(name: str, election, digits) -> None:
 
 
 @dataclass(frozen=True)
-class Total:
+class Total(Work):
     """Work other than a fit: the sum of a party's rows. It records its calls."""
 
     X: np.ndarray

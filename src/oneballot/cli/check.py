@@ -32,9 +32,11 @@ def command(
     """
     with session(as_json):
         from ..election.advice import advise
+        from ..election.checks import check_quorum
         from ..election.election import Election
 
         agreed = Election.read(election)
+        check_quorum(agreed)
         voters = parties or agreed.parties
         guarantee = agreed.guarantee
         facts: dict[str, Any] = {

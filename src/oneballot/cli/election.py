@@ -59,6 +59,8 @@ def show_edited(edited: Edited, as_json: bool) -> None:
         return
     for change in edited.changes:
         print(change)
+    if 0 < (listed := len(edited.after.roster)) < edited.after.quorum:
+        print(f"The roster lists {listed} of the {edited.after.quorum} parties that the quorum needs: add the others.")
     if edited.same_election:
         print(f"The digest is unchanged, so ballots that were cast still count: {digest}")
         return

@@ -6,7 +6,7 @@ import codecs
 import csv
 import io
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -16,11 +16,13 @@ import numpy as np
 
 from ..errors import DataError
 from ..types import Array
-from .files import check_names, read_bytes
+from .files import name_columns, read_bytes
 
 SEPARATORS = (",", ";", "\t", "|")
 SAMPLE = 200
 """The number of rows that the separator is detected from."""
+DECIMAL_SAMPLE = 1000
+"""The decimal mark is detected from so many rows at the start, and about as many spread over the others."""
 _BOMS = {
     codecs.BOM_UTF8: "utf-8-sig",
     codecs.BOM_UTF32_LE: "utf-32",  # before UTF-16, whose mark it begins with
@@ -29,6 +31,8 @@ _BOMS = {
     codecs.BOM_UTF16_BE: "utf-16",
 }
 _COMMA_NUMBER = re.compile(r"[+-]?(?:\d+|\d{1,3}(?:\.\d{3})+)?,\d+(?:[eE][+-]?\d+)?", re.ASCII)
+_COMMA_NUMBERS = re.compile(r"(?:(?:[+-]?\d*,?\d+(?:[eE][+-]?\d+)?)?+\0)*+", re.ASCII)
+"""A whole column: numbers without points, or nothing, each with a NUL after it."""
 _POINT_NUMBER = re.compile(r"[+-]?\d*\.\d+(?:[eE][+-]?\d+)?", re.ASCII)
 
 
@@ -80,9 +84,9 @@ def read_delimited(path: Path, sep: str, given: Dialect) -> tuple[dict[str, Arra
     sep = given.sep or _detect_separator(text, sep)
     header, rows = _parse(path, text, sep)
     decimal = given.decimal or ("." if sep == "," else _detect_decimal(rows))
+    cells: Iterable[Sequence[str]] = zip(*rows, strict=True) if rows else ([] for _ in header)
     if decimal == ",":
-        rows = [[_with_point(cell) for cell in row] for row in rows]
-    cells = zip(*rows, strict=True) if rows else ([] for _ in header)
+        cells = map(_with_points, cells)
     columns = {name: as_text_column(column) for name, column in zip(header, cells, strict=True)}
     return columns, Dialect(sep, decimal, encoding)
 
@@ -136,11 +140,29 @@ def _detect_separator(text: str, usual: str) -> str:
 
 
 def _detect_decimal(rows: list[list[str]]) -> str:
-    commas = sum("," in cell and _COMMA_NUMBER.fullmatch(cell) is not None for row in rows for cell in row)
-    if not commas:
-        return "."
-    points = sum("." in cell and _POINT_NUMBER.fullmatch(cell) is not None for row in rows for cell in row)
+    """The mark of most numbers that have one: in the first rows and some others or, if none has one there, in all."""
+    sample = rows[:DECIMAL_SAMPLE] + rows[DECIMAL_SAMPLE :: max(len(rows) // DECIMAL_SAMPLE, 1)]
+    commas, points = _count_marks(sample)
+    if len(sample) < len(rows) and not (commas or points):
+        commas, points = _count_marks(rows)
     return "," if commas > points else "."
+
+
+def _count_marks(rows: list[list[str]]) -> tuple[int, int]:
+    """How many numbers have a decimal comma, and how many a decimal point."""
+    commas = sum("," in cell and _COMMA_NUMBER.fullmatch(cell) is not None for row in rows for cell in row)
+    points = sum("." in cell and _POINT_NUMBER.fullmatch(cell) is not None for row in rows for cell in row)
+    return commas, points
+
+
+def _with_points(cells: Sequence[str]) -> Sequence[str]:
+    """A column with points instead of decimal commas. Cells that are not numbers are left as they are."""
+    joined = "".join(f"{cell}\0" for cell in cells)  # the text has no NUL
+    if "," not in joined:
+        return cells
+    if _COMMA_NUMBERS.fullmatch(joined):
+        return joined[:-1].replace(",", ".").split("\0")
+    return [_with_point(cell) for cell in cells]
 
 
 def _with_point(cell: str) -> str:
@@ -171,5 +193,4 @@ def _parse(path: Path, text: str, sep: str) -> tuple[list[str], list[list[str]]]
         raise DataError(f"{path} has only blank lines; the first line must name the columns")
     while len(header) > 1 and not header[-1] and not any(row[-1] for row in rows):  # a separator ends every line
         header, rows = header[:-1], [row[:-1] for row in rows]
-    check_names(path, header)
-    return header, rows
+    return name_columns(path, header), rows

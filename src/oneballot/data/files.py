@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import lzma
+import warnings
 import zipfile
 import zlib
 from collections import Counter
@@ -12,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from ..errors import DataError, printable
+from ..errors import DataError, OneBallotWarning, printable
 
 OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
 DAMAGE = (OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
@@ -40,15 +41,19 @@ def damaged(path: Path, error: object) -> DataError:
     )
 
 
-def check_names(path: Path, names: Sequence[str]) -> None:
-    """Reject columns without a name, or with the name of another column."""
+def name_columns(path: Path, names: Sequence[str]) -> list[str]:
+    """The names of the columns. One without a name, such as the index of pandas, is named by its place.
+
+    Raises DataError if two columns have the same name.
+    """
     if "" in names:
-        raise DataError(
-            f"{path}: column {names.index('') + 1} of {len(names)} has no name in the header; "
-            "name it or remove it (pandas: to_csv(..., index=False))"
-        )
+        names = [name or f"unnamed {i}" for i, name in enumerate(names, start=1)]
+        given = ", ".join(repr(name) for name in names if name.startswith("unnamed "))
+        text = f"{path}: a column without a name in the header is called {given}"
+        warnings.warn(text, OneBallotWarning, stacklevel=2)
     if duplicates := [name for name, count in Counter(names).items() if count > 1]:
         raise DataError(f"{path} has duplicate column names: {', '.join(duplicates)}; rename them")
+    return list(names)
 
 
 def check_zip_sizes(path: Path, archive: zipfile.ZipFile) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from ..errors import DataError
 from ..types import Array
 from .delimited import as_text_column
-from .files import check_names, check_zip_sizes, damaged
+from .files import check_zip_sizes, damaged, name_columns
 
 
 def read_npz(path: Path) -> dict[str, Array]:
@@ -24,7 +24,7 @@ def read_npz(path: Path) -> dict[str, Array]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about headers that NumPy reads nevertheless
             with zipfile.ZipFile(path) as archive:
-                check_names(path, archive.namelist())
+                name_columns(path, archive.namelist())
                 check_zip_sizes(path, archive)
                 for name in archive.namelist():
                     _check_header(path, archive, name)

@@ -8,7 +8,7 @@ from typing import Any
 from ..errors import DataError, MissingExtra
 from ..types import Array
 from .delimited import as_text_column
-from .files import check_names, damaged
+from .files import damaged, name_columns
 
 
 def read_parquet(path: Path) -> dict[str, Array]:
@@ -24,9 +24,9 @@ def read_parquet(path: Path) -> dict[str, Array]:
         table.validate(full=True)
     except Exception as error:  # damaged bytes make pyarrow raise errors of many types
         raise damaged(path, error) from error
-    check_names(path, table.column_names)
+    names = name_columns(path, table.column_names)
     columns: dict[str, Array] = {}
-    for name, column in zip(table.column_names, table.columns, strict=True):
+    for name, column in zip(names, table.columns, strict=True):
         try:
             columns[name] = _as_array(pa, column)
         except TypeError:

@@ -6,13 +6,12 @@ in which some parties had bytes and others fractions of the same images would si
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ..errors import DataError
-from ..types import Array, Stack
+from ..types import Array
 
 ROW_DTYPES = (np.dtype(np.float32), np.dtype(np.uint8), np.dtype(np.int32))
 
@@ -33,8 +32,12 @@ def as_rows(X: Any, source: str, *, empty: bool = False) -> Array:
         with np.errstate(over="ignore"):
             rows = rows.astype(np.float32)
         if (bad := np.argwhere(~np.isfinite(rows))).size:
-            at = tuple(int(i) for i in bad[0])
-            raise DataError(f"{source}: {len(bad)} values are NaN or infinite, the first at {at}; fill them first")
+            at, values = tuple(int(i) for i in bad[0]), "value is" if len(bad) == 1 else "values are"
+            raise DataError(
+                f"{source}: {len(bad):,} {values} NaN or infinite, the first at {at}. Fill them with a value that all "
+                "parties agree on (numpy.nan_to_num, sklearn.impute), or give the election a schema "
+                "(ob.Schema.from_frame), in which values may be missing"
+            )
     return rows
 
 
@@ -55,19 +58,3 @@ def as_dtype(rows: Array, dtype: np.dtype[Any] | None, source: str) -> Array:
         expected = "bytes, whole numbers from 0 to 255" if dtype == np.uint8 else "whole numbers"
         raise DataError(f"{source}: rows are {rows.dtype} but must be {expected} ({dtype}); do not scale them")
     return converted
-
-
-def join_rows(stacks: Sequence[Array | Stack]) -> tuple[Array, list[Array]]:
-    """All rows in one array, with shared parts stored once, and for each stack the indices of its rows."""
-    parts: dict[int, Array] = {}
-    offsets: dict[int, int] = {}
-    indices = []
-    for stack in stacks:
-        own = stack.parts if isinstance(stack, Stack) else (stack,)
-        for part in own:
-            if id(part) not in parts:
-                offsets[id(part)] = sum(map(len, parts.values()))
-                parts[id(part)] = part
-        indices.append(np.concatenate([offsets[id(part)] + np.arange(len(part)) for part in own]))
-    arrays = list(parts.values())
-    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays), indices

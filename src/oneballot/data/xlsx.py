@@ -14,7 +14,7 @@ import numpy as np
 from ..errors import DataError, MissingExtra
 from ..types import Array
 from .delimited import as_text_column
-from .files import check_names, check_zip_sizes, damaged
+from .files import check_zip_sizes, damaged, name_columns
 
 
 def read_xlsx(path: Path) -> dict[str, Array]:
@@ -44,8 +44,7 @@ def read_xlsx(path: Path) -> dict[str, Array]:
     width = max(map(len, rows))
     header, *body = [(*row, *[None] * (width - len(row))) for row in rows]
     kept = [i for i in range(width) if header[i] is not None or any(row[i] is not None for row in body)]
-    names = ["" if header[i] is None else str(header[i]).strip() for i in kept]
-    check_names(path, names)
+    names = name_columns(path, ["" if header[i] is None else str(header[i]).strip() for i in kept])
     try:
         return {name: _as_array([row[i] for row in body]) for name, i in zip(names, kept, strict=True)}
     except (ValueError, OverflowError) as error:  # numbers and dates out of range

@@ -27,15 +27,22 @@ MEANINGLESS_EPSILON = 50.0
 
 def check_parties(election: Election) -> None:
     """Raise ElectionError for an invalid roster, key, quorum or deadline."""
-    roster, quorum, deadline = election.roster, election.quorum, election.deadline
-    check_keys(roster, election.revoked, election.server_key)
+    quorum, deadline = election.quorum, election.deadline
+    check_keys(election.roster, election.revoked, election.server_key)
     if quorum < 1:
         raise ElectionError(f"quorum must be at least 1, not {quorum}")
     if deadline is not None and deadline.tzinfo is None:
         raise ElectionError(f"the deadline {deadline} needs a time zone, such as 2027-03-01T12:00:00Z")
-    if roster and quorum > len(roster):
+
+
+def check_quorum(election: Election) -> None:
+    """Raise ElectionError if the roster is too short for the quorum. Until someone casts, it may still grow."""
+    quorum, listed = election.quorum, len(election.roster)
+    if 0 < listed < quorum:
+        parties = "1 party" if listed == 1 else f"{listed} parties"
         raise ElectionError(
-            f"a quorum of {quorum} cannot be met: the roster lists {len(roster)} parties; list more, or lower it"
+            f"a quorum of {quorum} cannot be met: the roster lists {parties}. Add more (oneballot keys add), or lower "
+            "the quorum"
         )
 
 

@@ -215,6 +215,16 @@ class Election(EncodesRows):
         """The roles of the learners that this election trains."""
         return frozenset(self.method.needs)
 
+    @property
+    def has_default_learners(self) -> bool:
+        """Whether the learners are those that the method would choose."""
+        default = resolve_learners(self.method, None, {}, self._row_type(self.public))
+        described = [
+            {role: plugins.describe(each) for role, each in {"all": learner, **learners}.items()}
+            for learner, learners in (default, (self.learner, self.learners))
+        ]
+        return described[0] == described[1]
+
     def learner_of(self, role: str) -> Learner:
         return self.learners.get(role, self.learner)
 

@@ -29,7 +29,7 @@ MANY = 20
 """Fewer different values than this are never an identifier or free text, unless the column's name says so."""
 LARGEST = 1e300
 """Larger numbers count as infinite: the width of their range could be."""
-_ID_NAME = re.compile(r"(?:^|[\W_])(?:(?i:id|uid|uuid|guid|mrn|pid|key|nr|no)|unnamed: \d+)$|[a-z](?:Id|ID|Nr|No)$")
+_ID_NAME = re.compile(r"(?:^|[\W_])(?:(?i:id|uid|uuid|guid|mrn|pid|key|nr|no)|unnamed:? \d+)$|[a-z](?:Id|ID|Nr|No)$")
 
 
 @dataclass(frozen=True)

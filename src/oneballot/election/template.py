@@ -16,6 +16,7 @@ from ..errors import DataError, ElectionError, OneBallotWarning
 from ..privacy.mechanisms import AUTO
 from ..types import Class
 from .cells import as_label
+from .draft_learners import fit_learners
 from .file import FORMAT, digest_of
 from .infer import DEFAULT, MAX_CLASSES, Choices, Found, as_schema, count_labels, recognise, sorted_labels
 from .schema import Schema
@@ -105,6 +106,8 @@ def draft(
         warnings.warn(text, OneBallotWarning, stacklevel=2)
     found = recognise(table.columns, label, choices)
     schema = as_schema(found, label, choices.id)
+    level = "L2" if 'level = "L2"' in privacy else "L0"
+    method = fit_learners(method, schema, table.columns, level)
     text = write(
         beside, public, known, schema, method=method, privacy=privacy, server_key=server_key,
         has_public=has_public, dialect=table.dialect,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from ..interfaces import Learner, Model
 from ..types import Array, Blob
@@ -43,18 +43,3 @@ class NetworkLearner(Learner):
         device: str = "cpu",
     ) -> Model:
         """A model with these weights that predicts on this device."""
-
-    def run(self, job: NetworkJob) -> Any:
-        """The result of a job, run on this learner's device."""
-        (result,) = job.run_together(self, [job])
-        return result
-
-
-class NetworkJob(Protocol):
-    """A computation of a method on networks. Jobs of one learner with the same key can run together."""
-
-    @property
-    def key(self) -> str: ...
-    @staticmethod
-    def run_together(learner: Any, jobs: Sequence[Any]) -> list[Any]:
-        """The result of each job."""

@@ -14,7 +14,7 @@ from ..ballot.encryption import require_server_key
 from ..ballot.keys import fingerprint, public_text, read_key
 from ..ballot.seal import check_size
 from ..ballot.signatures import check_signer
-from ..election.checks import check_learner
+from ..election.checks import check_learner, check_quorum
 from ..election.election import Election
 from ..election.file import make
 from ..election.names import check_party_name, file_name
@@ -161,6 +161,7 @@ def _cost(election: Election, outbox: Outbox, charges: Charges, recast: bool) ->
 
 def _check_party(election: Election, party: str, key: Path | None, beside: Path) -> Ed25519PrivateKey | None:
     """Check everything that does not depend on the rows. Returns the party's key."""
+    check_quorum(election)
     require_server_key(election)
     signer = find_key(party, key, beside)
     check_signer(election, party, signer)

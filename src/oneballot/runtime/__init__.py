@@ -1,4 +1,4 @@
-"""Runtime: where trainings run, progress reports, and files that survive a kill.
+"""Runtime: the scheduler, where trainings run, progress reports, and files that survive a kill.
 
-Imports only errors; every other package may import it.
+Imports only errors, types and interfaces; every other package may import it.
 """

@@ -15,7 +15,7 @@ _watcher: ContextVar[Watcher | None] = ContextVar("watcher", default=None)
 
 
 @contextmanager
-def report_progress_to(watcher: Watcher) -> Iterator[None]:
+def report_progress_to(watcher: Watcher | None) -> Iterator[None]:
     """Report all progress in this block, and in this context, to the watcher."""
     token = _watcher.set(watcher)
     try:
@@ -31,6 +31,10 @@ def track(what: str, items: Iterable[T], total: int) -> Iterator[T]:
     for done, item in enumerate(items, start=1):
         yield item
         report(done)
+
+
+def current_watcher() -> Watcher | None:
+    return _watcher.get()
 
 
 def progress_reporter(what: str, total: int) -> Callable[[int], None]:

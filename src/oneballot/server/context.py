@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ..election.election import Election
-from ..interfaces import Models, Work
 from ..party.context import PartyContext
 from ..privacy.charges import Charges
 from ..privacy.ledger import Ledger
-from ..types import Array, Blob, Task
+from ..runtime.scheduler import Job, run, steps_of
+from ..types import Array, Ask, Blob
 from .sandbox import Sandbox, checked_format
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ class TallyContext(PartyContext):
     def __init__(self, election: Election, charges: Charges | None = None, most: int | None = None) -> None:
         super().__init__(election, "the tally", charges or Charges(election.digest), most)
         self._sandbox: Sandbox | None = None
-        self.prepared: Any = None
 
     def ledger(self, casts: int = 1) -> Ledger:
         """The outcome's ledger: at L1 for all tallies so far, at L2 for the party with the most casts."""
@@ -37,15 +36,18 @@ class TallyContext(PartyContext):
             return guarantee.ledger().times(self.number)
         return guarantee.ledger().times(casts, silos=guarantee.privacy.max_silos_per_person)
 
-    def fit(self, role: str, X: Array, tasks: Sequence[Task], classes: int) -> Models:
-        return self.election.learner_of(role).fit_many(X, tasks, classes)
+    @cached_property
+    def prepared(self) -> Any:
+        """What the method prepares once for all ballots."""
+        return run(self.job(self.election.method.prepare(self)))
+
+    def job(self, steps: Any) -> Job[Any]:
+        """Steps that use this context: requests are answered with the election's learners and this sandbox."""
+        answers = {Ask: lambda asked: self.ask(asked.blob, asked.X, classes=asked.classes)}
+        return Job(steps_of(steps), self.election.learner_of, "", self.election.digest, answers)
 
     def provides(self, role: str) -> frozenset[str]:
         return self.election.learner_of(role).provides
-
-    def run(self, work: Work) -> Any:
-        (answer,) = work.together(self.election.learner_of(work.role), [work])
-        return answer
 
     def ask(self, blob: Blob, X: Array, *, classes: int) -> Array:
         self._sandbox = self._sandbox or Sandbox(seconds=self.election.max_model_seconds)

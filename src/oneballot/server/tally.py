@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..ballot.encryption import check_server_key
+from ..election.checks import check_quorum
 from ..election.election import Election
 from ..election.names import check_party_name
 from ..interfaces import Box, Model
 from ..privacy.charges import Charges
 from ..runtime.progress import track
-from ..types import Ballot
+from ..runtime.scheduler import run
+from ..types import Ballot, Steps, Together
 from .context import TallyContext
 from .count import BallotCounter
 from .outcome import Outcome
@@ -54,19 +56,26 @@ def tally(
     same as from scratch, except that at L1 noise is drawn and charged again. `book` is a file that records all tallies
     at L1. Without it, and without the previous outcome, the costs of several tallies of the same ballots are not added.
     """
-    sealed = {f"ballot {i}": b if isinstance(b, bytes) else b.sealed for i, b in enumerate(ballots, start=1)}
     charges = None if book is None else Path(book)
-    options = Options(tuple(without), previous, charges, over_budget, key=key)
-    return _tally(election, InMemory(sealed), options)
+    return run(tally_steps(election, ballots, Options(tuple(without), previous, charges, over_budget, key=key)))
+
+
+def tally_steps(
+    election: Election, ballots: Iterable[Ballot | bytes], options: Options | None = None
+) -> Steps[Outcome]:
+    """The requests of a tally, for a scheduler that runs several."""
+    sealed = {f"ballot {i}": b if isinstance(b, bytes) else b.sealed for i, b in enumerate(ballots, start=1)}
+    return (yield from _tally(election, InMemory(sealed), options or Options()))
 
 
 def tally_box(election: Election, box: Box, options: Options | None = None) -> Outcome:
     """The outcome of the ballots in a box. Only one ballot, and a few small prefetched ones, are in memory."""
     with Prefetcher(box) as source:
-        return _tally(election, source, options or Options())
+        return run(_tally(election, source, options or Options()))
 
 
-def _tally(election: Election, source: Source, options: Options) -> Outcome:
+def _tally(election: Election, source: Source, options: Options) -> Steps[Outcome]:
+    check_quorum(election)
     check_server_key(election, options.key)
     previous = options.previous
     if previous is not None and previous.election != election.digest:
@@ -75,14 +84,14 @@ def _tally(election: Election, source: Source, options: Options) -> Outcome:
     charges = Charges(election.digest, options.charges, earlier=earlier)
     budget = election.privacy.epsilon is not None and not options.over_budget
     with TallyContext(election, charges, election.privacy.tallies if budget else None) as ctx:
-        ctx.prepared = election.method.prepare(ctx)
+        (ctx.prepared,) = yield Together([ctx.job(election.method.prepare(ctx))])
         counter = _count(election, source, options, previous, ctx)
         _warn_of_unknown_parties(counter.left_out, counter.seen, ctx)
         counter.check_quorum()
         if not options.early:
             counter.check_deadline()
         election.warn_if_hopeless(counter.votes())
-        model = election.method.close(counter.count, ctx)
+        (model,) = yield Together([ctx.job(election.method.close(counter.count, ctx))])
         verdict = judge(model, counter.count, ctx)
     return _outcome(election, attach_sandbox(model), counter, ctx, verdict)
 

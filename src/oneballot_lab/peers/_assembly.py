@@ -4,29 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from oneballot.errors import ElectionError
 from oneballot.fleet.learner import NetworkLearner
-from oneballot.interfaces import Model, TallyContext
-from oneballot.types import Array, Data
+from oneballot.interfaces import Model, TallyContext, Work
+from oneballot.types import Array, Data, Steps
 
+from ._joint import FederationTraining
 from ._task import RoundTask
 
 if TYPE_CHECKING:
     from oneballot.fleet.train.recipe import Recipe
-
-    from ._rounds import Rounds
 
 Values = Mapping[str, Array]
 """The parameters of a network by name, and buffers such as the means of batch normalization."""
 
 
 @dataclass(frozen=True)
-class Assemble:
-    """Work for a context: assemble these parties. recipe: the recipe of a round, from the learner's. proximal: as in
+class Assemble(Work):
+    """Assemble these parties. recipe: the recipe of a round, from the learner's. proximal: as in
     RoundTask.
     """
 
@@ -35,7 +34,6 @@ class Assemble:
     recipe: Callable[[Any], Any]
     from_outcome: bool = False
     proximal: float = 0.0
-    role: ClassVar[str] = "final"
 
     @staticmethod
     def together(learner: NetworkLearner, works: Sequence[Assemble]) -> list[Assembly]:
@@ -74,9 +72,7 @@ class Assembly:
             )
             for (i, data), a, b in zip(with_rows, starts, starts[1:], strict=False)
         ]
-        from ._rounds import start_rounds
-
-        self.training: Rounds = start_rounds(learner, self.network, X, recipe, self.classes, "parties' networks")
+        self.training = FederationTraining(self.network, X, recipe, self.classes, "parties' networks")
         drawn: Values = self.network.start(ctx.shared_seed("first weights"))
         start = self._outcome() if from_outcome else drawn
         self.initial: Values = {key: start[key] for key in drawn}
@@ -98,7 +94,7 @@ class Assembly:
 
     def train(
         self, who: Sequence[int], turn: int, start: Values, offsets: Sequence[Values] | None = None
-    ) -> list[dict[str, Array]]:
+    ) -> Steps[list[dict[str, Array]]]:
         """Each party's network after training on its own rows from `start`. offsets: as in RoundTask."""
         start = self.sent_part(start)
         tasks = [
@@ -110,7 +106,8 @@ class Assembly:
             )
             for position, i in enumerate(who)
         ]
-        return self.training.run(tasks).values
+        trained = yield from self.training.run(tasks)
+        return trained.values
 
     def sent_part(self, values: Values) -> Values:
         """The parameters that are sent: without a frozen embedding, which all parties have."""

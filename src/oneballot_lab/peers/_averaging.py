@@ -6,7 +6,7 @@ of M bytes and r rounds (FedKT, section 3), and twice that with control variates
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -14,9 +14,10 @@ from pydantic import Field, PositiveInt
 
 from oneballot.errors import DataError, ElectionError
 from oneballot.interfaces import TallyContext
-from oneballot.peers import Peer, Round
+from oneballot.peers import Peer, PeerSteps, Round
+from oneballot.runtime.scheduler import steps_of
 from oneballot.settings import settings
-from oneballot.types import Data
+from oneballot.types import Data, Steps
 
 from ._assembly import Assemble, Assembly, Values, is_finite
 
@@ -50,7 +51,7 @@ class Server:
         """For each of these parties, what is added to the direction of its steps."""
         return None
 
-    def step(self, before: Values, who: Sequence[int], trained: Sequence[Values]) -> Values:
+    def step(self, before: Values, who: Sequence[int], trained: Sequence[Values]) -> Values | Steps[Values]:
         """The next network, from the previous one and the networks these parties trained from it."""
         return self.assembly.mean(who, trained)
 
@@ -73,19 +74,19 @@ class Averaging(Peer):
     learning_rate: Rate | None = None
     init: Literal["random", "outcome"] = "random"
 
-    def run(self, parties: Sequence[Data], ctx: TallyContext) -> Iterator[Round]:
-        assembly: Assembly = ctx.run(Assemble(parties, ctx, self.recipe, self.init == "outcome", self.proximal))
+    def run(self, parties: Sequence[Data], ctx: TallyContext) -> PeerSteps:
+        assembly = yield Assemble(parties, ctx, self.recipe, self.init == "outcome", self.proximal)
         try:
             yield from self._rounds(assembly, ctx)
         finally:
             assembly.training.forget()
 
-    def _rounds(self, assembly: Assembly, ctx: TallyContext) -> Iterator[Round]:
+    def _rounds(self, assembly: Assembly, ctx: TallyContext) -> PeerSteps:
         server, values, sent = self.server(assembly), assembly.initial, 0
         for turn in range(1, self.rounds + 1):
             who = assembly.sample_parties(turn, self.participation)
-            trained = assembly.train(who, turn, values, server.offsets(who))
-            values = server.step(values, who, trained)
+            trained = yield from assembly.train(who, turn, values, server.offsets(who))
+            values = yield from steps_of(server.step(values, who, trained))
             if has_diverged(values, turn, ctx):
                 return
             sent += len(who) * server.copies * assembly.size

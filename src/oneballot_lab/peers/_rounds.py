@@ -15,7 +15,6 @@ import torch
 from torch import Tensor, nn
 
 from oneballot.fleet.gpu.graphs import RecordedSteps
-from oneballot.fleet.learner import NetworkLearner
 from oneballot.fleet.models.network import Network
 from oneballot.fleet.train.engine import TrainedNetworks, Training, check_parameters
 from oneballot.fleet.train.job import How, Job
@@ -27,20 +26,12 @@ from oneballot.fleet.train.reference import epochs_of_one, optimizer_of
 from oneballot.fleet.train.steps import Steps
 from oneballot.fleet.train.wave import DTYPES, Wave, stack
 from oneballot.fleet.train.waves import run_waves
-from oneballot.runtime.executor import workers
-from oneballot.types import Array, Task
+from oneballot.types import Task
 
 from ._task import RoundTask
 
 NEW_EACH_ROUND = {"start", "seed", "offset"}
 """The fields of a task that may differ between rounds that reuse a wave."""
-
-
-def start_rounds(learner: NetworkLearner, network: Network, X: Array, recipe: Recipe, classes: int, what: str) -> Any:
-    """A training of these networks on rows of X, round by round. A learner in lockstep has its own, which is shared."""
-    if (shared := getattr(learner, "share_rounds", None)) is not None:
-        return shared(network, X, recipe, classes, what)
-    return Rounds(network, X, recipe, classes, device=learner.device, workers=workers(), what=what)
 
 
 class Rounds(Training):

@@ -11,7 +11,7 @@ of rounds, and give the same trees.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass as plain
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -20,8 +20,8 @@ import numpy as np
 from pydantic import PositiveInt
 
 from oneballot.errors import ElectionError
-from oneballot.interfaces import TallyContext
-from oneballot.peers import Peer, Round
+from oneballot.interfaces import TallyContext, Work
+from oneballot.peers import Peer, PeerSteps, Round
 from oneballot.settings import settings
 from oneballot.types import Array, Data
 
@@ -49,18 +49,18 @@ class Bagging(Peer):
         if learner.name != "xgboost":
             raise ElectionError(f"bagging needs the learner XGBoost, not the learner {learner.name}")
 
-    def run(self, parties: Sequence[Data], ctx: TallyContext) -> Iterator[Round]:
+    def run(self, parties: Sequence[Data], ctx: TallyContext) -> PeerSteps:
         held, classes = [data for data in parties if len(data)], len(ctx.classes)
         seen = np.sum([ctx.target.class_counts(data.y) for data in held], axis=0)
         share = {"equal": 1 / len(held), "none": 1.0}
         shrinks = [share.get(self.shrink, len(data) / seen.sum()) for data in held]
-        forest = empty = ctx.run(Begin(seen, int(np.prod(held[0].X.shape[1:]))))
+        forest = empty = yield Begin(seen, int(np.prod(held[0].X.shape[1:])))
         scores = [empty.scores(data.X) for data in held]
         up, down = COUNT_BYTES * classes * len(held), 0
         for number in range(self.rounds):
             down += forest.size * len(held)
             seeds = [ctx.shared_seed("bagging", number, i) for i in range(len(held))]
-            grown = ctx.run(Boost(held, scores, shrinks, seeds, self.local_rounds, classes))
+            grown = yield Boost(held, scores, shrinks, seeds, self.local_rounds, classes)
             up += sum(added.size for added in grown)
             forest, added = forest.with_trees(grown), empty.with_trees(grown)
             scores = [added.scores(data.X, before) for data, before in zip(held, scores, strict=True)]
@@ -139,12 +139,11 @@ class Forest:
 
 
 @plain(frozen=True)
-class Begin:
+class Begin(Work):
     """The model without trees: XGBoost's base score for all parties' rows, from class counts `(classes,)`."""
 
     seen: Array
     features: int
-    role: ClassVar[str] = "final"
 
     @staticmethod
     def together(learner: Any, works: Sequence[Begin]) -> list[Forest]:
@@ -160,7 +159,7 @@ class Begin:
 
 
 @plain(frozen=True)
-class Boost:
+class Boost(Work):
     """The trees that each party adds in a round. scores: those of its rows so far."""
 
     parties: Sequence[Data]
@@ -169,7 +168,6 @@ class Boost:
     seeds: Sequence[int]
     rounds: int
     classes: int
-    role: ClassVar[str] = "final"
 
     @staticmethod
     def together(learner: Any, works: Sequence[Boost]) -> list[list[Forest]]:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import numpy as np
 
 from oneballot.interfaces import TallyContext
-from oneballot.peers import Peer, Round
+from oneballot.peers import Peer, PeerSteps, Round
 from oneballot.settings import settings
-from oneballot.types import Data, Task
+from oneballot.types import Data, Fit, Task
 
 
 @settings
@@ -19,11 +19,12 @@ class Central(Peer):
     targets: ClassVar[frozenset[str]] = frozenset({"classes", "labels"})
     needs: ClassVar[Mapping[str, frozenset[str]]] = {"final": frozenset({"probabilities"})}
 
-    def run(self, parties: Sequence[Data], ctx: TallyContext) -> Iterator[Round]:
+    def run(self, parties: Sequence[Data], ctx: TallyContext) -> PeerSteps:
         X, y = (np.concatenate([getattr(data, name) for data in parties]) for name in ("X", "y"))
         kind, seed = ctx.target.task, ctx.shared_seed("final")
         task = Task(np.arange(len(X)), y, kind, seed=seed, required=True, label="the central model")
-        yield Round([ctx.fit("final", X, [task], len(ctx.classes))[0]], up=X.nbytes + y.nbytes, down=0)
+        models = yield Fit("final", X, [task], len(ctx.classes))
+        yield Round([models[0]], up=X.nbytes + y.nbytes, down=0)
 
 
 plugin = Central

@@ -24,7 +24,7 @@ class Momentum(Server):
         self.velocity: dict[str, Array] = {key: np.zeros(assembly.initial[key].shape) for key in assembly.trainable}
 
     def step(self, before: Values, who: Sequence[int], trained: Sequence[Values]) -> Values:
-        mean = dict(super().step(before, who, trained))
+        mean = self.assembly.mean(who, trained)
         for key, velocity in self.velocity.items():
             velocity *= self.momentum
             velocity += before[key].astype(np.float64) - mean[key]

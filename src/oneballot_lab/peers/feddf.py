@@ -14,16 +14,15 @@ import numpy as np
 from pydantic import PositiveInt
 
 from oneballot.settings import settings
-from oneballot.types import PublicNeed
+from oneballot.types import PublicNeed, Steps
 
 from ._assembly import Assembly, Values
 from ._averaging import Averaging, Rate, Server
+from ._joint import FederationTraining
 from ._task import RoundTask
 
 if TYPE_CHECKING:
     from oneballot.fleet.train.recipe import Recipe
-
-    from ._rounds import Rounds
 
 
 @settings
@@ -59,13 +58,9 @@ class Distiller(Server):
         assert assembly.ctx.public is not None, "checked before: feddf needs a public set"
         self.public, self.rounds = assembly.ctx.public, 0
         self.rows = np.arange(len(self.public))
-        from ._rounds import start_rounds
+        self.training = FederationTraining(assembly.network, self.public, recipe, assembly.classes, "students")
 
-        self.training: Rounds = start_rounds(
-            assembly.learner, assembly.network, self.public, recipe, assembly.classes, "students"
-        )
-
-    def step(self, before: Values, who: Sequence[int], trained: Sequence[Values]) -> Values:
+    def step(self, before: Values, who: Sequence[int], trained: Sequence[Values]) -> Steps[Values]:
         """The mean of the weights, trained on the softmax of the mean scores (AVGLOGITS)."""
         self.rounds += 1
         scores = np.mean([self.assembly.model(values).scores(self.public) for values in trained], axis=0)
@@ -78,9 +73,9 @@ class Distiller(Server):
             seed=self.assembly.ctx.shared_seed("student", self.rounds),
             label="the student",
         )
-        student = self.training.run([task]).values[0]
+        student = yield from self.training.run([task])
         self.training.forget()  # the next round has other targets
-        return student
+        return student.values[0]
 
 
 plugin = FedDF

@@ -6,7 +6,7 @@ generator draws inputs of the last layer for a class, so it needs no rows and no
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -15,10 +15,10 @@ from pydantic import PositiveInt
 
 from oneballot.errors import ElectionError
 from oneballot.interfaces import TallyContext
-from oneballot.peers import Round
+from oneballot.peers import PeerSteps, Round
 from oneballot.runtime.executor import workers
 from oneballot.settings import settings
-from oneballot.types import Array
+from oneballot.types import Array, Steps
 
 from ._assembly import Assembly, Values
 from ._averaging import Averaging, Rate, has_diverged
@@ -55,7 +55,7 @@ class FedGEN(Averaging):
                 f"fedgen needs a network of consecutive layers, such as mlp or cnn, not {learner.module}"
             )
 
-    def _rounds(self, assembly: Assembly, ctx: TallyContext) -> Iterator[Round]:
+    def _rounds(self, assembly: Assembly, ctx: TallyContext) -> PeerSteps:
         if not self.generator_weight:
             yield from super()._rounds(assembly, ctx)
             return
@@ -70,7 +70,7 @@ class FedGEN(Averaging):
                     f"the draws for round {turn} are not finite, and training was stopped; use a lower generator_rate"
                 )
                 return
-            trained = training.train(who, turn, values, draws)
+            trained = yield from training.train(who, turn, values, draws)
             up += len(who) * (assembly.size + COUNT_BYTES * assembly.classes)
             values = assembly.mean(who, trained)
             if has_diverged(values, turn, ctx):
@@ -89,7 +89,7 @@ class GeneratorTraining:
 
         self.assembly, self.settings, self.trained = assembly, settings, False
         self.last, self.latent = last_layer(assembly.network)
-        self.rows = pad_rows(assembly.training.X.cpu().numpy(), self.latent)
+        self.rows = pad_rows(assembly.training.X, self.latent)
         self.seen = np.stack([np.bincount(task.targets, minlength=assembly.classes) for task in assembly.tasks])
         self.generator = Generator(
             assembly.classes, self.latent, settings.noise, settings.hidden, assembly.ctx.shared_seed("generator")
@@ -110,10 +110,10 @@ class GeneratorTraining:
             draws.append((labels, self.generator.draw(labels, seed)))
         return draws
 
-    def train(self, who: Sequence[int], turn: int, start: Values, draws: Sequence[Draws]) -> Sequence[Values]:
+    def train(self, who: Sequence[int], turn: int, start: Values, draws: Sequence[Draws]) -> Steps[Sequence[Values]]:
         """Each party's network after training on its own rows and its draws."""
         if not draws:
-            return self.assembly.train(who, turn, start)
+            return (yield from self.assembly.train(who, turn, start))
         from ._generator import pad_latents
         from ._rounds import Rounds
 

@@ -6,7 +6,7 @@ scores, never networks. There is one model per party, and the accuracy is their 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -14,17 +14,16 @@ import numpy as np
 from pydantic import PositiveInt
 
 from oneballot.interfaces import TallyContext
-from oneballot.peers import Peer, Round
+from oneballot.peers import Peer, PeerSteps, Round
 from oneballot.settings import settings
-from oneballot.types import Array, Data, PublicNeed
+from oneballot.types import Array, Data, PublicNeed, Steps
 
 from ._assembly import Assemble, Assembly, Values
+from ._joint import FederationTraining
 from ._task import RoundTask
 
 if TYPE_CHECKING:
     from oneballot.fleet.train.recipe import Recipe
-
-    from ._rounds import Rounds
 
 
 @settings
@@ -45,19 +44,20 @@ class FedMD(Peer):
     digest_epochs: PositiveInt = 1
     epochs: PositiveInt = 1
 
-    def run(self, parties: Sequence[Data], ctx: TallyContext) -> Iterator[Round]:
-        assembly: Assembly = ctx.run(Assemble(parties, ctx, lambda recipe: recipe))
+    def run(self, parties: Sequence[Data], ctx: TallyContext) -> PeerSteps:
+        assembly = yield Assemble(parties, ctx, lambda recipe: recipe)
         networks_of = PartyNetworks(assembly, np.concatenate([data.X for data in parties if len(data)]), self)
         try:
             yield from self._rounds(networks_of, assembly)
         finally:
             networks_of.forget()
 
-    def _rounds(self, networks_of: PartyNetworks, assembly: Assembly) -> Iterator[Round]:
-        networks, sent = networks_of.begin(), 0
+    def _rounds(self, networks_of: PartyNetworks, assembly: Assembly) -> PeerSteps:
+        networks, sent = (yield from networks_of.begin()), 0
         for turn in range(1, self.rounds + 1):
             rows = networks_of.sample_rows(turn)
-            networks = networks_of.revisit(turn, networks_of.digest(turn, networks, rows))
+            networks = yield from networks_of.digest(turn, networks, rows)
+            networks = yield from networks_of.revisit(turn, networks)
             sent += 4 * len(rows) * assembly.classes * len(networks)  # a party sends scores and receives their mean
             yield Round([assembly.model(values) for values in networks], up=sent, down=sent)
 
@@ -75,18 +75,14 @@ class PartyNetworks:
         digest = replace(once, epochs=settings.digest_epochs)
         self.digestion = self._training(self.public, digest, "parties' networks on mean scores")
 
-    def _training(self, X: Array, recipe: Recipe, what: str) -> Rounds:
-        from ._rounds import start_rounds
-
-        assembly = self.assembly
-        rounds: Rounds = start_rounds(assembly.learner, assembly.network, X, recipe, assembly.classes, what)
-        return rounds
+    def _training(self, X: Array, recipe: Recipe, what: str) -> FederationTraining:
+        return FederationTraining(self.assembly.network, X, recipe, self.assembly.classes, what)
 
     def forget(self) -> None:
         for training in (self.assembly.training, self.transfer, self.own, self.digestion):
             training.forget()
 
-    def begin(self) -> list[Values]:
+    def begin(self) -> Steps[list[Values]]:
         """Transfer learning: from the public rows, if they have labels, to the party's own."""
         ctx = self.assembly.ctx
         networks: list[Values] = [
@@ -94,28 +90,28 @@ class PartyNetworks:
         ]
         if ctx.public_labels is not None:
             learned = RoundTask(np.arange(len(self.public)), ctx.public_labels)
-            networks = self._continue(self.transfer, [learned] * len(networks), networks, "transfer")
-        return self._continue(self.assembly.training, self.assembly.tasks, networks, "begin")
+            networks = yield from self._continue(self.transfer, [learned] * len(networks), networks, "transfer")
+        return (yield from self._continue(self.assembly.training, self.assembly.tasks, networks, "begin"))
 
     def sample_rows(self, turn: int) -> Array:
         """The public rows of a round."""
         rng = np.random.default_rng(self.assembly.ctx.shared_seed("alignment", turn))
         return np.sort(rng.permutation(len(self.public))[: self.settings.alignment])
 
-    def digest(self, turn: int, networks: Sequence[Values], rows: Array) -> list[Values]:
+    def digest(self, turn: int, networks: Sequence[Values], rows: Array) -> Steps[list[Values]]:
         """Train each network on the mean of all their scores."""
         queries = self.public[rows]
         consensus = np.mean([self.assembly.model(values).scores(queries) for values in networks], axis=0)
         task = RoundTask(rows, consensus, "scores")
-        return self._continue(self.digestion, [task] * len(networks), networks, f"digest {turn}")
+        return (yield from self._continue(self.digestion, [task] * len(networks), networks, f"digest {turn}"))
 
-    def revisit(self, turn: int, networks: Sequence[Values]) -> list[Values]:
+    def revisit(self, turn: int, networks: Sequence[Values]) -> Steps[list[Values]]:
         """Train each network on its party's own rows."""
-        return self._continue(self.own, self.assembly.tasks, networks, f"revisit {turn}")
+        return (yield from self._continue(self.own, self.assembly.tasks, networks, f"revisit {turn}"))
 
     def _continue(
-        self, training: Rounds, tasks: Sequence[RoundTask], networks: Sequence[Values], what: str
-    ) -> list[Values]:
+        self, training: FederationTraining, tasks: Sequence[RoundTask], networks: Sequence[Values], what: str
+    ) -> Steps[list[Values]]:
         ctx, names = self.assembly.ctx, [task.label for task in self.assembly.tasks]
         continued = [
             replace(
@@ -126,7 +122,8 @@ class PartyNetworks:
             )
             for i, (task, values) in enumerate(zip(tasks, networks, strict=True))
         ]
-        return list(training.run(continued).values)
+        trained = yield from training.run(continued)
+        return list(trained.values)
 
 
 plugin = FedMD

@@ -6,16 +6,16 @@ There is no noise, as in FedKT's paper; PATE with noise is a FedKT election of o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import numpy as np
 from pydantic import PositiveInt
 
 from oneballot.interfaces import TallyContext
-from oneballot.peers import Peer, Round
+from oneballot.peers import Peer, PeerSteps, Round
 from oneballot.settings import settings
-from oneballot.types import Data, PublicNeed, Task
+from oneballot.types import Data, Fit, PublicNeed, Task
 
 
 @settings
@@ -31,7 +31,7 @@ class PATE(Peer):
 
     teachers: PositiveInt | None = None
 
-    def run(self, parties: Sequence[Data], ctx: TallyContext) -> Iterator[Round]:
+    def run(self, parties: Sequence[Data], ctx: TallyContext) -> PeerSteps:
         assert ctx.public is not None, "checked before: pate needs a public set"
         X, y = (np.concatenate([getattr(data, name) for data in parties]) for name in ("X", "y"))
         classes, queries = len(ctx.classes), np.arange(len(ctx.public))
@@ -40,11 +40,12 @@ class PATE(Peer):
             Task(rows, y[rows], seed=ctx.shared_seed("teacher", i), ask=queries + len(X), label=f"teacher {i + 1}")
             for i, rows in enumerate(subsets)
         ]
-        teachers = ctx.fit("teacher", np.concatenate([X, ctx.public]), tasks, classes)
+        teachers = yield Fit("teacher", np.concatenate([X, ctx.public]), tasks, classes)
         votes = sum(np.eye(classes, dtype=np.int64)[answer.argmax(axis=1)] for answer in teachers.predictions())
         labels = ctx.decide(np.asarray(votes), cell="pate")
         task = Task(queries, labels, seed=ctx.shared_seed("final"), required=True, label="the student")
-        yield Round([ctx.fit("final", ctx.public, [task], classes)[0]], up=X.nbytes + y.nbytes, down=0)
+        models = yield Fit("final", ctx.public, [task], classes)
+        yield Round([models[0]], up=X.nbytes + y.nbytes, down=0)
 
 
 plugin = PATE

@@ -6,7 +6,7 @@ only. Parties start from different weights, and the global network may be wider 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar
 
@@ -15,9 +15,9 @@ from pydantic import Field, NonNegativeInt, PositiveInt
 
 from oneballot.errors import ElectionError
 from oneballot.interfaces import Model, TallyContext
-from oneballot.peers import Peer, Round
+from oneballot.peers import Peer, PeerSteps, Round
 from oneballot.settings import settings
-from oneballot.types import Data
+from oneballot.types import Data, Steps
 
 from ._assembly import Assemble, Assembly, Values
 from ._matching import Dense, Prior, match_networks, part_of
@@ -47,14 +47,14 @@ class PFNM(Peer):
         if learner.module != "mlp":
             raise ElectionError(f'pfnm needs module = "mlp", a fully connected network, not "{learner.module}"')
 
-    def run(self, parties: Sequence[Data], ctx: TallyContext) -> Iterator[Round]:
-        assembly: Assembly = ctx.run(Assemble(parties, ctx, lambda usual: usual))
+    def run(self, parties: Sequence[Data], ctx: TallyContext) -> PeerSteps:
+        assembly = yield Assemble(parties, ctx, lambda usual: usual)
         try:
             yield from self._rounds(assembly, ctx)
         finally:
             assembly.training.forget()
 
-    def _rounds(self, assembly: Assembly, ctx: TallyContext) -> Iterator[Round]:
+    def _rounds(self, assembly: Assembly, ctx: TallyContext) -> PeerSteps:
         names = [name.removesuffix(".weight") for name in assembly.initial if name.endswith(".weight")]
         seen = np.stack([np.bincount(task.targets, minlength=assembly.classes) for task in assembly.tasks])
         starts: list[Values] = [
@@ -63,19 +63,20 @@ class PFNM(Peer):
         prior, up, down = Prior(self.spread, self.prior, self.mass), 0, 0
         for turn in range(1, self.rounds + 1):
             down += (turn > 1) * assembly.size * len(starts)
-            trained = self._train(assembly, starts, turn)
+            trained = yield from self._train(assembly, starts, turn)
             up += assembly.size * len(starts) + seen.size * COUNT_BYTES
             own = [_dense(values, names) for values in trained]
             merged, places = match_networks(own, seen, prior, self.sweeps, ctx.shared_seed("sweeps", turn))
             starts = [_values(part_of(merged, place), names) for place in places]
             yield Round([_model(assembly, merged, names)], up, down)
 
-    def _train(self, assembly: Assembly, starts: Sequence[Values], turn: int) -> Sequence[Values]:
+    def _train(self, assembly: Assembly, starts: Sequence[Values], turn: int) -> Steps[Sequence[Values]]:
         tasks = [
             replace(task, start=start, seed=assembly.ctx.shared_seed("round", turn, task.label))
             for task, start in zip(assembly.tasks, starts, strict=True)
         ]
-        return assembly.training.run(tasks).values
+        trained = yield from assembly.training.run(tasks)
+        return trained.values
 
 
 def _dense(values: Values, names: Sequence[str]) -> Dense:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from oneballot.interfaces import Plugin
+from oneballot.types import Steps
 
 VERSION = 2
 """Increase it when the same settings come to mean another experiment, so that cached results are measured again. If
@@ -55,8 +56,8 @@ class Experiment(ABC):
         return None
 
     @abstractmethod
-    def run(self, seed: int, device: str) -> Result:
-        """Raises DataNotFound or MissingExtra if data or a library is missing."""
+    def run(self, seed: int, device: str) -> Steps[Result] | Result:
+        """Yield requests and return the result. Raises DataNotFound or MissingExtra if data or a library is missing."""
 
     @abstractmethod
     def quick(self) -> Experiment:

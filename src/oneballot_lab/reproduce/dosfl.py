@@ -9,14 +9,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from oneballot.data.rows import join_rows
 from oneballot.election.election import Election
 from oneballot.errors import QuorumError
 from oneballot.methods.dosfl.method import DOSFL
 from oneballot.report.metrics import accuracy
 from oneballot.runtime.progress import track
-from oneballot.simulation import simulate_parties
-from oneballot.types import Data
+from oneballot.runtime.scheduler import Job, request
+from oneballot.simulation import simulate_steps
+from oneballot.types import Data, Steps, Together
 
 from .cells import Experiment, Result
 from .experiments import distillation_lockstep, make_election, smaller_distillation
@@ -54,13 +54,13 @@ class ChainRun(_DistillationRun):
     curves: the accuracy after each party. A party that abstains, except the first, is skipped.
     """
 
-    def run(self, seed: int, device: str) -> Result:
+    def run(self, seed: int, device: str) -> Steps[Result]:
         election, parties, test = self._prepare(seed, device)
         accuracies: list[float] = []
         sent = 0
         for party, data in track("rounds of LP-DOSFL, one per party", parties.items(), len(parties)):
             try:
-                outcome = simulate_parties(election, {party: data}).outcome
+                outcome = (yield from simulate_steps(election, {party: data})).outcome
             except QuorumError:  # the party abstains: the next one starts where this one did
                 if not accuracies:
                     raise
@@ -85,23 +85,20 @@ class InterceptionRun(_DistillationRun):
     values: "accuracy" with the true initial weights; "by RULE" and "at DISTANCE" with guesses, averaged over SEEDS.
     """
 
-    def run(self, seed: int, device: str) -> Result:
-        from oneballot.methods.dosfl.distillation import Party
-        from oneballot.methods.dosfl.initialization import draw_initial_weights
-        from oneballot.methods.dosfl.work import DistilJob
+    def run(self, seed: int, device: str) -> Steps[Result]:
+        from oneballot.methods.dosfl.work import DistilWork, InitialWeights
 
         from .interception import accuracies, guess_weights, perturb_weights
 
         election, parties, test = self._prepare(seed, device)
         learner: Any = election.learner_of("final")
-        network = learner.network(test.X.shape[1:], len(election.classes))
-        initial = draw_initial_weights(network, self.method.first_weights, seed)
-        X, rows = join_rows([data.X for data in parties.values()])
-        distilling = [
-            Party(own, data.y, initial, 1000 * seed + i, self.method)
-            for i, (own, data) in enumerate(zip(rows, parties.values(), strict=True))
+        weights = InitialWeights(test.X.shape[1:], len(election.classes), self.method.first_weights, seed, None)
+        network, initial = weights.make(learner)
+        works = [
+            DistilWork(weights, data.X, data.y, 1000 * seed + i, self.method) for i, data in enumerate(parties.values())
         ]
-        distilled = learner.run(DistilJob(network, X, distilling, len(election.classes)))
+        answers = yield Together([Job(request(work), election.learner_of) for work in works])
+        distilled = [data for data, _ in answers]
         epochs, tested = self.method.epochs, (test.X, test.y)
         true = accuracies(network, [initial], [distilled], epochs, *tested, device=device)
         guessed = guess_weights(network, distilled, epochs, SEEDS, *tested, device=device)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from oneballot import plugins
-from oneballot.comparison import compare
+from oneballot.comparison import compare_steps
 from oneballot.election.election import Election
 from oneballot.learners.sklearn import Sklearn
 from oneballot.learners.torch import Torch
@@ -17,12 +17,11 @@ from oneballot.methods.dosfl.method import DOSFL
 from oneballot.methods.ensemble.method import Ensemble
 from oneballot.methods.fedkt.method import FedKT
 from oneballot.privacy.settings import L0, PrivacySettings
-from oneballot.simulation import Simulation, simulate_parties
-from oneballot.types import Data
+from oneballot.simulation import Simulation, simulate_steps
+from oneballot.types import Data, Steps
 
 from .cells import Experiment, Result
 from .federations import FederatedData, Federation
-from .lockstep_learner import join_lockstep
 from .tokens import with_vocabulary
 
 SINGLE_ROUND = ("solo", "central", "pate")
@@ -51,21 +50,22 @@ class ElectionRun(Experiment):
     learners: Mapping[str, Any] = field(default_factory=dict)
     privacy: PrivacySettings = L0
 
-    def run(self, seed: int, device: str) -> Result:
-        simulation, test = self.simulate(seed, device)
+    def run(self, seed: int, device: str) -> Steps[Result]:
+        simulation, test = yield from self.simulate(seed, device)
         outcome = simulation.outcome
         values = {"accuracy": simulation.accuracy(test), "bytes": outcome.bytes / len(simulation.ballots)}
         if outcome.ledger.epsilon is not None:
             values["epsilon"] = outcome.ledger.epsilon
         return Result(values, notes=self.federation.notes)
 
-    def simulate(self, seed: int, device: str) -> tuple[Simulation, Data]:
+    def simulate(self, seed: int, device: str) -> Steps[tuple[Simulation, Data]]:
         """The simulated election and its test rows."""
         data = self.federation.load(seed)
         election = make_election(self, data, seed, device, method=self.method, privacy=self.privacy)
         ids = np.arange(len(data.y)).astype(str) if election.level == "L2" else None
         parties = self.federation.divide(election.data(data.X, data.y, ids=ids), seed)
-        return simulate_parties(election, parties), election.data(data.X_test, data.y_test)
+        simulation = yield from simulate_steps(election, parties)
+        return simulation, election.data(data.X_test, data.y_test)
 
     @property
     def lockstep(self) -> tuple[str, int] | None:
@@ -95,13 +95,17 @@ class PeerRun(Experiment):
     learners: Mapping[str, Any] = field(default_factory=dict)
     start: ElectionRun | None = None
 
-    def run(self, seed: int, device: str) -> Result:
+    def run(self, seed: int, device: str) -> Steps[Result]:
         data = self.federation.load(seed)
         peer = plugins.find("peers", self.peer)(**self.settings)
         election = make_election(self, data, seed, device)
         parties = self.federation.divide(election.data(data.X, data.y), seed)
-        outcome = None if self.start is None else self.start.simulate(seed, device)[0].outcome
-        rounds = compare(peer, election, parties, election.data(data.X_test, data.y_test), outcome=outcome).rounds
+        outcome = None
+        if self.start is not None:
+            simulation, _ = yield from self.start.simulate(seed, device)
+            outcome = simulation.outcome
+        test = election.data(data.X_test, data.y_test)
+        rounds = (yield from compare_steps(peer, election, parties, test, outcome=outcome)).rounds
         curves = {
             "accuracy": [result.accuracy for result in rounds],
             "bytes": [result.bytes / len(parties) for result in rounds],
@@ -138,7 +142,7 @@ def make_election(run: Any, data: FederatedData, seed: int, device: str, **setti
         if not isinstance(learner, Torch):
             return learner
         placed: Any = with_vocabulary(learner, run.federation.vocabulary, run.federation.tokens)
-        return join_lockstep(replace(placed, device=device))
+        return replace(placed, device=device)
 
     public = data.public if len(data.public) else None
     settings.setdefault("method", Ensemble() if public is None else FedKT())  # a peer does not use it

@@ -10,18 +10,19 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import cache, partial
 from importlib.metadata import version
 
 from oneballot.errors import DataNotFound, MissingExtra, OneBallotError, OneBallotWarning
 from oneballot.runtime.executor import active_cluster, run
-from oneballot.runtime.progress import track
+from oneballot.runtime.progress import Watcher, current_watcher, track
+from oneballot.runtime.scheduler import Job, run_each, steps_of
+from oneballot.types import Steps
 
 from .cache import CellCache
 from .cells import Experiment, Failure, Result, cell_digest
-from .lockstep import run_in_lockstep
 
 Cell = tuple[Experiment, int]
 Finished = Iterator[tuple[int, Result | Failure]]
@@ -92,16 +93,40 @@ def _lockstep_groups(cells: Sequence[Cell]) -> Iterator[list[int]]:
 
 
 def _run_group(positions: Sequence[int], cells: Sequence[Cell], device: str) -> Finished:
-    if len(positions) == 1:
-        yield positions[0], run_one(*cells[positions[0]], device)
-        return
+    """Run these cells side by side. The cells that still run share the time."""
+    rounds = _Rounds(len(positions), current_watcher())
+    watchers = [partial(rounds.record, position) if len(positions) > 1 else None for position in positions]
+    jobs = [Job(_attempt(*cells[i], device), watcher=watcher) for i, watcher in zip(positions, watchers, strict=True)]
     before, share = time.perf_counter(), 0.0
     with _without_warnings():
-        finished = run_in_lockstep([partial(_attempt, *cells[position], device) for position in positions])
-        for running, (index, result) in zip(range(len(positions), 0, -1), finished, strict=True):
+        for running, (index, result) in zip(range(len(jobs), 0, -1), run_each(jobs), strict=True):
             now = time.perf_counter()
-            before, share = now, share + (now - before) / running  # the cells that still run share the time
+            before, share = now, share + (now - before) / running
             yield positions[index], _stamp(result, share, device)
+    rounds.finish()
+
+
+@dataclass
+class _Rounds:
+    """The progress of iterative methods in several cells, reported as one."""
+
+    cells: int
+    watcher: Watcher | None
+    of_cell: dict[int, tuple[int, int]] = field(default_factory=dict)
+
+    def record(self, cell: int, what: str, done: int, total: int) -> None:
+        if what.startswith("rounds of "):
+            self.of_cell[cell] = done, total
+            self._report(sum(done for done, _ in self.of_cell.values()))
+
+    def finish(self) -> None:
+        """A method may stop before its last round."""
+        if self.of_cell:
+            self._report(sum(total for _, total in self.of_cell.values()))
+
+    def _report(self, done: int) -> None:
+        if self.watcher is not None:
+            self.watcher(f"rounds of {self.cells} cells", done, sum(total for _, total in self.of_cell.values()))
 
 
 def _run_in_worker(position: int, experiment: Experiment, seed: int, device: str) -> tuple[int, Result | Failure]:
@@ -114,15 +139,14 @@ def _run_in_worker(position: int, experiment: Experiment, seed: int, device: str
 
 def run_one(experiment: Experiment, seed: int, device: str) -> Result | Failure:
     """Run one cell. Any error becomes a Failure, so that the other cells go on."""
-    begin = time.perf_counter()
-    with _without_warnings():
-        result = _attempt(experiment, seed, device)
-    return _stamp(result, time.perf_counter() - begin, device)
+    ((_, result),) = _run_group([0], [(experiment, seed)], device)
+    return result
 
 
-def _attempt(experiment: Experiment, seed: int, device: str) -> Result | Failure:
+def _attempt(experiment: Experiment, seed: int, device: str) -> Steps[Result | Failure]:
     try:
-        return experiment.run(seed, device)
+        result: Result = yield from steps_of(experiment.run(seed, device))
+        return result
     except (DataNotFound, MissingExtra) as error:
         return Failure(str(error), missing=True)
     except OneBallotError as error:

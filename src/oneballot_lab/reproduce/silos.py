@@ -18,8 +18,8 @@ from oneballot.election.columns import Category, Number
 from oneballot.election.election import Election
 from oneballot.election.schema import Schema
 from oneballot.methods.ensemble.method import Ensemble
-from oneballot.simulation import simulate_parties
-from oneballot.types import Array, Data
+from oneballot.simulation import simulate_steps
+from oneballot.types import Array, Data, Steps
 
 from ..data.registry import find_file, load
 from .cells import Experiment, Result
@@ -82,7 +82,7 @@ class SiloRun(Experiment):
     method: Ensemble
     share: float = 1.0
 
-    def run(self, seed: int, device: str) -> Result:
+    def run(self, seed: int, device: str) -> Steps[Result]:
         train, test, public, classes = self.silos.load(seed)
         public, sent = public[: max(2, round(self.share * len(public)))], 0.0
         if self.what == "local":
@@ -94,7 +94,7 @@ class SiloRun(Experiment):
                 train = {"all": Data(X, y)}
             labels = range(classes)
             election = Election(labels, public, method=self.method, learner=self.learner, seed=seed, max_ballot_mb=1024)
-            outcome = simulate_parties(election, train).outcome
+            outcome = (yield from simulate_steps(election, train)).outcome
             by_party = auc_at_parties(outcome.probabilities, test)
             sent = outcome.bytes / len(train)
         aucs = np.array(list(by_party.values()))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,7 @@ from oneballot.errors import DataError, ElectionError, OneBallotWarning  # noqa:
 from oneballot.fleet.models.inputs import as_tensor  # noqa: E402
 from oneballot.fleet.train.reference import fit_one  # noqa: E402
 from oneballot.peers import Peer  # noqa: E402
+from oneballot.runtime.scheduler import Job, run  # noqa: E402
 from oneballot.server.context import TallyContext  # noqa: E402
 from oneballot.simulation import divide, simulate_parties  # noqa: E402
 from oneballot.types import Array, Data, Task  # noqa: E402
@@ -25,6 +28,9 @@ from oneballot_lab.peers.fedavg import FedAvg  # noqa: E402
 from oneballot_lab.peers.fedavgm import FedAvgM  # noqa: E402
 from oneballot_lab.peers.fedprox import FedProx  # noqa: E402
 from oneballot_lab.peers.scaffold import SCAFFOLD, Variates  # noqa: E402
+
+sys.path.insert(0, str(Path(__file__).parent))
+from rounds import rounds_of  # noqa: E402
 
 torch.set_num_threads(1)
 LEARNER = ob.Torch("mlp", {"hidden": [12]}, epochs=3, batch=16, device="cpu")
@@ -48,7 +54,7 @@ def uneven(digits: Any, networks: ob.Election) -> list[Data]:
 def weights(peer: Peer, election: ob.Election, parties: Sequence[Data]) -> list[dict[str, Array]]:
     """The numbers of the one model after every round."""
     with TallyContext(election) as ctx:
-        return [dict(turn.models[0].arrays) for turn in peer.run(parties, ctx)]  # type: ignore[attr-defined]
+        return [dict(turn.models[0].arrays) for turn in rounds_of(peer, parties, ctx)]  # type: ignore[attr-defined]
 
 
 def assert_close(ours: Sequence[dict[str, Array]], theirs: Sequence[dict[str, Array]], close: float = 1e-6) -> None:
@@ -174,7 +180,7 @@ def test_fedavgm_follows_the_papers_update(networks: ob.Election, uneven: list[D
         assembly = Assembly(LEARNER, uneven, ctx, peer.recipe(LEARNER.recipe()), False)
         expected = []
         for turn in (1, 2, 3):
-            mean = assembly.mean(range(5), assembly.train(range(5), turn, w))
+            mean = assembly.mean(range(5), run(Job(assembly.train(range(5), turn, w), lambda _: LEARNER)))
             v = {key: 0.7 * v[key] + (w[key] - mean[key]) for key in w}
             w = {key: (w[key] - 0.5 * v[key]).astype(np.float32) for key in w}
             expected.append(dict(w))
@@ -189,7 +195,7 @@ def test_parties_are_weighted_by_rows_and_buffers_are_averaged(networks: ob.Elec
     with TallyContext(networks) as ctx:
         parties = [Data(rng.random((n, 64), dtype=np.float32), rng.integers(0, 10, n)) for n in (30, 10)]
         assembly = Assembly(images, parties, ctx, images.recipe(), False)
-        one, two = assembly.train([0, 1], 1, assembly.initial)
+        one, two = run(Job(assembly.train([0, 1], 1, assembly.initial), lambda _: images))
         mean = assembly.mean([0, 1], [one, two])
     assert any("running_mean" in key for key in mean)
     for key in mean:
@@ -232,7 +238,7 @@ def test_bytes_are_one_network_each_way_per_party_and_round_and_two_with_variate
     all_of = FedAvg(rounds=3), FedProx(rounds=3), FedAvgM(rounds=3), SCAFFOLD(rounds=3)
     for peer, each in zip((*some, *all_of), (2, 2, 5, 5, 5, 10), strict=True):
         with TallyContext(networks) as ctx:
-            turns = list(peer.run(uneven, ctx))
+            turns = rounds_of(peer, uneven, ctx)
         assert [turn.up for turn in turns] == [turn.down for turn in turns] == [each * size * r for r in (1, 2, 3)]
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,6 +21,9 @@ from oneballot_lab.peers.fedgen import FedGEN
 from oneballot_lab.peers.fedmd import FedMD
 from oneballot_lab.peers.pfnm import PFNM
 from oneballot_lab.peers.solo import Solo
+
+sys.path.insert(0, str(Path(__file__).parent))
+from rounds import rounds_of
 
 pytest.importorskip("torch")
 
@@ -53,7 +58,7 @@ def parties(whole):
 
 def turns(peer, election, parties):
     with TallyContext(election) as ctx:
-        return list(peer.run(list(parties.values()), ctx))
+        return rounds_of(peer, list(parties.values()), ctx)
 
 
 def weights(model):
@@ -104,12 +109,12 @@ def test_feddf_with_one_party_equals_fedavg(make, whole):
 def test_feddf_moves_the_average_towards_the_mean_of_the_scores(make, parties):
     election, X = make(), make().public
     with TallyContext(election) as ctx:
-        averaged = next(FedAvg(rounds=1).run(list(parties.values()), ctx)).models[0]
-        fused = next(FedDF(rounds=1).run(list(parties.values()), ctx)).models[0]
+        averaged = rounds_of(FedAvg(rounds=1), list(parties.values()), ctx)[0].models[0]
+        fused = rounds_of(FedDF(rounds=1), list(parties.values()), ctx)[0].models[0]
         said = []
         for party in parties.values():  # what each party's network says, which FedAvg of that party alone has as well
             peer = FedAvg(rounds=1)
-            said.append(next(peer.run([party], ctx)).models[0].scores(X))
+            said.append(rounds_of(peer, [party], ctx)[0].models[0].scores(X))
     assert len(said) == 5
     scores = np.mean(said, axis=0)
     aim = np.exp(scores - scores.max(1, keepdims=True))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -16,6 +19,9 @@ from oneballot_lab.peers.bagging import Bagging, Begin, Boost, Forest
 from oneballot_lab.peers.central import Central
 from oneballot_lab.peers.pate import PATE
 from oneballot_lab.peers.solo import Solo
+
+sys.path.insert(0, str(Path(__file__).parent))
+from rounds import rounds_of
 
 xgboost = pytest.importorskip("xgboost")
 
@@ -40,7 +46,7 @@ def test(election, digits):
 def models_of(peer, election, parties):
     """What a peer has after each round."""
     with TallyContext(election) as ctx:
-        return [turn.models for turn in peer.run(list(parties.values()), ctx)]
+        return [turn.models for turn in rounds_of(peer, list(parties.values()), ctx)]
 
 
 @pytest.mark.parametrize("classes", [2, 10])
@@ -62,9 +68,9 @@ def test_kept_scores_give_the_same_trees_as_evaluating_the_whole_forest(digits, 
     election = ob.Election(classes=range(classes), public=digits.public, method=ob.FedKT(), learner=QUICK)
     parties = list(divide(election.data(digits.X, y), 3, "dirichlet:1", seed=2).values())
     with TallyContext(election) as ctx:
-        forest = ctx.run(Begin(np.bincount(y), 64))
+        (forest,) = Begin.together(QUICK, [Begin(np.bincount(y), 64)])
         peer = Bagging(rounds=4, local_rounds=local_rounds, shrink="rows")
-        for number, turn in enumerate(peer.run(parties, ctx)):
+        for number, turn in enumerate(rounds_of(peer, parties, ctx)):
             grown = []
             for i, data in enumerate(parties):
                 params = QUICK.parameters(classes, ctx.shared_seed("bagging", number, i))
@@ -103,10 +109,9 @@ def test_trees_are_appended_as_in_flower(digits):
 
 def test_trees_of_a_round_sum_to_the_mean_of_the_parties_updates(election, parties, digits):
     held, seen = list(parties.values()), np.bincount(digits.y)
-    with TallyContext(election) as ctx:
-        forest = ctx.run(Begin(seen, 64))
-        scores = [forest.scores(data.X) for data in held]
-        whole = ctx.run(Boost(held, scores, [1.0] * 5, [0] * 5, rounds=1, classes=10))
+    (forest,) = Begin.together(QUICK, [Begin(seen, 64)])
+    scores = [forest.scores(data.X) for data in held]
+    (whole,) = Boost.together(QUICK, [Boost(held, scores, [1.0] * 5, [0] * 5, rounds=1, classes=10)])
     (together,) = models_of(Bagging(rounds=1), election, parties)[0]
     rows = xgboost.DMatrix(digits.X_test)
     begin = forest.booster.predict(rows, output_margin=True)

@@ -20,6 +20,7 @@ from oneballot.methods.ensemble.cohorts import cohort_queries
 from oneballot.methods.ensemble.method import mean_auc
 from oneballot.party.cast import cast_together
 from oneballot.party.context import PartyContext
+from oneballot.runtime.scheduler import run
 from oneballot.server.context import TallyContext
 from oneballot.simulation import divide, simulate_parties
 from oneballot.types import Blob, Count, Data, Task
@@ -268,7 +269,7 @@ class TestCohorts:
             pytest.warns(OneBallotWarning, match="member 0 is left out"),
             pytest.raises(ElectionError, match="no ballot's model made predictions"),
         ):
-            election.method.close(Count(by_party={"a": broken}), ctx)
+            run(ctx.job(election.method.close(Count(by_party={"a": broken}), ctx)))
 
     def test_k_models_are_selected_in_each_cohort(self, make_election, held) -> None:
         election = make_election(method=ob.Ensemble(cohorts=2, select="size", k=1), learner=KERNEL)

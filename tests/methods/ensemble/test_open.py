@@ -13,7 +13,7 @@ from oneballot.ballot.seal import seal
 from oneballot.errors import ElectionError, OneBallotWarning, Spoiled
 from oneballot.formats.safetensors import ConstantModel
 from oneballot.methods.ensemble.format import EnsembleFormat
-from oneballot.methods.ensemble.open_count import bounded_rows, most_important
+from oneballot.methods.ensemble.open_count import bounded_rows, most_important, needed_rows
 from oneballot.methods.ensemble.open_model import OpenEnsemble
 from oneballot.party.cast import cast_together
 from oneballot.simulation import baselines, divide, simulate_parties
@@ -229,6 +229,35 @@ def test_a_party_that_declares_a_million_rows_counts_as_a_large_honest_one() -> 
     assert bounded[-1] <= 2 * 120
     np.testing.assert_array_equal(bounded_rows(np.full(4, 50)), np.full(4, 50))
     assert bounded_rows(np.array([7])) == [7]
+
+
+def test_a_large_party_counts_as_declared_if_the_others_leave_most_public_rows_unclaimed() -> None:
+    """Three parties claim one public row in ten, where their claims are ten times as high; the fourth claims all."""
+    declared = np.array([30, 20, 10, 5000])
+    few = np.where(np.arange(100) < 10, 9.1, 0.1)
+    claimed = np.stack([few, few, few, np.ones(100)], axis=1)
+    np.testing.assert_array_equal(bounded_rows(declared), [30, 20, 10, 40])
+    assert needed_rows(declared, claimed)[3] > 10 * 60
+    np.testing.assert_array_equal(needed_rows(declared, claimed)[:3], [30, 20, 10])
+
+
+def test_a_party_that_claims_every_row_cannot_raise_its_own_bound() -> None:
+    """The others claim all public rows, if unevenly: they do not need it."""
+    rng = np.random.default_rng(0)
+    honest, declared = rng.lognormal(0, 0.8, size=(200, 10)), np.append(np.full(10, 100), 10**9)
+    for claims in (np.ones(200), rng.lognormal(0, 3, size=200)):
+        assert needed_rows(declared, np.column_stack([honest, claims]))[-1] == 200
+
+
+@pytest.mark.parametrize(("public_rows", "rows"), [(0, [100, 100, 3000]), (60, [100, 100, 200])])
+def test_three_parties_without_public_rows_count_as_declared(public_rows: int, rows: list[int]) -> None:
+    rng = np.random.default_rng(1)
+    public = rng.normal(size=(public_rows, 3)).astype(np.float32) if public_rows else None
+    election = ob.Election(classes=[0, 1], public=public, method=OPEN, learner=ob.Sklearn("GaussianNB"))
+    own = {party: rng.normal(size=(n, 3)).astype(np.float32) for party, n in zip("abc", (100, 100, 3000), strict=True)}
+    parties = {party: Data(x, (x[:, 0] > 0).astype(np.int64)) for party, x in own.items()}
+    blob = simulate_parties(election, parties).outcome.model.dump()
+    np.testing.assert_array_equal(EnsembleFormat.load(blob.data, classes=2).rows, rows)
 
 
 def test_members_are_selected_for_every_class() -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from pydantic import Field, PositiveInt
@@ -17,7 +16,7 @@ from pydantic import Field, PositiveInt
 from ...errors import ElectionError, Spoiled
 from ...interfaces import Agreement, CastSteps, Context, Method, Model, TallyContext
 from ...settings import settings
-from ...types import Abstain, Ballot, Count, Data, Plan
+from ...types import Abstain, Ballot, Count, Data, Plan, Steps
 from .work import DistilWork, InitialWeights, TrainWork, read_inputs, write_inputs
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -139,7 +138,7 @@ module = "mlp"
         return {**write_inputs(contents.pop("inputs"), self.numbers), **contents, "first": first}
 
     def count(self, ballot: Ballot, ctx: TallyContext) -> Count:
-        digest, shape = self._first(ctx)
+        digest, shape = ctx.prepared
         if ballot.array("first", np.uint8, (32,)).tobytes() != digest:
             raise Spoiled("its distilled data are for other initial weights than the election's")
         arrays = {
@@ -152,17 +151,22 @@ module = "mlp"
                 raise Spoiled(f"its {name} must be from {low:g} to {high:g}")
         return Count(by_party={ballot.party: ballot.contents})
 
-    def close(self, count: Count, ctx: TallyContext) -> Model:
+    def close(self, count: Count, ctx: TallyContext) -> Steps[Model]:
         if not count.by_party:
             raise ElectionError("no ballot has distilled data, so there is nothing to train on")
-        _, shape = self._first(ctx)
+        _, shape = ctx.prepared
         names = tuple(sorted(count.by_party))
         parties = []
         for contents in (count.by_party[name] for name in names):
             inputs = read_inputs(contents, (self.steps, self.batch, *shape), self.numbers)
             parties.append((inputs, np.asarray(contents["labels"]), np.asarray(contents["rates"])))
-        model: Model = ctx.run(TrainWork(self._initial(ctx), names, parties, self))
+        model: Model = yield TrainWork(self._initial(ctx), names, parties, self)
         return model
+
+    def prepare(self, ctx: TallyContext) -> Steps[tuple[bytes, tuple[int, ...]]]:
+        """The digest of the initial weights, and the shape of an input."""
+        first: tuple[bytes, tuple[int, ...]] = yield self._initial(ctx)
+        return first
 
     def _bounds(self) -> dict[str, tuple[float, float]]:
         """The lowest and highest value of each array in a ballot."""
@@ -176,13 +180,5 @@ module = "mlp"
         seed = ctx.shared_seed("first weights")
         return InitialWeights(ctx.shape, len(ctx.classes), self.first_weights, seed, ctx.start)
 
-    def _first(self, ctx: TallyContext) -> tuple[bytes, tuple[int, ...]]:
-        """The digest of the initial weights and the shape of an input, computed once per tally."""
-        if ctx not in _FIRST:
-            _FIRST[ctx] = ctx.run(self._initial(ctx))
-        return _FIRST[ctx]
-
-
-_FIRST: WeakKeyDictionary[Any, tuple[bytes, tuple[int, ...]]] = WeakKeyDictionary()
 
 plugin = DOSFL

@@ -13,21 +13,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from ...fleet.models.network import Network
 from ...fleet.train.devices import find_device, one_thread, precision
 from ...fleet.train.recipe import Recipe
 from ...runtime.progress import track
 from ...types import Array
 from .distillation import DistilledData
 from .stacked import StackedNetwork, Weights
-
-if TYPE_CHECKING:
-    from .work import TrainJob
 
 Merging = Literal["interleaved", "averaged", "weights"]
 MAX_WEIGHT = 1e9
@@ -137,18 +135,25 @@ class TrainingResult:
     diverged: int | None
 
 
-def train_network(job: TrainJob, device: str = "auto") -> TrainingResult:
+def train_network(
+    network: Network,
+    start: Mapping[str, Array],
+    data: Sequence[DistilledData],
+    epochs: int,
+    merging: Merging = "interleaved",
+    device: str = "auto",
+) -> TrainingResult:
     """Train a network from initial weights on the distilled data of all parties (Algorithm 1, lines 6 to 12)."""
     place = find_device(device)
     with precision(Recipe(), place), one_thread():
-        net = StackedNetwork(job.network, place)
-        parties = [DistilledSteps.stack([data], place) for data in job.parties]
-        initial = net.stack([job.initial])
-        final = train_merged(net, initial, parties, job.epochs, job.merging)
+        net = StackedNetwork(network, place)
+        parties = [DistilledSteps.stack([one], place) for one in data]
+        initial = net.stack([start])
+        final = train_merged(net, initial, parties, epochs, merging)
         bounded = all(map(_is_bounded, final))
-        diverged = None if bounded else _find_diverging(net, initial, parties, job.epochs, job.merging)
+        diverged = None if bounded else _find_diverging(net, initial, parties, epochs, merging)
     trained = {name: np.asarray(weight[0].cpu().numpy()) for name, weight in zip(net.names, final, strict=True)}
-    return TrainingResult({**job.initial, **trained}, diverged)
+    return TrainingResult({**start, **trained}, diverged)
 
 
 def _find_diverging(

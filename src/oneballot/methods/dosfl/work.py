@@ -1,35 +1,28 @@
-"""What DOSFL requests from its learner: works of one party or tally, which submit jobs to the learner.
-
-Works of all parties of a simulation run as one, and so do jobs of all cells of a table. Also here: how inputs and
-initial weights are written in a ballot.
-"""
+"""What DOSFL requests from its learner, and how inputs and initial weights are written in a ballot."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import pairwise
-from typing import TYPE_CHECKING, ClassVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...data.rows import join_rows
 from ...errors import ElectionError, Spoiled
 from ...fleet.learner import NetworkLearner
-from ...interfaces import Model
+from ...interfaces import Model, Work
+from ...runtime.join import join_rows
 from ...types import Array, Ballot, Blob, Contents
 
 if TYPE_CHECKING:
     from ...fleet.models.network import Network
-    from .distillation import DistilledData, Party
+    from .distillation import DistilledData
     from .method import DOSFL
-    from .steps import Merging, TrainingResult
 
 
 @dataclass(frozen=True)
-class InitialWeights:
+class InitialWeights(Work):
     """The initial weights θ₀, by rule and seed or of the outcome `start`. Returns their digest and an input's shape."""
 
     row: tuple[int, ...]
@@ -37,7 +30,6 @@ class InitialWeights:
     rule: str
     seed: int
     start: Blob | None
-    role: ClassVar[str] = "final"
 
     def make(self, learner: NetworkLearner) -> tuple[Network, Mapping[str, Array]]:
         """The network and its initial weights."""
@@ -59,7 +51,7 @@ class InitialWeights:
 
 
 @dataclass(frozen=True)
-class DistilWork:
+class DistilWork(Work):
     """Distil a party's rows. Returns the distilled data, and the digest of the initial weights they are for."""
 
     initial: InitialWeights
@@ -68,31 +60,37 @@ class DistilWork:
     seed: int
     settings: DOSFL
     noise_seed: int | None = None
-    role: ClassVar[str] = "final"
+    label: str = "a party"
+
+    @property
+    def key(self) -> Any:
+        return self.X.shape[1:], self.X.dtype, self.initial.classes
 
     @staticmethod
     def together(learner: NetworkLearner, works: Sequence[DistilWork]) -> list[tuple[DistilledData, bytes]]:
+        from .distil import distil
         from .distillation import Party
 
-        network, weights = works[0].initial.make(learner)
+        made = {work.initial: work.initial.make(learner) for work in works}
         X, rows = join_rows([work.X for work in works])
         parties = [
-            Party(own, work.y, weights, work.seed, work.settings, noise_seed=work.noise_seed)
+            Party(own, work.y, made[work.initial][1], work.seed, work.settings, work.label, work.noise_seed)
             for own, work in zip(rows, works, strict=True)
         ]
-        distilled = learner.run(DistilJob(network, X, parties, works[0].initial.classes))
-        return [(data, digest(weights)) for data in distilled]
+        first = works[0].initial
+        distilled = distil(made[first][0], X, parties, first.classes, learner.device, learner.precision)
+        digests = {initial: digest(weights) for initial, (_, weights) in made.items()}
+        return [(data, digests[work.initial]) for work, data in zip(works, distilled, strict=True)]
 
 
 @dataclass(frozen=True)
-class TrainWork:
+class TrainWork(Work):
     """Train the final model on the distilled data of all parties."""
 
     initial: InitialWeights
     names: tuple[str, ...]
     parties: Sequence[tuple[Array, Array, Array]]
     settings: DOSFL
-    role: ClassVar[str] = "final"
 
     @staticmethod
     def together(learner: NetworkLearner, works: Sequence[TrainWork]) -> list[Model]:
@@ -100,10 +98,11 @@ class TrainWork:
 
     def train(self, learner: NetworkLearner) -> Model:
         from .distillation import DistilledData
+        from .steps import train_network
 
         network, weights = self.initial.make(learner)
         data = [DistilledData(*parts) for parts in self.parties]
-        result = learner.run(TrainJob(network, weights, data, self.settings.epochs, self.settings.merging))
+        result = train_network(network, weights, data, self.settings.epochs, self.settings.merging, learner.device)
         if result.diverged is not None:
             party = self.names[result.diverged]
             raise ElectionError(
@@ -111,55 +110,6 @@ class TrainWork:
                 "parties cast with a lower first_rate"
             )
         return learner.model_of(network, result.weights, self.initial.classes)
-
-
-@dataclass(frozen=True)
-class DistilJob:
-    """Distil the rows of X that each party holds. Returns the `DistilledData` of each."""
-
-    network: Network
-    X: Array
-    parties: Sequence[Party]
-    classes: int
-
-    @property
-    def key(self) -> str:
-        return json.dumps(["distil", *self.X.shape[1:], str(self.X.dtype), self.classes])
-
-    @staticmethod
-    def run_together(learner: NetworkLearner, jobs: Sequence[DistilJob]) -> list[list[DistilledData]]:
-        from .distil import distil
-
-        X, rows = join_rows([job.X for job in jobs])
-        parties = [
-            replace(party, rows=own[party.rows]) for job, own in zip(jobs, rows, strict=True) for party in job.parties
-        ]
-        first = jobs[0]
-        distilled = distil(first.network, X, parties, first.classes, learner.device, learner.precision)
-        ends = np.cumsum([0, *(len(job.parties) for job in jobs)])
-        return [distilled[begin:end] for begin, end in pairwise(ends)]
-
-
-@dataclass(frozen=True)
-class TrainJob:
-    """Train a network on the distilled data of all parties, `epochs` times over. Returns a `TrainingResult`."""
-
-    network: Network
-    initial: Mapping[str, Array]
-    parties: Sequence[DistilledData]
-    epochs: int
-    merging: Merging = "interleaved"
-
-    @property
-    def key(self) -> str:
-        sizes = {name: list(weight.shape) for name, weight in self.network.bare.named_parameters()}
-        return json.dumps(["train on distilled data", self.network.shape, sizes], sort_keys=True)
-
-    @staticmethod
-    def run_together(learner: NetworkLearner, jobs: Sequence[TrainJob]) -> list[TrainingResult]:
-        from .steps import train_network
-
-        return [train_network(job, learner.device) for job in jobs]
 
 
 def digest(weights: Mapping[str, Array]) -> bytes:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from ...errors import DataError, OneBallotError
-from ...interfaces import Ask, Context, HasReplaceableMembers
+from ...interfaces import AskModel, Context, HasReplaceableMembers
 from ...types import Array, Blob, Contents
 from .members import Members, in_blocks, write_members
 
@@ -27,7 +27,7 @@ class EnsembleModel(HasReplaceableMembers):
         *,
         cohort: Mapping[str, int] | None = None,
         centres: Array | None = None,
-        ask: Ask | None = None,
+        ask: AskModel | None = None,
     ) -> None:
         self.weights, self.cohort = np.asarray(weights, dtype=np.float64), dict(cohort or {})
         self.members = Members(members, self.classes, ask)
@@ -43,7 +43,7 @@ class EnsembleModel(HasReplaceableMembers):
 
     sandboxed = True
 
-    def use_sandbox(self, ask: Ask) -> None:
+    def use_sandbox(self, ask: AskModel) -> None:
         self.members.ask = ask
 
     def predict_proba(self, X: Array) -> Array:
@@ -104,7 +104,7 @@ class EnsembleModel(HasReplaceableMembers):
         """The member with the bytes of this ballot's model; an average holds no names."""
         return None if contents is None else self.members.find(contents.get("model"))
 
-    def with_member(self, member: int, contents: Contents, ctx: Context, ask: Ask) -> EnsembleModel:
+    def with_member(self, member: int, contents: Contents, ctx: Context, ask: AskModel) -> EnsembleModel:
         """The same ensemble with this ballot's model in the place of a member."""
         members = self.members.replaced(member, contents["model"])
         return EnsembleModel(members, self.weights, cohort=self.cohort, centres=self.centres, ask=ask)

@@ -16,7 +16,7 @@ from ...errors import OneBallotError, OneBallotWarning, Spoiled
 from ...formats.forest import ForestModel, predict_many
 from ...formats.kernel import KernelModel, as_probabilities, scores_of
 from ...formats.safetensors import Arrays, read_arrays
-from ...interfaces import Ask, Model
+from ...interfaces import AskModel, Model
 from ...types import Array, Blob
 
 ROWS_AT_ONCE = 4096
@@ -26,7 +26,7 @@ MOST_MEMBERS = 1_000_000
 class Members(Sequence[Blob]):
     """Models of several parties with the same number of classes."""
 
-    def __init__(self, blobs: Sequence[Blob], classes: int, ask: Ask | None = None) -> None:
+    def __init__(self, blobs: Sequence[Blob], classes: int, ask: AskModel | None = None) -> None:
         self.blobs, self.classes, self.ask = tuple(blobs), classes, ask
 
     def __len__(self) -> int:

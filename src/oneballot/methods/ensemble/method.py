@@ -13,7 +13,7 @@ from ...errors import ElectionError, Spoiled
 from ...formats.forest import as_forest
 from ...interfaces import Agreement, CastSteps, Context, Learner, Method, Model, Models, TallyContext
 from ...settings import settings
-from ...types import Abstain, Array, Ballot, Blob, Contents, Count, Data, Fit, Plan, PublicNeed, Task
+from ...types import Abstain, Array, Ballot, Blob, Contents, Count, Data, Fit, Plan, PublicNeed, Steps, Task
 from .._shared import missing_classes, public_rows, read_class_counts
 from .average import EnsembleModel, hash_name
 from .claims import NAMES, claim_count, claim_fit
@@ -174,7 +174,7 @@ class Ensemble(Method):
             ctx.ask(blob, probe, classes=len(ctx.classes) if name == "model" else 2)
         return Count(by_party={ballot.party: ballot.contents})
 
-    def close(self, count: Count, ctx: TallyContext) -> Model:
+    def close(self, count: Count, ctx: TallyContext) -> Steps[Model]:
         parties = sorted(count.by_party)
         ballots = [count.by_party[party] for party in parties]
         class_counts = np.stack([array_of(ballot, "seen") for ballot in ballots])
@@ -183,7 +183,9 @@ class Ensemble(Method):
         if self.weights == "open":
             chosen = self._select(ballots, np.arange(len(ballots)), ctx)
             opened = assemble({parties[i]: ballots[i] for i in chosen}, self.most_members, ctx)
-            return self._distil([opened], ctx)[0] if self.distil else opened
+            if not self.distil:
+                return opened
+            return (yield from self._distil([opened], ctx))[0]
         blobs = [blob for ballot in ballots if isinstance(blob := ballot["model"], Blob)]
         groups, cohort, centres = [np.arange(len(parties))], {}, None
         if self.cohorts > 1:
@@ -196,7 +198,7 @@ class Ensemble(Method):
         model = EnsembleModel(selected, weights[:, members], cohort=cohort, centres=centres, ask=ctx.ask)
         if not self.distil:
             return model
-        distilled = self._distil([model.of(c) for c in range(model.cohorts)], ctx)
+        distilled = yield from self._distil([model.of(c) for c in range(model.cohorts)], ctx)
         if self.cohorts == 1:
             return distilled[0]
         numbers = np.bincount(list(model.cohort.values()), minlength=model.cohorts)
@@ -241,14 +243,15 @@ class Ensemble(Method):
         weights[selected] = np.minimum(class_counts[selected], most) if most else 1
         return weights
 
-    def _distil(self, teachers: Sequence[Model], ctx: TallyContext) -> Models:
+    def _distil(self, teachers: Sequence[Model], ctx: TallyContext) -> Steps[Models]:
         """A model distilled from each ensemble on the public set."""
         public, tasks = public_rows(ctx), []
         for i, teacher in enumerate(teachers):
             targets, seed = teacher.predict_proba(public), ctx.shared_seed("final", i)
             rows = np.arange(len(public))
             tasks.append(Task(rows, targets, "soft", seed=seed, required=True, label="the distilled model"))
-        return ctx.fit("final", public, tasks, len(ctx.classes))
+        models: Models = yield Fit("final", public, tasks, len(ctx.classes))
+        return models
 
 
 def as_blob(model: Model) -> Blob:

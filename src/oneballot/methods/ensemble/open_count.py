@@ -11,12 +11,14 @@ from ...errors import DataError, Spoiled
 from ...interfaces import TallyContext
 from ...types import Array, Ballot, Blob, Contents
 from .average import hash_name
-from .claims import NAMES, claim_count, claim_floor, claim_scales
+from .claims import NAMES, claim_count, claim_floor, claim_scales, uses_public_rows
 from .members import Members
 from .open_model import OpenEnsemble
 
 POWER = 1.5
 """The power that members' probabilities are raised to (`open_model`)."""
+ENOUGH_PARTIES = 5
+"""With fewer parties and no public rows a party that lies decides anyway, so declared rows are not bounded."""
 MOST_FEATURES = 2**24
 MOST_DIMENSIONS = 4
 
@@ -33,7 +35,7 @@ def read_shape(ballot: Ballot, ctx: TallyContext) -> tuple[int, ...]:
 
 
 def assemble(ballots: Mapping[str, Contents], most: int, ctx: TallyContext) -> OpenEnsemble:
-    """The open ensemble of these parties. What a party declares is bounded (`bounded_rows`)."""
+    """The open ensemble of these parties. What a party declares is bounded (`bounded_rows`, `needed_rows`)."""
     ballots = _of_one_shape(ballots, ctx)
     parties = sorted(ballots)
     declared = np.array([array_of(ballots[party], "seen").sum() for party in parties], dtype=np.float64)
@@ -41,11 +43,12 @@ def assemble(ballots: Mapping[str, Contents], most: int, ctx: TallyContext) -> O
     shape = ctx.shape or _shape(ballots[parties[0]])
     names = NAMES[: claim_count(ctx.public, shape)]
     claims = [_blob(ballots[party], name) for name in names for party in parties]
+    trusting = len(parties) < ENOUGH_PARTIES and not uses_public_rows(ctx.public)
     scales = claim_scales(Members(claims, 2, ctx.ask), ctx)
     whole = OpenEnsemble(
         models,
         claims,
-        bounded_rows(declared),
+        np.maximum(declared, 1) if trusting else bounded_rows(declared),
         scales,
         [hash_name(party) for party in parties],
         len(ctx.classes),
@@ -54,6 +57,14 @@ def assemble(ballots: Mapping[str, Contents], most: int, ctx: TallyContext) -> O
         floor=claim_floor(ctx.public),
         ask=ctx.ask,
     )
+    if ctx.public is not None and uses_public_rows(ctx.public) and (declared > whole.rows).any():
+        bounded, whole.rows = whole.rows, needed_rows(declared, whole.member_weights(ctx.public) / whole.rows)
+        for i in np.flatnonzero(whole.rows > bounded):
+            share = whole.rows[i] / whole.rows.sum()
+            ctx.warn(
+                f"{parties[i]} counts for {whole.rows[i]:,.0f} rows instead of {bounded[i]:,.0f} ({share:.0%} of all), "
+                "because the other parties' rows are unlike many public rows; check that it has so many"
+            )
     if len(parties) <= most:
         return whole
     kept = most_important(whole, np.stack([array_of(ballots[party], "seen") for party in parties]), most, ctx.public)
@@ -69,6 +80,25 @@ def bounded_rows(declared: Array) -> Array:
     ordered = np.sort(declared)[: -max(1, len(declared) // 5) if len(declared) > 2 else None]
     middle = ordered[np.searchsorted(np.cumsum(ordered), ordered.sum() / 2)]
     return np.asarray(np.maximum(np.minimum(declared, 2 * middle), 1.0))
+
+
+def needed_rows(declared: Array, claimed: Array) -> Array:
+    """The rows that each party counts for, more than `bounded_rows` where the others leave most public rows unclaimed.
+
+    claimed `(public rows, parties)`: r/s of each party. The weight of all others together, divided by its mean, has a
+    mean square of 1 + u over the public rows. If they claim all rows alike, u is near 0. If they claim only a share λ
+    of the rows, u = (1 − λ)/λ: how many times their rows the party must have. It may then count for 2(u − 1)² times
+    their rows, because noise in the claims gives a u of up to 1, and flattens larger ones. Only the others' claims and
+    bounded rows enter, so no party can raise its own bound.
+    """
+    rows = bounded_rows(declared)
+    for party in np.flatnonzero(declared > rows):
+        others = np.arange(len(declared)) != party
+        theirs = bounded_rows(declared[others])
+        weight = claimed[:, others] @ theirs
+        uneven = np.mean(weight**2) / max(np.mean(weight) ** 2, 1e-12) - 1
+        rows[party] = max(rows[party], min(declared[party], 2 * max(uneven - 1, 0) ** 2 * theirs.sum()))
+    return rows
 
 
 def most_important(whole: OpenEnsemble, class_counts: Array, most: int, public: Array | None) -> Array:

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from ...errors import OneBallotError
-from ...interfaces import Ask, Context, HasReplaceableMembers
+from ...interfaces import AskModel, Context, HasReplaceableMembers
 from ...types import Array, Blob, Contents
 from .average import hash_name, pack_names
 from .members import Members, in_blocks, write_members
@@ -45,7 +45,7 @@ class OpenEnsemble(HasReplaceableMembers):
         *,
         power: float,
         floor: float,
-        ask: Ask | None = None,
+        ask: AskModel | None = None,
     ) -> None:
         self.members, self.claims = Members(models, classes, ask), Members(claims, 2, ask)
         self.rows, self.scales, self.names = np.asarray(rows, dtype=np.float64), scales, list(names)
@@ -53,7 +53,7 @@ class OpenEnsemble(HasReplaceableMembers):
 
     sandboxed = True
 
-    def use_sandbox(self, ask: Ask) -> None:
+    def use_sandbox(self, ask: AskModel) -> None:
         self.members.ask = self.claims.ask = ask
 
     def predict_proba(self, X: Array) -> Array:
@@ -94,7 +94,7 @@ class OpenEnsemble(HasReplaceableMembers):
             return self.names.index(name)
         return None if contents is None else self.members.find(contents.get("model"))
 
-    def with_member(self, member: int, contents: Contents, ctx: Context, ask: Ask) -> OpenEnsemble:
+    def with_member(self, member: int, contents: Contents, ctx: Context, ask: AskModel) -> OpenEnsemble:
         """The same ensemble with this ballot's models in the place of a member, its claims scaled as by a tally."""
         from .claims import NAMES, claim_scales
 

@@ -15,7 +15,7 @@ import numpy as np
 from pydantic import Field, PositiveInt
 
 from ...errors import ElectionError, Spoiled
-from ...interfaces import Agreement, CastSteps, Context, Learner, Method, Model, TallyContext
+from ...interfaces import Agreement, CastSteps, Context, Learner, Method, Model, Models, TallyContext
 from ...settings import settings
 from ...types import (
     Abstain,
@@ -29,9 +29,10 @@ from ...types import (
     PublicNeed,
     Spending,
     Stack,
+    Steps,
     Task,
     TaskKind,
-)  # fmt: skip
+)
 from .._queries import check_queries, check_teachers, choose_queries
 from .._shared import missing_classes, public_rows, read_class_counts
 from .grid import LARGEST, UNIT, Grid, ensemble, largest_logit, lower_unknown_classes
@@ -179,7 +180,7 @@ temperature = 0.0               # labels; a final model of "torch" may learn log
         length = self._read_half_step(ballot) if self._shared_half_step is None else 1
         return Count({"logits": half_steps * (weight * length), "weight": weight})
 
-    def close(self, count: Count, ctx: TallyContext) -> Model:
+    def close(self, count: Count, ctx: TallyContext) -> Steps[Model]:
         public = public_rows(ctx)
         if ctx.level == "L0":
             weight = count.sums["weight"]
@@ -193,7 +194,8 @@ temperature = 0.0               # labels; a final model of "torch" may learn log
         kind, targets = self._targets(logits, weight, ctx)
         output, seed = ctx.target.output, ctx.shared_seed("final")
         task = Task(rows, targets, kind, output=output, seed=seed, required=True, label="the final model")
-        return ctx.fit("final", public, [task], len(ctx.classes))[0]
+        models: Models = yield Fit("final", public, [task], len(ctx.classes))
+        return models[0]
 
     def _ensemble(self, sums: Array, weight: Array, ctx: TallyContext) -> Array:
         """The logits of equation 2, `(rows, classes)`."""

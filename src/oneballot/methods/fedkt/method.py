@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ...errors import ElectionError, Spoiled
-from ...interfaces import Agreement, CastSteps, Context, Learner, Model, TallyContext
+from ...interfaces import Agreement, CastSteps, Context, Learner, Model, Models, TallyContext
 from ...settings import settings
-from ...types import Abstain, Array, Ballot, Blob, Count, Data, Fit, Plan, Task
+from ...types import Abstain, Array, Ballot, Blob, Count, Data, Fit, Plan, Steps, Task
 from .._queries import choose_queries, count_queries
 from .._shared import missing_classes, public_rows, read_class_counts
 from .settings import Settings
@@ -103,7 +103,7 @@ class FedKT(Settings):
             return Count({"votes": votes * np.minimum(class_counts, self.most_rows)})
         return Count({"votes": votes * class_counts, "seen": class_counts})
 
-    def close(self, count: Count, ctx: TallyContext) -> Model:
+    def close(self, count: Count, ctx: TallyContext) -> Steps[Model]:
         votes, rows, weight = count.sums["votes"], self._voted_rows(ctx), None
         if ctx.level == "L1":
             labels = self._decide_for_the_public(votes, ctx)
@@ -133,7 +133,8 @@ class FedKT(Settings):
             shared = np.eye(len(ctx.classes))[labels] if ctx.level == "L1" else votes  # at L1 votes are not released
             targets, weight = favour_rare_classes(shared)
             task = replace(task, targets=targets, kind="soft", weight=weight)
-        return ctx.fit("final", public_rows(ctx), [task], len(ctx.classes))[0]
+        models: Models = yield Fit("final", public_rows(ctx), [task], len(ctx.classes))
+        return models[0]
 
     def _decide_for_the_public(self, votes: Array, ctx: TallyContext) -> Array:
         """Labels at L1, from noisy votes. Every query is decided: leaving out those without votes would leak."""

@@ -13,9 +13,9 @@ torch = pytest.importorskip("torch")
 from oneballot.fleet.models.network import built_in  # noqa: E402
 from oneballot.fleet.train.recipe import Recipe  # noqa: E402
 from oneballot.types import Array  # noqa: E402
+from oneballot_lab.peers._joint import JointTraining  # noqa: E402
 from oneballot_lab.peers._rounds import Rounds  # noqa: E402
 from oneballot_lab.peers._task import RoundTask  # noqa: E402
-from oneballot_lab.reproduce.joint_training import JointTraining  # noqa: E402
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU"))]
 RECIPE = Recipe(epochs=2, batch=8)

@@ -1,13 +1,11 @@
-"""Cells in lockstep: the same results as alone, from few large trainings; errors stay in their own cell."""
+"""Cells side by side: the same results as alone, from few large trainings; errors stay in their own cell."""
 
 from __future__ import annotations
 
 import signal
 import sys
-import threading
 import time
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,21 +14,19 @@ import pytest
 
 import oneballot as ob
 from oneballot.runtime.progress import report_progress_to
-from oneballot.types import Task
+from oneballot.runtime.scheduler import Job, run_each
+from oneballot.types import Steps, Task, Together
 from oneballot_lab.reproduce.cells import Experiment, Failure, Result
 from oneballot_lab.reproduce.dosfl import ChainRun, InterceptionRun
 from oneballot_lab.reproduce.experiments import ElectionRun, PeerRun
-from oneballot_lab.reproduce.lockstep import current_member, run_in_lockstep
-from oneballot_lab.reproduce.lockstep_learner import join_lockstep
 from oneballot_lab.reproduce.run_cells import _lockstep_groups, _run_group, run_one
 
 sys.path.insert(0, str(Path(__file__).parent))
 from tiny import DIGITS, TREE
 
 pytest.importorskip("torch")
-from oneballot.methods.dosfl.distillation import Party
-from oneballot.methods.dosfl.work import DistilJob, TrainJob
-from oneballot_lab.peers._rounds import start_rounds
+from oneballot.methods.dosfl.work import DistilWork, InitialWeights, TrainWork
+from oneballot_lab.peers._joint import FederationTraining
 
 LEARNER = ob.Torch("mlp", settings={"hidden": [16]}, epochs=2)
 MLP = ElectionRun(DIGITS, ob.FedKT(open_vote="odds"), replace(LEARNER, epochs=8))
@@ -55,6 +51,11 @@ def run_group(experiments: list[Any]) -> list[Result | Failure]:
     return [results[i] for i in range(len(experiments))]
 
 
+def on(learner: Any, steps: Steps[Result]) -> Steps[Result]:
+    (result,) = yield Together([Job(steps, lambda _: learner)])
+    return result
+
+
 def figures(result: Result | Failure) -> Any:
     assert isinstance(result, Result), result
     return {k: v for k, v in result.values.items() if k != "seconds"}, result.curves
@@ -70,12 +71,12 @@ def trainings(reports: list[tuple[str, int, int]]) -> list[str]:
     return [what for what, done, _ in reports if done == 0 and what.startswith("training")]
 
 
-def test_elections_and_single_round_peers_have_the_same_results_in_lockstep():
+def test_elections_and_single_round_peers_have_the_same_results_side_by_side():
     assert_as_alone(MLP, replace(MLP, method=ob.FedKT.paper(subsets=2)), PeerRun(DIGITS, "solo", MLP.learner))
 
 
 @pytest.mark.slow
-def test_iterative_peers_have_the_same_results_in_lockstep():
+def test_iterative_peers_have_the_same_results_side_by_side():
     """With a proximal term, control variates, partial participation, and after an election."""
     assert_as_alone(
         peer_run("fedavg", 3),
@@ -89,12 +90,12 @@ def test_iterative_peers_have_the_same_results_in_lockstep():
 
 
 @pytest.mark.parametrize("peer", ["feddf", "fedmd"])
-def test_peers_with_several_trainings_per_round_have_the_same_results_in_lockstep(peer: str):
+def test_peers_with_several_trainings_per_round_have_the_same_results_side_by_side(peer: str):
     assert_as_alone(peer_run(peer, 2), replace(peer_run(peer, 2), federation=replace(DIGITS, split="dirichlet:5")))
 
 
 @pytest.mark.slow
-def test_distillation_has_the_same_results_in_lockstep():
+def test_distillation_has_the_same_results_side_by_side():
     """With resets and masks, other rates, epochs and steps, another number of parties, and interception."""
     added = [{"soft_labels": False}, {"soft_reset": 0.2, "masking": 0.3}, {"local_epochs": 1, "learning_rate": 0.1},
              {"steps": 2, "merging": "averaged"}, {"first_lessons": "shared", "merging": "weights"}]  # fmt: skip
@@ -103,7 +104,7 @@ def test_distillation_has_the_same_results_in_lockstep():
     assert_as_alone(*runs, fewer, InterceptionRun(replace(WHOLE, parties=2), DOSFL, SHAPED))
 
 
-def test_chains_have_the_same_results_in_lockstep():
+def test_chains_have_the_same_results_side_by_side():
     assert_as_alone(CHAINED, replace(CHAINED, method=replace(DOSFL, masking=0.3)),
                     replace(CHAINED, federation=replace(WHOLE, parties=2)))  # fmt: skip
 
@@ -138,16 +139,18 @@ class Distilling(Experiment):
 
     bad: str = ""
 
-    def run(self, seed: int, device: str) -> Result:
-        rng, learner = np.random.default_rng(seed), join_lockstep(replace(LEARNER, device=device))
-        network, rows = learner.network((6,), 2), np.arange(20)
+    def run(self, seed: int, device: str) -> Steps[Result]:
+        return (yield from on(replace(LEARNER, device=device), self._distil(seed)))
+
+    def _distil(self, seed: int) -> Steps[Result]:
+        rng = np.random.default_rng(seed)
         X, y = rng.normal(size=(20, 6)).astype(np.float32), rng.integers(0, 2, 20 - (self.bad == "labels"))
         settings = ob.DOSFL(steps=2, epochs=1, batch=2, local_epochs=2, soft_labels=False)
-        party = Party(rows, y, network.start(seed), 1, settings, label="of 20 rows")
-        (distilled,) = learner.run(DistilJob(network, X, [party], 2))
-        start = learner.network((7 if self.bad == "start" else 6,), 2).start(seed)
-        result = learner.run(TrainJob(network, start, [distilled], 1))
-        return Result({"last": sum(float(value.sum()) for value in result.weights.values())})
+        initial = InitialWeights((6,), 2, "torch", seed, None)
+        data, _ = yield DistilWork(initial, X, y, 1, settings, label="of 20 rows")
+        start = replace(initial, row=(7 if self.bad == "start" else 6,))
+        model = yield TrainWork(start, ("a",), [(data.inputs, data.labels, data.rates)], settings)
+        return Result({"last": float(model.predict_proba(X).sum())})
 
     def quick(self) -> Distilling:
         return self
@@ -180,19 +183,21 @@ class Rounds(Experiment):
     rounds: int
     bad: int | None = None
 
-    def run(self, seed: int, device: str) -> Result:
-        member, learner = current_member.get(), join_lockstep(replace(LEARNER, device=device))
+    def run(self, seed: int, device: str) -> Steps[Result]:
+        learner = replace(LEARNER, device=device)
+        return (yield from on(learner, self._rounds(learner, seed)))
+
+    def _rounds(self, learner: ob.Torch, seed: int) -> Steps[Result]:
         rng, network = np.random.default_rng(seed), learner.network((6,), 2)
-        training = start_rounds(learner, network, rng.normal(size=(20, 6)), learner.recipe(), 2, "networks")
+        training = FederationTraining(network, rng.normal(size=(20, 6)), learner.recipe(), 2, "networks")
         task, jobs = Task(np.arange(20), rng.integers(0, 2, 20), label=f"of {self.rounds} rounds"), []
         for turn in range(self.rounds):
             start = learner.network((7 if turn == self.bad else 6,), 2).start(turn)
-            values = training.run([replace(task, start=start, seed=turn)]).values[0]
-            assert member is not None
-            (joint,) = member.lockstep.trainings.values()
-            jobs.append(joint.training.job)
+            (values,) = (yield from training.run([replace(task, start=start, seed=turn)])).values
+            assert training.joint is not None
+            jobs.append(training.joint.training.job)
         last = sum(float(value.sum()) for value in values.values())
-        return Result({"last": last, "jobs": len(set(map(id, jobs))), "parts": len(joint.starts)})
+        return Result({"last": last, "jobs": len(set(map(id, jobs))), "parts": len(training.joint.starts)})
 
     def quick(self) -> Rounds:
         return self
@@ -212,28 +217,6 @@ def test_an_error_in_a_round_fails_only_its_own_cell():
     assert isinstance(other, Result)
 
 
-@dataclass(frozen=True)
-class Solitary:
-    """A request that can only be served alone."""
-
-    key = "solitary"
-
-    def serve(self, requests: Any, trainings: Any) -> list[int]:
-        if len(requests) > 1:
-            raise MemoryError("too much at once")
-        return [7]
-
-
-def test_requests_that_fail_only_together_are_served_alone_with_a_warning():
-    def cell() -> Any:
-        member = current_member.get()
-        assert member is not None
-        return member.request(Solitary())
-
-    with pytest.warns(RuntimeWarning, match=r"2 cells could not be trained together.*too much at once"):
-        assert dict(run_in_lockstep([cell, cell])) == {0: 7, 1: 7}
-
-
 def test_a_diverging_peer_affects_no_other_cell():
     diverging = peer_run("fedavg", 3, optimizer="sgd", learning_rate=1e30)
     stable = peer_run("fedavg", 3, optimizer="sgd", learning_rate=0.1)
@@ -241,14 +224,6 @@ def test_a_diverging_peer_affects_no_other_cell():
     assert isinstance(failed, Failure)
     assert "diverged" in failed.reason
     assert figures(result) == figures(run_one(stable, 0, "cpu"))
-
-
-def test_an_error_in_one_cell_ends_the_run_without_a_deadlock():
-    def fail() -> Result:
-        raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        list(run_in_lockstep([lambda: MLP.run(0, "cpu"), fail]))
 
 
 @pytest.fixture
@@ -261,25 +236,22 @@ def default_sigint():
 
 @pytest.mark.usefixtures("default_sigint")
 def test_ctrl_c_in_the_middle_of_a_round_ends_all_cells():
-    ended: list[BaseException] = []
+    ended: list[str] = []
 
-    def cell(peer: str) -> Result:
+    def cell(peer: str) -> Steps[Result]:
         try:
-            return peer_run(peer, 1_000).run(0, "cpu")
-        except BaseException as error:
-            ended.append(error)
-            raise
+            return (yield from peer_run(peer, 1_000).run(0, "cpu"))
+        finally:
+            ended.append(peer)
 
     def interrupt(what: str, done: int, total: int) -> None:
         if what.startswith("training") and rounds.append(done) is None and len(rounds) == 40:
             signal.raise_signal(signal.SIGINT)
 
     rounds: list[int] = []
-    before = threading.active_count()
     with pytest.raises(KeyboardInterrupt), report_progress_to(interrupt):
-        list(run_in_lockstep([partial(cell, "fedavg"), partial(cell, "scaffold")]))
-    assert [type(error) for error in ended] == [InterruptedError] * 2
-    assert threading.active_count() == before
+        list(run_each([cell("fedavg"), cell("scaffold")]))
+    assert ended == ["fedavg", "scaffold"]
 
 
 @pytest.mark.slow
@@ -315,7 +287,7 @@ def test_without_a_terminal_progress_is_printed_twice_a_minute(monkeypatch: Any,
     ]
 
 
-def test_experiments_with_the_same_key_run_in_lockstep():
+def test_experiments_with_the_same_key_run_side_by_side():
     cnn = replace(LEARNER, module="cnn")
     cells = [
         MLP,
@@ -334,7 +306,7 @@ def test_experiments_with_the_same_key_run_in_lockstep():
     assert list(map(len, _lockstep_groups([(PROX, seed) for seed in range(50)]))) == [40, 10]
 
 
-def test_distillations_on_one_data_set_and_chains_run_in_lockstep():
+def test_distillations_on_one_data_set_and_chains_run_side_by_side():
     intercepted = InterceptionRun(WHOLE, DOSFL, SHAPED)
     many = replace(DISTILLED, federation=replace(WHOLE, parties=100))
     elsewhere = replace(DISTILLED, federation=replace(WHOLE, data="mnist"))

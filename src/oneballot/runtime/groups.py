@@ -1,0 +1,57 @@
+"""Requests that are answered together: what they must have in common, and the one call that answers them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from ..interfaces import Work
+from ..types import Fit, Stack, Task
+from .join import join_rows
+
+
+@dataclass(frozen=True)
+class GroupKey:
+    """Equal for requests that are answered together. Learners need not be hashable."""
+
+    kind: type
+    learner: Any
+    details: Any
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, GroupKey) or (self.kind, self.details) != (other.kind, other.details):
+            return False
+        return self.learner is other.learner or bool(self.learner == other.learner)
+
+
+def group_key(request: Fit | Work, learner: Any) -> GroupKey:
+    """Fits: the learner, the shape and type of a row, the number of classes, `keep`. Works: their class and key."""
+    if isinstance(request, Work):
+        return GroupKey(type(request), learner, request.key)
+    first = request.X.parts[0] if isinstance(request.X, Stack) else request.X
+    return GroupKey(Fit, learner, (first.shape[1:], first.dtype, request.classes, request.keep))
+
+
+def answer_group(learner: Any, requests: Sequence[Any], names: Sequence[str]) -> Sequence[Any]:
+    """The answer to each of these requests, which have equal keys, by one call of the learner."""
+    if isinstance(requests[0], Work):
+        return requests[0].together(learner, requests)
+    X, where = join_rows([fit.X for fit in requests])
+    tasks = [
+        task.relocated(rows, _label(task, name, f"{fit.role} {i}"))
+        for fit, name, rows in zip(requests, names, where, strict=True)
+        for i, task in enumerate(fit.tasks, start=1)
+    ]
+    models = learner.fit_many(X, tasks, requests[0].classes, keep=requests[0].keep)
+    ends = [0]
+    for fit in requests:
+        ends.append(ends[-1] + len(fit.tasks))
+    return [models[a:b] for a, b in pairwise(ends)]
+
+
+def _label(task: Task, name: str, position: str) -> str:
+    """What errors call a task: its own name, or its role and number, after the name of the party."""
+    own = position if task.label == Task.label else task.label
+    return f"{name}, {own}" if name else own
