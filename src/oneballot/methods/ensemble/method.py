@@ -125,7 +125,7 @@ class Ensemble(Method):
         scored = self.select == "cv"
         claims = claim_count(ctx.public, data.X.shape[1:]) if self.weights == "open" else 0
         carries = f"a model, {'claim models, ' * bool(claims)}rows of each class{', a score' * scored}"
-        return Plan(1 + claims + (self.folds if scored else 0), carries, None, sends_models=True)
+        return Plan(1 + claims + (min(self.folds, len(data)) if scored else 0), carries, None, sends_models=True)
 
     def cast(self, data: Data, ctx: Context) -> CastSteps:
         if len(data) < self.min_rows:

@@ -48,7 +48,8 @@ class FedKT(Settings):
         if self.ballot == "models":
             return Plan(teachers + students, f"{students or teachers} models", None, sends_models=ctx.level == "L0")
         carries = f"votes on {rows:,} public rows, partitions: {self.partitions}"
-        return Plan(teachers + students, carries, self.encoding(ctx).size(rows))
+        beside = 8 * len(ctx.classes) * (self.weights == "class-counts")
+        return Plan(teachers + students, carries, self.encoding(ctx).size(rows) + beside)
 
     def cast(self, data: Data, ctx: Context) -> CastSteps:
         if not len(data) and ctx.level != "L2":  # at L2 an empty silo casts a ballot like any other
