@@ -94,6 +94,11 @@ class Ensemble(Method):
         if self.weights == "open" and self.cohorts > 1:
             raise ElectionError(f'cohorts = {self.cohorts} needs weights = "seen", "class-counts" or "uniform"')
 
+    @property
+    def sparse(self) -> bool:
+        """An open ensemble needs dense rows, since it may redraw their cells."""
+        return self.weights != "open"
+
     def describe(self) -> dict[str, Any]:
         """The settings for the election's digest; `most_members` is younger than the others, and only "open" has it."""
         described = asdict(self)

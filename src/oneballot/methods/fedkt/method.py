@@ -31,6 +31,7 @@ class FedKT(Settings):
 
     name: ClassVar[str] = "fedkt"
     levels: ClassVar[frozenset[str]] = frozenset({"L0", "L1", "L2"})
+    sparse: ClassVar[bool] = True
     alternatives: ClassVar[Mapping[str, str]] = {"soft": 'Set final_weights = "uniform", or use another final learner'}
 
     def default_learners(self, *_: Any) -> Mapping[str, Mapping[str, Any]]:
