@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import itertools
 import json
 import math
@@ -205,3 +206,13 @@ def test_settings_of_other_mechanisms_are_refused() -> None:
         ob.L2(1.0, mechanism="permute")
     with pytest.raises(ValueError, match="unknown mechanism 'permute'"):
         Line(what="vote", times=1, mechanism="permute", scale=1.0, classes=2, reach=2)
+
+
+def test_no_module_outside_their_folder_names_a_mechanism() -> None:
+    package = Path(ob.__file__).parent
+    for file in package.rglob("*.py"):
+        if "mechanisms" not in file.parts:
+            texts = {
+                node.value for node in ast.walk(ast.parse(file.read_text("utf-8"))) if isinstance(node, ast.Constant)
+            }
+            assert not texts & {*names()}, file
