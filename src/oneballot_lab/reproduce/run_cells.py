@@ -145,7 +145,7 @@ def run_one(experiment: Experiment, seed: int, device: str) -> Result | Failure:
 
 def _attempt(experiment: Experiment, seed: int, device: str) -> Steps[Result | Failure]:
     try:
-        result: Result = yield from steps_of(experiment.run(seed, device))
+        result: Result = yield from steps_of(experiment.run, seed, device)
         return result
     except (DataNotFound, MissingExtra) as error:
         return Failure(str(error), missing=True)
