@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 from hypothesis import settings
 
 import oneballot as ob
+from oneballot import plugins
 from oneballot.simulation import divide
 from oneballot.types import Array, Data
 
@@ -121,3 +123,26 @@ def make_frame(request: pytest.FixtureRequest) -> Callable[[dict[str, Any]], Any
     if request.param == "polars":
         return lambda columns: library.DataFrame(columns, strict=False)
     return library.DataFrame if request.param == "pandas" else library.table
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+    """Installs a package with these entry points for one test."""
+
+    def forget() -> None:
+        plugins.names.cache_clear()
+        plugins.find.cache_clear()
+
+    def install(entry_points: str, code: str = "") -> None:
+        info = tmp_path / "acme_ballots-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-ballots\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text(entry_points)
+        (tmp_path / "acme_ballots.py").write_text(code)
+        monkeypatch.syspath_prepend(tmp_path)
+        monkeypatch.delitem(sys.modules, "acme_ballots", raising=False)
+        forget()
+
+    yield install
+    sys.modules.pop("acme_ballots", None)
+    forget()

@@ -1,4 +1,4 @@
-"""Plug-ins: methods, learners, formats, boxes and peers are found by module name and by entry point."""
+"""Plug-ins: methods, learners, formats, boxes, mechanisms and peers are found by module name and by entry point."""
 
 import sys
 
@@ -7,34 +7,7 @@ import pytest
 from oneballot import plugins
 from oneballot.errors import ElectionError
 
-LEARNER = "from oneballot.interfaces import Learner\n\nclass Forest(Learner):\n"
-
-
-@pytest.fixture
-def fresh():
-    """The plug-in caches, which are cleared after the test."""
-    yield plugins
-    plugins.names.cache_clear()
-    plugins.find.cache_clear()
-
-
-@pytest.fixture
-def install(tmp_path, monkeypatch, fresh):
-    """Installs a package with these entry points for one test."""
-
-    def install(entry_points: str, code: str = ""):
-        info = tmp_path / "acme_ballots-1.0.dist-info"
-        info.mkdir()
-        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-ballots\nVersion: 1.0\n")
-        (info / "entry_points.txt").write_text(entry_points)
-        (tmp_path / "acme_ballots.py").write_text(code)
-        monkeypatch.syspath_prepend(tmp_path)
-        monkeypatch.delitem(sys.modules, "acme_ballots", raising=False)
-        plugins.names.cache_clear()
-        plugins.find.cache_clear()
-
-    yield install
-    sys.modules.pop("acme_ballots", None)
+LEARNER = "from oneballot.interfaces import Learner\n\nclass Forest(Learner):\n    provides = fit_many = None\n"
 
 
 @pytest.mark.parametrize(
@@ -116,6 +89,13 @@ def test_a_plug_in_whose_class_has_another_name_is_rejected(install):
     install("[oneballot.learners]\nacme = acme_ballots:Forest\n", f"{LEARNER}    name = 'other'\n")
     with pytest.raises(ElectionError, match="calls itself 'other'"):
         plugins.find("learners", "acme")
+
+
+def test_a_plug_in_that_lacks_a_required_part_is_refused(install):
+    code = "from oneballot.privacy.mechanisms import NoisyArgmax\n\nclass Noise(NoisyArgmax):\n    name = 'acme'\n"
+    install("[oneballot.mechanisms]\nacme = acme_ballots:Noise\n", code)
+    with pytest.raises(ElectionError, match="does not define log_loss, pure, sample, win_probability"):
+        plugins.find("mechanisms", "acme")
 
 
 @pytest.mark.parametrize("code", ["", "import a_library_that_is_not_there\n"])

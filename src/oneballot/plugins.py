@@ -61,6 +61,8 @@ def find(kind: Kind, name: str) -> Any:
             )
         if loaded.name != name:
             raise ElectionError(f"entry point {name!r}: the {ONE[kind]} it names calls itself {loaded.name!r}")
+        if missing := ", ".join(sorted(getattr(loaded, "__abstractmethods__", ()))):
+            raise ElectionError(f"the {ONE[kind]} {name!r} ({plugin.value}) does not define {missing}")
         return loaded
     except (ImportError, AttributeError) as error:
         raise ElectionError(f"the {ONE[kind]} {name!r} ({plugin.value}) cannot be loaded: {error}") from error

@@ -255,7 +255,7 @@ def test_a_setting_that_cannot_be_serialised_is_rejected():
 @pytest.mark.parametrize(
     ("public", "error"),
     [
-        ([[1.0, np.nan], [2, 3]], r"the public set: 1 values are NaN or infinite, the first at \(0, 1\)"),
+        ([[1.0, np.nan], [2, 3]], r"the public set: 1 value is NaN or infinite, the first at \(0, 1\). Fill"),
         ([[1.0, np.inf]], "NaN or infinite"),
         (np.array([[1e300]]), "NaN or infinite"),
         ([["a", "b"]], "expected numbers, not <U1; describe the columns in a schema"),
@@ -279,7 +279,7 @@ def test_a_public_set_that_is_not_rows_of_finite_numbers_is_rejected(public, err
         ([[1, 2], [3, 4]], ["no"], "clinic-a: X has 2 rows, but y has 1"),
         ([[1, 2]], ["perhaps"], r"clinic-a, column 'label': row 1 \('perhaps'\) is not a class.*use one of no, yes"),
         ([[1, 2]], [np.nan], r"row 1 \(''\) is not a class"),
-        ([[1, np.nan]], ["no"], "clinic-a: 1 values are NaN"),
+        ([[1, np.nan]], ["no"], "clinic-a: 1 value is NaN"),
         ([["x", "y"]], ["no"], "clinic-a: expected numbers"),
         ([[1, 2]], "no", "expected one label per row"),
         ([[1, 2]], [["no"]], "expected one label per row"),

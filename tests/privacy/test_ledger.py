@@ -34,9 +34,9 @@ class TestSettings:
             ({"noise_seed": 1}, "give both or neither"),
             ({"rehearsal": True}, "give both or neither"),
             ({"tallies": 2}, "tallies cannot be given at level L2"),
-            ({"threshold": 3.0}, "only with mechanism = .confident."),
+            ({"threshold": 3.0}, "threshold needs mechanism = .confident."),
             ({"mechanism": "confident"}, "needs threshold"),
-            ({"sampler": "opendp"}, "needs mechanism = .gumbel."),
+            ({"sampler": "opendp"}, "sampler needs mechanism = .gumbel."),
         ],
     )
     def test_invalid_settings_are_refused(self, settings, words: str) -> None:

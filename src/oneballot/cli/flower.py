@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from .reading import Reading, current, reads_files
 from .terminal import AsJson, print_json, session
 
 app = typer.Typer(
@@ -58,6 +59,7 @@ def new(
 
 
 @app.command(epilog="Example: oneballot flower node node.toml --party clinic-a --election election.toml --data a.csv")
+@reads_files("data")
 def node(
     file: Annotated[Path, typer.Argument(help="The file to write, for `flower-supernode --node-config`.")],
     party: Annotated[str, typer.Option(help="Your name in this election.")],
@@ -80,7 +82,11 @@ def node(
     with session(as_json):
         from ..integrations.flower.config import write_node
 
-        parsed = write_node(file, party, election, data, keep=keep, key=key, learners=tuple(learner or ()))
+        reading = current.get(Reading())
+        parsed = write_node(
+            file, party, election, data, keep=keep, key=key, learners=tuple(learner or ()),
+            dialect=reading.dialect, mapping=reading.file_mapping,
+        )  # fmt: skip
         if as_json:
             print_json({"node": str(file), "party": party, "election": parsed.digest})
             return

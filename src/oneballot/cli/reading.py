@@ -9,9 +9,13 @@ from contextlib import AbstractContextManager, ExitStack
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
+
+if TYPE_CHECKING:
+    from ..data.delimited import Dialect
+    from ..election.mapping import FileMapping
 
 OPTIONS: dict[str, Any] = {
     "sep": Annotated[str | None, typer.Option(help="The separator of your CSV file: , ; | or tab. Default: detected.")],
@@ -45,19 +49,29 @@ class Reading:
     verbose: bool = False
     paths: tuple[Path, ...] = ()
 
+    @property
+    def dialect(self) -> Dialect:
+        from ..data.delimited import Dialect
+
+        return Dialect(self.sep, self.decimal, self.encoding)
+
+    @property
+    def file_mapping(self) -> FileMapping:
+        from ..election.mapping import FileMapping
+
+        return FileMapping.parse(self.map or (), self.label_map or (), self.mapping)
+
     def applied(self) -> AbstractContextManager[object]:
         """Raises DataError if an option is invalid."""
         stack = ExitStack()
         if (self.sep, self.decimal, self.encoding) != (None, None, None):
-            from ..data.delimited import Dialect
             from ..data.read import reading_as
 
-            stack.enter_context(reading_as(Dialect(self.sep, self.decimal, self.encoding), *self.paths))
+            stack.enter_context(reading_as(self.dialect, *self.paths))
         if self.map or self.label_map or self.mapping:
-            from ..election.mapping import FileMapping, mapping_files
+            from ..election.mapping import mapping_files
 
-            mapping = FileMapping.parse(self.map or (), self.label_map or (), self.mapping)
-            stack.enter_context(mapping_files(mapping, *self.paths))
+            stack.enter_context(mapping_files(self.file_mapping, *self.paths))
         return stack
 
 

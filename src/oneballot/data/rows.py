@@ -32,8 +32,12 @@ def as_rows(X: Any, source: str, *, empty: bool = False) -> Array:
         with np.errstate(over="ignore"):
             rows = rows.astype(np.float32)
         if (bad := np.argwhere(~np.isfinite(rows))).size:
-            at = tuple(int(i) for i in bad[0])
-            raise DataError(f"{source}: {len(bad)} values are NaN or infinite, the first at {at}; fill them first")
+            at, values = tuple(int(i) for i in bad[0]), "value is" if len(bad) == 1 else "values are"
+            raise DataError(
+                f"{source}: {len(bad):,} {values} NaN or infinite, the first at {at}. Fill them with a value that all "
+                "parties agree on (numpy.nan_to_num, sklearn.impute), or give the election a schema "
+                "(ob.Schema.from_frame), in which values may be missing"
+            )
     return rows
 
 

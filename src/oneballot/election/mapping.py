@@ -87,6 +87,7 @@ class FileMapping:
         return renamed
 
 
+SAME_NAMES = FileMapping()
 _given: ContextVar[dict[Path, FileMapping]] = ContextVar("_given")
 
 

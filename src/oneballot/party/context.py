@@ -38,8 +38,8 @@ class PartyContext:
         self._most, self._drawn_before = most, self._charges.draws
         self.number = 1
         """The number of this cast, or tally, on the same rows or votes."""
-        if election.guarantee and election.guarantee.side == self.side:
-            election.guarantee.check_sampler()
+        if isinstance(guarantee := election.guarantee, VotesGuarantee) and guarantee.side == self.side:
+            guarantee.query.check_sampler(guarantee.privacy.sampler)
         self.drawn: Counter[str] = Counter()
         self.noised: list[tuple[Array, int]] = []
         """The votes that noise was added to, each with its unit: for data-dependent accounting, never released."""

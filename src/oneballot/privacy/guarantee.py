@@ -116,9 +116,6 @@ class Guarantee:
         """Whether the result will be hardly better than chance."""
         return False
 
-    def check_sampler(self) -> None:
-        """Raise MissingExtra if what draws the noise is not installed."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class LabelGuarantee(Guarantee):
@@ -207,9 +204,6 @@ class VotesGuarantee(LabelGuarantee):
             answers = releases_per_unit(self.level, self.privacy.answers, self.partitions)
             lines = [("test", self.test, times), ("vote", self.query, min(times, answers))]
         return lines + super().lines()
-
-    def check_sampler(self) -> None:
-        self.query.check_sampler(self.privacy.sampler)
 
     def _ledger_fields(self) -> dict[str, Any]:
         return super()._ledger_fields() | {"subsets": self.subsets if self.level == "L2" else None}

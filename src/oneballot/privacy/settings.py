@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -14,7 +14,7 @@ from . import mechanisms
 from .accounting import Accountant
 from .releases import Adjacency
 
-OF_SOME_MECHANISMS = ("threshold", "answers", "test_sigma")
+OF_SOME_MECHANISMS = ("sampler", "threshold", "answers", "test_sigma")
 """The settings that only some mechanisms take."""
 MAX_DELTA = 0.01
 """Publishing one row in a hundred in the clear satisfies this delta."""
@@ -115,21 +115,17 @@ class PrivacySettings:
         self._check_own_settings()
 
     def _check_own_settings(self) -> None:
-        """Some settings and samplers belong to some mechanisms."""
-        chosen = self.chosen
-        if self._changed("sampler") and (chosen is None or self.sampler not in chosen.samplers or self.rehearsal):
-            able = _names_of(lambda mechanism: self.sampler in mechanism.samplers)
-            raise ElectionError(
-                f'sampler = "{self.sampler}" needs mechanism = {able}, and cannot be seeded for a rehearsal'
-            )
-        needs = chosen.needs if chosen else {}
-        if any(getattr(self, name) is None for name in needs):
-            wanted = " and ".join(f"{name} ({meaning})" for name, meaning in needs.items())
-            raise ElectionError(f'mechanism = "{self.mechanism}" needs {wanted}')
-        takes = (*needs, *(chosen.takes if chosen else ()))
-        if given := self._changed(*(name for name in OF_SOME_MECHANISMS if name not in takes)):
-            able = _names_of(lambda mechanism: set(given.split(", ")) <= {*mechanism.needs, *mechanism.takes})
-            raise ElectionError(f"{given} can be given only with mechanism = {able}")
+        """Some settings belong to some mechanisms."""
+        chosen = self.chosen or mechanisms.NoisyArgmax
+        for setting in OF_SOME_MECHANISMS:
+            if self._changed(setting) and setting not in chosen.takes:
+                able = [f'"{name}"' for name in mechanisms.names() if setting in mechanisms.find(name).takes]
+                raise ElectionError(f"{setting} needs mechanism = {' or '.join(able)}")
+        if self._changed("sampler") and self.rehearsal:
+            raise ElectionError(f'sampler = "{self.sampler}" cannot be seeded for a rehearsal; leave it out')
+        if any(getattr(self, setting) is None for setting in chosen.needs):
+            needs = " and ".join(f"{setting} ({meaning})" for setting, meaning in chosen.needs.items())
+            raise ElectionError(f'mechanism = "{self.mechanism}" needs {needs}')
 
     def noise_parameters(self) -> dict[str, float]:
         values = {"gamma": self.gamma, "sigma": self.sigma, "scale": self.scale}
@@ -151,11 +147,6 @@ class PrivacySettings:
             chosen = implied_mechanism(name) if self.mechanism == "auto" else self.mechanism
             return chosen, value if name == "scale" else mechanisms.find(chosen).scale_of(value)
         return None
-
-
-def _names_of(suitable: Callable[[type[mechanisms.NoisyArgmax]], bool]) -> str:
-    """The names of suitable mechanisms, for messages."""
-    return " or ".join(f'"{name}"' for name in mechanisms.names() if suitable(mechanisms.find(name)))
 
 
 def implied_mechanism(parameter: str) -> str:

@@ -72,6 +72,20 @@ def test_flower_reads_the_settings_of_a_node(clinics: Path, monkeypatch) -> None
     assert party.NodeConfig.read(parse_config_args(["node.toml"]), {}) == expected
 
 
+def test_a_node_reads_a_file_with_other_names_of_columns_and_labels(clinics: Path, monkeypatch) -> None:
+    monkeypatch.chdir(clinics / "clinic-a")
+    words = ("flower", "node", "node.toml", "--party", "clinic-a", "--election", "election.toml", "--data", "own.csv")
+    header, *rows = Path("rows.csv").read_text("utf-8").splitlines()
+    own = [";".join(row.split(",")) for row in [header.replace("age", "Alter (Jahre)"), *rows]]
+    Path("own.csv").write_text("\n".join(own), "utf-8")
+    assert "age" in oneballot(*words, status=1)
+    oneballot(*words, "--map", "Alter (Jahre)=age", "--sep", ";")
+    node = party.NodeConfig.read(parse_config_args(["node.toml"]), {})
+    assert node.mapping.columns == {"Alter (Jahre)": "age"}
+    sealed = party.cast_for_server(node, ob.Election.read("election.toml").digest).sealed
+    assert sealed == Path("ballots/clinic-a.ballot").read_bytes()
+
+
 @pytest.mark.parametrize(
     ("file", "party_name", "more", "words"),
     [

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 from importlib.metadata import version
 from pathlib import Path
 
 from ...ballot.encryption import check_server_key, find_server_key
+from ...data.delimited import DETECT, Dialect
+from ...data.read import reading_as
 from ...election.election import Election
+from ...election.mapping import SAME_NAMES, FileMapping, mapping_files
 from ...election.names import file_name
 from ...election.toml import toml_value
 from ...errors import ElectionError
@@ -67,15 +71,28 @@ clientapp = "oneballot.integrations.flower.party:app"
 
 
 def write_node(
-    file: Path, party: str, election: Path, data: Path, *, keep: Path, key: Path | None, learners: tuple[str, ...]
+    file: Path,
+    party: str,
+    election: Path,
+    data: Path,
+    *,
+    keep: Path,
+    key: Path | None,
+    learners: tuple[str, ...],
+    dialect: Dialect = DETECT,
+    mapping: FileMapping = SAME_NAMES,
 ) -> Election:
-    """Write a file for `flower-supernode --node-config`, after checking that this party could vote with it."""
+    """Write a file for `flower-supernode --node-config`, after checking that this party could vote with it.
+
+    dialect, mapping: how the data file is written, and its own names of columns and labels.
+    """
     if file.suffix != ".toml":
         raise ElectionError(f"{file}: Flower requires a name that ends in .toml")
     if file.exists():
         raise ElectionError(f"{file} exists and is not overwritten; move it away, or choose another name")
     parsed = Election.read(election)
-    preview(parsed, party, data, keep=keep, key=key, beside=election.parent, choices=learners)
+    with reading_as(dialect, data), mapping_files(mapping, data):
+        preview(parsed, party, data, keep=keep, key=key, beside=election.parent, choices=learners)
     if key is None:
         name = f"{file_name(party)}.key"
         candidates = (Path(name), election.parent / name)
@@ -83,6 +100,8 @@ def write_node(
     paths = {"election": election, "data": data, "keep": keep} | ({} if key is None else {"key": key})
     config: dict[str, object] = {"party": party, **{name: str(path.resolve()) for name, path in paths.items()}}
     config |= {"learner": " ".join(learners)} if learners else {}
+    config |= {name: value for name, value in vars(dialect).items() if value is not None}
+    config |= {name: json.dumps(names, ensure_ascii=False) for name, names in vars(mapping).items() if names}
     write_atomic(file, f"# The party of a Flower node, and its files.\n{_lines(config)}\n".encode())
     return parsed
 

@@ -7,6 +7,7 @@ that is asked again, or was killed, sends the same bytes and never casts twice.
 
 from __future__ import annotations
 
+import json
 import logging
 import warnings
 from collections.abc import Iterator, Mapping
@@ -18,8 +19,11 @@ from typing import Any
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
+from ...data.delimited import DETECT, Dialect
 from ...data.files import OPENERS
+from ...data.read import reading_as
 from ...election.election import Election
+from ...election.mapping import SAME_NAMES, FileMapping, mapping_files
 from ...election.names import check_party_name, file_name
 from ...errors import OneBallotError, OneBallotWarning
 from ...party.submit import cast_file
@@ -42,6 +46,8 @@ class NodeConfig:
     keep: Path
     key: Path | None = None
     learners: tuple[str, ...] = ()
+    dialect: Dialect = DETECT
+    mapping: FileMapping = SAME_NAMES
 
     @classmethod
     def read(cls, node: Mapping[str, Any], run: Mapping[str, Any]) -> NodeConfig:
@@ -60,6 +66,8 @@ class NodeConfig:
             keep=Path(str(node.get("keep") or "ballots")),
             key=Path(str(node["key"])) if node.get("key") else None,
             learners=tuple(str(node.get("learner") or "").split()),
+            dialect=Dialect(*(str(node[name]) if node.get(name) else None for name in vars(DETECT))),
+            mapping=FileMapping(*(json.loads(str(node.get(name) or "{}")) for name in vars(SAME_NAMES))),
         )
 
     @classmethod
@@ -112,7 +120,8 @@ def cast_for_server(config: NodeConfig, digest: str) -> Reply:
             config.keep / f".{file_name(party)}.queue"
         )  # a separate folder, as casting may lock the one it writes to
         queue.mkdir(parents=True, exist_ok=True)
-        with lock_folder(queue):  # two queries at once are still one cast
+        reading = reading_as(config.dialect, config.data), mapping_files(config.mapping, config.data)
+        with reading[0], reading[1], lock_folder(queue):  # two queries at once are still one cast
             done = cast_file(
                 election,
                 party,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -46,14 +47,12 @@ class NoisyArgmax(Mechanism):
 
     parameter: ClassVar[str] = "scale"
     """The setting that implies this mechanism, such as gamma or sigma; `scale` fits all."""
-    needs: ClassVar[dict[str, str]] = {}
-    """The settings that it alone has and needs, each with a word or two of explanation."""
     takes: ClassVar[tuple[str, ...]] = ()
-    """The settings that it alone has and does not need."""
+    """Of the settings that only some mechanisms have, those that it has."""
+    needs: ClassVar[Mapping[str, str]] = {}
+    """Of these, those that must be given, each with a word or two of explanation."""
     adaptive: ClassVar[bool] = False
     """Whether earlier answers decide what is released."""
-    samplers: ClassVar[tuple[str, ...]] = ("oneballot",)
-    """The values of the setting `sampler` that can draw it."""
     numbers: ClassVar[type[NoisyNumbers] | None] = None
     """The same noise on numbers, for methods that release numbers."""
 

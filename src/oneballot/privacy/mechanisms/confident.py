@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -46,8 +47,8 @@ class Confident(Gaussian):
     """Each query is tested; up to `answers` of those that pass are answered, with Gaussian noise."""
 
     name = "confident"
-    needs = {"threshold": "votes", "answers": "at most how many"}  # noqa: RUF012
-    takes = ("test_sigma",)
+    takes = ("threshold", "answers", "test_sigma")
+    needs: ClassVar[Mapping[str, str]] = {"threshold": "votes", "answers": "at most how many"}
     adaptive = True
     numbers = None
 

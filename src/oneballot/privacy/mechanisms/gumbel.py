@@ -19,7 +19,7 @@ class Gumbel(NoisyArgmax):
     """`scale` is b. No noise is added: softmax(v/b) is sampled directly."""
 
     name = "gumbel"
-    samplers = ("oneballot", "opendp")
+    takes = ("sampler",)
 
     @property
     def pure(self) -> float:
