@@ -29,6 +29,7 @@ from .runtime.scheduler import Job, request, run
 from .server.outcome import Outcome
 from .server.sandbox import Sandbox
 from .simulation import baseline_role, simulate_parties
+from .sparse import concatenate
 from .types import Array, Blob, Contents, Data, Fit, Task
 
 COMPARED = ("accuracy", "balanced_accuracy", "auc")
@@ -204,7 +205,7 @@ def _own(alone: Election, choice: Mapping[str, Learner], train: Data, asked: Arr
     learners = alone.choose_learners(choice)
     if not learners:
         return simulate_parties(alone, {"own": train}).outcome.probabilities(asked)
-    X, rows = np.concatenate([train.X, asked]), np.arange(len(train))
+    X, rows = concatenate([train.X, asked]), np.arange(len(train))
     asked_rows = np.arange(len(train), len(X))
     task = Task(rows, train.y, alone.target.task, ask=asked_rows, label="your own model")
     role = baseline_role(alone)

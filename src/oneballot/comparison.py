@@ -8,6 +8,7 @@ import json
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, astuple, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,8 @@ from .server.context import TallyContext
 from .server.outcome import Outcome
 from .settings import parse_settings
 from .simulation import Simulation, simulate_steps
-from .types import Blob, Data, Steps, Together
+from .sparse import as_dense
+from .types import Array, Blob, Data, Steps, Together
 
 
 @dataclass(frozen=True)
@@ -76,11 +78,15 @@ class PeerResult:
 
 
 class _PeerContext(TallyContext):
-    """A tally's context whose `start` is the outcome of this election, if one is given."""
+    """A tally's context whose `start` is the outcome of this election, if one is given, and whose rows are dense."""
 
     def __init__(self, election: Election, outcome: Outcome | None) -> None:
         super().__init__(replace(election, privacy=L0, roster={}, quorum=1))
         self._outcome = outcome
+
+    @cached_property
+    def public(self) -> Array | None:
+        return None if self.election.public is None else as_dense(self.election.public, "the public set")
 
     @property
     def start(self) -> Blob | None:
@@ -114,6 +120,8 @@ def compare_steps(
     else:
         outcome = None
     results: list[RoundResult] = []
+    parties = {name: replace(data, X=as_dense(data.X, name)) for name, data in parties.items()}
+    test = replace(test, X=as_dense(test.X, "the test rows"))
     tested, report = 0.0, progress_reporter(f"rounds of {peer.name}", peer.rounds)
 
     def record(turn: Round) -> None:

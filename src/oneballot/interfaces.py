@@ -69,6 +69,11 @@ class Learner(Plugin):
         """The shape of a row, if the settings give it."""
         return ()
 
+    @property
+    def sparse(self) -> bool:
+        """Whether `fit_many` takes sparse rows (`sparse.SparseRows`), and its models predict for them."""
+        return False
+
 
 class Format(ABC):
     """A safe serialization of models. `check` raises Spoiled and loads nothing; `load` runs in the sandbox."""
@@ -78,6 +83,8 @@ class Format(ABC):
     """Whether it holds only arrays for OneBallot's own code, so that it need not be loaded in the sandbox."""
     libraries: ClassVar[tuple[str, ...]] = ()
     """The modules whose versions a ballot states."""
+    sparse: ClassVar[bool] = False
+    """Whether its models predict for sparse rows."""
 
     @staticmethod
     @abstractmethod
@@ -132,6 +139,12 @@ class Method(Plugin):
     """The text of its section in a new election, below its name."""
     private_draft: ClassVar[str | None] = None
     """The same at L1 and L2; None if it does not differ."""
+
+    @property
+    def sparse(self) -> bool:
+        """Whether it takes a party's rows and the public set if they are sparse: it selects and stacks rows, and
+        passes them to learners and models, but computes nothing with them."""
+        return False
 
     @property
     def needs(self) -> Mapping[str, frozenset[str]]:

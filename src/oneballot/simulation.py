@@ -25,6 +25,7 @@ from .report.metrics import Metrics, evaluate, mean, summarize
 from .runtime.scheduler import Job, request, run
 from .server.outcome import Outcome
 from .server.tally import tally_steps
+from .sparse import concatenate
 from .types import Array, Ballot, Data, Fit, Steps, Task
 
 
@@ -194,7 +195,7 @@ def baselines(election: Election, parties: Mapping[str, Data], test: Data) -> Ba
     held = {party: data for party, data in parties.items() if len(data)}
     if not election.roles:
         return _baselines_by_tallies(election, held, test)
-    X = np.concatenate([d.X for d in held.values()] + [test.X])
+    X = concatenate([*(d.X for d in held.values()), test.X])
     y = np.concatenate([d.y for d in held.values()])
     ends = np.cumsum([len(d) for d in held.values()])
     asked = np.arange(len(y), len(X))
@@ -215,7 +216,7 @@ def baseline_role(election: Election) -> str:
 def _baselines_by_tallies(election: Election, held: Mapping[str, Data], test: Data) -> Baselines:
     """For a method without learners: run elections with one party each, without noise."""
     alone = replace(election, privacy=L0)
-    whole = Data(np.concatenate([d.X for d in held.values()]), np.concatenate([d.y for d in held.values()]))
+    whole = Data(concatenate([d.X for d in held.values()]), np.concatenate([d.y for d in held.values()]))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", OneBallotWarning)  # about classes that a party lacks
         runs = [simulate_parties(alone, {"one": data}) for data in (*held.values(), whole)]

@@ -18,7 +18,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oneballot.data import libsvm
 from oneballot.data.delimited import Dialect, _with_point, _with_points
 from oneballot.data.read import Table, read, reading_as
 from oneballot.errors import DataError, MissingExtra, OneBallotWarning
@@ -126,21 +125,12 @@ def test_the_number_of_libsvm_features_can_be_set(put):
         (b"# only\n\nyes 1:1\n", "line 3: expected 'label index:value …' \\(LIBSVM\\), got 'yes 1:1'"),
         (b"1 1\n", "line 1: expected"),
         (b"# nothing\n", "has no rows"),
-        (b"1 2000000000:1\n", "need 7.5 GiB, more than the limit of 4 GiB"),
+        (b"1 2000000000:1\n", "uses feature 2,000,000,000; expected at most 16,777,216"),
     ],
 )
 def test_an_invalid_libsvm_file_is_refused_with_its_line(put, content, message):
     with pytest.raises(DataError, match=message):
         read(put("bad.svm", content))
-
-
-def test_a_dense_table_larger_than_the_limit_is_refused(put, monkeypatch):
-    path = put("a9a", SVM)
-    monkeypatch.setattr(libsvm, "DENSE_LIMIT", 3 * 3 * 4)
-    assert read(path)["X"].nbytes == 36
-    monkeypatch.setattr(libsvm, "DENSE_LIMIT", 35)
-    with pytest.raises(DataError, match="keep fewer features"):
-        read(path)
 
 
 def test_npz_gives_one_column_per_array(tmp_path):

@@ -8,15 +8,18 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import DataError
+from ..sparse import WIDE, SparseRows
 from ..types import Array
 from .files import DAMAGE, damaged, open_plain
 
-DENSE_LIMIT = 4 * 2**30
-"""The largest dense X, in bytes."""
+MOST_FEATURES = 2**24
 
 
 def read_libsvm(path: Path, features: int | None = None) -> dict[str, Array]:
-    """A dense X `(rows, features)` in float32, and y `(rows,)`. Indices start at 1 and increase within a line."""
+    """X `(rows, features)` in float32, sparse if it has more than WIDE features, and y `(rows,)`.
+
+    Indices start at 1 and increase within a line.
+    """
     from sklearn.datasets import load_svmlight_file
 
     try:
@@ -33,13 +36,12 @@ def read_libsvm(path: Path, features: int | None = None) -> dict[str, Array]:
     if features is not None and features < width:
         raise DataError(f"{path} uses feature {width}, but only {features} features are expected")
     width = features or width
-    if (size := rows * width * 4) > DENSE_LIMIT:
-        raise DataError(
-            f"{path}: {rows:,} rows of {width:,} features need {size / 2**30:.1f} GiB, more than the limit of "
-            f"{DENSE_LIMIT / 2**30:g} GiB; keep fewer features or fewer rows"
-        )
+    if width > MOST_FEATURES:
+        raise DataError(f"{path} uses feature {width:,}; expected at most {MOST_FEATURES:,} features")
     X.resize((rows, width))
-    return {"X": X.astype(np.float32).toarray(), "y": np.asarray(y, dtype=np.float64)}
+    with np.errstate(over="ignore"):
+        X = X.astype(np.float32)
+    return {"X": SparseRows(X) if width > WIDE else X.toarray(), "y": np.asarray(y, dtype=np.float64)}
 
 
 def _find_error(path: Path, lines: Iterable[bytes], error: Exception) -> DataError:

@@ -65,8 +65,8 @@ def read(
     """Read a table. `features` sets the width of X for LIBSVM, where a file shows only the highest index used.
 
     CSV cells stay text, without surrounding blanks; what `dialect` leaves open is detected, and a warning names it if
-    it is unusual. Other formats keep their numbers and dates. LIBSVM gives X `(rows, features)` in float32 and y
-    `(rows,)`. `empty` permits a table without rows.
+    it is unusual. Other formats keep their numbers and dates. LIBSVM gives X `(rows, features)` in float32, sparse
+    if it is wide, and y `(rows,)`. `empty` permits a table without rows.
     """
     path = Path(path)
     compressed = path.suffix.lower() in OPENERS

@@ -11,15 +11,21 @@ from typing import Any
 import numpy as np
 
 from ..errors import DataError
+from ..sparse import as_sparse, is_sparse
 from ..types import Array
 
 ROW_DTYPES = (np.dtype(np.float32), np.dtype(np.uint8), np.dtype(np.int32))
 
 
 def as_rows(X: Any, source: str, *, empty: bool = False) -> Array:
-    """Rows as an array of one of ROW_DTYPES. Raises DataError if they are not rectangular, numeric and finite."""
+    """Rows as an array of one of ROW_DTYPES. Raises DataError if they are not rectangular, numeric and finite.
+
+    A sparse matrix of scipy becomes `SparseRows`.
+    """
+    if is_sparse(X):
+        X = as_sparse(X, source)
     try:
-        rows = np.asarray(X)
+        rows = X if is_sparse(X) else np.asarray(X)
     except ValueError as error:
         raise DataError(f"{source}: expected rows of the same shape: {error}") from None
     if rows.ndim < 2 or not (len(rows) or empty):
@@ -28,7 +34,7 @@ def as_rows(X: Any, source: str, *, empty: bool = False) -> Array:
         raise DataError(
             f"{source}: expected numbers, not {rows.dtype}; describe the columns in a schema to encode them"
         )
-    if rows.dtype not in ROW_DTYPES or rows.dtype == np.float32:
+    if not is_sparse(rows) and (rows.dtype not in ROW_DTYPES or rows.dtype == np.float32):
         with np.errstate(over="ignore"):
             rows = rows.astype(np.float32)
         if (bad := np.argwhere(~np.isfinite(rows))).size:

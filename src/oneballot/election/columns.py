@@ -13,6 +13,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, PositiveInt, model_validator
 
 from ..errors import DataError
+from ..sparse import SparseRows, as_sparse, is_sparse
 from ..types import Array
 from .cells import MISSING, Order, Place, are_missing, as_days, as_text, days_of, days_since_1970
 
@@ -116,8 +117,9 @@ class Category(_Column):
 
     def encode(self, values: Array, place: Place) -> Array:
         text = np.array([as_text(v) for v in values], dtype=object)
-        one_hot = text[:, None] == np.array(self.categories, dtype=object)[None, :]
-        absent, blank = np.zeros(len(text), dtype=bool), ~one_hot.any(axis=1)
+        number = {category: i for i, category in enumerate(self.categories)}
+        codes = np.array([number.get(t, -1) for t in text], dtype=np.int64)
+        absent, blank = np.zeros(len(text), dtype=bool), codes < 0
         absent[blank] = are_missing(text[blank])
         unknown = blank & ~absent
         if not self.missing:
@@ -131,7 +133,10 @@ class Category(_Column):
             )
         place.note(absent, values, "missing")
         place.note(unknown, values, "unseen")
-        return np.column_stack([one_hot, absent]) if self.missing == "feature" else np.asarray(one_hot)
+        if self.missing == "feature":
+            codes[absent] = len(self.categories)
+        rows = np.flatnonzero(codes >= 0)
+        return SparseRows((np.ones(len(rows)), (rows, codes[rows])), shape=(len(codes), self.width))
 
     def draw(self, rows: int, rng: np.random.Generator) -> Array:
         return np.eye(self.width)[rng.integers(len(self.categories), size=rows)]
@@ -148,14 +153,23 @@ class Text(_Column):
         return self.features
 
     def encode(self, values: Array, place: Place) -> Array:
-        out = np.zeros((len(values), self.features))
-        for row, value in enumerate(values):
+        codes: dict[str, tuple[int, int]] = {}
+        features, signs, ends = [], [], [0]
+        for value in values:
             for word in as_text(value).lower().split():
-                code = int.from_bytes(hashlib.blake2b(word.encode(), digest_size=8).digest(), "little")
-                out[row, code % self.features] += 1 if code >> 63 else -1
-        length = np.linalg.norm(out, axis=1, keepdims=True)
-        np.divide(out, length, out=out, where=length > 0)
-        return out
+                if word not in codes:
+                    code = int.from_bytes(hashlib.blake2b(word.encode(), digest_size=8).digest(), "little")
+                    codes[word] = code % self.features, 1 if code >> 63 else -1
+                feature, sign = codes[word]
+                features.append(feature)
+                signs.append(sign)
+            ends.append(len(features))
+        counts = SparseRows((np.array(signs, dtype=np.float64), features, ends), shape=(len(values), self.features))
+        counts.sum_duplicates()
+        counts.eliminate_zeros()
+        length = np.sqrt(counts.multiply(counts).sum(axis=1))
+        counts.data /= np.repeat(length, np.diff(counts.indptr))
+        return counts
 
 
 class Tensor(_Column):
@@ -179,6 +193,8 @@ class Tensor(_Column):
             )
         if values.dtype.kind not in "biuf":
             raise DataError(f"{place}: a column of kind {self.kind} holds numbers, not text; save it as numbers")
+        if is_sparse(values):
+            return as_sparse(values, str(place))
         with np.errstate(invalid="ignore", over="ignore"):
             x = values.astype(self.dtype)
         wrong = ~np.isfinite(x) if self.kind == "features" else x != values

@@ -22,6 +22,7 @@ from ..errors import ElectionError, WillNotWork
 from ..interfaces import Learner, Method
 from ..privacy.ledger import Ledger
 from ..privacy.settings import L0, PrivacySettings, as_privacy
+from ..sparse import as_dense
 from ..types import Array, Blob, Class, Spending
 from .advice import analytic_instead
 from .checks import check_learners, check_method, check_parties, normalized_roster, warn_if_epsilon_is_large
@@ -94,6 +95,8 @@ class Election(EncodesRows):
         }
         for name, value in normalized.items():
             object.__setattr__(self, name, value)
+        if public is not None and not self.sparse:
+            object.__setattr__(self, "public", as_dense(public, "the public set"))
         check_parties(self)
         check_method(self)
         self._adapt_method_to_privacy()
@@ -224,6 +227,11 @@ class Election(EncodesRows):
             for learner, learners in (default, (self.learner, self.learners))
         ]
         return described[0] == described[1]
+
+    @property
+    def sparse(self) -> bool:
+        """Whether the method and the learners of all roles take sparse rows."""
+        return self.method.sparse and all(self.learner_of(role).sparse for role in self.roles)
 
     def learner_of(self, role: str) -> Learner:
         return self.learners.get(role, self.learner)

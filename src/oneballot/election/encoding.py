@@ -16,6 +16,7 @@ from ..data.rows import as_dtype, as_rows
 from ..errors import DataError, ElectionError, OneBallotWarning
 from ..interfaces import Learner
 from ..privacy.settings import PrivacySettings
+from ..sparse import as_dense, as_sparse, is_sparse
 from ..types import Array, Data
 from .cells import Place
 from .frames import check_encoded, complete, frame_data
@@ -33,6 +34,10 @@ class EncodesRows:
     privacy: PrivacySettings
 
     def learner_of(self, role: str) -> Learner:
+        raise NotImplementedError
+
+    @property
+    def sparse(self) -> bool:
         raise NotImplementedError
 
     @property
@@ -94,7 +99,13 @@ class EncodesRows:
             raise DataError(f"{source}: rows have shape {rows.shape[1:]}, but the election's have {self.shape}")
         if self.schema is not None:
             check_encoded(self.schema, rows, source)
-        return as_dtype(rows, self.row_dtype, source)
+        return self._as_stored(as_dtype(rows, self.row_dtype, source), source)
+
+    def _as_stored(self, rows: Array, source: str) -> Array:
+        """Rows dense, if the method or a learner needs them so; sparse, if those of the public set are."""
+        if not self.sparse:
+            return as_dense(rows, source)
+        return as_sparse(rows, source) if self.public is not None and is_sparse(self.public) else rows
 
     def read_data(self, path: str | Path) -> Data:
         """Read a party's file and encode it with the schema."""
@@ -110,4 +121,5 @@ class EncodesRows:
     def encode_table(self, table: Table) -> Data:
         """Encode a party's table with the schema."""
         assert self.schema is not None
-        return frame_data(self.schema, self.target, table, None, None, table.source, empty=True)
+        data = frame_data(self.schema, self.target, table, None, None, table.source, empty=True)
+        return replace(data, X=self._as_stored(data.X, table.source))

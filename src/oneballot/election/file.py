@@ -28,6 +28,7 @@ from ..data.read import Table
 from ..errors import DataError, ElectionError
 from ..privacy.settings import L0, PrivacySettings
 from ..settings import describe_errors
+from ..sparse import dense_blocks
 from ..types import Array
 from .schema import Schema
 from .targets import name_for
@@ -195,8 +196,11 @@ def make(kind: plugins.Kind, settings: Mapping[str, Any], where: str, folder: Pa
 
 
 def digest_of(rows: Array) -> str:
-    """The digest of the type, shape and bytes of encoded rows. It does not depend on the file format."""
-    rows = np.ascontiguousarray(rows + 0)  # -0.0 becomes 0.0, which is equal but has other bytes
-    head = f"{rows.dtype.newbyteorder('<').str} {rows.shape} ".encode()
-    little = rows.astype(rows.dtype.newbyteorder("<"), copy=False)
-    return "sha256:" + hashlib.sha256(head + little.tobytes()).hexdigest()
+    """The digest of the type, shape and bytes of encoded rows. It does not depend on the file format, nor on whether
+    the rows are sparse."""
+    little = rows.dtype.newbyteorder("<")
+    digest = hashlib.sha256(f"{little.str} {rows.shape} ".encode())
+    for block in dense_blocks(rows):
+        # -0.0 + 0 is 0.0, which is equal but has other bytes
+        digest.update(np.ascontiguousarray(block + 0).astype(little, copy=False).tobytes())
+    return f"sha256:{digest.hexdigest()}"

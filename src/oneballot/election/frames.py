@@ -13,11 +13,15 @@ from ..data.frames import as_column, as_table, is_frame
 from ..data.read import Table
 from ..data.rows import as_rows
 from ..errors import DataError, OneBallotWarning
+from ..sparse import is_sparse
 from ..types import Array, Data
 from .cells import Place, as_text
 from .problems import Problems
 from .schema import Schema
 from .targets import Target
+
+ENCODED = ("number", "category", "date")
+"""Kinds of columns whose encoded values lie in 0..1."""
 
 
 def encode_frame(schema: Schema, X: Any, source: str) -> Array:
@@ -113,11 +117,16 @@ def public_rows(schema: Schema | None, public: Any, source: str = "the public se
 
 def check_encoded(schema: Schema, rows: Array, source: str) -> None:
     """Raise DataError for an array that the schema cannot have encoded: numbers and categories lie in 0..1."""
-    start = 0
+    start, odd = 0, np.unique(rows.indices[(rows.data < 0) | (rows.data > 1)]) if is_sparse(rows) else None
     for column in schema.columns:
-        block = rows.reshape(len(rows), -1)[:, start : start + column.width]
-        start += column.width
-        if column.kind in ("number", "category", "date") and ((block < 0) | (block > 1)).any():
+        stop = start + column.width
+        if odd is None:
+            block = rows.reshape(len(rows), -1)[:, start:stop]
+            outside = column.kind in ENCODED and bool(((block < 0) | (block > 1)).any())
+        else:
+            outside = column.kind in ENCODED and bool(((odd >= start) & (odd < stop)).any())
+        start = stop
+        if outside:
             raise DataError(f"{source}: {_refusal(schema)} (the values of {column.name!r} are not encoded)")
 
 

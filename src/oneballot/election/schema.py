@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from ..data.delimited import Dialect
 from ..data.read import Table, read
 from ..errors import DataError, ElectionError, OddValues
+from ..sparse import WIDE, is_sparse, side_by_side
 from ..types import Array
 from .cells import Place, as_text
 from .columns import Column, Tensor, repeated
@@ -103,6 +104,7 @@ class Schema(BaseModel):
     def encode(self, columns: Columns, source: str, *, report: bool = True) -> Array:
         """Features `(rows, features)` in float32, or a single array column in its own shape and type.
 
+        Rows of more than WIDE features are sparse if most features are categories, hashed words or of a LIBSVM file.
         Values that are clipped, unseen or missing are summed up in one warning, unless `report` is False.
         """
         if missing := [c.name for c in self.columns if c.name not in columns]:
@@ -119,8 +121,12 @@ class Schema(BaseModel):
             warnings.warn(OddValues((source,), len(blocks) * len(blocks[0]), odd), stacklevel=2)
         if len(blocks) == 1 and isinstance(self.columns[0], Tensor):
             return blocks[0]
+        width = sum(b.shape[1] for b in blocks if is_sparse(b))  # categories, words, wide LIBSVM features
+        if self.shape[0] > WIDE and 2 * width > self.shape[0]:
+            return side_by_side(blocks)
+        dense = (b.toarray() if is_sparse(b) else b for b in blocks)
         return np.concatenate(
-            [b.reshape(len(b), prod(b.shape[1:])) for b in blocks], axis=1, dtype=np.float32, casting="unsafe"
+            [b.reshape(len(b), prod(b.shape[1:])) for b in dense], axis=1, dtype=np.float32, casting="unsafe"
         )
 
     def draw_rows(self, rows: int, seed: int) -> tuple[Array, Array] | None:

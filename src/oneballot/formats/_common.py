@@ -9,6 +9,7 @@ import numpy as np
 
 from ..errors import Spoiled
 from ..interfaces import Model
+from ..sparse import is_sparse
 from ..types import Array
 
 UNSEEN = -1e9
@@ -22,13 +23,13 @@ class BoosterModel(Model):
         self.booster, self.seen, self.classes = booster, np.asarray(seen), classes
 
     def predict_proba(self, X: Array) -> Array:
-        values = self._output(flat(X), margin=False)
+        values = self._output(vectors(X), margin=False)
         if values.ndim == 1:
             values = np.stack([1 - values, values], axis=1)
         return fill_columns(values, self.seen, self.classes, 0.0)
 
     def scores(self, X: Array) -> Array:
-        return fill_columns(two_columns(self._output(flat(X), margin=True)), self.seen, self.classes, UNSEEN)
+        return fill_columns(two_columns(self._output(vectors(X), margin=True)), self.seen, self.classes, UNSEEN)
 
     def _output(self, X: Array, margin: bool) -> Array:
         """Return float64 margins or probabilities, `(rows, seen)`, or `(rows,)` for two classes."""
@@ -94,6 +95,11 @@ def check_seen(seen: Array, classes: int) -> None:
 def flat(X: Array) -> Array:
     """Reshape rows of any shape to vectors `(rows, features)`."""
     return X.reshape(len(X), math.prod(X.shape[1:]))
+
+
+def vectors(X: Array) -> Array:
+    """Like `flat`, but sparse rows stay as they are."""
+    return X if is_sparse(X) else flat(X)
 
 
 def two_columns(margin: Array) -> Array:

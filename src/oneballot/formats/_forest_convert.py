@@ -34,7 +34,7 @@ class OneTree:
 def convert(model: Any) -> Trees | None:
     """The trees of a model, or None if it is something else."""
     if isinstance(model, XGBoostModel):
-        return _from_xgboost(model)
+        return None if model.sparse else _from_xgboost(model)  # other trees take zeros for zeros
     if isinstance(model, LightGBMModel):
         return _from_lightgbm(model)
     if isinstance(model, SklearnModel):

@@ -11,9 +11,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
+from scipy.sparse import csr_matrix
 
 from ..errors import MissingExtra, Spoiled
 from ..interfaces import Format
+from ..sparse import is_sparse
 from ..types import Array, Blob
 from ._common import BoosterModel, check_below, check_finite, check_tree, read_classes
 
@@ -34,7 +36,8 @@ PATTERNS = {**dict.fromkeys(WHOLE, INTEGER), "threshold": THRESHOLD}
 
 class LightGBMModel(BoosterModel):
     def _output(self, X: Array, margin: bool) -> Array:
-        return np.asarray(self.booster.predict(X, num_threads=1, raw_score=margin))
+        rows = csr_matrix(X) if is_sparse(X) else X  # it converts other types with a warning
+        return np.asarray(self.booster.predict(rows, num_threads=1, raw_score=margin))
 
     def dump(self) -> Blob:
         text = self.booster.model_to_string()
@@ -46,6 +49,7 @@ class LightGBMText(Format):
     name: ClassVar[str] = "lightgbm-text"
     inert: ClassVar[bool] = False
     libraries: ClassVar[tuple[str, ...]] = ("lightgbm",)
+    sparse: ClassVar[bool] = True
 
     @staticmethod
     def prepare() -> Any:

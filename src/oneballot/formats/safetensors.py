@@ -50,6 +50,7 @@ class Safetensors(Format):
     name: ClassVar[str] = "safetensors"
     inert: ClassVar[bool] = True
     libraries: ClassVar[tuple[str, ...]] = ()
+    sparse: ClassVar[bool] = True
 
     @staticmethod
     def check(data: bytes, *, classes: int, features: int) -> None:

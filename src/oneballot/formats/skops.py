@@ -20,6 +20,7 @@ import numpy as np
 
 from ..errors import OneBallotError, Spoiled
 from ..interfaces import Format, Model
+from ..sparse import as_dense, is_sparse
 from ..types import Array, Blob
 from ._common import UNSEEN, check_seen, fill_columns, flat, two_columns
 from ._sklearn_checks import check_fitted, make_slim, rebuild_neighbours
@@ -67,6 +68,18 @@ LOSSES = {
 }
 SCALARS = {"numpy": "bool bool_ uint8 int32 int64 uint32 uint64 float32 float64"}
 
+SPARSE = (
+    "LogisticRegression LogisticRegressionCV RidgeClassifier RidgeClassifierCV Perceptron SGDClassifier "
+    "LinearSVC MultinomialNB BernoulliNB ComplementNB DummyClassifier MLPClassifier "
+    "MaxAbsScaler Normalizer"
+)
+"""Estimators that are trained on sparse rows and hold only dense arrays."""
+
+
+def estimator_takes_sparse(estimator: Any) -> bool:
+    steps = [step for _, step in estimator.steps] if hasattr(estimator, "steps") else [estimator]
+    return all(type(step).__name__ in SPARSE.split() for step in steps)
+
 
 def _names(table: dict[str, str]) -> frozenset[str]:
     return frozenset(f"{module}.{name}" for module, names in table.items() for name in names.split())
@@ -94,7 +107,7 @@ class SklearnModel(Model):
         self.seen = np.asarray(estimator.classes_)
 
     def predict_proba(self, X: Array) -> Array:
-        X = flat(X).astype(np.float32, copy=False)  # the type it was trained with
+        X = self._rows(X)
         if type(self.estimator).__name__ in ("RandomForestClassifier", "ExtraTreesClassifier"):
             return fill_columns(_mean_of_trees(self.estimator, X), self.seen, self.classes, 0.0)
         if hasattr(self.estimator, "predict_proba"):
@@ -106,6 +119,11 @@ class SklearnModel(Model):
         predicted = np.asarray(self.estimator.predict(X))
         return np.asarray(predicted[:, None] == np.arange(self.classes), dtype=np.float64)
 
+    def _rows(self, X: Array) -> Array:
+        """Rows of the type that the estimator was trained with."""
+        X = X if is_sparse(X) and estimator_takes_sparse(self.estimator) else flat(as_dense(X))
+        return X.astype(np.float32, copy=False)
+
     def _probabilities(self, X: Array) -> Array:
         """Predict in float32, and again in float64 where densities too small for float32 do not sum to 1."""
         values = np.asarray(self.estimator.predict_proba(X), dtype=np.float64)
@@ -115,7 +133,7 @@ class SklearnModel(Model):
         return values
 
     def scores(self, X: Array) -> Array:
-        X = flat(X).astype(np.float32, copy=False)
+        X = self._rows(X)
         margins = self._margins(X)
         if margins is not None:
             return fill_columns(margins, self.seen, self.classes, UNSEEN)
@@ -151,6 +169,7 @@ class Skops(Format):
     name: ClassVar[str] = "skops"
     inert: ClassVar[bool] = False
     libraries: ClassVar[tuple[str, ...]] = ("sklearn", "skops")
+    sparse: ClassVar[bool] = True
 
     @staticmethod
     def prepare() -> None:

@@ -10,9 +10,11 @@ import re
 from typing import Any, ClassVar
 
 import numpy as np
+from scipy.sparse import csr_matrix
 
 from ..errors import MissingExtra, Spoiled
 from ..interfaces import Format
+from ..sparse import as_dense
 from ..types import Array, Blob
 from ._common import BoosterModel, check_below, check_finite, check_tree, read_classes
 from ._ubjson_reader import read_ubjson
@@ -20,10 +22,20 @@ from ._ubjson_reader import read_ubjson
 DELETED = 2**31 - 1  # the split index of a pruned node
 EMPTY = ("categories", "categories_nodes", "categories_segments", "categories_sizes")
 NUMBERS = ("base_weights", "loss_changes", "split_conditions", "sum_hessian")
+SPARSE = "oneballot_sparse"
 BASE_SCORE = re.compile(r"\[?(-?[0-9.]+(E[+-]?[0-9]+)?)(,-?[0-9.]+(E[+-]?[0-9]+)?)*\]?", re.IGNORECASE)
 
 
 class XGBoostModel(BoosterModel):
+    """A model that was trained on sparse rows says so, and also predicts for dense rows as if they were sparse.
+
+    In sparse rows XGBoost treats zeros as missing values, in dense rows as zeros.
+    """
+
+    @property
+    def sparse(self) -> bool:
+        return bool(self.booster.attr(SPARSE) == "1")
+
     def dump(self) -> Blob:
         self.booster.set_attr(oneballot_classes=",".join(map(str, self.seen)))
         return Blob(UBJSON.name, bytes(self.booster.save_raw("ubj")))
@@ -31,7 +43,8 @@ class XGBoostModel(BoosterModel):
     def _output(self, X: Array, margin: bool) -> Array:
         self.booster.set_param({"nthread": 1})
         output = "margin" if margin else "value"
-        values = self.booster.inplace_predict(X, predict_type=output, validate_features=False)
+        rows = csr_matrix(X) if self.sparse else as_dense(X)
+        values = self.booster.inplace_predict(rows, predict_type=output, validate_features=False)
         return np.asarray(values, dtype=np.float64)
 
 
@@ -39,6 +52,7 @@ class UBJSON(Format):
     name: ClassVar[str] = "ubjson"
     inert: ClassVar[bool] = False
     libraries: ClassVar[tuple[str, ...]] = ("xgboost",)
+    sparse: ClassVar[bool] = True
 
     @staticmethod
     def prepare() -> Any:
@@ -65,6 +79,8 @@ class UBJSON(Format):
 
 def _check_learner(learner: Any, classes: int, features: int) -> None:
     seen = read_classes(learner["attributes"]["oneballot_classes"], classes)
+    if learner["attributes"].get(SPARSE, "1") != "1":
+        raise Spoiled(f"the attribute {SPARSE} is not 1")
     groups = 1 if len(seen) == 2 else len(seen)
     objective = "binary:logistic" if groups == 1 else "multi:softprob"
     settings = learner["learner_model_param"]

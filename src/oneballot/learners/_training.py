@@ -20,7 +20,7 @@ from ..interfaces import Format, Model
 from ..runtime.executor import active_cluster, in_threads, parallelism, run, workers
 from ..runtime.progress import track
 from ..types import Array, Task
-from ._fallback import class_frequencies, predict, report_failure
+from ._fallback import class_frequencies, predict, reject_no_rows, report_failure
 
 ROWS_FOR_THREADS = 1000
 """With fewer rows a model is trained too quickly for threads of its own to help."""
@@ -175,6 +175,8 @@ def _import_libraries() -> None:
 
 def _train_one(learner: SingleLearner, X: Array, task: Task, classes: int, keep: bool) -> Result:
     rows, y, weight = _as_labels(task)
+    if not len(rows):
+        reject_no_rows(task)
     reason = ""
     if len(np.unique(y)) > 1:
         try:

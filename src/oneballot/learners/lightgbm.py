@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from pydantic import PositiveInt
 
+from ..formats._common import vectors
 from ..formats.lightgbm_text import LightGBMModel, LightGBMText
 from ..interfaces import Learner, Model, Models
 from ..settings import settings
@@ -24,6 +25,7 @@ class LightGBM(Learner):
 
     name: ClassVar[str] = "lightgbm"
     provides: ClassVar[frozenset[str]] = frozenset({"probabilities", "scores", "soft"})
+    sparse: ClassVar[bool] = True
 
     rounds: PositiveInt = 100
     leaves: PositiveInt = 31
@@ -53,7 +55,7 @@ class LightGBM(Learner):
             "num_threads": 1,
             "verbosity": -1,
         }
-        rows = lightgbm.Dataset(X.reshape(len(X), -1).astype(np.float32), codes, weight=weight, params=params)
+        rows = lightgbm.Dataset(vectors(X).astype(np.float32), codes, weight=weight, params=params)
         try:
             return LightGBMModel(lightgbm.train(params, rows, self.rounds), seen, classes)
         except lightgbm.basic.LightGBMError as error:

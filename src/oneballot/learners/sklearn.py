@@ -12,9 +12,10 @@ import numpy as np
 
 from ..errors import ElectionError
 from ..formats.forest import ForestFormat, as_forest
-from ..formats.skops import CLASSIFIERS, PARTS, SklearnModel
+from ..formats.skops import CLASSIFIERS, PARTS, SklearnModel, estimator_takes_sparse
 from ..interfaces import Learner, Model, Models
 from ..settings import settings
+from ..sparse import is_sparse
 from ..types import Array, Task
 from ._grow import can_grow, grow
 from ._training import fit_each, threads_of_a_model
@@ -54,6 +55,11 @@ class Sklearn(Learner):
         soft = _weight_name(build(self.estimator, self.params)) is not None
         return frozenset({"probabilities", "scores", "soft"} if soft else {"probabilities", "scores"})
 
+    @property
+    def sparse(self) -> bool:
+        """Whether the estimator takes sparse rows: linear models, naive Bayes of counts, multilayer perceptrons."""
+        return estimator_takes_sparse(build(self.estimator, self.params))
+
     def check(self) -> None:
         """Build the estimator once, to find a wrong name or parameter before any training."""
         from sklearn.base import is_classifier
@@ -75,7 +81,7 @@ class Sklearn(Learner):
         model = build(self.estimator, self.params)
         if seeds := [p for p in model.get_params() if p == "random_state" or p.endswith("__random_state")]:
             model.set_params(**dict.fromkeys(seeds, seed))
-        X = np.ascontiguousarray(X.reshape(len(X), -1), dtype=np.float32)
+        X = X if is_sparse(X) else np.ascontiguousarray(X.reshape(len(X), -1), dtype=np.float32)
         threads = threads_of_a_model()
         if weight is None and can_grow(model) and not np.isnan(X).any():
             grow(model, X, y, threads)

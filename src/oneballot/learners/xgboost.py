@@ -9,9 +9,11 @@ from typing import Any, ClassVar
 import numpy as np
 from pydantic import PositiveInt
 
-from ..formats.ubjson import UBJSON, XGBoostModel
+from ..formats._common import vectors
+from ..formats.ubjson import SPARSE, UBJSON, XGBoostModel
 from ..interfaces import Learner, Model, Models
 from ..settings import settings
+from ..sparse import is_sparse
 from ..types import Array, Task
 from ._training import check_params, fit_each
 
@@ -24,6 +26,7 @@ class XGBoost(Learner):
 
     name: ClassVar[str] = "xgboost"
     provides: ClassVar[frozenset[str]] = frozenset({"probabilities", "scores", "soft"})
+    sparse: ClassVar[bool] = True
 
     rounds: PositiveInt = 50
     max_depth: PositiveInt = 6
@@ -42,8 +45,11 @@ class XGBoost(Learner):
 
         seen, codes = np.unique(y, return_inverse=True)
         params = self.parameters(len(seen), seed)
-        matrix = xgboost.DMatrix(X.reshape(len(X), -1), codes, weight=weight, nthread=1)
-        return XGBoostModel(xgboost.train(params, matrix, self.rounds), seen, classes)
+        matrix = xgboost.DMatrix(vectors(X), codes, weight=weight, nthread=1)
+        booster = xgboost.train(params, matrix, self.rounds)
+        if is_sparse(X):
+            booster.set_attr(**{SPARSE: "1"})
+        return XGBoostModel(booster, seen, classes)
 
     def parameters(self, classes: int, seed: int) -> dict[str, Any]:
         """Return all of XGBoost's parameters for so many classes."""

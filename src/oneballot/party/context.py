@@ -21,6 +21,7 @@ from ..privacy.charges import Charges
 from ..privacy.guarantee import VotesGuarantee
 from ..privacy.ledger import MAX_CASTS
 from ..privacy.sampling import Entropy, SeededEntropy, SystemEntropy
+from ..sparse import dense_blocks
 from ..types import Array, Blob, Class, Data
 
 
@@ -214,4 +215,5 @@ class PartyContext:
 
 def _contents(data: Data) -> list[bytes]:
     """Each row's features and label."""
-    return [row.tobytes() + bytes([0]) + str(label).encode() for row, label in zip(data.X, data.y, strict=True)]
+    rows = (row for block in dense_blocks(data.X) for row in block)
+    return [row.tobytes() + bytes([0]) + str(label).encode() for row, label in zip(rows, data.y, strict=True)]

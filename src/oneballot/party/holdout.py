@@ -15,6 +15,7 @@ import numpy as np
 from ..election.targets import Target
 from ..errors import AlreadyCast, DataError, ElectionError
 from ..runtime.files import write_atomic
+from ..sparse import dense_blocks
 from ..types import Array, Data
 from .context import PartyContext
 
@@ -81,6 +82,8 @@ def _shuffled_units(data: Data, seed: int, target: Target) -> tuple[Array, Array
 
 
 def _digest(data: Data) -> str:
-    hashed = hashlib.blake2b(np.ascontiguousarray(data.X).tobytes(), digest_size=16)
+    hashed = hashlib.blake2b(digest_size=16)
+    for block in dense_blocks(data.X):
+        hashed.update(np.ascontiguousarray(block).tobytes())
     hashed.update(np.ascontiguousarray(data.y).tobytes())
     return hashed.hexdigest()

@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from ..interfaces import Work
+from ..sparse import is_sparse, rows_for
 from ..types import Fit, Stack, Task
 from .join import join_rows
 
@@ -30,11 +31,11 @@ class GroupKey:
 
 
 def group_key(request: Fit | Work, learner: Any) -> GroupKey:
-    """Fits: the learner, the shape and type of a row, the number of classes, `keep`. Works: their class and key."""
+    """Fits: the learner, the shape and type of rows, the number of classes, `keep`. Works: their class and key."""
     if isinstance(request, Work):
         return GroupKey(type(request), learner, request.key)
     first = request.X.parts[0] if isinstance(request.X, Stack) else request.X
-    return GroupKey(Fit, learner, (first.shape[1:], first.dtype, request.classes, request.keep))
+    return GroupKey(Fit, learner, (first.shape[1:], first.dtype, is_sparse(first), request.classes, request.keep))
 
 
 def answer_group(learner: Any, requests: Sequence[Any], names: Sequence[str]) -> Sequence[Any]:
@@ -47,7 +48,7 @@ def answer_group(learner: Any, requests: Sequence[Any], names: Sequence[str]) ->
         for fit, name, rows in zip(requests, names, where, strict=True)
         for i, task in enumerate(fit.tasks, start=1)
     ]
-    models = learner.fit_many(X, tasks, requests[0].classes, keep=requests[0].keep)
+    models = learner.fit_many(rows_for(learner, X), tasks, requests[0].classes, keep=requests[0].keep)
     ends = [0]
     for fit in requests:
         ends.append(ends[-1] + len(fit.tasks))

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ..sparse import concatenate
 from ..types import Array, Stack
 
 
 def join_rows(stacks: Sequence[Array | Stack]) -> tuple[Array, list[Array]]:
-    """All rows in one array, with shared parts stored once, and for each stack the indices of its rows."""
+    """All rows together, with shared parts stored once, and for each stack the indices of its rows."""
     parts: dict[int, Array] = {}
     offsets: dict[int, int] = {}
     indices = []
@@ -21,5 +22,4 @@ def join_rows(stacks: Sequence[Array | Stack]) -> tuple[Array, list[Array]]:
                 offsets[id(part)] = sum(map(len, parts.values()))
                 parts[id(part)] = part
         indices.append(np.concatenate([offsets[id(part)] + np.arange(len(part)) for part in own]))
-    arrays = list(parts.values())
-    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays), indices
+    return concatenate(list(parts.values())), indices

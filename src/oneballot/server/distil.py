@@ -8,6 +8,7 @@ import numpy as np
 
 from .. import plugins
 from ..election.election import Election
+from ..sparse import as_dense
 from ..types import Task
 from .outcome import Outcome
 
@@ -26,6 +27,6 @@ def distil(election: Election, outcome: Outcome) -> Outcome:
     learner = plugins.find("learners", "sklearn")("ExtraTreesClassifier")
     targets = outcome.probabilities(election.public)
     task = Task(rows, targets, "soft", seed=election.seed, required=True, label="the distilled model")
-    model = learner.fit_many(election.public, [task], classes)[0]
+    model = learner.fit_many(as_dense(election.public, "the public set"), [task], classes)[0]
     final = model_class(election.target)(learner, election.seed, election.schema)
     return replace(outcome, model=final.trained(model, election.target, election.shape, election.row_dtype))

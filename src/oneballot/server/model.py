@@ -17,6 +17,7 @@ from ..election.schema import Schema
 from ..election.targets import Classes, Target
 from ..errors import DataError
 from ..interfaces import Learner, Model
+from ..sparse import as_sparse, is_sparse, predict_in_blocks, rows_for
 from ..types import Array, Blob, Task
 
 
@@ -32,10 +33,17 @@ class TrainedModel(BaseEstimator):  # type: ignore[misc]
         self.schema = schema
 
     def trained(
-        self, model: Model, target: Target, features: tuple[int, ...], dtype: npt.DTypeLike | None = None
+        self,
+        model: Model,
+        target: Target,
+        features: tuple[int, ...],
+        dtype: npt.DTypeLike | None = None,
+        *,
+        sparse: bool = False,
     ) -> Self:
-        """Use this trained model of the target, for encoded rows of this shape and type."""
-        self.model_ = model
+        """Use this trained model of the target, for encoded rows of this shape and type. `sparse`: it takes sparse
+        rows; else it gets dense blocks of them."""
+        self.model_, self.sparse_ = model, sparse
         self.row_dtype_ = None if dtype is None else np.dtype(dtype)
         self.target_ = target
         self.output_order_ = target.order()
@@ -65,20 +73,20 @@ class TrainedModel(BaseEstimator):  # type: ignore[misc]
     def probabilities(self, X: Any) -> Array:
         """The probability of each class for encoded rows, `(rows, classes)`, in the election's order of classes."""
         check_is_fitted(self)
-        X = check_array(X, dtype=_dtype(X), allow_nd=True, input_name="X")
+        X = check_array(X, dtype=_dtype(X), allow_nd=True, input_name="X", accept_sparse="csr")
         if self.features_ and X.shape[1:] != self.features_:
             raise ValueError(f"X has rows of shape {X.shape[1:]}, but FinalModel is expecting {self.features_}")
         try:
             X = as_dtype(X, self.row_dtype_, "X")
         except DataError as error:
             raise ValueError(str(error)) from None
-        return self.model_.predict_proba(X)
+        return predict_in_blocks(self.model_, as_sparse(X) if is_sparse(X) else X, sparse=self.sparse_)
 
     def _outputs(self, X: Any) -> Array:
         """What the model predicts for raw rows, in the order of `output_names_`."""
         check_is_fitted(self)
         if self.schema is None:
-            X = validate_data(self, X, dtype=_dtype(X), allow_nd=True, reset=False)
+            X = validate_data(self, X, dtype=_dtype(X), allow_nd=True, accept_sparse="csr", reset=False)
         return self.probabilities(X if self.schema is None else self._encode(X))[:, self.output_order_]
 
     def _encode(self, X: Any) -> Array:
@@ -98,12 +106,14 @@ class FinalModel(ClassifierMixin, TrainedModel):  # type: ignore[misc]
 
     def fit(self, X: Any, y: Any) -> Self:
         X = X if self.schema is None else self._encode(X)
-        X, y = validate_data(self, X, y, dtype=_dtype(X), allow_nd=True)
+        X, y = validate_data(self, X, y, dtype=_dtype(X), allow_nd=True, accept_sparse="csr")
         check_classification_targets(y)
         classes, codes = np.unique(y, return_inverse=True)
         learner = self.learner if self.learner is not None else plugins.find("learners", "sklearn")()
+        X = rows_for(learner, as_sparse(X) if is_sparse(X) else X)
         task = Task(np.arange(len(X)), codes, seed=self.seed, required=True, label="the final model")
-        self.trained(learner.fit_many(X, [task], len(classes))[0], Classes(tuple(classes)), X.shape[1:], X.dtype)
+        model = learner.fit_many(X, [task], len(classes))[0]
+        self.trained(model, Classes(tuple(classes)), X.shape[1:], X.dtype, sparse=is_sparse(X))
         self.output_names_ = classes
         return self
 
@@ -129,5 +139,5 @@ def model_class(target: Target) -> type[TrainedModel]:
 
 def _dtype(X: Any) -> npt.DTypeLike:
     """The type of X if it is a row type; float32 otherwise."""
-    dtype = np.asarray(X).dtype
+    dtype = X.dtype if is_sparse(X) else np.asarray(X).dtype
     return dtype if dtype in ROW_DTYPES else np.float32

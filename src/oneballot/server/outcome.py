@@ -148,6 +148,7 @@ class Outcome:
                 "learner": {"name": learner.name, **asdict(learner)},
                 "seed": self.model.seed,
                 **describe_target(self.target),
+                **({"sparse": True} if self.model.sparse_ else {}),
             },
             "count": count,
             "roll": list(self.count.by_party),
@@ -202,7 +203,8 @@ def _load_model(folder: Path, index: dict[str, Any], schema: Schema | None) -> T
     model = attach_sandbox(format_class.load(blob.data, classes=len(classes)))
     target = read_target(about, classes)
     final = model_class(target)(learner, about["seed"], schema)
-    return final.trained(model, target, tuple(about["features"]), about.get("kind"))
+    features, sparse = tuple(about["features"]), bool(about.get("sparse"))
+    return final.trained(model, target, features, about.get("kind"), sparse=sparse)
 
 
 def _flatten(count: Count) -> dict[str, Array | Blob]:

@@ -125,7 +125,7 @@ def _outcome(election: Election, model: Model, counter: BallotCounter, ctx: Tall
     shape = election.shape or model.shape  # ballots of an open ensemble may state it
     final = model_class(election.target)(election.learner_of("final"), ctx.shared_seed("final"), election.schema)
     return Outcome(
-        model=final.trained(model, election.target, shape, election.row_dtype),
+        model=final.trained(model, election.target, shape, election.row_dtype, sparse=election.sparse),
         election=election.digest,
         classes=tuple(election.classes),
         schema=election.schema,

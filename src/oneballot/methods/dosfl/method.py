@@ -113,7 +113,8 @@ module = "mlp"
             return Plan(1, what, None)
         width = np.dtype(self.numbers).itemsize
         each = self.batch * (width * int(np.prod(ctx.shape)) + 4 * len(ctx.classes)) + 4
-        return Plan(1, what, self.steps * each)
+        each += 8 * (self.numbers == "uint8")  # the ends of each step
+        return Plan(1, what, self.steps * each + 32)  # with the digest of the initial weights
 
     def cast(self, data: Data, ctx: Context) -> CastSteps:
         if not len(data):

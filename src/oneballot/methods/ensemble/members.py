@@ -17,6 +17,7 @@ from ...formats.forest import ForestModel, predict_many
 from ...formats.kernel import KernelModel, as_probabilities, scores_of
 from ...formats.safetensors import Arrays, read_arrays
 from ...interfaces import AskModel, Model
+from ...sparse import as_dense, blocks
 from ...types import Array, Blob
 
 ROWS_AT_ONCE = 4096
@@ -45,16 +46,17 @@ class Members(Sequence[Blob]):
 
     def predictions(self, X: Array) -> Iterator[tuple[int, Array]]:
         """Each member's index and probabilities `(rows, classes)`. A member that fails is left out with a warning."""
+        dense = as_dense(X) if self._opened else X
         kernels = {i: model for i, model in self._opened.items() if isinstance(model, KernelModel)}
-        for i, scores in zip(kernels, scores_of(list(kernels.values()), X), strict=True):
+        for i, scores in zip(kernels, scores_of(list(kernels.values()), dense), strict=True):
             yield i, as_probabilities(scores)
         forests = {i: model for i, model in self._opened.items() if isinstance(model, ForestModel)}
-        yield from zip(forests, predict_many(list(forests.values()), X), strict=True)
+        yield from zip(forests, predict_many(list(forests.values()), dense), strict=True)
         for i, blob in enumerate(self.blobs):
             if i in kernels or i in forests:
                 continue
             try:
-                yield i, self._opened[i].predict_proba(X) if i in self._opened else self._ask_sandbox(blob, X)
+                yield i, self._opened[i].predict_proba(dense) if i in self._opened else self._ask_sandbox(blob, X)
             except Spoiled as reason:
                 warnings.warn(f"member {i} is left out: {reason}", OneBallotWarning, stacklevel=2)
 
@@ -80,9 +82,9 @@ class Members(Sequence[Blob]):
 
 
 def in_blocks(X: Array) -> Iterator[Array]:
-    """X in blocks of rows, so that the members' predictions need little memory."""
+    """X in blocks of rows, so that the members' predictions need little memory; sparse rows may become dense."""
     for i in range(0, len(X), ROWS_AT_ONCE):
-        yield X[i : i + ROWS_AT_ONCE]
+        yield from blocks(X[i : i + ROWS_AT_ONCE])
 
 
 def write_members(blobs: Sequence[Blob], arrays: Mapping[str, Array], name: str) -> Blob:

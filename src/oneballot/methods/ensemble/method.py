@@ -94,6 +94,11 @@ class Ensemble(Method):
         if self.weights == "open" and self.cohorts > 1:
             raise ElectionError(f'cohorts = {self.cohorts} needs weights = "seen", "class-counts" or "uniform"')
 
+    @property
+    def sparse(self) -> bool:
+        """An open ensemble needs dense rows, since it may redraw their cells."""
+        return self.weights != "open"
+
     def describe(self) -> dict[str, Any]:
         """The settings for the election's digest; `most_members` is younger than the others, and only "open" has it."""
         described = asdict(self)
@@ -125,7 +130,7 @@ class Ensemble(Method):
         scored = self.select == "cv"
         claims = claim_count(ctx.public, data.X.shape[1:]) if self.weights == "open" else 0
         carries = f"a model, {'claim models, ' * bool(claims)}rows of each class{', a score' * scored}"
-        return Plan(1 + claims + (self.folds if scored else 0), carries, None, sends_models=True)
+        return Plan(1 + claims + (min(self.folds, len(data)) if scored else 0), carries, None, sends_models=True)
 
     def cast(self, data: Data, ctx: Context) -> CastSteps:
         if len(data) < self.min_rows:

@@ -87,17 +87,18 @@ def needed_rows(declared: Array, claimed: Array) -> Array:
 
     claimed `(public rows, parties)`: r/s of each party. The weight of all others together, divided by its mean, has a
     mean square of 1 + u over the public rows. If they claim all rows alike, u is near 0. If they claim only a share λ
-    of the rows, u = (1 − λ)/λ: how many times their rows the party must have. It may then count for 2(u − 1)² times
+    of the rows, u = (1 − λ)/λ: how many times their rows the party must have. It may then count for 4(u − 1)² times
     their rows, because noise in the claims gives a u of up to 1, and flattens larger ones. Only the others' claims and
-    bounded rows enter, so no party can raise its own bound.
+    bounded rows enter, so a party that declares the most cannot raise its own bound.
     """
-    rows = bounded_rows(declared)
+    bounded = bounded_rows(declared)
+    rows = bounded.copy()
     for party in np.flatnonzero(declared > rows):
         others = np.arange(len(declared)) != party
-        theirs = bounded_rows(declared[others])
+        theirs = bounded[others]
         weight = claimed[:, others] @ theirs
         uneven = np.mean(weight**2) / max(np.mean(weight) ** 2, 1e-12) - 1
-        rows[party] = max(rows[party], min(declared[party], 2 * max(uneven - 1, 0) ** 2 * theirs.sum()))
+        rows[party] = max(rows[party], min(declared[party], 4 * max(uneven - 1, 0) ** 2 * theirs.sum()))
     return rows
 
 

@@ -31,6 +31,7 @@ class FedKT(Settings):
 
     name: ClassVar[str] = "fedkt"
     levels: ClassVar[frozenset[str]] = frozenset({"L0", "L1", "L2"})
+    sparse: ClassVar[bool] = True
     alternatives: ClassVar[Mapping[str, str]] = {"soft": 'Set final_weights = "uniform", or use another final learner'}
 
     def default_learners(self, *_: Any) -> Mapping[str, Mapping[str, Any]]:
@@ -48,7 +49,8 @@ class FedKT(Settings):
         if self.ballot == "models":
             return Plan(teachers + students, f"{students or teachers} models", None, sends_models=ctx.level == "L0")
         carries = f"votes on {rows:,} public rows, partitions: {self.partitions}"
-        return Plan(teachers + students, carries, self.encoding(ctx).size(rows))
+        beside = 8 * len(ctx.classes) * (self.weights == "class-counts")
+        return Plan(teachers + students, carries, self.encoding(ctx).size(rows) + beside)
 
     def cast(self, data: Data, ctx: Context) -> CastSteps:
         if not len(data) and ctx.level != "L2":  # at L2 an empty silo casts a ballot like any other

@@ -28,8 +28,9 @@ import numpy as np
 from ... import plugins
 from ...errors import OneBallotError, OneBallotWarning, Spoiled, printable
 from ...interfaces import Format, Model
+from ...sparse import predict_in_blocks
 from ...types import Array, Blob
-from ._wire import read_exactly, receive, send
+from ._wire import describe_rows, read_exactly, receive, send
 
 START_SECONDS = 120
 GRACE_SECONDS = 5  # a child has its own timer; this is for a worker that hangs
@@ -63,7 +64,7 @@ class Sandbox:
     def ask(self, blob: Blob, X: Array, *, classes: int) -> Array:
         """Probabilities `(rows, classes)`. Raises Spoiled if the model is refused, fails or returns anything else."""
         with checked_format(blob, classes, math.prod(X.shape[1:])) as form:
-            values = form.load(blob.data, classes=classes).predict_proba(X) if form.inert else None
+            values = _predict(form, blob, X, classes) if form.inert else None
         return _check_probabilities(self._ask_worker(blob, X, classes) if values is None else values, len(X), classes)
 
     def close(self) -> None:
@@ -83,14 +84,12 @@ class Sandbox:
         """Evaluate the model without calling `check` first."""
         with self._lock:
             worker = self._worker or self._start()
-            rows = None if self._sent_X is X else np.ascontiguousarray(X)
-            if rows is not None and rows.dtype.kind not in "fiub":
-                raise TypeError(f"X is {rows.dtype}; expected numbers")
+            fresh = self._sent_X is not X
             request: dict[str, Any] = {"format": blob.format, "size": len(blob.data), "classes": classes}
             request |= {"memory_mb": self.memory_mb, "seconds": self.seconds}
-            request["X"] = None if rows is None else {"dtype": rows.dtype.str, "shape": rows.shape}
-            parts = [blob.data] if rows is None else [blob.data, rows.data.cast("B") if rows.size else b""]
-            ready = rows is None and blob.format in self._prepared
+            request["X"], arrays = describe_rows(X) if fresh else (None, [])
+            parts = [blob.data, *(array.data.cast("B") for array in arrays if array.size)]
+            ready = not fresh and blob.format in self._prepared
             timeout = self.seconds + (GRACE_SECONDS if ready else START_SECONDS)
             reply, values = self._exchange(worker, request, parts, len(X) * classes * 8, timeout)
             if self._worker is not None:
@@ -187,6 +186,11 @@ def _warn_once(missing: str) -> None:
             OneBallotWarning,
             stacklevel=2,
         )
+
+
+def _predict(form: Any, blob: Blob, X: Array, classes: int) -> Array:
+    """The probabilities of a model in an inert format."""
+    return predict_in_blocks(form.load(blob.data, classes=classes), X, sparse=form.sparse)
 
 
 def _check_probabilities(values: Array, rows: int, classes: int) -> Array:

@@ -9,14 +9,15 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
 from ... import plugins
 from ...errors import Spoiled
+from ...sparse import predict_in_blocks
 from ...types import Array
-from ._wire import HEADER_BYTES, read_exactly, receive, send
+from ._wire import HEADER_BYTES, read_exactly, read_rows, receive, send
 
 try:
     import resource
@@ -38,7 +39,7 @@ def main() -> None:
             request = receive(requests)
             data = bytes(read_exactly(requests, request["size"]))
             if request["X"]:
-                X = _read_array(requests, **request["X"])
+                X = read_rows(requests, **request["X"])
             send(replies, *_reply(request, data, X))
 
 
@@ -53,11 +54,6 @@ def missing_protection() -> list[str]:
     return [missing for missing, present in protection.items() if not present]
 
 
-def _read_array(pipe: IO[bytes], dtype: str, shape: list[int]) -> Array:
-    size = int(np.prod(shape, dtype=object)) * np.dtype(dtype).itemsize
-    return np.frombuffer(read_exactly(pipe, size), dtype=dtype).reshape(shape)
-
-
 def _reply(request: dict[str, Any], data: bytes, X: Array) -> tuple[dict[str, Any], bytes]:
     try:
         form = plugins.find("formats", request["format"])
@@ -70,7 +66,8 @@ def _reply(request: dict[str, Any], data: bytes, X: Array) -> tuple[dict[str, An
 
     def evaluate() -> bytes:
         model = form.load(data, classes=request["classes"])
-        return np.ascontiguousarray(model.predict_proba(X), dtype=np.float64).tobytes()
+        values = predict_in_blocks(model, X, sparse=form.sparse)
+        return np.ascontiguousarray(values, dtype=np.float64).tobytes()
 
     size = len(X) * request["classes"] * 8
     if hasattr(os, "fork"):

@@ -6,6 +6,11 @@ import json
 import struct
 from typing import IO, Any
 
+import numpy as np
+
+from ...sparse import SparseRows, is_sparse
+from ...types import Array
+
 HEADER_BYTES = 1 << 16
 
 
@@ -37,3 +42,18 @@ def read_exactly(pipe: IO[bytes], size: int) -> bytearray:
             raise EOFError(f"the pipe ended after {place} of {size} bytes")
         place += count
     return data
+
+
+def describe_rows(X: Array) -> tuple[dict[str, Any], list[Array]]:
+    """The shape of rows and the type and length of each array that holds them, and these arrays."""
+    arrays = [X.data, X.indices, X.indptr] if is_sparse(X) else [X]
+    arrays = [np.ascontiguousarray(array) for array in arrays]
+    if arrays[0].dtype.kind not in "fiub":
+        raise TypeError(f"X is {arrays[0].dtype}; expected numbers")
+    return {"shape": X.shape, "arrays": [[array.dtype.str, array.size] for array in arrays]}, arrays
+
+
+def read_rows(pipe: IO[bytes], shape: list[int], arrays: list[tuple[str, int]]) -> Array:
+    """Rows that `describe_rows` described."""
+    read = [np.frombuffer(read_exactly(pipe, size * np.dtype(dtype).itemsize), dtype=dtype) for dtype, size in arrays]
+    return read[0].reshape(shape) if len(read) == 1 else SparseRows(tuple(read), shape=tuple(shape))

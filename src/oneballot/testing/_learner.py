@@ -1,0 +1,254 @@
+"""The suite of learners: tasks of every kind, alone and together, models that are kept, sent and loaded."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from .. import plugins
+from ..errors import DataError, OneBallotError, Spoiled
+from ..interfaces import Learner, Models
+from ..runtime.progress import report_progress_to
+from ..types import Array, Blob, Task
+from ._data import CLASSES, make_rows, same
+from ._suite import check_model, check_name, check_settings, describe, run_checks, wrong_probabilities
+
+OUTPUTS = {"probabilities", "scores", "weights", "gradients"}
+TARGETS = {"soft", "score targets", "multilabel"}
+TOGETHER = 1e-4
+"""How much predictions may differ between a task that is trained alone and one that is trained with others."""
+
+
+def check_learner(learner: Learner, *, rows: tuple[Array, Array] | None = None, least_accuracy: float = 0.5) -> None:
+    """Train tasks with the learner, and raise ConformanceError with a sentence for everything that it lacks.
+
+    rows: X, and class numbers y from 0 to 2, if the learner needs rows of a certain shape or type; 60 or more. The
+    default is 120 rows of 6 numbers, or of the shape that the learner's settings give.
+    least_accuracy: on its own training rows; chance is one third.
+    """
+    if not isinstance(learner, Learner):
+        raise TypeError(
+            f"{learner!r} is not a learner: pass an instance of a subclass of `oneballot.interfaces.Learner`"
+        )
+    X, y = rows or make_rows(120, learner.row or (6,))
+    run_checks(f"learner {learner.name}", LearnerCase(learner, X, y, least_accuracy), CHECKS)
+
+
+@dataclass
+class LearnerCase:
+    """A learner under test, rows of three classes, and tasks of every kind."""
+
+    learner: Learner
+    X: Array
+    y: Array
+    least_accuracy: float
+    ask: Array = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.ask = np.arange(0, len(self.y), 3)
+
+    def task(self, rows: Array, **settings: Any) -> Task:
+        label = settings.pop("label", "a task of the suite")
+        return Task(rows, settings.pop("targets", self.y[rows]), ask=self.ask, label=label, **settings)
+
+    @cached_property
+    def tasks(self) -> dict[str, Task]:
+        """Tasks by what is special about them."""
+        every, tasks = np.arange(len(self.y)), {}
+        tasks["all classes"] = self.task(every, seed=1)
+        tasks["one class only"] = self.task(np.flatnonzero(self.y == 1), seed=2)
+        tasks["a class missing"] = self.task(np.flatnonzero(self.y != 1), seed=3)
+        tasks["a single row"] = self.task(every[:1], seed=4)
+        tasks["no rows"] = self.task(every[:0], seed=5)
+        if "soft" in self.learner.provides:
+            weight = np.random.default_rng(0).random(len(every)) + 0.1
+            tasks["weights"] = self.task(every, seed=6, weight=weight)
+            soft = 0.8 * np.eye(CLASSES)[self.y] + 0.2 / CLASSES
+            tasks["soft labels"] = self.task(every, seed=7, targets=soft, kind="soft")
+        if "score targets" in self.learner.provides:
+            tasks["score targets"] = self.task(every, seed=8, targets=4.0 * np.eye(CLASSES)[self.y], kind="scores")
+        return tasks
+
+    def fit(self, *tasks: Task, X: Array | None = None, keep: bool = True) -> Models:
+        return self.learner.fit_many(self.X if X is None else X, tasks, CLASSES, keep=keep)
+
+    @cached_property
+    def together(self) -> Models:
+        return self.fit(*self.tasks.values())
+
+
+def check_declarations(case: LearnerCase) -> Iterator[str]:
+    """The name, the settings and what the learner provides are valid, and it can train on this machine."""
+    yield from check_name(case.learner.name, "learner")
+    if unknown := sorted(case.learner.provides - OUTPUTS - TARGETS):
+        expected = ", ".join(sorted(OUTPUTS | TARGETS))
+        yield f"`provides` has {', '.join(unknown)}; expected some of {expected}."
+    if "probabilities" not in case.learner.provides:
+        yield '`provides` has no "probabilities": no built-in method can use the learner.'
+    yield from check_settings(case.learner)
+    case.learner.check()
+    case.learner.check_rows(case.X[:0])
+
+
+def check_tasks(case: LearnerCase) -> Iterator[str]:
+    """A task with one class, one row or none, with weights or soft labels gives probabilities of every class."""
+    for what, task in case.tasks.items():
+        try:
+            models = case.fit(task)
+            (values,) = models.predictions()
+        except Exception as error:
+            yield f"A task with {what} fails: {describe(error)}. Predict the frequencies of its classes instead."
+            continue
+        if wrong := wrong_probabilities(values, len(case.ask), CLASSES):
+            yield f"The predictions of a task with {what} are invalid: {wrong}."
+            continue
+        yield from check_model(models[0], case.X[case.ask], CLASSES, f"the model of a task with {what}")
+        if not np.allclose(models[0].predict_proba(case.X[case.ask]), values, atol=TOGETHER):
+            yield f"`predictions()` of a task with {what} differ from those of its model. Predict the rows `Task.ask`."
+    (scores,) = case.fit(replace(case.tasks["all classes"], answer="scores")).predictions()
+    if "scores" in case.learner.provides and not same(*_rounded(scores, case.fit(case.tasks["all classes"])[0], case)):
+        yield 'A task with answer="scores" must predict what `scores` of its model returns.'
+    (nothing,) = case.fit(replace(case.tasks["all classes"], ask=None)).predictions()
+    if nothing.shape != (0, CLASSES):
+        yield f"A task without rows to ask (ask=None) predicts {nothing.shape}; expected {(0, CLASSES)}."
+
+
+def _rounded(scores: Array, model: Any, case: LearnerCase) -> tuple[Array, Array]:
+    pair = np.asarray(scores, np.float64), np.asarray(model.scores(case.X[case.ask]), np.float64)
+    close = pair[0].shape == pair[1].shape and np.allclose(*pair, atol=1e-3)
+    return (pair[0], pair[0]) if close else pair
+
+
+def check_learning(case: LearnerCase) -> Iterator[str]:
+    """The learner learns from labels, weights and soft labels."""
+    (values,) = case.fit(case.tasks["all classes"]).predictions()
+    if (share := float((values.argmax(axis=1) == case.y[case.ask]).mean())) < case.least_accuracy:
+        yield f"On its own training rows the model is right for {share:.0%}; expected {case.least_accuracy:.0%}."
+    if "soft" not in case.learner.provides:
+        return
+    X, rows = np.repeat(case.X[:1], 40, axis=0), np.arange(40)
+    y, ask = rows % 2, np.arange(1)
+    more, less = np.where(y == 0, 9.0, 1.0), np.where(y == 0, 1.0, 9.0)
+    weighted = [Task(rows, y, weight=weight, ask=ask, seed=1) for weight in (more, less)]
+    likely = np.tile([0.9, 0.1, 0.0], (40, 1))
+    softened = [Task(rows, soft, "soft", ask=ask, seed=1) for soft in (likely, likely[:, [1, 0, 2]])]
+    for what, tasks in (("weights", weighted), ("soft labels", softened)):
+        first, second = (case.fit(task, X=X).predictions()[0][0, 0] for task in tasks)
+        if not first > second:
+            yield f'The learner ignores {what}. Use them, or leave "soft" out of `provides`.'
+
+
+def check_required(case: LearnerCase) -> Iterator[str]:
+    """A required model without rows to learn from raises a DataError that names the task."""
+    task = replace(case.tasks["no rows"], required=True, label="the model of Alice")
+    try:
+        case.fit(task)
+    except DataError as error:
+        if "the model of Alice" not in str(error):
+            yield f"The error about a required model does not name the task: {error}. Put `task.label` into it."
+    else:
+        yield "A required task without rows gives a model. Raise DataError with `task.label` if `task.required`."
+
+
+def check_together(case: LearnerCase) -> Iterator[str]:
+    """A task gives the same predictions each time, alone or with others, and wherever its rows are in X."""
+    answers = dict(zip(case.tasks, case.together.predictions(), strict=True))
+    again = dict(zip(case.tasks, case.fit(*case.tasks.values()).predictions(), strict=True))
+    offset = np.arange(len(case.X)) + 5
+    longer = np.concatenate([case.X[:5] * 0, case.X])
+    for what, task in case.tasks.items():
+        if not same(answers[what], again[what]):
+            yield f"A task with {what} gives other predictions the second time. Take randomness from `task.seed` only."
+            continue
+        (alone,) = case.fit(task).predictions()
+        if not np.allclose(alone, answers[what], atol=TOGETHER):
+            yield f"A task with {what} gives other predictions when it is trained together with others."
+        (moved,) = case.fit(task.relocated(offset, task.label), X=longer).predictions()
+        if not np.allclose(moved, alone, atol=TOGETHER):
+            yield f"A task with {what} gives other predictions if X has more rows. Train on X[task.rows] alone."
+    if len(case.fit()) != 0:
+        yield "`fit_many` without tasks must return an empty `Models`."
+
+
+def check_models(case: LearnerCase) -> Iterator[str]:
+    """`Models` have a length and slices, keep=False gives the same predictions, and X is left as it was."""
+    tasks, before = list(case.tasks.values()), case.X.tobytes()
+    models, light = case.together, case.fit(*tasks, keep=False)
+    if len(models) != len(tasks) or len(models[1:3]) != 2 or len(models.predictions()) != len(tasks):
+        yield "`Models` must have the length of the tasks, `predictions()` for each, and slices of the same type."
+    elif not same(models[1:3].predictions()[0], models.predictions()[1]):
+        yield "A slice of `Models` has other predictions than the whole. `models[1:3]` holds the tasks 1 and 2."
+    if not all(map(same, light.predictions(), models.predictions())):
+        yield "With keep=False the predictions differ. Only the models themselves may be discarded."
+    if case.X.tobytes() != before:
+        yield "`fit_many` changes X in place. All tasks and parties share it: work on a copy."
+
+
+def check_dumps(case: LearnerCase) -> Iterator[str]:
+    """A model can be serialized in a safe format, and predicts the same when it is loaded."""
+    X = case.X[case.ask]
+    for i, what in enumerate(case.tasks):
+        model, blob = case.together[i], case.together[i].dump()
+        if not isinstance(blob, Blob) or blob.format not in plugins.names("formats"):
+            form = blob.format if isinstance(blob, Blob) else type(blob).__name__
+            yield f"`dump` returns the format {form!r}, which is not installed. Register it in `oneballot.formats`."
+            continue
+        form = plugins.find("formats", blob.format)
+        try:
+            form.check(blob.data, classes=CLASSES, features=math.prod(X.shape[1:]))
+            loaded = form.load(blob.data, classes=CLASSES)
+        except (Spoiled, OneBallotError) as error:
+            yield f"The format {blob.format} refuses the model of a task with {what}: {error}."
+            continue
+        if not np.allclose(loaded.predict_proba(X), model.predict_proba(X), atol=1e-6):
+            yield f"The model of a task with {what} predicts something else after `dump` and `load`."
+
+
+def check_shapes(case: LearnerCase) -> Iterator[str]:
+    """Rows of another shape or type are learned from, or refused by `check_rows` before any training."""
+    X = (case.X[:, ..., :4] * 255).astype(np.uint8) if case.X.ndim == 2 else case.X
+    for rows in (X, X.reshape(len(X), 2, -1)):
+        try:
+            case.learner.check_rows(rows)
+        except OneBallotError:
+            continue
+        try:
+            (values,) = case.fit(case.tasks["all classes"], X=rows).predictions()
+        except Exception as error:
+            yield (
+                f"Rows of shape {rows.shape[1:]} and type {rows.dtype} pass `check_rows`, and then training fails: "
+                f"{describe(error)}. Reshape them, or raise ElectionError in `check_rows`."
+            )
+            continue
+        if wrong := wrong_probabilities(values, len(case.ask), CLASSES):
+            yield f"The predictions for rows of shape {rows.shape[1:]} and type {rows.dtype} are invalid: {wrong}."
+
+
+def check_progress(case: LearnerCase) -> Iterator[str]:
+    """`fit_many` reports its progress."""
+    reports: list[tuple[int, int]] = []
+    with report_progress_to(lambda what, done, total: reports.append((done, total))):
+        case.fit(*[replace(case.tasks["all classes"], seed=i) for i in range(3)])
+    if not reports or reports[-1][0] < reports[-1][1]:
+        yield (
+            "`fit_many` does not report progress up to the end. Use `track` of `oneballot.runtime.progress` around the "
+            "loop over the tasks."
+        )
+
+
+CHECKS = (
+    check_declarations,
+    check_tasks,
+    check_learning,
+    check_required,
+    check_together,
+    check_models,
+    check_dumps,
+    check_shapes,
+    check_progress,
+)
