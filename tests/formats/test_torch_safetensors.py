@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import copy
 import json
-import pickle
 from functools import cache
 from typing import Any
 
@@ -208,6 +208,6 @@ def test_a_copy_of_a_trained_network_predicts_on_any_machine() -> None:
     (model,) = Torch("mlp", settings={"hidden": [3]}, epochs=1).fit_many(rows, [task], 2)
     assert model.device == "auto"  # it predicts where it was trained
     expected = model.predict_proba(rows)
-    copied = pickle.loads(pickle.dumps(model))
+    copied = copy.deepcopy(model)
     assert copied.device == "cpu"
     np.testing.assert_allclose(copied.predict_proba(rows), expected, atol=1e-6)
