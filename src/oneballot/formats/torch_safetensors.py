@@ -166,7 +166,10 @@ class TorchSafetensors(Format):
 
     @classmethod
     def open(cls, data: bytes) -> nn.Module:
-        return cls.load(data, classes=0).module
+        model = cls.load(data, classes=0)
+        shape = model.description.shape
+        model.module.register_forward_pre_hook(lambda _, rows: (rows[0].reshape(len(rows[0]), *shape),))
+        return model.module
 
 
 def read_network(data: bytes) -> tuple[Description, Mapping[str, Array]]:
