@@ -98,7 +98,8 @@ class Format(ABC):
 
     @classmethod
     def open(cls, data: bytes) -> nn.Module:
-        """The torch module of data that `check` has accepted, for `TallyContext.open`."""
+        """The torch module of data that `check` has accepted, for `TallyContext.open`. It takes rows of any shape with
+        the right number of values, as floats (bytes divided by 255), and returns logits."""
         raise Spoiled(f"the format {cls.name} does not hold a network")
 
 
