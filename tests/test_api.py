@@ -12,9 +12,9 @@ import oneballot as ob
 
 def test_the_public_names_are_pinned() -> None:
     assert ob.__all__ == [
-        "DOSFL", "L1", "L2", "Abstain", "Analytic", "Ballot", "Blob", "Data", "Election", "Ensemble", "FedKD", "FedKT",
-        "Folder", "Kernel", "LightGBM", "OneBallotError", "OneBallotWarning", "Outcome", "Schema", "Sklearn", "Task",
-        "Torch", "XGBoost",
+        "DOSFL", "L1", "L2", "Abstain", "Analytic", "Ballot", "Blob", "Data", "Dense", "Election", "Ensemble", "FedKD",
+        "FedKT", "Folder", "Kernel", "LightGBM", "OneBallotError", "OneBallotWarning", "Outcome", "Schema", "Sklearn",
+        "Task", "Torch", "XGBoost",
         "box_at", "cast", "compare", "read_vectors", "simulate", "spread", "tally",
     ]  # fmt: skip
     for name in ob.__all__:

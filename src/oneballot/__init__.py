@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .learners.torch import Torch
     from .learners.xgboost import XGBoost
     from .methods.analytic.method import Analytic
+    from .methods.dense import Dense
     from .methods.dosfl.method import DOSFL
     from .methods.ensemble.method import Ensemble
     from .methods.fedkd.method import FedKD
@@ -38,6 +39,7 @@ _WHERE = {
     "Blob": "types",
     "DOSFL": "methods.dosfl.method",
     "Data": "types",
+    "Dense": "methods.dense",
     "Election": "election.election",
     "FedKD": "methods.fedkd.method",
     "Ensemble": "methods.ensemble.method",
@@ -73,6 +75,7 @@ __all__ = [
     "Ballot",
     "Blob",
     "Data",
+    "Dense",
     "Election",
     "Ensemble",
     "FedKD",

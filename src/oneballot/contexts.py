@@ -98,5 +98,6 @@ class TallyContext(Context, Protocol):
     def open(self, blob: Blob, *, classes: int) -> nn.Module:
         """The network of an untrusted party as a torch module in evaluation mode, whose inputs have gradients.
 
+        It takes the election's rows as floats, bytes divided by 255, and returns logits `(rows, classes)`.
         Raises Spoiled if it is not a valid network in a format that holds weights alone.
         """

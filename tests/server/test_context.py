@@ -104,6 +104,15 @@ class TestOpen:
                 ctx.open(blob, classes=3)
             with pytest.raises(Spoiled, match="unknown format 'pickle'"):
                 ctx.open(Blob("pickle", b""), classes=10)
-            constant = ConstantModel(np.full(10, 0.1)).dump()
-            with pytest.raises(Spoiled, match="the format safetensors does not hold a network"):
-                ctx.open(constant, classes=10)
+            tree = ob.Sklearn("DecisionTreeClassifier").fit_many(np.eye(64), [Task(np.arange(10), np.arange(10))], 10)
+            with pytest.raises(Spoiled, match="the format skops does not hold a network"):
+                ctx.open(tree[0].dump(), classes=10)
+
+    def test_a_constant_model_is_a_module_with_the_same_logits_for_every_row(self, election: ob.Election) -> None:
+        import torch
+
+        model = ConstantModel(np.arange(10) / 45)
+        with TallyContext(election) as ctx:
+            logits = ctx.open(model.dump(), classes=10)(torch.randn(3, 64, requires_grad=True))
+        assert np.allclose(logits.softmax(-1).detach().numpy(), np.tile(np.arange(10) / 45, (3, 1)), atol=1e-6)
+        assert logits.requires_grad

@@ -10,13 +10,16 @@ import json
 import math
 import struct
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from ..errors import Spoiled
 from ..interfaces import Format, Model
 from ..types import Array, Blob
+
+if TYPE_CHECKING:
+    from torch import nn
 
 Arrays = Mapping[str, Array]
 HEADER_BYTES = 1 << 20
@@ -66,6 +69,20 @@ class Safetensors(Format):
     @staticmethod
     def load(data: bytes, *, classes: int) -> ConstantModel:
         return ConstantModel(read_arrays(data)[1]["probabilities"])
+
+    @classmethod
+    def open(cls, data: bytes) -> nn.Module:
+        """A module that returns the same logits for every row."""
+        import torch
+        from torch import nn
+
+        logits = torch.from_numpy(cls.load(data, classes=0).scores(np.zeros((1, 1))).astype(np.float32))
+
+        class Constant(nn.Module):
+            def forward(self, rows: torch.Tensor) -> torch.Tensor:
+                return logits.to(rows.device) + 0 * rows.flatten(1).sum(dim=1, keepdim=True)
+
+        return Constant()
 
 
 def read_arrays(data: bytes | memoryview) -> tuple[Mapping[str, str], Arrays]:

@@ -50,6 +50,12 @@ class TorchModel(Model):
     def __init__(self, description: Description, arrays: Mapping[str, Array], device: str = "cpu") -> None:
         self.description, self.arrays, self.device = description, arrays, device
 
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy predicts on any machine."""
+        if self.device != "cpu" and "module" in vars(self):
+            self.module.to("cpu")
+        return {**vars(self), "device": "cpu"}
+
     @cached_property
     def module(self) -> nn.Module:
         from ..fleet.models.architectures import build
@@ -160,7 +166,10 @@ class TorchSafetensors(Format):
 
     @classmethod
     def open(cls, data: bytes) -> nn.Module:
-        return cls.load(data, classes=0).module
+        model = cls.load(data, classes=0)
+        shape = model.description.shape
+        model.module.register_forward_pre_hook(lambda _, rows: (rows[0].reshape(len(rows[0]), *shape),))
+        return model.module
 
 
 def read_network(data: bytes) -> tuple[Description, Mapping[str, Array]]:
