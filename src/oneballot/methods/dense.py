@@ -96,7 +96,7 @@ class Dense(Method):
     def cast(self, data: Data, ctx: Context) -> CastSteps:
         if not len(data):
             raise Abstain("it has no rows")
-        class_counts = data.class_counts(len(ctx.classes))
+        class_counts = ctx.target.class_counts(data.y)
         if missing := missing_classes(class_counts, ctx):
             ctx.warn(f"no rows of class {missing}")
         task = Task(np.arange(len(data)), data.y, seed=ctx.seed("local"))

@@ -105,12 +105,13 @@ class MethodCase:
         default = {"L0": PrivacySettings(), "L1": L1(20), "L2": L2(20)}[level]
         return self.privacy.get(level, default)
 
-    def learners(self, method: Method, level: str) -> dict[str, Learner]:
+    def learners(self, method: Method, level: str, target: str = "classes") -> dict[str, Learner]:
         """For each role the given learner, else a small one that provides what the role needs."""
         found = {}
         for role, needed in method.for_level(level).needs.items():
             known = self.given.get(role, self.given.get("all"))
-            suited = (small for small in SMALL if needed <= small.provides)
+            suited = (small for small in SMALL if needed <= small.provides and target in small.targets)
+            known = known if known is not None and target in known.targets else None
             if (learner := known or next(suited, None)) is None:
                 needs = ", ".join(sorted(needed))
                 raise ElectionError(
@@ -129,7 +130,7 @@ class MethodCase:
         return Election(
             range(self.classes),
             method=method,
-            learners=self.learners(method, level),
+            learners=self.learners(method, level, changes.get("target", "classes")),
             privacy=privacy,
             max_model_seconds=20,
             **settings,

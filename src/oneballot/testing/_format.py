@@ -42,7 +42,7 @@ def check_format(
         raise TypeError(f"{form!r} is not a format: pass a subclass of `oneballot.interfaces.Format`, not an instance")
     if not models:
         raise ValueError("check_format needs at least one model, or one Blob, to serialize and alter")
-    with Sandbox(memory_mb=512, seconds=5) as sandbox:
+    with Sandbox(memory_mb=512, seconds=15) as sandbox:
         case = FormatCase(form, models, X, classes, mutations, sandbox)
         run_checks(f"format {form.name}", case, CHECKS)
 

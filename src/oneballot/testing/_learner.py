@@ -19,7 +19,7 @@ from ._data import CLASSES, make_rows, same
 from ._suite import check_model, check_name, check_settings, describe, run_checks, wrong_probabilities
 
 OUTPUTS = {"probabilities", "scores", "weights", "gradients"}
-TARGETS = {"soft", "score targets", "multilabel"}
+TARGETS = {"soft", "score targets"}
 TOGETHER = 1e-4
 """How much predictions may differ between a task that is trained alone and one that is trained with others."""
 
@@ -229,6 +229,16 @@ def check_shapes(case: LearnerCase) -> Iterator[str]:
             yield f"The predictions for rows of shape {rows.shape[1:]} and type {rows.dtype} are invalid: {wrong}."
 
 
+def check_labels(case: LearnerCase) -> Iterator[str]:
+    """If `targets` has "labels", a task with several labels per row, some unknown, predicts each label."""
+    if "labels" not in case.learner.targets:
+        return
+    known = np.random.default_rng(0).integers(-1, 2, (len(case.y), CLASSES))
+    (values,) = case.fit(case.task(np.arange(len(case.y)), targets=known, kind="multilabel")).predictions()
+    if values.shape != (len(case.ask), CLASSES) or not ((values >= 0) & (values <= 1)).all():
+        yield "A task with several labels per row must predict a number from 0 to 1 for each label."
+
+
 def check_progress(case: LearnerCase) -> Iterator[str]:
     """`fit_many` reports its progress."""
     reports: list[tuple[int, int]] = []
@@ -250,5 +260,6 @@ CHECKS = (
     check_models,
     check_dumps,
     check_shapes,
+    check_labels,
     check_progress,
 )

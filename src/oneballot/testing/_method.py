@@ -7,6 +7,8 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
+
 from ..ballot.seal import unseal
 from ..errors import ElectionError, OneBallotError
 from ..interfaces import Learner, Method
@@ -22,7 +24,7 @@ from ._hostile import check_hostile_contents
 from ._private import check_private_levels
 from ._suite import check_model, check_name, check_settings, describe, read_back, run_checks
 
-NEEDS = {"probabilities", "scores", "weights", "gradients", "soft", "score targets", "multilabel"}
+NEEDS = {"probabilities", "scores", "weights", "gradients", "soft", "score targets"}
 
 
 def check_method(
@@ -57,6 +59,8 @@ def check_declarations(case: MethodCase) -> Iterator[str]:
         yield f"`levels` is {sorted(method.levels)}; expected some of L0, L1 and L2."
     if method.needs_public not in ("nothing", "rows", "labels"):
         yield f'`needs_public` is {method.needs_public!r}; expected "nothing", "rows" or "labels".'
+    if not method.targets:
+        yield '`targets` is empty; expected {"classes"}, and "labels" if rows may have several labels.'
     for role, needed in method.needs.items():
         if unknown := sorted(set(needed) - NEEDS):
             yield f"`needs` of the role {role} has {', '.join(unknown)}; expected some of {', '.join(sorted(NEEDS))}."
@@ -216,6 +220,18 @@ def _casts(case: MethodCase, data: Data) -> list[Any]:
     return [case.cast(party, data=data) for party in "ab"]
 
 
+def check_labels(case: MethodCase) -> Iterator[str]:
+    """If `targets` has "labels", an election with several labels per row gives a model for them."""
+    if "labels" not in case.method.targets or "L0" not in case.method.levels:
+        return
+    election = case.election("L0", target="labels")
+    known = np.random.default_rng(0).integers(-1, 2, (1000, case.classes))  # 0: unknown
+    parties = {p: Data(case.parties[p].X, known[: len(case.parties[p])]) for p in (*WHOLE, "one-row", "no-rows")}
+    values = simulate_parties(election, parties).outcome.probabilities(case.X_test)
+    if values.shape != (len(case.X_test), case.classes) or not ((values >= 0) & (values <= 1)).all():
+        yield "With several labels per row the final model must predict a number from 0 to 1 for each label."
+
+
 def check_public_set(case: MethodCase) -> Iterator[str]:
     """Without a public set the election is refused before anyone trains, or it works."""
     try:
@@ -273,6 +289,7 @@ CHECKS = (
     check_late_ballots,
     check_withdrawal,
     check_few_classes,
+    check_labels,
     check_public_set,
     check_hostile_contents,
     check_private_levels,
