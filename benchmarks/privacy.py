@@ -122,7 +122,7 @@ def accuracies(level: str, budgets: Iterable[float], cut: Cut, split: str, seed:
             labels = [PartyContext(election, party).decide(votes, cell="partition 0") for party, votes in raw.items()]
             counted = Count({"votes": np.eye(2, dtype=np.int64)[labels].sum(axis=0)})
         with TallyContext(election) as ctx:
-            model = run(ctx.job(election.method.close(counted, ctx)))
+            model = run(ctx.job(election.method.close, counted, ctx))
         results[budget] = 100 * accuracy(model.predict_proba(test.X), test.y)
     return results
 

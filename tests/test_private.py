@@ -362,7 +362,7 @@ class TestAtL1:
             for ballot in ballots:
                 total += election.method.count(ballot, ctx)
             assert total.sums["votes"].sum() == 0
-            drive(ctx.job(election.method.close(total, ctx)))
+            drive(ctx.job(election.method.close, total, ctx))
             assert ctx.drawn == {"vote": len(PUBLIC)}
 
     def test_soft_votes_of_a_party_sum_to_at_most_one(self) -> None:

@@ -135,7 +135,7 @@ def compare_steps(
 
     report(0)
     with _PeerContext(election, outcome) as ctx:
-        job = ctx.job(peer.run(list(parties.values()), ctx))
+        job = ctx.job(peer.run, list(parties.values()), ctx)
         yield Together([replace(job, answers={**(job.answers or {}), Round: record})])
     if not results:
         raise DataError(f"{peer.name} produced no model")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from functools import cache
 from typing import Any
@@ -199,3 +200,14 @@ def test_probabilities_are_exactly_the_softmax(rows: int, classes: int, dtype: t
     powers = np.exp(wide - wide.max(axis=1, keepdims=True))
     np.testing.assert_array_equal(probabilities(logits, "softmax"), powers / powers.sum(axis=1, keepdims=True))
     np.testing.assert_array_equal(logits, before)
+
+
+def test_a_copy_of_a_trained_network_predicts_on_any_machine() -> None:
+    rows = np.random.default_rng(0).random((30, 4), dtype=np.float32)
+    task = Task(np.arange(30), np.arange(30) % 2)
+    (model,) = Torch("mlp", settings={"hidden": [3]}, epochs=1).fit_many(rows, [task], 2)
+    assert model.device == "auto"  # it predicts where it was trained
+    expected = model.predict_proba(rows)
+    copied = copy.deepcopy(model)
+    assert copied.device == "cpu"
+    np.testing.assert_allclose(copied.predict_proba(rows), expected, atol=1e-6)

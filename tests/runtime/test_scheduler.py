@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 
 import oneballot as ob
-from oneballot.errors import ElectionError
+from oneballot.errors import ElectionError, Spoiled
 from oneballot.interfaces import Method, Work
 from oneballot.party.cast import cast_together
 from oneballot.runtime.scheduler import Job, request, run, run_each, steps_of
+from oneballot.server.context import TallyContext
 from oneballot.simulation import simulate_parties
-from oneballot.types import Fit, Plan, Stack, Steps, Task, Together
+from oneballot.types import Ask, Blob, Fit, Plan, Stack, Steps, Task, Together
 
 TREE = ob.Sklearn("DecisionTreeClassifier", {"max_depth": 2})
 RNG = np.random.default_rng(0)
@@ -127,7 +128,7 @@ class TestGroups:
             return sum(squares) + len(none)
 
         def inner(number: int) -> Steps[int]:
-            (answer, again) = yield Together([Square(number), steps_of(0)])
+            (answer, again) = yield Together([Square(number), steps_of(int)])
             for _ in range(number):  # some take longer
                 again = yield Square(number)
             return answer + 0 * again
@@ -144,7 +145,21 @@ class TestGroups:
         assert run(Job(nested(1200), lambda _: None)) == 1201
 
     def test_a_job_that_requests_nothing_may_return_at_once(self) -> None:
-        assert run(steps_of({"a": 1})) == {"a": 1}
+        assert run(steps_of(dict, [("a", 1)])) == {"a": 1}
+
+    def test_a_tally_asks_a_partys_model_in_the_sandbox(self, make_election) -> None:
+        (model,) = TREE.fit_many(X, fit().tasks, 2)
+        asked = Ask(model.dump(), X[:4], 2)
+
+        def ask(bad: Blob) -> Steps[Any]:
+            answers = yield Together([asked, asked])
+            with pytest.raises(Spoiled):
+                yield Ask(bad, X, 2)
+            return answers
+
+        with TallyContext(make_election()) as ctx:
+            for answer in run(ctx.job(ask, Blob("skops", b"nothing"))):
+                np.testing.assert_array_equal(answer, model.predict_proba(X[:4]))
 
 
 class TestErrors:

@@ -18,7 +18,8 @@ slow = pytest.mark.slow
 METHODS = {
     "analytic": ob.Analytic(),
     "analytic, ridge": ob.Analytic(solver="ridge", features="fourier", number=20),
-    "dense": plugins.find("methods", "dense")(epochs=2, batch=16, noise=8, generator_steps=2),
+    "dense": ob.Dense(epochs=2, batch=16, noise=8, generator_steps=2),
+    "dense, logits": ob.Dense(epochs=2, batch=16, noise=8, generator_steps=2, average="logits"),
     "dosfl": ob.DOSFL(steps=2, epochs=1, batch=2, local_epochs=2),
     "dosfl, uint8": ob.DOSFL(steps=2, epochs=1, batch=2, local_epochs=2, numbers="uint8", merging="weights"),
     "ensemble": ob.Ensemble(),
@@ -47,9 +48,15 @@ LEARNERS: dict[str, Learner] = {
     "xgboost": ob.XGBoost(rounds=5),
 }
 SLOW = (
-    "dense", "dosfl", "fedkd, logits", "fedkd, softened", "ensemble, cohorts", "torch", "fedkt, class counts",
+    "dense",
+    "dosfl",
+    "fedkd, logits",
+    "fedkd, softened",
+    "ensemble, cohorts",
+    "torch",
+    "fedkt, class counts",
     "fedkt, soft",
-)  # fmt: skip
+)
 QUICK_FORMATS = ("kernel", "sklearn, histogram")
 """Learners whose models are inert: no sandbox has to start."""
 

@@ -50,6 +50,12 @@ class TorchModel(Model):
     def __init__(self, description: Description, arrays: Mapping[str, Array], device: str = "cpu") -> None:
         self.description, self.arrays, self.device = description, arrays, device
 
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy predicts on any machine."""
+        if self.device != "cpu" and "module" in vars(self):
+            self.module.to("cpu")
+        return {**vars(self), "device": "cpu"}
+
     @cached_property
     def module(self) -> nn.Module:
         from ..fleet.models.architectures import build

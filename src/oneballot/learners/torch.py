@@ -147,7 +147,7 @@ class Torch(NetworkLearner):
                 task = tasks[i]
                 output = "sigmoid" if task.kind == "multilabel" else task.output
                 if finite and np.isfinite(logits).all():
-                    models[i] = self.model_of(network, values, classes, output) if keep else None
+                    models[i] = self.model_of(network, values, classes, output, device=self.device) if keep else None
                     outputs[i] = logits.astype(np.float64) if task.answer == "scores" else probabilities(logits, output)
                 else:
                     report_failure(task, "its weights grew without bound; choose a lower learning_rate")

@@ -94,7 +94,7 @@ def _cast(ctx: PartyContext, data: Data, key: Ed25519PrivateKey | None) -> Steps
     try:
         if len(data):
             check_size(election, ctx.party, election.method.plan(data, ctx).bytes or 0)
-        contents = yield from steps_of(election.method.cast(data, ctx))
+        contents = yield from steps_of(election.method.cast, data, ctx)
     except Abstain as stated:
         contents, reason = {}, str(stated)
     return seal(contents, election, ctx.party, key=key, reason=reason, casts=ctx.number, noised=tuple(ctx.noised))

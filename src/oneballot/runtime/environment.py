@@ -53,7 +53,9 @@ def _torch(seed: int) -> Iterator[None]:
     products, convolutions = torch.backends.cuda.matmul, torch.backends.cudnn
     before = products.allow_tf32, convolutions.allow_tf32, convolutions.deterministic
     gpu_states = torch.cuda.get_rng_state_all() if on_gpu else []
-    torch.manual_seed(seed)
+    torch.default_generator.manual_seed(seed)
+    if on_gpu:
+        torch.cuda.manual_seed_all(seed)
     torch.set_num_threads(1)
     products.allow_tf32, convolutions.allow_tf32, convolutions.deterministic = False, False, True
     try:

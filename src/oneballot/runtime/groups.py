@@ -15,7 +15,7 @@ from .join import join_rows
 
 @dataclass(frozen=True)
 class GroupKey:
-    """Equal for requests that are answered together. Learners need not be hashable."""
+    """Equal for requests that are answered together. Learners need not be hashable, nor comparable."""
 
     kind: type
     learner: Any
@@ -24,7 +24,10 @@ class GroupKey:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, GroupKey) or (self.kind, self.details) != (other.kind, other.details):
             return False
-        return self.learner is other.learner or bool(self.learner == other.learner)
+        try:
+            return self.learner is other.learner or bool(self.learner == other.learner)
+        except ValueError:  # settings that hold arrays
+            return False
 
 
 def group_key(request: Fit | Work, learner: Any) -> GroupKey:

@@ -65,8 +65,9 @@ def run_each(jobs: Sequence[Job[Any] | Steps[Any]]) -> Iterator[tuple[int, Any]]
             scheduler.close()
 
 
-def steps_of(started: Any) -> Steps[Any]:
-    """Generator or not: a method that requests nothing may return its result instead of yielding."""
+def steps_of(function: Callable[..., Any], *arguments: Any) -> Steps[Any]:
+    """The steps of a call that returns a generator or, if it requests nothing, its result at once."""
+    started = function(*arguments)
     return (yield from started) if isinstance(started, Generator) else started
 
 
@@ -203,7 +204,7 @@ class _Scheduler:
         parent.results[running.path[-1]] = result
         if len(parent.results) == len(parent.children):
             answer = [parent.results[i] for i in range(len(parent.children))]
-            parent.children = []
+            parent.children, parent.results = [], {}
             self._reply(parent, answer)
 
     def _fail(self, running: _Running, error: Exception) -> None:

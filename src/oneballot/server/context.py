@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -39,12 +40,12 @@ class TallyContext(PartyContext):
     @cached_property
     def prepared(self) -> Any:
         """What the method prepares once for all ballots."""
-        return run(self.job(self.election.method.prepare(self)))
+        return run(self.job(self.election.method.prepare, self))
 
-    def job(self, steps: Any) -> Job[Any]:
-        """Steps that use this context: requests are answered with the election's learners and this sandbox."""
+    def job(self, function: Callable[..., Any], *arguments: Any) -> Job[Any]:
+        """A call that uses this context, such as a method's `close`, with the election's learners and this sandbox."""
         answers = {Ask: lambda asked: self.ask(asked.blob, asked.X, classes=asked.classes)}
-        return Job(steps_of(steps), self.election.learner_of, "", self.election.digest, answers)
+        return Job(steps_of(function, *arguments), self.election.learner_of, "", self.election.digest, answers)
 
     def provides(self, role: str) -> frozenset[str]:
         return self.election.learner_of(role).provides

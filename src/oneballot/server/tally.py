@@ -84,14 +84,14 @@ def _tally(election: Election, source: Source, options: Options) -> Steps[Outcom
     charges = Charges(election.digest, options.charges, earlier=earlier)
     budget = election.privacy.epsilon is not None and not options.over_budget
     with TallyContext(election, charges, election.privacy.tallies if budget else None) as ctx:
-        (ctx.prepared,) = yield Together([ctx.job(election.method.prepare(ctx))])
+        (ctx.prepared,) = yield Together([ctx.job(election.method.prepare, ctx)])
         counter = _count(election, source, options, previous, ctx)
         _warn_of_unknown_parties(counter.left_out, counter.seen, ctx)
         counter.check_quorum()
         if not options.early:
             counter.check_deadline()
         election.warn_if_hopeless(counter.votes())
-        (model,) = yield Together([ctx.job(election.method.close(counter.count, ctx))])
+        (model,) = yield Together([ctx.job(election.method.close, counter.count, ctx)])
         verdict = judge(model, counter.count, ctx)
     return _outcome(election, attach_sandbox(model), counter, ctx, verdict)
 

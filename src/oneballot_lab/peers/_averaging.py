@@ -86,7 +86,7 @@ class Averaging(Peer):
         for turn in range(1, self.rounds + 1):
             who = assembly.sample_parties(turn, self.participation)
             trained = yield from assembly.train(who, turn, values, server.offsets(who))
-            values = yield from steps_of(server.step(values, who, trained))
+            values = yield from steps_of(server.step, values, who, trained)
             if has_diverged(values, turn, ctx):
                 return
             sent += len(who) * server.copies * assembly.size

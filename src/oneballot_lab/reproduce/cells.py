@@ -51,8 +51,8 @@ class Experiment(ABC):
     """
 
     @property
-    def lockstep(self) -> tuple[str, int] | None:
-        """A key and a limit: on a GPU, up to `limit` cells with the same key run in lockstep. None: it runs alone."""
+    def side_by_side(self) -> tuple[str, int] | None:
+        """A key and a limit: on a GPU, up to `limit` cells with the same key run side by side. None: it runs alone."""
         return None
 
     @abstractmethod

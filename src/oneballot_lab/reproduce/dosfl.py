@@ -19,7 +19,7 @@ from oneballot.simulation import simulate_steps
 from oneballot.types import Data, Steps, Together
 
 from .cells import Experiment, Result
-from .experiments import distillation_lockstep, make_election, smaller_distillation
+from .experiments import beside_distillations, make_election, smaller_distillation
 from .federations import Federation
 
 SEEDS = range(100, 105)
@@ -74,8 +74,8 @@ class ChainRun(_DistillationRun):
         return Result({"accuracy": accuracies[-1], "bytes": per_party}, curves, self.federation.notes)
 
     @property
-    def lockstep(self) -> tuple[str, int] | None:
-        return distillation_lockstep(self, "chains")
+    def side_by_side(self) -> tuple[str, int] | None:
+        return beside_distillations(self, "chains")
 
 
 @dataclass(frozen=True)
@@ -111,8 +111,8 @@ class InterceptionRun(_DistillationRun):
         return Result(values, notes=self.federation.notes)
 
     @property
-    def lockstep(self) -> tuple[str, int] | None:
-        return distillation_lockstep(self)
+    def side_by_side(self) -> tuple[str, int] | None:
+        return beside_distillations(self)
 
 
 @dataclass(frozen=True)

@@ -26,14 +26,14 @@ from .tokens import with_vocabulary
 
 SINGLE_ROUND = ("solo", "central", "pate")
 AVERAGING = ("fedavg", "fedavgm", "fedprox", "scaffold")
-"""A round of these is one training, so they can run in lockstep with each other."""
+"""A round of these is one training, so they can run side by side."""
 DISTILLING = ("feddf", "fedmd")
-"""A round of these is several trainings: each runs in lockstep only with its own kind."""
-LOCKSTEP_CELLS = 12
+"""A round of these is several trainings: each runs beside its own kind only."""
+CELLS_TOGETHER = 12
 """As many cells as are lost when a run is interrupted."""
-LOCKSTEP_ROUNDS = 40
+ROUNDS_TOGETHER = 40
 """Cells of iterative methods: their fleets are small, and finished cells are cached."""
-LOCKSTEP_DISTILLATIONS = 20
+DISTILLATIONS_TOGETHER = 20
 """Cells that distil: the data of 20 cells with ten parties keep a large GPU busy. Each holds its parties' rows."""
 TEXT = ("textcnn", "bilstm", "transformer")
 QUICK_ROUNDS = 3
@@ -68,11 +68,11 @@ class ElectionRun(Experiment):
         return simulation, election.data(data.X_test, data.y_test)
 
     @property
-    def lockstep(self) -> tuple[str, int] | None:
+    def side_by_side(self) -> tuple[str, int] | None:
         if isinstance(self.method, DOSFL):
-            return distillation_lockstep(self)
+            return beside_distillations(self)
         architecture = _architecture(self.learner)
-        return (architecture, LOCKSTEP_CELLS) if architecture else None
+        return (architecture, CELLS_TOGETHER) if architecture else None
 
     def quick(self) -> ElectionRun:
         if isinstance(self.method, DOSFL):
@@ -113,15 +113,15 @@ class PeerRun(Experiment):
         return Result({name: curve[-1] for name, curve in curves.items()}, curves, self.federation.notes)
 
     @property
-    def lockstep(self) -> tuple[str, int] | None:
+    def side_by_side(self) -> tuple[str, int] | None:
         """Peers with a single round with elections; iterative ones with each other, if their rounds can be shared."""
         architecture = _architecture(self.learner)
         if architecture is None or self.peer not in SINGLE_ROUND + AVERAGING + DISTILLING:
             return None
         if self.peer in SINGLE_ROUND:
-            return architecture, LOCKSTEP_CELLS
+            return architecture, CELLS_TOGETHER
         which = "" if self.peer in AVERAGING else f" of {self.peer}"
-        return f"{architecture}, {self.federation.data}, rounds{which}", LOCKSTEP_ROUNDS
+        return f"{architecture}, {self.federation.data}, rounds{which}", ROUNDS_TOGETHER
 
     def quick(self) -> PeerRun:
         settings = dict(self.settings)
@@ -157,14 +157,14 @@ def make_election(run: Any, data: FederatedData, seed: int, device: str, **setti
     )
 
 
-def distillation_lockstep(run: Any, which: str = "distillation") -> tuple[str, int] | None:
-    """Experiments that distil run in lockstep with others on the same data: all their parties are one fleet."""
+def beside_distillations(run: Any, which: str = "distillation") -> tuple[str, int] | None:
+    """Experiments that distil run beside others on the same data: all their parties are one fleet."""
     architecture = _architecture(run.learner)
-    return (f"{architecture}, {run.federation.data}, {which}", LOCKSTEP_DISTILLATIONS) if architecture else None
+    return (f"{architecture}, {run.federation.data}, {which}", DISTILLATIONS_TOGETHER) if architecture else None
 
 
 def _architecture(learner: Any) -> str | None:
-    """The architecture of a network; cells with the same one are worth running in lockstep."""
+    """The architecture of a network; cells with the same one are worth running side by side."""
     return str(learner.module) if isinstance(learner, Torch) else None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -24,8 +23,6 @@ SHUFFLED = "shuffled columns"
 shuffled on its own, which destroys the dependence between columns."""
 IN_DOMAIN = ("test", "train", "none", SHUFFLED)
 """Sources of public rows in the same data set; any other name is another data set."""
-
-_loading = threading.RLock()
 
 
 @dataclass(frozen=True)
@@ -162,15 +159,9 @@ def _standardize(data: FederatedData) -> FederatedData:
     return replace(data, X=X, X_test=test, public=public)
 
 
-def _load(name: str, vocabulary: Vocabulary | None = None, tokens: int = 0, words_of: str | None = None) -> DataSet:
-    """Load a data set once per process, even if cells in several threads ask for it."""
-    with _loading:
-        return _load_once(name, vocabulary, tokens, words_of)
-
-
 @cache
-def _load_once(name: str, vocabulary: Vocabulary | None, tokens: int, words_of: str | None) -> DataSet:
-    """words_of: the data set whose texts define the vocabulary "own"; by default this one."""
+def _load(name: str, vocabulary: Vocabulary | None = None, tokens: int = 0, words_of: str | None = None) -> DataSet:
+    """Load a data set once per process. words_of: whose texts define the vocabulary "own"; by default its own."""
     if name == "digits":
         return _digits()
     data = registry.load(name)

@@ -68,7 +68,7 @@ class PrivacySweep(Experiment):
                 count = answered[0]
                 if election.level == "L2":
                     count = yield from _count_private(election, votes, queries)
-                (model,) = yield Together([ctx.job(election.method.close(Count({"votes": count}), ctx))])
+                (model,) = yield Together([ctx.job(election.method.close, Count({"votes": count}), ctx)])
             values[f"{budget.name} accuracy"] = accuracy(model.predict_proba(test.X), test.y)
             assert election.guarantee is not None
             ledger = election.guarantee.ledger()

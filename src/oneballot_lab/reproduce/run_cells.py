@@ -1,4 +1,4 @@
-"""Runs cells that are not cached: in parallel processes, or in this process, in lockstep on a GPU."""
+"""Runs cells that are not cached: in parallel processes, or in this process, side by side on a GPU."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _run(cells: Sequence[Cell], workers: int, device: str) -> Finished:
         yield from run(_run_in_worker, [(i, *cell, device) for i, cell in enumerate(cells)], workers=workers)
         return
     if workers == 1 or len(cells) < 2:
-        for positions in _lockstep_groups(cells) if on_gpu(device) else ([i] for i in range(len(cells))):
+        for positions in _groups(cells) if on_gpu(device) else ([i] for i in range(len(cells))):
             yield from _run_group(positions, cells, device)
         return
     left = dict(enumerate(cells))
@@ -82,11 +82,11 @@ def _run_in_processes(cells: Mapping[int, Cell], workers: int, device: str) -> F
     yield from parallel(joblib.delayed(_run_in_worker)(i, *cell, device) for i, cell in list(cells.items()))
 
 
-def _lockstep_groups(cells: Sequence[Cell]) -> Iterator[list[int]]:
-    """Positions of the cells that run in lockstep, up to their limit; the others alone."""
+def _groups(cells: Sequence[Cell]) -> Iterator[list[int]]:
+    """Positions of the cells that run side by side, up to their limit; the others alone."""
     groups: dict[tuple[str, int], list[int]] = {}
     for position, (experiment, _) in enumerate(cells):
-        groups.setdefault(experiment.lockstep or (f"alone {position}", 1), []).append(position)
+        groups.setdefault(experiment.side_by_side or (f"alone {position}", 1), []).append(position)
     for (_, limit), positions in groups.items():
         for i in range(0, len(positions), limit):
             yield positions[i : i + limit]
@@ -145,7 +145,7 @@ def run_one(experiment: Experiment, seed: int, device: str) -> Result | Failure:
 
 def _attempt(experiment: Experiment, seed: int, device: str) -> Steps[Result | Failure]:
     try:
-        result: Result = yield from steps_of(experiment.run(seed, device))
+        result: Result = yield from steps_of(experiment.run, seed, device)
         return result
     except (DataNotFound, MissingExtra) as error:
         return Failure(str(error), missing=True)

@@ -14,5 +14,5 @@ from oneballot.types import Data
 def rounds_of(peer: Peer, parties: Sequence[Data], ctx: TallyContext) -> list[Round]:
     """What a peer has after each round."""
     rounds: list[Round] = []
-    run(replace(ctx.job(peer.run(parties, ctx)), answers={Round: rounds.append}))
+    run(replace(ctx.job(peer.run, parties, ctx), answers={Round: rounds.append}))
     return rounds

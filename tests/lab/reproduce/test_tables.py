@@ -18,6 +18,7 @@ from oneballot.cli import app
 from oneballot.comparison import check_peer
 from oneballot.errors import OneBallotError
 from oneballot.privacy.calculator import Question
+from oneballot.runtime.scheduler import run
 from oneballot_lab.reproduce.catalog import all_tables, select
 from oneballot_lab.reproduce.cells import Result, cell_digest
 from oneballot_lab.reproduce.dosfl import BreakEven
@@ -166,7 +167,7 @@ def test_a_privacy_sweep_has_the_calculators_epsilons_and_less_noise_gives_more_
     budgets = (Budget("loud", loud, 40), Budget("few", loud, 8), Budget("quiet", quiet, 200))
     federation = Federation("digits", 2, "homogeneous", public_rows=200, test_rows=200)
     method = ob.FedKT.paper(partitions=1, subsets=5)
-    values = PrivacySweep(federation, method, TREE, budgets).run(0, "cpu").values
+    values = run(PrivacySweep(federation, method, TREE, budgets).run(0, "cpu")).values
     expected = Question({"gamma": 0.04}, 40, classes=10, level="L2").epsilon("laplace", 25.0, 40)
     assert values["loud epsilon"] == pytest.approx(expected, rel=1e-9)
     assert values["loud paper"] == pytest.approx(2.5911, abs=1e-4)  # as in table 2 of the paper

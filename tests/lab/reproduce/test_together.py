@@ -19,7 +19,7 @@ from oneballot.types import Steps, Task, Together
 from oneballot_lab.reproduce.cells import Experiment, Failure, Result
 from oneballot_lab.reproduce.dosfl import ChainRun, InterceptionRun
 from oneballot_lab.reproduce.experiments import ElectionRun, PeerRun
-from oneballot_lab.reproduce.run_cells import _lockstep_groups, _run_group, run_one
+from oneballot_lab.reproduce.run_cells import _groups, _run_group, run_one
 
 sys.path.insert(0, str(Path(__file__).parent))
 from tiny import DIGITS, TREE
@@ -301,9 +301,9 @@ def test_experiments_with_the_same_key_run_side_by_side():
         PeerRun(DIGITS, "fedavg", TREE),
         PROX,
     ]
-    assert list(_lockstep_groups([(cell, 0) for cell in cells])) == [[0, 4], [1, 2, 9], [3, 6], [5], [7], [8]]
-    assert list(map(len, _lockstep_groups([(MLP, seed) for seed in range(30)]))) == [12, 12, 6]
-    assert list(map(len, _lockstep_groups([(PROX, seed) for seed in range(50)]))) == [40, 10]
+    assert list(_groups([(cell, 0) for cell in cells])) == [[0, 4], [1, 2, 9], [3, 6], [5], [7], [8]]
+    assert list(map(len, _groups([(MLP, seed) for seed in range(30)]))) == [12, 12, 6]
+    assert list(map(len, _groups([(PROX, seed) for seed in range(50)]))) == [40, 10]
 
 
 def test_distillations_on_one_data_set_and_chains_run_side_by_side():
@@ -311,5 +311,5 @@ def test_distillations_on_one_data_set_and_chains_run_side_by_side():
     many = replace(DISTILLED, federation=replace(WHOLE, parties=100))
     elsewhere = replace(DISTILLED, federation=replace(WHOLE, data="mnist"))
     cells = [MLP, DISTILLED, CHAINED, intercepted, elsewhere, many, replace(CHAINED, federation=WHOLE)]
-    assert list(_lockstep_groups([(cell, 0) for cell in cells])) == [[0], [1, 3, 5], [2, 6], [4]]
-    assert list(map(len, _lockstep_groups([(DISTILLED, seed) for seed in range(50)]))) == [20, 20, 10]
+    assert list(_groups([(cell, 0) for cell in cells])) == [[0], [1, 3, 5], [2, 6], [4]]
+    assert list(map(len, _groups([(DISTILLED, seed) for seed in range(50)]))) == [20, 20, 10]

@@ -23,7 +23,6 @@ from oneballot.methods.dosfl.distillation import DistilledData  # noqa: E402
 from oneballot.methods.dosfl.initialization import RULES  # noqa: E402
 from oneballot.methods.dosfl.stacked import StackedNetwork  # noqa: E402
 from oneballot.methods.dosfl.steps import DistilledSteps, TrainingResult, sgd_step, train_network  # noqa: E402
-from oneballot.methods.dosfl.work import TrainJob  # noqa: E402
 from oneballot_lab.reproduce.interception import accuracies, guess_weights, perturb, perturb_weights  # noqa: E402
 
 MERGING: list[Any] = ["interleaved", "averaged", "weights"]
@@ -35,7 +34,7 @@ def two() -> list[DistilledData]:
 
 
 def train_on(parties: Sequence[DistilledData], merging: Any = "interleaved") -> TrainingResult:
-    return train_network(TrainJob(NET, INITIAL, parties, 2, merging), "cpu")
+    return train_network(NET, INITIAL, parties, 2, merging, "cpu")
 
 
 def test_interleaved_training_takes_one_sgd_step_of_each_party_in_turn(two: list[DistilledData]) -> None:
@@ -99,8 +98,7 @@ def test_stacked_models_are_as_accurate_as_each_alone(merging: Any) -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 @pytest.mark.parametrize("merging", MERGING)
 def test_on_a_gpu_the_weights_equal_those_on_a_cpu(two: list[DistilledData], merging: Any) -> None:
-    job = TrainJob(NET, INITIAL, two, 2, merging)
-    mine, theirs = (train_network(job, where).weights for where in ("cuda", "cpu"))
+    mine, theirs = (train_network(NET, INITIAL, two, 2, merging, where).weights for where in ("cuda", "cpu"))
     for name, value in theirs.items():
         np.testing.assert_allclose(mine[name], value, rtol=1e-3, atol=1e-4)
 

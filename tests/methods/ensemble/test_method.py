@@ -269,7 +269,7 @@ class TestCohorts:
             pytest.warns(OneBallotWarning, match="member 0 is left out"),
             pytest.raises(ElectionError, match="no ballot's model made predictions"),
         ):
-            run(ctx.job(election.method.close(Count(by_party={"a": broken}), ctx)))
+            run(ctx.job(election.method.close, Count(by_party={"a": broken}), ctx))
 
     def test_k_models_are_selected_in_each_cohort(self, make_election, held) -> None:
         election = make_election(method=ob.Ensemble(cohorts=2, select="size", k=1), learner=KERNEL)
