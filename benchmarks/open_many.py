@@ -45,7 +45,7 @@ def run(table: str, split: str, parties: int, rows: int, seed: int) -> dict[str,
     private = Data(data.X[own[: parties * rows]], data.y[own[: parties * rows]])
     held = {party: d for party, d in divide(private, parties, split, seed).items() if len(d)}
     model: Any = simulate_parties(election, held).outcome.model.model_
-    counts = np.stack([held[party].class_counts(len(election.classes)) for party in sorted(held)])
+    counts = np.stack([election.target.class_counts(held[party].y) for party in sorted(held)])
     rules = {
         "by class, public rows": lambda m: most_important(model, counts, m, election.public),
         "by class, own rows": lambda m: most_important(model, counts, m, None),

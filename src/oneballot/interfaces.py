@@ -25,11 +25,9 @@ __all__ = [
 
 
 class Plugin(ABC):
-    """What learners, methods and peers have in common: each is a frozen dataclass of its settings (`settings`)."""
+    """What learners, methods, targets and peers have in common: each is a frozen dataclass of its settings."""
 
     name: ClassVar[str]
-    targets: ClassVar[frozenset[str]] = frozenset({"classes"})
-    """The kinds of targets that it supports (`Target.kind`); "labels" are several labels per row."""
     files: ClassVar[tuple[str, ...]] = ()
     """Settings that name files in the election's folder."""
     in_files: ClassVar[Mapping[str, Any]] = {}
@@ -44,6 +42,9 @@ class Plugin(ABC):
 
 class Learner(Plugin):
     """A model family with its settings."""
+
+    targets: ClassVar[frozenset[str]] = frozenset({"classes"})
+    """The kinds of targets that it learns (`Target.kind`); "labels" are several labels per row."""
 
     @property
     @abstractmethod
@@ -127,6 +128,8 @@ CastSteps = Steps[Contents]
 class Method(Plugin):
     """A one-shot method with its settings."""
 
+    targets: ClassVar[frozenset[str]] = frozenset({"classes"})
+    """The kinds of targets that it supports (`Target.kind`); "labels" are several labels per row."""
     levels: ClassVar[frozenset[str]] = frozenset({"L0"})
     """The privacy levels it offers. For L1 and L2 it also has `spends`, and if it releases votes, `with_queries` and
     `for_audit`."""

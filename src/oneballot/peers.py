@@ -34,6 +34,8 @@ PeerSteps = Steps[None]
 class Peer(Plugin):
     """A method to compare with, run in simulation only."""
 
+    targets: ClassVar[frozenset[str]] = frozenset({"classes"})
+    """The kinds of targets that it supports (`Target.kind`); "labels" are several labels per row."""
     rounds: int = 1
     """The largest number of rounds that `run` yields; 1 if it exchanges messages once, or never."""
     alternatives: ClassVar[Mapping[str, str]] = {}

@@ -66,12 +66,15 @@ class Baselines:
     @classmethod
     def of(cls, parties: Sequence[str], predictions: Sequence[Array], test: Data, target: Target) -> Baselines:
         """From the predictions of each party's model and, last, of the model of pooled data."""
-        *alone, pooled = predictions
-        metrics = {party: summarize(target, each, test.y) for party, each in zip(parties, alone, strict=True)}
-        scores = {party: target.row_scores(each, test.y) for party, each in zip(parties, alone, strict=True)}
-        whole = evaluate(target, pooled, test.y)
-        accuracies = {party: each.accuracy for party, each in metrics.items()}
-        return cls(accuracies, whole.accuracy, metrics, whole, scores, target.row_scores(pooled, test.y))
+        alone, pooled = dict(zip(parties, predictions[:-1], strict=True)), predictions[-1]
+        return cls(
+            {party: target.accuracy(each, test.y) for party, each in alone.items()},
+            target.accuracy(pooled, test.y),
+            {party: summarize(target, each, test.y) for party, each in alone.items()},
+            evaluate(target, pooled, test.y),
+            {party: target.row_scores(each, test.y) for party, each in alone.items()},
+            target.row_scores(pooled, test.y),
+        )
 
     @property
     def alone_mean(self) -> float:

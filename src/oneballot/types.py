@@ -66,10 +66,6 @@ class Data:
         """Some of the rows, by number."""
         return Data(self.X[rows], self.y[rows], None if self.ids is None else self.ids[rows])
 
-    def class_counts(self, classes: int) -> Array:
-        """The number of rows of each class."""
-        return np.bincount(self.y, minlength=classes) if self.y.ndim == 1 else (self.y > 0).sum(axis=0)
-
 
 @dataclass(frozen=True)
 class Task:

@@ -1,5 +1,3 @@
-"""Permute-and-flip, McKenna and Sheldon 2020."""
-
 import math
 
 import numpy as np
@@ -9,7 +7,7 @@ from oneballot.privacy.sampling import bernoulli_exp, uniform_below
 
 
 class PermuteAndFlip(NoisyArgmax):
-    """Each class flips a coin, heads with probability exp(−(max v − v)/b); one with heads wins."""
+    """McKenna and Sheldon 2020: each class has heads with probability exp(−(max v − v)/b); one of them wins."""
 
     name = "permute-and-flip"
 

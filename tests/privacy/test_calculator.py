@@ -146,6 +146,8 @@ def test_the_plot_includes_class_counts(tmp_path: Path) -> None:
         ("--epsilon 0 --queries 5", "epsilon must be a number above 0"),
         ("--scale 1 --queries 5 --mechanism auto", "auto chooses the noise, but --scale gives it"),
         ("--gamma 1 --queries 5 --mechanism auto", "auto chooses the noise, but --gamma gives it"),
+        ("--epsilon 1 --queries 5 --mechanism confident", "needs threshold and answers, which only an election has"),
+        ("--epsilon 1 --queries 5 --mechanism gumble", "unknown mechanism 'gumble'"),
         ("--sigma 1 --queries 5 --accountant paper", "covers Laplace noise only"),
         ("--epsilon 1 --queries 5 --mechanism gumbel --accountant advanced", "covers Laplace noise only"),
         ("--scale 1 --queries 5 --unit row", "--unit row is for level L2"),

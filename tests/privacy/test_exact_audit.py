@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import oneballot as ob
 from oneballot.formats.safetensors import ConstantModel
+from oneballot.interfaces import Learner
 from oneballot.learners._training import TrainedModels
 from oneballot.party.cast import cast_together
 from oneballot.privacy.calibration import calibrate
@@ -158,13 +159,11 @@ def test_ordinary_data_and_learners_stay_within_the_reach(audit, level, adjacenc
 
 
 @dataclass(frozen=True)
-class Boaster:
+class Boaster(Learner):
     """A learner with invalid probabilities: five times the class of the last row of its data."""
 
     name: ClassVar[str] = "boaster"
     provides: ClassVar[frozenset[str]] = frozenset({"probabilities"})
-
-    def check(self) -> None: ...
 
     def fit_many(self, X, tasks, classes: int, *, keep: bool = True) -> TrainedModels:
         said = [np.tile(5.0 * np.eye(classes)[task.targets[-1]], (np.size(task.ask), 1)) for task in tasks]

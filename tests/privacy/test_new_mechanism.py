@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import itertools
 import json
 import math
@@ -19,6 +20,7 @@ from oneballot.election.election import Election
 from oneballot.election.infer import Choices
 from oneballot.election.template import draft
 from oneballot.errors import ElectionError
+from oneballot.party.context import PartyContext
 from oneballot.privacy.accounting import pure_delta, total_epsilon
 from oneballot.privacy.calibration import best_mechanism
 from oneballot.privacy.data_dependent.accounting import data_dependent_epsilon
@@ -29,12 +31,31 @@ from oneballot.privacy.settings import PrivacySettings
 
 NAME = "permute-and-flip"
 CODE = (Path(__file__).parent / "permute_and_flip.py").read_text()
+LOUD = """
+from oneballot.privacy.mechanisms import NoisyNumbers
+from oneballot.privacy.mechanisms.gaussian import Gaussian
+
+class LoudNumbers(NoisyNumbers):
+    name = "loud"
+
+    def renyi(self, order):
+        return super().renyi(order) / 4
+
+    def draw(self, values, entropy):
+        return NoisyNumbers(2 * self.sigma, self.squared_shift, True).draw(values, entropy)
+
+class Loud(Gaussian):
+    name = "loud"
+    numbers = LoudNumbers
+"""
+"""Numbers with twice the noise that sigma states."""
 ORDERS = (1.1, 2.0, 8.0, 40.0)
 
 
 @pytest.fixture(autouse=True)
 def installed(install) -> None:
-    install(f"[oneballot.mechanisms]\n{NAME} = acme_ballots:PermuteAndFlip\n", CODE)
+    entry_points = f"[oneballot.mechanisms]\n{NAME} = acme_ballots:PermuteAndFlip\nloud = acme_ballots:Loud\n"
+    install(entry_points, CODE + LOUD)
 
 
 def by_permutations(votes: tuple[int, ...], scale: float) -> np.ndarray:
@@ -145,6 +166,23 @@ def test_a_budget_is_calibrated_to_its_noise_and_noise_to_queries() -> None:
     assert bought["queries"] == 100
 
 
+def test_numbers_are_released_with_the_noise_of_another_package(digits) -> None:
+    quiet, loud = (
+        ob.Election(range(10), digits.public, ob.Analytic(), privacy=ob.L2(1.0, mechanism=name))
+        for name in ("gaussian", "loud")
+    )
+    assert loud.guarantee.numbers.sigma == pytest.approx(quiet.guarantee.numbers.sigma / 2, rel=1e-6)
+    ctx = PartyContext(loud, "a")
+    zeros = np.zeros(4000, np.int64)
+    drawn = ctx.release(zeros, cell=loud.guarantee.numbers_name)
+    assert drawn.std() == pytest.approx(2 * loud.guarantee.numbers.sigma, rel=0.1)
+    (line,) = loud.ballot_ledger.lines
+    assert line.mechanism == "loud"
+    assert "loud noise" in line.describe()
+    assert loud.ballot_ledger.epsilon == pytest.approx(1.0, rel=1e-4)
+    assert loud.ballot_ledger.epsilon_at(1e-5) == pytest.approx(1.0, rel=1e-4)
+
+
 def test_auto_does_not_depend_on_what_is_installed() -> None:
     def releases(mechanism: str, scale: float):
         assert mechanism != NAME
@@ -168,3 +206,13 @@ def test_settings_of_other_mechanisms_are_refused() -> None:
         ob.L2(1.0, mechanism="permute")
     with pytest.raises(ValueError, match="unknown mechanism 'permute'"):
         Line(what="vote", times=1, mechanism="permute", scale=1.0, classes=2, reach=2)
+
+
+def test_no_module_outside_their_folder_names_a_mechanism() -> None:
+    package = Path(ob.__file__).parent
+    for file in package.rglob("*.py"):
+        if "mechanisms" not in file.parts:
+            texts = {
+                node.value for node in ast.walk(ast.parse(file.read_text("utf-8"))) if isinstance(node, ast.Constant)
+            }
+            assert not texts & {*names()}, file

@@ -76,7 +76,7 @@ def command(
         sent = run.outcome.bytes / len(run.ballots)
         if as_json:
             described = {
-                "accuracy": {name: each.accuracy for name, each in metrics.items()},
+                "accuracy": {name: each.values.get("accuracy") for name, each in metrics.items()},
                 "metrics": {name: each.describe() for name, each in metrics.items()},
                 "bytes_per_party": sent,
             }

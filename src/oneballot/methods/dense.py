@@ -45,6 +45,8 @@ class Dense(Method):
     batch (b): rows in a batch. noise: the length of the generator's input. generator_steps (T_G), generator_rate (η_G):
     of the generator's training by Adam. stability (λ1): the weight of the batch normalisation loss. boundary (λ2): the
     weight of the boundary support loss. learning_rate (η_S), temperature: of the student's training by SGD.
+    average: how the networks form an ensemble: "seen": for each class the mean probability over the parties that have
+    rows of it; "logits": the mean of the logits, as in the paper.
     values: the lowest and highest value of a feature where neither public rows nor the schema give them.
     """
 
@@ -94,7 +96,7 @@ class Dense(Method):
     def cast(self, data: Data, ctx: Context) -> CastSteps:
         if not len(data):
             raise Abstain("it has no rows")
-        class_counts = data.class_counts(len(ctx.classes))
+        class_counts = ctx.target.class_counts(data.y)
         if missing := missing_classes(class_counts, ctx):
             ctx.warn(f"no rows of class {missing}")
         task = Task(np.arange(len(data)), data.y, seed=ctx.seed("local"))

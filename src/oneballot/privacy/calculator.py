@@ -87,6 +87,8 @@ class Question:
         """Raise ElectionError for options that exclude each other."""
         level, party, counts = self.level, self.protected_unit == "party", self.counts is not None
         queries, budget = self.queries is not None, self.budget is not None
+        chosen = mechanisms.find(self.mechanism) if self.mechanism not in (None, "auto") else mechanisms.NoisyArgmax
+        needs = " and ".join(chosen.needs)
         mistakes = {
             "give two of: the noise scale (--gamma, --sigma or --scale), --queries, --epsilon":
                 not self.noise and not (budget and queries),
@@ -110,6 +112,8 @@ class Question:
                 party and counts,
             "--no-ids is for level L2, where the unit is a row; at L1 it is a party":
                 level == "L1" and not self.stable_ids,
+            f"--mechanism {self.mechanism} needs {needs}, which only an election has; use `oneballot check`":
+                bool(needs),
             f"--queries must be at most {MAX_QUERIES:,}":
                 self.queries is not None and self.queries > MAX_QUERIES,
             "--paper-orders is for --accountant paper":
@@ -120,12 +124,11 @@ class Question:
                 counts and self.accountant not in NoisyNumbers.accountants,
         }  # fmt: skip
         for name, value in self.noise.items():
-            mechanism = self.mechanism
             mistakes |= {
                 f"auto chooses the noise, but --{name} gives it; name the mechanism or leave --{name} out":
-                    mechanism == "auto",
-                f"--{name} is {implied_mechanism(name)} noise, but --mechanism is {mechanism}; use --scale":
-                    mechanism not in (None, "auto") and name not in ("scale", mechanisms.find(mechanism).parameter),
+                    self.mechanism == "auto",
+                f"--{name} is {implied_mechanism(name)} noise, but --mechanism is {self.mechanism}; use --scale":
+                    self.mechanism is not None and name not in ("scale", chosen.parameter),
                 f"--{name} must be a number from 1e-9 to 1e9, not {value}":
                     not 1e-9 <= value <= 1e9,
             }  # fmt: skip

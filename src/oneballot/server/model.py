@@ -32,6 +32,9 @@ class TrainedModel(BaseEstimator):  # type: ignore[misc]
         self.seed = seed
         self.schema = schema
 
+    def fit(self, X: Any, y: Any) -> Self:
+        raise NotImplementedError(f"{type(self).__name__} is trained by an election; use `oneballot.tally`")
+
     def trained(
         self,
         model: Model,

@@ -51,7 +51,7 @@ class Bagging(Peer):
 
     def run(self, parties: Sequence[Data], ctx: TallyContext) -> PeerSteps:
         held, classes = [data for data in parties if len(data)], len(ctx.classes)
-        seen = np.sum([data.class_counts(classes) for data in held], axis=0)
+        seen = np.sum([ctx.target.class_counts(data.y) for data in held], axis=0)
         share = {"equal": 1 / len(held), "none": 1.0}
         shrinks = [share.get(self.shrink, len(data) / seen.sum()) for data in held]
         forest = empty = yield Begin(seen, int(np.prod(held[0].X.shape[1:])))

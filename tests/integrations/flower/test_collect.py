@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import shutil
 import threading
 from collections.abc import Callable, Iterable
@@ -30,11 +31,13 @@ import oneballot as ob
 from oneballot.ballot.encryption import is_encrypted
 from oneballot.ballot.keys import new_key, new_server_key
 from oneballot.boxes.folder import Folder
+from oneballot.election.edit import set_values
 from oneballot.errors import ElectionError, KeyFileError, QuorumError
 from oneballot.integrations.flower import party, server, wire
 from oneballot.integrations.flower.collect import Intervals
 from oneballot.party.submit import cast_file
 from oneballot.server.tally import tally_box
+from oneballot.sparse import is_sparse
 
 PARTIES = ("clinic-a", "clinic-b", "clinic-c")
 NODE_UNAVAILABLE = 5
@@ -512,3 +515,18 @@ def test_a_node_ignores_file_names_in_the_settings_of_the_run(clinics: Path) -> 
 def test_missing_settings_of_a_run_are_named() -> None:
     with pytest.raises(ElectionError, match="lacks box, outcome"):
         server.RunConfig.read({"election": "election.toml"})
+
+
+def test_nodes_cast_wide_rows_sparsely(clinics: Path) -> None:
+    text = (clinics / "server/election.toml").read_text()
+    ward = next(line for line in text.splitlines() if 'name = "ward"' in line)
+    text = text.replace(ward, '  { name = "ward", kind = "text", features = 1200 },')
+    text = re.sub(r'estimator = "\w+"\nparams = .*', 'estimator = "LogisticRegression"', text)
+    for place in (*PARTIES, "server"):
+        (clinics / place / "election.toml").write_text(text)
+        set_values(clinics / place / "election.toml", [], refresh=True)
+    assert is_sparse(ob.Election.read(clinics / "server/election.toml").public)
+    outcome = server.run_election(loop(clinics), settings(clinics))
+    assert sorted(outcome.voted) == list(PARTIES)
+    assert outcome.model.sparse_
+    assert not outcome.spoiled

@@ -13,7 +13,8 @@ from typing import Any
 
 from ... import plugins
 from ...errors import ElectionError
-from ...interfaces import Plugin
+from ...interfaces import Learner, Method
+from ...peers import Peer
 from ...types import Class
 from ._base import Scorer, Target
 from .classes import Classes
@@ -45,14 +46,14 @@ def resolve(given: Target | str | None, classes: Sequence[Class], *, multilabel:
     return named
 
 
-def supports(plugin: Plugin | type[Plugin], target: Target) -> bool:
+def supports(plugin: Method | Learner | Peer, target: Target) -> bool:
     """Whether a method, learner or peer declares this target's kind in `targets`."""
     return target.kind in plugin.targets
 
 
 def describe(target: Target) -> dict[str, Any]:
     """The target as plain values, for files and for the digest, where False is left out."""
-    return OLD_KEYS.get(target.name, {"target": {"name": target.name, **target.settings}})
+    return OLD_KEYS.get(target.name, {"target": plugins.describe(target)})
 
 
 def read(described: Mapping[str, Any], classes: Sequence[Class]) -> Target:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from ...errors import ElectionError
+from ...interfaces import Plugin
 from ...types import Array, Class, Output, TaskKind
 from ..cells import Place
 
@@ -17,7 +18,7 @@ Scorer = Callable[[Array], Mapping[str, Array]]
 
 
 @dataclass(frozen=True)
-class Target:
+class Target(Plugin):
     """What is predicted: a frozen dataclass. `y` is what `encode` returns, one entry per row.
 
     name: its name in an election. kind: what methods, learners and peers list in their `targets`; a target that is
@@ -28,7 +29,6 @@ class Target:
     important first. columns: those shown in tables of several models, with their headings.
     """
 
-    name: ClassVar[str]
     kind: ClassVar[str]
     levels: ClassVar[frozenset[str]] = frozenset({"L0", "L1", "L2"})
     phrase: ClassVar[str]
@@ -46,10 +46,9 @@ class Target:
         plain = tuple(c.item() if isinstance(c, np.generic) else c for c in self.classes)
         object.__setattr__(self, "classes", plain)
 
-    @property
-    def settings(self) -> dict[str, Any]:
-        """The settings of a file's [target], without its name and the classes."""
-        return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "classes"}
+    def describe(self) -> dict[str, Any]:
+        """The settings, without the classes, which the election has."""
+        return {name: value for name, value in super().describe().items() if name != "classes"}
 
     def check(self, label: str | tuple[str, ...] | None) -> None:
         """Raise ElectionError if the classes, or the schema's label columns, do not suit. None: there is no schema."""

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ...errors import DataError
-from ...types import Array, Class, TaskKind
+from ...types import Array, TaskKind
 from ..cells import MISSING, Place, as_label
 from ._base import Scorer
 from ._categorical import Categorical, Ranking, WeightedMetrics
@@ -56,37 +56,42 @@ class Classes(Categorical):
         """Sorted by name, as scikit-learn's classifiers do."""
         return np.argsort(np.asarray(self.classes), kind="stable")
 
-    def decide(self, predictions: Array, names: Array) -> Array:
-        return np.asarray(names[predictions.argmax(axis=1)])
+    def choose(self, predictions: Array) -> Array:
+        """The number of the predicted class of each row, `(rows,)`, from probabilities `(rows, classes)`."""
+        return np.asarray(predictions.argmax(axis=1))
 
-    def decode(self, predictions: Array) -> list[Class]:
-        return [self.classes[i] for i in predictions.argmax(axis=1)]
+    def decide(self, predictions: Array, names: Array) -> Array:
+        return np.asarray(names[self.choose(predictions)])
+
+    def decode(self, predictions: Array) -> list[Any]:
+        return [self.classes[i] for i in self.choose(predictions)]
 
     def true(self, y: Array) -> Array:
         return np.asarray(y[:, None] == np.arange(len(self.classes)))
 
     def predicted(self, predictions: Array) -> Array:
-        return self.true(predictions.argmax(axis=1))
+        return self.true(self.choose(predictions))
 
     def confidence(self, predictions: Array, y: Array) -> tuple[Array, Array]:
-        return predictions.max(axis=1), predictions.argmax(axis=1) == y
+        chosen = self.choose(predictions)
+        return predictions[np.arange(len(y)), chosen], chosen == y
 
     def correct(self, predictions: Array, y: Array) -> tuple[Array, Array]:
         return self.true(y), self.true(y) & self.predicted(predictions)
 
     def row_scores(self, predictions: Array, y: Array) -> Array:
         """Whether each row's class is right, 0 or 1."""
-        return np.asarray(predictions.argmax(axis=1) == y, dtype=np.float64)
+        return np.asarray(self.choose(predictions) == y, dtype=np.float64)
 
     def confusion(self, predictions: Array, y: Array) -> Array:
         """Rows by true and predicted class, `(classes, classes)`."""
         classes = len(self.classes)
-        pairs = y * classes + predictions.argmax(axis=1)
+        pairs = y * classes + self.choose(predictions)
         return np.bincount(pairs, minlength=classes**2).reshape(classes, classes)
 
     def scorer(self, predictions: Array, y: Array) -> Scorer:
         """Of two classes, the average precision is that of the rarer one, and the Brier score half of the sum."""
-        true, right, two = self.true(y), predictions.argmax(axis=1) == y, len(self.classes) == 2
+        true, right, two = self.true(y), self.choose(predictions) == y, len(self.classes) == 2
         support = true[None].astype(np.float32)
         loss = np.square(predictions - true).sum(axis=1) / (2 if two else 1)
         ranked = [0 if 2 * true[:, 0].sum() < len(y) else 1] if two else range(len(self.classes))

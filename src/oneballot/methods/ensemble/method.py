@@ -135,7 +135,7 @@ class Ensemble(Method):
     def cast(self, data: Data, ctx: Context) -> CastSteps:
         if len(data) < self.min_rows:
             raise Abstain(f"it has {len(data)} rows, fewer than min_rows = {self.min_rows}")
-        class_counts = data.class_counts(len(ctx.classes))
+        class_counts = ctx.target.class_counts(data.y)
         contents: dict[str, Array | Blob] = {"seen": class_counts}
         if missing := missing_classes(class_counts, ctx):
             ctx.warn(f"no rows of class {missing}")

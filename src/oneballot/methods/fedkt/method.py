@@ -57,7 +57,7 @@ class FedKT(Settings):
             raise Abstain("it has no rows")
         queries = self._rows(ctx, all_at="L1")  # noise comes later there, so students may learn from all rows
         teachers = Teachers.of(data, ctx, self.partitions, self.subset_count, queries, open=self.open_vote != "off")
-        class_counts = data.class_counts(len(ctx.classes))
+        class_counts = ctx.target.class_counts(data.y)
         rows, tasks = teachers.tasks(ctx)
         self._warn_of_weak_teachers(class_counts, tasks, ctx)
         models = yield Fit("teacher", rows, tasks, self._classes(ctx), keep=self._sends_teachers)
@@ -81,7 +81,7 @@ class FedKT(Settings):
         else:
             contents["votes"] = self.encoding(ctx).encode(probabilities)
         if self.weights == "class-counts" or (self.weights == "prior" and self._sends_teachers):
-            limited = ctx.limit_rows(data).class_counts(len(ctx.classes))
+            limited = ctx.target.class_counts(ctx.limit_rows(data).y)
             contents["seen"] = np.maximum(ctx.release(limited, cell="class counts"), 0)
         return contents
 
