@@ -40,6 +40,7 @@ LEARNERS: dict[str, Learner] = {
     "kernel": ob.Kernel(),
     "lightgbm": ob.LightGBM(rounds=5),
     "sklearn": ob.Sklearn("DecisionTreeClassifier", {"max_depth": 4}),
+    "sklearn, linear": ob.Sklearn("LogisticRegression"),
     "sklearn, forest": ob.Sklearn("ExtraTreesClassifier", {"n_estimators": 8}),
     "sklearn, neighbours": ob.Sklearn("KNeighborsClassifier"),
     "sklearn, histogram": ob.Sklearn("HistGradientBoostingClassifier", {"max_iter": 5}),
