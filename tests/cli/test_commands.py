@@ -477,7 +477,8 @@ class TestPrivacy:
 
 
 @pytest.mark.parametrize(
-    "method", ["analytic", "dosfl", pytest.param("ensemble", marks=pytest.mark.slow), "fedkd", "fedkt"]
+    "method",
+    ["analytic", *(pytest.param(m, marks=pytest.mark.slow) for m in ("dense", "ensemble")), "dosfl", "fedkd", "fedkt"],
 )
 def test_every_method_goes_from_a_draft_to_a_model(method: str, clinic: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(clinic)

@@ -210,7 +210,7 @@ def _member(thing: Any, name: str) -> Any:
     return getattr(thing, name, None)
 
 
-ENTRY_POINTS = re.compile(r"oneballot\.(methods|learners|formats|boxes|peers|commands)")
+ENTRY_POINTS = re.compile(r"oneballot\.(methods|learners|formats|boxes|peers|commands|mechanisms|targets)")
 FILES = re.compile(r".*\.(toml|csv|md|py|json|html|npz|ballot|log|org|com)")
 OTHER_LIBRARIES = ("nn", "np", "sklearn", "torch", "typer")
 MODULES_OF_AUTHORS = ("errors", "interfaces", "plugins", "settings", "testing", "types")

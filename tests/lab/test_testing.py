@@ -25,7 +25,7 @@ def marked(name: str) -> Any:
     return pytest.param(name, marks=() if name in ("central", "solo") else pytest.mark.slow)
 
 
-@pytest.mark.parametrize("name", map(marked, plugins.names("peers")))
+@pytest.mark.parametrize("name", [marked(name) for name in plugins.names("peers")])
 def test_a_built_in_peer_conforms(name: str) -> None:
     cls = plugins.find("peers", name)
     peer = cls(**FEW) if "rounds" in cls.__dataclass_fields__ else cls()

@@ -18,6 +18,8 @@ slow = pytest.mark.slow
 METHODS = {
     "analytic": ob.Analytic(),
     "analytic, ridge": ob.Analytic(solver="ridge", features="fourier", number=20),
+    "dense": ob.Dense(epochs=2, batch=16, noise=8, generator_steps=2),
+    "dense, logits": ob.Dense(epochs=2, batch=16, noise=8, generator_steps=2, average="logits"),
     "dosfl": ob.DOSFL(steps=2, epochs=1, batch=2, local_epochs=2),
     "dosfl, uint8": ob.DOSFL(steps=2, epochs=1, batch=2, local_epochs=2, numbers="uint8", merging="weights"),
     "ensemble": ob.Ensemble(),
@@ -45,7 +47,16 @@ LEARNERS: dict[str, Learner] = {
     "torch, lenet": ob.Torch("lenet", {"shape": [1, 16, 16], "channels": [2, 2], "hidden": [8]}, epochs=20),
     "xgboost": ob.XGBoost(rounds=5),
 }
-SLOW = ("dosfl", "fedkd, logits", "fedkd, softened", "ensemble, cohorts", "torch", "fedkt, class counts", "fedkt, soft")
+SLOW = (
+    "dense",
+    "dosfl",
+    "fedkd, logits",
+    "fedkd, softened",
+    "ensemble, cohorts",
+    "torch",
+    "fedkt, class counts",
+    "fedkt, soft",
+)
 QUICK_FORMATS = ("kernel", "sklearn, histogram")
 """Learners whose models are inert: no sandbox has to start."""
 

@@ -101,6 +101,9 @@ def warn_if_epsilon_is_large(guarantee: Guarantee, *, stacklevel: int) -> None:
 
 def check_learners(election: Election, learners: Mapping[str, Learner]) -> None:
     """Raise ElectionError unless each role's learner suits the method, the rows and this election."""
+    if unknown := sorted(election.learners.keys() - election.roles):
+        roles = ", ".join(sorted(election.roles))
+        raise ElectionError(f"method {election.method.name} has no learner {', '.join(unknown)}; it has {roles}")
     for role, learner in learners.items():
         check_learner(election.method, role, learner, election.target)
         _check_rows(election, role, learner)

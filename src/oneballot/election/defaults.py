@@ -1,4 +1,4 @@
-"""The method and the learners of an election that does not name them."""
+"""The method and the learners of an election that does not name them, and those that a party chooses."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from .. import plugins
+from ..errors import ElectionError
 from ..interfaces import Learner, Method
 from .targets import Target, supports
 
@@ -39,3 +40,13 @@ def resolve_learners(
             chosen[role] = plugins.find("learners", settings["name"])(**rest)
     default = plugins.find("learners", "sklearn")() if learner is None else plugins.instance("learners", learner)
     return default, chosen
+
+
+def chosen_learners(learners: Mapping[str, Learner], choice: Mapping[str, Any]) -> dict[str, Learner]:
+    """The learner of each role, after a party's choice; "all" stands for all roles but the final one."""
+    given = {role: plugins.instance("learners", each) for role, each in choice.items()}
+    roles = learners.keys() - {"final"}
+    if unknown := sorted(given.keys() - roles - {"all"}):
+        known = ", ".join(sorted(roles))
+        raise ElectionError(f"a party cannot choose the learner {', '.join(unknown)}; it can choose all, {known}")
+    return {**learners, **{role: given.get(role, given.get("all", learners[role])) for role in roles}}

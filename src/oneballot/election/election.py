@@ -26,7 +26,7 @@ from ..sparse import as_dense
 from ..types import Array, Blob, Class, Spending
 from .advice import analytic_instead
 from .checks import check_learners, check_method, check_parties, normalized_roster, warn_if_epsilon_is_large
-from .defaults import choose_method, resolve_learners
+from .defaults import choose_method, chosen_learners, resolve_learners
 from .encoding import EncodesRows
 from .file import FORMAT, digest_of, read_election_file
 from .frames import public_rows
@@ -100,9 +100,6 @@ class Election(EncodesRows):
         check_parties(self)
         check_method(self)
         self._adapt_method_to_privacy()
-        if unknown := sorted(self.learners.keys() - self.roles):
-            roles = ", ".join(sorted(self.roles))
-            raise ElectionError(f"method {self.method.name} has no learner {', '.join(unknown)}; it has {roles}")
         check_learners(self, {role: self.learner_of(role) for role in self.roles})
 
     def _adapt_method_to_privacy(self) -> None:
@@ -241,14 +238,8 @@ class Election(EncodesRows):
 
         A learner may be given by its name, or as a scikit-learn estimator.
         """
-        choice = {role: plugins.instance("learners", each) for role, each in choice.items()}
-        roles = self.roles - {"final"}
-        if unknown := sorted(choice.keys() - roles - {"all"}):
-            known = ", ".join(sorted(roles))
-            raise ElectionError(f"a party cannot choose the learner {', '.join(unknown)}; it can choose all, {known}")
-        learners = {role: self.learner_of(role) for role in self.roles}
+        learners = chosen_learners({role: self.learner_of(role) for role in self.roles}, choice)
         if choice:
-            learners |= {role: choice.get(role, choice.get("all", learners[role])) for role in roles}
             check_learners(self, learners)
         return learners
 

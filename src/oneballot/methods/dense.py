@@ -45,6 +45,8 @@ class Dense(Method):
     batch (b): rows in a batch. noise: the length of the generator's input. generator_steps (T_G), generator_rate (η_G):
     of the generator's training by Adam. stability (λ1): the weight of the batch normalisation loss. boundary (λ2): the
     weight of the boundary support loss. learning_rate (η_S), temperature: of the student's training by SGD.
+    average: how the networks form an ensemble: "seen": for each class the mean probability over the parties that have
+    rows of it; "logits": the mean of the logits, as in the paper.
     values: the lowest and highest value of a feature where neither public rows nor the schema give them.
     """
 

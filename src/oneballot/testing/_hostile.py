@@ -10,7 +10,6 @@ import numpy as np
 
 from ..ballot.seal import seal, unseal
 from ..errors import OneBallotError, Spoiled
-from ..runtime.scheduler import run
 from ..server.context import TallyContext
 from ..server.tally import tally
 from ..types import Array, Ballot, Blob, Contents, Count
@@ -28,7 +27,6 @@ def check_hostile_contents(case: MethodCase) -> Iterator[str]:
     """A ballot with contents that `cast` would not write is spoiled; it neither counts nor stops the tally."""
     election, accepted = case.agreed, list[tuple[str, Ballot]]()
     with TallyContext(election) as ctx:
-        ctx.prepared = run(ctx.job(election.method.prepare(ctx)))
         honest = _count(case, seal(case.honest, election, "honest"), ctx)
         yield from _check_count(honest, "an honest ballot")
         if not equal_counts(honest, _count(case, seal(case.honest, election, "honest"), ctx)):

@@ -114,7 +114,7 @@ def check_outcome(case: MethodCase) -> Iterator[str]:
 
 def check_same_ballots(case: MethodCase) -> Iterator[str]:
     """A cast gives the same ballot each time, alone and together with other parties."""
-    together = simulate_parties(case.election(), case.parties).ballots
+    together = simulate_parties(case.election(), {p: case.parties[p] for p in case.ballots}).ballots
     for ballot in together:
         if ballot.digest != case.ballots[ballot.party].digest:
             yield (
@@ -137,7 +137,7 @@ def check_plan(case: MethodCase) -> Iterator[str]:
     """`plan` says what a cast trains and sends."""
     method, record = recorded(case.method)
     election = case.election(method=method)
-    for party in case.parties:
+    for party in case.ballots:
         data, ballot = case.parties[party], case.cast(party, election)
         if not len(data) or ballot.abstained is not None:
             continue

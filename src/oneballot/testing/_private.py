@@ -33,7 +33,7 @@ def _check_level(case: MethodCase, level: str) -> Iterator[str]:
         return
     election = case.election(level, method=method)
     assert election.guarantee is not None
-    ballots = {party: case.cast(party, election) for party in case.parties}
+    ballots = {party: case.cast(party, election) for party in case.ballots}
     declared = {name for name, _, _ in election.guarantee.lines()}
     if level == "L2":
         yield from _check_ballots(case, ballots)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -15,18 +12,16 @@ from oneballot_lab.reproduce import federations
 from oneballot_lab.reproduce.federations import SHUFFLED, Federation
 
 
-def test_concurrent_cells_load_a_data_set_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cells_load_a_data_set_once(monkeypatch: pytest.MonkeyPatch) -> None:
     loads, load_digits = [], federations._digits
 
     def digits() -> DataSet:
-        loads.append(threading.get_ident())
-        time.sleep(0.1)  # long enough for all other threads to arrive
+        loads.append("digits")
         return load_digits()
 
     monkeypatch.setattr(federations, "_digits", digits)
-    federations._load_once.cache_clear()
-    with ThreadPoolExecutor(6) as cells:
-        loaded = list(cells.map(Federation("digits", parties=3).load, [0, 0, 0, 1, 1, 1]))
+    federations._load.cache_clear()
+    loaded = [Federation("digits", parties=3).load(seed) for seed in (0, 0, 0, 1, 1, 1)]
     assert len(loads) == 1
     for data in loaded[1:3]:
         np.testing.assert_array_equal(data.X, loaded[0].X)
@@ -43,9 +38,9 @@ def sets(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         return DataSet(name, X, np.zeros(40, int), X_test, np.zeros(20, int), ("a", "b"), note)
 
     monkeypatch.setattr(federations.registry, "load", load)
-    federations._load_once.cache_clear()
+    federations._load.cache_clear()
     yield
-    federations._load_once.cache_clear()
+    federations._load.cache_clear()
 
 
 def test_all_training_rows_of_another_data_set_can_be_public(sets: None) -> None:

@@ -50,9 +50,9 @@ def test_a_table_is_written_with_differences_and_failures(tmp_path):
 def test_notes_on_incomplete_data_are_written_once_per_row(tmp_path, monkeypatch):
     complete = federations._digits
     monkeypatch.setattr(federations, "_digits", lambda: replace(complete(), note="every second row"))
-    federations._load_once.cache_clear()
+    federations._load.cache_clear()
     (done,) = reproduce([replace(TABLE, seeds=1)], tmp_path)
-    federations._load_once.cache_clear()
+    federations._load.cache_clear()
     text, written = (done.files[i].read_text() for i in (0, 1))
     assert text.count("The data differ from the original: digits: every second row.") == 1
     assert json.loads(written)["rows"][0]["cells"][0]["notes"] == ["digits: every second row"]
