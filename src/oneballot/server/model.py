@@ -35,6 +35,11 @@ class TrainedModel(BaseEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: Any) -> Self:
         raise NotImplementedError(f"{type(self).__name__} is trained by an election; use `oneballot.tally`")
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
     def trained(
         self,
         model: Model,
