@@ -1,8 +1,8 @@
 """DENSE (Zhang et al., Data-Free One-Shot Federated Learning, NeurIPS 2022): networks, distilled without any rows.
 
-Each party sends its network. The tally trains a generator whose rows the ensemble of all networks recognises (equations
-2 to 4 of the paper), distils a student on them (equation 6), and repeats both. A generator starts anew in each epoch
-and its best batch is kept, as in the authors' code, so that later epochs do not forget earlier batches.
+Each party sends its network. The tally trains a generator whose rows the ensemble of all networks recognises, distils
+a student on them, and repeats both. A generator starts anew in each epoch and its best batch is kept, as in the
+authors' code, so that later epochs do not forget earlier batches.
 """
 
 from __future__ import annotations
