@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from oneballot import plugins
-from oneballot.errors import ElectionError
+from oneballot.errors import ElectionError, OneBallotWarning
 
 LEARNER = "from oneballot.interfaces import Learner\n\nclass Forest(Learner):\n    provides = fit_many = None\n"
 
@@ -103,3 +103,17 @@ def test_a_plug_in_that_cannot_be_imported_is_named(install, code):
     install("[oneballot.methods]\nacme = acme_ballots:Method\n", code)
     with pytest.raises(ElectionError, match=r"the method 'acme' \(acme_ballots:Method\) cannot be loaded: "):
         plugins.find("methods", "acme")
+
+
+def test_a_command_that_lacks_a_part_gives_a_warning_and_the_others_still_work(install):
+    install("[oneballot.commands]\nacme = acme_ballots\n", "SECTION = 'Boxes'\n\ndef command() -> None: ...\n")
+    plugins.commands.cache_clear()
+    try:
+        with pytest.warns(
+            OneBallotWarning, match=r"\(acme_ballots\) cannot be loaded: it has no EXAMPLE"
+        ):
+            names = [name for name, _ in plugins.commands()]
+        assert "reproduce" in names
+        assert "acme" not in names
+    finally:
+        plugins.commands.cache_clear()

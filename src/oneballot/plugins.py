@@ -97,7 +97,10 @@ def commands() -> tuple[tuple[str, Any], ...]:
     found = []
     for entry in sorted(entry_points(group="oneballot.commands"), key=lambda entry: entry.name):
         try:
-            found.append((entry.name, entry.load()))
+            parts = vars(module := entry.load()).keys()
+            if missing := {"SECTION", *(() if "app" in parts else ("command", "EXAMPLE"))} - parts:
+                raise ImportError(f"it has no {', '.join(sorted(missing))}")
+            found.append((entry.name, module))
         except Exception as error:  # a broken package must not break the other commands
             text = f"the command {entry.name!r} ({entry.value}) cannot be loaded: {error}"
             warnings.warn(text, OneBallotWarning, stacklevel=2)

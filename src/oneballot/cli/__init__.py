@@ -82,7 +82,7 @@ _sections: dict[str, list[str]] = {}
 
 def _add(name: str, module: Any, section: str) -> None:
     """Register a command, or a group of commands."""
-    if hasattr(module, "app"):
+    if "app" in vars(module):
         app.add_typer(module.app, name=name)
     else:
         app.command(name, epilog=module.EXAMPLE)(module.command)
