@@ -59,6 +59,7 @@ METHODS: dict[str, tuple[Any, Any]] = {
     "fedkt-models": (ob.FedKT(ballot="models"), ob.Kernel()),
     "fedkd": (ob.FedKD(), MLP),
     "ensemble": (ob.Ensemble(), ob.Kernel()),
+    "dense": (ob.Dense(epochs=1, generator_steps=1, batch=4), MLP),
     "dosfl": (DISTILLED, MLP),
     "analytic": (ob.Analytic(), None),
     "analytic-ridge": (ob.Analytic(solver="ridge"), None),

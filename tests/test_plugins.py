@@ -109,9 +109,7 @@ def test_a_command_that_lacks_a_part_gives_a_warning_and_the_others_still_work(i
     install("[oneballot.commands]\nacme = acme_ballots\n", "SECTION = 'Boxes'\n\ndef command() -> None: ...\n")
     plugins.commands.cache_clear()
     try:
-        with pytest.warns(
-            OneBallotWarning, match=r"\(acme_ballots\) cannot be loaded: it has no EXAMPLE"
-        ):
+        with pytest.warns(OneBallotWarning, match=r"\(acme_ballots\) cannot be loaded: it has no EXAMPLE"):
             names = [name for name, _ in plugins.commands()]
         assert "reproduce" in names
         assert "acme" not in names

@@ -103,7 +103,8 @@ def test_a_plug_in_can_provide_a_box(tmp_path: Path, monkeypatch) -> None:
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-box\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[oneballot.boxes]\nacme = acme_box:Box\n")
     (tmp_path / "acme_box.py").write_text(
-        "class Box:\n    name = 'acme'\n    def __init__(self, address):\n        self.address = address\n"
+        "from oneballot.boxes.folder import Folder\n\n"
+        "class Box(Folder):\n    name = 'acme'\n    def __init__(self, address):\n        self.address = address\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     plugins.names.cache_clear()

@@ -31,6 +31,8 @@ def sealed() -> tuple[ob.Election, dict[str, bytes]]:
 
 
 class Unprefetched:
+    concurrent = False
+
     def __init__(self, far) -> None:
         self.deliver, self.names, self.open = far.deliver, far.names, far.open
 

@@ -251,6 +251,10 @@ CASTS = {
     "fedkd": (ob.FedKD(temperature=0.0), ob.Sklearn("DecisionTreeClassifier")),
     "analytic": (ob.Analytic(), ob.Sklearn("DecisionTreeClassifier")),
     "ensemble": (ob.Ensemble(), ob.Kernel()),
+    "dense": (
+        ob.Dense(epochs=1, generator_steps=1, batch=4),
+        ob.Torch("mlp", {"hidden": [2]}, epochs=1, device="cpu"),
+    ),
     "dosfl": (ob.DOSFL(steps=1, epochs=1, batch=2, local_epochs=1), ob.Torch("mlp", {"hidden": [2]}, device="cpu")),
 }
 

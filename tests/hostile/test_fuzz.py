@@ -39,6 +39,7 @@ CHECKS = (
 COUNTS = (
     "analytic",
     "analytic-ridge",
+    "dense",
     "dosfl",
     "ensemble",
     "fedkd",

@@ -39,7 +39,7 @@ def _check_level(case: MethodCase, level: str) -> Iterator[str]:
         yield from _check_ballots(case, ballots)
         for party, ballot in ballots.items():
             missing = sorted(declared - set(record.contexts[party].drawn))
-            if ballot.abstained is None and missing and election.privacy.mechanism != "confident":
+            if ballot.abstained is None and missing:
                 yield (
                     f"At L2 the ballot of {party} is sealed without the noise for {', '.join(missing)} that `spends` "
                     "declares. Release votes by `ctx.decide` and numbers by `ctx.release` only."

@@ -123,8 +123,8 @@ def test_a_plan_gives_the_number_of_models_and_the_size_of_the_ballot(name: str,
     election = make_election(method=SETTINGS[name])
     data = parties["party-1"]
     plan = election.method.plan(data, PartyContext(election, "party-1"))
-    votes = ob.cast(election, data.X, data.y, party="party-1").contents["votes"]
-    assert plan.bytes == votes.nbytes
+    contents = ob.cast(election, data.X, data.y, party="party-1").contents
+    assert plan.bytes == sum(array.nbytes for array in contents.values())
     method = election.method
     teachers = method.partitions * method.subsets * (1 if method.open_vote == "off" else 2)
     assert plan.models == teachers + (method.partitions if method.students else 0)
