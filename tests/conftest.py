@@ -33,7 +33,8 @@ SLOW = (
     "hostile/test_skops.py", "integrations/flower/test_collect.py", "lab/peers/", "lab/reproduce/",
     "methods/dosfl/test_distil.py", "methods/dosfl/test_killed.py", "privacy/test_exact_audit.py",
     "privacy/test_mutants.py", "runtime/test_executor.py", "server/test_sandbox.py", "server/test_verdict.py",
-    "test_audit.py", "test_benefit.py", "test_kills.py", "test_platforms.py", "test_private.py", "test_sparse.py",
+    "test_audit.py", "test_benefit.py", "test_kills.py", "test_platforms.py", "test_private.py", "test_same_bytes.py",
+    "test_sparse.py",
 )  # fmt: skip
 """Files and folders whose tests are all slow: they start servers or processes, train networks, or run mutants."""
 

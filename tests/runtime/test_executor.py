@@ -116,13 +116,13 @@ def test_a_cluster_of_several_processes_gives_the_same_outcome_bit_by_bit(
     with spread(request.getfixturevalue(cluster)):
         for name in trees:
             election = make_election(learner=signed_in(f"{name}Classifier", {"n_estimators": 7}))
-            runs[name] = election, ob.simulate(election, digits.X, digits.y, parties=2, split="homogeneous")
+            runs[name] = election, ob.simulate(election, digits.X, digits.y, parties=5, split="homogeneous")
     signed = {int(pid): int(threads) for pid, threads in (p.name.split("-") for p in signing_in.iterdir())}
     assert len(signed.keys() - {os.getpid()}) >= 2, "several worker processes trained"
     assert set(signed.values()) == {1}, "and each model had one thread"
     monkeypatch.setenv("ONEBALLOT_WORKERS", "1")
     for election, away in runs.values():
-        here = ob.simulate(election, digits.X, digits.y, parties=2, split="homogeneous")
+        here = ob.simulate(election, digits.X, digits.y, parties=5, split="homogeneous")
         assert [b.sealed for b in away.ballots] == [b.sealed for b in here.ballots]
         assert away.outcome.model.dump() == here.outcome.model.dump()
 
