@@ -112,3 +112,15 @@ def test_a_malformed_line_of_a_wide_file_is_refused_with_file_and_line(tmp_path,
     (tmp_path / "a.svm").write_text(f"1 1400:1\n-1 2:1\n{line}\n")
     with pytest.raises(DataError, match=r"a\.svm, line 3: "):
         read(tmp_path / "a.svm")
+
+
+@pytest.mark.parametrize("column", [-1, 3])
+def test_a_column_outside_the_matrix_is_refused_before_anything_is_read_there(column):
+    given = csr_array((np.ones(2), np.array([0, column]), np.array([0, 1, 2])), shape=(2, 3))
+    with pytest.raises(DataError, match="party-1: the sparse rows are invalid"):
+        as_rows(given, "party-1")
+
+
+def test_columns_beyond_32_bits_keep_their_numbers():
+    given = csr_array((np.ones(1), np.array([2**31 + 5]), np.array([0, 1])), shape=(1, 2**31 + 6))
+    assert as_sparse(given).indices.tolist() == [2**31 + 5]
