@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.sparse import coo_array, csr_array
+from scipy.sparse import coo_array, csc_array, csr_array
 
 from oneballot import sparse
 from oneballot.data.read import read
@@ -114,9 +114,10 @@ def test_a_malformed_line_of_a_wide_file_is_refused_with_file_and_line(tmp_path,
         read(tmp_path / "a.svm")
 
 
-@pytest.mark.parametrize("column", [-1, 3])
-def test_a_column_outside_the_matrix_is_refused_before_anything_is_read_there(column):
-    given = csr_array((np.ones(2), np.array([0, column]), np.array([0, 1, 2])), shape=(2, 3))
+@pytest.mark.parametrize("index", [-1, 2, 900_000_000])
+@pytest.mark.parametrize("kind", [csr_array, csc_array])
+def test_an_index_outside_the_matrix_is_refused_before_anything_is_read_there(kind, index):
+    given = kind((np.ones(2), np.array([0, index]), np.array([0, 1, 2])), shape=(2, 2))
     with pytest.raises(DataError, match="party-1: the sparse rows are invalid"):
         as_rows(given, "party-1")
 

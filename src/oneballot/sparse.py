@@ -43,10 +43,11 @@ def as_sparse(X: Any, source: str = "the rows") -> SparseRows:
     """Rows as SparseRows in float32, in canonical form. Raises DataError unless they are finite numbers."""
     if X.ndim != 2 or X.dtype.kind not in "biuf":
         raise DataError(f"{source}: sparse rows must be numbers in two dimensions, not {X.dtype} of shape {X.shape}")
-    with np.errstate(over="ignore"):
-        rows = SparseRows(X, dtype=np.float32)
     try:
-        rows.check_format(full_check=True)  # scipy reads and writes beyond its arrays otherwise
+        if hasattr(X, "check_format"):
+            X.check_format(full_check=True)  # else scipy reads and writes beyond its arrays
+        with np.errstate(over="ignore"):
+            rows = SparseRows(X, dtype=np.float32)
     except ValueError as error:
         raise DataError(f"{source}: the sparse rows are invalid: {error}") from None
     if not (rows.has_canonical_format and rows.data.all()):
