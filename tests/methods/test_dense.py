@@ -15,7 +15,7 @@ import pytest
 import oneballot as ob
 from oneballot.ballot.seal import seal
 from oneballot.errors import ElectionError, OneBallotWarning
-from oneballot.formats.torch_safetensors import TorchModel, TorchSafetensors
+from oneballot.formats.torch_safetensors import Description, TorchModel, TorchSafetensors
 from oneballot.party.cast import cast, cast_together
 from oneballot.runtime.progress import report_progress_to
 from oneballot.server.context import TallyContext
@@ -59,6 +59,16 @@ def with_weights(ballot: ob.Ballot, election: ob.Election, change: Any) -> ob.Ba
     model = TorchSafetensors.load(ballot.blob("model").data, classes=10)
     arrays = {key: change(key, np.array(value)) for key, value in model.arrays.items()}
     return seal({**ballot.contents, "model": TorchModel(model.description, arrays).dump()}, election, ballot.party)
+
+
+def text_network() -> Blob:
+    """A network of text for rows of the right length: it fails for numbers that are not whole."""
+    from oneballot.fleet.models.architectures import check_settings, expected
+
+    settings = check_settings("textcnn", {"vocabulary": 2, "dimension": 1, "filters": 1, "widths": [1]})
+    shapes = expected("textcnn", settings, (64,), 10)
+    arrays = {key: np.zeros(shape, dtype=np.float32) for key, shape in shapes.items()}
+    return TorchModel(Description("textcnn", settings, (64,), 10), arrays).dump()
 
 
 @pytest.mark.slow
@@ -121,6 +131,8 @@ def test_contents_that_are_not_a_network_of_this_election_spoil(held: dict[str, 
         {**honest, "model": Blob("skops", honest["model"].data)},
         {**honest, "model": other},
         {**honest, "seen": -honest["seen"]},
+        {**honest, "seen": np.zeros_like(honest["seen"])},
+        {**honest, "model": text_network()},
         {**honest, "more": np.zeros(1)},
         {"seen": honest["seen"]},
     ]

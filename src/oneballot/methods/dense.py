@@ -104,9 +104,14 @@ class Dense(Method):
         return {"seen": class_counts, "model": models[0].dump()}
 
     def count(self, ballot: Ballot, ctx: TallyContext) -> Count:
-        read_class_counts(ballot, ctx)
+        if not read_class_counts(ballot, ctx).any():
+            raise Spoiled("it has no rows of any class")
         network = ctx.open(ballot.blob("model"), classes=len(ctx.classes))
-        if not np.isfinite(_ask(network, self._probe(ctx))).all():
+        try:
+            logits = _ask(network, self._probe(ctx))
+        except Exception as error:  # such as a network of text, which takes no fractions
+            raise Spoiled(f"its network fails for rows of this election: {type(error).__name__}") from error
+        if not np.isfinite(logits).all():
             raise Spoiled("its network returns numbers that are not finite")
         return Count(by_party={ballot.party: ballot.contents})
 
