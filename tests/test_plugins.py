@@ -5,6 +5,7 @@ import sys
 import pytest
 
 from oneballot import plugins
+from oneballot.election.template import section
 from oneballot.errors import ElectionError, OneBallotWarning
 
 LEARNER = "from oneballot.interfaces import Learner\n\nclass Forest(Learner):\n    provides = fit_many = None\n"
@@ -60,6 +61,23 @@ def test_a_plug_in_without_the_base_class_is_rejected(install):
         plugins.find("learners", "acme")
     with pytest.raises(ElectionError, match="a method must be a name or a Method, not dict"):
         plugins.instance("methods", {})
+
+
+def test_the_base_class_is_named_as_plug_ins_import_it(install):
+    install("[oneballot.targets]\nacme = acme_ballots:Dose\n", "class Dose:\n    name = 'acme'\n")
+    with pytest.raises(
+        ElectionError, match=r"not a subclass of oneballot\.election\.targets\.Target, which every target"
+    ):
+        plugins.find("targets", "acme")
+
+
+def test_the_draft_of_a_plug_in_method_names_no_page_of_these_docs(install):
+    install(
+        "[oneballot.methods]\nacme = acme_ballots:M\n",
+        "import oneballot as ob\nclass M(ob.Analytic):\n    name = 'acme'\n",
+    )
+    assert section("acme").startswith('[method]\nname = "acme"\n')
+    assert "# docs/analytic.md" in section("analytic")
 
 
 def test_naming_a_plug_in_does_not_import_it(install):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.sparse import coo_array, csr_array
+from scipy.sparse import coo_array, csc_array, csr_array
 
 from oneballot import sparse
 from oneballot.data.read import read
@@ -112,3 +112,16 @@ def test_a_malformed_line_of_a_wide_file_is_refused_with_file_and_line(tmp_path,
     (tmp_path / "a.svm").write_text(f"1 1400:1\n-1 2:1\n{line}\n")
     with pytest.raises(DataError, match=r"a\.svm, line 3: "):
         read(tmp_path / "a.svm")
+
+
+@pytest.mark.parametrize("index", [-1, 2, 900_000_000])
+@pytest.mark.parametrize("kind", [csr_array, csc_array])
+def test_an_index_outside_the_matrix_is_refused_before_anything_is_read_there(kind, index):
+    given = kind((np.ones(2), np.array([0, index]), np.array([0, 1, 2])), shape=(2, 2))
+    with pytest.raises(DataError, match="party-1: the sparse rows are invalid"):
+        as_rows(given, "party-1")
+
+
+def test_columns_beyond_32_bits_keep_their_numbers():
+    given = csr_array((np.ones(1), np.array([2**31 + 5]), np.array([0, 1])), shape=(1, 2**31 + 6))
+    assert as_sparse(given).indices.tolist() == [2**31 + 5]

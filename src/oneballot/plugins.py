@@ -40,6 +40,10 @@ def names(kind: Kind) -> tuple[str, ...]:
     return tuple(sorted(_built_in(kind).keys() | {e.name for e in entry_points(group=f"oneballot.{kind}")}))
 
 
+def is_built_in(kind: Kind, name: str) -> bool:
+    return name in _built_in(kind)
+
+
 @cache
 def find(kind: Kind, name: str) -> Any:
     """The class behind a name. A plug-in cannot replace a built-in."""
@@ -56,8 +60,8 @@ def find(kind: Kind, name: str) -> Any:
         loaded: Any = plugin.load()
         if _base(kind) not in getattr(loaded, "__mro__", ()):
             raise ElectionError(
-                f"entry point {name!r}: {plugin.value} is not a subclass of {_base(kind).__module__}."
-                f"{_base(kind).__name__}, which every {ONE[kind]} must be (docs/extending.md)"
+                f"entry point {name!r}: {plugin.value} is not a subclass of {'.'.join(_base_path(kind))}, "
+                f"which every {ONE[kind]} must be (docs/extending.md)"
             )
         if loaded.name != name:
             raise ElectionError(f"entry point {name!r}: the {ONE[kind]} it names calls itself {loaded.name!r}")
@@ -84,9 +88,14 @@ def describe(plugin: Any) -> dict[str, Any]:
     return {"name": plugin.name, **plugin.describe()}
 
 
+def _base_path(kind: Kind) -> tuple[str, str]:
+    """The public module and the name of the base class of a kind."""
+    return BASES.get(kind, ("oneballot.interfaces", ONE[kind].capitalize()))
+
+
 def _base(kind: Kind) -> type:
     """The base class of a kind."""
-    module, name = BASES.get(kind, ("oneballot.interfaces", ONE[kind].capitalize()))
+    module, name = _base_path(kind)
     base: type = vars(importlib.import_module(module))[name]
     return base
 

@@ -43,13 +43,18 @@ def as_sparse(X: Any, source: str = "the rows") -> SparseRows:
     """Rows as SparseRows in float32, in canonical form. Raises DataError unless they are finite numbers."""
     if X.ndim != 2 or X.dtype.kind not in "biuf":
         raise DataError(f"{source}: sparse rows must be numbers in two dimensions, not {X.dtype} of shape {X.shape}")
-    with np.errstate(over="ignore"):
-        rows = SparseRows(X, dtype=np.float32)
+    try:
+        if hasattr(X, "check_format"):
+            X.check_format(full_check=True)  # else scipy reads and writes beyond its arrays
+        with np.errstate(over="ignore"):
+            rows = SparseRows(X, dtype=np.float32)
+    except ValueError as error:
+        raise DataError(f"{source}: the sparse rows are invalid: {error}") from None
     if not (rows.has_canonical_format and rows.data.all()):
         rows = rows.copy()
         rows.sum_duplicates()
         rows.eliminate_zeros()
-    if rows.nnz < 2**31:  # libraries expect 32-bit indices
+    if max(rows.nnz, rows.shape[1]) < 2**31:  # libraries expect 32-bit indices
         rows.indices, rows.indptr = (a.astype(np.int32, copy=False) for a in (rows.indices, rows.indptr))
     if (bad := np.flatnonzero(~np.isfinite(rows.data))).size:
         row = int(np.searchsorted(rows.indptr, bad[0], side="right"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import unicodedata
 from pathlib import Path
@@ -397,6 +398,13 @@ def test_fingerprints_are_never_wrapped(place: Place) -> None:
 
 def test_inspecting_another_file_says_that_it_is_not_a_ballot(place: Place) -> None:
     assert "a.csv would be spoiled: it is not a ballot" in oneballot("inspect", "a.csv", status=1)
+
+
+def test_inspecting_a_signed_ballot_of_an_election_without_a_roster_says_why_it_is_not_checked(place: Place) -> None:
+    place.toml.write_text(re.sub(r'^[ab] = "ed25519.*\n', "", place.toml.read_text(), flags=re.MULTILINE))
+    place.cast("a")
+    shown = run_json("inspect", "box/a.ballot", "--election", "election.toml")
+    assert shown["signature"] == "present, not checked: the election's roster is empty, so that anyone may vote"
 
 
 KOELN = "Universitätsklinikum Köln – Haus 3"

@@ -26,6 +26,7 @@ def test_unique_strings_are_an_identifier_and_left_out():
     found = one("case", *(f"K-{i:04d}" for i in range(30)))
     assert found.column is None
     assert found.note == "identifier: 30 different values; as row ID: --id case"
+    assert one("case no", *(f"K-{i:04d}" for i in range(30))).note.endswith("--id 'case no'")  # to copy into a shell
 
 
 @pytest.mark.parametrize("name", ["id", "ID", "patient_id", "patientId", "case no", "Fall-Nr", "mrn", "unnamed 1"])

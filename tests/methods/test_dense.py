@@ -15,7 +15,7 @@ import pytest
 import oneballot as ob
 from oneballot.ballot.seal import seal
 from oneballot.errors import ElectionError, OneBallotWarning
-from oneballot.formats.torch_safetensors import TorchModel, TorchSafetensors
+from oneballot.formats.torch_safetensors import Description, TorchModel, TorchSafetensors
 from oneballot.party.cast import cast, cast_together
 from oneballot.runtime.progress import report_progress_to
 from oneballot.server.context import TallyContext
@@ -59,6 +59,16 @@ def with_weights(ballot: ob.Ballot, election: ob.Election, change: Any) -> ob.Ba
     model = TorchSafetensors.load(ballot.blob("model").data, classes=10)
     arrays = {key: change(key, np.array(value)) for key, value in model.arrays.items()}
     return seal({**ballot.contents, "model": TorchModel(model.description, arrays).dump()}, election, ballot.party)
+
+
+def text_network() -> Blob:
+    """A network of text for rows of the right length: it fails for numbers that are not whole."""
+    from oneballot.fleet.models.architectures import check_settings, expected
+
+    settings = check_settings("textcnn", {"vocabulary": 2, "dimension": 1, "filters": 1, "widths": [1]})
+    shapes = expected("textcnn", settings, (64,), 10)
+    arrays = {key: np.zeros(shape, dtype=np.float32) for key, shape in shapes.items()}
+    return TorchModel(Description("textcnn", settings, (64,), 10), arrays).dump()
 
 
 @pytest.mark.slow
@@ -121,6 +131,8 @@ def test_contents_that_are_not_a_network_of_this_election_spoil(held: dict[str, 
         {**honest, "model": Blob("skops", honest["model"].data)},
         {**honest, "model": other},
         {**honest, "seen": -honest["seen"]},
+        {**honest, "seen": np.zeros_like(honest["seen"])},
+        {**honest, "model": text_network()},
         {**honest, "more": np.zeros(1)},
         {"seen": honest["seen"]},
     ]
@@ -153,6 +165,31 @@ def test_a_network_that_fails_on_generated_rows_only_is_left_out_by_name(
     silent = with_weights(first, election, overflow)
     with pytest.warns(OneBallotWarning, match="party-1 is left out: its network returns numbers that are not finite"):
         assert not ob.tally(election, [silent, *others]).spoiled
+
+
+def test_a_network_whose_gradients_are_not_finite_is_left_out_by_name(held: dict[str, Data]) -> None:
+    election = make()
+    first, *others = cast_together(election, held)
+    model = with_overflowing_gradients()
+    hostile = seal({**first.contents, "model": model}, election, first.party)
+    with pytest.warns(OneBallotWarning, match="party-1 is left out: its network returns numbers that are not finite"):
+        assert not ob.tally(election, [hostile, *others]).spoiled
+
+
+def with_overflowing_gradients() -> Blob:
+    """One unit is almost constant, but the product of its weights is beyond float32. Another carries a signal."""
+    from oneballot.fleet.models.architectures import check_settings, expected
+
+    settings, large, step = check_settings("mlp", {"hidden": [4] * 7}), np.float32(1e12), np.float32(65536)
+    arrays = {key: np.zeros(shape, dtype=np.float32) for key, shape in expected("mlp", settings, (64,), 10).items()}
+    arrays["layer1.weight"][:3] = 0.05
+    arrays["layer2.weight"][0, 0], arrays["layer2.bias"][3] = 1, 1
+    arrays["layer2.weight"][3, 1:3] = large, -large
+    for i in range(3, 8):
+        arrays[f"layer{i}.weight"][0, 0], arrays[f"layer{i}.bias"][3] = 1, step - large
+        arrays[f"layer{i}.weight"][3, 3] = large if i == 3 else large / step
+    arrays["out.weight"][0, 0], arrays["out.weight"][1, 3] = 1, 1e-5
+    return TorchModel(Description("mlp", settings, (64,), 10), arrays).dump()
 
 
 def test_one_party_with_huge_logits_does_not_decide_alone() -> None:

@@ -15,6 +15,7 @@ import oneballot as ob
 from oneballot.errors import ElectionError, Spoiled
 from oneballot.interfaces import Method, Work
 from oneballot.party.cast import cast_together
+from oneballot.runtime.groups import GroupKey, group_key
 from oneballot.runtime.scheduler import Job, request, run, run_each, steps_of
 from oneballot.server.context import TallyContext
 from oneballot.simulation import simulate_parties
@@ -304,3 +305,52 @@ def test_a_simulation_names_the_party_whose_training_fails(make_election, partie
     monkeypatch.setattr(ob.Sklearn, "fit_many", refuse)
     with pytest.raises(ElectionError, match=r"^party-3, teacher 1 cannot be trained"):
         simulate_parties(make_election(), parties)
+
+
+def test_learners_whose_settings_are_equal_numbers_of_other_types_are_not_trained_together(calls) -> None:
+    forests = [ob.Sklearn("RandomForestClassifier", {"n_estimators": 2, "max_features": n}) for n in (1, 1.0)]
+    assert forests[0] == forests[1]
+    results(*(job(fit(seed=1), learner=forest) for forest in forests))
+    assert [tasks for tasks, _ in calls] == [1, 1]
+
+
+def test_learners_that_cannot_be_compared_are_answered_apart() -> None:
+    class Odd:
+        def __bool__(self) -> bool:
+            raise RuntimeError("ambiguous, as that of a tensor")
+
+        def __eq__(self, other: object) -> Any:
+            return Odd()
+
+        __hash__ = None  # type: ignore[assignment]
+
+    first = ob.Sklearn("DecisionTreeClassifier", {"max_depth": Odd()})
+    second = ob.Sklearn("DecisionTreeClassifier", {"max_depth": Odd()})
+    assert GroupKey(Fit, first, ()) != GroupKey(Fit, second, ())
+    assert GroupKey(Fit, TREE, Odd()) != GroupKey(Fit, TREE, Odd())
+
+
+def test_bytes_above_floats_do_not_change_the_type_of_other_rows() -> None:
+    images = np.zeros((4, 3), dtype=np.uint8)
+    mixed = Fit("final", Stack((images, X)), [], 2)
+    assert group_key(mixed, TREE) != group_key(Fit("final", images, [], 2), TREE)
+    assert group_key(mixed, TREE) == group_key(Fit("final", X, [], 2), TREE)
+
+
+def test_all_generators_are_closed_even_if_one_fails_to_close() -> None:
+    closed = []
+
+    def steps(name: str) -> Steps[None]:
+        try:
+            yield fit()
+        finally:
+            closed.append(name)
+            raise OSError(f"{name} cannot be closed")
+
+    def failing() -> Steps[None]:
+        raise KeyError("x")
+        yield
+
+    with pytest.raises(OSError, match="cannot be closed"):
+        results(steps("a"), steps("b"), Job(failing()))
+    assert sorted(closed) == ["a", "b"]

@@ -20,11 +20,12 @@ from oneballot.boxes.folder import SUFFIX
 from oneballot.errors import NotFound, OneBallotError
 from oneballot.formats.kernel import KernelFormat, KernelModel
 from oneballot.interfaces import Box, Format, Learner, Method
+from oneballot.runtime.scheduler import steps_of
 from oneballot.settings import settings
 from oneballot.sparse import is_sparse
 from oneballot.testing import ConformanceError, check_box, check_format, check_learner, check_method
 from oneballot.testing._data import make_rows
-from oneballot.types import Abstain, Blob, Count, Spending, Task
+from oneballot.types import Abstain, Blob, Count, Fit, Spending, Task
 
 METHODS: dict[str, tuple[Callable[[], Method], str]] = {}
 LEARNERS: dict[str, tuple[Callable[[], Learner], str]] = {}
@@ -63,6 +64,25 @@ class FailsWithOneClass(ob.Analytic):
         if len(data) > 1:
             1 // int(np.ptp(data.y))
         return super().cast(data, ctx)
+
+
+@broken(METHODS, "The role finale is requested, but `needs` has .*Add it")
+class RequestsAnUnknownRole(ob.Analytic):
+    def close(self, count: Any, ctx: Any) -> Any:
+        yield Fit("finale", np.eye(2), [Task(np.arange(2), np.arange(2))], len(ctx.classes))
+        return (yield from steps_of(super().close, count, ctx))
+
+
+@broken(METHODS, r"TypeError was raised .*: `cast` .* returned NoneType")
+class ReturnsNothing(ob.Analytic):
+    def cast(self, data: Any, ctx: Any) -> Any:
+        return None
+
+
+@broken(METHODS, r"TypeError was raised .*: `close` .* returned ndarray(.|\n)*Also stopped \d+ more checks: TypeError")
+class ReturnsNoModel(ob.Analytic):
+    def close(self, count: Any, ctx: Any) -> Any:
+        return np.zeros(3)
 
 
 @broken(METHODS, "abstains without a reason")

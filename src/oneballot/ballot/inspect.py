@@ -68,6 +68,8 @@ def _verdict(
         return {"signature": signature, "verdict": f"it would be spoiled: {reason}", "valid": False}
     if election.roster:
         signature = f"valid, of {opened.manifest.party}"
+    elif opened.signature is not None:
+        signature = "present, not checked: the election's roster is empty, so that anyone may vote"
     verdict = "it is a ballot of this election; the tally checks its contents"
     return {"signature": signature, "verdict": verdict, "valid": True}
 

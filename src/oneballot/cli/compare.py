@@ -125,7 +125,7 @@ def command(
         if found:
             _show_peers(agreed.method.name, own, found)
         for name, reason in {**contest.skipped, **skipped}.items():
-            print(f"Skipped {name}: {reason}")
+            print(f"Skipped {name}: {reason.removeprefix(f'{name}: ')}")
         for sentence in contest.sentences():
             print(sentence)
         if out is not None:

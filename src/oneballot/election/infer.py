@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -116,7 +117,7 @@ def _recognise_column(name: str, values: Array, choices: Choices) -> tuple[Colum
     if len(set(present)) == 1 and len(present) == len(texts):
         raise _LeftOut(f"constant: always {present[0]}")
     if _ID_NAME.search(name) and _identifies(present) and values.dtype.kind != "M":
-        raise _LeftOut(f"identifier: {len(set(present)):,} different values; as row ID: --id {name}")
+        raise _LeftOut(f"identifier: {len(set(present)):,} different values; as row ID: --id {shlex.quote(name)}")
     enough = len(present) if choices.strict else MOSTLY * len(present)
     if values.dtype.kind == "M":
         return _date(name, days_of(values), "YMD", choices, len(texts))
@@ -180,9 +181,9 @@ def _few_categories(name: str, texts: Sequence[str], present: Sequence[str], not
         raise _LeftOut("dates that could be day/month or month/day; write them as 2027-03-31")
     if different > (MANY if different == len(present) else min(max(50, len(present) // 10), 1000)):
         if sum(len(text.split()) for text in present) >= 2 * len(present):
-            raise _LeftOut(f"free text: {different:,} different values; to use its words: --text {name}")
+            raise _LeftOut(f"free text: {different:,} different values; to use its words: --text {shlex.quote(name)}")
         if different > len(present) // 2:
-            raise _LeftOut(f"identifier: {different:,} different values; as row ID: --id {name}")
+            raise _LeftOut(f"identifier: {different:,} different values; as row ID: --id {shlex.quote(name)}")
         raise _LeftOut(f"{different:,} different values, too many for a category; to keep them: --category {name}")
     category, shown = _category(name, texts)
     return category, f"{note}: {shown}" if note else shown

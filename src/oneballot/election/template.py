@@ -71,7 +71,8 @@ def section(method: str, level: str = "L0") -> str:
         return FEDKT if level == "L0" else FEDKT.replace('final_weights = "rare"   ', 'final_weights = "uniform"')
     plugin = plugins.find("methods", method)
     settings = plugin.draft if level == "L0" or plugin.private_draft is None else plugin.private_draft
-    text = f'[method]                        # docs/{method}.md\nname = "{method}"\n{settings}'
+    page = f"                        # docs/{method}.md" if plugins.is_built_in("methods", method) else ""
+    text = f'[method]{page}\nname = "{method}"\n{settings}'
     return text if "[learners" in text or not plugin().needs else f"{text}\n{FOREST}"
 
 

@@ -104,9 +104,14 @@ class Dense(Method):
         return {"seen": class_counts, "model": models[0].dump()}
 
     def count(self, ballot: Ballot, ctx: TallyContext) -> Count:
-        read_class_counts(ballot, ctx)
+        if not read_class_counts(ballot, ctx).any():
+            raise Spoiled("it has no rows of any class")
         network = ctx.open(ballot.blob("model"), classes=len(ctx.classes))
-        if not np.isfinite(_ask(network, self._probe(ctx))).all():
+        try:
+            logits = _ask(network, self._probe(ctx))
+        except Exception as error:  # such as a network of text, which takes no fractions
+            raise Spoiled(f"its network fails for rows of this election: {type(error).__name__}") from error
+        if not np.isfinite(logits).all():
             raise Spoiled("its network returns numbers that are not finite")
         return Count(by_party={ballot.party: ballot.contents})
 
@@ -175,7 +180,8 @@ class Teachers:
         return ((probabilities * weights).sum(dim=0) / weights.sum(dim=0).clamp(min=1) + FLOOR).log()
 
     def failing(self, rows: Tensor) -> list[str]:
-        return [party for party, network in self.networks.items() if not np.isfinite(_ask(network, rows)).all()]
+        """The parties whose networks return numbers, or gradients, that are not finite."""
+        return [party for party, network in self.networks.items() if not _finite(network, rows)]
 
     def without(self, parties: Sequence[str]) -> Teachers:
         kept = {party: network for party, network in self.networks.items() if party not in parties}
@@ -330,6 +336,17 @@ def _ask(network: nn.Module, rows: Array | Tensor) -> Array:
 
     with torch.no_grad():
         return np.asarray(network(torch.as_tensor(rows)).cpu())
+
+
+def _finite(network: nn.Module, rows: Tensor) -> bool:
+    """Whether logits and gradients are finite. Gradients that are not would stop the training of every generator."""
+    import torch
+
+    rows = rows.detach().clone().requires_grad_()
+    logits = network(rows)
+    total = (logits.softmax(dim=1) + FLOOR).log().sum()
+    gradients = torch.autograd.grad(total, rows) if total.requires_grad else ()
+    return all(bool(torch.isfinite(each).all()) for each in (logits, *gradients))
 
 
 def _array(ballot: Contents, name: str) -> Array:

@@ -95,6 +95,11 @@ def _cast(ctx: PartyContext, data: Data, key: Ed25519PrivateKey | None) -> Steps
         if len(data):
             check_size(election, ctx.party, election.method.plan(data, ctx).bytes or 0)
         contents = yield from steps_of(election.method.cast, data, ctx)
+        if not isinstance(contents, Mapping):
+            kind = type(contents).__name__
+            raise TypeError(
+                f"`cast` of the method {election.method.name} returned {kind}; return arrays and Blobs by name"
+            )
     except Abstain as stated:
         contents, reason = {}, str(stated)
     return seal(contents, election, ctx.party, key=key, reason=reason, casts=ctx.number, noised=tuple(ctx.noised))

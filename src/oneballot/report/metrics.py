@@ -53,11 +53,13 @@ class Metrics:
     def warn_if_missed(self, what: str) -> None:
         """Warn of classes that the model never recognises, which a high accuracy hides."""
         for each in self.missed:
-            text = f"{what} recognises none of the {each['support']:,} rows of class {each['class']}."
+            one = each["support"] == 1
+            missed, them = ("not the only row", "it") if one else (f"none of the {each['support']:,} rows", "them")
+            text = f"{what} recognises {missed} of class {each['class']}."
             if each["auc"] > USEFUL_AUC:
                 text += (
-                    f" Its probabilities still rank them well (AUC {each['auc']:.2f}): call a row {each['class']} at a "
-                    "lower probability than that of the other classes, or train with class weights."
+                    f" Its probabilities still rank {them} well (AUC {each['auc']:.2f}): call a row {each['class']} at "
+                    "a lower probability than that of the other classes, or train with class weights."
                 )
             warnings.warn(text, WillNotWork, stacklevel=2)
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
+
 from ..interfaces import Work
 from ..sparse import is_sparse, rows_for
 from ..types import Fit, Stack, Task
@@ -22,11 +24,14 @@ class GroupKey:
     details: Any
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, GroupKey) or (self.kind, self.details) != (other.kind, other.details):
-            return False
         try:
-            return self.learner is other.learner or bool(self.learner == other.learner)
-        except ValueError:  # settings that hold arrays
+            if not isinstance(other, GroupKey) or (self.kind, self.details) != (other.kind, other.details):
+                return False
+            if self.learner is other.learner:
+                return True
+            # 1 == 1.0 == True, but max_features = 1 is one feature and max_features = 1.0 all of them.
+            return bool(self.learner == other.learner) and repr(self.learner) == repr(other.learner)
+        except Exception:  # settings that hold arrays or tensors
             return False
 
 
@@ -34,8 +39,9 @@ def group_key(request: Fit | Work, learner: Any) -> GroupKey:
     """Fits: the learner, the shape and type of rows, the number of classes, `keep`. Works: their class and key."""
     if isinstance(request, Work):
         return GroupKey(type(request), learner, request.key)
-    first = request.X.parts[0] if isinstance(request.X, Stack) else request.X
-    return GroupKey(Fit, learner, (first.shape[1:], first.dtype, is_sparse(first), request.classes, request.keep))
+    parts = request.X.parts if isinstance(request.X, Stack) else (request.X,)
+    rows = parts[0].shape[1:], np.result_type(*(part.dtype for part in parts)), any(map(is_sparse, parts))
+    return GroupKey(Fit, learner, (*rows, request.classes, request.keep))
 
 
 def answer_group(learner: Any, requests: Sequence[Any], names: Sequence[str]) -> Sequence[Any]:

@@ -11,6 +11,7 @@ import hashlib
 import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Generic, TypeVar
 
@@ -131,15 +132,15 @@ class _Running:
             return self.job.steps.send(answer) if error is None else self.job.steps.throw(error)
 
     def close(self) -> None:
-        """Close the generator, after those that it started."""
-        found, left = list[_Running](), [self]
-        while left:
-            found.append(left.pop())
-            left += found[-1].children
-        for running in reversed(found):
-            if running.open:
-                running.open = False
-                running.job.steps.close()
+        """Close the generator, after those that it started; all of them, even if one raises an error."""
+        left = [self]
+        with ExitStack() as closing:
+            while left:
+                running = left.pop()
+                left += running.children
+                if running.open:
+                    running.open = False
+                    closing.callback(running.job.steps.close)
 
 
 class _Scheduler:
@@ -149,8 +150,9 @@ class _Scheduler:
         self.ended = deque[tuple[int, Any]]()
 
     def close(self) -> None:
-        for root in self.roots:
-            root.close()
+        with ExitStack() as closing:
+            for root in reversed(self.roots):
+                closing.callback(root.close)
 
     def advance_all(self) -> None:
         """Advance jobs until each waits for an answer or has ended."""

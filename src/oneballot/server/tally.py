@@ -92,6 +92,9 @@ def _tally(election: Election, source: Source, options: Options) -> Steps[Outcom
             counter.check_deadline()
         election.warn_if_hopeless(counter.votes())
         (model,) = yield Together([ctx.job(election.method.close, counter.count, ctx)])
+        if not hasattr(model, "predict_proba"):
+            kind = type(model).__name__
+            raise TypeError(f"`close` of the method {election.method.name} returned {kind}; return a Model")
         verdict = judge(model, counter.count, ctx)
     return _outcome(election, attach_sandbox(model), counter, ctx, verdict)
 

@@ -8,6 +8,7 @@ import re
 import tomllib
 import traceback
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -42,13 +43,19 @@ def run_checks(what: str, case: Case, checks: Sequence[Callable[[Case], Sentence
     The docstring of a check is its requirement. It begins the sentence about an exception that was not expected.
     """
     problems: list[str] = []
+    stopped: Counter[str] = Counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", OneBallotWarning)  # about classes that a party lacks, and the like
         for check in track(f"checking {what}", checks, len(checks)):
             try:
                 problems += check(case)
             except Exception as error:
-                problems.append(f"{requirement(check)} Instead, {describe(error)}.")
+                if (reason := describe(error)) not in stopped:
+                    problems.append(f"{requirement(check)} Instead, {reason}.")
+                stopped[reason] += 1
+    for reason, times in stopped.items():
+        if times > 1:
+            problems.append(f"Also stopped {times - 1} more checks: {reason}.")
     if problems:
         raise ConformanceError(what, list(dict.fromkeys(problems)))
 
