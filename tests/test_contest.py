@@ -28,10 +28,18 @@ def test_methods_that_the_election_does_not_allow_are_skipped_with_the_reason(
     assert {"ensemble:weights=open", "ensemble:weights=seen", "analytic:features=fourier", "fedkd"} <= set(possible)
     assert "gradients" in skipped["dosfl"]
     assert possible["fedkd"].method.temperature == 0  # type: ignore[attr-defined]
+    assert "minutes without a GPU; to run it, give --method dense" in skipped["dense"]
     private = make_election(method=ob.FedKT(), privacy=ob.L1(epsilon=100.0, delta=1e-3))
     possible, skipped = candidates(private)
     assert "L1" in skipped["ensemble:weights=open"]
     assert all(election.level == "L1" for election in possible.values())
+
+
+def test_a_costly_method_runs_if_it_is_named_or_the_elections_own(make_election: Callable[..., ob.Election]) -> None:
+    pytest.importorskip("torch")
+    network = ob.Torch("mlp", settings={"hidden": [8]}, epochs=1)
+    assert "dense:epochs=1" in candidates(make_election(learner=network), ["dense:epochs=1"])[0]
+    assert "dense" in candidates(make_election(method=ob.Dense(epochs=1), learner=network))[0]
 
 
 def test_methods_can_be_named_and_the_own_one_is_not_run_twice(make_election: Callable[..., ob.Election]) -> None:

@@ -124,12 +124,16 @@ class Contest:
 def candidates(election: Election, chosen: Sequence[str] | None = None) -> tuple[dict[str, Election], dict[str, str]]:
     """The election with its own and with other methods, by label; and why the rest cannot run.
 
-    `chosen` names the other methods as NAME or NAME:SETTING=VALUE,…; None stands for all.
+    `chosen` names the other methods as NAME or NAME:SETTING=VALUE,…; None stands for all that are not costly.
     """
     own = election.method
     possible, skipped = {own.name: election}, dict[str, str]()
     described = [plugins.describe(own)]
     for label, settings in _settings(chosen):
+        costly = plugins.find("methods", settings["name"]).costly
+        if costly and chosen is None and settings["name"] != own.name:
+            skipped[label] = f"{costly}; to run it, give --method {label}"
+            continue
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", OneBallotWarning)

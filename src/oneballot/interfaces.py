@@ -135,6 +135,8 @@ class Method(Plugin):
     `for_audit`."""
     why_not: ClassVar[str] = ""
     """The reason why other levels are not offered."""
+    costly: ClassVar[str] = ""
+    """Why `oneballot compare` leaves it out unless it is named, if its tally takes minutes."""
     resumes: ClassVar[bool] = False
     """Whether it can start from an outcome (`Agreement.start`)."""
     alternatives: ClassVar[Mapping[str, str]] = {}

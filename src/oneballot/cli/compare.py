@@ -68,8 +68,9 @@ def command(
 ) -> None:
     """Simulate a federation with every method, and recommend one.
 
-    All methods that the election's data allow run among the same parties, beside the mean party, the best party and
-    pooled data. Peers are iterative and central methods. What cannot run is skipped, with the reason.
+    All methods that the election's data allow run among the same parties, costly ones only if named, beside the mean
+    party, the best party and pooled data. Peers are iterative and central methods. What cannot run is
+    skipped, with the reason.
     """
     with session(as_json, workers):
         from ..comparison import check_peer, describe, election_result, read_peer, save

@@ -32,7 +32,9 @@ PROBE = 16
 FLOOR = 1e-6
 """Added to a network's probabilities before the logarithm, so that no party moves the mean logit without bound."""
 MOMENTUM = 0.9
-DRAFT = """
+DRAFT = """\
+epochs = 200                    # of the tally; without a GPU they take minutes, so try 20 first
+
 [learners.all]                  # a built-in architecture: docs/networks.md
 name = "torch"
 module = "mlp"
@@ -54,6 +56,7 @@ class Dense(Method):
     draft: ClassVar[str] = DRAFT
     levels: ClassVar[frozenset[str]] = frozenset({"L0"})
     why_not: ClassVar[str] = "a ballot is a network trained on private rows, without noise"
+    costly: ClassVar[str] = "its tally trains a generator and a student, which takes minutes without a GPU"
     alternatives: ClassVar[Mapping[str, str]] = {"gradients": "Use torch"}
     needs: ClassVar[Mapping[str, frozenset[str]]] = {
         "local": frozenset({"probabilities", "gradients"}),
