@@ -39,7 +39,7 @@ class ReleasedCount:
 
     def is_small(self, rule: CountRule) -> bool:
         """Whether it is of too few rows, or of too few people where rows have IDs."""
-        return 0 < self.rows and min(self.rows, self.rows if self.ids is None else self.ids) < rule.min_count
+        return self.rows > 0 and min(self.rows, self.rows if self.ids is None else self.ids) < rule.min_count
 
     def __str__(self) -> str:
         of = f"{self.rows} {'row' if self.rows == 1 else 'rows'} of class {self.group}"
