@@ -46,8 +46,8 @@ class Release:
         return self.ctx.party
 
 
-Review = Callable[[Release], None]
-"""Called before anything is sent, and before an error about a small count."""
+Review = Callable[[Release], str | None]
+"""Called before anything is sent, and before an error about a small count, to which it may add a sentence."""
 
 
 def plan_release(release: Release, data: Data, rows: RowsUsed, review: Review | None) -> tuple[Data, Release]:
@@ -81,9 +81,8 @@ def check_release(release: Release, review: Review | None, *, sealed: str = "") 
     try:
         refuse_small(release.counts, release.rule, release.party, sealed=sealed)
     except SmallCount as error:
-        if review is not None:
-            review(replace(release, stage="refused", refusal=str(error)))
-        raise
+        more = None if review is None else review(replace(release, stage="refused", refusal=str(error)))
+        raise SmallCount(f"{error} {more}" if more else str(error)) from None
 
 
 def _planned(ctx: PartyContext, data: Data) -> tuple[Plan | None, tuple[ReleasedCount, ...]]:

@@ -87,8 +87,9 @@ class Reviewer:
     def __init__(self, page: Path, audit: Audited | None = None) -> None:
         self.page, self.audit, self.written = page, audit, dict[str, str]()
 
-    def __call__(self, release: Release) -> None:
+    def __call__(self, release: Release) -> str:
         self.written = write_dossier(self.page, of_release(release, self.page.name, self.audit))
+        return f"{self.page} shows what would leave."
 
 
 def read_audit(path: Path, election: str) -> Audited:
