@@ -42,7 +42,9 @@ def rows(text: str) -> list[dict[str, str]]:
 
 
 def test_ids_of_a_csv_file_are_kept_as_written(outcome: Path, tmp_path: Path) -> None:
-    (tmp_path / "new.csv").write_text('case,a,b\n007,0.9,0.1\n1e3,0.1,0.1\n"Ä, 1",0.2,0.5\n12345678901234567890,0.8,0\n')
+    (tmp_path / "new.csv").write_text(
+        'case,a,b\n007,0.9,0.1\n1e3,0.1,0.1\n"Ä, 1",0.2,0.5\n12345678901234567890,0.8,0\n'
+    )
     found = rows(run("predict", outcome, "--data", tmp_path / "new.csv", "--id", "case"))
     assert [row["case"] for row in found] == ["007", "1e3", "Ä, 1", "12345678901234567890"]
     assert [row["prediction"] for row in found] == ["yes", "no", "no", "yes"]

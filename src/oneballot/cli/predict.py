@@ -17,7 +17,8 @@ def command(
     data: Annotated[Path, typer.Option(help="Rows with the columns of the election; a label is not needed.")],
     out: Annotated[Path | None, typer.Option(help="Write CSV here instead of to the terminal.")] = None,
     id_column: Annotated[
-        str | None, typer.Option("--id", metavar="COLUMN", help="The file's column of row IDs. Default: the election's.")
+        str | None,
+        typer.Option("--id", metavar="COLUMN", help="The file's column of row IDs. Default: the election's."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
