@@ -39,4 +39,5 @@ def distil(election: Election, outcome: Outcome) -> Outcome:
     temperature = fit_temperature(compared, exclusive=election.target.exclusive)
     final = model_class(election.target)(learner, election.seed, election.schema)
     trained = final.trained(models[0], election.target, election.shape, election.row_dtype, temperature=temperature)
-    return replace(outcome, model=trained)
+    learners = {**outcome.about.get("learners", {}), "distilled": plugins.describe(learner)}
+    return replace(outcome, model=trained, about={**outcome.about, "learners": learners})

@@ -17,6 +17,7 @@ from ..privacy.charges import Charges
 from ..runtime.progress import track
 from ..runtime.scheduler import run
 from ..types import Ballot, Steps, Together
+from .about import describe_election
 from .context import TallyContext
 from .count import BallotCounter
 from .outcome import Outcome
@@ -160,4 +161,5 @@ def _outcome(
         count=counter.count,
         noised=tuple(ctx.noised),
         verdict=verdict,
+        about=describe_election(election),
     )

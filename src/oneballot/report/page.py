@@ -1,0 +1,201 @@
+"""Self-contained HTML pages: jinja2 templates with inline CSS, script and SVG, which load nothing from anywhere.
+
+A page is a template of `templates/` that extends `base.html`, or `page.html` filled with sections of the blocks below.
+Every value is escaped unless it is Markup, which only this module and jinja2 macros produce.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import hashlib
+import io
+import re
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from ..errors import MissingExtra
+from ..runtime.files import write_atomic
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+INK = "#000000"
+"""What matplotlib draws in this colour takes the colour of the page's text, which is light on a dark page."""
+_NUMBER = re.compile(r"[-+–—~<>≥≤±]?\s?\d[\d,.  ]*\s?(%|[kMG]?B|bytes|ms|s|min|h|±.*|to .*)?")
+_DRAWING = threading.Lock()
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table. The first cell of each row is its header.
+
+    caption: what it shows; required, as screen readers announce it. emphasis: numbers of the rows to highlight. empty:
+    the sentence to show if there are no rows. sortable: whether the script may sort it.
+    """
+
+    kind: ClassVar[str] = "table"
+    caption: str
+    columns: Sequence[object]
+    rows: Sequence[Sequence[object]]
+    note: str = ""
+    emphasis: Sequence[int] = ()
+    empty: str = "None."
+    sortable: bool = True
+
+    @functools.cached_property
+    def numeric(self) -> list[bool]:
+        """For each column whether all its cells are numbers, which are aligned to the right."""
+        cells = [[str(cell).strip() for cell in column] for column in zip(*self.rows, strict=True)]
+        known = [[cell for cell in column if cell not in ("", "–")] for column in cells]
+        return [bool(column) and all(_NUMBER.fullmatch(cell) for cell in column) for column in known]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Names and values, such as versions and digests. A value may be a sequence, one line each."""
+
+    kind: ClassVar[str] = "facts"
+    values: Mapping[str, object]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A plot: `svg` comes from `inline_svg`."""
+
+    kind: ClassVar[str] = "figure"
+    svg: str
+    caption: str
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Several plots beside each other, where there is space."""
+
+    kind: ClassVar[str] = "figures"
+    figures: Sequence[Figure]
+
+
+@dataclass(frozen=True)
+class Notice:
+    """A sentence in a box. tone: good, info, warning or bad."""
+
+    kind: ClassVar[str] = "notice"
+    text: str
+    tone: str = "info"
+    title: str = ""
+
+
+@dataclass(frozen=True)
+class Commands:
+    """Lines to type in a terminal."""
+
+    kind: ClassVar[str] = "commands"
+    lines: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Bullets:
+    kind: ClassVar[str] = "bullets"
+    items: Sequence[object]
+
+
+@dataclass(frozen=True)
+class Details:
+    """Blocks behind a line that opens them; they are printed."""
+
+    kind: ClassVar[str] = "details"
+    summary: str
+    blocks: Sequence[Block]
+
+
+Block = str | Table | Facts | Figure | Figures | Notice | Commands | Bullets | Details
+"""A part of a section; a string is a paragraph."""
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading and its blocks, and sections below it."""
+
+    title: str
+    blocks: Sequence[Block] = ()
+    sections: Sequence[Section] = field(default=())
+
+    @property
+    def id(self) -> str:
+        """The anchor of the heading."""
+        return "-".join(re.findall(r"[^\W_]+", self.title.lower())) or "section"
+
+
+def render(template: str, **context: Any) -> str:
+    """The text of a template with these values. Raises MissingExtra without jinja2."""
+    return _environment().get_template(template).render(context)
+
+
+def render_page(title: str, sections: Sequence[Section], *, lead: str = "", notices: Sequence[Notice] = ()) -> str:
+    """A whole page from sections, without a template of its own."""
+    return render("page.html", title=title, lead=lead, notices=notices, sections=sections)
+
+
+def render_blocks(blocks: Sequence[Block]) -> str:
+    """The blocks as HTML without a page around them, such as for a notebook."""
+    return render("blocks.html", blocks=blocks)
+
+
+def save(path: Path, text: str) -> None:
+    """Write a page. A process killed at any moment leaves the old page or the new one."""
+    write_atomic(path, text.encode())
+
+
+def inline_svg(figure: Any, title: str, description: str = "") -> str:
+    """A matplotlib figure as an SVG element for a page: text stays text, black takes the colour of the page's text.
+
+    The title, and a description of what can be seen, are the text for those who cannot see it. Dollar signs in labels
+    are plain text.
+    """
+    import matplotlib
+    from markupsafe import Markup, escape
+    from matplotlib.text import Text
+
+    for text in figure.findobj(Text):
+        text.set_parse_math(False)
+    name = "s" + hashlib.sha256(title.encode()).hexdigest()[:10]
+    stream = io.StringIO()
+    with _DRAWING, matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
+        figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None})
+    drawn = stream.getvalue()
+    box = re.search(r'viewBox="([\d. ]+)"', drawn)
+    body = drawn[drawn.index(">", drawn.index("<svg")) + 1 :]
+    body = re.sub(r"<metadata>.*?</metadata>|<defs>\s*<style.*?</style>\s*</defs>", "", body, flags=re.DOTALL)
+    body = re.sub(r'<g id="[\w.-]+"', "<g", body).replace(INK, "currentColor")
+    body = re.sub(r"\n\s*", "\n", body).strip()
+    size = box[1] if box else "0 0 400 300"
+    width = 4 / 3 * float(size.split()[2])  # a point is 4/3 CSS pixels
+    names = f"{name}t" + (f" {name}d" if description else "")
+    head = f'<svg class="plot" role="img" aria-labelledby="{names}" viewBox="{size}" style="max-width:{width:.0f}px" '
+    head += 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink">'
+    head += f'<title id="{name}t">{escape(title)}</title>'
+    head += f'<desc id="{name}d">{escape(description)}</desc>' if description else ""
+    return Markup(head + "\n" + body)
+
+
+@functools.cache
+def _environment() -> Environment:
+    try:
+        from jinja2 import Environment, PackageLoader, StrictUndefined
+    except ImportError:
+        raise MissingExtra("Writing a page", "report") from None
+    from markupsafe import Markup
+
+    loader = PackageLoader("oneballot.report", "templates")
+    made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    folder = resources.files("oneballot.report") / "templates"
+    script = folder.joinpath("page.js").read_text("utf-8").strip()
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    made.globals["style"] = Markup(folder.joinpath("page.css").read_text("utf-8").strip())
+    made.globals["script"], made.globals["script_digest"] = Markup(script), digest
+    return made

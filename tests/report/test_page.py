@@ -1,0 +1,143 @@
+"""Pages: blocks become escaped HTML that loads nothing, and figures become inline SVG."""
+
+from __future__ import annotations
+
+import builtins
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from oneballot.errors import MissingExtra
+from oneballot.report import page
+
+HOSTILE = '<script>alert("x")</script><img src=x onerror=alert(1)> & "quoted" $\\frac$'
+
+
+def a_page() -> str:
+    table = page.Table("Parties", ["party", "rows", "note"], [["a", "1,200", ""], [HOSTILE, "30 %", HOSTILE]])
+    blocks = [
+        HOSTILE,
+        table,
+        page.Facts({HOSTILE: HOSTILE, "lines": ["one", HOSTILE]}),
+        page.Notice(HOSTILE, "bad", HOSTILE),
+        page.Commands([HOSTILE]),
+        page.Bullets([HOSTILE]),
+        page.Details(HOSTILE, [HOSTILE, page.Table(HOSTILE, [HOSTILE], [[HOSTILE]], note=HOSTILE)]),
+        page.Figure(a_figure(), HOSTILE),
+        page.Figures([page.Figure(a_figure("two"), HOSTILE)]),
+    ]
+    sections = [page.Section(HOSTILE, blocks), page.Section("B", ["b"], [page.Section("C", ["c"])]), page.Section("D")]
+    return page.render_page(HOSTILE, sections, lead=HOSTILE, notices=[page.Notice(HOSTILE)])
+
+
+def a_figure(title: str = "one") -> str:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(4, 3))
+    axes = figure.subplots()
+    axes.plot([0, 1], [0, 1], label=HOSTILE)
+    axes.set_xlabel(HOSTILE)
+    axes.legend()
+    return page.inline_svg(figure, title + HOSTILE, "a line")
+
+
+class Tags(HTMLParser):
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.open: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+        if tag not in ("meta", "link", "br", "img", "input"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag, f"</{tag}> closes another tag"
+
+
+def test_every_value_is_escaped() -> None:
+    tags = Tags(a_page())
+    assert tags.tags.count("script") == 1, "the page's own"
+    assert "img" not in tags.tags
+    assert not [name for name, _ in tags.attributes if name.startswith("on")]
+    assert not tags.open, "all tags are closed"
+
+
+def test_a_page_names_no_address_that_could_be_loaded() -> None:
+    text = a_page()
+    for name, value in Tags(text).attributes:
+        if name in ("src", "href", "xlink:href", "action", "data") and value:
+            assert value.startswith(("#", "data:")), (name, value)
+    assert not re.search(r"url\((?!#)|@import", text)
+    assert "default-src 'none'" in text
+
+
+def test_only_the_scripts_own_digest_is_permitted() -> None:
+    import base64
+    import hashlib
+
+    text = a_page()
+    script = text[text.rindex("<script>") + 8 : text.rindex("</script>")]
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}'" in text
+
+
+def test_ids_are_unique_and_labels_refer_to_them() -> None:
+    attributes = Tags(a_page()).attributes
+    ids = [value for name, value in attributes if name == "id"]
+    assert len(ids) == len(set(ids))
+    named = [each for name, value in attributes if name == "aria-labelledby" and value for each in value.split()]
+    assert named
+    assert set(named) <= set(ids)
+
+
+def test_tables_have_headers_and_numbers_are_aligned() -> None:
+    table = page.Table("T", ["a", "b", "c"], [["x", "1,200", "y"], ["z", "–", "3 kB"]], emphasis=[1])
+    text = page.render_blocks([table])
+    assert text.count('scope="col"') == 3
+    assert text.count('scope="row"') == 2
+    assert table.numeric == [False, True, False]
+    assert '<tr class="strong">' in text
+    assert "<caption>T</caption>" in text
+    assert "No ballots." in page.render_blocks([page.Table("T", ["a"], [], empty="No ballots.")])
+
+
+def test_a_figure_has_a_title_and_takes_the_colour_of_the_page() -> None:
+    svg = a_figure()
+    assert svg.startswith("<svg")
+    assert 'role="img"' in svg
+    assert "<title" in svg
+    assert "<desc" in svg
+    assert "currentColor" in svg
+    assert "<style" not in svg, "a style inside would apply to the whole page"
+    assert svg == a_figure(), "the same figure gives the same bytes"
+
+
+def test_a_misspelled_name_in_a_template_is_an_error() -> None:
+    from jinja2 import UndefinedError
+
+    with pytest.raises(UndefinedError):
+        page.render("page.html", title="t", lead="", notices=())
+
+
+def test_a_missing_library_is_named_with_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def without(name: str, *rest: object) -> object:
+        if name.startswith("jinja2"):
+            raise ImportError(name)
+        return real(name, *rest)  # type: ignore[arg-type]
+
+    page._environment.cache_clear()
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(MissingExtra, match=r"pip install 'oneballot\[report\]'"):
+        page.render_page("t", [])
