@@ -54,6 +54,8 @@ class Categorical(Target):
         return range(len(self.classes))
 
     def one_vs_rest(self, predictions: Array, y: Array) -> list[OneVsRest]:
+        if self.estimator != "classifier":
+            return []
         known, true = self.known(y), self.true(y)
         rows = {c: np.flatnonzero(known[:, c]) for c in self.ranked(y)}
         return [OneVsRest(str(self.classes[c]), at, true[at, c], predictions[at, c]) for c, at in rows.items()]
