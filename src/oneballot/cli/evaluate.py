@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..report.text import print_json, print_table, score, size
 from .reading import reads_files
-from .terminal import AsJson, OutcomeFolder, print_json, print_table, score, session, size
+from .terminal import AsJson, OutcomeFolder, session
 
 if TYPE_CHECKING:
     from ..report.baseline import Baseline
