@@ -26,6 +26,7 @@ from ..types import Array, Blob, Class, Contents, Count
 from .documents import write_documents
 from .documents.facts import ModelFile
 from .sandbox import attach_sandbox
+from .temperature import LARGEST, SMALLEST
 from .verdict import Verdict
 
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ class Outcome:
             "spoiled": dict(self.spoiled),
             "without": list(self.without),
             "bytes": self.bytes,
+            **({} if self.temperature is None else {"temperature": self.temperature}),
             "verdict": None if self.verdict is None else self.verdict.describe(),
         }
 
@@ -118,6 +120,11 @@ class Outcome:
         return self.model.probabilities(X)
 
     @property
+    def temperature(self) -> float | None:
+        """What calibrates the model's probabilities (`server.temperature`); None if it is not calibrated."""
+        return self.model.temperature_
+
+    @property
     def target(self) -> Target:
         """What the model predicts."""
         return self.model.target_
@@ -154,6 +161,7 @@ class Outcome:
                 "seed": self.model.seed,
                 **describe_target(self.target),
                 **({"sparse": True} if self.model.sparse_ else {}),
+                **({} if self.model.temperature_ is None else {"temperature": self.model.temperature_}),
             },
             "count": count,
             "roll": list(self.count.by_party),
@@ -211,8 +219,10 @@ def _load_model(folder: Path, index: dict[str, Any], schema: Schema | None) -> T
     model = attach_sandbox(format_class.load(blob.data, classes=len(classes)))
     target = read_target(about, classes)
     final = model_class(target)(learner, about["seed"], schema)
-    features, sparse = tuple(about["features"]), bool(about.get("sparse"))
-    return final.trained(model, target, features, about.get("kind"), sparse=sparse)
+    features, sparse, temperature = tuple(about["features"]), bool(about.get("sparse")), about.get("temperature")
+    if temperature is not None and not SMALLEST <= float(temperature) <= LARGEST:
+        raise ValueError(f"temperature {temperature}: expected {SMALLEST} to {LARGEST}")
+    return final.trained(model, target, features, about.get("kind"), sparse=sparse, temperature=temperature)
 
 
 def _flatten(count: Count) -> dict[str, Array | Blob]:
