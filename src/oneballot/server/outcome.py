@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -22,7 +23,10 @@ from ..errors import DataError, OneBallotError, Spoiled
 from ..privacy.ledger import Ledger
 from ..runtime.files import lock_folder
 from ..types import Array, Blob, Class, Contents, Count
+from .documents import write_documents
+from .documents.facts import ModelFile
 from .sandbox import attach_sandbox
+from .temperature import LARGEST, SMALLEST
 from .verdict import Verdict
 
 if TYPE_CHECKING:
@@ -38,6 +42,15 @@ class CountedBallot:
     bytes: int
     abstained: str | None = None
     casts: int = 1
+
+
+@dataclass(frozen=True)
+class LabelledRows:
+    """Encoded rows, their labels as the target encodes them, and the same rows of the file with all its columns."""
+
+    X: Array
+    y: Array
+    table: Table
 
 
 @dataclass(frozen=True)
@@ -57,6 +70,8 @@ class Outcome:
     """At L1, in memory only: the votes that noise was added to, each with its unit. Not to be published."""
     verdict: Verdict | None = None
     """What is known about the model without labels; None in outcomes of versions before 0.3."""
+    about: Mapping[str, Any] = field(default_factory=dict)
+    """What the election says in public: name, method, learners, public rows, versions; empty before 0.5."""
 
     @property
     def bytes(self) -> int:
@@ -73,6 +88,7 @@ class Outcome:
             "spoiled": dict(self.spoiled),
             "without": list(self.without),
             "bytes": self.bytes,
+            **({} if self.temperature is None else {"temperature": self.temperature}),
             "verdict": None if self.verdict is None else self.verdict.describe(),
         }
 
@@ -108,9 +124,28 @@ class Outcome:
         rows = schema.encode(table.columns, table.source)
         return rows, encode_labels(schema, self.target, table) if known else None
 
+    def read_labelled(self, path: Path) -> LabelledRows:
+        """The rows of a file that have a label. Raises DataError if the file has no labels."""
+        table, schema = self.read_table(path), self.schema
+        assert schema is not None
+        if missing := [name for name in schema.label_columns if name not in table.columns]:
+            raise DataError(
+                f"{path} has no label column {', '.join(missing)}, so the model cannot be tested on it; "
+                "add the labels, or use `oneballot predict`"
+            )
+        table = complete(schema.model_copy(update={"id": None}), self.target, table)
+        return LabelledRows(
+            schema.encode(table.columns, table.source), encode_labels(schema, self.target, table), table
+        )
+
     def probabilities(self, X: Any) -> Array:
         """The probability of each class for encoded rows, such as `Data.X`: `(rows, classes)`, ordered as `classes`."""
         return self.model.probabilities(X)
+
+    @property
+    def temperature(self) -> float | None:
+        """What calibrates the model's probabilities (`server.temperature`); None if it is not calibrated."""
+        return self.model.temperature_
 
     @property
     def target(self) -> Target:
@@ -149,6 +184,7 @@ class Outcome:
                 "seed": self.model.seed,
                 **describe_target(self.target),
                 **({"sparse": True} if self.model.sparse_ else {}),
+                **({} if self.model.temperature_ is None else {"temperature": self.model.temperature_}),
             },
             "count": count,
             "roll": list(self.count.by_party),
@@ -157,9 +193,11 @@ class Outcome:
             "without": list(self.without),
             "schema": None if self.schema is None else self.schema.model_dump(mode="json"),
             "verdict": None if self.verdict is None else self.verdict.describe(),
+            **({"about": dict(self.about)} if self.about else {}),
         }
         text = json.dumps(index, indent=1, default=as_plain).encode()
         write_index(folder, text, {model, count}, secret=secret)
+        write_documents(folder, self, ModelFile(model, blob.format, hashlib.sha256(blob.data).hexdigest()))
 
     @classmethod
     def load(cls, folder: str | Path) -> Outcome:
@@ -178,6 +216,7 @@ class Outcome:
                 without=tuple(index["without"]),
                 count=_unflatten(unpack(read_content(folder, index["count"])), index["roll"]),
                 verdict=None if index.get("verdict") is None else Verdict.read(index["verdict"]),
+                about=dict(index.get("about", {})),
             )
         except FileNotFoundError as error:
             raise OneBallotError(
@@ -203,8 +242,10 @@ def _load_model(folder: Path, index: dict[str, Any], schema: Schema | None) -> T
     model = attach_sandbox(format_class.load(blob.data, classes=len(classes)))
     target = read_target(about, classes)
     final = model_class(target)(learner, about["seed"], schema)
-    features, sparse = tuple(about["features"]), bool(about.get("sparse"))
-    return final.trained(model, target, features, about.get("kind"), sparse=sparse)
+    features, sparse, temperature = tuple(about["features"]), bool(about.get("sparse")), about.get("temperature")
+    if temperature is not None and not SMALLEST <= float(temperature) <= LARGEST:
+        raise ValueError(f"temperature {temperature}: expected {SMALLEST} to {LARGEST}")
+    return final.trained(model, target, features, about.get("kind"), sparse=sparse, temperature=temperature)
 
 
 def _flatten(count: Count) -> dict[str, Array | Blob]:

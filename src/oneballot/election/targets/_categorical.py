@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -11,7 +11,7 @@ import numpy as np
 from ...errors import ElectionError
 from ...types import Array
 from ..cells import as_label
-from ._base import Target
+from ._base import OneVsRest, Target
 
 BINS = 15
 NAN = float("nan")
@@ -23,10 +23,10 @@ class Categorical(Target):
     metrics: ClassVar[Mapping[str, str]] = {
         "accuracy": "accuracy",
         "balanced_accuracy": "balanced accuracy",
-        "auc": "AUC",
+        "auc": "ROC AUC",
         "average_precision": "average precision",
         "brier": "Brier score",
-        "ece": "ECE",
+        "ece": "expected calibration error (ECE)",
     }
     columns: ClassVar[Mapping[str, str]] = {
         "accuracy": "accuracy",
@@ -49,9 +49,16 @@ class Categorical(Target):
         """Whether each row is predicted to have each class, `(rows, classes)`."""
         raise NotImplementedError
 
-    def confidence(self, predictions: Array, y: Array) -> tuple[Array, Array]:
-        """The probability of each prediction whose label is known, and whether it is right."""
-        raise NotImplementedError
+    def ranked(self, y: Array) -> Sequence[int]:
+        """The numbers of the classes whose ranking is measured and whose curves are drawn."""
+        return range(len(self.classes))
+
+    def one_vs_rest(self, predictions: Array, y: Array) -> list[OneVsRest]:
+        if self.estimator != "classifier":
+            return []
+        known, true = self.known(y), self.true(y)
+        rows = {c: np.flatnonzero(known[:, c]) for c in self.ranked(y)}
+        return [OneVsRest(str(self.classes[c]), at, true[at, c], predictions[at, c]) for c, at in rows.items()]
 
     def shares(self, predictions: Array) -> Array:
         return np.asarray(self.predicted(predictions).mean(axis=0))
@@ -76,9 +83,11 @@ class Categorical(Target):
         for i, name in enumerate(self.classes):
             known = every[0][:, i]
             true, predicted, score = (each[known, i] for each in every[1:])
-            precision, recall, f1, _ = precision_recall_fscore_support(
-                true, predicted, pos_label=True, average="binary", zero_division=np.nan
-            )
+            precision = recall = f1 = NAN
+            if len(true):
+                precision, recall, f1, _ = precision_recall_fscore_support(
+                    true, predicted, pos_label=True, average="binary", zero_division=np.nan
+                )
             both = bool(true.any() and not true.all())
             rows.append(
                 {

@@ -9,9 +9,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ...errors import ElectionError, Spoiled
-from ...interfaces import Agreement, CastSteps, Context, Learner, Model, Models, TallyContext
+from ...interfaces import Agreement, CastSteps, Context, Learner, Model, TallyContext
 from ...settings import settings
 from ...types import Abstain, Array, Ballot, Blob, Contents, Count, Data, Fit, Plan, Planned, Sample, Steps, Task
+from .._final import fit_final
 from .._queries import choose_queries, count_queries
 from .._shared import CLASS_COUNTS, missing_classes, planned_counts, public_rows, read_class_counts
 from .settings import Settings
@@ -39,6 +40,7 @@ class FedKT(Settings):
         "model": "a teacher, trained on a part of the party's rows, or a student, trained on public rows that the "
         "teachers labelled",
     }
+    calibrates: ClassVar[bool] = True
     alternatives: ClassVar[Mapping[str, str]] = {"soft": 'Set final_weights = "uniform", or use another final learner'}
 
     def default_learners(self, *_: Any) -> Mapping[str, Mapping[str, Any]]:
@@ -163,8 +165,8 @@ class FedKT(Settings):
             shared = np.eye(len(ctx.classes))[labels] if ctx.level == "L1" else votes  # at L1 votes are not released
             targets, weight = favour_rare_classes(shared)
             task = replace(task, targets=targets, kind="soft", weight=weight)
-        models: Models = yield Fit("final", public_rows(ctx), [task], len(ctx.classes))
-        return models[0]
+        released = np.eye(len(ctx.classes))[labels] if ctx.level == "L1" else votes / votes.sum(axis=1, keepdims=True)
+        return (yield from fit_final(public_rows(ctx), task, released, ctx))
 
     def _decide_for_the_public(self, votes: Array, ctx: TallyContext) -> Array:
         """Labels at L1, from noisy votes. Every query is decided: leaving out those without votes would leak."""

@@ -7,16 +7,12 @@ from collections import Counter
 from collections.abc import Iterator
 
 from ..page import Block, Bullets, Commands, Facts, Notice, Section, Table, render
+from ..text import size
 from .record import Content, Counts, Dossier, Rows
 
 INSIDE = "Do not publish: this part holds exact numbers about your rows."
 SHOWN_MODELS = 6
 """Of so many models with similar names each has a row of its own; further ones are summed up."""
-
-
-def size(count: int) -> str:
-    """A number of bytes in a readable unit."""
-    return f"{count:,} B" if count < 10_000 else f"{count / 1000:,.1f} kB"
 
 
 def render_dossier(dossier: Dossier, twin: str, twin_sha256: str) -> str:

@@ -1,0 +1,229 @@
+"""Metrics of the rows of each group: a party, or a value of any column."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+
+from ..election.cells import MISSING, as_text
+from ..election.targets import Target
+from ..errors import DataError, WillNotWork
+from ..runtime.progress import report_progress_to, track
+from ..types import Array
+from .baseline import Baseline, most_frequent
+from .bootstrap import LEVEL, RESAMPLES
+from .metrics import NAN, Metrics, evaluate, plain
+from .text import percent, plural
+
+MOST_GROUPS = 20
+FEW_ROWS = 10
+QUANTILES = 4
+FEW_NUMBERS = 10
+"""A column of numbers with more distinct values is divided at its quartiles."""
+MISSING_NAME, OTHER_NAME = "(missing)", "(other)"
+
+
+@dataclass(frozen=True)
+class Group:
+    """The rows of one group, the model's metrics on them, and what always predicting their commonest class achieves.
+
+    scores `(rows,)`: the score of each row's prediction, 1 at best (`Target.row_scores`).
+    """
+
+    name: str
+    metrics: Metrics
+    baseline: Baseline | None = field(repr=False)
+    scores: Array = field(repr=False)
+
+    @property
+    def rows(self) -> int:
+        return self.metrics.rows
+
+    @property
+    def small(self) -> bool:
+        """Fewer than 10 rows: the metrics say little."""
+        return self.rows < FEW_ROWS
+
+    @property
+    def score(self) -> float:
+        """The mean score: for classes, the accuracy."""
+        return float(self.scores.mean())
+
+    def describe(self) -> dict[str, Any]:
+        baseline = None if self.baseline is None else self.baseline.describe()
+        return {"group": self.name, "small": self.small, **self.metrics.describe(), "baseline": baseline}
+
+
+@dataclass(frozen=True)
+class Groups:
+    """The metrics of each value of a column, and of all rows (`whole`)."""
+
+    column: str
+    groups: Sequence[Group]
+    whole: Metrics = field(repr=False)
+
+    @property
+    def ranked(self) -> list[Group]:
+        """From the worst to the best, without small groups unless all are small."""
+        large = [group for group in self.groups if not group.small]
+        return sorted(large or self.groups, key=lambda group: group.score)
+
+    @property
+    def worst(self) -> Group:
+        return self.ranked[0]
+
+    @property
+    def best(self) -> Group:
+        return self.ranked[-1]
+
+    @property
+    def spread(self) -> float:
+        """The difference between the best and the worst group."""
+        return self.best.score - self.worst.score
+
+    @property
+    def gap(self) -> tuple[float, float]:
+        """How far the worst group is below the other rows, and the margin that chance explains.
+
+        The margin allows for as many comparisons as there are groups (Bonferroni). NaN if there is one group only.
+        """
+        worst = self.worst.scores
+        others = [group.scores for group in self.groups if group is not self.worst]
+        if not others or len(worst) < 2 or len(rest := np.concatenate(others)) < 2:
+            return NAN, NAN
+        z = NormalDist().inv_cdf(1 - (1 - LEVEL) / 2 / len(self.ranked))
+        return float(rest.mean() - worst.mean()), z * float(
+            worst.var(ddof=1) / len(worst) + rest.var(ddof=1) / len(rest)
+        ) ** 0.5
+
+    def sentences(self) -> list[str]:
+        """The worst and the best group, and what to be careful about."""
+        said = []
+        if len(self.groups) > 1:
+            (gap, margin), name = self.gap, next(iter(self.whole.target.metrics.values()))
+            chance = "more than chance explains" if gap > margin else "within chance"
+            below = f", {100 * gap:.1f} points below the other rows ({chance})" if gap == gap else ""
+            worst, best = (f"{each.name}, {percent(each.score)}" for each in (self.worst, self.best))
+            said.append(
+                f"Worst: {worst} on {plural(self.worst.rows, 'row')}{below}. Best: {best}. "
+                f"Spread: {100 * self.spread:.1f} points of {name}."
+            )
+        if few := [group.name for group in self.groups if group.small]:
+            said.append(f"Fewer than {FEW_ROWS} rows, so their metrics say little: {', '.join(few)}.")
+        return said
+
+    def warn_if_useless(self) -> None:
+        """Warn of groups in which the model is no better than always predicting their commonest class."""
+        bad = [g.name for g in self.groups if not g.small and g.baseline is not None and g.baseline.difference <= 0]
+        if bad:
+            text = (
+                f"by {self.column}: the model is no better than always predicting the most frequent class of the group"
+            )
+            warnings.warn(f"{text} for {', '.join(bad)}", WillNotWork, stacklevel=2)
+
+    def describe(self) -> dict[str, Any]:
+        """All metrics as plain values; None for those without a definition."""
+        gap, margin = self.gap
+        return {
+            "column": self.column,
+            "groups": [group.describe() for group in self.groups],
+            "worst": self.worst.name,
+            "best": self.best.name,
+            "spread": self.spread,
+            "worst_below_others": plain(gap),
+            "margin": plain(margin),
+        }
+
+
+def evaluate_by(
+    target: Target,
+    predictions: Array,
+    y: Array,
+    values: Array,
+    column: str,
+    *,
+    most: int = MOST_GROUPS,
+    resamples: int = RESAMPLES,
+    whole: Metrics | None = None,
+) -> Groups:
+    """The metrics of the rows of each value of a column, such as each site.
+
+    values `(rows,)`: the column's cells. Numbers of more than 10 distinct values are divided at their quartiles.
+    Missing values are a group. Of more than `most` values, the rarer ones are one group, "(other)". whole: the metrics
+    of all rows, if they are known already.
+    """
+    names, which = group(values, most)
+    found = []
+    for i, name in track(f"metrics by {column}", enumerate(names), len(names)):
+        rows = which == i
+        with report_progress_to(None):
+            metrics = evaluate(target, predictions[rows], y[rows], resamples=resamples)
+        baseline = most_frequent(target, predictions[rows], y[rows])
+        found.append(Group(name, metrics, baseline, target.row_scores(predictions[rows], y[rows])))
+    if whole is None:
+        whole = evaluate(target, predictions, y, resamples=resamples)
+    return Groups(column, found, whole)
+
+
+def group(values: Array, most: int = MOST_GROUPS) -> tuple[list[str], Array]:
+    """The names of the groups, and the number of each row's group `(rows,)`."""
+    if values.ndim != 1:
+        raise DataError(f"a column of shape {values.shape[1:]} per row has no groups; use one with one value per row")
+    text = np.array([as_text(v) for v in values.tolist()], dtype=object)
+    missing = np.array([t.lower() in MISSING for t in text], dtype=bool)
+    numbers = _numbers(text[~missing])
+    if numbers is None:
+        names, which = _values(text, missing, most)
+    else:
+        names, inside = _bins(numbers)
+        which = np.full(len(text), len(names))
+        which[~missing] = inside
+    if missing.any():
+        which[missing] = len(names)
+        names = [*names, MISSING_NAME]
+    return names, which
+
+
+def _numbers(text: Array) -> Array | None:
+    """The values as numbers if all are, and there are many."""
+    distinct = set(text.tolist())
+    if len(distinct) <= FEW_NUMBERS:
+        return None
+    try:
+        number = {t: float(t) for t in distinct}
+    except ValueError:
+        return None
+    return np.array([number[t] for t in text.tolist()])
+
+
+def _bins(numbers: Array) -> tuple[list[str], Array]:
+    edges = np.unique(np.quantile(numbers, np.linspace(0, 1, QUANTILES + 1)))
+    which = np.minimum(np.searchsorted(edges, numbers, side="right") - 1, max(len(edges) - 2, 0))
+    names = [
+        f"{low:g} to {'' if i == len(edges) - 2 else 'below '}{high:g}" for i, (low, high) in enumerate(pairwise(edges))
+    ]
+    return names, which
+
+
+def _values(text: Array, missing: Array, most: int) -> tuple[list[str], Array]:
+    count = Counter(text[~missing].tolist())
+    kept = [name for name, _ in count.most_common(most if len(count) <= most else most - 1)]
+    ordered = sorted(kept, key=_natural)
+    number = {name: i for i, name in enumerate(ordered)}
+    names = ordered + ([OTHER_NAME] if len(count) > len(kept) else [])
+    return names, np.array([number.get(t, len(ordered)) for t in text.tolist()], dtype=np.int64)
+
+
+def _natural(name: str) -> tuple[bool, float, str]:
+    """Numbers before text, in their order."""
+    try:
+        return False, float(name), name
+    except ValueError:
+        return True, 0.0, name
