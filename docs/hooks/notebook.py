@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import os
 import re
 from typing import Any
@@ -30,8 +29,8 @@ def shown(output: Any) -> str:
         return f"```text\n{COLOURS.sub('', output.text).rstrip()}\n```" if output.name == "stdout" else ""
     data = output.data
     if "image/png" in data:
-        image = base64.b64encode(base64.b64decode(data["image/png"])).decode()
-        return f'<img alt="{data.get("text/plain", "figure")}" src="data:image/png;base64,{image}">'
+        image = data["image/png"].replace("\n", "")
+        return f'<img alt="The figure that this code draws" src="data:image/png;base64,{image}">'
     if "text/html" in data:
         html = re.sub(r"\n\s*\n", "\n", data["text/html"])  # an empty line would end the block
         return f'<div class="result">\n{html}\n</div>'
