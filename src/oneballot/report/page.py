@@ -9,9 +9,7 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
-import io
 import re
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
@@ -20,14 +18,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..errors import MissingExtra
 from ..runtime.files import write_atomic
+from .svg import inline_svg as inline_svg
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-INK = "#000000"
-"""What matplotlib draws in this colour takes the colour of the page's text, which is light on a dark page."""
 _NUMBER = re.compile(r"[-+–—~<>≥≤±]?\s?\d[\d,.  ]*\s?(%|[kMG]?B|bytes|ms|s|min|h|±.*|to .*)?")
-_DRAWING = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -149,38 +145,6 @@ def render_blocks(blocks: Sequence[Block]) -> str:
 def save(path: Path, text: str) -> None:
     """Write a page. A process killed at any moment leaves the old page or the new one."""
     write_atomic(path, text.encode())
-
-
-def inline_svg(figure: Any, title: str, description: str = "") -> str:
-    """A matplotlib figure as an SVG element for a page: text stays text, black takes the colour of the page's text.
-
-    The title, and a description of what can be seen, are the text for those who cannot see it. Dollar signs in labels
-    are plain text.
-    """
-    import matplotlib
-    from markupsafe import Markup, escape
-    from matplotlib.text import Text
-
-    for text in figure.findobj(Text):
-        text.set_parse_math(False)
-    name = "s" + hashlib.sha256(title.encode()).hexdigest()[:10]
-    stream = io.StringIO()
-    with _DRAWING, matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
-        figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None})
-    drawn = stream.getvalue()
-    box = re.search(r'viewBox="([\d. ]+)"', drawn)
-    body = drawn[drawn.index(">", drawn.index("<svg")) + 1 :]
-    body = re.sub(r"<metadata>.*?</metadata>|<defs>\s*<style.*?</style>\s*</defs>", "", body, flags=re.DOTALL)
-    body = re.sub(r'<g id="[\w.-]+"', "<g", body).replace(INK, "currentColor")
-    body = re.sub(r"\n\s*", "\n", body).strip()
-    size = box[1] if box else "0 0 400 300"
-    width = 4 / 3 * float(size.split()[2])  # a point is 4/3 CSS pixels
-    names = f"{name}t" + (f" {name}d" if description else "")
-    head = f'<svg class="plot" role="img" aria-labelledby="{names}" viewBox="{size}" style="max-width:{width:.0f}px" '
-    head += 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink">'
-    head += f'<title id="{name}t">{escape(title)}</title>'
-    head += f'<desc id="{name}d">{escape(description)}</desc>' if description else ""
-    return Markup(head + "\n" + body)
 
 
 @functools.cache

@@ -45,6 +45,15 @@ class CountedBallot:
 
 
 @dataclass(frozen=True)
+class LabelledRows:
+    """Encoded rows, their labels as the target encodes them, and the same rows of the file with all its columns."""
+
+    X: Array
+    y: Array
+    table: Table
+
+
+@dataclass(frozen=True)
 class Outcome:
     """What a tally returns, saves and loads."""
 
@@ -114,6 +123,20 @@ class Outcome:
             table = complete(schema.model_copy(update={"id": None}), self.target, table)
         rows = schema.encode(table.columns, table.source)
         return rows, encode_labels(schema, self.target, table) if known else None
+
+    def read_labelled(self, path: Path) -> LabelledRows:
+        """The rows of a file that have a label. Raises DataError if the file has no labels."""
+        table, schema = self.read_table(path), self.schema
+        assert schema is not None
+        if missing := [name for name in schema.label_columns if name not in table.columns]:
+            raise DataError(
+                f"{path} has no label column {', '.join(missing)}, so the model cannot be tested on it; "
+                "add the labels, or use `oneballot predict`"
+            )
+        table = complete(schema.model_copy(update={"id": None}), self.target, table)
+        return LabelledRows(
+            schema.encode(table.columns, table.source), encode_labels(schema, self.target, table), table
+        )
 
     def probabilities(self, X: Any) -> Array:
         """The probability of each class for encoded rows, such as `Data.X`: `(rows, classes)`, ordered as `classes`."""
