@@ -131,7 +131,8 @@ def bytes_figure(curves: Mapping[str, Sequence[tuple[int, float]]]) -> Figure:
             else:
                 handles += axes.plot(*zip(*sent, strict=True), "-", color=colour, marker=".", linewidth=1.2)
         axes.set_xscale("log")
-        axes.set(xlabel="bytes sent and received by all parties", ylabel="accuracy (%)")
+        axes.xaxis.set_major_formatter(lambda count, _: size(round(count)))
+        axes.set(xlabel="sent and received by all parties", ylabel="accuracy (%)")
         axes.grid()
         names = [f"\u200b{name}" for name in curves]
         axes.legend(handles, names, loc="upper center", bbox_to_anchor=(0.5, -0.16))
