@@ -16,6 +16,7 @@ from ....errors import ExportError
 from ....runtime.files import temporary_copy
 from ....server.outcome import Outcome
 from ....server.sandbox import Sandbox
+from ....server.temperature import LEAST
 from ....sparse import WIDE
 from .. import Exported
 from ..rows import rows_to_check
@@ -69,8 +70,20 @@ def build(outcome: Outcome) -> ModelProto:
         encoded, dtype = encode(g, schema), schema.dtype
     with Sandbox() as sandbox:
         p = Builder(g, encoded.rows, model.features_, dtype, sandbox).add(model.model_, len(outcome.classes))
+    if model.temperature_ is not None:
+        p = _at_temperature(g, p, len(outcome.classes), model.temperature_, exclusive=outcome.target.exclusive)
     outputs = _add_outputs(g, outcome, p, encoded.refused, label, probabilities)
     return g.model(inputs, outputs, _about(outcome), "A model of a OneBallot election; see the metadata.")
+
+
+def _at_temperature(g: Graph, p: str, classes: int, temperature: float, *, exclusive: bool) -> str:
+    """Calibrated probabilities, as `server.temperature.scale` computes them."""
+    least = LEAST / classes
+    p = g.add("Min", g.add("Max", p, least), 1.0 if exclusive else 1 - least)
+    if exclusive:
+        return g.softmax(g.add("Div", g.add("Log", p), temperature))
+    odds = g.add("Sub", g.add("Log", p), g.add("Log", g.add("Sub", 1.0, p)))
+    return g.add("Sigmoid", g.add("Div", odds, temperature))
 
 
 def _add_outputs(g: Graph, outcome: Outcome, p: str, refused: str | None, label: str, probabilities: str) -> list[Any]:
