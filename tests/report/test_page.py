@@ -126,7 +126,7 @@ def test_a_misspelled_name_in_a_template_is_an_error() -> None:
     from jinja2 import UndefinedError
 
     with pytest.raises(UndefinedError):
-        page.render("page.html", title="t", lead="", notices=())
+        page.render("page.html", title="t", lead="", notices=(), banner="")
 
 
 def test_a_missing_library_is_named_with_its_command(monkeypatch: pytest.MonkeyPatch) -> None:

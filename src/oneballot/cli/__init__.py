@@ -31,6 +31,7 @@ from . import (
     keys,
     new,
     predict,
+    report,
     simulate,
     tally,
 )
@@ -46,6 +47,7 @@ SECTIONS = {
         inspect,
         predict,
         evaluate,
+        report,
         benefit,
         simulate,
         compare,

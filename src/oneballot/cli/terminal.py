@@ -23,6 +23,10 @@ import typer
 
 from ..errors import OddValues, OneBallotError, OneBallotWarning, WillNotWork
 from ..privacy.charges import Charges
+from ..report.text import percent as percent
+from ..report.text import plural as plural
+from ..report.text import score as score
+from ..report.text import size as size
 from ..runtime.progress import report_progress_to
 from . import reading
 
@@ -194,32 +198,6 @@ def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]
     console.print(Text(title, style="bold"), table, sep="\n")
 
 
-def size(count: int) -> str:
-    """A number of bytes in a readable unit."""
-    return (
-        f"{count:,} B" if count < 10_000 else f"{count / 1000:,.1f} kB" if count < 10**6 else f"{count / 1e6:,.1f} MB"
-    )
-
-
-def percent(share: float) -> str:
-    return f"{100 * share:.1f} %"
-
-
-def score(name: str, value: float) -> str:
-    """A metric: shares in percent, others as a number; – if it has no value."""
-    if value != value:
-        return "–"
-    return percent(value) if name in SHARES else f"{value:.3f}"
-
-
-SHARES = ("accuracy", "balanced_accuracy", "precision", "recall", "f1")
-
-
 def score_cells(metrics: Any) -> list[str]:
     """The metrics of a model for a table with the columns `Target.columns`."""
     return [score(name, metrics[name]) for name in metrics.target.columns]
-
-
-def plural(count: int, one: str, many: str = "") -> str:
-    """The number and the noun: 1 ballot, 2 ballots."""
-    return f"{count:,} {one if count == 1 else many or one + 's'}"
