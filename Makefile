@@ -19,8 +19,10 @@ lint: .venv/dev.stamp
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# The pages open from disk: site/index.html. `make test` runs the tests of the documentation.
 docs: .venv/dev.stamp
-	$(BIN)/pytest -n 2 tests/docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "Open site/index.html"
 
 bench: .venv/dev.stamp
 	$(BIN)/python benchmarks/trees.py
@@ -65,4 +67,4 @@ endef
 	$(call install,dev)
 
 clean:
-	rm -rf .venv demo dist wheelhouse .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv demo dist site wheelhouse .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

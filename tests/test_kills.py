@@ -305,7 +305,8 @@ def test_a_tally_killed_at_any_step_leaves_the_old_or_the_new_outcome(
         assert np.array_equal(loaded.model.predict_proba(digits.X_test), expected.model.predict_proba(digits.X_test))
         work()
         assert len(ob.Outcome.load(out).voted) == 5
-        assert len(list(out.iterdir())) == 3, "no temporary file is left"
+        assert len(list(out.iterdir())) == 5, "no temporary file is left, and no card is taken for an edited one"
+        assert "5 ballots were counted" in (out / "README.md").read_text("utf-8")
         step += 1
     assert seen == {4, 5}
     assert step > 4

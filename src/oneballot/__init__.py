@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .methods.fedkt.method import FedKT
     from .party.cast import cast
     from .privacy.settings import L1, L2
+    from .report.export import export
     from .runtime.executor import spread
     from .server.outcome import Outcome
     from .server.tally import tally
@@ -60,6 +61,7 @@ _WHERE = {
     "box_at": "boxes",
     "cast": "party.cast",
     "compare": "comparison",
+    "export": "report.export",
     "read_vectors": "fleet.models.vectors",
     "simulate": "simulation",
     "spread": "runtime.executor",
@@ -94,6 +96,7 @@ __all__ = [
     "box_at",
     "cast",
     "compare",
+    "export",
     "read_vectors",
     "simulate",
     "spread",

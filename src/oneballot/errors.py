@@ -11,6 +11,7 @@ OneBallotError
 ├── BoxError            the box cannot be read or written
 │   └── NotFound        the box, or a ballot in it, does not exist or is not visible
 ├── QuorumError         too few ballots, or a tally that should wait for more
+├── ExportError         an outcome that cannot be exported in a form, or an export that predicts something else
 ├── KeyFileError        a key that is missing, unreadable or of the wrong type
 └── MissingExtra        an optional library is not installed
 
@@ -69,6 +70,9 @@ class NotFound(BoxError): ...
 
 
 class QuorumError(OneBallotError): ...
+
+
+class ExportError(OneBallotError): ...
 
 
 class KeyFileError(OneBallotError): ...

@@ -17,7 +17,7 @@ import oneballot as ob
 from oneballot.cli import app
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted(p for places in ("*.md", "docs/*.md", "docs/results/*.md", "benchmarks/*.md") for p in ROOT.glob(places))
+PAGES = sorted(p for places in ("*.md", "docs/*.md", "docs/[rt]*/*.md", "benchmarks/*.md") for p in ROOT.glob(places))
 FENCE = re.compile(r"^```[^\n]*\n.*?^```$", re.MULTILINE | re.DOTALL)
 
 pages = pytest.mark.parametrize("page", PAGES, ids=lambda p: p.relative_to(ROOT).as_posix())

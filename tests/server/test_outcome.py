@@ -50,7 +50,7 @@ def test_saving_again_leaves_no_old_files(outcome, make_election, parties, tmp_p
     outcome.save(tmp_path)
     other = simulate_parties(make_election(seed=3), parties).outcome
     other.save(tmp_path)
-    assert len(list(tmp_path.iterdir())) == 3
+    assert len(list(tmp_path.iterdir())) == 5
     assert ob.Outcome.load(tmp_path).election == other.election
 
 

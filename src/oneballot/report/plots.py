@@ -1,4 +1,4 @@
-"""Plots with matplotlib, which is optional."""
+"""Plots with matplotlib, which is optional, as image files. figures.py draws those of pages, as inline SVG."""
 
 from __future__ import annotations
 

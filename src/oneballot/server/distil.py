@@ -29,4 +29,6 @@ def distil(election: Election, outcome: Outcome) -> Outcome:
     task = Task(rows, targets, "soft", seed=election.seed, required=True, label="the distilled model")
     model = learner.fit_many(as_dense(election.public, "the public set"), [task], classes)[0]
     final = model_class(election.target)(learner, election.seed, election.schema)
-    return replace(outcome, model=final.trained(model, election.target, election.shape, election.row_dtype))
+    trained = final.trained(model, election.target, election.shape, election.row_dtype)
+    learners = {**outcome.about.get("learners", {}), "distilled": plugins.describe(learner)}
+    return replace(outcome, model=trained, about={**outcome.about, "learners": learners})

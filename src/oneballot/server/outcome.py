@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -22,6 +23,8 @@ from ..errors import DataError, OneBallotError, Spoiled
 from ..privacy.ledger import Ledger
 from ..runtime.files import lock_folder
 from ..types import Array, Blob, Class, Contents, Count
+from .documents import write_documents
+from .documents.facts import ModelFile
 from .sandbox import attach_sandbox
 from .verdict import Verdict
 
@@ -57,6 +60,8 @@ class Outcome:
     """At L1, in memory only: the votes that noise was added to, each with its unit. Not to be published."""
     verdict: Verdict | None = None
     """What is known about the model without labels; None in outcomes of versions before 0.3."""
+    about: Mapping[str, Any] = field(default_factory=dict)
+    """What the election says in public: name, method, learners, public rows, versions; empty before 0.5."""
 
     @property
     def bytes(self) -> int:
@@ -157,9 +162,11 @@ class Outcome:
             "without": list(self.without),
             "schema": None if self.schema is None else self.schema.model_dump(mode="json"),
             "verdict": None if self.verdict is None else self.verdict.describe(),
+            **({"about": dict(self.about)} if self.about else {}),
         }
         text = json.dumps(index, indent=1, default=as_plain).encode()
         write_index(folder, text, {model, count}, secret=secret)
+        write_documents(folder, self, ModelFile(model, blob.format, hashlib.sha256(blob.data).hexdigest()))
 
     @classmethod
     def load(cls, folder: str | Path) -> Outcome:
@@ -178,6 +185,7 @@ class Outcome:
                 without=tuple(index["without"]),
                 count=_unflatten(unpack(read_content(folder, index["count"])), index["roll"]),
                 verdict=None if index.get("verdict") is None else Verdict.read(index["verdict"]),
+                about=dict(index.get("about", {})),
             )
         except FileNotFoundError as error:
             raise OneBallotError(

@@ -17,6 +17,7 @@ from ..privacy.charges import Charges
 from ..runtime.progress import track
 from ..runtime.scheduler import run
 from ..types import Ballot, Steps, Together
+from .about import describe_election
 from .context import TallyContext
 from .count import BallotCounter
 from .outcome import Outcome
@@ -139,4 +140,5 @@ def _outcome(election: Election, model: Model, counter: BallotCounter, ctx: Tall
         count=counter.count,
         noised=tuple(ctx.noised),
         verdict=verdict,
+        about=describe_election(election),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,15 @@ from ..cells import Place
 
 Scorer = Callable[[Array], Mapping[str, Array]]
 """Each metric for each column of weights `(rows, columns)`. A metric without a definition is NaN."""
+
+
+class OneVsRest(NamedTuple):
+    """One class against the rest. rows: the numbers of the rows whose label is known. true, score: of these rows."""
+
+    name: str
+    rows: Array
+    true: Array
+    score: Array
 
 
 @dataclass(frozen=True)
@@ -115,6 +124,14 @@ class Target(Plugin):
     def by_class(self, predictions: Array, y: Array) -> list[dict[str, Any]]:
         """The metrics of each class, if the outputs are classes."""
         return []
+
+    def one_vs_rest(self, predictions: Array, y: Array) -> list[OneVsRest]:
+        """The classes that curves are drawn of: all, or the rarer one of two; none if the outputs are not classes."""
+        return []
+
+    def confidence(self, predictions: Array, y: Array) -> tuple[Array, Array]:
+        """The probability of each prediction whose label is known, and whether it is right; empty without classes."""
+        return np.zeros(0), np.zeros(0, dtype=bool)
 
     def correct(self, predictions: Array, y: Array) -> tuple[Array, Array]:
         """Two arrays `(rows, classes)`: whether the label is known, and whether it was predicted correctly."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -11,7 +11,7 @@ import numpy as np
 from ...errors import ElectionError
 from ...types import Array
 from ..cells import as_label
-from ._base import Target
+from ._base import OneVsRest, Target
 
 BINS = 15
 NAN = float("nan")
@@ -49,9 +49,14 @@ class Categorical(Target):
         """Whether each row is predicted to have each class, `(rows, classes)`."""
         raise NotImplementedError
 
-    def confidence(self, predictions: Array, y: Array) -> tuple[Array, Array]:
-        """The probability of each prediction whose label is known, and whether it is right."""
-        raise NotImplementedError
+    def ranked(self, y: Array) -> Sequence[int]:
+        """The numbers of the classes whose ranking is measured and whose curves are drawn."""
+        return range(len(self.classes))
+
+    def one_vs_rest(self, predictions: Array, y: Array) -> list[OneVsRest]:
+        known, true = self.known(y), self.true(y)
+        rows = {c: np.flatnonzero(known[:, c]) for c in self.ranked(y)}
+        return [OneVsRest(str(self.classes[c]), at, true[at, c], predictions[at, c]) for c, at in rows.items()]
 
     def shares(self, predictions: Array) -> Array:
         return np.asarray(self.predicted(predictions).mean(axis=0))

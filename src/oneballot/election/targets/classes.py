@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -69,6 +70,12 @@ class Classes(Categorical):
     def true(self, y: Array) -> Array:
         return np.asarray(y[:, None] == np.arange(len(self.classes)))
 
+    def ranked(self, y: Array) -> Sequence[int]:
+        """All classes; of two, the rarer one (the second if they are equally frequent)."""
+        if len(self.classes) != 2:
+            return super().ranked(y)
+        return [0] if 2 * int((y == 0).sum()) < len(y) else [1]
+
     def predicted(self, predictions: Array) -> Array:
         return self.true(self.choose(predictions))
 
@@ -94,8 +101,8 @@ class Classes(Categorical):
         true, right, two = self.true(y), self.choose(predictions) == y, len(self.classes) == 2
         support = true[None].astype(np.float32)
         loss = np.square(predictions - true).sum(axis=1) / (2 if two else 1)
-        ranked = [0 if 2 * true[:, 0].sum() < len(y) else 1] if two else range(len(self.classes))
-        rankings = [Ranking.of(predictions[:, c], true[:, c], np.ones(len(y), dtype=bool)) for c in ranked]
+        every = np.ones(len(y), dtype=bool)
+        rankings = [Ranking.of(predictions[:, c], true[:, c], every) for c in self.ranked(y)]
         known = [ranking for ranking in rankings if ranking is not None]
         return WeightedMetrics(support * right[:, None], support, right, np.ones(len(y)), loss, known)
 

@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import click
+import typer
+
+from ..report.export import EXPORTERS
+from .reading import reads_files
+from .terminal import AsJson, OutcomeFolder, print_json, session
+
+EXAMPLE = "Example: oneballot export outcome/ --to onnx --out model.onnx"
+CHOICES = "; ".join(f"{name}: {exporter.what}" for name, exporter in EXPORTERS.items())
+
+
+@reads_files("data")
+def command(
+    outcome: OutcomeFolder,
+    to: Annotated[str, typer.Option(click_type=click.Choice(list(EXPORTERS)), help=f"{CHOICES}.")],
+    out: Annotated[
+        Path | None, typer.Option(help="The file or folder to write. Default: beside OUTCOME, with its name.")
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Rows to check the export on. Default: drawn from the schema.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write the model for use without OneBallot.
+
+    What is written is compared with the outcome's own predictions on 1,000 rows, and is kept only if they agree. If an
+    outcome cannot be exported, the command says why. See docs/export.md.
+    """
+    with session(as_json):
+        from ..report.export import export
+
+        exported = export(outcome, to, out, data=data)
+        if as_json:
+            print_json(exported.describe())
+            return
+        print(f"{exported.path}: {exported.checked}")
+        for sentence in exported.lost:
+            print(f"  {sentence}")

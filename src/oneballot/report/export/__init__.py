@@ -1,0 +1,71 @@
+"""Exports of an outcome for use without OneBallot, one module for each target of `oneballot export --to`.
+
+A module has a function `export(outcome, path, *, data) -> Exported`. It raises ExportError, with the reason, for an
+outcome that it cannot express. It compares what it has written with the outcome's own predictions on the rows of
+`rows.rows_to_check`, and leaves nothing under the final name if they differ. The command line imports this.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...errors import ExportError
+
+if TYPE_CHECKING:
+    from ...server.outcome import Outcome
+
+
+@dataclass(frozen=True)
+class Exporter:
+    """A target of `oneballot export`: its module, what it writes, and how the result is named after the outcome."""
+
+    module: str
+    what: str
+    suffix: str
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written, how it was checked, and what the outcome has that the export does not."""
+
+    path: Path
+    files: tuple[Path, ...]
+    checked: str
+    lost: tuple[str, ...] = ()
+
+    def describe(self) -> dict[str, Any]:
+        """The same as plain values."""
+        files = [str(file) for file in self.files]
+        return {"path": str(self.path), "files": files, "checked": self.checked, "lost": list(self.lost)}
+
+
+EXPORTERS: Mapping[str, Exporter] = {
+    "onnx": Exporter("onnx", "an ONNX file that takes raw columns", ".onnx"),
+}
+
+
+def export(outcome: Outcome | str | Path, to: str, path: str | Path | None = None, *, data: Any = None) -> Exported:
+    """Write an outcome, or an outcome folder, in a form that needs no OneBallot to predict.
+
+    to: a name in `EXPORTERS`. path: the file or folder to write; by default beside an outcome folder, with its name.
+    data: a file or DataFrame with rows to check the export on. Raises ExportError if the outcome cannot be exported.
+    """
+    from ...server.outcome import Outcome
+
+    if to not in EXPORTERS:
+        raise ExportError(f"there is no export to {to!r}; choose {', '.join(EXPORTERS)}")
+    exporter = EXPORTERS[to]
+    if isinstance(outcome, Outcome):
+        if path is None:
+            raise ExportError("name the file or folder to write: export(outcome, to, path)")
+        loaded, where = outcome, Path(path)
+    else:
+        folder = Path(outcome)
+        loaded = Outcome.load(folder)
+        where = folder.resolve().with_name(folder.resolve().name + exporter.suffix) if path is None else Path(path)
+    exported: Exported = importlib.import_module(f".{exporter.module}", __name__).export(loaded, where, data=data)
+    return exported

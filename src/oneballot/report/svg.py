@@ -1,0 +1,92 @@
+"""Inline SVG of matplotlib figures: small, accessible, and readable on light and dark pages.
+
+Text and axes take the colour of the text around them (currentColor). Series take `var(--plot-1)` to `var(--plot-6)`
+where the page defines them, else colours that are visible on white and on black.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import re
+import warnings
+from collections.abc import Callable
+from html import escape
+from typing import Any
+
+from ..errors import MissingExtra
+
+INK = "#010203"
+"""Replaced by currentColor."""
+COLOURS = ("#3b82c4", "#d9730d", "#2e9e5b", "#9b6bdf", "#d9485f", "#808080")
+FONT = "system-ui, sans-serif"
+SETTINGS: Any = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "oneballot",
+    "text.parse_math": False,
+    "text.color": INK,
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlesize": "medium",
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "grid.color": INK,
+    "grid.alpha": 0.15,
+    "legend.frameon": False,
+    "legend.fontsize": "small",
+    "font.size": 10,
+}
+
+
+def draw(title: str, alt: str, width: float, height: float, plot: Callable[[Any], None]) -> str:
+    """An `<svg>` element, `width` by `height` inches, with what `plot` draws on its axes.
+
+    title: shown above the axes. alt: what the figure shows, in a sentence with its numbers, for those who cannot see
+    it. Raises MissingExtra without matplotlib.
+    """
+    try:
+        from matplotlib import rc_context
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise MissingExtra("A plot", "report") from None
+    written = io.StringIO()
+    with warnings.catch_warnings(), rc_context(SETTINGS):
+        warnings.simplefilter("ignore")  # letters that matplotlib's own font lacks: the browser's font has them
+        figure = Figure(figsize=(width, height), layout="constrained")
+        axes = figure.subplots()
+        axes.set_title(title, loc="left")
+        plot(axes)
+        figure.savefig(written, format="svg", transparent=True, metadata={"Date": None})
+    return _inline(written.getvalue(), title, alt, width)
+
+
+def _inline(svg: str, title: str, alt: str, width: float) -> str:
+    key = "p" + hashlib.sha256(f"{title}{alt}{svg}".encode()).hexdigest()[:8]
+    body = svg[svg.index("<svg") :]
+    box = re.search(r'viewBox="[^"]*"', body)
+    assert box is not None
+    body = body[body.index(">") + 1 :]
+    body = re.sub(r"<metadata>.*?</metadata>\s*|<!--.*?-->\s*", "", body, flags=re.S)
+    referred = set(re.findall(r'(?:href="|url\()#([^")]+)', body))
+    body = re.sub(r'\s+id="([^"]+)"', lambda m: f' id="{key}{m[1]}"' if m[1] in referred else "", body)
+    body = re.sub(r'(href="|url\()#', rf"\g<1>#{key}", body)
+    body = re.sub(r"<(?!image)[^>]+>", _shorten, body)
+    body = re.sub(r"\n\s*", "\n", body)
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" class="plot" role="img" '
+        f'{box[0]} style="width: 100%; max-width: {width:g}in; height: auto" aria-label="{escape(alt)}">'
+    )
+    return f"{head}<title>{escape(title)}</title><desc>{escape(alt)}</desc>{body.strip()}"
+
+
+def _shorten(tag: re.Match[str]) -> str:
+    """A tag with coordinates of two decimals, the page's font and the page's colours."""
+    text = re.sub(r"\d+\.\d{3,}", lambda m: f"{float(m[0]):.2f}".rstrip("0").rstrip("."), tag[0])
+    text = re.sub(r"(font: (?:\S+ )?[\d.]+px) [^;\"]*", rf"\1 {FONT}", text)
+    text = re.sub(r"font-family: [^;\"]*", f"font-family: {FONT}", text)
+    text = text.replace(INK, "currentColor")
+    for i, colour in enumerate(COLOURS, start=1):
+        text = text.replace(colour, f"var(--plot-{i}, {colour})")
+    return re.sub(r"\s*\n\s*", " ", text)
