@@ -1,7 +1,7 @@
 """Self-contained HTML pages: jinja2 templates with inline CSS, script and SVG, which load nothing from anywhere.
 
 A page is a template of `templates/` that extends `base.html`, or `page.html` filled with sections of the blocks below.
-Every value is escaped unless it is Markup, which only this module and jinja2 macros produce.
+Every value is escaped, except the SVG of figures, which svg.py draws.
 """
 
 from __future__ import annotations
@@ -9,9 +9,7 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
-import io
 import re
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
@@ -24,10 +22,7 @@ from ..runtime.files import write_atomic
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-INK = "#000000"
-"""What matplotlib draws in this colour takes the colour of the page's text, which is light on a dark page."""
 _NUMBER = re.compile(r"[-+–—~<>≥≤±]?\s?\d[\d,.  ]*\s?(%|[kMG]?B|bytes|ms|s|min|h)?( ?(±|to) .*)?")
-_DRAWING = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -65,7 +60,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class Figure:
-    """A plot: `svg` comes from `inline_svg`."""
+    """A plot: `svg` comes from svg.py, which escapes what it draws."""
 
     kind: ClassVar[str] = "figure"
     svg: str
@@ -157,38 +152,6 @@ def render_blocks(blocks: Sequence[Block]) -> str:
 def save(path: Path, text: str, *, secret: bool = False) -> None:
     """Write a page. A process killed at any moment leaves the old page or the new one. `secret`: for its owner only."""
     write_atomic(path, text.encode(), 0o600 if secret else 0o644)
-
-
-def inline_svg(figure: Any, title: str, description: str = "") -> str:
-    """A matplotlib figure as an SVG element for a page: text stays text, black takes the colour of the page's text.
-
-    The title, and a description of what can be seen, are the text for those who cannot see it. Dollar signs in labels
-    are plain text.
-    """
-    import matplotlib
-    from markupsafe import Markup, escape
-    from matplotlib.text import Text
-
-    for text in figure.findobj(Text):
-        text.set_parse_math(False)
-    name = "s" + hashlib.sha256(title.encode()).hexdigest()[:10]
-    stream = io.StringIO()
-    with _DRAWING, matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
-        figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None})
-    drawn = stream.getvalue()
-    box = re.search(r'viewBox="([\d. ]+)"', drawn)
-    body = drawn[drawn.index(">", drawn.index("<svg")) + 1 :]
-    body = re.sub(r"<metadata>.*?</metadata>|<defs>\s*<style.*?</style>\s*</defs>", "", body, flags=re.DOTALL)
-    body = re.sub(r'<g id="[\w.-]+"', "<g", body).replace(INK, "currentColor")
-    body = re.sub(r"\n\s*", "\n", body).strip()
-    size = box[1] if box else "0 0 400 300"
-    width = 4 / 3 * float(size.split()[2])  # a point is 4/3 CSS pixels
-    names = f"{name}t" + (f" {name}d" if description else "")
-    head = f'<svg class="plot" role="img" aria-labelledby="{names}" viewBox="{size}" style="max-width:{width:.0f}px" '
-    head += 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink">'
-    head += f'<title id="{name}t">{escape(title)}</title>'
-    head += f'<desc id="{name}d">{escape(description)}</desc>' if description else ""
-    return Markup(head + "\n" + body)
 
 
 @functools.cache

@@ -5,13 +5,19 @@ from __future__ import annotations
 import numpy as np
 
 from ...types import Array
+from .. import figures
+from ..curves import Curves, curves
+from ..groups import evaluate_by, group
 from ..metrics import Metrics, mean, summarize
-from ..page import Block, Section, Table
+from ..page import Block, Details, Figure, Figures, Notice, Section, Table
 from ..text import plural, score
 from .subject import Subject, Tested
 
 MOST_CLASSES = 20
 """A confusion matrix with more classes is left out."""
+MOST_CURVES = 8
+"""How many values of a column have curves of their own."""
+GROUP_RESAMPLES = 200
 MEANINGS = {
     "accuracy": "share of rows predicted correctly",
     "balanced_accuracy": "mean of the recalls of all classes: rare classes count as much as frequent ones",
@@ -32,8 +38,13 @@ def quality(subject: Subject) -> Section:
         _metrics(tested.metrics, f"Metrics on {plural(tested.rows, 'row')}"),
         _comparison(subject, tested),
     ]
-    blocks += [*classes(tested.metrics), *confusion(tested.metrics)]
-    return Section("Quality", blocks)
+    target = tested.metrics.target
+    blocks += [
+        *classes(tested.metrics),
+        *plots(curves(target, tested.probabilities, tested.y)),
+        *confusion(tested.metrics),
+    ]
+    return Section("Quality", blocks, [_groups(tested, column, cells) for column, cells in tested.columns.items()])
 
 
 def _unknown(subject: Subject) -> list[Block]:
@@ -104,6 +115,59 @@ def classes(metrics: Metrics) -> list[Block]:
     rows = [[c["class"], *(score(name, c[name]) for name in names), f"{c['support']:,}"] for c in metrics.by_class]
     columns = ["class", "precision", "recall", "F1", "AUC", "average precision", "support"]
     return [Table("By class", columns, rows)] if rows else []
+
+
+def plots(drawn: Curves, of: str = "") -> list[Block]:
+    """The figures of a model's curves. `of`: which rows they are about."""
+    found: list[Figure] = []
+    if drawn.roc:
+        text = "How many rows of a class are recognised, against how many others are mistaken for it."
+        found.append(Figure(figures.roc(drawn.roc), f"ROC curve{of}. {text} The band is a 95 % bootstrap interval."))
+    if drawn.precision_recall:
+        text = "How many of the rows that are called a class are of it, against how many of the class are recognised."
+        found.append(Figure(figures.precision_recall(drawn.precision_recall), f"Precision-recall curve{of}. {text}"))
+    if drawn.calibration is not None:
+        text = "On the dotted line, probabilities are what they say. Bars show how many rows have such a probability."
+        found.append(Figure(figures.calibration(drawn.calibration), f"Calibration curve{of}. {text}"))
+    if drawn.decision is not None:
+        text = "Where the model is above both other lines, acting on it is better than acting on all rows or on none."
+        found.append(Figure(figures.decision_curve(drawn.decision), f"Decision curve{of}. {text}"))
+    return [Figures(found)] if found else []
+
+
+def _groups(tested: Tested, column: str, cells: Array) -> Section:
+    """The metrics of each value of a column, and the curves of each."""
+    target = tested.metrics.target
+    by = evaluate_by(target, tested.probabilities, tested.y, cells, column, whole=tested.metrics)
+    first = next(iter(target.metrics))
+    rows = [_group_row(each.name, each.metrics, each.small) for each in by.groups]
+    heading = ["value", "rows", *target.columns.values(), f"95 % interval of {target.metrics[first]}"]
+    blocks: list[Block] = [
+        Table(f"Metrics by {column}", heading, [*rows, _group_row("all rows", by.whole)], emphasis=[len(rows)])
+    ]
+    if any(each.small for each in by.groups):
+        blocks.append(Notice("Figures of fewer than 10 rows say little, and may point at single people.", "warning"))
+    if first in by.whole.intervals:
+        blocks.append(Figure(figures.groups(by, first), "Each value with its 95 % interval; dotted: all rows."))
+    _, which = group(cells)
+    for i, each in enumerate(by.groups[:MOST_CURVES]):
+        if each.small:
+            continue
+        inside = which == i
+        drawn = curves(target, tested.probabilities[inside], tested.y[inside], number=GROUP_RESAMPLES)
+        title = f"{column}: {each.name}"
+        parts = [*classes(each.metrics), *plots(drawn, f", {title}"), *confusion(each.metrics)]
+        blocks.append(Details(f"{title} ({plural(each.rows, 'row')})", parts))
+    return Section(f"By {column}", blocks)
+
+
+def _group_row(name: str, metrics: Metrics, small: bool = False) -> list[str]:
+    target = metrics.target
+    first = next(iter(target.metrics))
+    low, high = metrics.intervals.get(first, (float("nan"), float("nan")))
+    ends = "–" if low != low else f"{score(first, low)} to {score(first, high)}"
+    count = f"{metrics.rows:,}" + (" (few)" if small else "")
+    return [name, count, *(score(each, metrics[each]) for each in target.columns), ends]
 
 
 def confusion(metrics: Metrics) -> list[Block]:

@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 
 from ...election.election import Election
+from ...election.frames import complete
 from ...errors import DataError, ElectionError, OneBallotWarning
 from ...interfaces import HasReplaceableMembers
 from ...privacy.charges import Charges
@@ -27,7 +28,8 @@ class Tested:
     """Labelled rows, and what the final model and the parties' own models predict for them.
 
     source: the name of the file. publishable: figures about these rows may be published although the rows have no
-    protection. members: the predictions of each party's own model, where the outcome keeps it.
+    protection. members: the predictions of each party's own model, where the outcome keeps it. columns: the cells of
+    the columns whose values are tested one by one.
     """
 
     source: str
@@ -39,6 +41,7 @@ class Tested:
     seconds: float
     publishable: bool = False
     members: Mapping[str, Array] = field(default_factory=dict, repr=False)
+    columns: Mapping[str, Array] = field(default_factory=dict, repr=False)
 
     @property
     def rows(self) -> int:
@@ -120,21 +123,38 @@ def load(folder: Path, election_file: Path | None = None) -> Subject:
 
 
 def assess(outcome: Outcome, path: Path, by: Sequence[str] = (), *, publishable: bool = False) -> Tested:
-    """Test the final model, and the parties' own models at L0, on the labelled rows of a file."""
+    """Test the final model, and the parties' own models at L0, on the labelled rows of a file.
+
+    by: columns of the file, for each value of which the rows are also tested alone.
+    """
     rows, y = outcome.read_rows(path, labelled=True)
     if y is None:
         raise DataError(f"{path} has no label column, so it cannot show how good the model is; leave out --data")
     if not len(y):
         raise DataError(f"{path} has no labelled rows, so it cannot show how good the model is")
+    columns = _columns(outcome, path, by)
     begin = time.perf_counter()
     probabilities = outcome.probabilities(rows)
     seconds = time.perf_counter() - begin
     metrics = evaluate(outcome.target, probabilities, y)
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     found = members(outcome) if outcome.ledger.level == "L0" else {}
-    return Tested(
-        path.name, digest, rows, y, probabilities, metrics, seconds, publishable, predictions(outcome, found, rows)
-    )
+    own = predictions(outcome, found, rows)
+    return Tested(path.name, digest, rows, y, probabilities, metrics, seconds, publishable, own, columns)
+
+
+def _columns(outcome: Outcome, path: Path, names: Sequence[str]) -> dict[str, Array]:
+    """The cells of these columns, of the rows that have a label."""
+    if not names or outcome.schema is None:
+        return {}
+    table = outcome.read_table(path)
+    if missing := [name for name in names if name not in table.columns]:
+        known = ", ".join(list(table.columns)[:20])
+        raise DataError(f"{path} has no column {missing[0]!r}, which --by names; its columns are {known}")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", OneBallotWarning)  # the rows have been read before
+        labelled = complete(outcome.schema.model_copy(update={"id": None}), outcome.target, table)
+    return {name: labelled.columns[name] for name in names}
 
 
 def members(outcome: Outcome) -> dict[str, int]:
