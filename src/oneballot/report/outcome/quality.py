@@ -38,12 +38,8 @@ def quality(subject: Subject) -> Section:
         _metrics(tested.metrics, f"Metrics on {plural(tested.rows, 'row')}"),
         _comparison(subject, tested),
     ]
-    target = tested.metrics.target
-    blocks += [
-        *classes(tested.metrics),
-        *plots(curves(target, tested.probabilities, tested.y)),
-        *confusion(tested.metrics),
-    ]
+    drawn = curves(tested.metrics.target, tested.probabilities, tested.y)
+    blocks += [*classes(tested.metrics), *plots(drawn, tested.metrics), *confusion(tested.metrics)]
     return Section("Quality", blocks, [_groups(tested, column, cells) for column, cells in tested.columns.items()])
 
 
@@ -117,8 +113,8 @@ def classes(metrics: Metrics) -> list[Block]:
     return [Table("By class", columns, rows)] if rows else []
 
 
-def plots(drawn: Curves, of: str = "") -> list[Block]:
-    """The figures of a model's curves. `of`: which rows they are about."""
+def plots(drawn: Curves, metrics: Metrics, of: str = "") -> list[Block]:
+    """The figures of a model: its curves and confusion matrix. `of`: which rows they are about."""
     found: list[Figure] = []
     if drawn.roc:
         text = "How many rows of a class are recognised, against how many others are mistaken for it."
@@ -132,6 +128,10 @@ def plots(drawn: Curves, of: str = "") -> list[Block]:
     if drawn.decision is not None:
         text = "Where the model is above both other lines, acting on it is better than acting on all rows or on none."
         found.append(Figure(figures.decision_curve(drawn.decision), f"Decision curve{of}. {text}"))
+    if metrics.confusion is not None and metrics.confusion.ndim == 2:
+        text = "Rows by true class, columns by predicted class; the darker, the larger the share of the true class."
+        svg = figures.confusion(metrics.confusion, [each["class"] for each in metrics.by_class])
+        found.append(Figure(svg, f"Confusion matrix{of}. {text}"))
     return [Figures(found)] if found else []
 
 
@@ -156,7 +156,7 @@ def _groups(tested: Tested, column: str, cells: Array) -> Section:
         inside = which == i
         drawn = curves(target, tested.probabilities[inside], tested.y[inside], number=GROUP_RESAMPLES)
         title = f"{column}: {each.name}"
-        parts = [*classes(each.metrics), *plots(drawn, f", {title}"), *confusion(each.metrics)]
+        parts = [*classes(each.metrics), *plots(drawn, each.metrics, f", {title}"), *confusion(each.metrics)]
         blocks.append(Details(f"{title} ({plural(each.rows, 'row')})", parts))
     return Section(f"By {column}", blocks)
 
@@ -177,4 +177,4 @@ def confusion(metrics: Metrics) -> list[Block]:
     names = [c["class"] for c in metrics.by_class]
     rows = [[name, *(f"{count:,}" for count in counts)] for name, counts in zip(names, matrix, strict=True)]
     caption = "Confusion matrix: rows by true class, columns by predicted class"
-    return [Table(caption, ["true class", *names], rows, sortable=False)]
+    return [Details("The confusion matrix as a table", [Table(caption, ["true class", *names], rows, sortable=False)])]
