@@ -173,7 +173,10 @@ def _with_method(election: Election, settings: Mapping[str, Any]) -> Election:
     if election.has_default_learners and type(method) is not type(election.method):
         learner, learners = None, {}  # the method's own
     try:
-        return replace(election, method=method, learner=learner, learners=learners, variant_of=None)
+        calibrate = election.calibrate and method.calibrates
+        return replace(
+            election, method=method, learner=learner, learners=learners, calibrate=calibrate, variant_of=None
+        )
     except ElectionError:
         if settings["name"] not in FALLBACK or len(settings) > 1:
             raise

@@ -95,6 +95,15 @@ class TallyContext(Context, Protocol):
     def ask(self, blob: Blob, X: Array, *, classes: int) -> Array:
         """Probabilities `(rows, classes)` of an untrusted party's model, which is loaded and run in the sandbox."""
 
+    @property
+    def calibrates(self) -> bool:
+        """Whether the election asks for a calibrated model, so that `close` calls `calibrate`."""
+
+    def calibrate(self, predicted: Array, votes: Array) -> None:
+        """Report what a model like the final one predicts for public rows that it did not learn from, and how the votes
+        on them divide: both `(rows, classes)`, between 0 and 1. At L1 and L2 only released, noisy votes may be given.
+        """
+
     def open(self, blob: Blob, *, classes: int) -> nn.Module:
         """The network of an untrusted party as a torch module in evaluation mode, whose inputs have gradients.
 

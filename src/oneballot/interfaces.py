@@ -163,6 +163,12 @@ class Method(Plugin):
         return "nothing"
 
     @property
+    def calibrates(self) -> bool:
+        """Whether `close` reports votes on public rows (`TallyContext.calibrate`), so that an election may ask for a
+        calibrated model."""
+        return False
+
+    @property
     def asks_by_row(self) -> bool:
         """Whether the final model asks, for each row, those parties that know rows like it."""
         return False

@@ -66,7 +66,7 @@ def test_two_parties_and_a_server_run_an_election_with_files_only(agreed: Path, 
     score = run_json("evaluate", "outcome", "--data", agreed / "test.csv")
     assert score["accuracy"] > 0.85
     predictions = oneballot("predict", "outcome", "--data", agreed / "test.csv").splitlines()
-    assert predictions[0] == "prediction,p_no,p_yes"
+    assert predictions[0] == "row,prediction,p_no,p_yes"
     assert len(predictions) == 201
     oneballot("predict", "outcome", "--data", agreed / "test.csv", "--out", "p.csv")
     assert Path("p.csv").read_text().splitlines() == predictions
@@ -246,7 +246,9 @@ def test_predictions_keep_the_ids_and_give_a_probability_for_each_class(clinic: 
     rows = [line.split(",") for line in Path("test.csv").read_text().splitlines()]
     Path("new.csv").write_text("".join(f"{dose},{ward},{age}\n" for _, age, dose, ward, _ in rows))
     unlabelled = oneballot("predict", "run/outcome", "--data", "new.csv").splitlines()
-    assert unlabelled == [line.partition(",")[2] for line in labelled]
+    numbered = [line.partition(",") for line in unlabelled]
+    assert [line[2] for line in numbered] == [line.partition(",")[2] for line in labelled]
+    assert [line[0] for line in numbered] == ["row", *map(str, range(1, len(rows)))]
 
 
 def test_an_operating_system_error_is_a_sentence(clinic: Path, monkeypatch) -> None:

@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from .terminal import AsJson, ElectionFile, Workers, print_json, print_table, session
+from ..report.text import print_json, print_table
+from .terminal import AsJson, ElectionFile, Workers, session
 
 EXAMPLE = "Example: oneballot audit election.toml --confidence 0.99"
 

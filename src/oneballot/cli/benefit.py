@@ -5,8 +5,9 @@ from typing import Annotated
 
 import typer
 
+from ..report.text import print_json, print_table, score
 from .reading import reads_files
-from .terminal import AsJson, OutcomeFolder, Workers, print_json, print_table, score, session
+from .terminal import AsJson, OutcomeFolder, Workers, session
 
 EXAMPLE = "Example: oneballot benefit outcome/ --data mine.csv --election election.toml --party clinic-a"
 

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..report.text import plural, print_json
 from .reading import reads_files
-from .terminal import AsJson, ElectionFile, plural, print_json, session
+from .terminal import AsJson, ElectionFile, session
 
 if TYPE_CHECKING:
     from ..election.election import Election

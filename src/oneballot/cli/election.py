@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .terminal import AsJson, ElectionFile, print_json, session
+from ..report.text import print_json
+from .terminal import AsJson, ElectionFile, session
 
 if TYPE_CHECKING:
     from ..election.edit import Edited

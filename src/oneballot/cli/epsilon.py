@@ -5,7 +5,8 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from .terminal import AsJson, percent, print_json, print_table, session
+from ..report.text import percent, print_json, print_table
+from .terminal import AsJson, session
 
 EXAMPLE = "Example: oneballot epsilon --gamma 0.04 --queries 40 --level L2 --partitions 2 --accountant paper"
 

@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
+from ..report.text import print_json
 from .reading import Reading, current, reads_files
-from .terminal import AsJson, print_json, session
+from .terminal import AsJson, session
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from .terminal import AsJson, ElectionFile, print_json, print_table, session
+from ..report.text import print_json, print_table
+from .terminal import AsJson, ElectionFile, session
 
 HELP = "Make, list and add the keys of parties and of the server."
 app = typer.Typer(

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from ..report.text import percent, plural, print_json, print_table
 from .reading import reads_files
-from .terminal import AsJson, percent, plural, print_json, print_table, session
+from .terminal import AsJson, session
 
 if TYPE_CHECKING:
     from ..election.infer import Found

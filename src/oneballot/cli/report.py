@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
+from ..report.text import print_json
 from .reading import reads_files
-from .terminal import AsJson, OutcomeFolder, print_json, session
+from .terminal import AsJson, OutcomeFolder, session
 
 EXAMPLE = "Example: oneballot report outcome/ --data test.csv --by site --election election.toml --out report.html"
 
@@ -39,10 +40,11 @@ def command(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write a page about an outcome: who decided, how good the model is, privacy, how to reproduce it.
+    """Write a page about an outcome.
 
-    One HTML file without links to other files or the network. Without --data it says what is unknown. At L1 it holds
-    nothing that has no noise. See docs/report.md.
+    Who decided, what each party brought, how good the model is, privacy, bytes, and how to reproduce it. One HTML file
+    without links to other files or the network. Without --data it says what is unknown. At L1 it holds nothing that has
+    no noise. See docs/report.md.
     """
     with session(as_json):
         from ..report.outcome.subject import assess, load

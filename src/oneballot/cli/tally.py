@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .terminal import AsJson, ElectionFile, Workers, percent, plural, print_json, print_table, session, size
+from ..report.text import percent, plural, print_json, print_table, size
+from .terminal import AsJson, ElectionFile, Workers, session
 
 if TYPE_CHECKING:
     from ..election.election import Election

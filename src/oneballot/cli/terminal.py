@@ -12,12 +12,12 @@ import re
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
 from math import inf
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -25,7 +25,10 @@ from ..errors import OddValues, OneBallotError, OneBallotWarning, WillNotWork
 from ..privacy.charges import Charges
 from ..report.text import percent as percent
 from ..report.text import plural as plural
+from ..report.text import print_json as print_json
+from ..report.text import print_table as print_table
 from ..report.text import score as score
+from ..report.text import score_cells as score_cells
 from ..report.text import size as size
 from ..runtime.progress import report_progress_to
 from . import reading
@@ -175,29 +178,3 @@ def _show_odd(values: OddValues) -> None:
     typer.echo(f"note: {values}:", err=True)
     for each in values.odd:
         typer.echo(f"  {each}", err=True)
-
-
-def print_json(value: Mapping[str, Any]) -> None:
-    print(json.dumps(value, ensure_ascii=False, default=str))
-
-
-def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], *, whole: Sequence[int] = ()) -> None:
-    """Print a table. Columns of numbers, except the first, are aligned to the right; columns in `whole` never wrap."""
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for i, name in enumerate(header):
-        numbers = i > 0 and all(row[i].lstrip("+-")[:1].isdigit() or row[i] in ("", "–") for row in rows)
-        table.add_column(name, justify="right" if numbers else "left", overflow="fold", no_wrap=i in whole)
-    for row in rows:
-        table.add_row(*map(Text, row))
-    console = Console(markup=False, highlight=False)
-    console.print(Text(title, style="bold"), table, sep="\n")
-
-
-def score_cells(metrics: Any) -> list[str]:
-    """The metrics of a model for a table with the columns `Target.columns`."""
-    return [score(name, metrics[name]) for name in metrics.target.columns]

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from ..privacy.guarantee import Guarantee
     from .election import Election
 
+CALIBRATION_ROWS = 20
+"""With fewer public rows the result of a calibration is mostly chance."""
 MEANINGLESS_EPSILON = 50.0
 """A guarantee with a larger epsilon is meaningless: e⁵⁰ has 22 digits."""
 
@@ -75,6 +77,23 @@ def check_method(election: Election) -> None:
         raise ElectionError(
             'rows_per_id limits the rows of one ID: name the ID column, id = "…" in [schema], or set stable_ids = true '
             "and give ids=… in Python"
+        )
+
+
+def check_calibration(election: Election) -> None:
+    """Raise ElectionError if the election asks for a calibrated model, and the tally could not calibrate it."""
+    if not election.calibrate:
+        return
+    if not election.method.calibrates:
+        raise ElectionError(
+            f"calibrate = true: method {election.method.name} has no votes on public rows to calibrate with in this "
+            "election. Remove `calibrate`, or use fedkt, fedkd, or ensemble without cohorts"
+        )
+    if election.public_rows < CALIBRATION_ROWS:
+        has = f"has {election.public_rows}" if election.public_rows else "has none"
+        raise ElectionError(
+            f"calibrate = true needs at least {CALIBRATION_ROWS} public rows, but the election {has}. Write it with "
+            "`oneballot new --public FILE`, or remove `calibrate`"
         )
 
 

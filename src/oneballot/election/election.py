@@ -25,7 +25,14 @@ from ..privacy.settings import L0, PrivacySettings, as_privacy
 from ..sparse import as_dense
 from ..types import Array, Blob, Class, Spending
 from .advice import analytic_instead
-from .checks import check_learners, check_method, check_parties, normalized_roster, warn_if_epsilon_is_large
+from .checks import (
+    check_calibration,
+    check_learners,
+    check_method,
+    check_parties,
+    normalized_roster,
+    warn_if_epsilon_is_large,
+)
 from .defaults import choose_method, chosen_learners, resolve_learners
 from .encoding import EncodesRows
 from .file import FORMAT, digest_of, read_election_file
@@ -72,6 +79,8 @@ class Election(EncodesRows):
     """What is predicted, or its name: "classes" (the default), "labels", or one of another package."""
     multilabel: bool = False
     """Short for target="labels"."""
+    calibrate: bool = False
+    """Calibrate the final model's probabilities at the tally, on public rows with the votes as targets."""
     variant_of: str | None = field(default=None, repr=False)
     """The digest of the election that this one simulates on one machine. This one then has the same digest."""
 
@@ -99,6 +108,7 @@ class Election(EncodesRows):
             object.__setattr__(self, "public", as_dense(public, "the public set"))
         check_parties(self)
         check_method(self)
+        check_calibration(self)
         self._adapt_method_to_privacy()
         check_learners(self, {role: self.learner_of(role) for role in self.roles})
 
@@ -147,6 +157,7 @@ class Election(EncodesRows):
             **({} if self.encoded_public_labels is None else {"public labels": digest_of(self.encoded_public_labels)}),
             **({} if self.start is None else {"start": describe_start(self.start)}),
             **({} if self.server_key is None else {"server key": self.server_key}),
+            **({"calibrate": True} if self.calibrate else {}),
         }
 
     def _describe_privacy(self) -> dict[str, Any]:

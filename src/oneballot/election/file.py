@@ -17,6 +17,7 @@ from pydantic import (
     ConfigDict,
     NonNegativeInt,
     PositiveInt,
+    StrictBool,
     StrictInt,
     ValidationError,
     field_validator,
@@ -36,7 +37,7 @@ from .targets import name_for
 FORMAT = 1
 """Increase it when an older file would be misread; `_File` then rejects the old number."""
 COPIED = ["name", "privacy", "seed", "quorum", "deadline", "roster", "revoked", "server_key"]
-COPIED += ["max_ballot_mb", "max_model_seconds"]
+COPIED += ["max_ballot_mb", "max_model_seconds", "calibrate"]
 
 
 def read_election_file(path: Path) -> dict[str, Any]:
@@ -129,6 +130,7 @@ class _File(BaseModel):
     deadline: datetime | None = None
     max_ballot_mb: PositiveInt = 64
     max_model_seconds: PositiveInt = 60
+    calibrate: StrictBool = False
     start: str | None = None
     server_key: str | None = None
     public: _Public | None = None

@@ -197,6 +197,7 @@ quorum = 1                      # valid ballots needed; quorum, roster and deadl
 {key}
 # max_ballot_mb = 64             # larger ballots are rejected unread
 # max_model_seconds = 60         # if ballots carry models: the time limit for one to predict
+# calibrate = true               # make the final model's probabilities match the votes on public rows
 
 {rows}
 {method}

@@ -126,13 +126,15 @@ def curves(target: Target, predictions: Array, y: Array, *, number: int = RESAMP
 def calibration(target: Target, predictions: Array, y: Array) -> Calibration | None:
     """The calibration curve; None without classes or labels."""
     every = target.one_vs_rest(predictions, y)
+    if not every:
+        return None
     if len(every) == 1:
         name, probability, true = every[0].name, every[0].score, every[0].true
     elif target.exclusive:
         name, (probability, true) = "predicted class", target.confidence(predictions, y)
     else:
-        name, parts = "all labels", [(each.score, each.true) for each in every]
-        probability, true = (np.concatenate(part) for part in zip(*parts, strict=True)) if parts else (y[:0], y[:0])
+        name, probability = "all labels", np.concatenate([each.score for each in every])
+        true = np.concatenate([each.true for each in every])
     if not len(true):
         return None
     bins = np.minimum((probability * BINS).astype(np.int64), BINS - 1)
@@ -143,7 +145,8 @@ def calibration(target: Target, predictions: Array, y: Array) -> Calibration | N
     margin = Z * np.sqrt(observed * (1 - observed) / count + square)
     low, high = ((centre + sign * margin) / (1 + Z**2 / count) for sign in (-1, 1))
     values = target.summarize(predictions, y)
-    return Calibration(name, predicted, observed, low, high, count, values["ece"], values["brier"])
+    ece, brier = (values.get(name, float("nan")) for name in ("ece", "brier"))
+    return Calibration(name, predicted, observed, low, high, count, ece, brier)
 
 
 def decision_curve(one: OneVsRest, *, number: int = RESAMPLES, seed: int = 0) -> DecisionCurve:

@@ -159,8 +159,12 @@ def confusion(matrix: Array, classes: Sequence[Any]) -> str:
     return draw(title, alt, side, side, plot)
 
 
-def groups(by: Groups, metric: str = "accuracy") -> str:
-    """A metric of each group with its 95 % interval (a forest plot); the dotted line is the metric of all rows."""
+def groups(by: Groups, metric: str | None = None) -> str:
+    """A metric of each group with its 95 % interval (a forest plot); the dotted line is the metric of all rows.
+
+    metric: one of `target.metrics`; the first, such as accuracy, unless it is given.
+    """
+    metric = metric or next(iter(by.whole.target.metrics))
     heading = by.whole.target.metrics[metric]
     title = f"{heading[:1].upper()}{heading[1:]} by {short(by.column)}"
     known = [each for each in by.groups if np.isfinite(each.metrics[metric])]

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 
 from ..election.cells import MISSING, as_text
 from ..election.targets import Target
-from ..errors import DataError
+from ..errors import DataError, WillNotWork
 from ..runtime.progress import report_progress_to, track
 from ..types import Array
-from .bootstrap import RESAMPLES
-from .metrics import Metrics, evaluate
+from .baseline import Baseline, most_frequent
+from .bootstrap import LEVEL, RESAMPLES
+from .metrics import NAN, Metrics, evaluate, plain
+from .text import percent, plural
 
 MOST_GROUPS = 20
 FEW_ROWS = 10
@@ -27,10 +32,15 @@ MISSING_NAME, OTHER_NAME = "(missing)", "(other)"
 
 @dataclass(frozen=True)
 class Group:
-    """The rows of one group, and the model's metrics on them."""
+    """The rows of one group, the model's metrics on them, and what always predicting their commonest class achieves.
+
+    scores `(rows,)`: the score of each row's prediction, 1 at best (`Target.row_scores`).
+    """
 
     name: str
     metrics: Metrics
+    baseline: Baseline | None = field(repr=False)
+    scores: Array = field(repr=False)
 
     @property
     def rows(self) -> int:
@@ -41,14 +51,95 @@ class Group:
         """Fewer than 10 rows: the metrics say little."""
         return self.rows < FEW_ROWS
 
+    @property
+    def score(self) -> float:
+        """The mean score: for classes, the accuracy."""
+        return float(self.scores.mean())
+
+    def describe(self) -> dict[str, Any]:
+        baseline = None if self.baseline is None else self.baseline.describe()
+        return {"group": self.name, "small": self.small, **self.metrics.describe(), "baseline": baseline}
+
 
 @dataclass(frozen=True)
 class Groups:
-    """The metrics of each value of a column, and of all rows. Numbers are divided at quartiles if they are many."""
+    """The metrics of each value of a column, and of all rows (`whole`)."""
 
     column: str
     groups: Sequence[Group]
     whole: Metrics = field(repr=False)
+
+    @property
+    def ranked(self) -> list[Group]:
+        """From the worst to the best, without small groups unless all are small."""
+        large = [group for group in self.groups if not group.small]
+        return sorted(large or self.groups, key=lambda group: group.score)
+
+    @property
+    def worst(self) -> Group:
+        return self.ranked[0]
+
+    @property
+    def best(self) -> Group:
+        return self.ranked[-1]
+
+    @property
+    def spread(self) -> float:
+        """The difference between the best and the worst group."""
+        return self.best.score - self.worst.score
+
+    @property
+    def gap(self) -> tuple[float, float]:
+        """How far the worst group is below the other rows, and the margin that chance explains.
+
+        The margin allows for as many comparisons as there are groups (Bonferroni). NaN if there is one group only.
+        """
+        worst = self.worst.scores
+        others = [group.scores for group in self.groups if group is not self.worst]
+        if not others or len(worst) < 2 or len(rest := np.concatenate(others)) < 2:
+            return NAN, NAN
+        z = NormalDist().inv_cdf(1 - (1 - LEVEL) / 2 / len(self.ranked))
+        return float(rest.mean() - worst.mean()), z * float(
+            worst.var(ddof=1) / len(worst) + rest.var(ddof=1) / len(rest)
+        ) ** 0.5
+
+    def sentences(self) -> list[str]:
+        """The worst and the best group, and what to be careful about."""
+        said = []
+        if len(self.groups) > 1:
+            (gap, margin), name = self.gap, next(iter(self.whole.target.metrics.values()))
+            chance = "more than chance explains" if gap > margin else "within chance"
+            below = f", {100 * gap:.1f} points below the other rows ({chance})" if gap == gap else ""
+            worst, best = (f"{each.name}, {percent(each.score)}" for each in (self.worst, self.best))
+            said.append(
+                f"Worst: {worst} on {plural(self.worst.rows, 'row')}{below}. Best: {best}. "
+                f"Spread: {100 * self.spread:.1f} points of {name}."
+            )
+        if few := [group.name for group in self.groups if group.small]:
+            said.append(f"Fewer than {FEW_ROWS} rows, so their metrics say little: {', '.join(few)}.")
+        return said
+
+    def warn_if_useless(self) -> None:
+        """Warn of groups in which the model is no better than always predicting their commonest class."""
+        bad = [g.name for g in self.groups if not g.small and g.baseline is not None and g.baseline.difference <= 0]
+        if bad:
+            text = (
+                f"by {self.column}: the model is no better than always predicting the most frequent class of the group"
+            )
+            warnings.warn(f"{text} for {', '.join(bad)}", WillNotWork, stacklevel=2)
+
+    def describe(self) -> dict[str, Any]:
+        """All metrics as plain values; None for those without a definition."""
+        gap, margin = self.gap
+        return {
+            "column": self.column,
+            "groups": [group.describe() for group in self.groups],
+            "worst": self.worst.name,
+            "best": self.best.name,
+            "spread": self.spread,
+            "worst_below_others": plain(gap),
+            "margin": plain(margin),
+        }
 
 
 def evaluate_by(
@@ -73,7 +164,9 @@ def evaluate_by(
     for i, name in track(f"metrics by {column}", enumerate(names), len(names)):
         rows = which == i
         with report_progress_to(None):
-            found.append(Group(name, evaluate(target, predictions[rows], y[rows], resamples=resamples)))
+            metrics = evaluate(target, predictions[rows], y[rows], resamples=resamples)
+        baseline = most_frequent(target, predictions[rows], y[rows])
+        found.append(Group(name, metrics, baseline, target.row_scores(predictions[rows], y[rows])))
     if whole is None:
         whole = evaluate(target, predictions, y, resamples=resamples)
     return Groups(column, found, whole)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..errors import MissingExtra
 from ..runtime.files import write_atomic
+from .svg import inline_svg as inline_svg
 
 if TYPE_CHECKING:
     from jinja2 import Environment

@@ -1,7 +1,7 @@
 """Inline SVG of matplotlib figures: small, accessible, and readable on light and dark pages.
 
-Text and axes take the colour of the text around them (currentColor). Series take `var(--plot-1)` to `var(--plot-6)`
-where the page defines them, else colours that are visible on white and on black.
+What is drawn in black takes the colour of the text around it (currentColor). Series take `var(--plot-1)` to
+`var(--plot-6)` where the page defines them, else colours that are visible on white and on black.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import io
 import re
+import threading
 import warnings
 from collections.abc import Callable
 from html import escape
@@ -16,28 +17,20 @@ from typing import Any
 
 from ..errors import MissingExtra
 
-INK = "#010203"
-"""Replaced by currentColor."""
+INK = "#000000"
 COLOURS = ("#3b82c4", "#d9730d", "#2e9e5b", "#9b6bdf", "#d9485f", "#808080")
 FONT = "system-ui, sans-serif"
-SETTINGS: Any = {
-    "svg.fonttype": "none",
-    "svg.hashsalt": "oneballot",
-    "text.parse_math": False,
-    "text.color": INK,
-    "axes.edgecolor": INK,
-    "axes.labelcolor": INK,
+STYLE: Any = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.titlesize": "medium",
-    "xtick.color": INK,
-    "ytick.color": INK,
     "grid.color": INK,
     "grid.alpha": 0.15,
     "legend.frameon": False,
     "legend.fontsize": "small",
     "font.size": 10,
 }
+_DRAWING = threading.Lock()
 
 
 def draw(title: str, alt: str, width: float, height: float, plot: Callable[[Any], None]) -> str:
@@ -51,34 +44,51 @@ def draw(title: str, alt: str, width: float, height: float, plot: Callable[[Any]
         from matplotlib.figure import Figure
     except ImportError:
         raise MissingExtra("A plot", "report") from None
-    written = io.StringIO()
-    with warnings.catch_warnings(), rc_context(SETTINGS):
-        warnings.simplefilter("ignore")  # letters that matplotlib's own font lacks: the browser's font has them
+    with _DRAWING, rc_context(STYLE):
         figure = Figure(figsize=(width, height), layout="constrained")
         axes = figure.subplots()
         axes.set_title(title, loc="left")
         plot(axes)
+    return inline_svg(figure, title, alt)
+
+
+def inline_svg(figure: Any, title: str, description: str = "") -> str:
+    """A matplotlib figure as an SVG element (Markup) for a page. Text stays text; dollar signs in it are plain.
+
+    The title, and a description of what can be seen, are the text for those who cannot see it.
+    """
+    from markupsafe import Markup
+    from matplotlib import rc_context
+    from matplotlib.text import Text
+
+    for text in figure.findobj(Text):
+        text.set_parse_math(False)
+    settings: Any = {"svg.fonttype": "none", "svg.hashsalt": "oneballot", "text.parse_math": False}
+    written = io.StringIO()
+    with _DRAWING, warnings.catch_warnings(), rc_context(settings):
+        warnings.simplefilter("ignore")  # letters that matplotlib's own font lacks: the browser's font has them
         figure.savefig(written, format="svg", transparent=True, metadata={"Date": None})
-    return _inline(written.getvalue(), title, alt, width)
+    return Markup(_inline(written.getvalue(), title, description))
 
 
-def _inline(svg: str, title: str, alt: str, width: float) -> str:
-    key = "p" + hashlib.sha256(f"{title}{alt}{svg}".encode()).hexdigest()[:8]
-    body = svg[svg.index("<svg") :]
-    box = re.search(r'viewBox="[^"]*"', body)
+def _inline(svg: str, title: str, description: str) -> str:
+    key = "p" + hashlib.sha256(f"{title}\n{description}\n{svg}".encode()).hexdigest()[:8]
+    box = re.search(r'viewBox="[\d. ]*"', svg)
     assert box is not None
-    body = body[body.index(">") + 1 :]
-    body = re.sub(r"<metadata>.*?</metadata>\s*|<!--.*?-->\s*", "", body, flags=re.S)
+    body = svg[svg.index(">", svg.index("<svg")) + 1 :]
+    body = re.sub(r"<metadata>.*?</metadata>|<defs>\s*<style.*?</style>\s*</defs>|<!--.*?-->", "", body, flags=re.S)
     referred = set(re.findall(r'(?:href="|url\()#([^")]+)', body))
     body = re.sub(r'\s+id="([^"]+)"', lambda m: f' id="{key}{m[1]}"' if m[1] in referred else "", body)
     body = re.sub(r'(href="|url\()#', rf"\g<1>#{key}", body)
     body = re.sub(r"<(?!image)[^>]+>", _shorten, body)
-    body = re.sub(r"\n\s*", "\n", body)
+    body = re.sub(r"\s*\n\s*", "\n", body).strip()
+    width = 4 / 3 * float(box[0].split()[2])  # a point is 4/3 CSS pixels
     head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" class="plot" role="img" '
-        f'{box[0]} style="width: 100%; max-width: {width:g}in; height: auto" aria-label="{escape(alt)}">'
+        '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" class="plot" role="img" '
+        f'{box[0]} style="width:100%;max-width:{width:.0f}px;height:auto" '
+        f'aria-label="{escape(description or title)}"><title>{escape(title)}</title>'
     )
-    return f"{head}<title>{escape(title)}</title><desc>{escape(alt)}</desc>{body.strip()}"
+    return head + (f"<desc>{escape(description)}</desc>" if description else "") + "\n" + body
 
 
 def _shorten(tag: re.Match[str]) -> str:

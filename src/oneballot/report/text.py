@@ -1,9 +1,34 @@
-"""Numbers as text, for terminals and pages."""
+"""How results look in the terminal: tables, sizes, shares and scores. Every command prints through it.
+
+Pages and plots use the same words for numbers.
+"""
 
 from __future__ import annotations
 
-SHARES = ("accuracy", "balanced_accuracy", "precision", "recall", "f1")
-"""Metrics that are shown in percent."""
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+def print_json(value: Mapping[str, Any]) -> None:
+    print(json.dumps(value, ensure_ascii=False, default=str))
+
+
+def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], *, whole: Sequence[int] = ()) -> None:
+    """Print a table. Columns of numbers, except the first, are aligned to the right; columns in `whole` never wrap."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for i, name in enumerate(header):
+        numbers = i > 0 and all(row[i].lstrip("+-")[:1].isdigit() or row[i] in ("", "–") for row in rows)
+        table.add_column(name, justify="right" if numbers else "left", overflow="fold", no_wrap=i in whole)
+    for row in rows:
+        table.add_row(*map(Text, row))
+    console = Console(markup=False, highlight=False)
+    console.print(Text(title, style="bold"), table, sep="\n")
 
 
 def size(count: int) -> str:
@@ -22,6 +47,14 @@ def score(name: str, value: float) -> str:
     if value != value:
         return "–"
     return percent(value) if name in SHARES else f"{value:.3f}"
+
+
+SHARES = ("accuracy", "balanced_accuracy", "precision", "recall", "f1")
+
+
+def score_cells(metrics: Any) -> list[str]:
+    """The metrics of a model for a table with the columns `Target.columns`."""
+    return [score(name, metrics[name]) for name in metrics.target.columns]
 
 
 def plural(count: int, one: str, many: str = "") -> str:

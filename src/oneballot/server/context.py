@@ -27,6 +27,15 @@ class TallyContext(PartyContext):
     def __init__(self, election: Election, charges: Charges | None = None, most: int | None = None) -> None:
         super().__init__(election, "the tally", charges or Charges(election.digest), most)
         self._sandbox: Sandbox | None = None
+        self.compared: list[tuple[Array, Array]] = []
+        """Predictions and votes on public rows, as `calibrate` received them."""
+
+    @property
+    def calibrates(self) -> bool:
+        return self.election.calibrate
+
+    def calibrate(self, predicted: Array, votes: Array) -> None:
+        self.compared.append((predicted, votes))
 
     def ledger(self, casts: int = 1) -> Ledger:
         """The outcome's ledger: at L1 for all tallies so far, at L2 for the party with the most casts."""

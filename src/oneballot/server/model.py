@@ -19,6 +19,7 @@ from ..errors import DataError
 from ..interfaces import Learner, Model
 from ..sparse import as_sparse, is_sparse, predict_in_blocks, rows_for
 from ..types import Array, Blob, Task
+from .temperature import scale
 
 
 class TrainedModel(BaseEstimator):  # type: ignore[misc]
@@ -48,10 +49,11 @@ class TrainedModel(BaseEstimator):  # type: ignore[misc]
         dtype: npt.DTypeLike | None = None,
         *,
         sparse: bool = False,
+        temperature: float | None = None,
     ) -> Self:
         """Use this trained model of the target, for encoded rows of this shape and type. `sparse`: it takes sparse
-        rows; else it gets dense blocks of them."""
-        self.model_, self.sparse_ = model, sparse
+        rows; else it gets dense blocks of them. `temperature`: calibrates its probabilities."""
+        self.model_, self.sparse_, self.temperature_ = model, sparse, temperature
         self.row_dtype_ = None if dtype is None else np.dtype(dtype)
         self.target_ = target
         self.output_order_ = target.order()
@@ -88,7 +90,10 @@ class TrainedModel(BaseEstimator):  # type: ignore[misc]
             X = as_dtype(X, self.row_dtype_, "X")
         except DataError as error:
             raise ValueError(str(error)) from None
-        return predict_in_blocks(self.model_, as_sparse(X) if is_sparse(X) else X, sparse=self.sparse_)
+        found = predict_in_blocks(self.model_, as_sparse(X) if is_sparse(X) else X, sparse=self.sparse_)
+        if self.temperature_ is None:
+            return found
+        return scale(found, self.temperature_, exclusive=self.target_.exclusive)
 
     def _outputs(self, X: Any) -> Array:
         """What the model predicts for raw rows, in the order of `output_names_`."""

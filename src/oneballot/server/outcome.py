@@ -26,6 +26,7 @@ from ..types import Array, Blob, Class, Contents, Count
 from .documents import write_documents
 from .documents.facts import ModelFile
 from .sandbox import attach_sandbox
+from .temperature import LARGEST, SMALLEST
 from .verdict import Verdict
 
 if TYPE_CHECKING:
@@ -41,6 +42,15 @@ class CountedBallot:
     bytes: int
     abstained: str | None = None
     casts: int = 1
+
+
+@dataclass(frozen=True)
+class LabelledRows:
+    """Encoded rows, their labels as the target encodes them, and the same rows of the file with all its columns."""
+
+    X: Array
+    y: Array
+    table: Table
 
 
 @dataclass(frozen=True)
@@ -78,6 +88,7 @@ class Outcome:
             "spoiled": dict(self.spoiled),
             "without": list(self.without),
             "bytes": self.bytes,
+            **({} if self.temperature is None else {"temperature": self.temperature}),
             "verdict": None if self.verdict is None else self.verdict.describe(),
         }
 
@@ -113,9 +124,28 @@ class Outcome:
         rows = schema.encode(table.columns, table.source)
         return rows, encode_labels(schema, self.target, table) if known else None
 
+    def read_labelled(self, path: Path) -> LabelledRows:
+        """The rows of a file that have a label. Raises DataError if the file has no labels."""
+        table, schema = self.read_table(path), self.schema
+        assert schema is not None
+        if missing := [name for name in schema.label_columns if name not in table.columns]:
+            raise DataError(
+                f"{path} has no label column {', '.join(missing)}, so the model cannot be tested on it; "
+                "add the labels, or use `oneballot predict`"
+            )
+        table = complete(schema.model_copy(update={"id": None}), self.target, table)
+        return LabelledRows(
+            schema.encode(table.columns, table.source), encode_labels(schema, self.target, table), table
+        )
+
     def probabilities(self, X: Any) -> Array:
         """The probability of each class for encoded rows, such as `Data.X`: `(rows, classes)`, ordered as `classes`."""
         return self.model.probabilities(X)
+
+    @property
+    def temperature(self) -> float | None:
+        """What calibrates the model's probabilities (`server.temperature`); None if it is not calibrated."""
+        return self.model.temperature_
 
     @property
     def target(self) -> Target:
@@ -154,6 +184,7 @@ class Outcome:
                 "seed": self.model.seed,
                 **describe_target(self.target),
                 **({"sparse": True} if self.model.sparse_ else {}),
+                **({} if self.model.temperature_ is None else {"temperature": self.model.temperature_}),
             },
             "count": count,
             "roll": list(self.count.by_party),
@@ -211,8 +242,10 @@ def _load_model(folder: Path, index: dict[str, Any], schema: Schema | None) -> T
     model = attach_sandbox(format_class.load(blob.data, classes=len(classes)))
     target = read_target(about, classes)
     final = model_class(target)(learner, about["seed"], schema)
-    features, sparse = tuple(about["features"]), bool(about.get("sparse"))
-    return final.trained(model, target, features, about.get("kind"), sparse=sparse)
+    features, sparse, temperature = tuple(about["features"]), bool(about.get("sparse")), about.get("temperature")
+    if temperature is not None and not SMALLEST <= float(temperature) <= LARGEST:
+        raise ValueError(f"temperature {temperature}: expected {SMALLEST} to {LARGEST}")
+    return final.trained(model, target, features, about.get("kind"), sparse=sparse, temperature=temperature)
 
 
 def _flatten(count: Count) -> dict[str, Array | Blob]:

@@ -23,6 +23,7 @@ from .count import BallotCounter
 from .outcome import Outcome
 from .prefetch import InMemory, Prefetcher, Source
 from .sandbox import attach_sandbox
+from .temperature import FEWEST_ROWS, fit_temperature
 from .verdict import Verdict, judge
 
 if TYPE_CHECKING:
@@ -96,8 +97,9 @@ def _tally(election: Election, source: Source, options: Options) -> Steps[Outcom
         if not hasattr(model, "predict_proba"):
             kind = type(model).__name__
             raise TypeError(f"`close` of the method {election.method.name} returned {kind}; return a Model")
+        temperature = _temperature(ctx)
         verdict = judge(model, counter.count, ctx)
-    return _outcome(election, attach_sandbox(model), counter, ctx, verdict)
+    return _outcome(election, attach_sandbox(model), counter, ctx, verdict, temperature)
 
 
 def _count(
@@ -123,13 +125,32 @@ def _warn_of_unknown_parties(without: Iterable[str], seen: set[str], ctx: TallyC
         ctx.warn(f"cannot leave out {party}: there is no ballot of that party{hint}")
 
 
-def _outcome(election: Election, model: Model, counter: BallotCounter, ctx: TallyContext, verdict: Verdict) -> Outcome:
+def _temperature(ctx: TallyContext) -> float | None:
+    """The temperature of the final model, if the election asks for calibration and the votes allow it."""
+    if not ctx.calibrates:
+        return None
+    if (found := fit_temperature(ctx.compared, exclusive=ctx.target.exclusive)) is None:
+        rows = sum(len(votes) for _, votes in ctx.compared)
+        ctx.warn(f"the model is not calibrated: there are votes on {rows} public rows, but {FEWEST_ROWS} are needed")
+    return found
+
+
+def _outcome(
+    election: Election,
+    model: Model,
+    counter: BallotCounter,
+    ctx: TallyContext,
+    verdict: Verdict,
+    temperature: float | None,
+) -> Outcome:
     from .model import model_class
 
     shape = election.shape or model.shape  # ballots of an open ensemble may state it
     final = model_class(election.target)(election.learner_of("final"), ctx.shared_seed("final"), election.schema)
     return Outcome(
-        model=final.trained(model, election.target, shape, election.row_dtype, sparse=election.sparse),
+        model=final.trained(
+            model, election.target, shape, election.row_dtype, sparse=election.sparse, temperature=temperature
+        ),
         election=election.digest,
         classes=tuple(election.classes),
         schema=election.schema,

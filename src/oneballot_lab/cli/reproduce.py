@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from oneballot.cli.terminal import Backend, print_json, print_table, session
+from oneballot.cli.terminal import Backend, session
+from oneballot.report.text import print_json, print_table
 from oneballot.runtime.progress import report_progress_to
 
 if TYPE_CHECKING:

@@ -23,10 +23,10 @@ class Categorical(Target):
     metrics: ClassVar[Mapping[str, str]] = {
         "accuracy": "accuracy",
         "balanced_accuracy": "balanced accuracy",
-        "auc": "AUC",
+        "auc": "ROC AUC",
         "average_precision": "average precision",
         "brier": "Brier score",
-        "ece": "ECE",
+        "ece": "expected calibration error (ECE)",
     }
     columns: ClassVar[Mapping[str, str]] = {
         "accuracy": "accuracy",
@@ -54,6 +54,8 @@ class Categorical(Target):
         return range(len(self.classes))
 
     def one_vs_rest(self, predictions: Array, y: Array) -> list[OneVsRest]:
+        if self.estimator != "classifier":
+            return []
         known, true = self.known(y), self.true(y)
         rows = {c: np.flatnonzero(known[:, c]) for c in self.ranked(y)}
         return [OneVsRest(str(self.classes[c]), at, true[at, c], predictions[at, c]) for c, at in rows.items()]
@@ -81,9 +83,11 @@ class Categorical(Target):
         for i, name in enumerate(self.classes):
             known = every[0][:, i]
             true, predicted, score = (each[known, i] for each in every[1:])
-            precision, recall, f1, _ = precision_recall_fscore_support(
-                true, predicted, pos_label=True, average="binary", zero_division=np.nan
-            )
+            precision = recall = f1 = NAN
+            if len(true):
+                precision, recall, f1, _ = precision_recall_fscore_support(
+                    true, predicted, pos_label=True, average="binary", zero_division=np.nan
+                )
             both = bool(true.any() and not true.all())
             rows.append(
                 {

@@ -10,7 +10,7 @@ from ...errors import DataError, ElectionError
 from ...types import Array, Output, TaskKind
 from ..cells import MISSING, Place, as_label
 from ._base import Scorer
-from ._categorical import Categorical, Ranking, WeightedMetrics
+from ._categorical import NAN, Categorical, Ranking, WeightedMetrics
 
 
 class Labels(Categorical):
@@ -91,7 +91,7 @@ class Labels(Categorical):
     def accuracy(self, predictions: Array, y: Array) -> float:
         """The share of the known labels that are right."""
         known, right = self.correct(predictions, y)
-        return float(right[known].mean())
+        return float(right[known].mean()) if known.any() else NAN
 
     def row_scores(self, predictions: Array, y: Array) -> Array:
         """The share of each row's known labels that are right."""

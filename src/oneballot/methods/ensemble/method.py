@@ -14,12 +14,15 @@ from ...formats.forest import as_forest
 from ...interfaces import Agreement, CastSteps, Context, Learner, Method, Model, Models, TallyContext
 from ...settings import settings
 from ...types import Abstain, Array, Ballot, Blob, Contents, Count, Data, Fit, Plan, PublicNeed, Steps, Task
+from .._final import fit_final
 from .._shared import missing_classes, public_rows, read_class_counts
 from .average import EnsembleModel, hash_name
 from .claims import NAMES, claim_count, claim_fit
 from .cohorts import assign_cohorts, cohort_queries
 from .format import EnsembleFormat
 from .open_count import array_of, assemble, pack_shape, read_shape
+from .open_model import OpenEnsemble
+from .votes import choose_rows, vote_shares
 
 PROBE = 16
 """The number of rows a model is tried on when its ballot is counted; closing the count asks about more."""
@@ -119,6 +122,10 @@ class Ensemble(Method):
         return "rows" if self.distil or self.cohorts > 1 else "nothing"
 
     @property
+    def calibrates(self) -> bool:
+        return self.cohorts == 1
+
+    @property
     def asks_by_row(self) -> bool:
         return self.weights == "open"
 
@@ -188,9 +195,7 @@ class Ensemble(Method):
         if self.weights == "open":
             chosen = self._select(ballots, np.arange(len(ballots)), ctx)
             opened = assemble({parties[i]: ballots[i] for i in chosen}, self.most_members, ctx)
-            if not self.distil:
-                return opened
-            return (yield from self._distil([opened], ctx))[0]
+            return (yield from self._finish(opened, ctx))
         blobs = [blob for ballot in ballots if isinstance(blob := ballot["model"], Blob)]
         groups, cohort, centres = [np.arange(len(parties))], {}, None
         if self.cohorts > 1:
@@ -201,15 +206,25 @@ class Ensemble(Method):
         members = np.flatnonzero(weights.any(axis=(0, 2)))
         selected = [blobs[i] for i in members]
         model = EnsembleModel(selected, weights[:, members], cohort=cohort, centres=centres, ask=ctx.ask)
-        if not self.distil:
-            return model
+        if not self.distil or self.cohorts == 1:
+            return (yield from self._finish(model, ctx))
         distilled = yield from self._distil([model.of(c) for c in range(model.cohorts)], ctx)
-        if self.cohorts == 1:
-            return distilled[0]
         numbers = np.bincount(list(model.cohort.values()), minlength=model.cohorts)
         weights = np.eye(model.cohorts)[:, :, None] * numbers[:, None] * np.ones(len(ctx.classes))
         finals = [distilled[c].dump() for c in range(model.cohorts)]
         return EnsembleModel(finals, weights, cohort=model.cohort, centres=model.centres, ask=ctx.ask)
+
+    def _finish(self, model: EnsembleModel | OpenEnsemble, ctx: TallyContext) -> Steps[Model]:
+        """The ensemble, or the model distilled from it, calibrated with its members' votes if the election asks."""
+        if self.distil:
+            public = public_rows(ctx)
+            task = self._distillation(model, 0, ctx)
+            votes = vote_shares(model, public, len(ctx.classes)) if ctx.calibrates else task.targets
+            return (yield from fit_final(public, task, votes, ctx))
+        if ctx.calibrates:
+            rows = choose_rows(public_rows(ctx), ctx.shared_seed("calibrate"))  # no member knows their labels
+            ctx.calibrate(model.predict_proba(rows), vote_shares(model, rows, len(ctx.classes)))
+        return model
 
     def _assign(self, blobs: Sequence[Blob], ctx: TallyContext) -> tuple[dict[int, int], Array]:
         """The cohort of each party, and the mean prediction of each cohort, `(cohorts, queries, classes)`."""
@@ -250,13 +265,14 @@ class Ensemble(Method):
 
     def _distil(self, teachers: Sequence[Model], ctx: TallyContext) -> Steps[Models]:
         """A model distilled from each ensemble on the public set."""
-        public, tasks = public_rows(ctx), []
-        for i, teacher in enumerate(teachers):
-            targets, seed = teacher.predict_proba(public), ctx.shared_seed("final", i)
-            rows = np.arange(len(public))
-            tasks.append(Task(rows, targets, "soft", seed=seed, required=True, label="the distilled model"))
-        models: Models = yield Fit("final", public, tasks, len(ctx.classes))
+        tasks = [self._distillation(teacher, i, ctx) for i, teacher in enumerate(teachers)]
+        models: Models = yield Fit("final", public_rows(ctx), tasks, len(ctx.classes))
         return models
+
+    def _distillation(self, teacher: Model, number: int, ctx: TallyContext) -> Task:
+        public, seed = public_rows(ctx), ctx.shared_seed("final", number)
+        targets = teacher.predict_proba(public)
+        return Task(np.arange(len(public)), targets, "soft", seed=seed, required=True, label="the distilled model")
 
 
 def as_blob(model: Model) -> Blob:

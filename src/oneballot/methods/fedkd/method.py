@@ -13,9 +13,10 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field, PositiveInt
+from scipy.special import expit, softmax
 
 from ...errors import ElectionError, Spoiled
-from ...interfaces import Agreement, CastSteps, Context, Learner, Method, Model, Models, TallyContext
+from ...interfaces import Agreement, CastSteps, Context, Learner, Method, Model, TallyContext
 from ...settings import settings
 from ...types import (
     Abstain,
@@ -33,6 +34,7 @@ from ...types import (
     Task,
     TaskKind,
 )
+from .._final import fit_final
 from .._queries import check_queries, check_teachers, choose_queries
 from .._shared import missing_classes, public_rows, read_class_counts
 from .grid import LARGEST, UNIT, Grid, ensemble, largest_logit, lower_unknown_classes
@@ -63,6 +65,7 @@ class FedKD(Method):
     name: ClassVar[str] = "fedkd"
     levels: ClassVar[frozenset[str]] = frozenset({"L0", "L1", "L2"})
     targets: ClassVar[frozenset[str]] = frozenset({"classes", "labels"})
+    calibrates: ClassVar[bool] = True
     alternatives: ClassVar[Mapping[str, str]] = {
         "score targets": "Set temperature = 0 to train on labels, or temperature = 1 for soft labels",
         "soft": "Set temperature = 0 to train on labels",
@@ -194,8 +197,8 @@ temperature = 0.0               # labels; a final model of "torch" may learn log
         kind, targets = self._targets(logits, weight, ctx)
         output, seed = ctx.target.output, ctx.shared_seed("final")
         task = Task(rows, targets, kind, output=output, seed=seed, required=True, label="the final model")
-        models: Models = yield Fit("final", public, [task], len(ctx.classes))
-        return models[0]
+        shares = softmax(logits, axis=1) if ctx.target.exclusive else expit(logits)
+        return (yield from fit_final(public, task, shares, ctx, rows % len(public_rows(ctx))))
 
     def _ensemble(self, sums: Array, weight: Array, ctx: TallyContext) -> Array:
         """The logits of equation 2, `(rows, classes)`."""

@@ -9,9 +9,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ...errors import ElectionError, Spoiled
-from ...interfaces import Agreement, CastSteps, Context, Learner, Model, Models, TallyContext
+from ...interfaces import Agreement, CastSteps, Context, Learner, Model, TallyContext
 from ...settings import settings
 from ...types import Abstain, Array, Ballot, Blob, Count, Data, Fit, Plan, Steps, Task
+from .._final import fit_final
 from .._queries import choose_queries, count_queries
 from .._shared import missing_classes, public_rows, read_class_counts
 from .settings import Settings
@@ -32,6 +33,7 @@ class FedKT(Settings):
     name: ClassVar[str] = "fedkt"
     levels: ClassVar[frozenset[str]] = frozenset({"L0", "L1", "L2"})
     sparse: ClassVar[bool] = True
+    calibrates: ClassVar[bool] = True
     alternatives: ClassVar[Mapping[str, str]] = {"soft": 'Set final_weights = "uniform", or use another final learner'}
 
     def default_learners(self, *_: Any) -> Mapping[str, Mapping[str, Any]]:
@@ -135,8 +137,8 @@ class FedKT(Settings):
             shared = np.eye(len(ctx.classes))[labels] if ctx.level == "L1" else votes  # at L1 votes are not released
             targets, weight = favour_rare_classes(shared)
             task = replace(task, targets=targets, kind="soft", weight=weight)
-        models: Models = yield Fit("final", public_rows(ctx), [task], len(ctx.classes))
-        return models[0]
+        released = np.eye(len(ctx.classes))[labels] if ctx.level == "L1" else votes / votes.sum(axis=1, keepdims=True)
+        return (yield from fit_final(public_rows(ctx), task, released, ctx))
 
     def _decide_for_the_public(self, votes: Array, ctx: TallyContext) -> Array:
         """Labels at L1, from noisy votes. Every query is decided: leaving out those without votes would leak."""

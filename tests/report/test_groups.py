@@ -1,0 +1,135 @@
+"""Metrics by group: any column, numbers in quartiles, missing values, small groups, many groups, the worst group."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from oneballot.election.targets import Classes, Labels
+from oneballot.errors import DataError, WillNotWork
+from oneballot.report.groups import Group, Groups, evaluate_by, group
+from oneballot.report.metrics import summarize
+from oneballot.runtime.progress import report_progress_to
+from oneballot.types import Array
+
+TWO = Classes(["no", "yes"])
+
+
+def predictions(right: Array, y: Array) -> Array:
+    """Probabilities of two classes that are right where `right` says."""
+    chosen = np.where(right, y, 1 - y)
+    return np.where(chosen[:, None] == [0, 1], 0.8, 0.2)
+
+
+def test_each_group_has_the_metrics_of_its_rows() -> None:
+    rng = np.random.default_rng(0)
+    y, sites = rng.integers(0, 2, 300), np.array(["north", "south", "west"], dtype=object)[np.arange(300) % 3]
+    p = predictions(rng.random(300) < 0.8, y)
+    found = evaluate_by(TWO, p, y, sites, "site", resamples=50)
+    assert [g.name for g in found.groups] == ["north", "south", "west"]
+    for each in found.groups:
+        rows = sites == each.name
+        assert each.rows == 100
+        assert dict(each.metrics.values) == pytest.approx(dict(summarize(TWO, p[rows], y[rows]).values))
+        assert each.metrics.intervals["accuracy"][0] < each.score < each.metrics.intervals["accuracy"][1]
+    assert found.whole.rows == 300
+    assert found.spread == pytest.approx(found.best.score - found.worst.score)
+    described = found.describe()
+    assert described["worst"] == found.worst.name
+    assert [g["rows"] for g in described["groups"]] == [100, 100, 100]
+
+
+def test_the_worst_group_is_named_and_compared_with_the_other_rows() -> None:
+    rng = np.random.default_rng(1)
+    sites = np.repeat(["good", "bad", "tiny"], [400, 200, 3]).astype(object)
+    y = rng.integers(0, 2, len(sites))
+    right = rng.random(len(sites)) < np.where(sites == "good", 0.95, 0.7)
+    right[-3:] = False
+    found = evaluate_by(TWO, predictions(right, y), y, sites, "site", resamples=0)
+    assert found.worst.name == "bad", "a group of three rows is not called the worst"
+    gap, margin = found.gap
+    others = right[sites != "bad"]
+    assert gap == pytest.approx(others.mean() - right[sites == "bad"].mean())
+    assert gap > margin > 0
+    said = " ".join(found.sentences())
+    assert "Worst: bad" in said
+    assert "more than chance explains" in said
+    assert "Fewer than 10 rows, so their metrics say little: tiny." in said
+    assert [g["small"] for g in found.describe()["groups"]] == [False, False, True]
+
+
+def test_groups_that_do_not_differ_are_within_chance_as_often_as_it_says() -> None:
+    rng, beyond = np.random.default_rng(2), 0
+    sites = np.arange(400) % 5
+    y = np.zeros(400, dtype=int)
+    whole = summarize(TWO, predictions(y == 0, y), y)
+    for _ in range(300):
+        scores = (rng.random(400) < 0.8).astype(float)
+        each = [Group(str(i), whole, None, scores[sites == i]) for i in range(5)]
+        gap, margin = Groups("site", each, whole).gap
+        beyond += gap > margin
+    assert beyond / 300 < 0.08
+
+
+def test_numbers_are_divided_at_quartiles_and_missing_values_are_a_group() -> None:
+    ages = np.array([*map(str, range(100)), "", "NA", " "], dtype=object)
+    names, which = group(ages)
+    assert names == ["0 to below 24.75", "24.75 to below 49.5", "49.5 to below 74.25", "74.25 to 99", "(missing)"]
+    assert np.bincount(which).tolist() == [25, 25, 25, 25, 3]
+    numbers = np.r_[np.arange(100.0), np.nan]
+    assert np.bincount(group(numbers)[1]).tolist() == [25, 25, 25, 25, 1]
+    same = np.r_[np.zeros(90), np.arange(20)]  # most quartiles are equal
+    names, which = group(same)
+    assert len(names) == which.max() + 1
+    assert np.bincount(which).min() > 0
+
+
+def test_few_numbers_are_values_in_their_order() -> None:
+    assert group(np.array([10, 2, 2, 1]))[0] == ["1", "2", "10"]
+    assert group(np.array(["1.0", "b", "10", "2"], dtype=object))[0] == ["1.0", "2", "10", "b"]
+    assert group(np.array([True, False, True]))[0] == ["false", "true"]
+    assert group(np.array(["2024-01-02", "NaT"], dtype="datetime64[D]"))[0] == ["2024-01-02", "(missing)"]
+    names, which = group(np.array(["", ""], dtype=object))
+    assert (names, which.tolist()) == (["(missing)"], [0, 0])
+
+
+def test_of_many_values_the_rarer_ones_are_one_group() -> None:
+    values = np.array([f"site {i}" for i in range(50) for _ in range(i + 1)], dtype=object)
+    names, which = group(values, most=20)
+    assert len(names) == 20
+    assert names[-1] == "(other)"
+    assert "site 49" in names
+    assert "site 5" not in names
+    assert np.bincount(which).sum() == len(values)
+    assert group(values, most=50)[0][-1] != "(other)"
+
+
+def test_a_column_of_images_has_no_groups() -> None:
+    with pytest.raises(DataError, match="one value per row"):
+        group(np.zeros((3, 8, 8)))
+
+
+def test_a_group_in_which_the_model_is_useless_is_a_warning() -> None:
+    y = np.tile(np.repeat([0, 1], [30, 10]), 2)
+    right = np.r_[np.ones(40, dtype=bool), np.zeros(40, dtype=bool)]
+    found = evaluate_by(TWO, predictions(right, y), y, np.repeat(["a", "b"], 40).astype(object), "site", resamples=0)
+    with pytest.warns(WillNotWork, match="by site: the model is no better than .* of the group for b$"):
+        found.warn_if_useless()
+
+
+def test_several_labels_per_row_have_groups_even_where_no_label_is_known() -> None:
+    rng = np.random.default_rng(3)
+    y = rng.choice([-1, 1], size=(60, 2))
+    y[:20] = 0
+    p = np.clip(0.5 + 0.3 * y + rng.normal(0, 0.2, y.shape), 0, 1)
+    found = evaluate_by(Labels("ab"), p, y, np.repeat(["x", "y", "z"], 20).astype(object), "site", resamples=20)
+    assert np.isnan(found.groups[0].metrics.accuracy)
+    assert found.groups[1].metrics.accuracy > 0.8
+
+
+def test_progress_is_reported_for_each_group() -> None:
+    seen: list[tuple[str, int, int]] = []
+    y = np.arange(60) % 2
+    with report_progress_to(lambda *step: seen.append(step)):
+        evaluate_by(TWO, predictions(y >= 0, y), y, np.arange(60) % 3, "site", resamples=5)
+    assert [step for step in seen if step[0] == "metrics by site"][-1][1:] == (3, 3)
