@@ -123,3 +123,13 @@ def test_a_model_that_does_not_beat_the_most_frequent_class_is_a_loud_warning(ou
 def test_labelled_rows_keep_all_columns_of_the_file(outcome: Path) -> None:
     rows = Outcome.load(outcome / "outcome").read_labelled(outcome / "test.csv")
     assert len(rows.X) == len(rows.y) == len(rows.table["site"]) == 240
+
+
+def test_the_python_example_of_the_documentation_runs(outcome: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("matplotlib")
+    monkeypatch.chdir(outcome)
+    text = (Path(__file__).parents[2] / "docs/metrics.md").read_text("utf-8")
+    found: dict[str, Any] = {}
+    exec(text.split("```python\n")[1].split("```")[0], found)
+    assert found["by_site"].worst.name == "south"
+    assert found["svg"].startswith("<svg")

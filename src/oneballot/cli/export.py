@@ -22,8 +22,12 @@ def command(
         Path | None, typer.Option(help="The file or folder to write. Default: beside OUTCOME, with its name.")
     ] = None,
     data: Annotated[
-        Path | None, typer.Option(help="Rows to check the export on. Default: drawn from the schema.")
+        Path | None,
+        typer.Option(help="Rows to check the export on, and to distil an ensemble on. Default: drawn from the schema."),
     ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also write a distilled model that often disagrees with the outcome.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Write the model for use without OneBallot.
@@ -34,7 +38,7 @@ def command(
     with session(as_json):
         from ..report.export import export
 
-        exported = export(outcome, to, out, data=data)
+        exported = export(outcome, to, out, data=data, force=force)
         if as_json:
             print_json(exported.describe())
             return

@@ -10,9 +10,10 @@ import numpy as np
 
 from ..errors import Spoiled
 from ..types import Array
+from ._common import read_classes
 from ._forest_layout import Trees
 from ._ubjson_reader import read_ubjson
-from .lightgbm_text import LightGBMModel, read_trees
+from .lightgbm_text import LightGBMModel, read_seen, read_trees
 from .skops import SklearnModel
 from .ubjson import UBJSON, XGBoostModel
 
@@ -99,12 +100,17 @@ _FROM_SKLEARN = {
 
 
 def _from_xgboost(model: XGBoostModel) -> Trees | None:
-    data, features = model.dump().data, model.booster.num_features()
     try:
-        UBJSON.check(data, classes=model.classes, features=features)
+        return read_xgboost(model.dump().data, model.classes, model.booster.num_features())
     except Spoiled:
         return None
+
+
+def read_xgboost(data: bytes, classes: int, features: int) -> Trees:
+    """The trees of an XGBoost file, read without XGBoost. Raises Spoiled for anything else."""
+    UBJSON.check(data, classes=classes, features=features)
     learner: Any = read_ubjson(data)["learner"]
+    seen = read_classes(learner["attributes"]["oneballot_classes"], classes)
     boosted = learner["gradient_booster"]["model"]
     trees = []
     for tree in boosted["trees"]:
@@ -112,20 +118,25 @@ def _from_xgboost(model: XGBoostModel) -> Trees | None:
         number = np.asarray(tree["split_conditions"], dtype=np.float32)  # the value of a leaf
         below = np.nextafter(number, np.float32(-np.inf))  # XGBoost's rows go left below the threshold
         trees.append(OneTree(left, right, split, below, np.asarray(tree["default_left"]) != 0, number[:, None]))
-    count = 1 if len(model.seen) == 2 else len(model.seen)
+    count = 1 if len(seen) == 2 else len(seen)
     base = np.array(learner["learner_model_param"]["base_score"].strip("[]").split(","), dtype=np.float64)
     base = np.log(base / (1 - base)) if count == 1 else np.broadcast_to(base, count)
-    return _pack(_score(count), features, model.seen, trees, base, np.asarray(boosted["tree_info"]))
+    return _pack(_score(count), features, seen, trees, base, np.asarray(boosted["tree_info"]))
 
 
 def _from_lightgbm(model: LightGBMModel) -> Trees | None:
-    data, features = model.dump().data, model.booster.num_feature()
     try:
-        trees = [_from_text(tree) for tree in read_trees(data, classes=model.classes, features=features)]
+        return read_lightgbm(model.dump().data, model.classes, model.booster.num_feature())
     except Spoiled:
         return None
-    count = 1 if len(model.seen) == 2 else len(model.seen)
-    return _pack(_score(count), features, model.seen, trees, np.zeros(count), np.arange(len(trees)) % count)
+
+
+def read_lightgbm(data: bytes, classes: int, features: int) -> Trees:
+    """The trees of a LightGBM file, read without LightGBM. Raises Spoiled for anything else."""
+    trees = [_from_text(tree) for tree in read_trees(data, classes=classes, features=features)]
+    seen = read_seen(data, classes)
+    count = 1 if len(seen) == 2 else len(seen)
+    return _pack(_score(count), features, seen, trees, np.zeros(count), np.arange(len(trees)) % count)
 
 
 def _from_text(tree: Mapping[str, Array]) -> OneTree:

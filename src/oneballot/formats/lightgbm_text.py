@@ -88,6 +88,11 @@ def read_trees(data: bytes, *, classes: int, features: int) -> Iterator[Mapping[
         start += size
 
 
+def read_seen(data: bytes, classes: int) -> Array:
+    """The class numbers of the outputs."""
+    return _open(data, classes)[0]
+
+
 def _open(data: bytes, classes: int) -> tuple[Array, str]:
     first, _, text = data.partition(b"\n")
     if not data.isascii() or b"\0" in data or b"\r" in data or not first.startswith(FIRST.encode()):

@@ -26,6 +26,8 @@ class Exporter:
     module: str
     what: str
     suffix: str
+    forces: bool = False
+    """Whether it distils, and so can be forced to accept a poor result."""
 
 
 @dataclass(frozen=True)
@@ -45,14 +47,18 @@ class Exported:
 
 EXPORTERS: Mapping[str, Exporter] = {
     "onnx": Exporter("onnx", "an ONNX file that takes raw columns", ".onnx"),
+    "sklearn": Exporter("sklearn", "a scikit-learn Pipeline as a skops file", ".skops", forces=True),
 }
 
 
-def export(outcome: Outcome | str | Path, to: str, path: str | Path | None = None, *, data: Any = None) -> Exported:
+def export(
+    outcome: Outcome | str | Path, to: str, path: str | Path | None = None, *, data: Any = None, force: bool = False
+) -> Exported:
     """Write an outcome, or an outcome folder, in a form that needs no OneBallot to predict.
 
     to: a name in `EXPORTERS`. path: the file or folder to write; by default beside an outcome folder, with its name.
-    data: a file or DataFrame with rows to check the export on. Raises ExportError if the outcome cannot be exported.
+    data: a file or DataFrame with rows to check the export on, and to distil an ensemble on. force: also write a
+    distilled model that disagrees with the outcome on many rows. Raises ExportError if the outcome cannot be exported.
     """
     from ...server.outcome import Outcome
 
@@ -67,5 +73,11 @@ def export(outcome: Outcome | str | Path, to: str, path: str | Path | None = Non
         folder = Path(outcome)
         loaded = Outcome.load(folder)
         where = folder.resolve().with_name(folder.resolve().name + exporter.suffix) if path is None else Path(path)
-    exported: Exported = importlib.import_module(f".{exporter.module}", __name__).export(loaded, where, data=data)
+    if force and not exporter.forces:
+        raise ExportError(
+            f"--force accepts a poor distilled model, but an export to {to} distils nothing; leave it out"
+        )
+    options = {"force": True} if force else {}
+    module = importlib.import_module(f".{exporter.module}", __name__)
+    exported: Exported = module.export(loaded, where, data=data, **options)
     return exported

@@ -33,6 +33,8 @@ from ...types import Array, Blob
 from ._wire import describe_rows, read_exactly, receive, send
 
 START_SECONDS = 120
+MOST_BYTES = 1 << 28
+"""The longest answer to `Sandbox.run`."""
 GRACE_SECONDS = 5  # a child has its own timer; this is for a worker that hangs
 INHERITED = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT", "PATH")
 SINGLE_THREADED = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
@@ -67,6 +69,15 @@ class Sandbox:
             values = _predict(form, blob, X, classes) if form.inert else None
         return _check_probabilities(self._ask_worker(blob, X, classes) if values is None else values, len(X), classes)
 
+    def run(self, function: str, blob: Blob, *, classes: int) -> bytes:
+        """Load an untrusted model in the sandbox and call our own function, such as "package.module:name", with it.
+
+        Returns its bytes, which are as untrusted as the model. Raises Spoiled if the model or the call fails.
+        """
+        with self._lock:
+            about = {"call": function, "X": None}
+            return bytes(self._request(blob, classes, about, [], MOST_BYTES, self.seconds + START_SECONDS))
+
     def close(self) -> None:
         """Stop the worker and remove its folder. A later `ask` starts a new worker."""
         worker, self._worker, self._sent_X, self._prepared = self._worker, None, None, set()
@@ -83,26 +94,37 @@ class Sandbox:
     def _ask_worker(self, blob: Blob, X: Array, classes: int) -> Array:
         """Evaluate the model without calling `check` first."""
         with self._lock:
-            worker = self._worker or self._start()
-            fresh = self._sent_X is not X
-            request: dict[str, Any] = {"format": blob.format, "size": len(blob.data), "classes": classes}
-            request |= {"memory_mb": self.memory_mb, "seconds": self.seconds}
-            request["X"], arrays = describe_rows(X) if fresh else (None, [])
-            parts = [blob.data, *(array.data.cast("B") for array in arrays if array.size)]
+            fresh = self._worker is None or self._sent_X is not X
+            described, arrays = describe_rows(X) if fresh else (None, [])
+            parts = [array.data.cast("B") for array in arrays if array.size]
             ready = not fresh and blob.format in self._prepared
             timeout = self.seconds + (GRACE_SECONDS if ready else START_SECONDS)
-            reply, values = self._exchange(worker, request, parts, len(X) * classes * 8, timeout)
-            if self._worker is not None:
-                self._sent_X = X
-                self._prepared.add(blob.format)
+            try:
+                values = self._request(blob, classes, {"X": described}, parts, len(X) * classes * 8, timeout)
+            finally:
+                if self._worker is not None:
+                    self._sent_X = X
+                    self._prepared.add(blob.format)
+        if len(values) != len(X) * classes * 8:
+            raise Spoiled(f"the {blob.format} model returns {len(values)} bytes; expected {len(X) * classes * 8}")
+        return np.frombuffer(values, dtype=np.float64).reshape(len(X), classes)
+
+    def _request(
+        self, blob: Blob, classes: int, about: dict[str, Any], parts: list[Any], most: int, timeout: float
+    ) -> bytes | bytearray:
+        """The bytes that the worker answers, `most` at most. Raises Spoiled if the model is refused or fails."""
+        worker = self._worker or self._start()
+        request = {"format": blob.format, "size": len(blob.data), "classes": classes, "most": most, **about}
+        request |= {"memory_mb": self.memory_mb, "seconds": self.seconds}
+        reply, values = self._exchange(worker, request, [blob.data, *parts], most, timeout)
         if "broken" in reply:
             raise Spoiled(f"this server cannot open {blob.format} models: {reply['broken']}")
         if "spoiled" in reply:
             raise Spoiled(f"the {blob.format} model {printable(reply['spoiled'])}")
-        return np.frombuffer(values, dtype=np.float64).reshape(len(X), classes)
+        return values
 
     def _exchange(
-        self, worker: subprocess.Popen[bytes], request: dict[str, Any], parts: list[Any], size: int, timeout: float
+        self, worker: subprocess.Popen[bytes], request: dict[str, Any], parts: list[Any], most: int, timeout: float
     ) -> tuple[dict[str, Any], bytes | bytearray]:
         """Send a request and receive its reply; stop the worker on a timeout or an error."""
         assert worker.stdin is not None
@@ -111,8 +133,10 @@ class Sandbox:
             try:
                 send(worker.stdin, request, *parts)
                 reply = receive(worker.stdout)
-                values = read_exactly(worker.stdout, size) if "answer" in reply else b""
-            except (OSError, EOFError, ValueError, RecursionError):
+                if not 0 <= (size := int(reply.get("answer", 0))) <= most:
+                    raise ValueError(f"the answer has {size} bytes; expected at most {most}")
+                values = read_exactly(worker.stdout, size) if size else b""
+            except (OSError, EOFError, TypeError, ValueError, RecursionError):
                 status = _stop(worker)
                 self.close()
                 if late.is_set():
