@@ -1,7 +1,7 @@
 """Hook of the documentation site: files of the repository outside docs/ become pages, so that links to them work.
 
 A Markdown file becomes a page under repository/, any other file a page that shows its text. README.md stands for the
-site's own front page.
+site's own front page, and a notebook for the page that shows it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FOLDER = "repository/"
 def page_of(path: str) -> str:
     """The page of the site that shows a file of the repository; both paths are relative to their root."""
     if path.startswith("docs/"):
-        return path.removeprefix("docs/")
+        return re.sub(r"\.ipynb$", ".md", path.removeprefix("docs/"))
     if path == "README.md":
         return "index.md"
     return FOLDER + (path if path.endswith(".md") else f"{path}.md")

@@ -97,7 +97,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert "WARNING" not in done.stderr
     return out
 
 
