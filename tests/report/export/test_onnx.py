@@ -104,8 +104,8 @@ FINAL = {
     "bayes": lambda: ob.Sklearn("GaussianNB"),
     "support vectors": lambda: ob.Sklearn("SVC"),
     "kernel": ob.Kernel,
-    "xgboost": lambda: ob.XGBoost({"n_estimators": 5}),
-    "lightgbm": lambda: ob.LightGBM({"n_estimators": 5}),
+    "xgboost": lambda: ob.XGBoost(rounds=5),
+    "lightgbm": lambda: ob.LightGBM(rounds=5),
     "network": lambda: ob.Torch("mlp", epochs=2),
 }
 

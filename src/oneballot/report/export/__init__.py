@@ -48,6 +48,8 @@ class Exported:
 EXPORTERS: Mapping[str, Exporter] = {
     "onnx": Exporter("onnx", "an ONNX file that takes raw columns", ".onnx"),
     "sklearn": Exporter("sklearn", "a scikit-learn Pipeline as a skops file", ".skops", forces=True),
+    "mlflow": Exporter("mlflow", "an MLflow model that `mlflow models serve` serves", ".mlflow"),
+    "huggingface": Exporter("huggingface", "a folder for Hugging Face; nothing is uploaded", ".huggingface"),
 }
 
 

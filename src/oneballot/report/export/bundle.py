@@ -1,0 +1,106 @@
+"""A folder with a model, config.json and predictor.py: what the exports to MLflow and Hugging Face share."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...election.columns import Tensor
+from ...errors import ExportError, MissingExtra
+from ...runtime.files import PART
+from ...server.outcome import Outcome
+from .predictor import Predictor
+from .rows import rows_to_check
+from .sklearn.columns import pandas
+from .sklearn.frames import frame_of
+
+TOLERANCE = 1e-5
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """What was written: the form of the model (onnx or sklearn), example rows, and what is lost."""
+
+    form: str
+    example: Any
+    checked: str
+    lost: tuple[str, ...]
+
+
+@contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """A temporary folder that gets this name if the block succeeds. Raises ExportError if the name is taken."""
+    if path.exists():
+        raise ExportError(f"{path} exists; remove it, or choose another name with --out")
+    part = Path(tempfile.mkdtemp(dir=path.parent, prefix=PART))
+    try:
+        yield part
+        part.chmod(0o755)
+        os.replace(part, path)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def write_bundle(outcome: Outcome, folder: Path, data: Any) -> Bundle:
+    """Write the model as ONNX or, if that is impossible, as a scikit-learn Pipeline, and check it.
+
+    Raises ExportError with both reasons if neither is possible.
+    """
+    pandas()
+    schema = outcome.schema
+    if schema is not None and any(isinstance(column, Tensor) for column in schema.columns):
+        raise ExportError("the schema has a column of arrays, which a table does not hold; use --to onnx")
+    try:
+        written = importlib.import_module(".onnx", __package__).export(outcome, folder / "model.onnx", data=data)
+        form, lost, trusted = "onnx", written.lost, []
+    except (ExportError, MissingExtra) as error:
+        trusted = _write_pipeline(outcome, folder / "model.skops", data, str(error))
+        form, lost = "sklearn", (f"The model is a scikit-learn Pipeline, because it cannot be ONNX: {error}",)
+    config = {
+        "model_file": "model.onnx" if form == "onnx" else "model.skops",
+        "classes": list(outcome.classes),
+        "exclusive": outcome.target.exclusive,
+        "columns": [] if schema is None else [{"name": c.name, "kind": c.kind} for c in schema.columns],
+        "shape": list(outcome.model.features_),
+        "dtype": str(outcome.model.row_dtype_ or "float32"),
+        "trusted_types": trusted,
+        "election": outcome.election,
+    }
+    (folder / "config.json").write_text(json.dumps(config, indent=1, ensure_ascii=False), "utf-8")
+    shutil.copyfile(Path(__file__).with_name("predictor.py"), folder / "predictor.py")
+    rows = rows_to_check(outcome, data)
+    frame, own = frame_of(outcome, rows), outcome.probabilities(rows.encoded)
+    difference = float(np.abs(Predictor(folder).predict_proba(frame) - own).max())
+    if not difference <= TOLERANCE:
+        raise ExportError(
+            f"the exported model's probabilities differ by {difference:.2g} on {rows.source}; report this"
+        )
+    checked = f"{rows.source}: probabilities differ by at most {difference:.1g} (limit {TOLERANCE:g})"
+    return Bundle(form, frame[:3], checked, lost)
+
+
+def _write_pipeline(outcome: Outcome, path: Path, data: Any, why: str) -> list[str]:
+    import skops.io
+
+    from .sklearn import build
+
+    try:
+        pipeline = build(outcome, data, distilled=False).pipeline
+    except ExportError as error:
+        raise ExportError(f"the model can be neither ONNX ({why}) nor a scikit-learn Pipeline ({error})") from None
+    if not hasattr(pipeline, "predict_proba"):
+        raise ExportError(f"the model cannot be ONNX ({why}), and as a scikit-learn Pipeline it has no probabilities")
+    skops.io.dump(pipeline, path, compression=zipfile.ZIP_DEFLATED)
+    trusted: list[str] = skops.io.get_untrusted_types(file=path)
+    return trusted

@@ -1,0 +1,150 @@
+"""Export to an MLflow model: raw columns in, labels and probabilities out, with a signature and an input example.
+
+The model is ONNX or a scikit-learn Pipeline with predictor.py; if neither is possible, OneBallot itself predicts.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from ...errors import ExportError, MissingExtra
+from ...server.outcome import Outcome
+from . import Exported
+from .bundle import new_folder, write_bundle
+from .rows import rows_to_check
+from .sklearn.columns import pandas
+from .sklearn.frames import frame_of
+
+QUIET = {"MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true"}
+CODE = """import sys
+from pathlib import Path
+
+import mlflow
+
+
+class Model(mlflow.pyfunc.PythonModel):
+    def load_context(self, context):
+        {load}
+
+    def predict(self, context, model_input, params=None):
+        return {predict}
+
+
+mlflow.models.set_model(Model())
+"""
+STANDALONE = {
+    "load": """sys.path.insert(0, context.artifacts["bundle"])
+        from predictor import Predictor
+
+        self.predictor = Predictor(context.artifacts["bundle"])""",
+    "predict": "self.predictor.predict(model_input)",
+}
+OWN = {
+    "load": """from oneballot import Outcome
+
+        self.outcome = Outcome.load(context.artifacts["bundle"])""",
+    "predict": """_table(self.outcome, self.outcome.model.predict_proba(model_input))
+
+
+def _table(outcome, chances):
+    import pandas as pd
+
+    names = outcome.model.output_names_.tolist()
+    labels = [names[i] for i in chances.argmax(axis=1)]
+    return pd.DataFrame({"prediction": labels, **{f"p_{name}": chances[:, i] for i, name in enumerate(names)}})""",
+}
+
+
+def export(outcome: Outcome, path: Path, *, data: Any = None) -> Exported:
+    """Write an MLflow model, which `mlflow models serve` can serve. Nothing is sent anywhere."""
+    with _quiet():
+        try:
+            import mlflow.pyfunc
+            from mlflow.models import infer_signature
+        except ImportError:
+            raise MissingExtra("Exporting to MLflow", "mlflow") from None
+        pandas()
+        with tempfile.TemporaryDirectory() as place, new_folder(path) as folder:
+            bundle = Path(place) / "bundle"
+            bundle.mkdir()
+            try:
+                written = write_bundle(outcome, bundle, data)
+                code, example, checked, lost, form = (
+                    STANDALONE,
+                    written.example,
+                    written.checked,
+                    written.lost,
+                    written.form,
+                )
+            except ExportError as error:
+                code, example, checked, lost, form = _own(outcome, bundle, data, error)
+            (Path(place) / "model.py").write_text(CODE.format(**code), "utf-8")
+            rows = rows_to_check(outcome, data)
+            frame = frame_of(outcome, rows)
+            predicted = outcome.model.predict_proba(example) if form == "oneballot" else None
+            output = _output(outcome, example, bundle, predicted)
+            mlflow.pyfunc.save_model(
+                str(folder / "model"),
+                python_model=str(Path(place) / "model.py"),
+                artifacts={"bundle": str(bundle)},
+                signature=infer_signature(frame, output),
+                input_example=example,
+                pip_requirements=_requirements(form),
+            )
+            for each in list((folder / "model").iterdir()):
+                os.replace(each, folder / each.name)
+            (folder / "model").rmdir()
+            names = sorted(file.name for file in folder.iterdir())
+    return Exported(path, tuple(path / name for name in names), checked, lost)
+
+
+def _own(outcome: Outcome, bundle: Path, data: Any, error: ExportError) -> tuple[dict[str, str], Any, str, Any, str]:
+    """The published part of the outcome, which OneBallot predicts with."""
+    if not outcome.target.exclusive or outcome.schema is None:
+        raise error
+    outcome.published().save(bundle)
+    rows = rows_to_check(outcome, data)
+    lost = (f"The model needs OneBallot to predict, because {error}.",)
+    return OWN, frame_of(outcome, rows)[:3], f"{rows.source}: OneBallot itself predicts", lost, "oneballot"
+
+
+def _output(outcome: Outcome, example: Any, bundle: Path, predicted: Any) -> Any:
+    """What the model returns for the example."""
+    from .predictor import Predictor
+
+    if predicted is None:
+        return Predictor(bundle).predict(example)
+    names = outcome.model.output_names_.tolist()
+    labels = [names[i] for i in predicted.argmax(axis=1)]
+    columns = {f"p_{name}": predicted[:, i] for i, name in enumerate(names)}
+    return pandas().DataFrame({"prediction": labels, **columns})
+
+
+def _requirements(form: str) -> list[str]:
+    needed = {
+        "onnx": ("mlflow", "numpy", "pandas", "onnxruntime"),
+        "sklearn": ("mlflow", "numpy", "pandas", "scikit-learn", "skops"),
+        "oneballot": ("mlflow", "pandas", "oneballot"),
+    }[form]
+    return [f"{name}=={version(name)}" for name in needed]
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Switch MLflow's telemetry off while it is used."""
+    before = {name: os.environ.get(name) for name in QUIET}
+    os.environ.update(QUIET)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
