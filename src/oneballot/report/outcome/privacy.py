@@ -43,10 +43,9 @@ def _meaning(ledger: Ledger) -> Notice:
     if ledger.epsilon is None:
         text = "The ballots hold raw votes: there is no guarantee against the server or anyone who reads the box."
         return Notice(text, "warning", f"Level {ledger.level}: no guarantee")
-    audience = ledger.released_to.replace("whoever", "anyone who")
     return Notice(
         f"Noise was added, so that one {UNIT_NAMES[ledger.unit or 'row']} more or less, or another one in its place, "
-        f"changes what {audience} can see only a little: epsilon {format_epsilon(ledger.epsilon)} at delta "
+        f"changes what {ledger.audience} can see only a little: epsilon {format_epsilon(ledger.epsilon)} at delta "
         f"{ledger.delta:g}.",
         "good" if ledger.epsilon <= 10 else "warning",
         f"Level {ledger.level}: differential privacy",
@@ -67,7 +66,7 @@ def _guarantee(ledger: Ledger) -> list[Block]:
                 "epsilon": format_epsilon(ledger.epsilon),
                 "delta": f"{ledger.delta:g}",
                 "protects": f"each {unit}",
-                "against": ledger.released_to.replace("whoever", "anyone who"),
+                "against": ledger.audience,
                 "neighbouring data": f"{ledger.adjacency}",
                 "accountant": f"{ledger.accountant}",
                 "draws of noise": f"{ledger.drawn}",
