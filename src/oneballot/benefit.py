@@ -24,6 +24,7 @@ from .party.outbox import Outbox
 from .privacy.settings import L0
 from .report.bootstrap import bootstrap
 from .report.metrics import Metrics, evaluate, plain
+from .report.text import signed
 from .runtime.progress import track
 from .runtime.scheduler import Job, request, run
 from .server.outcome import Outcome
@@ -85,8 +86,8 @@ class Benefit:
         if difference != difference:
             return "–"
         if name in POINTS:
-            return f"{100 * difference:+.1f} ± {100 * margin:.1f} points"
-        return f"{difference:+.3f} ± {margin:.3f}"
+            return f"{signed(100 * difference, 1)} ± {100 * margin:.1f} points"
+        return f"{signed(difference, 3)} ± {margin:.3f}"
 
     def describe(self) -> dict[str, Any]:
         return {

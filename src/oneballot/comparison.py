@@ -20,6 +20,7 @@ from .election.election import Election
 from .election.file import make
 from .election.targets import supports
 from .errors import DataError, ElectionError
+from .notebook import Shown
 from .peers import Peer, Round
 from .privacy.settings import L0
 from .report.plots import plot_comparison
@@ -49,7 +50,7 @@ class RoundResult:
 
 
 @dataclass(frozen=True)
-class PeerResult:
+class PeerResult(Shown):
     """The results of a peer, round by round."""
 
     peer: Peer

@@ -12,6 +12,7 @@ from . import plugins
 from .election.election import Election
 from .election.file import make
 from .errors import ElectionError, OneBallotError, OneBallotWarning
+from .notebook import Shown
 from .report.gain import Gain, paired
 from .report.metrics import Metrics
 from .runtime.progress import track
@@ -61,7 +62,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Contest:
+class Contest(Shown):
     """The results of all methods that could run, the election's own first, and why the others could not."""
 
     entries: Sequence[Entry]

@@ -18,6 +18,7 @@ from .election.names import file_name
 from .election.targets import Target
 from .errors import BoxError, OneBallotWarning
 from .interfaces import Models
+from .notebook import Shown
 from .party.cast import cast_steps
 from .privacy.settings import L0
 from .report.gain import Gain, Setting
@@ -30,7 +31,7 @@ from .types import Array, Ballot, Data, Fit, Steps, Task
 
 
 @dataclass(frozen=True)
-class Simulation:
+class Simulation(Shown):
     """An election that was run on one machine."""
 
     outcome: Outcome

@@ -108,7 +108,7 @@ def side_by_side(blocks: Sequence[Array]) -> SparseRows:
 
 def blocks(X: Array) -> Iterator[Array]:
     """Sparse rows in blocks that are small when dense; dense rows as they are. Empty rows are one block."""
-    size = max(1, BLOCK // (4 * X.shape[1])) if is_sparse(X) else len(X)
+    size = max(1, BLOCK // (4 * max(1, X.shape[1]))) if is_sparse(X) else len(X)
     for start in range(0, max(1, len(X)), max(1, size)):
         yield X[start : start + size]
 

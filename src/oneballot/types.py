@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .errors import Spoiled
+from .notebook import Shown
 
 Array = npt.NDArray[Any]
 Class = str | int
@@ -180,7 +181,7 @@ class Abstain(Exception):
 
 
 @dataclass(frozen=True)
-class Ballot:
+class Ballot(Shown):
     """A party's one message: its contents, the digest that identifies it, and the bytes to deliver."""
 
     party: str

@@ -29,7 +29,7 @@ def test_it_says_who_gains_who_loses_why_and_what_to_try() -> None:
     who, overall, why, what = gain.sentences()
     assert who.startswith("2 of 3 parties gain, 25.0 points on average (most: b +35.0 ±")
     assert "; 1 loses: big -5.0 ±" in who
-    assert "5.0 points BELOW the best party (big) and 10.0 below pooled data" in overall
+    assert "5.0 points BELOW the best party (big) and 10.0 points below pooled data" in overall
     assert "b has no rows of class yes, which others have" in why
     assert "a has 10 rows only" in why
     assert "learns from 200 public rows alone, and big has 1,800 rows of its own" in why
@@ -62,3 +62,9 @@ def test_private_elections_and_the_open_ensemble_get_other_advice() -> None:
     kept = Gain.of(setting(open_ensemble=True, distils=False), alone, right(0.6), right(0.95)).sentences()
     assert "open ensemble" not in kept[-1]
     assert "oneballot compare" in kept[-1]
+
+
+def test_a_difference_that_rounds_to_zero_is_said_to_be_none() -> None:
+    scores = np.r_[np.ones(8), np.zeros(2)]
+    gain = Gain.of(setting(), {"a": scores}, scores, scores)
+    assert "as accurate as the best party (a) and as accurate as pooled data" in gain.sentences()[1]

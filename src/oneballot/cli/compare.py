@@ -12,17 +12,16 @@ from .terminal import (
     ElectionFile,
     Holdout,
     Parties,
+    ReportFile,
     Split,
     SplitSeed,
     TestRows,
     Workers,
-    percent,
+    check_report,
     plural,
     print_json,
     print_table,
-    score_cells,
     session,
-    size,
 )
 
 if TYPE_CHECKING:
@@ -63,6 +62,7 @@ def command(
     out: Annotated[
         Path | None, typer.Option(help="Write comparison.json, .csv and .png into this folder, after every peer.")
     ] = None,
+    report: ReportFile = None,
     workers: Workers = None,
     as_json: AsJson = False,
 ) -> None:
@@ -81,6 +81,7 @@ def command(
         from ..runtime.files import check_writable
         from ..simulation import read_parties
 
+        check_report(report)
         agreed, peers = Election.read(election), {text: read_peer(text) for text in peer or ()}
         skipped: dict[str, str] = {}
         for text, each in peers.items():
@@ -117,6 +118,17 @@ def command(
         about["skipped"] += [{"name": text, "reason": reason} for text, reason in skipped.items()]
         if out is not None:
             save(out, agreed.method.name, own, found, about, results)
+        if report is not None:
+            from ..report.federation import compare_page, peers_rows
+            from ..report.page import Table
+            from ..report.page import save as save_page
+
+            curves = {name: [(r.bytes, r.accuracy)] for name, r in results.items()}
+            curves |= {name: [(r.bytes, r.accuracy) for r in result.rounds] for name, result in found.items()}
+            peer_table = Table("Accuracy of the peers", *peers_rows(agreed.method.name, own, found)) if found else None
+            facts = {k: about[k] for k in ("election", "data", "parties", "split", "seed", "rows", "test_rows")}
+            left_out = {**contest.skipped, **skipped}
+            save_page(report, compare_page(agreed.name, facts, contest, curves, peer_table, left_out))
         if as_json:
             print_json(describe(agreed.method.name, own, found, about))
             return
@@ -131,38 +143,20 @@ def command(
             print(sentence)
         if out is not None:
             print(f"Saved: {out}/comparison.json, .csv and .png.")
+        if report is not None:
+            print(f"Report: {report}.")
 
 
 def _show_methods(contest: Contest, title: str) -> None:
-    without = contest.without
-    assert without.pooled_metrics is not None
-    rows = [
-        ["mean party", *score_cells(without.mean_metrics), "", ""],
-        [f"best party ({without.best})", *score_cells(without.metrics[without.best]), "", ""],
-    ]
-    for entry in contest.entries:
-        name = entry.label.replace(":", ": ", 1) + (" (collapsed)" if entry.collapsed else "")
-        rows.append([name, *score_cells(entry.metrics), size(entry.bytes), f"{entry.seconds:.1f}"])
-    rows.append(["pooled data (upper bound)", *score_cells(without.pooled_metrics), "", ""])
-    print_table(title, ["", *contest.entries[0].metrics.target.columns.values(), "sent", "seconds"], rows)
+    from ..report.federation import methods_table
+
+    table = methods_table(contest)
+    print_table(title, ["", *map(str, table.columns[1:])], [list(map(str, row)) for row in table.rows])
 
 
 def _show_peers(name: str, own: RoundResult, found: Mapping[str, PeerResult]) -> None:
-    rows = [[f"{name}, one message", percent(own.accuracy), "", "", "1", size(own.bytes), ""]]
-    for text, result in found.items():
-        same, passing = result.within(own.bytes), result.passing(own.accuracy)
-        rows.append(
-            [
-                text.replace(":", ": ", 1).replace(",", ", "),
-                percent(result.first.accuracy),
-                "–" if same is None else percent(same.accuracy),
-                percent(result.last.accuracy),
-                str(len(result.rounds)),
-                size(result.last.bytes),
-                "–" if passing is None else str(passing),
-            ]
-        )
-    header = ["", "1 round", "equal bytes", "at the end", "rounds", "bytes", "passes at"]
-    print_table("Accuracy of the peers", header, rows)
+    from ..report.federation import peers_rows
+
+    print_table("Accuracy of the peers", *peers_rows(name, own, found))
     print("bytes: sent and received by all parties together. equal bytes: accuracy after the last round within")
     print(f"the bytes of {name}; – if one round needs more. passes at: the first round as accurate.")

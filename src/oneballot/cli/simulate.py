@@ -13,10 +13,12 @@ from .terminal import (
     ElectionFile,
     Holdout,
     Parties,
+    ReportFile,
     Split,
     SplitSeed,
     TestRows,
     Workers,
+    check_report,
     plural,
     print_json,
     print_table,
@@ -41,6 +43,7 @@ def command(
     seed: SplitSeed = 0,
     compare: Annotated[bool, typer.Option(help="Also train on each party's rows, and on all rows pooled.")] = True,
     out: Annotated[Path | None, typer.Option(help="Save outcome/ and box/ with the ballots in this folder.")] = None,
+    report: ReportFile = None,
     workers: Workers = None,
     backend: Backend = None,
     as_json: AsJson = False,
@@ -56,6 +59,7 @@ def command(
         from ..runtime.executor import spread
         from ..simulation import baselines, check_empty, gain, read_parties, save, simulate_parties
 
+        check_report(report)
         agreed = Election.read(election)
         if out is not None:
             check_empty(out)
@@ -74,16 +78,6 @@ def command(
         if out is not None:
             save(run, out)
         sent = run.outcome.bytes / len(run.ballots)
-        if as_json:
-            described = {
-                "accuracy": {name: each.values.get("accuracy") for name, each in metrics.items()},
-                "metrics": {name: each.describe() for name, each in metrics.items()},
-                "bytes_per_party": sent,
-            }
-            print_json(
-                {**described, **({} if verdict is None else {"gain": verdict.describe()}), **run.outcome.summary()}
-            )
-            return
         names = {
             "alone": "mean party",
             "best": "" if without is None else f"best party ({without.best})",
@@ -94,6 +88,33 @@ def command(
             [names[k], *score_cells(each), size(round(sent)) if k == "outcome" else ""] for k, each in metrics.items()
         ]
         about = f"{plural(len(run.parties), 'party', 'parties')}, {split}, {plural(len(test_data), 'test row')}"
+        if report is not None:
+            from ..report.federation import simulate_page
+            from ..report.page import Table
+            from ..report.page import save as save_page
+
+            counts = {party: agreed.target.class_counts(own.y) for party, own in run.parties.items()}
+            quality = Table(
+                "The final model on the test rows", ["model", *agreed.target.columns.values(), "sent"], rows
+            )
+            facts = {
+                "election": f"{agreed.name} ({agreed.digest})",
+                "method": agreed.method.name,
+                "data": str(data),
+                "split": f"{about}, seed {seed}",
+            }
+            text = simulate_page(agreed.name, facts, quality, counts, agreed.classes, run.outcome.ledger, verdict)
+            save_page(report, text)
+        if as_json:
+            described = {
+                "accuracy": {name: each.values.get("accuracy") for name, each in metrics.items()},
+                "metrics": {name: each.describe() for name, each in metrics.items()},
+                "bytes_per_party": sent,
+            }
+            print_json(
+                {**described, **({} if verdict is None else {"gain": verdict.describe()}), **run.outcome.summary()}
+            )
+            return
         print_table(f"{agreed.name}: {about}", ["", *agreed.target.columns.values(), "sent"], rows)
         print("sent: the mean size of a ballot. Balanced accuracy is the mean recall of the classes.")
         for sentence in () if verdict is None else verdict.sentences():
@@ -102,3 +123,5 @@ def command(
             print("Privacy", "\n  ".join(run.outcome.ledger.describe(whole=True)))
         if out is not None:
             print(f"Saved: {out / 'outcome'} and {out / 'box'}.")
+        if report is not None:
+            print(f"Report: {report}.")

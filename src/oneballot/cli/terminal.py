@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
+from importlib.util import find_spec
 from math import inf
 from pathlib import Path
 from typing import Annotated
@@ -50,6 +51,7 @@ Split = Annotated[str, typer.Option(help="dirichlet:BETA[:balanced], shards:N, h
 TestRows = Annotated[Path | None, typer.Option(help="Labelled rows to test with.")]
 Holdout = Annotated[float, typer.Option(min=0.01, max=0.9, help="Without --test: the share of rows to hold out.")]
 SplitSeed = Annotated[int, typer.Option(min=0, help="The seed of the split.")]
+ReportFile = Annotated[Path | None, typer.Option(metavar="FILE.html", help="Write a page with the results here.")]
 OutcomeFolder = Annotated[Path, typer.Argument(metavar="OUTCOME", help="The folder that a tally wrote.")]
 
 Aside = Callable[[], AbstractContextManager[None]]
@@ -178,3 +180,17 @@ def _show_odd(values: OddValues) -> None:
     typer.echo(f"note: {values}:", err=True)
     for each in values.odd:
         typer.echo(f"  {each}", err=True)
+
+
+def check_report(path: Path | None) -> None:
+    """Raise an error, before anything is trained, if a page cannot be written there."""
+    if path is None:
+        return
+    from ..errors import MissingExtra
+    from ..runtime.files import check_writable
+
+    if find_spec("jinja2") is None or find_spec("matplotlib") is None:
+        raise MissingExtra("Writing a page", "report")
+    if not path.parent.is_dir():
+        raise OneBallotError(f"{path}: there is no folder {path.parent}; create it first")
+    check_writable(path.parent)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from .. import plugins
 from ..errors import ElectionError, WillNotWork
 from ..interfaces import Learner, Method
+from ..notebook import Shown
 from ..privacy.ledger import Ledger
 from ..privacy.settings import L0, PrivacySettings, as_privacy
 from ..sparse import as_dense
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Election(EncodesRows):
+class Election(EncodesRows, Shown):
     """What all parties have agreed on. Construct it in Python, or read an election.toml with `Election.read`."""
 
     classes: Sequence[Class] = ()

@@ -26,7 +26,8 @@ def toml_value(value: Any) -> str:
 
 def toml_table(table: Mapping[str, Any]) -> str:
     """A table on one line. TOML has no null, so settings without a value are left out."""
-    return "{ " + ", ".join(f"{toml_key(k)} = {toml_value(v)}" for k, v in table.items() if v is not None) + " }"
+    pairs = ", ".join(f"{toml_key(k)} = {toml_value(v)}" for k, v in table.items() if v is not None)
+    return f"{{ {pairs} }}" if pairs else "{}"
 
 
 def toml_key(name: str) -> str:

@@ -121,13 +121,10 @@ class Gain:
         return text + "."
 
     def _overall(self) -> str:
-        chance = ", within chance" if abs(self.above_best) <= self.margin[self.best] else ""
-        above = "above" if self.above_best >= 0 else "below" if chance else "BELOW"
-        below = "below" if self.below_pooled >= 0 else "above"
-        return (
-            f"The federation is {100 * abs(self.above_best):.1f} points {above} the best party ({self.best}{chance}) "
-            f"and {100 * abs(self.below_pooled):.1f} {below} pooled data."
-        )
+        within = abs(self.above_best) <= self.margin[self.best]
+        best = _beside(self.above_best, "the best party", loud=not within)
+        chance = ", within chance" if within and _points(self.above_best) else ""
+        return f"The federation is {best} ({self.best}{chance}) and {_beside(-self.below_pooled, 'pooled data')}."
 
     def _why(self) -> str:
         reasons = []
@@ -177,3 +174,15 @@ def paired(ours: Array, theirs: Array) -> tuple[float, float]:
     difference = ours - theirs
     margin = 1.96 * float(difference.std(ddof=1)) / len(difference) ** 0.5 if len(difference) > 1 else float("inf")
     return float(difference.mean()), margin
+
+
+def _points(difference: float) -> float:
+    return abs(round(100 * difference, 1))
+
+
+def _beside(difference: float, what: str, *, loud: bool = False) -> str:
+    """Such as "1.2 points above the best party"; a loss that counts is in capitals."""
+    if not (points := _points(difference)):
+        return f"as accurate as {what}"
+    below = "BELOW" if loud else "below"
+    return f"{points:.1f} points {'above' if difference > 0 else below} {what}"

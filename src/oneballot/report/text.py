@@ -42,6 +42,11 @@ def percent(share: float) -> str:
     return f"{100 * share:.1f} %"
 
 
+def signed(value: float, digits: int) -> str:
+    """A difference with its sign; zero, also after rounding, has none of its own: +0.0."""
+    return f"{round(value, digits) + 0.0:+.{digits}f}"
+
+
 def score(name: str, value: float) -> str:
     """A metric: shares in percent, others as a number; – if it has no value."""
     if value != value:

@@ -20,6 +20,7 @@ from ..election.targets import Target
 from ..election.targets import describe as describe_target
 from ..election.targets import read as read_target
 from ..errors import DataError, OneBallotError, Spoiled
+from ..notebook import Shown
 from ..privacy.ledger import Ledger
 from ..runtime.files import lock_folder
 from ..types import Array, Blob, Class, Contents, Count
@@ -54,7 +55,7 @@ class LabelledRows:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Outcome(Shown):
     """What a tally returns, saves and loads."""
 
     model: TrainedModel

@@ -87,7 +87,8 @@ def write_bundle(outcome: Outcome, folder: Path, data: Any) -> Bundle:
             f"the exported model's probabilities differ by {difference:.2g} on {rows.source}; report this"
         )
     checked = f"{rows.source}: probabilities differ by at most {difference:.1g} (limit {TOLERANCE:g})"
-    return Bundle(form, frame[:3], checked, lost)
+    example = frame_of(outcome, rows_to_check(outcome, None, 3))  # drawn: the rows of `data` may be private
+    return Bundle(form, example, checked, lost)
 
 
 def _write_pipeline(outcome: Outcome, path: Path, data: Any, why: str) -> list[str]:

@@ -111,7 +111,13 @@ def _own(outcome: Outcome, bundle: Path, data: Any, error: ExportError) -> tuple
     outcome.published().save(bundle)
     rows = rows_to_check(outcome, data)
     lost = (f"The model needs OneBallot to predict, because {error}.",)
-    return OWN, frame_of(outcome, rows)[:3], f"{rows.source}: OneBallot itself predicts", lost, "oneballot"
+    return (
+        OWN,
+        frame_of(outcome, rows_to_check(outcome, None, 3)),
+        f"{rows.source}: OneBallot itself predicts",
+        lost,
+        "oneballot",
+    )
 
 
 def _output(outcome: Outcome, example: Any, bundle: Path, predicted: Any) -> Any:

@@ -1,0 +1,96 @@
+"""The pages of `oneballot simulate --report` and `compare --report`."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from oneballot.cli import app
+
+HOSTILE = "<img src=x onerror=alert(1)>"
+
+
+def run(*words: object, status: int = 0) -> str:
+    done = CliRunner().invoke(app, list(map(str, words)))
+    assert done.exit_code == status, done.output + repr(done.exception)
+    return done.output
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder, rng = tmp_path_factory.mktemp("pages"), np.random.default_rng(0)
+    for name, rows in (("public", 80), ("all", 300)):
+        X = rng.random((rows, 2))
+        lines = [f"{a:.3f},{b:.3f},{HOSTILE if a + b / 4 > 0.6 else 'no'}" for a, b in X]
+        (folder / f"{name}.csv").write_text("\n".join(["a,b,ill", *lines]) + "\n")
+    agreed = folder / "election.toml"
+    run("new", agreed, "--public", folder / "public.csv", "--label", "ill", "--method", "fedkt")
+    data = ("--data", folder / "all.csv", "--parties", 3)
+    said = run("simulate", agreed, *data, "--report", folder / "simulate.html")
+    assert "Report: " in said
+    peers = ("--method", "analytic", "--peer", "solo")
+    run("compare", agreed, *data, *peers, "--report", folder / "compare.html")
+    return folder
+
+
+def test_the_page_of_a_simulation_has_verdict_gains_and_class_counts(pages: Path) -> None:
+    text = (pages / "simulate.html").read_text("utf-8")
+    for expected in ("Who gains", "95 % interval", "party-1", "pooled data", "Rows of each class", "<svg", "level L0"):
+        assert expected in text
+    assert HOSTILE not in text
+    assert len(text) < 10**6
+
+
+def test_the_page_of_a_comparison_has_methods_peers_and_bytes(pages: Path) -> None:
+    text = (pages / "compare.html").read_text("utf-8")
+    for expected in (
+        "Recommended",
+        "fedkt",
+        "analytic",
+        "solo",
+        "Accuracy against bytes",
+        "<svg",
+        "Gain of each party",
+    ):
+        assert expected in text
+    assert HOSTILE not in text
+    assert len(text) < 10**6
+
+
+def test_a_page_in_a_missing_folder_is_refused_before_anything_is_trained(pages: Path) -> None:
+    words = ("simulate", pages / "election.toml", "--data", pages / "all.csv", "--report", pages / "no" / "x.html")
+    assert "there is no folder" in run(*words, status=1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["simulate", "compare"])
+@pytest.mark.parametrize("width", [1280, 390])
+def test_pages_open_in_a_browser_without_errors_and_without_sideways_scrolling(
+    pages: Path, name: str, width: int
+) -> None:
+    webdriver = pytest.importorskip("selenium.webdriver")
+    browser, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if not browser or not driver:
+        pytest.skip("chromium and chromedriver are not installed")
+    options = webdriver.ChromeOptions()
+    options.binary_location = browser
+    for each in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", f"--window-size={width},1200"):
+        options.add_argument(each)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    session = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
+    try:
+        session.execute_cdp_cmd(
+            "Emulation.setDeviceMetricsOverride",
+            {"width": width, "height": 1200, "deviceScaleFactor": 1, "mobile": False},
+        )
+        session.get((pages / f"{name}.html").as_uri())
+        assert session.get_log("browser") == []
+        assert '"url":"http' not in str([e["message"] for e in session.get_log("performance")])
+        assert session.execute_script("return document.documentElement.scrollWidth") <= width
+        assert session.execute_script("return document.querySelectorAll('svg.plot').length") == 2
+    finally:
+        session.quit()
