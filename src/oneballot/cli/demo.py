@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from .terminal import AsJson, Workers, percent, print_json, print_table, session, size
+from ..report.text import percent, print_json, print_table, size
+from .terminal import AsJson, Workers, session
 
 EXAMPLE = "Example: oneballot demo --out demo"
 
