@@ -98,12 +98,13 @@ def _sample(name: str, value: Array, contents: Contents, ctx: PartyContext | Non
         except Exception as error:  # of a ballot from elsewhere
             return None, f"It is not what the method writes: {printable(error, 200)}", False
         if shown is not None:
-            header, rows = list(shown.header), [list(row) for row in shown.rows]
+            header, rows = list(shown.header[:COLUMNS]), [list(row[:COLUMNS]) for row in shown.rows]
+            more = f" The first {COLUMNS} of {len(shown.header)} columns are shown." * (len(shown.header) > COLUMNS)
             if shown.public:
                 names, cells = _public_cells(ctx, shown.public)
                 header = ["public row", *names, *header]
                 rows = [[f"{n + 1}", *c, *r] for n, c, r in zip(shown.public, cells, rows, strict=False)]
-            return Table(header=header, rows=rows), shown.note, True
+            return Table(header=header, rows=rows), shown.note + more, True
         if name in ctx.election.method.counts and value.shape == (len(ctx.classes),):
             rows = [[str(c), f"{n:,}"] for c, n in zip(ctx.classes, value.tolist(), strict=True)]
             return Table(header=["class", "rows"], rows=rows), "All numbers are shown.", True
