@@ -50,5 +50,6 @@ def command(
         )
         for what, where in shown["saved"].items():
             print(f"{what:>10}: {where}")
-        print(f"Next: oneballot inspect {out}/box/{next(iter(shown['parties']))}.ballot")
+        print(f"Next: open {out}/report.html and {out}/dossier.html in a browser")
+        print(f"      oneballot inspect {out}/box/{next(iter(shown['parties']))}.ballot")
         print(f"      oneballot evaluate {out}/outcome --data {out}/test.csv")
