@@ -117,17 +117,12 @@ def _write_dossier(page: Path, election: Election, ballot: Ballot, rows: Path) -
 
 
 def _write_report(out: Path, without: Baselines) -> dict[str, str]:
-    """The report of the outcome on the test rows, beside the parties alone and pooled data."""
+    """The report of the outcome on the test rows, beside a model of pooled data."""
     subject, page = load_subject(out / "outcome", out / "election.toml"), out / "report.html"
     assert without.pooled_metrics is not None
-    others = {
-        "mean party": without.mean_metrics,
-        f"best party ({without.best})": without.metrics[without.best],
-        "pooled data": without.pooled_metrics,
-    }
     subject = replace(
         subject.with_test(assess(subject.outcome, out / "test.csv")),
-        baselines={name: metrics.values for name, metrics in others.items()},
+        baselines={"pooled data": without.pooled_metrics.values},
         command=shlex.join(["oneballot", "demo", "--out", str(out)]),
     )
     try:
