@@ -116,6 +116,11 @@ def test_only_an_svg_element_is_a_figure() -> None:
     assert "<svg" in page.render_blocks([page.Figure(a_figure(), "a figure")])
 
 
+def test_text_in_figures_takes_the_colour_of_the_page() -> None:
+    """Without a rule it is black, which cannot be read on a dark page."""
+    assert re.search(r"\.plot text \{[^}]*fill: currentColor", a_page())
+
+
 def test_a_misspelled_name_in_a_template_is_an_error() -> None:
     from jinja2 import UndefinedError
 

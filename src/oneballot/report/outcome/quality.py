@@ -129,7 +129,9 @@ def plots(drawn: Curves, metrics: Metrics, of: str = "") -> list[Block]:
         text = "Where the model is above both other lines, acting on it is better than acting on all rows or on none."
         found.append(Figure(figures.decision_curve(drawn.decision), f"Decision curve{of}. {text}"))
     if metrics.confusion is not None and metrics.confusion.ndim == 2:
-        text = "Rows by true class, columns by predicted class; the darker, the larger the share of the true class."
+        text = (
+            "Rows by true class, columns by predicted class; the stronger the colour, the larger its share of the row."
+        )
         svg = figures.confusion(metrics.confusion, [each["class"] for each in metrics.by_class])
         found.append(Figure(svg, f"Confusion matrix{of}. {text}"))
     return [Figures(found)] if found else []
