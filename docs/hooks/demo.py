@@ -12,7 +12,11 @@ from typing import Any
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 
-PAGES = ("report.html", "dossier.html")
+PAGES = {
+    "report.html": "[The report](gallery/report.html): who voted, what each party brought, how good the model is.",
+    "dossier.html": "[The release dossier](gallery/dossier.html): what leaves a party, before it leaves.",
+}
+MARK = "<!-- pages of the demo -->"
 FOLDER = "gallery/"
 
 
@@ -31,3 +35,8 @@ def on_files(files: Files, config: Any) -> Files:
     for name, page in pages_of_the_demo().items():
         files.append(File.generated(config, f"{FOLDER}{name}", content=page))
     return files
+
+
+def on_page_markdown(markdown: str, files: Files, **_: Any) -> str:
+    made = [text for name, text in PAGES.items() if files.get_file_from_path(f"{FOLDER}{name}")]
+    return markdown.replace(MARK, "\n".join(f"- {text}" for text in made) or "This version writes no pages yet.")

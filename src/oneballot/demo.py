@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,13 +16,19 @@ from .election import template
 from .election.columns import Number
 from .election.election import Election
 from .election.schema import Schema
-from .errors import ElectionError
+from .errors import ElectionError, MissingExtra, OneBallotWarning
 from .methods.fedkt.method import FedKT
 from .party.cast import cast_together
+from .party.context import PartyContext
+from .party.release import Release, sealed_release
+from .party.rows import read_rows
+from .party.small_counts import CountRule
+from .report.dossier.facts import of_release
+from .report.dossier.write import twin_of, write_dossier
 from .report.plots import plot_class_counts
 from .server.tally import tally_box
 from .simulation import Simulation, baselines, divide, simulate_parties
-from .types import Array
+from .types import Array, Ballot
 
 PIXELS = [f"pixel{i:02d}" for i in range(64)]
 
@@ -52,8 +59,9 @@ def run(out: Path, *, parties: int = 10, beta: float = 0.5, seed: int = 0) -> di
     tested = election.read_data(out / "test.csv")
     for earlier in (out / "box").glob("*.ballot"):
         earlier.unlink()
-    box = Folder(out / "box")
-    for ballot in cast_together(election, held):
+    box, ballots = Folder(out / "box"), cast_together(election, held)
+    saved = _write_dossier(out / "dossier.html", election, ballots[0], out / "parties" / f"{ballots[0].party}.csv")
+    for ballot in ballots:
         box.deliver(ballot.party, ballot.sealed)
     outcome = tally_box(election, box)
     outcome.save(out / "outcome")
@@ -62,7 +70,7 @@ def run(out: Path, *, parties: int = 10, beta: float = 0.5, seed: int = 0) -> di
     runs = {what: simulate_parties(replace(election, method=m, learners={}), held) for what, m in others.items()}
     without = baselines(election, held, tested)
     counts = np.stack([np.bincount(d.y, minlength=10) for d in held.values()])
-    saved = {"model": "outcome", "ballots": "box", "election": "election.toml", "rows": "parties"}
+    saved |= {"model": "outcome", "ballots": "box", "election": "election.toml", "rows": "parties"}
     if picture := plot_class_counts(counts, list(held), [str(c) for c in range(10)], out / "parties.png"):
         saved["picture"] = picture.name
     federation = Simulation(outcome, (), held)
@@ -87,6 +95,20 @@ def run(out: Path, *, parties: int = 10, beta: float = 0.5, seed: int = 0) -> di
         ],
         "saved": {name: str(out / path) for name, path in saved.items()},
     }
+
+
+def _write_dossier(page: Path, election: Election, ballot: Ballot, rows: Path) -> dict[str, str]:
+    """The release dossier of one party. Small counts are allowed: the digits are public."""
+    data, about = read_rows(election, rows)
+    release = Release(PartyContext(election, ballot.party), "planned", CountRule(small="allow"), rows=about)
+    for earlier in (page, twin_of(page)):
+        earlier.unlink(missing_ok=True)
+    try:
+        write_dossier(page, of_release(sealed_release(release, ballot, data), page.name))
+    except MissingExtra as error:
+        warnings.warn(str(error), OneBallotWarning, stacklevel=2)
+        return {}
+    return {"dossier": page.name}
 
 
 def _write_csv(path: Path, X: Array, y: Sequence[int] | Array | None = None) -> None:

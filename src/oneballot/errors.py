@@ -7,7 +7,8 @@ OneBallotError
 │   └── DataNotFound    a public data set, or word vectors, that must be downloaded or copied first
 ├── BallotError
 │   ├── Spoiled         a rejected ballot; the tally reports it with the reason and counts the others
-│   └── AlreadyCast     a ballot of this party exists and would be replaced
+│   ├── AlreadyCast     a ballot of this party exists and would be replaced
+│   └── SmallCount      a ballot would state the exact number of a few rows; nothing was sealed or sent
 ├── BoxError            the box cannot be read or written
 │   └── NotFound        the box, or a ballot in it, does not exist or is not visible
 ├── QuorumError         too few ballots, or a tally that should wait for more
@@ -61,6 +62,9 @@ class Spoiled(BallotError):
 
 
 class AlreadyCast(BallotError): ...
+
+
+class SmallCount(BallotError): ...
 
 
 class BoxError(OneBallotError): ...

@@ -10,10 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Self
 
+import numpy as np
+
 from .contexts import Agreement, Context, TallyContext
 from .errors import Spoiled
 from .models import AskModel, HasMembers, HasReplaceableMembers, Model, Models
-from .types import Array, Ballot, Contents, Count, Data, Plan, PublicNeed, Spending, Steps, Task
+from .types import Array, Ballot, Contents, Count, Data, Plan, PublicNeed, Sample, Spending, Steps, Task
 
 if TYPE_CHECKING:
     from torch import nn
@@ -97,6 +99,16 @@ class Format(ABC):
     def prepare() -> Any:
         """Import the libraries that `load` needs, before the sandbox limits memory and time."""
 
+    @staticmethod
+    def smallest_leaf(data: bytes) -> int | None:
+        """The smallest number of training rows in a leaf, if the file holds it. The data were accepted by `check`."""
+        return None
+
+    @staticmethod
+    def training_rows(data: bytes) -> str:
+        """What the file holds of the rows themselves, in a sentence; empty if it holds none of them."""
+        return ""
+
     @classmethod
     def open(cls, data: bytes) -> nn.Module:
         """The torch module of data that `check` has accepted, for `TallyContext.open`. It takes rows of any shape with
@@ -145,6 +157,11 @@ class Method(Plugin):
     """The text of its section in a new election, below its name."""
     private_draft: ClassVar[str | None] = None
     """The same at L1 and L2; None if it does not differ."""
+    counts: ClassVar[tuple[str, ...]] = ()
+    """The arrays of a ballot that hold exact numbers of rows, one for each class. They are held against the smallest
+    count that a party may release; `plan` states them beforehand. At L2 they have noise and are exempt."""
+    meanings: ClassVar[Mapping[str, str]] = {}
+    """What each array and model of a ballot means, in words for people; "model" stands for model.0, model.1, …"""
 
     @property
     def sparse(self) -> bool:
@@ -187,6 +204,15 @@ class Method(Plugin):
     @abstractmethod
     def cast(self, data: Data, ctx: Context) -> CastSteps | Contents:
         """Yield requests and return the ballot's contents. A method that trains nothing returns them immediately."""
+
+    def read_counts(self, contents: Contents, ctx: Context) -> Mapping[str, Array]:
+        """The exact numbers of rows of each class in a ballot, by the name of their array; none at L2."""
+        found = {name: contents.get(name) for name in self.counts if ctx.level != "L2"}
+        return {name: np.asarray(value) for name, value in found.items() if isinstance(value, np.ndarray)}
+
+    def sample(self, name: str, contents: Contents, ctx: Context, rows: int) -> Sample | None:
+        """At most `rows` rows of an array as people can read them; None for its plain numbers."""
+        return None
 
     def prepare(self, ctx: TallyContext) -> Any:
         """Called once per tally, before ballots are counted: the result is `ctx.prepared`. It may yield requests."""

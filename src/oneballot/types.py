@@ -260,10 +260,38 @@ class Count:
 
 
 @dataclass(frozen=True)
+class Planned:
+    """An array, or a model, that a ballot will carry. A model has the type "model" and no shape."""
+
+    name: str
+    type: str
+    shape: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True)
 class Plan:
-    """What a cast would train and send, known before it runs."""
+    """What a cast would train and send, known before it runs.
+
+    counts: the exact numbers of rows of each class that the ballot would carry, by the name of their array.
+    contents: every array and model of the ballot; empty if the method does not list them.
+    """
 
     models: int
     carries: str
     bytes: int | None  # None if the size depends on the training
     sends_models: bool = False  # whether the ballot carries models that were trained on the party's rows
+    counts: Mapping[str, Array] = field(default_factory=dict)
+    contents: Sequence[Planned] = ()
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Some of an array's contents as a table for people. `note` says how to check it.
+
+    public: the number of the public row that each row of the table is about, if any.
+    """
+
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    note: str = ""
+    public: tuple[int, ...] = ()

@@ -50,6 +50,11 @@ def broken(table: dict[str, tuple[Any, str]], sentence: str) -> Callable[[Any], 
     return register
 
 
+@broken(METHODS, r"The array seen holds the exact number of a party's rows, but `counts` does not name it")
+class HidesItsCounts(ob.Ensemble):
+    counts: ClassVar[tuple[str, ...]] = ()
+
+
 @broken(METHODS, r'of the kind "no-rows" cannot cast: ValueError was raised \(test_mutants.py, line \d+\): empty')
 class FailsWithoutRows(ob.Analytic):
     def cast(self, data: Any, ctx: Any) -> Any:

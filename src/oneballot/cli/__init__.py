@@ -32,6 +32,7 @@ from . import (
     keys,
     new,
     predict,
+    report,
     simulate,
     tally,
 )
@@ -47,6 +48,7 @@ SECTIONS = {
         inspect,
         predict,
         evaluate,
+        report,
         export,
         benefit,
         simulate,

@@ -38,9 +38,11 @@ def command(
         from ..audit import audit
         from ..election.election import Election
 
-        result = audit(Election.read(election), canaries=canaries, runs=runs, confidence=confidence)
+        agreed = Election.read(election)
+        result = audit(agreed, canaries=canaries, runs=runs, confidence=confidence)
         if as_json:
-            print_json(asdict(result) | {"holds": result.holds, "catches": result.catches})
+            found = {"holds": result.holds, "catches": result.catches, "election": agreed.digest}
+            print_json(asdict(result) | found)
         else:
             attacks = {"with the election's noise": result.with_noise, "without noise": result.without_noise}
             rows = [[name, f"{a.right} of {a.guesses}", f"{a.epsilon:.3f}"] for name, a in attacks.items()]

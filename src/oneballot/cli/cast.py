@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from .dossier import AuditOption, Dossier, MinCount, SmallCounts, audited, count_rule
 from .reading import reads_files
 from .terminal import AsJson, ElectionFile, Workers, print_json, session, size
 
@@ -46,25 +47,39 @@ def command(
         float | None,
         typer.Option(min=0.01, max=0.9, help="Keep this share of your rows back, to test the outcome (benefit)."),
     ] = None,
+    dossier: Dossier = None,
+    min_count: MinCount = None,
+    small_counts: SmallCounts = None,
+    audit: AuditOption = None,
     workers: Workers = None,
     as_json: AsJson = False,
 ) -> None:
     """Train on your own rows and put one ballot into the box.
 
     The sealed ballot is written to your own disk before it is delivered. Running the command again delivers the same
-    bytes; it does not train again.
+    bytes; it does not train again. To show a board what leaves: cast with --dossier FILE.html and without --to, and
+    when the page is signed run the command again with --to BOX.
     """
     with session(as_json, workers):
         from ..boxes import box_at
         from ..election.election import Election
         from ..errors import ElectionError
+        from ..party.outbox import kept_digest
         from ..party.submit import cast_file, preview
+        from ..report.dossier.write import Reviewer, check_page
 
         if recast and resign:
             raise ElectionError("choose one: --recast trains again, --resign signs the kept ballot again")
         agreed = Election.read(election)
         box = None if to is None else box_at(to)
         beside = election.parent
+        asked = dossier is not None or min_count is not None or small_counts is not None
+        rule, review = count_rule(min_count, small_counts) if asked else None, None
+        if dossier is not None:
+            check_page(dossier, None if recast or dry_run else kept_digest(agreed, party, keep))
+            review = Reviewer(dossier, audited(audit, agreed))
+        elif audit is not None:
+            raise ElectionError("--audit is for the dossier: give --dossier FILE.html too, or run `oneballot audit`")
         if dry_run:
             plan = preview(
                 agreed,
@@ -76,12 +91,17 @@ def command(
                 choices=learner or (),
                 recast=recast,
                 holdout=holdout,
+                rule=rule,
+                review=review,
             )
+            written = {"dossier": review.written} if review else {}
             if as_json:
-                print_json(plan)
+                print_json(plan | written)
                 return
             for name, value in plan.items():
                 print(f"{name.replace('_', ' '):>16}: {value}")
+            if review:
+                print(f"{'dossier':>16}: {review.written['page']} (and {review.written['json']})")
             return
         done = cast_file(
             agreed,
@@ -96,9 +116,11 @@ def command(
             resign=resign,
             data_dependent=data_dependent,
             holdout=holdout,
+            rule=rule,
+            review=review,
         )
         if as_json:
-            print_json(done)
+            print_json(done | ({"dossier": review.written} if review else {}))
             return
         how = "Sealed" if done["trained"] else "Already cast, so your data was not read (--recast trains again)"
         print(f"{how}: {done['ballot']}, {size(done['bytes'])}.")
@@ -109,6 +131,9 @@ def command(
             print(f"DO NOT PUBLISH: {done['do_not_publish']}.")
         if done["encrypted_to"]:
             print(f"Encrypted to {done['encrypted_to']}. {done['ballot']}.open is your own readable copy.")
+        if review:
+            how = "describes this ballot already" if review.written["written"] == "unchanged" else "shows what leaves"
+            print(f"{review.written['page']} {how}; {review.written['json']} is the same for machines.")
         print(
             f"Delivered to {box}, as {done['name']}."
             if box

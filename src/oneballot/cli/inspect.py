@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from .dossier import AuditOption, Dossier, MinCount, SmallCounts, audited, count_rule
 from .terminal import AsJson, print_json, print_table, session, size
 
 EXAMPLE = "Example: oneballot inspect box/clinic-a.ballot --election election.toml"
@@ -15,21 +16,30 @@ def command(
     ballot: Annotated[Path, typer.Argument(help="A ballot file.")],
     election: Annotated[Path | None, typer.Option(help="Check it against this election: digest and signature.")] = None,
     key: Annotated[Path | None, typer.Option(help="The server's secret key, to open an encrypted ballot.")] = None,
+    dossier: Dossier = None,
+    min_count: MinCount = None,
+    small_counts: SmallCounts = None,
+    audit: AuditOption = None,
     as_json: AsJson = False,
 ) -> None:
     """Show what a ballot carries, its privacy cost and its signature.
 
     No model is loaded. An encrypted ballot shows little without the server's key. A party's own copy of it is
-    PARTY.ballot.open.
+    PARTY.ballot.open. --dossier writes what it shows, and more, as a page; give --election too.
     """
     with session(as_json):
         from ..ballot.inspect import describe_ballot
         from ..ballot.keys import read_server_key
         from ..election.election import Election
+        from ..report.dossier.facts import of_ballot
+        from ..report.dossier.write import write_dossier
 
-        seen = describe_ballot(
-            ballot, Election.read(election) if election else None, read_server_key(key) if key else None
-        )
+        agreed, server = Election.read(election) if election else None, read_server_key(key) if key else None
+        seen = describe_ballot(ballot, agreed, server)
+        if dossier is not None:
+            rule = count_rule(min_count, small_counts)
+            made = of_ballot(ballot, agreed, server, rule, dossier.name, audited(audit, agreed))
+            seen["dossier"] = write_dossier(dossier, made)
         if as_json:
             print_json(seen)
             return
@@ -42,3 +52,5 @@ def command(
             return
         rows = [[name, what, size(count)] for name, what, count in seen["contents"]]
         print_table(f"{ballot}, {size(seen['bytes'])}", ["content", "what", "size"], rows)
+        if dossier is not None:
+            print(f"{seen['dossier']['page']} shows what leaves; {seen['dossier']['json']} is the same for machines.")

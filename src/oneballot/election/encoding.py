@@ -113,10 +113,18 @@ class EncodesRows:
 
     def read_table(self, path: str | Path) -> Table:
         """Read a party's file, without rows that have no label or no ID."""
+        return self.complete(self.read_whole(path))
+
+    def read_whole(self, path: str | Path) -> Table:
+        """Read a party's file with all its rows."""
         if self.schema is None:
             raise ElectionError(f"this election has no [schema], so {path} cannot be read; `oneballot new` writes one")
-        empty = self.privacy.level == "L2"  # a party without rows must not stand out
-        return complete(self.schema, self.target, self.schema.read(path, empty=empty), empty=empty)
+        return self.schema.read(path, empty=self.privacy.level == "L2")
+
+    def complete(self, table: Table) -> Table:
+        """The table without rows that have no label or no ID. At L2 none may be left: no party must stand out."""
+        assert self.schema is not None
+        return complete(self.schema, self.target, table, empty=self.privacy.level == "L2")
 
     def encode_table(self, table: Table) -> Data:
         """Encode a party's table with the schema."""

@@ -66,11 +66,7 @@ def complete(schema: Schema, target: Target, table: Table, *, empty: bool = Fals
 
     `empty` permits that no row is left.
     """
-    gone = {}
-    if set(schema.label_columns) <= table.columns.keys():
-        gone["label"] = target.unlabelled(schema.raw_labels(table.columns, table.source))
-    if schema.id is not None and schema.id in table.columns and table[schema.id].ndim == 1:
-        gone["ID"] = np.array([as_text(v) == "" for v in table[schema.id]], dtype=bool)
+    gone = incomplete(schema, target, table)
     out = np.logical_or.reduce([np.zeros(len(table), dtype=bool), *gone.values()])
     if not out.any():
         return table
@@ -80,6 +76,16 @@ def complete(schema: Schema, target: Target, table: Table, *, empty: bool = Fals
         raise DataError(f"{text}, so there is nothing to learn from")
     warnings.warn(f"{text} and are left out", OneBallotWarning, stacklevel=2)
     return replace(table, columns={name: values[~out] for name, values in table.columns.items()})
+
+
+def incomplete(schema: Schema, target: Target, table: Table) -> dict[str, Array]:
+    """Whether each row has no label, and whether it has no ID, by "label" and "ID"."""
+    gone = {}
+    if set(schema.label_columns) <= table.columns.keys():
+        gone["label"] = target.unlabelled(schema.raw_labels(table.columns, table.source))
+    if schema.id is not None and schema.id in table.columns and table[schema.id].ndim == 1:
+        gone["ID"] = np.array([as_text(v) == "" for v in table[schema.id]], dtype=bool)
+    return gone
 
 
 def encode_labels(schema: Schema, target: Target, table: Table) -> Array:

@@ -120,6 +120,11 @@ class KernelFormat(Format):
     libraries: ClassVar[tuple[str, ...]] = ()
 
     @staticmethod
+    def training_rows(data: bytes) -> str:
+        _, arrays = read_arrays(data)
+        return f"the file holds {len(arrays['rows']):,} of the party's rows themselves, readable by anyone who has it"
+
+    @staticmethod
     def check(data: bytes, *, classes: int, features: int) -> None:
         _, arrays = read_arrays(data)
         if arrays.keys() != {"rows", "coefficients", "intercept", "gamma"}:

@@ -28,6 +28,7 @@ PER_SPLIT |= {"internal_value", "internal_weight", "internal_count"}
 PER_LEAF = ("leaf_value", "leaf_weight", "leaf_count")
 SINGLE = ("num_leaves", "num_cat", "is_linear", "shrinkage")
 INTEGER = re.compile(r"-?[0-9]{1,9}")
+LEAF_COUNTS = re.compile(rb"^leaf_count=([0-9 ]+)$", re.MULTILINE)
 THRESHOLD = re.compile(r"-?inf|-?[0-9]+(\.[0-9]*)?(e[+-]?[0-9]{1,3})?")  # inf separates missing values from all others
 NUMBER = re.compile(r"-?[0-9]+(\.[0-9]*)?(e[+-]?[0-9]{1,3})?")
 WHOLE = ("split_feature", "decision_type", "left_child", "right_child", "num_leaves", "num_cat", "is_linear")
@@ -63,6 +64,11 @@ class LightGBMText(Format):
     def check(data: bytes, *, classes: int, features: int) -> None:
         for _ in read_trees(data, classes=classes, features=features):
             pass
+
+    @staticmethod
+    def smallest_leaf(data: bytes) -> int | None:
+        counts = [int(count) for line in LEAF_COUNTS.findall(data) for count in line.split()]
+        return min(counts, default=None)
 
     @staticmethod
     def load(data: bytes, *, classes: int) -> LightGBMModel:

@@ -14,6 +14,7 @@ import re
 import time
 import zipfile
 import zlib
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import numpy as np
@@ -189,6 +190,23 @@ class Skops(Format):
             ) from None
 
     @staticmethod
+    def smallest_leaf(data: bytes) -> int | None:
+        leaves = list[int]()
+        for nodes in _node_arrays(data):
+            forest = "n_node_samples" in (nodes.dtype.names or ())
+            is_leaf = nodes["left_child"] < 0 if forest else nodes["is_leaf"] > 0
+            leaves += nodes["n_node_samples" if forest else "count"][is_leaf].tolist()
+        return min(leaves, default=None)
+
+    @staticmethod
+    def training_rows(data: bytes) -> str:
+        with zipfile.ZipFile(io.BytesIO(data)) as file:
+            names = set(re.findall(r'"(_fit_X|support_vectors_)":', file.read("schema.json").decode()))
+        if "_fit_X" in names:
+            return "the file holds all rows that it was trained on, readable by anyone who has it"
+        return "the file holds some of the rows that it was trained on (support vectors)" if names else ""
+
+    @staticmethod
     def load(data: bytes, *, classes: int) -> SklearnModel:
         import skops.io as skops_io
 
@@ -228,6 +246,18 @@ def _wipe(array: bytes) -> bytes:
         clean[name] = values[name]
     np.save(out, clean)
     return out.getvalue()
+
+
+def _node_arrays(data: bytes) -> Iterator[Array]:
+    """The nodes of all trees, of scikit-learn's forests or of its histogram boosting."""
+    _read_schema(data)  # refuses a file that expands to more than a model needs
+    with zipfile.ZipFile(io.BytesIO(data)) as file:
+        for name in file.namelist():
+            if name.endswith(".npy"):
+                values = np.load(io.BytesIO(file.read(name)), allow_pickle=False)
+                names = values.dtype.names or ()
+                if {"left_child", "n_node_samples"} <= set(names) or {"is_leaf", "count"} <= set(names):
+                    yield values
 
 
 def _read_schema(data: bytes) -> Any:

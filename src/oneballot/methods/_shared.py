@@ -6,9 +6,10 @@ import numpy as np
 
 from ..errors import Spoiled
 from ..interfaces import Agreement
-from ..types import Array, Ballot
+from ..types import Array, Ballot, Planned
 
 MOST_ROWS = 2**31 - 1
+CLASS_COUNTS = "the exact number of the party's rows of each class"
 
 
 def public_rows(agreed: Agreement) -> Array:
@@ -27,3 +28,8 @@ def read_class_counts(ballot: Ballot, agreed: Agreement, most: int = MOST_ROWS) 
     if not ((counts >= 0) & (counts <= most)).all():
         raise Spoiled(f"class counts {counts.tolist()}: expected 0 to {most:,} for each class")
     return counts
+
+
+def planned_counts(agreed: Agreement) -> Planned:
+    """The array `seen` of `read_class_counts`, as a plan lists it."""
+    return Planned("seen", "int64", (len(agreed.classes),))

@@ -20,8 +20,8 @@ from ..errors import ElectionError, OneBallotError, Spoiled
 from ..interfaces import Agreement, CastSteps, Context, Learner, Method, Model, TallyContext, Work
 from ..runtime.progress import track
 from ..settings import settings
-from ..types import Abstain, Array, Ballot, Blob, Contents, Count, Data, Fit, Plan, Steps, Task
-from ._shared import missing_classes, read_class_counts
+from ..types import Abstain, Array, Ballot, Blob, Contents, Count, Data, Fit, Plan, Planned, Steps, Task
+from ._shared import CLASS_COUNTS, missing_classes, planned_counts, read_class_counts
 
 if TYPE_CHECKING:
     import torch
@@ -58,6 +58,8 @@ class Dense(Method):
     why_not: ClassVar[str] = "a ballot is a network trained on private rows, without noise"
     costly: ClassVar[str] = "its tally trains a generator and a student, which takes minutes without a GPU"
     alternatives: ClassVar[Mapping[str, str]] = {"gradients": "Use torch"}
+    counts: ClassVar[tuple[str, ...]] = ("seen",)
+    meanings: ClassVar[Mapping[str, str]] = {"seen": CLASS_COUNTS, "model": "a network trained on all rows used"}
     needs: ClassVar[Mapping[str, frozenset[str]]] = {
         "local": frozenset({"probabilities", "gradients"}),
         "final": frozenset({"probabilities", "gradients", "soft"}),
@@ -94,7 +96,9 @@ class Dense(Method):
             learners[role].check_rows(np.full((1, *agreed.shape), 0.5, dtype=np.float32))
 
     def plan(self, data: Data, ctx: Context) -> Plan:
-        return Plan(1, "a network, rows of each class", None, sends_models=True)
+        counts = {"seen": ctx.target.class_counts(data.y)}
+        contents = (planned_counts(ctx), Planned("model", "model"))
+        return Plan(1, "a network, rows of each class", None, sends_models=True, counts=counts, contents=contents)
 
     def cast(self, data: Data, ctx: Context) -> CastSteps:
         if not len(data):

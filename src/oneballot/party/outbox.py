@@ -18,7 +18,7 @@ from ..ballot.encryption import read_header
 from ..ballot.manifest import OpenBallot, open_ballot
 from ..ballot.seal import as_ballot, check_ballot, encrypt_for, sign_again
 from ..election.election import Election
-from ..election.names import file_name
+from ..election.names import check_party_name, file_name
 from ..errors import AlreadyCast, ElectionError, Spoiled, printable
 from ..privacy.charges import Charges
 from ..runtime.files import lock_file, write_atomic
@@ -190,6 +190,12 @@ class Outbox:
                 f"{self.path} would be spoiled: {reason}. If only your key has changed, sign the same ballot again "
                 "with --resign: nothing is trained and no noise is drawn. Otherwise cast again with --recast."
             ) from None
+
+
+def kept_digest(election: Election, party: str, folder: Path) -> str | None:
+    """The digest of the ballot that a party has kept; None if there is none."""
+    ballot = Outbox(election, check_party_name(party), folder).read()
+    return None if ballot is None else ballot.digest
 
 
 def party_of(path: Path) -> str | None:

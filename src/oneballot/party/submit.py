@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,9 @@ from .context import PartyContext
 from .delivery import box_name, deliver, look_up
 from .holdout import choose_holdout, record_holdout
 from .outbox import Outbox
+from .release import Release, Review, check_release, plan_release, sealed_release
+from .rows import RowsUsed, read_rows
+from .small_counts import CountRule
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -39,6 +43,7 @@ MODEL_REVEALS = (
     "docs/model_ballots.md"
 )
 """Measured by benchmarks/membership.py."""
+ANY_COUNT = CountRule(small="allow")
 
 
 def cast_file(
@@ -55,16 +60,21 @@ def cast_file(
     resign: bool = False,
     data_dependent: bool = False,
     holdout: float | None = None,
+    rule: CountRule | None = None,
+    review: Review | None = None,
 ) -> dict[str, Any]:
     """Train on a file's rows and deliver the ballot. A ballot that was already cast is only delivered again.
 
-    `holdout` is the share of the rows to keep back, for `oneballot benefit`.
+    `holdout` is the share of the rows to keep back, for `oneballot benefit`. `rule` is the smallest number of rows that
+    the ballot may state; by default any. `review` is called with the release before the ballot is delivered.
     """
     party = check_party_name(party)
     signer = _check_party(election, party, key, beside)
     _warn_if_late(election)
     outbox, charges = Outbox(election, party, keep), _charges(election, party, beside)
     ctx = PartyContext(election, party, charges)  # from here on no other cast may draw noise
+    signed = public_text(signer) if signer else None
+    release = Release(ctx, "planned", rule or ANY_COUNT, signer=signed, ledger=election.ballot_ledger)
     with outbox.lock():
         ballot = None if recast else outbox.find(charges, signer, resign=resign)
         slot = None
@@ -72,17 +82,27 @@ def cast_file(
             slot = None if box is None else look_up(election, box, box_name(election, party, signer), party)
             _check_first_cast(outbox, charges, in_box=slot == "own", recast=recast)
             learners = dict(choose_learner(election, text) for text in choices)
-            rows = election.read_data(data)
-            used = _without_holdout(ctx, rows, holdout)
+            rows, about = read_rows(election, data)
+            used, about = _without_holdout(ctx, rows, about, holdout)
+            release = replace(release, learners=election.choose_learners(learners))
+            used, release = plan_release(release, used, about, review)
             check_writable(keep)
             keep.mkdir(parents=True, exist_ok=True)
             ballot = cast_data(ctx, used, key=signer, learners=learners)
+            release = sealed_release(release, ballot, used)
+            check_release(release, review)
             record_holdout(outbox.holdout_path, ctx, rows, holdout)
-        elif holdout is not None:
-            text = "the ballot was already cast, so --holdout has no effect; --recast trains again"
-            warnings.warn(text, OneBallotWarning, stacklevel=2)
-        assert ballot is not None
-        outbox.keep(ballot)
+            outbox.keep(ballot)
+        else:
+            if holdout is not None:
+                text = "the ballot was already cast, so --holdout has no effect; --recast trains again"
+                warnings.warn(text, OneBallotWarning, stacklevel=2)
+            assert ballot is not None
+            outbox.keep(ballot)  # it may be signed again
+            release = sealed_release(release, ballot, None)
+            check_release(release, review, sealed=str(outbox.path))
+        if review is not None:
+            review(release)
         name = box_name(election, party, signer, ballot.sealed)
         if box is not None:
             try:
@@ -118,17 +138,23 @@ def preview(
     choices: Iterable[str] = (),
     recast: bool = False,
     holdout: float | None = None,
+    rule: CountRule | None = None,
+    review: Review | None = None,
 ) -> dict[str, Any]:
-    """What a cast would train, send and spend. Nothing is trained, written or sent."""
+    """What a cast would train, send and spend. Nothing is trained, written or sent. `rule`, `review`: as in a cast."""
     party = check_party_name(party)
     signer = _check_party(election, party, key, beside)
-    for text in choices:
-        choose_learner(election, text)
+    learners = election.choose_learners(dict(choose_learner(election, text) for text in choices))
     ctx = PartyContext(election, party)
-    rows = _without_holdout(ctx, election.read_data(data), holdout)
-    plan = election.method.plan(rows, ctx)
+    rows, about = _without_holdout(ctx, *read_rows(election, data), holdout)
+    signed = public_text(signer) if signer else None
+    release = Release(ctx, "planned", rule or ANY_COUNT, signer=signed, ledger=election.ballot_ledger)
+    rows, release = plan_release(replace(release, learners=learners), rows, about, review)
+    plan = release.plan or election.method.plan(rows, ctx)
     check_size(election, party, plan.bytes or 0)
     ctx.check(rows)
+    if review is not None:
+        review(release)
     counts = zip(election.classes, election.target.class_counts(rows.y), strict=False)
     return {
         "election": f"{election.name}, {election.digest[:16]}…",
@@ -139,7 +165,7 @@ def preview(
         "ballot_carries": plan.carries,
         **({"reveals": MODEL_REVEALS} if plan.sends_models else {}),
         "bytes": "known after training" if plan.bytes is None else f"{plan.bytes:,}, and up to 2 kB of manifest",
-        "signed_with": public_text(signer) if signer else "nothing",
+        "signed_with": signed or "nothing",
         "encrypted_to": _encrypted_to(election) or "no one: anyone who has the ballot can read it",
         "privacy_spent": "; ".join(
             _cost(election, Outbox(election, party, keep), _charges(election, party, beside), recast)
@@ -212,8 +238,11 @@ def _check_first_cast(outbox: Outbox, charges: Charges, *, in_box: bool, recast:
         )
 
 
-def _without_holdout(ctx: PartyContext, rows: Data, share: float | None) -> Data:
-    return rows if share is None else rows.take(np.flatnonzero(~choose_holdout(ctx, rows, share)))
+def _without_holdout(ctx: PartyContext, rows: Data, about: RowsUsed, share: float | None) -> tuple[Data, RowsUsed]:
+    if share is None:
+        return rows, about
+    used = rows.take(np.flatnonzero(~choose_holdout(ctx, rows, share)))
+    return used, replace(about, held_back=len(rows) - len(used))
 
 
 def _charges(election: Election, party: str, beside: Path) -> Charges:

@@ -126,6 +126,11 @@ class Ledger(BaseModel):
         releases = [(line.model_copy(update=changes).release, line.times) for line in self.lines]
         return total_epsilon(releases, delta, self.accountant or "tight", adaptive=self.adaptive)
 
+    @property
+    def audience(self) -> str:
+        """`released_to` for people to read."""
+        return self.released_to.replace("whoever", "anyone who")
+
     def epsilon_at(self, delta: float) -> float:
         """The epsilon at another delta. Raises ElectionError where there is no guarantee."""
         if self.epsilon is None:
@@ -178,11 +183,10 @@ class Ledger(BaseModel):
         if self.epsilon is None:
             return [f"level {self.level}: raw votes: {NO_GUARANTEE} against the server or anyone who reads the box"]
         draws = f", drawn {self.drawn} times" if self.drawn > 1 else ""
-        audience = self.released_to.replace("whoever", "anyone who")
         sentences = [
             f"level {self.level}: epsilon {format_epsilon(self.epsilon)} at delta {self.delta:g} for each "
             f"{UNIT_NAMES[self.unit or 'row']}, "
-            f"adjacency {self.adjacency}{draws}, against {audience}",
+            f"adjacency {self.adjacency}{draws}, against {self.audience}",
             f"accountant {self.accountant}, computed from public settings only: may be published",
             *(line.describe() for line in self.lines),
         ]

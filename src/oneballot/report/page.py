@@ -1,7 +1,7 @@
 """Self-contained HTML pages: jinja2 templates with inline CSS, script and SVG, which load nothing from anywhere.
 
 A page is a template of `templates/` that extends `base.html`, or `page.html` filled with sections of the blocks below.
-Every value is escaped unless it is Markup, which only this module and jinja2 macros produce.
+Every value is escaped, except the SVG of figures, which svg.py draws.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .svg import inline_svg as inline_svg
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-_NUMBER = re.compile(r"[-+–—~<>≥≤±]?\s?\d[\d,.  ]*\s?(%|[kMG]?B|bytes|ms|s|min|h|±.*|to .*)?")
+_NUMBER = re.compile(r"[-+–—~<>≥≤±]?\s?\d[\d,.  ]*\s?(%|[kMG]?B|bytes|ms|s|min|h)?( ?(±|to) .*)?")
 
 
 @dataclass(frozen=True)
@@ -45,10 +45,10 @@ class Table:
 
     @functools.cached_property
     def numeric(self) -> list[bool]:
-        """For each column whether all its cells are numbers, which are aligned to the right."""
+        """For each column, except the first, whether all its cells are numbers, which are aligned to the right."""
         cells = [[str(cell).strip() for cell in column] for column in zip(*self.rows, strict=True)]
         known = [[cell for cell in column if cell not in ("", "–")] for column in cells]
-        return [bool(column) and all(_NUMBER.fullmatch(cell) for cell in column) for column in known]
+        return [i > 0 < len(column) and all(map(_NUMBER.fullmatch, column)) for i, column in enumerate(known)]
 
 
 @dataclass(frozen=True)
@@ -61,11 +61,17 @@ class Facts:
 
 @dataclass(frozen=True)
 class Figure:
-    """A plot: `svg` comes from `inline_svg`."""
+    """A plot: `svg` comes from svg.py, which escapes what it draws."""
 
     kind: ClassVar[str] = "figure"
     svg: str
     caption: str
+
+    @property
+    def markup(self) -> str:
+        from markupsafe import Markup
+
+        return Markup(self.svg if self.svg.startswith("<svg") else "")
 
 
 @dataclass(frozen=True)
@@ -132,9 +138,11 @@ def render(template: str, **context: Any) -> str:
     return _environment().get_template(template).render(context)
 
 
-def render_page(title: str, sections: Sequence[Section], *, lead: str = "", notices: Sequence[Notice] = ()) -> str:
-    """A whole page from sections, without a template of its own."""
-    return render("page.html", title=title, lead=lead, notices=notices, sections=sections)
+def render_page(
+    title: str, sections: Sequence[Section], *, lead: str = "", notices: Sequence[Notice] = (), banner: str = ""
+) -> str:
+    """A whole page from sections, without a template of its own. `banner`: a warning above everything."""
+    return render("page.html", title=title, lead=lead, notices=notices, sections=sections, banner=banner)
 
 
 def render_blocks(blocks: Sequence[Block]) -> str:
@@ -142,9 +150,9 @@ def render_blocks(blocks: Sequence[Block]) -> str:
     return render("blocks.html", blocks=blocks)
 
 
-def save(path: Path, text: str) -> None:
-    """Write a page. A process killed at any moment leaves the old page or the new one."""
-    write_atomic(path, text.encode())
+def save(path: Path, text: str, *, secret: bool = False) -> None:
+    """Write a page. A process killed at any moment leaves the old page or the new one. `secret`: for its owner only."""
+    write_atomic(path, text.encode(), 0o600 if secret else 0o644)
 
 
 @functools.cache

@@ -14,6 +14,7 @@ from ..server.outcome import Outcome
 from ..server.tally import tally
 from ..simulation import simulate_parties
 from ..types import Array, Ballot, Blob, Fit, Plan
+from ._counts import check_counts
 from ._data import WHOLE, make_rows, same
 from ._election import LEVELS, MethodCase, equal_contents, equal_counts, recorded
 from ._hostile import check_hostile_contents
@@ -210,6 +211,7 @@ CHECKS = (
     check_same_ballots,
     check_round_trip,
     check_plan,
+    check_counts,
     check_roles,
     check_order,
     check_late_ballots,

@@ -17,7 +17,7 @@ from scipy.spatial.distance import pdist
 from ...errors import ElectionError, OneBallotWarning, Spoiled
 from ...interfaces import Agreement, Context, Learner, Method, Model, TallyContext
 from ...settings import settings
-from ...types import Abstain, Array, Ballot, Contents, Count, Data, Plan, Spending
+from ...types import Abstain, Array, Ballot, Contents, Count, Data, Plan, Planned, Spending
 from .._shared import missing_classes
 from .format import MOST_FEATURES, Encoder, FeatureMap, LinearModel
 from .statistics import GRID, LARGEST, MOST_ROWS, STATISTICS, check_sums, discriminants, solve, statistics, symmetric
@@ -60,6 +60,11 @@ solver = "lda"                  # or "ridge"
 features = "none"               # a linear model: more features would need more noise; or "fourier", "encoder"
 """
     files: ClassVar[tuple[str, ...]] = ("encoder",)
+    counts: ClassVar[tuple[str, ...]] = ("sums",)
+    meanings: ClassVar[Mapping[str, str]] = {
+        "gram": "for each pair of features, the sum of their products over the party's rows",
+        "sums": "for each class, the sum of each feature over its rows; the last sum is their number times a constant",
+    }
 
     solver: Literal["lda", "ridge"] = "lda"
     features: Literal["none", "fourier", "encoder"] = "none"
@@ -100,7 +105,19 @@ features = "none"               # a linear model: more features would need more 
     def plan(self, data: Data, ctx: Context) -> Plan:
         size = self.feature_map(ctx).size
         sums = size * (size + 1) // 2 + size * len(ctx.classes)
-        return Plan(0, f"{sums:,} sums of products of {size} features", 8 * sums)
+        counts = {} if ctx.level == "L2" else {"sums": ctx.target.class_counts(data.y)}
+        contents = (
+            Planned("gram", "int64", (size * (size + 1) // 2,)),
+            Planned("sums", "int64", (size, len(ctx.classes))),
+        )
+        carries = f"{sums:,} sums of products of {size} features"
+        return Plan(0, carries, 8 * sums, counts=counts, contents=contents)
+
+    def read_counts(self, contents: Contents, ctx: Context) -> Mapping[str, Array]:
+        """The last feature is the same in all rows, so its sum over the rows of a class is their number."""
+        if ctx.level == "L2" or not isinstance(sums := contents.get("sums"), np.ndarray) or not sums.size:
+            return {}
+        return {"sums": sums[-1] // (GRID * self._constant)}
 
     def cast(self, data: Data, ctx: Context) -> Contents:
         if not len(data) and ctx.level != "L2":

@@ -7,6 +7,7 @@ weights, but everyone who holds the election holds those, and the lab's experime
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -16,7 +17,7 @@ from pydantic import Field, PositiveInt
 from ...errors import ElectionError, Spoiled
 from ...interfaces import Agreement, CastSteps, Context, Method, Model, TallyContext
 from ...settings import settings
-from ...types import Abstain, Ballot, Count, Data, Plan, Steps
+from ...types import Abstain, Ballot, Count, Data, Plan, Planned, Steps
 from .work import DistilWork, InitialWeights, TrainWork, read_inputs, write_inputs
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -61,6 +62,13 @@ module = "mlp"
     why_not: ClassVar[str] = "nothing bounds what a distilled input reveals about a row"
     alternatives: ClassVar[Mapping[str, str]] = {"gradients": "Use torch"}
     resumes: ClassVar[bool] = True
+    meanings: ClassVar[Mapping[str, str]] = {
+        "inputs": "distilled rows: made up so that training on them has the effect of training on the party's rows",
+        "ends": "the lowest and highest distilled value of each step",
+        "labels": "the labels of the distilled rows, which are learned too",
+        "rates": "the learning rate of each step",
+        "first": "the SHA-256 of the initial weights, which all parties share",
+    }
     needs: ClassVar[Mapping[str, frozenset[str]]] = {"final": frozenset({"gradients", "probabilities"})}
 
     steps: PositiveInt = 30
@@ -111,10 +119,15 @@ module = "mlp"
         what = f"{self.steps} steps of {self.batch} distilled inputs, labels and rates"
         if not ctx.shape or data.X.dtype == np.int32:  # only the learner knows the size of a word vector
             return Plan(1, what, None)
-        width = np.dtype(self.numbers).itemsize
-        each = self.batch * (width * int(np.prod(ctx.shape)) + 4 * len(ctx.classes)) + 4
-        each += 8 * (self.numbers == "uint8")  # the ends of each step
-        return Plan(1, what, self.steps * each + 32)  # with the digest of the initial weights
+        contents = [
+            Planned("inputs", self.numbers, (self.steps, self.batch, *ctx.shape)),
+            *[Planned("ends", "float32", (self.steps, 2))] * (self.numbers == "uint8"),
+            Planned("labels", "float32", (self.steps, self.batch, len(ctx.classes))),
+            Planned("rates", "float32", (self.steps,)),
+            Planned("first", "uint8", (32,)),
+        ]
+        size = sum(np.dtype(each.type).itemsize * math.prod(each.shape or ()) for each in contents)
+        return Plan(1, what, size, contents=contents)
 
     def cast(self, data: Data, ctx: Context) -> CastSteps:
         if not len(data):

@@ -13,14 +13,14 @@ from ...errors import ElectionError, Spoiled
 from ...formats.forest import as_forest
 from ...interfaces import Agreement, CastSteps, Context, Learner, Method, Model, Models, TallyContext
 from ...settings import settings
-from ...types import Abstain, Array, Ballot, Blob, Contents, Count, Data, Fit, Plan, PublicNeed, Steps, Task
+from ...types import Abstain, Array, Ballot, Blob, Contents, Count, Data, Fit, Plan, Planned, PublicNeed, Steps, Task
 from .._final import fit_final
-from .._shared import missing_classes, public_rows, read_class_counts
+from .._shared import CLASS_COUNTS, missing_classes, planned_counts, public_rows, read_class_counts
 from .average import EnsembleModel, hash_name
 from .claims import NAMES, claim_count, claim_fit
 from .cohorts import assign_cohorts, cohort_queries
 from .format import EnsembleFormat
-from .open_count import array_of, assemble, pack_shape, read_shape
+from .open_count import MOST_DIMENSIONS, array_of, assemble, pack_shape, read_shape
 from .open_model import OpenEnsemble
 from .votes import choose_rows, vote_shares
 
@@ -75,6 +75,14 @@ class Ensemble(Method):
         "a ballot is a model trained on private rows (a kernel model even holds them), without noise"
     )
     alternatives: ClassVar[Mapping[str, str]] = {"soft": "Distil with another learner, or set distil = false"}
+    counts: ClassVar[tuple[str, ...]] = ("seen",)
+    meanings: ClassVar[Mapping[str, str]] = {
+        "seen": CLASS_COUNTS,
+        "model": "a model trained on all rows used: it predicts the class of a row",
+        "claim": "a model that tells the party's rows from others: it predicts whether a row is like the party's own",
+        "score": "the cross-validated ROC-AUC of the party's model, in parts of 10,000",
+        "shape": "the shape of a row",
+    }
 
     select: Literal["all", "cv", "size", "random"] = "all"
     k: PositiveInt | None = None
@@ -137,11 +145,16 @@ class Ensemble(Method):
         scored = self.select == "cv"
         claims = claim_count(ctx.public, data.X.shape[1:]) if self.weights == "open" else 0
         carries = f"a model, {'claim models, ' * bool(claims)}rows of each class{', a score' * scored}"
-        return Plan(1 + claims + (min(self.folds, len(data)) if scored else 0), carries, None, sends_models=True)
+        contents = [planned_counts(ctx), *(Planned(name, "model") for name in ("model", *NAMES[:claims]))]
+        contents += [Planned("score", "int64", (1,))] * scored
+        contents += [Planned("shape", "int64", (MOST_DIMENSIONS,))] * (self.weights == "open" and not ctx.shape)
+        counts = {"seen": ctx.target.class_counts(data.y)}
+        models = 1 + claims + (min(self.folds, len(data)) if scored else 0)
+        return Plan(models, carries, None, sends_models=True, counts=counts, contents=contents)
 
     def cast(self, data: Data, ctx: Context) -> CastSteps:
         if len(data) < self.min_rows:
-            raise Abstain(f"it has {len(data)} rows, fewer than min_rows = {self.min_rows}")
+            raise Abstain(f"it has fewer than min_rows = {self.min_rows} rows")  # the exact number would be released
         class_counts = ctx.target.class_counts(data.y)
         contents: dict[str, Array | Blob] = {"seen": class_counts}
         if missing := missing_classes(class_counts, ctx):

@@ -27,7 +27,9 @@ from ...types import (
     Data,
     Fit,
     Plan,
+    Planned,
     PublicNeed,
+    Sample,
     Spending,
     Stack,
     Steps,
@@ -36,7 +38,7 @@ from ...types import (
 )
 from .._final import fit_final
 from .._queries import check_queries, check_teachers, choose_queries
-from .._shared import missing_classes, public_rows, read_class_counts
+from .._shared import CLASS_COUNTS, missing_classes, planned_counts, public_rows, read_class_counts
 from .grid import LARGEST, UNIT, Grid, ensemble, largest_logit, lower_unknown_classes
 from .passes import check_images, further_passes
 from .softened import Softened
@@ -69,6 +71,13 @@ class FedKD(Method):
     alternatives: ClassVar[Mapping[str, str]] = {
         "score targets": "Set temperature = 0 to train on labels, or temperature = 1 for soft labels",
         "soft": "Set temperature = 0 to train on labels",
+    }
+    counts: ClassVar[tuple[str, ...]] = ("seen",)
+    meanings: ClassVar[Mapping[str, str]] = {
+        "levels": "the logits of the party's model on the public rows, rounded to a grid",
+        "half-step": "the step of that grid, which the largest logit sets",
+        "seen": CLASS_COUNTS,
+        "parts": "what the party's teachers say about each public row: thousandths of a vote for each class",
     }
     draft: ClassVar[str] = """\
 temperature = 0.0               # labels; a final model of "torch" may learn logits (inf) or soft labels (a number)
@@ -132,9 +141,37 @@ temperature = 0.0               # labels; a final model of "torch" may learn log
         if ctx.level != "L0":
             return self._softened.plan(ctx)
         rows, classes = self.passes * len(public_rows(ctx)), len(ctx.classes)
-        beside = 8 * (self.bound is None) + 8 * classes * (self.weights == "class-counts")
+        size, weighted = self._grid.size(rows * classes), self.weights == "class-counts"
+        contents = [Planned("levels", "uint8", (size,))]
+        contents += [Planned("half-step", "int64", (1,))] * (self.bound is None) + [planned_counts(ctx)] * weighted
+        counts = {"seen": np.minimum(ctx.target.class_counts(data.y), self.most_rows)} if weighted else {}
         carries = f"logits of {classes} classes on {rows:,} public rows, {self._grid.bits} bits each"
-        return Plan(1, carries, self._grid.size(rows * classes) + beside)
+        size += 8 * (self.bound is None) + 8 * classes * weighted
+        return Plan(1, carries, size, counts=counts, contents=contents)
+
+    def read_counts(self, contents: Contents, ctx: Context) -> Mapping[str, Array]:
+        """Without the labelled public rows, which everyone can subtract."""
+        counts = super().read_counts(contents, ctx)
+        if not self.join_public or ctx.public_labels is None:
+            return counts
+        return {name: seen - ctx.target.class_counts(ctx.public_labels) for name, seen in counts.items()}
+
+    def sample(self, name: str, contents: Contents, ctx: Context, rows: int) -> Sample | None:
+        """The logits, or parts of a vote, of the first public rows."""
+        if name == "parts":
+            asked, cells = choose_queries(self.queries, ctx), np.asarray(contents[name])[:rows]
+            shown = tuple(tuple(f"{value:,}" for value in row) for row in cells)
+            note = "Thousandths of a vote for each class on these public rows, summed over the party's teachers."
+        elif name == "levels":
+            asked, classes = np.arange(self.passes * len(public_rows(ctx))), len(ctx.classes)
+            levels = self._grid.decode(np.asarray(contents[name]), (len(asked), classes))[:rows]
+            step = self._shared_half_step or int(np.asarray(contents["half-step"])[0])
+            shown = tuple(tuple(f"{v:.2f}" for v in row) for row in self._grid.half_steps(levels) * (step * UNIT))
+            note = "The logit of each class on these public rows: the highest is the class that the party's model says."
+        else:
+            return None
+        asked = asked[:rows] % len(public_rows(ctx))
+        return Sample(tuple(map(str, ctx.classes)), shown, note, tuple(asked.tolist()))
 
     def cast(self, data: Data, ctx: Context) -> CastSteps:
         if ctx.level != "L0":

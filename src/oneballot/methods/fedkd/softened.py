@@ -15,7 +15,7 @@ from scipy.special import softmax
 
 from ...errors import Spoiled
 from ...interfaces import CastSteps, Context, TallyContext
-from ...types import Abstain, Array, Ballot, Count, Data, Fit, Numbers, Plan, Spending, Stack, Task
+from ...types import Abstain, Array, Ballot, Count, Data, Fit, Numbers, Plan, Planned, Spending, Stack, Task
 from .._queries import choose_queries, count_queries
 from .._shared import public_rows
 
@@ -44,7 +44,8 @@ class Softened:
     def plan(self, ctx: Context) -> Plan:
         rows, classes = self._shape(ctx)
         carries = f"opinions on {classes} classes on {rows:,} public rows"
-        return Plan(self.subsets, carries, rows * classes * (2 if ctx.level == "L1" else 8))
+        contents = (Planned("parts", "int16" if ctx.level == "L1" else "int64", (rows, classes)),)
+        return Plan(self.subsets, carries, rows * classes * (2 if ctx.level == "L1" else 8), contents=contents)
 
     def cast(self, data: Data, ctx: Context) -> CastSteps:
         """A teacher without rows, or whose predictions are not finite, adds 0."""

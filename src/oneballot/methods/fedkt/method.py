@@ -11,10 +11,10 @@ import numpy as np
 from ...errors import ElectionError, Spoiled
 from ...interfaces import Agreement, CastSteps, Context, Learner, Model, TallyContext
 from ...settings import settings
-from ...types import Abstain, Array, Ballot, Blob, Count, Data, Fit, Plan, Steps, Task
+from ...types import Abstain, Array, Ballot, Blob, Contents, Count, Data, Fit, Plan, Planned, Sample, Steps, Task
 from .._final import fit_final
 from .._queries import choose_queries, count_queries
-from .._shared import missing_classes, public_rows, read_class_counts
+from .._shared import CLASS_COUNTS, missing_classes, planned_counts, public_rows, read_class_counts
 from .settings import Settings
 from .teachers import Teachers, halves, join_halves, without_prior
 from .votes import PARTS, at_most_one_vote, equal_influence, favour_rare_classes, lead, odds, votes_for_row
@@ -33,6 +33,13 @@ class FedKT(Settings):
     name: ClassVar[str] = "fedkt"
     levels: ClassVar[frozenset[str]] = frozenset({"L0", "L1", "L2"})
     sparse: ClassVar[bool] = True
+    counts: ClassVar[tuple[str, ...]] = ("seen",)
+    meanings: ClassVar[Mapping[str, str]] = {
+        "votes": "the party's votes: for each public row asked about, the class that its teachers or students choose",
+        "seen": CLASS_COUNTS,
+        "model": "a teacher, trained on a part of the party's rows, or a student, trained on public rows that the "
+        "teachers labelled",
+    }
     calibrates: ClassVar[bool] = True
     alternatives: ClassVar[Mapping[str, str]] = {"soft": 'Set final_weights = "uniform", or use another final learner'}
 
@@ -48,11 +55,32 @@ class FedKT(Settings):
         subsets = self.subset_count if ctx.level == "L2" else min(self.subset_count, len(data))
         teachers = self.partitions * subsets * (1 if self.open_vote == "off" else 2)
         students, rows = self.partitions if self.students else 0, len(self._voted_rows(ctx))
+        contents = [planned_counts(ctx)] * self._sends_counts
+        exact = self._sends_counts and ctx.level != "L2"
+        counts = {"seen": ctx.target.class_counts(data.y)} if exact else {}
         if self.ballot == "models":
-            return Plan(teachers + students, f"{students or teachers} models", None, sends_models=ctx.level == "L0")
+            contents += [Planned(f"model.{i}", "model") for i in range(students or teachers)]
+            carries, opened = f"{students or teachers} models", ctx.level == "L0"
+            return Plan(teachers + students, carries, None, sends_models=opened, counts=counts, contents=contents)
+        size = self.encoding(ctx).size(rows)
+        contents.append(Planned("votes", "uint8", (size,)))
         carries = f"votes on {rows:,} public rows, partitions: {self.partitions}"
-        beside = 8 * len(ctx.classes) * (self.weights == "class-counts")
-        return Plan(teachers + students, carries, self.encoding(ctx).size(rows) + beside)
+        size += 8 * len(ctx.classes) * self._sends_counts
+        return Plan(teachers + students, carries, size, counts=counts, contents=contents)
+
+    def sample(self, name: str, contents: Contents, ctx: Context, rows: int) -> Sample | None:
+        """The votes of the first public rows: the number of votes, or parts of votes, for each class."""
+        if name != "votes":
+            return None
+        asked = self._voted_rows(ctx)
+        votes = self.encoding(ctx).decode(np.asarray(contents[name]), len(asked))[:rows]
+        ordered = np.argsort(-votes.astype(np.int64), axis=1, kind="stable")[:, :3]
+        cells = [
+            ", ".join(f"{ctx.classes[c]}: {votes[i, c]:,}" for c in best if votes[i, c]) or "no vote"
+            for i, best in enumerate(ordered)
+        ]
+        note = "The votes for the best classes of each public row. Open the public file at that row to check them."
+        return Sample(("votes",), tuple((cell,) for cell in cells), note, tuple(asked[:rows].tolist()))
 
     def cast(self, data: Data, ctx: Context) -> CastSteps:
         if not len(data) and ctx.level != "L2":  # at L2 an empty silo casts a ballot like any other
@@ -82,7 +110,7 @@ class FedKT(Settings):
             contents |= {f"model.{i}": models[i].dump() for i in range(len(models))}
         else:
             contents["votes"] = self.encoding(ctx).encode(probabilities)
-        if self.weights == "class-counts" or (self.weights == "prior" and self._sends_teachers):
+        if self._sends_counts:
             limited = ctx.target.class_counts(ctx.limit_rows(data).y)
             contents["seen"] = np.maximum(ctx.release(limited, cell="class counts"), 0)
         return contents
@@ -144,6 +172,10 @@ class FedKT(Settings):
         """Labels at L1, from noisy votes. Every query is decided: leaving out those without votes would leak."""
         each = self.partitions if self.voting == "consistent" else 1  # Algorithm 1, line 19: s·|{parties that agree}|
         return ctx.decide(votes * each, cell="tally", unit=self.unit(ctx.level))
+
+    @property
+    def _sends_counts(self) -> bool:
+        return self.weights == "class-counts" or (self.weights == "prior" and self._sends_teachers)
 
     @property
     def _sends_teachers(self) -> bool:

@@ -10,6 +10,7 @@
   toggle.className = "theme";
   toggle.addEventListener("click", function () { root.dataset.theme = dark() ? "light" : "dark"; label(); });
   label();
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", label);
   document.querySelector("header.page").prepend(toggle);
 
   var value = function (row, i) {

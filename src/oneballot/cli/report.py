@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..report.text import print_json
+from .reading import reads_files
+from .terminal import AsJson, OutcomeFolder, session
+
+EXAMPLE = "Example: oneballot report outcome/ --data test.csv --by site --election election.toml --out report.html"
+
+
+@reads_files("data")
+def command(
+    outcome: OutcomeFolder,
+    data: Annotated[Path | None, typer.Option(help="Labelled rows that were not used for training.")] = None,
+    by: Annotated[
+        list[str] | None,
+        typer.Option(help="Also test the rows of each value of this column of --data; may be repeated."),
+    ] = None,
+    election: Annotated[
+        Path | None, typer.Option(help="The election.toml, for the roster, the method and the public rows.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
+    server_page: Annotated[
+        bool,
+        typer.Option(
+            "--server-page",
+            help="At L1: also write what only the server may see, to a second page named …do-not-publish.html.",
+        ),
+    ] = False,
+    public_data: Annotated[
+        bool,
+        typer.Option(
+            "--public-data", help="At L1: the rows of --data may be published, so show figures about them to everyone."
+        ),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write a page about an outcome.
+
+    Who decided, what each party brought, how good the model is, privacy, bytes, and how to reproduce it. One HTML file
+    without links to other files or the network. Without --data it says what is unknown. At L1 it holds nothing that has
+    no noise. See docs/report.md.
+    """
+    with session(as_json):
+        from ..report.outcome.subject import assess, load
+        from ..report.outcome.write import check_options, write
+
+        subject = load(outcome, election)
+        check_options(subject, data, by or (), server_page=server_page, public_data=public_data)
+        if data is not None:
+            subject = subject.with_test(assess(subject.outcome, data, by or (), publishable=public_data))
+        words = ["oneballot", "report", str(outcome)]
+        words += [] if data is None else ["--data", str(data)]
+        words += [word for column in by or () for word in ("--by", column)]
+        words += [] if election is None else ["--election", str(election)]
+        words += ["--server-page"] * server_page + ["--public-data"] * public_data
+        written = write(subject.made_by(shlex.join([*words, "--out", str(out)])), out, server_page=server_page)
+        if as_json:
+            print_json({"pages": [str(path) for path in written]})
+            return
+        print(f"The report is in {written[0]}. Open it in a browser, or print it.")
+        for path in written[1:]:
+            print(f"DO NOT PUBLISH {path}: it holds names, votes and counts without noise.")

@@ -1,0 +1,92 @@
+"""What a cast is about to release and what it is made of: the facts of a release dossier, before anything is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from ..election.election import Election
+from ..errors import SmallCount
+from ..interfaces import Learner
+from ..privacy.ledger import Ledger
+from ..types import Ballot, Data, Plan
+from .context import PartyContext
+from .rows import RowsUsed
+from .small_counts import CountRule, ReleasedCount, refuse_small, released_counts, suppress_small
+
+Stage = Literal["planned", "refused", "sealed"]
+
+
+@dataclass(frozen=True)
+class Release:
+    """stage: planned, refused because of a small count, or sealed. rows, plan: None if the ballot was cast earlier.
+
+    signer: the public key that signs the ballot. ledger: what the ballot spends, with all earlier casts.
+    """
+
+    ctx: PartyContext
+    stage: Stage
+    rule: CountRule
+    counts: tuple[ReleasedCount, ...] = ()
+    rows: RowsUsed | None = None
+    plan: Plan | None = None
+    ballot: Ballot | None = None
+    signer: str | None = None
+    ledger: Ledger = field(default_factory=Ledger)
+    refusal: str | None = None
+    learners: Mapping[str, Learner] = field(default_factory=dict)
+
+    @property
+    def election(self) -> Election:
+        return self.ctx.election
+
+    @property
+    def party(self) -> str:
+        return self.ctx.party
+
+
+Review = Callable[[Release], str | None]
+"""Called before anything is sent, and before an error about a small count, to which it may add a sentence."""
+
+
+def plan_release(release: Release, data: Data, rows: RowsUsed, review: Review | None) -> tuple[Data, Release]:
+    """The rows to train on, without those that are suppressed, and the planned release.
+
+    Raises SmallCount, after the review, if the ballot would state a number that is too small.
+    """
+    ctx, rule = release.ctx, release.rule
+    plan, counts = _planned(ctx, data)
+    if rule.small == "suppress" and any(count.is_small(rule) for count in counts):
+        withheld = {count.group: count.rows for count in counts if count.is_small(rule)}
+        data, _ = suppress_small(data, counts, rule, ctx)
+        rows = replace(rows, withheld=withheld)
+        plan, counts = _planned(ctx, data)
+    release = replace(release, rows=rows.of(data, ctx.election), plan=plan, counts=counts)
+    check_release(release, review)
+    return data, release
+
+
+def sealed_release(release: Release, ballot: Ballot, data: Data | None) -> Release:
+    """The release of a ballot that was sealed from these rows; None if they are unknown."""
+    counts = released_counts(release.election.method.read_counts(ballot.contents, release.ctx), release.ctx, data)
+    return replace(release, stage="sealed", ballot=ballot, counts=counts, ledger=ballot.ledger)
+
+
+def check_release(release: Release, review: Review | None, *, sealed: str = "") -> None:
+    """Raise SmallCount, after the review, if the release states a number that is too small.
+
+    sealed: the file of a ballot that was cast earlier.
+    """
+    try:
+        refuse_small(release.counts, release.rule, release.party, sealed=sealed)
+    except SmallCount as error:
+        more = None if review is None else review(replace(release, stage="refused", refusal=str(error)))
+        raise SmallCount(f"{error} {more}" if more else str(error)) from None
+
+
+def _planned(ctx: PartyContext, data: Data) -> tuple[Plan | None, tuple[ReleasedCount, ...]]:
+    if not len(data):
+        return None, ()
+    plan = ctx.election.method.plan(data, ctx)
+    return plan, released_counts(plan.counts, ctx, data)

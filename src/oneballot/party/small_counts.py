@@ -1,0 +1,99 @@
+"""Exact numbers of few rows in a ballot: found before any training, and then refused, suppressed or allowed.
+
+A number from 1 to `min_count` - 1 could single out people, as in the small cells of a published table. Suppression
+withholds the rows of such a class from the cast, as if the party had none. To send 0 and train on them all the same
+would hide the number but not the rows: a model shows which classes it has learned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from ..errors import SmallCount
+from ..interfaces import Context
+from ..types import Array, Data
+
+Handling = Literal["refuse", "suppress", "allow"]
+
+
+@dataclass(frozen=True)
+class CountRule:
+    """The smallest number of rows that a ballot may state, and what happens with a smaller one."""
+
+    min_count: int = 10
+    small: Handling = "refuse"
+
+
+@dataclass(frozen=True)
+class ReleasedCount:
+    """An exact number of rows that a ballot states. ids: how many different row IDs they have, if that is known."""
+
+    array: str
+    group: str
+    rows: int
+    ids: int | None = None
+
+    def is_small(self, rule: CountRule) -> bool:
+        """Whether it is of too few rows, or of too few people where rows have IDs."""
+        return self.rows > 0 and min(self.rows, self.rows if self.ids is None else self.ids) < rule.min_count
+
+    def __str__(self) -> str:
+        of = f"{self.rows} {'row' if self.rows == 1 else 'rows'} of class {self.group}"
+        return of if self.ids in (None, self.rows) else f"{of} with {self.ids} different IDs"
+
+
+def released_counts(counts: Mapping[str, Array], ctx: Context, data: Data | None = None) -> tuple[ReleasedCount, ...]:
+    """The numbers of rows of each class in these arrays; `data` are the rows that they count."""
+    ids = [None] * len(ctx.classes) if data is None or data.ids is None else _ids_by_class(data, ctx)
+    return tuple(
+        ReleasedCount(array, str(group), int(rows), known)
+        for array, values in counts.items()
+        for group, rows, known in zip(ctx.classes, np.ravel(values), ids, strict=False)
+    )
+
+
+def refuse_small(counts: Sequence[ReleasedCount], rule: CountRule, party: str, *, sealed: str = "") -> None:
+    """Raise SmallCount if a number is too small. sealed: the file of a ballot that exists already."""
+    small = [count for count in counts if count.is_small(rule)]
+    if not small or rule.small == "allow" or (rule.small == "suppress" and not sealed):
+        return
+    shown = ", ".join(map(str, small[:5])) + (f" and {len(small) - 5} more" if len(small) > 5 else "")
+    if sealed:
+        raise SmallCount(
+            f"{sealed}, which was cast earlier, states {shown} of {party}: below --min-count {rule.min_count}, so it "
+            "was not sent. Cast again with --recast --small-counts suppress, or send it with --small-counts allow."
+        )
+    raise SmallCount(
+        f"the ballot would state {shown} of {party}: below --min-count {rule.min_count}, so nothing was trained, "
+        f"sealed or sent. Use --small-counts suppress to cast without the rows of {_those(small)}, or --small-counts "
+        "allow if your board permits it."
+    )
+
+
+def suppress_small(data: Data, counts: Sequence[ReleasedCount], rule: CountRule, ctx: Context) -> tuple[Data, Array]:
+    """The rows without those of classes that are too small, and the class numbers of these.
+
+    With several labels per row, the labels of such a class become unknown instead.
+    """
+    names = {count.group for count in counts if count.is_small(rule)}
+    small = np.array([i for i, name in enumerate(ctx.classes) if str(name) in names], dtype=np.int64)
+    if ctx.target.exclusive:
+        return data.take(np.flatnonzero(~np.isin(data.y, small))), small
+    y = data.y.copy()
+    y[:, small] = 0
+    return replace(data, y=y), small
+
+
+def _ids_by_class(data: Data, ctx: Context) -> list[int]:
+    assert data.ids is not None
+    if ctx.target.exclusive:
+        return [len(np.unique(data.ids[data.y == c])) for c in range(len(ctx.classes))]
+    return [len(np.unique(data.ids[data.y[:, c] > 0])) for c in range(len(ctx.classes))]
+
+
+def _those(small: Sequence[ReleasedCount]) -> str:
+    return "that class" if len({count.group for count in small}) == 1 else "those classes"

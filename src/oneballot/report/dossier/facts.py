@@ -1,0 +1,258 @@
+"""Fills the record of a dossier: from a release that `party` has prepared, or from a ballot file."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from ... import plugins
+from ...ballot.encryption import decrypt
+from ...ballot.inspect import describe_ballot
+from ...ballot.keys import fingerprint
+from ...ballot.manifest import open_ballot
+from ...ballot.seal import as_ballot
+from ...election.columns import Category, Column, Date, Number, Tensor
+from ...election.election import Election
+from ...election.schema import as_plain
+from ...errors import BallotError
+from ...party.context import PartyContext
+from ...party.release import Release
+from ...party.rows import RowsUsed
+from ...party.small_counts import CountRule, ReleasedCount, released_counts
+from ...types import Ballot
+from .record import (
+    Agreement,
+    Audited,
+    ColumnUse,
+    Content,
+    Counts,
+    Dossier,
+    Reader,
+    Rows,
+    Seals,
+    Signer,
+    StatedCount,
+)
+from .samples import describe_content, describe_planned
+from .words import describe_attacks, describe_guarantee
+
+EXEMPT_AT_L2 = (
+    "At L2 every number in the ballot has noise, drawn before it is sealed, so none of them is an exact count. The "
+    "guarantee below bounds what they reveal, also about a group of one."
+)
+
+
+def of_release(release: Release, page: str, audit: Audited | None = None) -> Dossier:
+    """The dossier of a cast, planned, refused or sealed."""
+    election, ballot, plan, party = release.election, release.ballot, release.plan, release.party
+    if ballot is not None:
+        contents = [describe_content(name, ballot.contents, release.ctx) for name in sorted(ballot.contents)]
+        models = any(each.shape is None for each in contents)
+    else:
+        contents = [describe_planned(each, release.ctx) for each in (plan.contents if plan else ())]
+        models = plan is not None and plan.sends_models
+        if plan is not None and not contents:
+            contents = [_unlisted(plan.carries, plan.bytes)]
+    size = len(ballot.sealed) if ballot else plan.bytes if plan else None
+    return Dossier(
+        page=page,
+        written=datetime.now(UTC).replace(microsecond=0),
+        version=version("oneballot"),
+        stage=release.stage,
+        refusal=release.refusal,
+        abstained=ballot.abstained if ballot else None,
+        party=party,
+        election=_agreement(release),
+        method=election.method.name,
+        rows=None if release.rows is None else _rows(release.rows),
+        contents=contents,
+        also_sent=_also_sent(party, election.digest, election.method.name),
+        bytes=size,
+        readable_by=_reader(election),
+        signed_by=_signer(release.signer),
+        guarantee=describe_guarantee(release.ledger, election),
+        attacks=describe_attacks(release.ledger, election, models, audit),
+        counts=_counts(release.counts, release.rule, election.level),
+        seals=None if ballot is None else _seals(f"{party}.ballot", ballot.sealed, ballot.digest),
+    )
+
+
+def of_ballot(
+    path: Path,
+    election: Election | None,
+    key: X25519PrivateKey | None,
+    rule: CountRule,
+    page: str,
+    audit: Audited | None = None,
+) -> Dossier:
+    """The dossier of a ballot file; with its election it says more. `key` is the server's, for an encrypted ballot."""
+    facts = describe_ballot(path, election, key)
+    if "contents" not in facts:
+        raise BallotError(
+            f"{path} is encrypted, so its contents cannot be described. Give the server's key (--key), or your own "
+            "copy PARTY.ballot.open."
+        )
+    data = path.read_bytes()
+    ballot = as_ballot(open_ballot(decrypt(data, key) if key is not None and facts["encrypted_to"] else data), data)
+    ctx = None if election is None else PartyContext(election, ballot.party)
+    contents = [describe_content(name, ballot.contents, ctx) for name in sorted(ballot.contents)]
+    counts = () if ctx is None or not facts["valid"] else _stated(ballot, ctx)
+    small = [count for count in counts if count.is_small(rule)]
+    refusal = None if facts["valid"] else f"{facts['verdict']}."
+    if refusal is None and small and rule.small != "allow":
+        refusal = f"The ballot states {', '.join(map(str, small))}: below the smallest number of {rule.min_count}."
+    models = any(each.shape is None for each in contents)
+    return Dossier(
+        page=page,
+        written=datetime.now(UTC).replace(microsecond=0),
+        version=version("oneballot"),
+        stage="refused" if refusal else "sealed",
+        refusal=refusal,
+        abstained=ballot.abstained,
+        party=ballot.party,
+        election=None if ctx is None else _agreement(Release(ctx, "sealed", rule)),
+        method=facts["method"],
+        rows=None,
+        contents=contents,
+        also_sent=_also_sent(ballot.party, facts["election"], facts["method"]) | {"versions": facts["versions"]},
+        bytes=len(data),
+        readable_by=_reader_of_file(facts, election),
+        signed_by=Signer(who=facts["signature"]),
+        guarantee=describe_guarantee(ballot.ledger, election),
+        attacks=describe_attacks(ballot.ledger, election, models, audit),
+        counts=_counts(counts, rule, ballot.ledger.level, known=election is not None),
+        seals=_seals(path.name, data, ballot.digest),
+    )
+
+
+def _stated(ballot: Ballot, ctx: PartyContext) -> tuple[ReleasedCount, ...]:
+    try:
+        return released_counts(ctx.election.method.read_counts(ballot.contents, ctx), ctx)
+    except Exception:  # of a ballot from elsewhere, whose arrays may have any shape
+        return ()
+
+
+def _agreement(release: Release) -> Agreement:
+    election = release.election
+    learners = release.learners or {role: election.learner_of(role) for role in election.roles}
+    return Agreement(
+        name=election.name,
+        digest=election.digest,
+        method=election.method.name,
+        settings=_plain(plugins.describe(election.method)),
+        learners={role: _plain(plugins.describe(learner)) for role, learner in sorted(learners.items())},
+        classes=[str(name) for name in election.classes],
+        public_rows=election.public_rows,
+    )
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value if isinstance(value, str | int | float | None) else _plain(as_plain(value))
+
+
+def _rows(rows: RowsUsed) -> Rows:
+    odd = {each.column: [f"{o.count:,} {o.how}" for o in rows.odd if o.column == each.column] for each in rows.odd}
+    columns = [
+        ColumnUse(name=column.name, use="feature", encoding=_encoding(column), odd_values=odd.get(column.name, []))
+        for column in rows.features
+    ]
+    columns += [ColumnUse(name=name, use="label") for name in rows.label]
+    columns += [] if rows.id is None else [ColumnUse(name=rows.id, use="row ID")]
+    columns += [ColumnUse(name=name, use="ignored") for name in rows.ignored]
+    with open(rows.file, "rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return Rows(
+        file=rows.file,
+        sha256=digest,
+        in_file=rows.in_file,
+        dropped=dict(rows.dropped),
+        held_back=rows.held_back,
+        withheld=dict(rows.withheld),
+        used=rows.used,
+        by_class=dict(rows.by_class),
+        ids=rows.ids,
+        columns=columns,
+    )
+
+
+def _encoding(column: Column) -> str:
+    if isinstance(column, Number | Date):
+        low, high = column.range
+        between = f"{low:g} to {high:g}" if isinstance(low, float) else f"{low} to {high}"
+        return f"{column.kind}, {between} scaled to 0 to 1"
+    if isinstance(column, Category):
+        return f"one of {len(column.categories)} categories"
+    if isinstance(column, Tensor):
+        return f"{column.kind} of shape {column.shape}"
+    return f"{column.kind}, {column.width} numbers"
+
+
+def _unlisted(carries: str, size: int | None) -> Content:
+    """What a method that lists no contents says that it will send."""
+    note = "The method does not list its arrays before training; the dossier of the sealed ballot does."
+    return Content(
+        name="all", type="not listed", shape=None, bytes=size, meaning=carries, checkable=False, note=note
+    )  # fmt: skip
+
+
+def _also_sent(party: str, digest: str, method: str) -> dict[str, str]:
+    return {
+        "party": party,
+        "election": digest,
+        "method": method,
+        "ledger": "the privacy cost, as shown below",
+        "versions": "of Python, OneBallot and the libraries that trained the models",
+        "hashes": "SHA-256 of each content",
+    }
+
+
+def _reader(election: Election) -> Reader:
+    if not election.encrypted:
+        return Reader(who="Anyone who has the file: it is not encrypted.", encrypted=False)
+    key = str(election.server_key)
+    who = "Only the holder of the server's secret key. The host of the box sees its size and when it arrived."
+    return Reader(who=who, encrypted=True, key=key, fingerprint=fingerprint(key))
+
+
+def _reader_of_file(facts: dict[str, Any], election: Election | None) -> Reader:
+    if facts["encrypted_to"]:
+        key = str(facts["encrypted_to"]).partition(",")[0]
+        who = "Only the holder of the server's secret key."
+        return Reader(who=who, encrypted=True, key=key, fingerprint=fingerprint(key))
+    if election is not None and election.encrypted:
+        key = str(election.server_key)
+        who = "This copy is not encrypted: anyone who has it can read it. The delivered ballot is encrypted to the key."
+        return Reader(who=who, encrypted=False, key=key, fingerprint=fingerprint(key))
+    return Reader(who="Anyone who has the file: it is not encrypted.", encrypted=False)
+
+
+def _signer(key: str | None) -> Signer:
+    if key is None:
+        return Signer(who="Nobody: the election has no roster, so ballots need no signature.")
+    return Signer(who="The party, with its own key.", key=key, fingerprint=fingerprint(key))
+
+
+def _counts(counts: Sequence[ReleasedCount], rule: CountRule, level: str, *, known: bool = True) -> Counts:
+    exempt = EXEMPT_AT_L2 if level == "L2" else None
+    if not known and exempt is None:
+        exempt = "Unknown: give the election, which says which arrays are exact counts."
+    stated = [StatedCount(array=c.array, group=c.group, rows=c.rows, ids=c.ids, small=c.is_small(rule)) for c in counts]
+    smallest = min((count.rows for count in counts if count.rows), default=None)
+    return Counts(min_count=rule.min_count, handling=rule.small, exempt=exempt, stated=stated, smallest=smallest)
+
+
+def _seals(file: str, sealed: bytes, digest: str) -> Seals:
+    return Seals(file=file, bytes=len(sealed), file_sha256=hashlib.sha256(sealed).hexdigest(), ballot_digest=digest)

@@ -1,0 +1,90 @@
+"""The sentences of a dossier: what is guaranteed, and what an attacker can do."""
+
+from __future__ import annotations
+
+import math
+
+from ...election.election import Election
+from ...party.submit import MODEL_REVEALS
+from ...privacy.guarantee import VotesGuarantee
+from ...privacy.ledger import Ledger
+from ...privacy.releases import UNIT_NAMES
+from .record import Attacks, Audited, Guarantee
+
+MEMBERSHIP = f"{MODEL_REVEALS[0].upper()}{MODEL_REVEALS[1:]}. These figures were measured on other data, not on yours."
+UNMEASURED = (
+    "At L0 there is no noise, so nothing is promised. OneBallot has not measured an attack on this type of ballot: "
+    "assume that someone who knows most of your rows could learn something about the others."
+)
+
+
+def describe_guarantee(ledger: Ledger, election: Election | None) -> Guarantee:
+    words = []
+    if ledger.level == "L0":
+        words.append("There is no guarantee: no noise is added. Everyone who can read the ballot must be trusted.")
+    elif ledger.rehearsal:
+        words.append("This is a rehearsal and NOT PRIVATE: its noise can be reproduced from its seed.")
+    elif ledger.level == "L1" and ledger.epsilon is None:
+        words.append(
+            "This ballot holds exact votes. They are protected by encryption and by trust in the server, which adds "
+            "noise when it counts. The guarantee below is for those who see the final model only."
+        )
+    stated = ledger
+    if election is not None and ledger.level == "L1" and election.guarantee and not ledger.rehearsal:
+        stated = election.guarantee.ledger().times(election.privacy.tallies)
+        words += stated.describe()
+    elif ledger.level != "L0":
+        words += ledger.describe()
+    if stated.epsilon is not None:
+        words += _in_words(stated)
+    if election is not None and election.guarantee is not None:
+        words += election.guarantee.forecast(election.parties)
+    return Guarantee(words=words, ledger=stated)
+
+
+def _in_words(ledger: Ledger) -> list[str]:
+    epsilon = ledger.epsilon or 0.0
+    sure = 1 / (1 + math.exp(-min(epsilon, 700.0)))
+    unit = UNIT_NAMES[ledger.unit or "row"]
+    question = "is in the data" if ledger.adjacency == "add-remove" else "has one value rather than another"
+    text = (
+        f"In words: someone who thinks it equally likely or unlikely that a {unit} {question}, and then sees "
+        f"everything that is released, is at most {100 * sure:.3g} % sure"
+    )
+    if sure > 0.9:
+        return [f"{text}. That is nearly certain: an epsilon this large promises little."]
+    return [f"{text}, except with a probability of about {ledger.delta:g}."]
+
+
+def describe_attacks(ledger: Ledger, election: Election | None, models: bool, audit: Audited | None) -> Attacks:
+    if audit is not None:
+        return Attacks(measured="audit", words=_audit_words(audit), audit=audit)
+    if ledger.level == "L0":
+        words = [MEMBERSHIP] if models else [UNMEASURED]
+        if election is not None and election.method.why_not:
+            words.append(f"Why the method has no guarantee: {election.method.why_not}.")
+        return Attacks(measured="membership" if models else "nothing", words=words)
+    if election is not None and not isinstance(election.guarantee, VotesGuarantee):
+        what = election.guarantee.numbers_name if election.guarantee else "numbers"
+        text = f"The audit attacks noisy votes; this method releases {what}, for which OneBallot has no attack."
+        return Attacks(measured="nothing", words=[text])
+    text = "The audit was not run for this page. It attacks this election's noise with worst-case rows."
+    command = "oneballot audit election.toml --json > audit.json"
+    again = "Run it, and write this page again with --audit audit.json; or let --audit run do both."
+    return Attacks(measured="nothing", words=[text, again], command=command)
+
+
+def _audit_words(audit: Audited) -> list[str]:
+    noisy, bare = audit.with_noise, audit.without_noise
+    words = [
+        f"An attacker who may choose the worst data for this election guessed {noisy.right:,} of {noisy.guesses:,} "
+        f"secrets right. That proves an epsilon of at least {noisy.epsilon:.3f} with {audit.confidence:.0%} "
+        f"confidence; the election claims at most {audit.claimed:.3f} at delta {audit.delta:g}.",
+        f"Without noise the same attack guessed {bare.right:,} of {bare.guesses:,} right, which proves at least "
+        f"{bare.epsilon:.3f}.",
+    ]
+    if not audit.holds:
+        return ["THE CLAIM IS REFUTED: do not send the ballot, and report this as a vulnerability.", *words]
+    if audit.catches:
+        return [*words, "The claim holds against this attack, and the attack is strong enough to notice missing noise."]
+    return [*words, "The audit is inconclusive: it had too few canaries to refute the claim even without noise."]

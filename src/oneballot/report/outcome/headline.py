@@ -1,0 +1,130 @@
+"""The first lines of a report: whether the model can be used, what speaks against it, and what is unknown."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...types import Array
+from ..gain import paired
+from ..page import Notice
+from ..text import percent, plural, score
+from .quality import majority
+from .subject import Subject, Tested
+
+UNCALIBRATED = 0.1
+"""An expected calibration error above this is pointed out."""
+FEW_ROWS = 100
+"""With fewer labelled rows the figures are uncertain."""
+
+
+def headline(subject: Subject) -> list[Notice]:
+    """Bad news first. Only a model that labelled rows show to be useful gets a good word."""
+    outcome, tested = subject.outcome, subject.visible_test
+    bad: list[Notice] = []
+    if outcome.ledger.rehearsal:
+        bad.append(
+            Notice("The noise can be reproduced from its seed. Publish nothing.", "bad", "A rehearsal: NOT PRIVATE")
+        )
+    if outcome.verdict is not None and outcome.verdict.collapsed:
+        text = outcome.verdict.warning()
+        bad.append(Notice(text[:1].upper() + text[1:] + ".", "bad", "The model has collapsed. Do not use it."))
+    if tested is None:
+        return [*bad, _untested(subject)]
+    bad += _failures(tested)
+    warnings = _doubts(subject, tested)
+    return [*bad, *warnings, _result(subject, tested, good=not bad)]
+
+
+def _untested(subject: Subject) -> Notice:
+    if subject.tested is not None:
+        return Notice(
+            f"It was tested on {subject.tested.source}, but figures about those rows have no noise and are not on this "
+            "page. If the rows may be published, add --public-data; otherwise see the server's page (--server-page).",
+            "warning",
+            "This page does not state how good the model is",
+        )
+    return Notice(
+        "No labelled rows were given, so accuracy is not known. The verdict below is a plausibility check, not a test: "
+        "add --data with labelled rows that no party has trained on.",
+        "warning",
+        "It is unknown how good the model is",
+    )
+
+
+def _failures(tested: Tested) -> list[Notice]:
+    """Reasons not to use the model that the labelled rows show."""
+    found, metrics = [], tested.metrics
+    for each in metrics.missed:
+        rows = "the only row" if each["support"] == 1 else f"none of the {each['support']:,} rows"
+        text = f"It recognises {'not ' if each['support'] == 1 else ''}{rows} of class {each['class']}."
+        found.append(Notice(text, "bad", f"The model never recognises {each['class']}"))
+    trivial = majority(tested)
+    if trivial is not None:
+        name, scores = trivial
+        difference, margin = paired(metrics.target.row_scores(tested.probabilities, tested.y), scores)
+        balanced = metrics.intervals.get("balanced_accuracy", (1.0, 1.0))[0]
+        chance = 1 / max(len(metrics.target.classes), 1)
+        if difference <= margin and balanced <= chance * 1.05:
+            text = (
+                f"Its accuracy, {percent(float(metrics['accuracy']))}, is not beyond chance above that of always "
+                f"predicting {name} ({percent(float(scores.mean()))})."
+            )
+            found.append(Notice(text, "bad", "The model is no better than a constant. Do not use it."))
+    low, high = metrics.intervals.get("auc", (1.0, 1.0))
+    if low <= 0.5 and high == high:
+        text = f"The 95 % interval of its AUC, {low:.3f} to {high:.3f}, includes 0.5, which is guessing."
+        found.append(Notice(text, "bad", "The model may rank rows no better than chance"))
+    return found
+
+
+def _doubts(subject: Subject, tested: Tested) -> list[Notice]:
+    found = []
+    if tested.rows < FEW_ROWS:
+        text = f"{plural(tested.rows, 'labelled row')} show little: the intervals are wide. Test on more rows."
+        found.append(Notice(text, "warning", "Few labelled rows"))
+    ece = tested.metrics.values.get("ece", 0.0)
+    if ece > UNCALIBRATED:
+        text = (
+            f"The expected calibration error is {ece:.3f}: its probabilities are far from the observed shares. Its "
+            "ranking may still be good; do not read its probabilities as risks."
+        )
+        found.append(Notice(text, "warning", "The probabilities are not calibrated"))
+    best = best_party(tested)
+    if best is not None:
+        party, scores = best
+        target = tested.metrics.target
+        difference, margin = paired(target.row_scores(tested.probabilities, tested.y), scores)
+        if -difference > margin:
+            text = (
+                f"The model of {party} alone is better by {100 * -difference:.1f} ± {100 * margin:.1f} points on these "
+                "rows (the best party is chosen on the same rows). Compare methods with oneballot compare."
+            )
+            found.append(Notice(text, "warning", "The outcome is worse than the best party alone"))
+    return found
+
+
+def _result(subject: Subject, tested: Tested, *, good: bool) -> Notice:
+    target, metrics = tested.metrics.target, tested.metrics
+    name, shown = next(iter(target.metrics.items()))
+    text = f"{shown[:1].upper()}{shown[1:]} {score(name, metrics[name])}"
+    if name in metrics.intervals:
+        low, high = metrics.intervals[name]
+        text += f" (95 % interval {score(name, low)} to {score(name, high)})"
+    text += f" on {plural(tested.rows, 'row')} of {tested.source}"
+    parts = []
+    if (trivial := majority(tested)) is not None:
+        parts.append(f"always predicting {trivial[0]} has {percent(float(trivial[1].mean()))}")
+    if (best := best_party(tested)) is not None:
+        parts.append(f"the best party alone ({best[0]}) {percent(float(best[1].mean()))}")
+    text += f"; {' and '.join(parts)}." if parts else "."
+    return Notice(text, "good" if good else "info", "Tested on labelled rows")
+
+
+def best_party(tested: Tested) -> tuple[str, Array] | None:
+    """The party whose own model is best on these rows, and its score for each row."""
+    target = tested.metrics.target
+    scores = {party: target.row_scores(each, tested.y) for party, each in tested.members.items()}
+    if not scores:
+        return None
+    best = max(scores, key=lambda party: float(np.mean(scores[party])))
+    return best, scores[best]

@@ -1,0 +1,170 @@
+"""Who decided, and what each party brought."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from ...errors import printable
+from ...types import Array
+from ..page import Block, Bullets, Details, Notice, Section, Table
+from ..text import percent, plural, score, size
+from .subject import Subject, members, predictions, weight_shares
+
+MOST_CLASSES = 20
+"""Class counts of parties are shown for at most this many classes."""
+ASKED_ROWS = 500
+"""Without labelled rows, agreement is measured on so many public rows."""
+
+
+def who(subject: Subject) -> Section:
+    """The roster and what became of each ballot."""
+    title = "Who decided"
+    if not subject.names_parties:
+        return Section(
+            title,
+            [
+                "At level L1 the list of ballots has no noise, so this page names no party and counts no ballot. The "
+                "server's own page has the list (option --server-page); do not publish it."
+            ],
+        )
+    outcome, election = subject.outcome, subject.election
+    if not outcome.voted and not outcome.spoiled:
+        return Section(title, ["This outcome was published without the list of ballots, so who voted is not known."])
+    counted = [party for party, ballot in outcome.voted.items() if ballot.abstained is None]
+    rows = [[party, "counted", "", size(outcome.voted[party].bytes)] for party in counted]
+    rows += [[p, "abstained", printable(b.abstained), size(b.bytes)] for p, b in outcome.voted.items() if b.abstained]
+    rows += [[name, "spoiled", printable(reason), ""] for name, reason in outcome.spoiled.items()]
+    rows += [[party, "left out", "the tally was asked to leave it out (--without)", ""] for party in outcome.without]
+    late: tuple[str, ...] = ()
+    if election is not None:
+        late = election.awaited({*outcome.voted, *outcome.without})
+        until = f"; the deadline is {election.deadline:%Y-%m-%d %H:%M %Z}" if election.deadline else ""
+        rows += [[party, "late", f"no valid ballot when the votes were counted{until}", ""] for party in late]
+    others = {
+        "abstained": len(outcome.voted) - len(counted),
+        "spoiled": len(outcome.spoiled),
+        "left out": len(outcome.without),
+        "late": len(late),
+    }
+    rest = ", ".join(f"{count} {what}" for what, count in others.items() if count)
+    blocks: list[Block] = [f"{plural(len(counted), 'ballot')} counted" + (f"; {rest}." if rest else ".")]
+    if outcome.spoiled:
+        blocks.append(
+            Notice(
+                "A spoiled ballot does not count. Ask its party to cast again, then tally again.",
+                "warning",
+                plural(len(outcome.spoiled), "ballot") + " spoiled",
+            )
+        )
+    columns = ["party or file", "ballot", "why", "size"]
+    if not rest:
+        columns, rows = ["party", "ballot", "size"], [[party, what, sent] for party, what, _, sent in rows]
+    blocks.append(Table("Ballots", columns, rows))
+    if election is None:
+        blocks.append("The roster is not known here: add --election to list the parties that have not voted.")
+    elif not election.roster:
+        blocks.append("The election has no roster, so any party may vote, and none is missing.")
+    return Section(title, blocks)
+
+
+def contributions(subject: Subject) -> Section:
+    """Rows, classes, weight, agreement and own accuracy of each party, where they are known."""
+    title = "What each party brought"
+    if not subject.names_parties:
+        text = "At level L1 what a single party brought has no noise, so it is not on this page."
+        return Section(title, [text])
+    outcome = subject.outcome
+    counts = _class_counts(subject)
+    where, agreement, shares = _agreement(subject)
+    alone = {} if subject.tested is None else subject.tested.alone
+    blocks: list[Block] = []
+    shown = [p for p, b in outcome.voted.items() if b.abstained is None and (p in counts or p in agreement)]
+    if shown:
+        blocks.append(_table(subject, shown, counts, agreement, shares, where))
+    if alone and subject.tested is not None:
+        blocks.append("The accuracy alone is that of the party's own model, which the outcome keeps as a member.")
+    if counts and len(outcome.classes) <= MOST_CLASSES:
+        columns = ["party", *map(str, outcome.classes)]
+        rows = [[party, *(f"{n:,}" if n else "–" for n in each)] for party, each in counts.items()]
+        blocks.append(Details("Rows of each class", [Table("Rows of each class at each party", columns, rows)]))
+    return Section(title, [*blocks, *_unknown(subject, bool(counts), bool(agreement))])
+
+
+def _table(
+    subject: Subject,
+    shown: list[str],
+    counts: Mapping[str, Array],
+    agreement: Mapping[str, float],
+    shares: Mapping[str, float],
+    where: str,
+) -> Table:
+    outcome = subject.outcome
+    alone = {} if subject.tested is None else subject.tested.alone
+    name = next(iter(outcome.target.metrics))
+    columns = {
+        "rows": {party: f"{each.sum():,}" for party, each in counts.items()},
+        "classes without rows": {party: _lacking(subject, each) for party, each in counts.items()},
+        "share of decisions": {party: percent(share) for party, share in shares.items()},
+        "agrees with the outcome": {party: percent(share) for party, share in agreement.items()},
+        f"{outcome.target.metrics[name]} alone": {party: score(name, each[name]) for party, each in alone.items()},
+    }
+    known = {heading: values for heading, values in columns.items() if values}
+    rows = [[party, *(values.get(party, "–") for values in known.values())] for party in shown]
+    note = "" if not agreement else (
+        f"Measured on {where}. The share of decisions is a party's part of all weights, mean over the rows; "
+        "agreement is the share of rows for which the party's own model predicts what the outcome predicts."
+    )  # fmt: skip
+    return Table("Parties whose ballots count", ["party", *known], rows, note=note)
+
+
+def _lacking(subject: Subject, counts: Array) -> str:
+    lacking = [str(name) for name, count in zip(subject.outcome.classes, counts, strict=True) if not count]
+    more = f" and {len(lacking) - 5} more" if len(lacking) > 5 else ""
+    return ", ".join(lacking[:5]) + more if lacking else "none"
+
+
+def _class_counts(subject: Subject) -> dict[str, Array]:
+    """The rows of each class at each party, where its ballot states them without noise."""
+    if not subject.states_rows:
+        return {}
+    stated = {party: contents.get("seen") for party, contents in subject.outcome.count.by_party.items()}
+    shape = (len(subject.outcome.classes),)
+    return {p: each for p, each in stated.items() if isinstance(each, np.ndarray) and each.shape == shape}
+
+
+def _agreement(subject: Subject) -> tuple[str, dict[str, float], dict[str, float]]:
+    """On which rows, how often each party's own model agrees with the outcome, and its share of the decisions."""
+    outcome, election, tested = subject.outcome, subject.election, subject.tested
+    found = members(outcome) if outcome.target.exclusive else {}
+    if tested is not None and tested.X is not None:
+        where, rows, own = f"the {plural(tested.rows, 'row')} of {tested.source}", tested.X, tested.members
+        final = tested.probabilities
+    elif election is not None and election.public is not None and found:
+        rows = election.public[:ASKED_ROWS]
+        where, own = plural(len(rows), "public row"), predictions(outcome, found, rows)
+        final = outcome.probabilities(rows)
+    else:
+        return "", {}, {}
+    chosen = final.argmax(axis=1)
+    agreement = {party: float((each.argmax(axis=1) == chosen).mean()) for party, each in own.items() if party in found}
+    return where, agreement, weight_shares(outcome, found, rows)
+
+
+def _unknown(subject: Subject, counts: bool, agreement: bool) -> list[Block]:
+    """What cannot be stated about parties, and why."""
+    outcome, missing = subject.outcome, []
+    if not subject.states_rows:
+        missing.append(f"Rows and classes of a party are not stated at level {subject.level}.")
+    elif not counts:
+        missing.append("The ballots of this method do not state rows and classes, or are kept only as a sum.")
+    if not agreement and members(outcome):
+        missing.append("Agreement with the outcome needs rows: add --data with labelled rows, or --election.")
+    elif not agreement:
+        whole = "" if outcome.verdict is None or outcome.verdict.agreement is None else (
+            f" All votes together: {percent(outcome.verdict.agreement)} name the class that wins."
+        )  # fmt: skip
+        missing.append(f"The outcome keeps no model of a single party, so its agreement cannot be computed.{whole}")
+    missing.append("What the outcome is worth to a party is computed at the party: oneballot benefit.")
+    return [Bullets(missing)]

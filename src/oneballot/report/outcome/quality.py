@@ -1,0 +1,182 @@
+"""How good the final model is on labelled rows: metrics, classes, curves, confusion, groups, baselines."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...types import Array
+from .. import figures
+from ..curves import Curves, curves
+from ..groups import evaluate_by, group
+from ..metrics import Metrics, mean, summarize
+from ..page import Block, Details, Figure, Figures, Notice, Section, Table
+from ..text import plural, score
+from .subject import Subject, Tested
+
+MOST_CLASSES = 20
+"""A confusion matrix with more classes is left out."""
+MOST_CURVES = 8
+"""How many values of a column have curves of their own."""
+GROUP_RESAMPLES = 200
+MEANINGS = {
+    "accuracy": "share of rows predicted correctly",
+    "balanced_accuracy": "mean of the recalls of all classes: rare classes count as much as frequent ones",
+    "auc": "how well probabilities rank rows of a class above the others; 0.5 is guessing, 1 is perfect",
+    "average_precision": "area under the precision-recall curve; for rare classes more telling than AUC",
+    "brier": "mean squared error of the probabilities; 0 is perfect",
+    "ece": "expected calibration error: how far probabilities are from observed shares; 0 is perfect",
+}
+
+
+def quality(subject: Subject) -> Section:
+    tested = subject.visible_test
+    if tested is None:
+        return Section("Quality", _unknown(subject))
+    blocks: list[Block] = [
+        f"{plural(tested.rows, 'labelled row')} of {tested.source}, predicted by the final model. Intervals are 95 % "
+        "bootstrap intervals: they show the chance in drawing these rows, not in training the model.",
+        _metrics(tested.metrics, f"Metrics on {plural(tested.rows, 'row')}"),
+        _comparison(subject, tested),
+    ]
+    drawn = curves(tested.metrics.target, tested.probabilities, tested.y)
+    blocks += [*classes(tested.metrics), *plots(drawn, tested.metrics), *confusion(tested.metrics)]
+    return Section("Quality", blocks, [_groups(tested, column, cells) for column, cells in tested.columns.items()])
+
+
+def _unknown(subject: Subject) -> list[Block]:
+    if subject.tested is not None:
+        return [
+            f"The model was tested on {subject.tested.source}. Figures about those rows have no noise, so at level L1 "
+            "they are on the server's page only, unless --public-data says that the rows may be published."
+        ]
+    return [
+        "Unknown: accuracy, calibration and errors by class need labelled rows that no party has trained on. To find "
+        "out, run: oneballot report OUTCOME --data test.csv. Each party can also compare the outcome with a model of "
+        "its own rows, which stay there: oneballot benefit."
+    ]
+
+
+def _metrics(metrics: Metrics, caption: str) -> Table:
+    rows = []
+    for name, shown in metrics.target.metrics.items():
+        ends = metrics.intervals.get(name)
+        around = "–" if ends is None else f"{score(name, ends[0])} to {score(name, ends[1])}"
+        rows.append([shown, score(name, metrics[name]), around, MEANINGS.get(name, "")])
+    return Table(caption, ["metric", "value", "95 % interval", "meaning"], rows, sortable=False)
+
+
+def majority(tested: Tested) -> tuple[str, Array] | None:
+    """The most frequent class of the rows, and the score of each row if it is always predicted."""
+    target = tested.metrics.target
+    if not target.exclusive:
+        return None
+    constant = _constant(tested)
+    number = int(constant[0].argmax())
+    return str(target.classes[number]), target.row_scores(constant, tested.y)
+
+
+def _constant(tested: Tested) -> Array:
+    """The share of each class in the rows, as the prediction for every row."""
+    counts = tested.metrics.target.class_counts(tested.y)
+    return np.tile(counts / max(counts.sum(), 1), (tested.rows, 1))
+
+
+def _comparison(subject: Subject, tested: Tested) -> Table:
+    """The final model beside all baselines that are known."""
+    target = tested.metrics.target
+    columns = target.columns
+
+    def row(what: str, values: object) -> list[str]:
+        found = values if isinstance(values, dict) else {name: values[name] for name in columns}  # type: ignore[index]
+        return [what, *(score(name, found.get(name, float("nan"))) for name in columns)]
+
+    rows = [row("this outcome", tested.metrics)]
+    if alone := tested.alone:
+        first = next(iter(target.metrics))
+        best = max(alone, key=lambda party: alone[party][first])
+        rows.append(row("the best party's own model (chosen on these rows)", alone[best]))
+        rows.append(row("the parties' own models, mean", mean(list(alone.values()))))
+    rows += [row(what, dict(values)) for what, values in subject.baselines.items()]
+    if target.exclusive:
+        rows.append(row("always the shares of the classes", summarize(target, _constant(tested), tested.y)))
+    note = "" if subject.baselines else (
+        "A model of pooled data is not known here; oneballot compare measures it, and other methods, where all rows "
+        "may be on one machine."
+    )  # fmt: skip
+    return Table("Against baselines", ["model", *columns.values()], rows, note=note, emphasis=[0])
+
+
+def classes(metrics: Metrics) -> list[Block]:
+    names = ("precision", "recall", "f1", "auc", "average_precision")
+    rows = [[c["class"], *(score(name, c[name]) for name in names), f"{c['support']:,}"] for c in metrics.by_class]
+    columns = ["class", "precision", "recall", "F1", "AUC", "average precision", "support"]
+    return [Table("By class", columns, rows)] if rows else []
+
+
+def plots(drawn: Curves, metrics: Metrics, of: str = "") -> list[Block]:
+    """The figures of a model: its curves and confusion matrix. `of`: which rows they are about."""
+    found: list[Figure] = []
+    if drawn.roc:
+        text = "How many rows of a class are recognised, against how many others are mistaken for it."
+        found.append(Figure(figures.roc(drawn.roc), f"ROC curve{of}. {text} The band is a 95 % bootstrap interval."))
+    if drawn.precision_recall:
+        text = "How many of the rows that are called a class are of it, against how many of the class are recognised."
+        found.append(Figure(figures.precision_recall(drawn.precision_recall), f"Precision-recall curve{of}. {text}"))
+    if drawn.calibration is not None:
+        text = "On the dotted line, probabilities are what they say. Bars show how many rows have such a probability."
+        found.append(Figure(figures.calibration(drawn.calibration), f"Calibration curve{of}. {text}"))
+    if drawn.decision is not None:
+        text = "Where the model is above both other lines, acting on it is better than acting on all rows or on none."
+        found.append(Figure(figures.decision_curve(drawn.decision), f"Decision curve{of}. {text}"))
+    if metrics.confusion is not None and metrics.confusion.ndim == 2:
+        text = (
+            "Rows by true class, columns by predicted class; the stronger the colour, the larger its share of the row."
+        )
+        svg = figures.confusion(metrics.confusion, [each["class"] for each in metrics.by_class])
+        found.append(Figure(svg, f"Confusion matrix{of}. {text}"))
+    return [Figures(found)] if found else []
+
+
+def _groups(tested: Tested, column: str, cells: Array) -> Section:
+    """The metrics of each value of a column, and the curves of each."""
+    target = tested.metrics.target
+    by = evaluate_by(target, tested.probabilities, tested.y, cells, column, whole=tested.metrics)
+    first = next(iter(target.metrics))
+    rows = [_group_row(each.name, each.metrics, each.small) for each in by.groups]
+    heading = ["value", "rows", *target.columns.values(), f"95 % interval of {target.metrics[first]}"]
+    blocks: list[Block] = [
+        Table(f"Metrics by {column}", heading, [*rows, _group_row("all rows", by.whole)], emphasis=[len(rows)])
+    ]
+    if any(each.small for each in by.groups):
+        blocks.append(Notice("Figures of fewer than 10 rows say little, and may point at single people.", "warning"))
+    if first in by.whole.intervals:
+        blocks.append(Figure(figures.groups(by, first), "Each value with its 95 % interval; dotted: all rows."))
+    _, which = group(cells)
+    for i, each in enumerate(by.groups[:MOST_CURVES]):
+        if each.small:
+            continue
+        inside = which == i
+        drawn = curves(target, tested.probabilities[inside], tested.y[inside], number=GROUP_RESAMPLES)
+        title = f"{column}: {each.name}"
+        parts = [*classes(each.metrics), *plots(drawn, each.metrics, f", {title}"), *confusion(each.metrics)]
+        blocks.append(Details(f"{title} ({plural(each.rows, 'row')})", parts))
+    return Section(f"By {column}", blocks)
+
+
+def _group_row(name: str, metrics: Metrics, small: bool = False) -> list[str]:
+    target = metrics.target
+    first = next(iter(target.metrics))
+    low, high = metrics.intervals.get(first, (float("nan"), float("nan")))
+    ends = "–" if low != low else f"{score(first, low)} to {score(first, high)}"
+    count = f"{metrics.rows:,}" + (" (few)" if small else "")
+    return [name, count, *(score(each, metrics[each]) for each in target.columns), ends]
+
+
+def confusion(metrics: Metrics) -> list[Block]:
+    matrix = metrics.confusion
+    if matrix is None or matrix.ndim != 2 or len(matrix) > MOST_CLASSES:
+        return []
+    names = [c["class"] for c in metrics.by_class]
+    rows = [[name, *(f"{count:,}" for count in counts)] for name, counts in zip(names, matrix, strict=True)]
+    caption = "Confusion matrix: rows by true class, columns by predicted class"
+    return [Details("The confusion matrix as a table", [Table(caption, ["true class", *names], rows, sortable=False)])]

@@ -1,0 +1,316 @@
+"""The release dossier: a page for a board and its JSON twin, written before anything is sent."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import jsonschema
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from oneballot.ballot.keys import new_server_key
+from oneballot.cli import app
+from oneballot.report.dossier.record import Dossier, json_schema
+
+HOSTILE = "<script>alert(1)</script>"
+SCHEMA = Path(__file__).parents[3] / "docs" / "dossier.schema.json"
+
+
+def run(*words: object, status: int = 0):
+    result = CliRunner().invoke(app, [str(w) for w in words])
+    assert result.exit_code == status, result.output + repr(result.exception)
+    return result
+
+
+def read(page: Path) -> tuple[str, dict]:
+    """The page's text without tags, and its JSON twin, which follows the published schema."""
+    record = json.loads(page.with_suffix(".json").read_bytes())
+    jsonschema.validate(record, json.loads(SCHEMA.read_text()))
+    assert Dossier.model_validate(record).model_dump(mode="json") == record
+    parser = Text()
+    parser.feed(page.read_text("utf-8"))
+    return " ".join(" ".join(parser.parts).split()), record
+
+
+class Text(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts, self.quiet = [], 0
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        self.quiet += tag in ("style", "script")
+
+    def handle_endtag(self, tag: str) -> None:
+        self.quiet -= tag in ("style", "script")
+
+    def handle_data(self, data: str) -> None:
+        if not self.quiet:
+            self.parts.append(data)
+
+
+@pytest.fixture
+def clinic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An election of the classes no, rare and yes, and a party with 4 rows of "rare", one row without a label, and a
+    column that is not used."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(5)
+
+    def rows(count: int, rare: int) -> list[list[str]]:
+        out = []
+        for i in range(count):
+            age, dose = rng.uniform(20, 90), rng.uniform(0, 1)
+            ill = "rare" if i < rare else "yes" if age / 90 + dose > 1.2 else "no"
+            out.append([f"{age:.1f}", f"{dose:.3f}", "north" if i % 2 else "south", f"note {i}", ill])
+        return out
+
+    header = ["age", "dose", "ward", "comment", "ill"]
+    ends = [["20", "0", "north", "", "no"], ["90", "1", "south", "", "yes"]]
+    for name, table in {
+        "public.csv": rows(100, 20) + ends,
+        "a.csv": [*rows(120, 4), ["30", "0.5", "north", "", ""]],
+    }.items():
+        with (tmp_path / name).open("w", newline="") as file:
+            csv.writer(file).writerows([header, *table])
+    return tmp_path
+
+
+def agree(method: str = "ensemble", *more: object) -> None:
+    run("new", "election.toml", "--public", "public.csv", "--label", "ill", "--method", method, *more)
+    text = Path("election.toml").read_text().replace("n_estimators = 100", "n_estimators = 5")
+    Path("election.toml").write_text(text)
+
+
+def cast(*more: object, status: int = 0):
+    return run("cast", "election.toml", "--party", "clinic-a", "--data", "a.csv", *more, status=status)
+
+
+def test_the_published_schema_is_what_the_code_writes() -> None:
+    assert SCHEMA.read_text("utf-8") == json_schema(), (
+        "run: python -c \"from oneballot.report.dossier.record import json_schema; print(json_schema(), end='')\" "
+        "> docs/dossier.schema.json"
+    )
+    jsonschema.Draft202012Validator.check_schema(json.loads(json_schema()))
+
+
+def test_a_dry_run_writes_planned_arrays_without_samples_or_hashes(clinic: Path) -> None:
+    agree()
+    done = json.loads(cast("--dry-run", "--dossier", "d.html", "--small-counts", "allow", "--json").stdout)
+    text, record = read(clinic / "d.html")
+    assert done["dossier"]["page"] == "d.html"
+    assert done["dossier"]["json"] == "d.json"
+    assert record["stage"] == "planned"
+    assert record["seals"] is None
+    assert [each["name"] for each in record["contents"]] == ["seen", "model", "claim.0", "claim.1"]
+    assert all(each["sha256"] is None and each["sample"] is None for each in record["contents"])
+    assert record["contents"][0] | {"type": "int64", "shape": [3], "bytes": 24} == record["contents"][0]
+    assert "This is a plan" in text
+    assert "Nothing has been trained or sent" in text
+    assert not (clinic / "ballots").exists()
+
+
+def test_the_page_says_which_rows_and_columns_were_used(clinic: Path) -> None:
+    agree()
+    cast("--dossier", "d.html", "--small-counts", "suppress", "--holdout", "0.1")
+    text, record = read(clinic / "d.html")
+    rows = record["rows"]
+    assert rows["in_file"] == 121
+    assert rows["dropped"] == {"no label": 1}
+    assert rows["held_back"] == 12
+    assert list(rows["withheld"]) == ["rare"]
+    assert rows["used"] == 121 - 1 - 12 - rows["withheld"]["rare"] == sum(rows["by_class"].values())
+    assert rows["sha256"] == hashlib.sha256((clinic / "a.csv").read_bytes()).hexdigest()
+    used = {column["name"]: column["use"] for column in rows["columns"]}
+    assert used == {"age": "feature", "dose": "feature", "ward": "feature", "ill": "label", "comment": "ignored"}
+    assert "age feature number, 20 to 90 scaled to 0 to 1" in text
+    assert "Columns of the file that were ignored: comment" in text
+
+
+def test_hashes_tie_page_json_and_ballot_together(clinic: Path) -> None:
+    agree()
+    done = json.loads(cast("--dossier", "d.html", "--small-counts", "suppress", "--json").stdout)
+    text, record = read(clinic / "d.html")
+    ballot = (clinic / "ballots" / "clinic-a.ballot").read_bytes()
+    twin = hashlib.sha256((clinic / "d.json").read_bytes()).hexdigest()
+    assert record["page"] == "d.html"
+    assert record["seals"]["file_sha256"] == hashlib.sha256(ballot).hexdigest()
+    assert record["seals"]["ballot_digest"] == done["digest"]
+    assert {twin, done["digest"], record["seals"]["file_sha256"]} <= set(text.split())
+    assert done["dossier"]["json_sha256"] == twin
+    assert done["dossier"]["page_sha256"] == hashlib.sha256((clinic / "d.html").read_bytes()).hexdigest()
+
+
+def test_a_refused_release_leaves_a_page_and_nothing_else(clinic: Path) -> None:
+    agree()
+    before = {path.name for path in clinic.iterdir()}
+    for more in ([], ["--dry-run"]):
+        failed = cast("--dossier", "d.html", "--to", "box", "--json", *more, status=1)
+        assert json.loads(failed.stdout)["kind"] == "SmallCount"
+        assert "4 rows of class rare of clinic-a: below --min-count 10" in json.loads(failed.stdout)["error"]
+        assert "d.html" in json.loads(failed.stdout)["error"]
+        assert {path.name for path in clinic.iterdir()} == before | {"d.html", "d.json"}
+        text, record = read(clinic / "d.html")
+        assert record["stage"] == "refused"
+        assert "Refused: nothing may be sent" in text
+        assert "there is nothing to approve" in text
+        assert [c["group"] for c in record["counts"]["stated"] if c["small"]] == ["rare"]
+    cast("--dossier", "d.html", "--min-count", "4")
+    assert read(clinic / "d.html")[1]["stage"] == "sealed"
+
+
+def test_the_options_for_small_counts_work_without_a_page(clinic: Path) -> None:
+    agree()
+    assert "4 rows of class rare" in cast("--min-count", "5", status=1).output
+    cast("--small-counts", "suppress")
+
+
+def test_a_model_cannot_be_checked_by_a_person_and_membership_figures_are_given(clinic: Path) -> None:
+    agree()
+    cast("--dossier", "d.html", "--small-counts", "suppress")
+    text, record = read(clinic / "d.html")
+    assert "A person cannot check a model by reading it" in text
+    assert "the format does not hold it" in text
+    assert "AUC of .83 to .98 on a forest" in text
+    assert record["attacks"]["measured"] == "membership"
+    assert "anyone who has the file" in text.lower()
+    assert "There is no guarantee" in text
+    assert "do not publish" in text.lower()
+    for field in ("Decision", "Name", "Role", "Date", "Signature"):
+        assert field in text
+
+
+def test_votes_can_be_checked_against_public_rows(clinic: Path) -> None:
+    agree("fedkt")
+    cast("--dossier", "d.html")
+    text, record = read(clinic / "d.html")
+    (votes,) = record["contents"]
+    with (clinic / "public.csv").open() as file:
+        first = next(csv.DictReader(file))
+    assert votes["checkable"]
+    assert votes["sample"]["header"] == ["public row", "age", "dose", "ward", "votes"]
+    number, age, dose, ward, vote = votes["sample"]["rows"][0]
+    assert (number, float(age), float(dose), ward) == ("1", float(first["age"]), float(first["dose"]), first["ward"])
+    assert re.match(r"(no|rare|yes): \d+", vote)
+    assert "The ballot states no exact number of rows" in text
+    assert record["attacks"]["measured"] == "nothing"
+
+
+@pytest.mark.parametrize("method", ["fedkd", "analytic"])
+def test_every_content_has_a_meaning_and_a_sample(clinic: Path, method: str) -> None:
+    agree(method)
+    cast("--dossier", "d.html", "--small-counts", "suppress")
+    _, record = read(clinic / "d.html")
+    assert all(each["sample"]["rows"] for each in record["contents"])
+    assert not any("not described" in each["meaning"] for each in record["contents"])
+
+
+def test_at_l2_the_page_says_why_counts_are_exempt_and_what_the_audit_found(clinic: Path) -> None:
+    agree("fedkt", "--level", "L2", "--epsilon", "4")
+    text, record = read_after(cast("--dossier", "plain.html"), clinic / "plain.html")
+    assert "The audit was not run" in text
+    assert record["attacks"]["command"] == "oneballot audit election.toml --json > audit.json"
+    assert "none of them is an exact count" in text
+    assert record["guarantee"]["ledger"]["epsilon"] <= 4
+    assert "epsilon" in text
+    assert "% sure" in text
+    audit = json.loads(run("audit", "election.toml", "--canaries", "20", "--runs", "10", "--json").stdout)
+    Path("audit.json").write_text(json.dumps(audit))
+    text, record = read_after(cast("--dossier", "d.html", "--audit", "audit.json"), clinic / "d.html")
+    assert record["attacks"]["measured"] == "audit"
+    assert f"{audit['with_noise']['epsilon']:.3f}" in text
+    Path("audit.json").write_text(json.dumps(audit | {"election": "0" * 64}))
+    assert "another election" in cast("--dossier", "e.html", "--audit", "audit.json", status=1).output
+    assert "give --dossier" in cast("--audit", "run", status=1).output
+
+
+def read_after(_: object, page: Path) -> tuple[str, dict]:
+    return read(page)
+
+
+def test_an_encrypted_ballot_is_readable_by_the_server_alone(clinic: Path) -> None:
+    agree("fedkt", "--level", "L1", "--epsilon", "5")
+    public = new_server_key(clinic / "server.key")
+    text = Path("election.toml").read_text()
+    text = re.sub(r"^#? ?server_key = .*$", "", text, flags=re.MULTILINE)
+    Path("election.toml").write_text(f'server_key = "{public}"\n{text}')
+    cast("--dossier", "d.html")
+    text, record = read(clinic / "d.html")
+    assert record["readable_by"]["encrypted"]
+    assert record["readable_by"]["key"] == public
+    assert record["readable_by"]["fingerprint"] in text
+    assert "exact votes" in text
+    sealed = "ballots/clinic-a.ballot"
+    failed = run("inspect", sealed, "--election", "election.toml", "--dossier", "i.html", status=1)
+    assert "is encrypted" in failed.output
+    run("inspect", sealed, "--election", "election.toml", "--key", "server.key", "--dossier", "i.html")
+    run("inspect", f"{sealed}.open", "--election", "election.toml", "--dossier", "o.html")
+    digests = {read(clinic / name)[1]["seals"]["ballot_digest"] for name in ("d.html", "i.html", "o.html")}
+    assert len(digests) == 1
+
+
+def test_inspect_makes_the_same_page_from_a_ballot(clinic: Path) -> None:
+    agree()
+    cast("--dossier", "d.html", "--small-counts", "allow")
+    done = json.loads(
+        run("inspect", "ballots/clinic-a.ballot", "--election", "election.toml", "--dossier", "i.html",
+            "--small-counts", "allow", "--json").stdout
+    )  # fmt: skip
+    assert done["dossier"]["page"] == "i.html"
+    (_, cast_one), (text, seen) = read(clinic / "d.html"), read(clinic / "i.html")
+    same = ("party", "method", "contents", "readable_by", "guarantee", "attacks", "bytes", "seals", "election")
+    assert {name: seen[name] for name in same} == {name: cast_one[name] for name in same}
+    assert seen["rows"] is None
+    assert "was not read for this page" in text
+    run("inspect", "ballots/clinic-a.ballot", "--dossier", "alone.html")
+    text, alone = read(clinic / "alone.html")
+    assert alone["election"] is None
+    assert "give the election" in text
+    run("inspect", "ballots/clinic-a.ballot", "--election", "election.toml", "--dossier", "small.html")
+    assert read(clinic / "small.html")[1]["stage"] == "refused"
+
+
+def test_a_page_of_a_sealed_ballot_is_never_replaced(clinic: Path) -> None:
+    agree()
+    Path("notes.html").write_text("mine")
+    assert "not a dossier" in cast("--dossier", "notes.html", status=1).output
+    assert "ends in .html" in cast("--dossier", "d.pdf", status=1).output
+    given = ("--dossier", "d.html", "--small-counts", "suppress")
+    cast(*given, "--dry-run")
+    cast(*given)
+    signed = (clinic / "d.html").read_bytes()
+    assert "describes this ballot already" in cast(*given, "--to", "box").output
+    assert (clinic / "d.html").read_bytes() == signed
+    for more in (["--recast"], ["--dry-run"]):
+        assert "may be signed, so it is not replaced" in cast(*given, *more, status=1).output
+    assert (clinic / "d.html").read_bytes() == signed
+
+
+def test_the_page_is_written_before_the_ballot_is_delivered(clinic: Path) -> None:
+    agree()
+    Path("file").write_text("in the way")
+    failed = cast("--dossier", "file/d.html", "--small-counts", "allow", "--to", "box", status=1)
+    assert "error" in failed.output
+    assert not (clinic / "box").exists()
+
+
+def test_html_in_names_of_parties_columns_classes_and_files_is_escaped(clinic: Path) -> None:
+    for name in ("public.csv", "a.csv"):
+        text = Path(name).read_text().replace("dose", HOSTILE).replace("rare", "<b>rare").replace("south", "<i>south")
+        Path(name).write_text(text.replace("comment", "<img src=x onerror=alert(2)>"))
+    for method in ("ensemble", "fedkt"):
+        Path("election.toml").unlink(missing_ok=True)
+        agree(method)
+        page = f"{method}.html"
+        run("cast", "election.toml", "--party", "<u>clinic", "--data", "a.csv", "--dossier", page, "--keep", method,
+            "--small-counts", "suppress")  # fmt: skip
+        html, (text, _) = Path(page).read_text("utf-8"), read(clinic / page)
+        for raw in (HOSTILE, "<b>rare", "<u>clinic", "<img", "<i>south"):
+            assert raw not in html
+        assert HOSTILE in text
+        assert "<u>clinic" in text
+        assert html.count("<script>") == 1

@@ -1,0 +1,193 @@
+"""Reports of outcomes: what they state, what they leave out at L1, and that bad results are said first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from html import unescape
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import oneballot as ob
+from oneballot.ballot.keys import new_key
+from oneballot.errors import DataError, ElectionError, OneBallotError
+from oneballot.report.outcome.subject import Subject, assess, load
+from oneballot.report.outcome.write import check_options, render_report, secret_path, write
+from oneballot.server.outcome import Outcome
+from oneballot.server.verdict import Verdict
+
+from ..test_page import Tags
+from .conftest import CLASSES, HOSPITALS, HTML, Place, draw, with_trouble, write_rows
+
+Make = Callable[..., Place]
+
+
+def text_of(subject: Subject, *, secret: bool = False) -> str:
+    return unescape(render_report(subject.for_page(secret=secret)))
+
+
+def test_a_report_with_labelled_rows_states_quality_parties_privacy_and_digests(make_place: Make) -> None:
+    place = make_place()
+    subject = Subject(place.outcome, place.folder, place.election).with_test(assess(place.outcome, place.test))
+    text = text_of(subject)
+    for heading in ("What was decided", "Who decided", "What each party brought", "Quality", "Privacy"):
+        assert f">{heading}</h2>" in text
+    for word in ("balanced accuracy", "precision", "recall", "F1", "Brier score", "ECE", "AUC", "always the shares"):
+        assert word in text
+    for figure in ("ROC curve", "Precision-recall curve", "Calibration curve", "Decision curve", "Confusion matrix"):
+        assert f"<title>{figure}" in text, figure
+    for party in HOSPITALS:
+        assert party in text
+        assert place.outcome.voted[party].digest in text
+    assert "agrees with the outcome" in text
+    assert place.outcome.election in text
+    assert "no privacy guarantee" in text
+    assert "Tested on labelled rows" in text
+
+
+def test_without_labelled_rows_the_report_says_what_is_unknown_and_how_to_find_out(make_place: Make) -> None:
+    place = make_place()
+    text = text_of(Subject(place.outcome, place.folder))
+    assert "It is unknown how good the model is" in text
+    assert "--data test.csv" in text
+    assert "What the model predicts for 150 public rows" in text
+    assert "notice good" not in text
+    assert "add --election" in text
+
+
+def test_every_value_is_escaped(make_place: Make) -> None:
+    place = make_place()
+    outcome = with_trouble(place.outcome)
+    tested = assess(outcome, place.test, ["site"])
+    page = render_report(Subject(outcome, place.folder, place.election, tested=tested, command=HTML))
+    tags = Tags(page)
+    assert tags.tags.count("script") == 1
+    assert "img" not in tags.tags
+    assert "b" not in tags.tags
+    assert "i" not in tags.tags
+    assert not [name for name, _ in tags.attributes if name.startswith("on")]
+    ids = [value for name, value in tags.attributes if name == "id"]
+    assert len(ids) == len(set(ids))
+    shown = unescape(page)
+    for text in (f"too few rows {HTML}", f"not a ballot {HTML}", f"left out {HTML}", CLASSES[0], "<i>ill</i>"):
+        assert text in shown
+
+
+def test_each_value_of_a_column_is_tested_alone(make_place: Make) -> None:
+    place = make_place()
+    text = text_of(Subject(place.outcome, place.folder, tested=assess(place.outcome, place.test, ["site"])))
+    assert "Metrics by site" in text
+    for value in ("north", HTML, "(missing)"):
+        assert f"site: {value} (80 rows)" in text
+    with pytest.raises(DataError, match="no column 'sites', which --by names; its columns are"):
+        assess(place.outcome, place.test, ["sites"])
+
+
+def test_a_report_is_small_and_complete(make_place: Make, tmp_path: Path) -> None:
+    place = make_place()
+    subject = Subject(place.outcome, place.folder, tested=assess(place.outcome, place.test, ["site"]))
+    (page,) = write(subject, tmp_path / "report.html")
+    assert page.stat().st_size < 1_000_000
+
+
+def test_a_collapsed_model_is_said_first(make_place: Make) -> None:
+    place = make_place()
+    names = [str(each) for each in CLASSES]
+    verdict = Verdict(150, dict(zip(names, (1.0, 0.0), strict=True)), dict(zip(names, (0.5, 0.5), strict=True)))
+    text = text_of(Subject(replace(place.outcome, verdict=verdict), place.folder))
+    first = text.index('class="notice')
+    assert text[first:].startswith('class="notice bad"')
+    assert "The model has collapsed. Do not use it." in text[first : first + 200]
+
+
+def test_a_model_no_better_than_a_constant_never_passes_as_success(make_place: Make, tmp_path: Path) -> None:
+    place = make_place()
+    X, y = draw(300, 7)
+    noise = np.random.default_rng(0).permutation(y)
+    tested = assess(place.outcome, write_rows(tmp_path / "noise.csv", X, noise))
+    text = text_of(Subject(place.outcome, place.folder, tested=tested))
+    assert "Do not use it" in text
+    assert "notice good" not in text
+
+
+def test_at_l1_the_page_holds_nothing_without_noise(make_place: Make, tmp_path: Path) -> None:
+    place = make_place(privacy=ob.L1(20.0), method=ob.FedKT())
+    outcome = with_trouble(place.outcome)
+    subject = Subject(outcome, place.folder, place.election, tested=assess(outcome, place.test))
+    public, own = write(subject, tmp_path / "report.html", server_page=True)
+    text = unescape(public.read_text("utf-8"))
+    private = [*HOSPITALS, "left out", "too few rows", "not a ballot", "ballots counted", "agrees with"]
+    private += [ballot.digest for ballot in outcome.voted.values()] + ["Confusion", "ROC curve", "AUC"]
+    for word in private:
+        assert word not in text, word
+    assert "does not state how good the model is" in text
+    assert "Level L1: differential privacy" in text
+    assert own.name == "report.do-not-publish.html"
+    assert own.stat().st_mode & 0o077 == 0
+    server = unescape(own.read_text("utf-8"))
+    for word in (*HOSPITALS, "DO NOT PUBLISH", "Confusion matrix", f"left out {HTML}"):
+        assert word in server, word
+    assert "<title>DO NOT PUBLISH" in server
+    assert 'class="banner"' in server
+    assert "DO NOT PUBLISH" not in text
+
+
+def test_at_l1_figures_about_rows_that_may_be_published_are_on_the_page(make_place: Make) -> None:
+    place = make_place(privacy=ob.L1(20.0), method=ob.FedKT())
+    tested = assess(place.outcome, place.test, publishable=True)
+    text = text_of(Subject(place.outcome, place.folder, tested=tested))
+    assert "Confusion matrix" in text
+    assert "It does not cover the rows of test.csv" in text
+    assert not [party for party in HOSPITALS if party in text]
+
+
+def test_at_l1_the_roster_and_late_parties_are_not_on_the_page(make_place: Make, tmp_path: Path) -> None:
+    place = make_place(privacy=ob.L1(20.0), method=ob.FedKT())
+    election = replace(
+        place.election, roster={"never-voted": new_key(tmp_path / "key")}, variant_of=place.election.digest
+    )
+    subject = Subject(place.outcome, place.folder, election)
+    assert "never-voted" not in text_of(subject)
+    assert "never-voted" in text_of(subject, secret=True)
+
+
+def test_rows_and_classes_of_parties_are_stated_at_l0_only(make_place: Make) -> None:
+    place = make_place(privacy=ob.L2(50.0), method=ob.FedKT())
+    text = text_of(Subject(place.outcome, place.folder, place.election))
+    assert "Rows and classes of a party are not stated at level L2" in text
+    assert HOSPITALS[0] in text
+
+
+def test_a_published_outcome_has_a_report_too(make_place: Make) -> None:
+    place = make_place()
+    text = text_of(Subject(place.outcome.published(), place.folder))
+    assert "published without the list of ballots" in text
+
+
+def test_the_outcome_of_another_election_is_refused(make_place: Make, tmp_path: Path) -> None:
+    place = make_place()
+    toml = 'format = 1\nname = "other"\nclasses = ["x", "y"]\n[method]\nname = "ensemble"\nweights = "open"\n'
+    toml += '[schema]\nlabel = "l"\n[[schema.columns]]\nname = "a"\nkind = "number"\nrange = [0, 1]\n'
+    (tmp_path / "election.toml").write_text(toml)
+    with pytest.raises(ElectionError, match="is not the outcome of"):
+        load(place.folder, tmp_path / "election.toml")
+
+
+def test_options_without_a_meaning_are_refused(make_place: Make) -> None:
+    place = make_place()
+    subject = Subject(place.outcome, place.folder)
+    with pytest.raises(OneBallotError, match="--by names a column of the labelled rows"):
+        check_options(subject, None, ["site"], server_page=False, public_data=False)
+    with pytest.raises(OneBallotError, match="are for level L1"):
+        check_options(subject, place.test, (), server_page=True, public_data=False)
+    assert secret_path(Path("a/report.html")) == Path("a/report.do-not-publish.html")
+
+
+def test_rows_without_labels_cannot_be_tested(make_place: Make, tmp_path: Path) -> None:
+    place = make_place()
+    path = tmp_path / "unlabelled.csv"
+    path.write_text("<b>age</b>,dose\n0.5,0.5\n")
+    with pytest.raises(DataError, match="no label column"):
+        assess(Outcome.load(place.folder), path)
