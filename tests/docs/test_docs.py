@@ -26,7 +26,7 @@ pages = pytest.mark.parametrize("page", PAGES, ids=lambda p: p.relative_to(ROOT)
 # README, links, commands
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/python.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/index.md", "docs/python.md"])
 def test_the_python_of_a_page_runs(page, tmp_path, monkeypatch):
     """Its blocks form one program."""
     if page == "docs/python.md":
