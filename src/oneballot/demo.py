@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import shlex
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
@@ -25,9 +26,12 @@ from .party.rows import read_rows
 from .party.small_counts import CountRule
 from .report.dossier.facts import of_release
 from .report.dossier.write import twin_of, write_dossier
+from .report.outcome.subject import assess
+from .report.outcome.subject import load as load_subject
+from .report.outcome.write import write as write_report
 from .report.plots import plot_class_counts
 from .server.tally import tally_box
-from .simulation import Simulation, baselines, divide, simulate_parties
+from .simulation import Baselines, Simulation, baselines, divide, simulate_parties
 from .types import Array, Ballot
 
 PIXELS = [f"pixel{i:02d}" for i in range(64)]
@@ -70,6 +74,7 @@ def run(out: Path, *, parties: int = 10, beta: float = 0.5, seed: int = 0) -> di
     runs = {what: simulate_parties(replace(election, method=m, learners={}), held) for what, m in others.items()}
     without = baselines(election, held, tested)
     counts = np.stack([np.bincount(d.y, minlength=10) for d in held.values()])
+    saved |= _write_report(out, without)
     saved |= {"model": "outcome", "ballots": "box", "election": "election.toml", "rows": "parties"}
     if picture := plot_class_counts(counts, list(held), [str(c) for c in range(10)], out / "parties.png"):
         saved["picture"] = picture.name
@@ -109,6 +114,23 @@ def _write_dossier(page: Path, election: Election, ballot: Ballot, rows: Path) -
         warnings.warn(str(error), OneBallotWarning, stacklevel=2)
         return {}
     return {"dossier": page.name}
+
+
+def _write_report(out: Path, without: Baselines) -> dict[str, str]:
+    """The report of the outcome on the test rows, beside a model of pooled data."""
+    subject, page = load_subject(out / "outcome", out / "election.toml"), out / "report.html"
+    assert without.pooled_metrics is not None
+    subject = replace(
+        subject.with_test(assess(subject.outcome, out / "test.csv")),
+        baselines={"pooled data": without.pooled_metrics.values},
+        command=shlex.join(["oneballot", "demo", "--out", str(out)]),
+    )
+    try:
+        write_report(subject, page)
+    except MissingExtra as error:
+        warnings.warn(str(error), OneBallotWarning, stacklevel=2)
+        return {}
+    return {"report": page.name}
 
 
 def _write_csv(path: Path, X: Array, y: Sequence[int] | Array | None = None) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from oneballot.cli import app
+
+from ..browser import check_page
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 
@@ -72,25 +73,4 @@ def test_a_page_in_a_missing_folder_is_refused_before_anything_is_trained(pages:
 def test_pages_open_in_a_browser_without_errors_and_without_sideways_scrolling(
     pages: Path, name: str, width: int
 ) -> None:
-    webdriver = pytest.importorskip("selenium.webdriver")
-    browser, driver = shutil.which("chromium"), shutil.which("chromedriver")
-    if not browser or not driver:
-        pytest.skip("chromium and chromedriver are not installed")
-    options = webdriver.ChromeOptions()
-    options.binary_location = browser
-    for each in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", f"--window-size={width},1200"):
-        options.add_argument(each)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    session = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
-    try:
-        session.execute_cdp_cmd(
-            "Emulation.setDeviceMetricsOverride",
-            {"width": width, "height": 1200, "deviceScaleFactor": 1, "mobile": False},
-        )
-        session.get((pages / f"{name}.html").as_uri())
-        assert session.get_log("browser") == []
-        assert '"url":"http' not in str([e["message"] for e in session.get_log("performance")])
-        assert session.execute_script("return document.documentElement.scrollWidth") <= width
-        assert session.execute_script("return document.querySelectorAll('svg.plot').length") == 2
-    finally:
-        session.quit()
+    check_page(pages / f"{name}.html", width, figures=2)

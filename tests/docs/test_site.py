@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import functools
 import importlib.util
-import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import threading
@@ -24,6 +22,8 @@ import click
 import pytest
 
 import oneballot as ob
+
+from ..browser import chromium, requests
 
 ROOT = Path(__file__).parents[2]
 LOCAL = ("file", "data", "blob", "chrome", "about", "devtools", "chrome-untrusted")
@@ -152,25 +152,8 @@ def test_no_page_loads_a_file_from_another_host(site: Path) -> None:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    webdriver = pytest.importorskip("selenium.webdriver")
-    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
-    if not chromium or not driver:
-        pytest.skip("chromium and chromedriver are not installed")
-    options = webdriver.ChromeOptions()
-    options.binary_location = chromium
-    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=1280,1000"):
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
-    service = webdriver.ChromeService(driver)
-    with webdriver.Chrome(options=options, service=service) as chrome:
-        chrome.set_page_load_timeout(60)
-        yield chrome
-
-
-def requests(browser: Any) -> list[str]:
-    """The addresses that were requested since the last call."""
-    messages = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
-    return [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
+    with chromium() as session:
+        yield session
 
 
 def wait_for(condition: Any, seconds: float = 20) -> Any:

@@ -5,9 +5,10 @@ from typing import Annotated
 
 import typer
 
+from ..report.text import print_json, size
 from .dossier import AuditOption, Dossier, MinCount, SmallCounts, audited, count_rule
 from .reading import reads_files
-from .terminal import AsJson, ElectionFile, Workers, print_json, session, size
+from .terminal import AsJson, ElectionFile, Workers, session
 
 EXAMPLE = (
     "Example: oneballot cast election.toml --party clinic-a --data a.csv --to box/ (or: --to sftp://clinic-a@host/box)"

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..report.text import plural, print_json, print_table
 from .reading import reads_files
 from .terminal import (
     AllRows,
@@ -18,9 +19,6 @@ from .terminal import (
     TestRows,
     Workers,
     check_report,
-    plural,
-    print_json,
-    print_table,
     session,
 )
 

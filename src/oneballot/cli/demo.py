@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from .terminal import AsJson, Workers, percent, print_json, print_table, session, size
+from ..report.text import percent, print_json, print_table, size
+from .terminal import AsJson, Workers, session
 
 EXAMPLE = "Example: oneballot demo --out demo"
 
@@ -49,5 +50,6 @@ def command(
         )
         for what, where in shown["saved"].items():
             print(f"{what:>10}: {where}")
-        print(f"Next: oneballot inspect {out}/box/{next(iter(shown['parties']))}.ballot")
+        print(f"Next: open {out}/report.html and {out}/dossier.html in a browser")
+        print(f"      oneballot inspect {out}/box/{next(iter(shown['parties']))}.ballot")
         print(f"      oneballot evaluate {out}/outcome --data {out}/test.csv")

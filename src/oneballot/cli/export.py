@@ -7,8 +7,9 @@ import click
 import typer
 
 from ..report.export import EXPORTERS
+from ..report.text import print_json
 from .reading import reads_files
-from .terminal import AsJson, OutcomeFolder, print_json, session
+from .terminal import AsJson, OutcomeFolder, session
 
 EXAMPLE = "Example: oneballot export outcome/ --to onnx --out model.onnx"
 CHOICES = "; ".join(f"{name}: {exporter.what}" for name, exporter in EXPORTERS.items())

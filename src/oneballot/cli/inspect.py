@@ -5,8 +5,9 @@ from typing import Annotated
 
 import typer
 
+from ..report.text import print_json, print_table, size
 from .dossier import AuditOption, Dossier, MinCount, SmallCounts, audited, count_rule
-from .terminal import AsJson, print_json, print_table, session, size
+from .terminal import AsJson, session
 
 EXAMPLE = "Example: oneballot inspect box/clinic-a.ballot --election election.toml"
 SHOWN = ("encrypted_to", "party", "election", "method", "ledger", "signature", "abstained", "verdict", "versions")

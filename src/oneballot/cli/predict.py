@@ -5,8 +5,9 @@ from typing import Annotated
 
 import typer
 
+from ..report.text import print_json
 from .reading import reads_files
-from .terminal import AsJson, OutcomeFolder, print_json, session
+from .terminal import AsJson, OutcomeFolder, session
 
 EXAMPLE = "Example: oneballot predict outcome/ --data new.csv --out predictions.csv"
 

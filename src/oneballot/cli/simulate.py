@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from ..report.text import plural, print_json, print_table, score_cells, size
 from .reading import reads_files
 from .terminal import (
     AllRows,
@@ -19,12 +20,7 @@ from .terminal import (
     TestRows,
     Workers,
     check_report,
-    plural,
-    print_json,
-    print_table,
-    score_cells,
     session,
-    size,
 )
 
 EXAMPLE = (

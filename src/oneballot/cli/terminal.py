@@ -24,13 +24,6 @@ import typer
 
 from ..errors import OddValues, OneBallotError, OneBallotWarning, WillNotWork
 from ..privacy.charges import Charges
-from ..report.text import percent as percent
-from ..report.text import plural as plural
-from ..report.text import print_json as print_json
-from ..report.text import print_table as print_table
-from ..report.text import score as score
-from ..report.text import score_cells as score_cells
-from ..report.text import size as size
 from ..runtime.progress import report_progress_to
 from . import reading
 

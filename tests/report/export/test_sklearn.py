@@ -31,7 +31,7 @@ import pandas as pd
 import skops.io
 model, data = sys.argv[1:]
 pipeline = skops.io.load(model, trusted=skops.io.get_untrusted_types(file=model))
-frame = pd.read_json(data, dtype=False, convert_dates=False)
+frame = pd.read_json(data, dtype=False)
 out = {"labels": pipeline.predict(frame).tolist(), "classes": pipeline.classes_.tolist()}
 if hasattr(pipeline, "predict_proba"):
     out["probabilities"] = pipeline.predict_proba(frame).tolist()
@@ -42,7 +42,7 @@ FINAL = {
     "logistic regression": {"estimator": "LogisticRegression"},
     "boosting as trees": {"estimator": "HistGradientBoostingClassifier", "params": {"max_iter": 10}},
     "support vectors": {"estimator": "LinearSVC"},
-    "perceptron": {"estimator": "MLPClassifier", "params": {"max_iter": 300, "hidden_layer_sizes": [4]}},
+    "perceptron": {"estimator": "MLPClassifier", "params": {"max_iter": 2000, "tol": 0.01, "hidden_layer_sizes": [4]}},
     "a pipeline": {
         "estimator": "Pipeline",
         "params": {"steps": [{"estimator": "StandardScaler"}, {"estimator": "LogisticRegression"}]},
@@ -131,13 +131,11 @@ def test_an_ensemble_is_distilled_and_its_agreement_on_held_out_rows_is_stated(m
 
 
 @pytest.mark.slow
-def test_a_poor_student_is_refused_unless_it_is_forced(digits, make_election, parties, tmp_path: Path) -> None:
+def test_a_poor_student_is_refused(make_election, parties, tmp_path: Path) -> None:
     outcome = simulate_parties(make_election(method=ob.Ensemble()), parties).outcome  # normal rows are no digits
     with pytest.raises(ExportError, match=f"expected {100 * LEAST_AGREEMENT:.0f} % or more.*--data.*onnx.*--force"):
         ob.export(outcome, "sklearn", tmp_path / "model.skops")
     assert not list(tmp_path.iterdir())
-    exported = ob.export(outcome, "sklearn", tmp_path / "model.skops", force=True)
-    assert "is replaced by one distilled from it" in exported.lost[0]
 
 
 def test_the_transformers_encode_like_the_schema() -> None:

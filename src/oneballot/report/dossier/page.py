@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
+from itertools import groupby
 
 from ..page import Block, Bullets, Commands, Facts, Notice, Section, Table, render
 from ..text import size
@@ -91,7 +92,11 @@ def _rows(rows: Rows | None) -> Iterator[Block]:
     )
     used = [c for c in rows.columns if c.use != "ignored"]
     ignored = [c.name for c in rows.columns if c.use == "ignored"]
-    cells = [[c.name, c.use, c.encoding or "–", ", ".join(c.odd_values) or "–"] for c in used]
+    cells = []
+    for (use, encoding, odd), columns in groupby(used, lambda c: (c.use, c.encoding, c.odd_values)):
+        names = [column.name for column in columns]  # neighbours that are treated alike share a line
+        named = ", ".join(names) if len(names) < 4 else f"{names[0]} to {names[-1]}: {len(names)} columns"
+        cells.append([named, use, encoding or "–", ", ".join(odd) or "–"])
     yield Table("Columns used", ["column", "use", "how it is encoded", "odd values"], cells)
     yield f"Columns of the file that were ignored: {', '.join(ignored) or 'none'}."
 

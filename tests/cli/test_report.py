@@ -1,0 +1,68 @@
+"""`oneballot report` at the command line, and its page in a browser."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from sklearn.datasets import load_breast_cancer
+from typer.testing import CliRunner
+
+from oneballot.cli import app
+
+from ..browser import check_page
+from ..conftest import write_csv
+
+SITES = ("north", "south", "<i>east</i>")
+
+
+def run(*words: object, status: int = 0) -> str:
+    done = CliRunner().invoke(app, list(map(str, words)))
+    assert done.exit_code == status, done.output + repr(done.exception)
+    return done.output
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An election of three hospitals with files, tallied. The test rows name their site."""
+    folder, cancer = tmp_path_factory.mktemp("report"), load_breast_cancer()
+    header = [*(name.replace(" ", "_") for name in cancer.feature_names[:8]), "tumour", "site"]
+    kinds = ("malignant", "benign")
+    rows = [[*x[:8], kinds[c], SITES[i % 3]] for i, (x, c) in enumerate(zip(cancer.data, cancer.target, strict=True))]
+    for i, name in enumerate(("a", "b", "c", "test")):
+        write_csv(folder / f"{name}.csv", header, rows[i::4])
+    run("new", folder / "election.toml", "--like", folder / "a.csv", "--label", "tumour", "--drop", "site")
+    for party in "abc":
+        data = ("--data", folder / f"{party}.csv", "--to", folder / "box", "--keep", folder / "kept")
+        run("cast", folder / "election.toml", "--party", party, *data)
+    run("tally", folder / "election.toml", "--from", folder / "box", "--out", folder / "outcome")
+    return folder
+
+
+def test_a_report_is_one_small_page_with_quality_by_site(place: Path) -> None:
+    page = place / "report.html"
+    given = ("--data", place / "test.csv", "--by", "site", "--election", place / "election.toml")
+    assert str(page) in run("report", place / "outcome", *given, "--out", page)
+    text = page.read_text("utf-8")
+    assert len(text.encode()) < 10**6
+    assert "<i>east" not in text
+    for expected in ("Accuracy", "Decision curve", "ROC curve", "malignant", "north", "oneballot report"):
+        assert expected in text
+
+
+def test_the_page_is_named_in_json_and_a_wrong_column_is_an_error(place: Path) -> None:
+    said = run("report", place / "outcome", "--out", place / "plain.html", "--json")
+    assert json.loads(said) == {"pages": [str(place / "plain.html")]}
+    said = run("report", place / "outcome", "--data", place / "test.csv", "--by", "ward", status=1)
+    assert "ward" in said
+    assert "site" in said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_report_opens_in_a_browser_with_its_figures(place: Path, width: int) -> None:
+    page = place / f"{width}.html"
+    run("report", place / "outcome", "--data", place / "test.csv", "--by", "site", "--out", page)
+    check_page(page, width, figures=page.read_text("utf-8").count("<svg"))
+    assert page.read_text("utf-8").count("<svg") >= 5
