@@ -27,6 +27,8 @@ VARIANTS: Mapping[str, Sequence[Mapping[str, Any]]] = {
 """The settings to run a method with; others run with their defaults."""
 FALLBACK: Mapping[str, Mapping[str, Any]] = {"fedkd": {"temperature": 0.0}}
 """Settings that need less of a learner, for a method that cannot run with its defaults."""
+POINT = 0.01
+"""A method may be recommended for its AUC if its accuracy is at most a point below the best."""
 
 
 @dataclass(frozen=True)
@@ -71,12 +73,13 @@ class Contest(Shown):
     test: Data = field(repr=False)
 
     def recommended(self) -> Entry:
-        """The most accurate method; among those within chance of it, the one with the highest AUC.
+        """The most accurate method; among those as accurate within a point and chance, the one with the highest AUC.
 
         Methods whose model has collapsed are left out, unless all have.
         """
         sound = [entry for entry in self.entries if not entry.collapsed] or list(self.entries)
-        near = self._near(max(sound, key=lambda entry: entry.metrics.accuracy), sound)
+        best = max(sound, key=lambda entry: entry.metrics.accuracy)
+        near = [e for e in self._near(best, sound) if best.metrics.accuracy - e.metrics.accuracy <= POINT]
         return max(near, key=lambda e: (e.metrics.auc if e.metrics.auc == e.metrics.auc else 0, e.metrics.accuracy))
 
     def _near(self, best: Entry, entries: Iterable[Entry]) -> list[Entry]:
@@ -92,6 +95,12 @@ class Contest(Shown):
     def sentences(self) -> list[str]:
         chosen = self.recommended()
         lines = [f"Recommended: {chosen.label}, {100 * chosen.metrics.accuracy:.1f} % accurate."]
+        best = max(self.entries, key=lambda entry: entry.metrics.accuracy)
+        if best is not chosen and not best.collapsed:
+            lines[0] += (
+                f" {best.label} has {100 * best.metrics.accuracy:.1f} %, which is within chance, but a lower AUC "
+                f"({best.metrics.auc:.3f} against {chosen.metrics.auc:.3f})."
+            )
         if chosen.collapsed:
             lines = [
                 f"The model of every method has collapsed. {chosen.label} ranks rows best (AUC "
@@ -105,7 +114,7 @@ class Contest(Shown):
         for entry in self.entries:
             if entry.collapsed:
                 lines.append(f"{entry.label} has collapsed: {'; '.join(entry.collapsed)}.")
-        return lines + self.gain().sentences()
+        return lines + self.gain().sentences(advice=False)
 
     def describe(self) -> dict[str, Any]:
         """All results as plain values."""

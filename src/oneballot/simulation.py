@@ -13,10 +13,11 @@ import numpy as np
 from .boxes.folder import Folder
 from .data.frames import as_table
 from .data.split import split as split_rows
+from .election.cells import as_text
 from .election.election import Election
-from .election.names import file_name
+from .election.names import check_roster_names, file_name
 from .election.targets import Target
-from .errors import BoxError, OneBallotWarning
+from .errors import BoxError, ElectionError, OneBallotWarning
 from .interfaces import Models
 from .notebook import Shown
 from .party.cast import cast_steps
@@ -155,7 +156,20 @@ def divide(
         first, rows_of = _by_id(data)
         rows = [rows_of(each) for each in split_rows(labels[first], parties, split, seed, None)]
     width = len(str(len(rows)))
-    return {f"party-{i:0{width}d}": data.take(r) for i, r in enumerate(rows, start=1)}
+    names = [f"party-{i:0{width}d}" for i in range(1, len(rows) + 1)]
+    if split == "column":
+        names = _names_of(np.unique(np.asarray(values)), names)
+    return {name: data.take(r) for name, r in zip(names, rows, strict=True)}
+
+
+def _names_of(values: Array, otherwise: list[str]) -> list[str]:
+    """The values of a column as names of parties, if all of them may be names."""
+    names = [as_text(value) for value in values]
+    try:
+        check_roster_names(names)
+    except ElectionError:
+        return otherwise
+    return names
 
 
 def read_parties(

@@ -162,3 +162,13 @@ def test_a_class_that_is_never_recognised_is_a_warning_though_accuracy_is_high()
         evaluate(Classes(["no", "yes"]), p[:991], y[:991], resamples=0).warn_if_missed("the model")
     p[y == 1] = [0.4, 0.6]
     assert not evaluate(Classes(["no", "yes"]), p, y, resamples=0).missed
+
+
+def test_a_class_that_is_mostly_missed_is_pointed_out() -> None:
+    y = np.r_[np.zeros(160, int), np.ones(40, int)]
+    predicted = np.zeros(200, int)
+    predicted[160:164] = 1
+    metrics = evaluate(Classes(("home", "died")), np.eye(2)[predicted], y, resamples=0)
+    assert [each["class"] for each in metrics.weak] == ["died"]
+    with pytest.warns(WillNotWork, match=r"only 4 of the 40 rows of class died \(10.0 %\)"):
+        metrics.warn_if_missed("the model")

@@ -82,8 +82,10 @@ def _show(metrics: Metrics, baseline: Baseline | None, title: str) -> None:
         rows.append([shown, score(name, metrics[name]), around])
         if baseline is not None:
             rows[-1].append(score(name, baseline.metrics[name]))
-    header = ["", "", "95 % interval"] + ([] if baseline is None else [f"always {baseline.name}"])
+    header = ["", "", "95 % interval"] + ([] if baseline is None else ["without a model"])
     print_table(title, header, rows)
+    if baseline is not None:
+        print(f"Without a model: every row gets the shares of the classes, and so the label {baseline.name}.")
     names = ("precision", "recall", "f1", "auc", "average_precision")
     rows = [[c["class"], *(score(name, c[name]) for name in names), f"{c['support']:,}"] for c in metrics.by_class]
     if rows:

@@ -127,7 +127,7 @@ def bytes_figure(curves: Mapping[str, Sequence[tuple[int, float]]]) -> Figure:
                 handles.append(axes.axhline(100 * points[-1][1], color=colour, linestyle="--", linewidth=1))
             elif len(sent) == 1:
                 marker = "*^sDvP"[i // len(COLOURS) % 6]
-                handles += axes.plot(*sent[0], marker, color=colour, markersize=14 if i == 0 else 9)
+                handles += axes.plot(*sent[0], marker, color=colour, markersize=10)
             else:
                 handles += axes.plot(*zip(*sent, strict=True), "-", color=colour, marker=".", linewidth=1.2)
         axes.set_xscale("log")

@@ -101,8 +101,10 @@ class Gain:
             "sentences": self.sentences(),
         }
 
-    def sentences(self) -> list[str]:
-        return [sentence for sentence in (self._who(), self._overall(), self._why(), self._try()) if sentence]
+    def sentences(self, *, advice: bool = True) -> list[str]:
+        """The verdict in words. `advice`: also what to try, unless all methods have already been compared."""
+        said = (self._who(), self._overall(), self._why(), self._try() if advice else "")
+        return [sentence for sentence in said if sentence]
 
     def _who(self) -> str:
         winners, losers, parties = self.winners, self.losers, len(self.difference)

@@ -15,6 +15,8 @@ from ..types import Array
 from .bootstrap import RESAMPLES, bootstrap, interval
 
 USEFUL_AUC = 0.7
+WEAK_RECALL, WEAK_SUPPORT = 0.25, 10
+"""A class with at least so many rows and a lower recall is pointed out."""
 NAN = float("nan")
 
 
@@ -50,6 +52,11 @@ class Metrics:
         """The classes with rows of which the model recognises none."""
         return [each for each in self.by_class if each["support"] and each["recall"] == 0]
 
+    @property
+    def weak(self) -> list[Mapping[str, Any]]:
+        """The classes of which the model recognises some rows, but fewer than one in four."""
+        return [c for c in self.by_class if c["support"] >= WEAK_SUPPORT and 0 < c["recall"] < WEAK_RECALL]
+
     def warn_if_missed(self, what: str) -> None:
         """Warn of classes that the model never recognises, which a high accuracy hides."""
         for each in self.missed:
@@ -61,6 +68,9 @@ class Metrics:
                     f" Its probabilities still rank {them} well (AUC {each['auc']:.2f}): call a row {each['class']} at "
                     "a lower probability than that of the other classes, or train with class weights."
                 )
+            warnings.warn(text, WillNotWork, stacklevel=2)
+        for each in self.weak:
+            text = f"{what} recognises only {recognised(each)}. Look at balanced accuracy and recall, not at accuracy."
             warnings.warn(text, WillNotWork, stacklevel=2)
 
     def describe(self) -> dict[str, Any]:
@@ -112,3 +122,9 @@ def accuracy(probabilities: Array, y: Array) -> float:
 def plain(value: Any) -> Any:
     """None in place of NaN, which JSON has not."""
     return None if isinstance(value, float) and value != value else value
+
+
+def recognised(each: Mapping[str, Any]) -> str:
+    """Such as "4 of the 39 rows of class died (10.3 %)"."""
+    right = round(each["recall"] * each["support"])
+    return f"{right:,} of the {each['support']:,} rows of class {each['class']} ({100 * each['recall']:.1f} %)"

@@ -6,6 +6,7 @@ import numpy as np
 
 from ...types import Array
 from ..gain import paired
+from ..metrics import recognised
 from ..page import Notice
 from ..text import percent, plural, score
 from .quality import majority
@@ -82,6 +83,9 @@ def _doubts(subject: Subject, tested: Tested) -> list[Notice]:
     if tested.rows < FEW_ROWS:
         text = f"{plural(tested.rows, 'labelled row')} show little: the intervals are wide. Test on more rows."
         found.append(Notice(text, "warning", "Few labelled rows"))
+    for each in tested.metrics.weak:
+        text = f"It recognises only {recognised(each)}. Accuracy hides this: look at balanced accuracy and recall."
+        found.append(Notice(text, "warning", f"The model misses most rows of {each['class']}"))
     ece = tested.metrics.values.get("ece", 0.0)
     if ece > UNCALIBRATED:
         text = (
@@ -110,14 +114,18 @@ def _result(subject: Subject, tested: Tested, *, good: bool) -> Notice:
     if name in metrics.intervals:
         low, high = metrics.intervals[name]
         text += f" (95 % interval {score(name, low)} to {score(name, high)})"
+    if name == "accuracy" and "balanced_accuracy" in metrics.values:
+        text += f", balanced accuracy {score('balanced_accuracy', metrics['balanced_accuracy'])}"
     text += f" on {plural(tested.rows, 'row')} of {tested.source}"
     parts = []
     if (trivial := majority(tested)) is not None:
         parts.append(f"always predicting {trivial[0]} has {percent(float(trivial[1].mean()))}")
     if (best := best_party(tested)) is not None:
-        parts.append(f"the best party alone ({best[0]}) {percent(float(best[1].mean()))}")
+        difference, margin = paired(target.row_scores(tested.probabilities, tested.y), best[1])
+        chance = ", a difference within chance" if abs(difference) <= margin else ""
+        parts.append(f"the best party alone ({best[0]}) {percent(float(best[1].mean()))}{chance}")
     text += f"; {' and '.join(parts)}." if parts else "."
-    return Notice(text, "good" if good else "info", "Tested on labelled rows")
+    return Notice(text, "good" if good and not metrics.weak else "info", "Tested on labelled rows")
 
 
 def best_party(tested: Tested) -> tuple[str, Array] | None:

@@ -106,6 +106,10 @@ def decided(subject: Subject) -> Section:
     if outcome.schema is not None:
         facts["columns"] = f"{len(outcome.schema.columns):,}"
     facts["predicts"] = outcome.target.phrase
+    calibrated = outcome.temperature is not None
+    facts["probabilities"] = (
+        f"calibrated on public rows: temperature {outcome.temperature:.3g}" if calibrated else "not calibrated"
+    )
     return Section("What was decided", [Facts(facts), *_verdict(subject)])
 
 
