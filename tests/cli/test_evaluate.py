@@ -50,7 +50,7 @@ def test_the_metrics_have_the_names_of_the_field(outcome: Path) -> None:
     shown = " ".join(run("evaluate", outcome / "outcome", "--data", outcome / "test.csv").output.split())
     for name in (
         *("accuracy", "balanced accuracy", "ROC AUC", "average precision", "Brier score", "95 % interval"),
-        *("expected calibration error", "precision", "recall", "F1", "support", "Confusion matrix", "always"),
+        *("expected calibration error", "precision", "recall", "F1", "support", "Confusion matrix", "without a model"),
     ):
         assert name in shown
 
