@@ -128,7 +128,8 @@ def _verdict(subject: Subject) -> list[Block]:
         blocks.append(Table(title if verdict.rows else "Shares of the classes", ["class", *shown], rows))
     if verdict.collapsed:
         blocks.append(Notice("; ".join(verdict.collapsed) + ".", "bad", "The model has collapsed"))
-    return [*blocks, *verdict.lines()]
+    untested = subject.visible_test is None
+    return [*blocks, *(verdict.lines() if verdict.rows or untested else ())]
 
 
 def costs(subject: Subject) -> Section:
