@@ -135,8 +135,8 @@ def command(
         )
         if found:
             _show_peers(agreed.method.name, own, found)
-        left_out = {**contest.skipped, **skipped}.items()
-        print_lines(f"Skipped {name}: {reason.removeprefix(f'{name}: ')}" for name, reason in left_out)
+        reasons = {**contest.skipped, **skipped}
+        print_lines(f"Skipped {name}: {reason.removeprefix(f'{name}: ')}" for name, reason in reasons.items())
         print_lines(contest.sentences())
         if out is not None:
             print(f"Saved: {out}/comparison.json, .csv and .png.")
