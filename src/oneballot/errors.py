@@ -35,6 +35,11 @@ def printable(text: object, most: int = 2000) -> str:
     return "".join(c if c.isprintable() else " " for c in str(text)[:most])
 
 
+def printable_lines(text: object) -> str:
+    """The same for text of any length, whose lines stay lines."""
+    return "\n".join(printable(line, len(line)) for line in str(text).split("\n"))
+
+
 class OneBallotError(Exception):
     """The base class: catch this to catch every error that OneBallot raises on purpose."""
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from ..report.text import print_json, print_table, size
+from ..report.text import print_json, print_lines, print_table, size
 from .dossier import AuditOption, Dossier, MinCount, SmallCounts, audited, count_rule
 from .terminal import AsJson, session
 
@@ -54,7 +54,7 @@ def command(
         for name in SHOWN:
             value = seen.get(name)
             for i, line in enumerate(filter(None, value if isinstance(value, list) else [value])):
-                print(f"{name.replace('_', ' ') if not i else '':>12}{' ' if i else ':'} {line}")
+                print_lines([f"{name.replace('_', ' ') if not i else '':>12}{' ' if i else ':'} {line}"])
         if "contents" not in seen:
             print(f"{'size':>12}: {size(seen['bytes'])}")
             return
