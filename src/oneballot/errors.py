@@ -8,7 +8,7 @@ OneBallotError
 ├── BallotError
 │   ├── Spoiled         a rejected ballot; the tally reports it with the reason and counts the others
 │   ├── AlreadyCast     a ballot of this party exists and would be replaced
-│   └── SmallCount      a ballot would state the exact number of a few rows; nothing was sealed or sent
+│   └── SmallCount      a ballot states, or would state, the exact number of a few rows; nothing was sent
 ├── BoxError            the box cannot be read or written
 │   └── NotFound        the box, or a ballot in it, does not exist or is not visible
 ├── QuorumError         too few ballots, or a tally that should wait for more
