@@ -135,6 +135,8 @@ def command(
         if review:
             how = "describes this ballot already" if review.written["written"] == "unchanged" else "shows what leaves"
             print(f"{review.written['page']} {how}; {review.written['json']} is the same for machines.")
+            if box:
+                print("To have the page signed before anything leaves, cast without --to, and again with --to.")
         print(
             f"Delivered to {box}, as {done['name']}."
             if box

@@ -62,6 +62,9 @@ def plan_release(release: Release, data: Data, rows: RowsUsed, review: Review | 
         withheld = {count.group: count.rows for count in counts if count.is_small(rule)} | withheld
         data, _ = suppress_small(data, counts, rule, ctx)
         plan, counts = _planned(ctx, data)  # another class may have become small, if it counts the same rows
+    if withheld:
+        names = ", ".join(f"{n:,} rows of class {name}" for name, n in withheld.items())
+        ctx.warn(f"{names} withheld (--small-counts suppress); the ballot states 0 for them")
     rows = replace(rows, withheld=withheld)
     release = replace(release, rows=rows.of(data, ctx.election), plan=plan, counts=counts)
     check_release(release, review)

@@ -47,7 +47,16 @@ def _summary(d: Dossier) -> Iterator[Block]:
         text = "Nothing has been trained or sent. Samples and hashes follow when the ballot is sealed."
         yield Notice(text, "info", "This is a plan")
     else:
-        yield Notice("The ballot is sealed. Check that it has the hash below before it is sent.", "good", "Sealed")
+        few = [f"{c.group}: {c.rows:,}" for c in d.counts.stated if c.small]
+        if few:
+            text = f"The ballot states these exact numbers of rows below {d.counts.min_count}: {', '.join(few)}."
+            yield Notice(text, "warning", "Small numbers were allowed")
+        text = "The ballot is sealed. Check that the file has the hash below. Sign before it is sent."
+        yield Notice(text, "info" if few else "good", "Sealed")
+    if d.rows and d.rows.withheld:
+        yield Notice(
+            f"{_withheld(d.rows)} were left out, so the ballot knows nothing of them.", "warning", "Suppressed"
+        )
     if d.abstained:
         yield Notice(f"The ballot is empty, and states this reason: {d.abstained}.", "info", "The party abstains")
     size_of = "known after training" if d.bytes is None else size(d.bytes)
@@ -67,6 +76,10 @@ def _summary(d: Dossier) -> Iterator[Block]:
             "Written": f"{d.written:%Y-%m-%d %H:%M} UTC, OneBallot {d.version}",
         }
     )
+
+
+def _withheld(rows: Rows) -> str:
+    return ", ".join(f"{n:,} rows of class {name}" for name, n in rows.withheld.items())
 
 
 def _kinds(contents: list[Content]) -> str:
@@ -151,9 +164,8 @@ def _counts(counts: Counts, rows: Rows | None) -> Iterator[Block]:
         yield Notice(text[0].upper() + text[1:], "warning") if counts.unknown else text
         return
     if rows and rows.withheld:
-        names = ", ".join(f"{name} ({n:,} rows)" for name, n in rows.withheld.items())
         zero = "" if any(count.small for count in counts.stated) else ", and states 0 for them"
-        text = f"The ballot is cast without the rows of these classes{zero}: {names}."
+        text = f"The ballot is cast without these rows{zero}: {_withheld(rows)}."
         yield Notice(text, "info", "Suppressed")
     if not counts.stated:
         yield "The ballot states no exact number of rows."
