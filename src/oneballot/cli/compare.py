@@ -126,7 +126,8 @@ def command(
             peer_table = Table("Accuracy of the peers", *peers_rows(agreed.method.name, own, found)) if found else None
             facts = {k: about[k] for k in ("election", "data", "parties", "split", "seed", "rows", "test_rows")}
             left_out = {**contest.skipped, **skipped}
-            save_page(report, compare_page(agreed.name, facts, contest, curves, peer_table, left_out))
+            text = compare_page(agreed.name, facts, contest, curves, peer_table, left_out)
+            save_page(report, text, secret=agreed.level != "L0")
         if as_json:
             print_json(describe(agreed.method.name, own, found, about))
             return

@@ -100,7 +100,7 @@ def command(
                 "split": f"{about}, seed {seed}",
             }
             text = simulate_page(agreed.name, facts, quality, counts, agreed.classes, run.outcome.ledger, verdict)
-            save_page(report, text)
+            save_page(report, text, secret=agreed.level != "L0")
         if as_json:
             described = {
                 "accuracy": {name: each.values.get("accuracy") for name, each in metrics.items()},

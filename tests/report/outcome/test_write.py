@@ -160,6 +160,29 @@ def test_rows_and_classes_of_parties_are_stated_at_l0_only(make_place: Make) -> 
     assert HOSPITALS[0] in text
 
 
+def test_at_l2_the_page_does_not_state_who_abstained(make_place: Make) -> None:
+    place = make_place(privacy=ob.L2(50.0), method=ob.FedKT())
+    text = text_of(Subject(with_trouble(place.outcome), place.folder, place.election))
+    assert "5 ballots arrived" in text
+    for word in ("too few rows", ">abstained<", "1 abstained", ">counted<", "all ballots"):
+        assert word not in text, word
+
+
+@pytest.mark.parametrize("tested", [True, False])
+def test_at_l1_the_page_names_no_file_and_no_column_of_the_rows(make_place: Make, tested: bool) -> None:
+    place = make_place(privacy=ob.L1(20.0), method=ob.FedKT())
+    subject = Subject(place.outcome, place.folder, place.election, place.folder.parent / "trial.toml")
+    if tested:
+        subject = subject.with_test(assess(place.outcome, place.test, ["site"]))
+    subject = subject.made_by(f"oneballot report {place.folder} --data {place.test} --by site")
+    text = text_of(subject)
+    names = [str(place.folder), "trial.toml", "--by site", str(place.test)]
+    for name in [*names, "test.csv (", "on test.csv"]:
+        assert name not in text, name
+    for name in names:
+        assert name in text_of(subject, secret=True)
+
+
 def test_a_published_outcome_has_a_report_too(make_place: Make) -> None:
     place = make_place()
     text = text_of(Subject(place.outcome.published(), place.folder))

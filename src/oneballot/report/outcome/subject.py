@@ -91,8 +91,13 @@ class Subject:
     @property
     def visible_test(self) -> Tested | None:
         """The labelled rows, if figures about them may be on this page."""
-        hidden = self.level == "L1" and not self.secret and self.tested is not None and not self.tested.publishable
-        return None if hidden else self.tested
+        return None if self.hides_files else self.tested
+
+    @property
+    def hides_files(self) -> bool:
+        """Whether the page, which may be published, leaves out the names of files and the command that made it."""
+        published = self.tested is not None and self.tested.publishable
+        return self.level == "L1" and not self.secret and not published
 
     def with_test(self, tested: Tested) -> Subject:
         return replace(self, tested=tested)

@@ -133,7 +133,8 @@ def costs(subject: Subject) -> Section:
     facts: dict[str, object] = {}
     if outcome.voted:
         largest = max(ballot.bytes for ballot in outcome.voted.values())
-        facts["all ballots"] = size(outcome.bytes)
+        if subject.states_rows:
+            facts["all ballots"] = size(outcome.bytes)
         facts["largest ballot"] = size(largest)
         facts["messages"] = f"{plural(len(outcome.voted), 'ballot')}, one per party, and no reply is needed"
     facts["final model"] = size(len(outcome.model.dump().data))
@@ -172,6 +173,8 @@ def reproduce(subject: Subject) -> Section:
 
 
 def _commands(subject: Subject) -> list[str]:
+    if subject.hides_files:
+        return ["oneballot tally election.toml --from BOX --out OUTCOME --again", "oneballot report OUTCOME"]
     folder = shlex.quote(str(subject.folder))
     election = shlex.quote(str(subject.election_file or "election.toml"))
     without = "".join(f" --without {shlex.quote(party)}" for party in subject.outcome.without)
