@@ -235,6 +235,22 @@ def test_a_readme_of_your_own_is_kept(content, tmp_path: Path) -> None:
     assert (tmp_path / CARD).read_bytes() == content
 
 
+def test_an_edited_document_beside_an_edited_one_is_kept_too(tmp_path: Path) -> None:
+    (tmp_path / CARD).write_bytes(b"mine")
+    with pytest.warns(ob.OneBallotWarning, match="was edited"):
+        first = write_document(tmp_path / CARD, "one\n")
+    first.write_bytes(first.read_bytes().replace(b"one", b"merged"))
+    with pytest.warns(ob.OneBallotWarning, match=r"README\.new\.md"):
+        assert write_document(tmp_path / CARD, "one\n") == first  # it was made of this text
+    with pytest.warns(ob.OneBallotWarning, match=r"README\.new\.2\.md"):
+        second = write_document(tmp_path / CARD, "two\n")
+    assert second == tmp_path / "README.new.2.md"
+    assert first.read_bytes().startswith(b"merged\n")
+    (tmp_path / CARD).unlink()
+    write_document(tmp_path / CARD, "three\n")
+    assert {path.name for path in tmp_path.iterdir()} == {CARD, first.name}
+
+
 def test_line_ends_of_windows_are_no_edit(tmp_path: Path) -> None:
     write_document(tmp_path / CARD, "one\ntwo\n")
     (tmp_path / CARD).write_bytes((tmp_path / CARD).read_bytes().replace(b"\n", b"\r\n"))

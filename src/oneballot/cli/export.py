@@ -20,7 +20,11 @@ def command(
     outcome: OutcomeFolder,
     to: Annotated[str, typer.Option(click_type=click.Choice(list(EXPORTERS)), help=f"{CHOICES}.")],
     out: Annotated[
-        Path | None, typer.Option(help="The file or folder to write. Default: beside OUTCOME, with its name.")
+        Path | None,
+        typer.Option(
+            help="The file (.onnx, .skops) or folder to write. Default: beside OUTCOME, with its name. "
+            "It must not exist, unless --overwrite is given."
+        ),
     ] = None,
     data: Annotated[
         Path | None,
@@ -28,6 +32,12 @@ def command(
     ] = None,
     force: Annotated[
         bool, typer.Option("--force", help="Also write a distilled model that often disagrees with the outcome.")
+    ] = False,
+    overwrite: Annotated[
+        bool,
+        typer.Option(
+            "--overwrite", help="Replace an existing file, or an existing folder with an export of this kind."
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -39,7 +49,7 @@ def command(
     with session(as_json):
         from ..report.export import export
 
-        exported = export(outcome, to, out, data=data, force=force)
+        exported = export(outcome, to, out, data=data, force=force, overwrite=overwrite)
         if as_json:
             print_json(exported.describe())
             return

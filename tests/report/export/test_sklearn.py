@@ -132,7 +132,9 @@ def test_an_ensemble_is_distilled_and_its_agreement_on_held_out_rows_is_stated(m
 
 @pytest.mark.slow
 def test_a_poor_student_is_refused(make_election, parties, tmp_path: Path) -> None:
-    outcome = simulate_parties(make_election(method=ob.Ensemble()), parties).outcome  # normal rows are no digits
+    learner = ob.Sklearn("DecisionTreeClassifier", {"max_depth": 5})
+    method, few = ob.Ensemble(), dict(list(parties.items())[:2])
+    outcome = simulate_parties(make_election(method=method, learner=learner), few).outcome  # normal rows are no digits
     with pytest.raises(ExportError, match=f"expected {100 * LEAST_AGREEMENT:.0f} % or more.*--data.*onnx.*--force"):
         ob.export(outcome, "sklearn", tmp_path / "model.skops")
     assert not list(tmp_path.iterdir())
@@ -185,7 +187,18 @@ def test_a_pickle_is_written_only_if_asked_for_and_with_a_warning(election, part
         ob.export(outcome, "sklearn", tmp_path / "model.bin")
 
 
-def test_hashed_text_and_several_labels_are_refused_with_the_reason(make_outcome, tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_a_calibrated_model_is_distilled(make_outcome, tmp_path: Path) -> None:
+    outcome = make_outcome(method=ob.FedKT(), learners={"final": ob.Sklearn("LogisticRegression")}, calibrate=True)
+    assert outcome.model.temperature_ is not None
+    exported = ob.export(outcome, "sklearn", tmp_path / "model.skops")
+    assert "a calibrated SklearnModel, is replaced by one distilled from it" in exported.lost[0]
+    frame = rows(80, seed=5).drop(columns="ill")
+    found = np.array(predict_elsewhere(exported.path, frame, tmp_path)["probabilities"])
+    assert np.abs(found - outcome.model.predict_proba(frame)).mean() < 0.1
+
+
+def test_hashed_text_is_refused_with_the_reason() -> None:
     text = ob.Schema.model_validate({"label": "ill", "columns": [{"kind": "text", "name": "note"}]})
     with pytest.raises(ExportError, match="'note' is text"):
         encoder(text, text.shape)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ExportError
+from .target import check_target
 
 if TYPE_CHECKING:
     from ...server.outcome import Outcome
@@ -26,6 +27,10 @@ class Exporter:
     module: str
     what: str
     suffix: str
+    suffixes: tuple[str, ...] = ()
+    """How a file must end; empty for a folder."""
+    marks: tuple[str, ...] = ()
+    """Files that a folder of this kind has."""
     forces: bool = False
     """Whether it distils, and so can be forced to accept a poor result."""
 
@@ -45,22 +50,36 @@ class Exported:
         return {"path": str(self.path), "files": files, "checked": self.checked, "lost": list(self.lost)}
 
 
+SKOPS_OR_PICKLE = (".skops", ".joblib", ".pkl", ".pickle")
 EXPORTERS: Mapping[str, Exporter] = {
-    "onnx": Exporter("onnx", "an ONNX file that takes raw columns", ".onnx"),
-    "sklearn": Exporter("sklearn", "a scikit-learn Pipeline as a skops file", ".skops", forces=True),
-    "mlflow": Exporter("mlflow", "an MLflow model that `mlflow models serve` serves", ".mlflow"),
-    "huggingface": Exporter("huggingface", "a folder for Hugging Face; nothing is uploaded", ".huggingface"),
+    "onnx": Exporter("onnx", "an ONNX file that takes raw columns", ".onnx", (".onnx",)),
+    "sklearn": Exporter("sklearn", "a scikit-learn Pipeline as a skops file", ".skops", SKOPS_OR_PICKLE, forces=True),
+    "mlflow": Exporter("mlflow", "an MLflow model that `mlflow models serve` serves", ".mlflow", marks=("MLmodel",)),
+    "huggingface": Exporter(
+        "huggingface",
+        "a folder for Hugging Face; nothing is uploaded",
+        ".huggingface",
+        marks=("config.json", "predictor.py"),
+    ),
 }
 
 
 def export(
-    outcome: Outcome | str | Path, to: str, path: str | Path | None = None, *, data: Any = None, force: bool = False
+    outcome: Outcome | str | Path,
+    to: str,
+    path: str | Path | None = None,
+    *,
+    data: Any = None,
+    force: bool = False,
+    overwrite: bool = False,
 ) -> Exported:
     """Write an outcome, or an outcome folder, in a form that needs no OneBallot to predict.
 
     to: a name in `EXPORTERS`. path: the file or folder to write; by default beside an outcome folder, with its name.
     data: a file or DataFrame with rows to check the export on, and to distil an ensemble on. force: also write a
-    distilled model that disagrees with the outcome on many rows. Raises ExportError if the outcome cannot be exported.
+    distilled model that disagrees with the outcome on many rows. overwrite: replace
+    an existing file, or an existing folder of the same kind. Raises ExportError if the outcome cannot be exported, or
+    may not be written to `path`.
     """
     from ...server.outcome import Outcome
 
@@ -70,15 +89,16 @@ def export(
     if isinstance(outcome, Outcome):
         if path is None:
             raise ExportError("name the file or folder to write: export(outcome, to, path)")
-        loaded, where = outcome, Path(path)
+        where = Path(path)
     else:
         folder = Path(outcome)
-        loaded = Outcome.load(folder)
         where = folder.resolve().with_name(folder.resolve().name + exporter.suffix) if path is None else Path(path)
     if force and not exporter.forces:
         raise ExportError(
             f"--force accepts a poor distilled model, but an export to {to} distils nothing; leave it out"
         )
+    check_target(where, exporter.suffixes, exporter.marks, overwrite=overwrite)
+    loaded = outcome if isinstance(outcome, Outcome) else Outcome.load(outcome)
     options = {"force": True} if force else {}
     module = importlib.import_module(f".{exporter.module}", __name__)
     exported: Exported = module.export(loaded, where, data=data, **options)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import os
 import shutil
 import tempfile
 import zipfile
@@ -17,13 +16,14 @@ from typing import Any
 import numpy as np
 
 from ...election.columns import Tensor
-from ...errors import ExportError, MissingExtra
+from ...errors import ExportError, MissingExtra, OneBallotError
 from ...runtime.files import PART
 from ...server.outcome import Outcome
 from .predictor import Predictor
 from .rows import rows_to_check
 from .sklearn.columns import pandas
 from .sklearn.frames import frame_of
+from .target import put_folder
 
 TOLERANCE = 1e-5
 
@@ -40,14 +40,12 @@ class Bundle:
 
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
-    """A temporary folder that gets this name if the block succeeds. Raises ExportError if the name is taken."""
-    if path.exists():
-        raise ExportError(f"{path} exists; remove it, or choose another name with --out")
+    """A temporary folder that gets this name if the block succeeds."""
     part = Path(tempfile.mkdtemp(dir=path.parent, prefix=PART))
     try:
         yield part
         part.chmod(0o755)
-        os.replace(part, path)
+        put_folder(part, path)
     finally:
         shutil.rmtree(part, ignore_errors=True)
 
@@ -55,7 +53,7 @@ def new_folder(path: Path) -> Iterator[Path]:
 def write_bundle(outcome: Outcome, folder: Path, data: Any) -> Bundle:
     """Write the model as ONNX or, if that is impossible, as a scikit-learn Pipeline, and check it.
 
-    Raises ExportError with both reasons if neither is possible.
+    Raises ExportError with both reasons if neither is possible, or MissingExtra if ONNX needs a library.
     """
     pandas()
     schema = outcome.schema
@@ -65,7 +63,7 @@ def write_bundle(outcome: Outcome, folder: Path, data: Any) -> Bundle:
         written = importlib.import_module(".onnx", __package__).export(outcome, folder / "model.onnx", data=data)
         form, lost, trusted = "onnx", written.lost, []
     except (ExportError, MissingExtra) as error:
-        trusted = _write_pipeline(outcome, folder / "model.skops", data, str(error))
+        trusted = _write_pipeline(outcome, folder / "model.skops", data, error)
         form, lost = "sklearn", (f"The model is a scikit-learn Pipeline, because it cannot be ONNX: {error}",)
     config = {
         "model_file": "model.onnx" if form == "onnx" else "model.skops",
@@ -91,7 +89,7 @@ def write_bundle(outcome: Outcome, folder: Path, data: Any) -> Bundle:
     return Bundle(form, example, checked, lost)
 
 
-def _write_pipeline(outcome: Outcome, path: Path, data: Any, why: str) -> list[str]:
+def _write_pipeline(outcome: Outcome, path: Path, data: Any, why: OneBallotError) -> list[str]:
     import skops.io
 
     from .sklearn import build
@@ -99,6 +97,9 @@ def _write_pipeline(outcome: Outcome, path: Path, data: Any, why: str) -> list[s
     try:
         pipeline = build(outcome, data, distilled=False).pipeline
     except ExportError as error:
+        if isinstance(why, MissingExtra):  # installing it may be all that is needed
+            what = f"The model cannot be a scikit-learn Pipeline ({error}), and exporting it to ONNX"
+            raise MissingExtra(what, why.args[1]) from None
         raise ExportError(f"the model can be neither ONNX ({why}) nor a scikit-learn Pipeline ({error})") from None
     if not hasattr(pipeline, "predict_proba"):
         raise ExportError(f"the model cannot be ONNX ({why}), and as a scikit-learn Pipeline it has no probabilities")

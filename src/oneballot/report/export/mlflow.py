@@ -13,7 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from ...errors import ExportError, MissingExtra
+from ...errors import ExportError, MissingExtra, OneBallotError
 from ...server.outcome import Outcome
 from . import Exported
 from .bundle import new_folder, write_bundle
@@ -82,7 +82,7 @@ def export(outcome: Outcome, path: Path, *, data: Any = None) -> Exported:
                     written.lost,
                     written.form,
                 )
-            except ExportError as error:
+            except (ExportError, MissingExtra) as error:
                 code, example, checked, lost, form = _own(outcome, bundle, data, error)
             (Path(place) / "model.py").write_text(CODE.format(**code), "utf-8")
             rows = rows_to_check(outcome, data)
@@ -104,7 +104,7 @@ def export(outcome: Outcome, path: Path, *, data: Any = None) -> Exported:
     return Exported(path, tuple(path / name for name in names), checked, lost)
 
 
-def _own(outcome: Outcome, bundle: Path, data: Any, error: ExportError) -> tuple[dict[str, str], Any, str, Any, str]:
+def _own(outcome: Outcome, bundle: Path, data: Any, error: OneBallotError) -> tuple[dict[str, str], Any, str, Any, str]:
     """The published part of the outcome, which OneBallot predicts with."""
     if not outcome.target.exclusive or outcome.schema is None:
         raise error

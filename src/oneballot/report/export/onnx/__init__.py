@@ -39,8 +39,6 @@ LOST = (
 def export(outcome: Outcome, path: Path, *, data: Any = None) -> Exported:
     """Write the outcome's model as an ONNX file, if it predicts what the outcome predicts."""
     onnx_library()
-    if path.is_dir():
-        raise ExportError(f"{path} is a folder; name a file, such as {path / 'model.onnx'}")
     rows = rows_to_check(outcome, data)
     content = build(outcome).SerializeToString()
     with temporary_copy(path.parent, content) as part:

@@ -20,14 +20,13 @@ from ....errors import ExportError, OneBallotWarning
 from ....runtime.files import PART
 from ....server.outcome import Outcome
 from ....types import Array
-from .. import Exported
+from .. import SKOPS_OR_PICKLE, Exported
 from ..rows import Rows, rows_to_check
 from .columns import encoder, pandas
 from .distil import LEAST_AGREEMENT, distil
 from .estimators import as_names, native
 from .frames import frame_of
 
-PICKLES = (".joblib", ".pkl", ".pickle")
 TOLERANCE = 1e-5
 LOST = (
     "Values outside a range are clipped, also where the schema refuses them; missing values are refused as before.",
@@ -47,10 +46,6 @@ class Built:
 
 def export(outcome: Outcome, path: Path, *, data: Any = None, force: bool = False) -> Exported:
     """Write the outcome as a Pipeline: as a skops file, or as a pickle if the name ends in .joblib or .pkl."""
-    if path.is_dir():
-        raise ExportError(f"{path} is a folder; name a file, such as {path / 'model.skops'}")
-    if path.suffix not in (".skops", *PICKLES):
-        raise ExportError(f"{path}: expected a name that ends in .skops (or .joblib, .pkl for a pickle)")
     built = build(outcome, data, force=force)
     handle, part = tempfile.mkstemp(dir=path.parent, prefix=PART)
     os.close(handle)
@@ -80,10 +75,11 @@ def build(outcome: Outcome, data: Any = None, *, force: bool = False, distilled:
     steps = encoder(outcome.schema, model.features_)
     rows = rows_to_check(outcome, data)
     student, lost = None, list(LOST)
-    estimator = native(model.model_, classes, int(np.prod(model.features_)))
+    calibrated = model.temperature_ is not None  # scikit-learn has no estimator for a temperature
+    estimator = None if calibrated else native(model.model_, classes, int(np.prod(model.features_)))
     if estimator is None:
         if not distilled:
-            raise ExportError(f"scikit-learn has no {type(model.model_).__name__}")
+            raise ExportError(f"scikit-learn has no {'calibrated ' * calibrated}{type(model.model_).__name__}")
         student = distil(outcome, data)
         estimator = student.estimator
         if student.agreement < LEAST_AGREEMENT and not force:
@@ -109,7 +105,8 @@ def build(outcome: Outcome, data: Any = None, *, force: bool = False, distilled:
 
 
 def _what(outcome: Outcome) -> str:
-    return "an ensemble" if outcome.model.model_.sandboxed else f"a {type(outcome.model.model_).__name__}"
+    what = "ensemble" if outcome.model.model_.sandboxed else type(outcome.model.model_).__name__
+    return f"a calibrated {what}" if outcome.model.temperature_ is not None else f"the {what}"
 
 
 def _probabilities(estimator: Any, classes: Any) -> Callable[[Array], Array]:
@@ -146,7 +143,7 @@ def compare(pipeline: Any, outcome: Outcome, rows: Rows, reference: Callable[[Ar
 
 def _write(pipeline: Any, part: Path, path: Path) -> tuple[str, ...]:
     """Write the file. Returns what to know about loading it."""
-    if path.suffix in PICKLES:
+    if path.suffix != SKOPS_OR_PICKLE[0]:
         import joblib
 
         warnings.warn(
