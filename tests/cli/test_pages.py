@@ -81,6 +81,15 @@ def test_a_page_in_a_missing_folder_is_refused_before_anything_is_trained(pages:
     assert "there is no folder" in run(*words, status=1)
 
 
+@pytest.mark.parametrize("command", ["simulate", "compare"])
+def test_a_page_does_not_replace_the_rows(pages: Path, command: str) -> None:
+    rows = pages / "all.csv"
+    before = rows.read_bytes()
+    said = run(command, pages / "election.toml", "--data", rows, "--parties", 2, "--report", rows, status=1)
+    assert "must end in .html" in said
+    assert rows.read_bytes() == before
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["simulate", "compare"])
 @pytest.mark.parametrize("width", [1280, 390])

@@ -12,6 +12,7 @@ import pytest
 
 import oneballot as ob
 from oneballot.ballot.keys import new_key
+from oneballot.data.read import Table
 from oneballot.errors import DataError, ElectionError, OneBallotError
 from oneballot.report.outcome.subject import Subject, assess, load
 from oneballot.report.outcome.write import check_options, render_report, secret_path, write
@@ -83,6 +84,18 @@ def test_each_value_of_a_column_is_tested_alone(make_place: Make) -> None:
         assert f"site: {value} (80 rows)" in text
     with pytest.raises(DataError, match="no column 'sites', which --by names; its columns are"):
         assess(place.outcome, place.test, ["sites"])
+
+
+def test_the_labelled_rows_are_parsed_once(make_place: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    place, read, real = make_place(), [], Outcome.read_table
+
+    def counted(self: Outcome, path: Path) -> Table:
+        read.append(path)
+        return real(self, path)
+
+    monkeypatch.setattr(Outcome, "read_table", counted)
+    assess(place.outcome, place.test, ["site"])
+    assert read == [place.test]
 
 
 def test_a_report_is_small_and_complete(make_place: Make, tmp_path: Path) -> None:

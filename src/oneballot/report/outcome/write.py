@@ -58,7 +58,7 @@ def check_options(
 
 def secret_path(out: Path) -> Path:
     """The name of the server's own page: report.html becomes report.do-not-publish.html."""
-    return out.with_name(f"{out.stem}.{SECRET}{out.suffix or '.html'}")
+    return out.with_name(f"{out.stem}.{SECRET}{out.suffix}")
 
 
 def render_report(subject: Subject) -> str:
