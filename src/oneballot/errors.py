@@ -8,7 +8,7 @@ OneBallotError
 ├── BallotError
 │   ├── Spoiled         a rejected ballot; the tally reports it with the reason and counts the others
 │   ├── AlreadyCast     a ballot of this party exists and would be replaced
-│   └── SmallCount      a ballot would state the exact number of a few rows; nothing was sealed or sent
+│   └── SmallCount      a ballot states, or would state, the exact number of a few rows; nothing was sent
 ├── BoxError            the box cannot be read or written
 │   └── NotFound        the box, or a ballot in it, does not exist or is not visible
 ├── QuorumError         too few ballots, or a tally that should wait for more
@@ -33,6 +33,11 @@ from dataclasses import dataclass
 def printable(text: object, most: int = 2000) -> str:
     """Untrusted text made safe to print: no control characters, and not too long."""
     return "".join(c if c.isprintable() else " " for c in str(text)[:most])
+
+
+def printable_lines(text: object) -> str:
+    """The same for text of any length, whose lines stay lines."""
+    return "\n".join(printable(line, len(line)) for line in str(text).split("\n"))
 
 
 class OneBallotError(Exception):

@@ -115,7 +115,7 @@ def test_a_model_that_does_not_beat_the_most_frequent_class_is_a_loud_warning(ou
     warned = " ".join(done.stderr.split())
     assert "WARNING: the model is no better than always predicting" in warned
     assert "no-information rate" in warned
-    assert "WARNING: by site: the model is no better" in warned
+    assert "WARNING: by site: the model is worse" in warned
     found = json.loads(run("evaluate", outcome / "outcome", "--data", tmp_path / "test.csv", "--json").stdout)
     assert found["baseline"]["beaten"] is False
 

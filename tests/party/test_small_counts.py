@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import oneballot as ob
-from oneballot.errors import SmallCount
+from oneballot.errors import DataError, SmallCount
+from oneballot.interfaces import Context
 from oneballot.party.cast import cast_data
 from oneballot.party.context import PartyContext
 from oneballot.party.outbox import Outbox
 from oneballot.party.small_counts import CountRule, ReleasedCount, released_counts, suppress_small
 from oneballot.party.submit import cast_file, preview
 from oneballot.server.tally import tally
-from oneballot.types import Data
+from oneballot.types import Data, Plan
 
 REFUSE, SUPPRESS, ALLOW = CountRule(), CountRule(small="suppress"), CountRule(small="allow")
 
@@ -135,6 +137,70 @@ def test_at_l2_counts_have_noise_and_are_exempt(clinics: Path) -> None:
     election = agree(clinics, method, privacy=ob.L2(epsilon=20, rows_per_id=2))
     cast(election, clinics, REFUSE, review=releases.append)
     assert releases[0].counts == ()
+
+
+class Unplanned(ob.Ensemble):
+    """Its plan states no counts; its ballot does."""
+
+    def plan(self, data: Data, ctx: Context) -> Plan:
+        return replace(super().plan(data, ctx), counts={})
+
+
+class Chained(ob.Ensemble):
+    """Its count of the class "no" is small unless there are rows of "rare"."""
+
+    def plan(self, data: Data, ctx: Context) -> Plan:
+        few, no, rare = ctx.target.class_counts(data.y)
+        return replace(super().plan(data, ctx), counts={"seen": np.array([few, no if rare else no and 3, rare])})
+
+
+class Stubborn(ob.Ensemble):
+    """It states 3 rows of the class "few" whatever the rows are."""
+
+    def plan(self, data: Data, ctx: Context) -> Plan:
+        counts = ctx.target.class_counts(data.y)
+        return replace(super().plan(data, ctx), counts={"seen": np.array([3, *counts[1:]])})
+
+
+def test_suppression_is_repeated_until_no_count_is_small(clinics: Path) -> None:
+    releases = []
+    cast(agree(clinics, Chained()), clinics, CountRule(5, "suppress"), review=releases.append)
+    assert releases[-1].rows.withheld == {"rare": 4, "no": 3}
+    assert releases[-1].rows.by_class == {"few": 18, "no": 0, "rare": 0}
+
+
+def test_a_small_count_that_suppression_does_not_remove_is_refused(clinics: Path) -> None:
+    with pytest.raises(SmallCount, match=r"3 rows of class few .*of a even without the rows of that class"):
+        cast(agree(clinics, Stubborn()), clinics, SUPPRESS)
+    assert not (clinics / "kept").exists()
+
+
+@pytest.mark.parametrize("rule", [REFUSE, SUPPRESS])
+def test_a_small_count_that_only_the_trained_ballot_states_is_refused(clinics: Path, rule: CountRule) -> None:
+    reviewed, election = [], agree(clinics, Unplanned())
+    with pytest.raises(
+        SmallCount, match=r"the trained ballot states .*4 rows of class rare.*not kept or sent"
+    ) as error:
+        cast(election, clinics, rule, review=reviewed.append, box=ob.Folder(clinics / "box"))
+    assert "nothing was trained" not in str(error.value)
+    assert [release.stage for release in reviewed] == ["refused"]
+    assert Outbox(election, "a", clinics / "kept").read() is None
+    assert not (clinics / "box").exists()
+    assert cast(election, clinics, ALLOW)["trained"]
+
+
+def test_a_file_that_changes_while_it_is_read_is_not_cast(clinics: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = ob.Election.read_whole
+
+    def read_and_change(self: ob.Election, path: Path) -> object:
+        table = read(self, path)
+        with path.open("a") as file:
+            file.write("p1,30,0.5,no\n")
+        return table
+
+    monkeypatch.setattr(ob.Election, "read_whole", read_and_change)
+    with pytest.raises(DataError, match="was changed while it was read"):
+        cast(agree(clinics), clinics, None)
 
 
 def test_labels_of_a_small_class_become_unknown_where_rows_have_several_labels() -> None:

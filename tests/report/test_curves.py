@@ -89,11 +89,13 @@ def test_the_calibration_curve_is_scikit_learns_with_an_interval_of_each_share()
     assert (1 - eight.high[0], 1 - eight.low[0]) == pytest.approx((0.490, 0.943), abs=1e-3)
 
 
-def test_of_several_classes_the_gaps_of_the_calibration_curve_are_the_calibration_error() -> None:
-    p, y = predictions(900, 5)
-    found = calibration(Classes("abcde"), p, y)
+@pytest.mark.parametrize(("classes", "name"), [(2, "a"), (5, "predicted class"), (0, "all labels")])
+def test_the_gaps_of_the_calibration_curve_are_the_calibration_error(classes: int, name: str) -> None:
+    p, y = predictions(900, classes or 2)
+    target: Target = Classes("abcde"[:classes]) if classes else Labels("ab")
+    found = calibration(target, p, y if classes else 2 * np.column_stack([y == 0, y == 1]) - 1)
     assert found is not None
-    assert found.name == "predicted class"
+    assert found.name == name
     gaps = (np.abs(found.observed - found.predicted) * found.rows).sum() / found.rows.sum()
     assert gaps == pytest.approx(found.ece)
 

@@ -108,3 +108,15 @@ def test_a_confusion_matrix_has_its_numbers_and_names_the_most_frequent_error() 
     assert {"1,234", "5", "67", "890"} <= texts
     assert "67 rows of yes are predicted as no" in svg
     assert "2,124 of 2,196 rows are right" in svg
+
+
+def test_control_characters_and_broken_names_are_spaces_in_figures() -> None:
+    names = ["a\x1b]0;owned\x07", "b\x00\udcff"]
+    p, y = predictions(300, 2)
+    drawn = draw(Classes(names), p, y)
+    assert "confusion" in drawn
+    for name, svg in drawn.items():
+        ElementTree.fromstring(svg)
+        svg.encode()
+        assert all(c.isprintable() or c == "\n" for c in svg), name
+    assert "a ]0;owned " in drawn["confusion"]

@@ -68,3 +68,12 @@ def test_a_difference_that_rounds_to_zero_is_said_to_be_none() -> None:
     scores = np.r_[np.ones(8), np.zeros(2)]
     gain = Gain.of(setting(), {"a": scores}, scores, scores)
     assert "as accurate as the best party (a) and as accurate as pooled data" in gain.sentences()[1]
+
+
+def test_equal_differences_are_not_certainty() -> None:
+    ones, zeros = np.ones(2), np.zeros(2)
+    difference, margin = paired(ones, zeros)
+    assert (difference, margin) == (1.0, 1.5), "two rows show nothing"
+    assert paired(np.ones(100), np.zeros(100)) == (1.0, 0.03)
+    few = np.r_[np.ones(2), np.zeros(98)]
+    assert paired(few, np.zeros(100))[1] >= 0.02

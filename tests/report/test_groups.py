@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -33,6 +35,8 @@ def test_each_group_has_the_metrics_of_its_rows() -> None:
         assert dict(each.metrics.values) == pytest.approx(dict(summarize(TWO, p[rows], y[rows]).values))
         assert each.metrics.intervals["accuracy"][0] < each.score < each.metrics.intervals["accuracy"][1]
     assert found.whole.rows == 300
+    assert found.worst is not None
+    assert found.best is not None
     assert found.spread == pytest.approx(found.best.score - found.worst.score)
     described = found.describe()
     assert described["worst"] == found.worst.name
@@ -46,11 +50,13 @@ def test_the_worst_group_is_named_and_compared_with_the_other_rows() -> None:
     right = rng.random(len(sites)) < np.where(sites == "good", 0.95, 0.7)
     right[-3:] = False
     found = evaluate_by(TWO, predictions(right, y), y, sites, "site", resamples=0)
+    assert found.worst is not None
     assert found.worst.name == "bad", "a group of three rows is not called the worst"
-    gap, margin = found.gap
+    gap, p = found.gap
     others = right[sites != "bad"]
     assert gap == pytest.approx(others.mean() - right[sites == "bad"].mean())
-    assert gap > margin > 0
+    assert 0 < p < 1e-6
+    assert found.describe()["p_value"] == p
     said = " ".join(found.sentences())
     assert "Worst: bad" in said
     assert "more than chance explains" in said
@@ -58,17 +64,29 @@ def test_the_worst_group_is_named_and_compared_with_the_other_rows() -> None:
     assert [g["small"] for g in found.describe()["groups"]] == [False, False, True]
 
 
-def test_groups_that_do_not_differ_are_within_chance_as_often_as_it_says() -> None:
-    rng, beyond = np.random.default_rng(2), 0
-    sites = np.arange(400) % 5
-    y = np.zeros(400, dtype=int)
-    whole = summarize(TWO, predictions(y == 0, y), y)
-    for _ in range(300):
-        scores = (rng.random(400) < 0.8).astype(float)
-        each = [Group(str(i), whole, None, scores[sites == i]) for i in range(5)]
-        gap, margin = Groups("site", each, whole).gap
-        beyond += gap > margin
-    assert beyond / 300 < 0.08
+@pytest.mark.parametrize(
+    ("groups", "rows", "accuracy"), [(20, 10, 0.2), (10, 10, 0.2), (10, 10, 0.35), (5, 80, 0.8), (20, 10, 0.95)]
+)
+@pytest.mark.parametrize("labels", [1, 3])
+def test_groups_that_do_not_differ_are_within_chance_as_often_as_it_says(
+    groups: int, rows: int, accuracy: float, labels: int
+) -> None:
+    rng, beyond, y = np.random.default_rng(2), 0, np.zeros(rows, dtype=int)
+    metrics = summarize(TWO, predictions(y == 0, y), y)
+    for _ in range(400):
+        scores = (rng.random((groups, rows, labels)) < accuracy).mean(axis=2)
+        found = Groups("site", [Group(str(i), metrics, None, each) for i, each in enumerate(scores)], metrics)
+        beyond += found.gap[1] <= 0.05
+    assert beyond / 400 <= (0.05 if labels == 1 else 0.07), "5 %, and the chance in 400 trials where it is near that"
+
+
+def test_if_all_groups_are_small_none_is_the_worst() -> None:
+    y = np.arange(40) % 2
+    found = evaluate_by(TWO, predictions(y == 0, y), y, np.arange(40) // 5, "site", resamples=0)
+    assert found.worst is found.best is None
+    assert found.sentences() == ["Every group has fewer than 10 rows: their metrics say little, and none is the worst."]
+    described = found.describe()
+    assert [described[key] for key in ("worst", "best", "spread", "worst_below_others", "p_value")] == [None] * 5
 
 
 def test_numbers_are_divided_at_quartiles_and_missing_values_are_a_group() -> None:
@@ -113,8 +131,34 @@ def test_a_group_in_which_the_model_is_useless_is_a_warning() -> None:
     y = np.tile(np.repeat([0, 1], [30, 10]), 2)
     right = np.r_[np.ones(40, dtype=bool), np.zeros(40, dtype=bool)]
     found = evaluate_by(TWO, predictions(right, y), y, np.repeat(["a", "b"], 40).astype(object), "site", resamples=0)
-    with pytest.warns(WillNotWork, match="by site: the model is no better than .* of the group for b$"):
+    with pytest.warns(WillNotWork, match="by site: the model is worse than always .* of the group, .*, for b$"):
         found.warn_if_useless()
+
+
+def test_a_group_below_its_majority_rate_by_chance_is_a_note() -> None:
+    y = np.tile(np.repeat([0, 1], [14, 6]), 2)
+    right = np.ones(40, dtype=bool)
+    right[[0, 1, 2, 3, 14, 15, 16]] = False  # 13 of 20, where always predicting no has 14 of 20
+    found = evaluate_by(
+        TWO, predictions(right, y), y, np.repeat(["low", "high"], 20).astype(object), "ward", resamples=0
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found.warn_if_useless()
+    assert any("which may be chance: low." in sentence for sentence in found.sentences())
+
+
+def test_groups_with_rows_of_one_class_are_not_called_useless() -> None:
+    y = np.repeat([0, 0, 1], 20)
+    right = np.arange(60) % 10 > 0
+    right[:20] = False
+    found = evaluate_by(
+        TWO, predictions(right, y), y, np.repeat(["a", "b", "b"], 20).astype(object), "site", resamples=0
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found.warn_if_useless()
+    assert not any("most frequent class" in sentence for sentence in found.sentences())
 
 
 def test_several_labels_per_row_have_groups_even_where_no_label_is_known() -> None:

@@ -102,11 +102,23 @@ def test_several_labels_per_row_use_the_known_ones() -> None:
     assert found.intervals["auc"][0] < found.auc < found.intervals["auc"][1]
 
 
-def test_the_calibration_error_is_the_gap_between_confidence_and_accuracy() -> None:
+def test_the_calibration_error_is_the_gap_between_probabilities_and_observed_shares() -> None:
     p = np.tile([0.8, 0.2], (100, 1))
     y = np.array([0] * 80 + [1] * 20)
     assert Classes("ab").calibration_error(p, y) == pytest.approx(0, abs=1e-9)
     assert Classes("ab").calibration_error(p, 1 - y) == pytest.approx(0.6)
+    three = np.tile([0.7, 0.2, 0.1], (100, 1))
+    assert Classes("abc").calibration_error(three, np.repeat([0, 1], [50, 50])) == pytest.approx(0.2)
+
+
+def test_calibration_errors_of_the_two_classes_do_not_cancel() -> None:
+    score = np.repeat([0.2, 0.8], 100)
+    y = np.repeat([0, 1, 0], [100, 61, 39])  # observed: 0.00 and 0.61
+    p = np.column_stack([1 - score, score])
+    assert Classes("ab").calibration_error(p, y) == pytest.approx(0.195)
+    assert Classes("ba").calibration_error(p[:, ::-1], 1 - y) == pytest.approx(0.195), "the rarer class, in any order"
+    labels = Labels("ab").calibration_error(np.column_stack([score, score]), np.column_stack([2 * y - 1] * 2))
+    assert labels == pytest.approx(0.195)
 
 
 def test_resamples_give_the_metrics_of_the_drawn_rows() -> None:

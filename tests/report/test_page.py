@@ -171,3 +171,8 @@ def test_a_missing_library_is_named_with_its_command(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(MissingExtra, match=r"pip install 'oneballot\[report\]'"):
         page.render_page("t", [])
+
+
+def test_a_page_with_a_name_that_is_not_utf8_is_written(tmp_path: Path) -> None:
+    page.save(tmp_path / "a.html", "<p>caf\udce9 \u00e9</p>")
+    assert (tmp_path / "a.html").read_text("utf-8") == "<p>caf? \u00e9</p>"

@@ -17,8 +17,13 @@ from .manifest import OpenBallot, open_ballot
 from .seal import check_ballot, decrypt_for
 
 
-def describe_ballot(path: Path, election: Election | None, key: X25519PrivateKey | None = None) -> dict[str, Any]:
-    """Describe a ballot file. For an encrypted ballot, this is only the header unless the server's key is given."""
+def describe_ballot(
+    path: Path, election: Election | None, key: X25519PrivateKey | None = None, *, own_copy: bool = False
+) -> dict[str, Any]:
+    """Describe a ballot file. For an encrypted ballot, this is only the header unless the server's key is given.
+
+    own_copy: accept PARTY.ballot.open, the party's copy before encryption.
+    """
     data = _read(path, election)
     try:
         header = _describe_header(path, data)
@@ -37,7 +42,7 @@ def describe_ballot(path: Path, election: Election | None, key: X25519PrivateKey
         "abstained": manifest.abstained,
         "privacy": manifest.privacy.model_dump(mode="json"),
         "ledger": manifest.privacy.describe(),
-        **_verdict(opened, data, election, key),
+        **_verdict(opened, data, election, key, own_copy),
         "versions": ", ".join(f"{k} {v}" for k, v in manifest.versions.items()),
         "contents": [[name, *_describe_content(c)] for name, c in sorted(contents.items())],
     }
@@ -55,14 +60,15 @@ def _read(path: Path, election: Election | None) -> bytes:
 
 
 def _verdict(
-    opened: OpenBallot, data: bytes, election: Election | None, key: X25519PrivateKey | None
+    opened: OpenBallot, data: bytes, election: Election | None, key: X25519PrivateKey | None, own_copy: bool
 ) -> dict[str, Any]:
     """Whether the signature is valid, and whether the election would accept the ballot."""
     signature = "none" if opened.signature is None else "present, not checked (give --election)"
     if election is None:
         return {"signature": signature, "verdict": "", "valid": True}
     try:
-        decrypt_for(election, data, key)
+        if is_encrypted(data) or not own_copy:
+            decrypt_for(election, data, key)
         check_ballot(opened, election)
     except Spoiled as reason:
         return {"signature": signature, "verdict": f"it would be spoiled: {reason}", "valid": False}

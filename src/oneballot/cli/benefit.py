@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from ..report.text import print_json, print_table, score
+from ..report.text import print_json, print_lines, print_table, score
 from .reading import reads_files
 from .terminal import AsJson, OutcomeFolder, Workers, session
 
@@ -65,8 +65,7 @@ def command(
             for name in (*COMPARED, "brier")
         ]
         print_table(f"{agreed.name}: {found.own.rows:,} rows", ["", "your model", "outcome", "difference"], rows)
-        for line in found.sentences():
-            print(line)
+        print_lines(found.sentences())
 
 
 def _only_ballot(keep: Path) -> str | None:

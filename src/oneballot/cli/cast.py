@@ -78,7 +78,7 @@ def command(
         rule, review = count_rule(min_count, small_counts) if asked else None, None
         if dossier is not None:
             check_page(dossier, None if recast or dry_run else kept_digest(agreed, party, keep))
-            review = Reviewer(dossier, audited(audit, agreed))
+            review = Reviewer(dossier, audited(audit, agreed, dossier))
         elif audit is not None:
             raise ElectionError("--audit is for the dossier: give --dossier FILE.html too, or run `oneballot audit`")
         if dry_run:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..report.text import plural, print_json, print_table
+from ..report.text import plural, print_json, print_lines, print_table
 from .reading import reads_files
 from .terminal import (
     AllRows,
@@ -137,10 +137,9 @@ def command(
         )
         if found:
             _show_peers(agreed.method.name, own, found)
-        for name, reason in {**contest.skipped, **skipped}.items():
-            print(f"Skipped {name}: {reason.removeprefix(f'{name}: ')}")
-        for sentence in contest.sentences():
-            print(sentence)
+        reasons = {**contest.skipped, **skipped}
+        print_lines(f"Skipped {name}: {reason.removeprefix(f'{name}: ')}" for name, reason in reasons.items())
+        print_lines(contest.sentences())
         if out is not None:
             print(f"Saved: {out}/comparison.json, .csv and .png.")
         if report is not None:

@@ -49,12 +49,12 @@ def count_rule(min_count: int | None, small: Small | None) -> CountRule:
     return CountRule(min_count or CountRule.min_count, "refuse" if small is None else small.value)
 
 
-def audited(option: str | None, election: Election | None) -> Audited | None:
-    """The audit of the election: run now, or read from a file."""
+def audited(option: str | None, election: Election | None, page: Path) -> Audited | None:
+    """The audit of the election: read from a file, or run now unless the page of a sealed ballot has one already."""
     from ..audit import audit
     from ..errors import ElectionError
     from ..report.dossier.record import Audited
-    from ..report.dossier.write import read_audit
+    from ..report.dossier.write import read_audit, read_sealed
 
     if option is None:
         return None
@@ -62,6 +62,9 @@ def audited(option: str | None, election: Election | None) -> Audited | None:
         raise ElectionError("--audit needs the election: give --election election.toml")
     if option != "run":
         return read_audit(Path(option), election.digest)
+    earlier = read_sealed(page)
+    if earlier and earlier.attacks.audit and earlier.attacks.audit.election == election.digest:
+        return earlier.attacks.audit
     done = audit(election)
     found = {"holds": done.holds, "catches": done.catches, "election": election.digest}
     return Audited.model_validate(asdict(done) | found)

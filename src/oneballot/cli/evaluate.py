@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..report.text import print_json, print_table, score, size
+from ..report.text import print_json, print_lines, print_table, score, size
 from .reading import reads_files
 from .terminal import AsJson, OutcomeFolder, session
 
@@ -112,4 +112,4 @@ def _show_groups(by: Groups) -> None:
         rows.append([name, f"{metrics.rows:,}", *columns, around, rate])
     header = [by.column, "rows", *target.columns.values(), f"{target.metrics[first]}: 95 %", "no-information rate"]
     print_table(f"By {by.column}", header, rows)
-    print("\n".join(by.sentences()))
+    print_lines(by.sentences())

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from ..report.text import print_json, print_table, size
+from ..report.text import print_json, print_lines, print_table, size
 from .dossier import AuditOption, Dossier, MinCount, SmallCounts, audited, count_rule
 from .terminal import AsJson, session
 
@@ -26,32 +26,41 @@ def command(
     """Show what a ballot carries, its privacy cost and its signature.
 
     No model is loaded. An encrypted ballot shows little without the server's key. A party's own copy of it is
-    PARTY.ballot.open. --dossier writes what it shows, and more, as a page; give --election too.
+    PARTY.ballot.open. --dossier writes what it shows, and more, as a page; give --election too. The exit status is 1 if
+    the page says that the ballot may not be sent.
     """
     with session(as_json):
         from ..ballot.inspect import describe_ballot
         from ..ballot.keys import read_server_key
         from ..election.election import Election
+        from ..errors import BallotError, SmallCount
         from ..report.dossier.facts import of_ballot
         from ..report.dossier.write import write_dossier
 
         agreed, server = Election.read(election) if election else None, read_server_key(key) if key else None
-        seen = describe_ballot(ballot, agreed, server)
+        seen, refusal = describe_ballot(ballot, agreed, server), None
         if dossier is not None:
             rule = count_rule(min_count, small_counts)
-            made = of_ballot(ballot, agreed, server, rule, dossier.name, audited(audit, agreed))
+            made = of_ballot(ballot, agreed, server, rule, dossier.name, audited(audit, agreed, dossier))
             seen["dossier"] = write_dossier(dossier, made)
+            if made.refusal is not None:
+                kind = SmallCount if any(count.small for count in made.counts.stated) else BallotError
+                refusal = kind(f"{made.refusal} {seen['dossier']['page']} shows it.")
+        if refusal is not None and as_json:
+            raise refusal
         if as_json:
             print_json(seen)
             return
         for name in SHOWN:
             value = seen.get(name)
             for i, line in enumerate(filter(None, value if isinstance(value, list) else [value])):
-                print(f"{name.replace('_', ' ') if not i else '':>12}{' ' if i else ':'} {line}")
+                print_lines([f"{name.replace('_', ' ') if not i else '':>12}{' ' if i else ':'} {line}"])
         if "contents" not in seen:
             print(f"{'size':>12}: {size(seen['bytes'])}")
             return
         rows = [[name, what, size(count)] for name, what, count in seen["contents"]]
         print_table(f"{ballot}, {size(seen['bytes'])}", ["content", "what", "size"], rows)
+        if refusal is not None:
+            raise refusal
         if dossier is not None:
             print(f"{seen['dossier']['page']} shows what leaves; {seen['dossier']['json']} is the same for machines.")

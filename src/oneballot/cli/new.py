@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from ..report.text import percent, plural, print_json, print_table
+from ..report.text import percent, plural, print_json, print_lines, print_table
 from .reading import reads_files
 from .terminal import AsJson, session
 
@@ -127,12 +127,10 @@ def command(
         width = len(made.schema.columns) if made.schema else 0
         print(f"{election}: {len(made.classes)} classes, {width} columns, {made.public_rows:,} public rows.")
         _print_columns(drafted)
-        for line in made.guarantee.forecast(made.parties) if made.guarantee else ():
-            print(line)
+        print_lines(made.guarantee.forecast(made.parties) if made.guarantee else ())
         if method == "ensemble":
             print(CHOICE)
-        for line in advise(made, made.parties, drafted.labels):
-            print(line)
+        print_lines(advise(made, made.parties, drafted.labels))
         if made.level == "L1" and made.server_key is None:
             print("At L1 ballots hold raw votes: set a server_key before anyone casts (oneballot keys new --help).")
         if like is None:
@@ -162,4 +160,4 @@ def _print_columns(drafted: Draft) -> None:
         rarest, rows = min(drafted.labels.items(), key=lambda pair: pair[1])
         total = sum(drafted.labels.values())
         found = f"{plural(rows, 'row')} ({percent(rows / total)})"
-        print(f"{total:,} rows have a label; the rarest class is {rarest}, with {found}.")
+        print_lines([f"{total:,} rows have a label; the rarest class is {rarest}, with {found}."])

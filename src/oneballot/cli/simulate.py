@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from ..report.text import plural, print_json, print_table, score_cells, size
+from ..report.text import plural, print_json, print_lines, print_table, score_cells, size
 from .reading import reads_files
 from .terminal import (
     AllRows,
@@ -114,8 +114,7 @@ def command(
             return
         print_table(f"{agreed.name}: {about}", ["", *agreed.target.columns.values(), "sent"], rows)
         print("sent: the mean size of a ballot. Balanced accuracy is the mean recall of the classes.")
-        for sentence in () if verdict is None else verdict.sentences():
-            print(sentence)
+        print_lines(() if verdict is None else verdict.sentences())
         if agreed.level != "L0":
             print("Privacy", "\n  ".join(run.outcome.ledger.describe(whole=True)))
         if out is not None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..report.text import percent, plural, print_json, print_table, size
+from ..report.text import percent, plural, print_json, print_lines, print_table, size
 from .terminal import AsJson, ElectionFile, Workers, session
 
 if TYPE_CHECKING:
@@ -171,8 +171,7 @@ def _show_verdict(outcome: Outcome) -> None:
         rows = [[name, *(percent(shares[name]) for shares in shown.values())] for name in names]
         title = f"What the final model predicts for {plural(verdict.rows, 'public row')}"
         print_table(title if verdict.rows else "Class shares", ["class", *shown], rows)
-    for line in verdict.lines():
-        print(line)
+    print_lines(verdict.lines())
 
 
 def _check_level(election: Election, publish: Path | None, *, again: bool, data_dependent: bool) -> None:

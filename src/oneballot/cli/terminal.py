@@ -21,7 +21,7 @@ from typing import Annotated
 
 import typer
 
-from ..errors import OddValues, OneBallotError, OneBallotWarning, WillNotWork
+from ..errors import OddValues, OneBallotError, OneBallotWarning, WillNotWork, printable_lines
 from ..privacy.charges import Charges
 from ..runtime.progress import report_progress_to
 from . import reading
@@ -74,7 +74,7 @@ def session(as_json: bool, workers: int | None = None) -> Iterator[Aside]:
             _show_notes(caught)
             if as_json:
                 print(json.dumps({"error": str(error), "kind": type(error).__name__}))
-            typer.echo(f"error: {error}", err=True)
+            _say(f"error: {error}")
             raise typer.Exit(1) from None
         except BrokenPipeError:  # the reader of the output has closed it
             raise
@@ -85,7 +85,7 @@ def session(as_json: bool, workers: int | None = None) -> Iterator[Aside]:
             sentence += f". {WHAT_TO_DO[error.errno]}" if error.errno in WHAT_TO_DO else ""
             if as_json:
                 print(json.dumps({"error": sentence, "kind": type(error).__name__}))
-            typer.echo(f"error: {sentence}", err=True)
+            _say(f"error: {sentence}")
             raise typer.Exit(1) from None
         except KeyboardInterrupt:
             noise = ", and the noise that was drawn stays charged" if Charges.drawn_here else ""
@@ -148,7 +148,7 @@ def _progress() -> Iterator[Aside]:
 
 def _show_notes(caught: Sequence[warnings.WarningMessage]) -> None:
     for warning in dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, WillNotWork)):
-        typer.secho(f"WARNING: {warning}", fg="red", bold=True, err=True)
+        typer.secho(printable_lines(f"WARNING: {warning}"), fg="red", bold=True, err=True)
     if odd := [w.message for w in caught if isinstance(w.message, OddValues)]:
         _show_odd(OddValues.merged(odd))
     counts = Counter(str(w.message) for w in caught if not issubclass(w.category, WillNotWork | OddValues))
@@ -159,16 +159,21 @@ def _show_notes(caught: Sequence[warnings.WarningMessage]) -> None:
         notes.append((alike[kind], note if times == 1 else f"{note} ({times} times)"))
         alike[kind] += 1
     for _, note in sorted(notes, key=lambda ranked: ranked[0])[:SHOWN_NOTES]:
-        typer.echo(f"note: {note}", err=True)
+        _say(f"note: {note}")
     if len(notes) > SHOWN_NOTES:
         typer.echo(f"note: … and {len(notes) - SHOWN_NOTES} more like these", err=True)
+
+
+def _say(text: str) -> None:
+    """Print to stderr; the text may quote data, of which control characters become spaces."""
+    typer.echo(printable_lines(text), err=True)
 
 
 def _show_odd(values: OddValues) -> None:
     asked = reading.current.get(None)
     if asked is None or not asked.verbose:
-        typer.echo(f"note: {values}{'; --verbose lists them' if asked else ''}", err=True)
+        _say(f"note: {values}{'; --verbose lists them' if asked else ''}")
         return
-    typer.echo(f"note: {values}:", err=True)
+    _say(f"note: {values}:")
     for each in values.odd:
-        typer.echo(f"  {each}", err=True)
+        _say(f"  {each}")

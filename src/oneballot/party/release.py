@@ -57,11 +57,12 @@ def plan_release(release: Release, data: Data, rows: RowsUsed, review: Review | 
     """
     ctx, rule = release.ctx, release.rule
     plan, counts = _planned(ctx, data)
-    if rule.small == "suppress" and any(count.is_small(rule) for count in counts):
-        withheld = {count.group: count.rows for count in counts if count.is_small(rule)}
+    withheld = dict[str, int]()
+    while rule.small == "suppress" and any(c.is_small(rule) and c.group not in withheld for c in counts):
+        withheld = {count.group: count.rows for count in counts if count.is_small(rule)} | withheld
         data, _ = suppress_small(data, counts, rule, ctx)
-        rows = replace(rows, withheld=withheld)
-        plan, counts = _planned(ctx, data)
+        plan, counts = _planned(ctx, data)  # another class may have become small, if it counts the same rows
+    rows = replace(rows, withheld=withheld)
     release = replace(release, rows=rows.of(data, ctx.election), plan=plan, counts=counts)
     check_release(release, review)
     return data, release
@@ -69,6 +70,8 @@ def plan_release(release: Release, data: Data, rows: RowsUsed, review: Review | 
 
 def sealed_release(release: Release, ballot: Ballot, data: Data | None) -> Release:
     """The release of a ballot that was sealed from these rows; None if they are unknown."""
+    if release.election.level == "L2":  # exempt, so no ballot is refused after its noise was drawn and charged
+        return replace(release, stage="sealed", ballot=ballot, counts=(), ledger=ballot.ledger)
     counts = released_counts(release.election.method.read_counts(ballot.contents, release.ctx), release.ctx, data)
     return replace(release, stage="sealed", ballot=ballot, counts=counts, ledger=ballot.ledger)
 
@@ -79,7 +82,8 @@ def check_release(release: Release, review: Review | None, *, sealed: str = "") 
     sealed: the file of a ballot that was cast earlier.
     """
     try:
-        refuse_small(release.counts, release.rule, release.party, sealed=sealed)
+        trained = release.ballot is not None
+        refuse_small(release.counts, release.rule, release.party, trained=trained, sealed=sealed)
     except SmallCount as error:
         more = None if review is None else review(replace(release, stage="refused", refusal=str(error)))
         raise SmallCount(f"{error} {more}" if more else str(error)) from None
@@ -89,4 +93,4 @@ def _planned(ctx: PartyContext, data: Data) -> tuple[Plan | None, tuple[Released
     if not len(data):
         return None, ()
     plan = ctx.election.method.plan(data, ctx)
-    return plan, released_counts(plan.counts, ctx, data)
+    return plan, () if ctx.level == "L2" else released_counts(plan.counts, ctx, data)

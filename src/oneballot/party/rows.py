@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -12,7 +13,7 @@ import numpy as np
 from ..election.columns import Column
 from ..election.election import Election
 from ..election.frames import incomplete
-from ..errors import Odd, OddValues
+from ..errors import DataError, Odd, OddValues
 from ..types import Data
 
 
@@ -21,7 +22,8 @@ class RowsUsed:
     """Exact numbers of a party's own rows: for the party alone.
 
     dropped: rows without a label or an ID, by reason. held_back: rows of the holdout. withheld: rows, or labels, of
-    classes with too few rows (`small_counts`). ids: how many different row IDs the rows used have.
+    classes with too few rows (`small_counts`). ids: how many different row IDs the rows used have. sha256: of the file
+    as it was read; None if it is not a regular file.
     """
 
     file: str
@@ -37,6 +39,7 @@ class RowsUsed:
     used: int = 0
     by_class: Mapping[str, int] = field(default_factory=dict)
     ids: int | None = None
+    sha256: str | None = None
 
     def of(self, data: Data, election: Election) -> RowsUsed:
         """The same file, of which these rows are used."""
@@ -47,10 +50,17 @@ class RowsUsed:
 
 
 def read_rows(election: Election, path: Path) -> tuple[Data, RowsUsed]:
-    """A party's rows, encoded, and what became of the rows and columns of its file."""
+    """A party's rows, encoded, and what became of the rows and columns of its file.
+
+    Raises DataError if the file changes meanwhile: its hash would not be that of the rows.
+    """
+    before = _state(path)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         whole = election.read_whole(path)
+        digest = None if before is None else _hash(path)
+        if _state(path) != before:
+            raise DataError(f"{path} was changed while it was read; run the command again when no one writes to it")
         data = election.encode_table(election.complete(whole))
     for warning in caught:
         warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
@@ -67,5 +77,19 @@ def read_rows(election: Election, path: Path) -> tuple[Data, RowsUsed]:
         ignored=tuple(name for name in whole.columns if name not in named),
         dropped={f"no {what}": int(which.sum()) for what, which in gone.items() if which.any()},
         odd=OddValues.merged([w.message for w in caught if isinstance(w.message, OddValues)]).odd,
+        sha256=digest,
     )
     return data, about.of(data, election)
+
+
+def _state(path: Path) -> tuple[int, int, int] | None:
+    """What differs after a regular file was written or replaced; None for anything else."""
+    if not path.is_file():
+        return None
+    found = path.stat()
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _hash(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -56,16 +56,33 @@ def released_counts(counts: Mapping[str, Array], ctx: Context, data: Data | None
     )
 
 
-def refuse_small(counts: Sequence[ReleasedCount], rule: CountRule, party: str, *, sealed: str = "") -> None:
-    """Raise SmallCount if a number is too small. sealed: the file of a ballot that exists already."""
+def refuse_small(
+    counts: Sequence[ReleasedCount], rule: CountRule, party: str, *, trained: bool = False, sealed: str = ""
+) -> None:
+    """Raise SmallCount if a number is too small, unless the rule allows it.
+
+    trained: whether the counts are those of a ballot, rather than planned. sealed: its file, if it was cast earlier.
+    """
     small = [count for count in counts if count.is_small(rule)]
-    if not small or rule.small == "allow" or (rule.small == "suppress" and not sealed):
+    if not small or rule.small == "allow":
         return
     shown = ", ".join(map(str, small[:5])) + (f" and {len(small) - 5} more" if len(small) > 5 else "")
     if sealed:
         raise SmallCount(
             f"{sealed}, which was cast earlier, states {shown} of {party}: below --min-count {rule.min_count}, so it "
             "was not sent. Cast again with --recast --small-counts suppress, or send it with --small-counts allow."
+        )
+    if trained:
+        raise SmallCount(
+            f"the trained ballot states {shown} of {party}: below --min-count {rule.min_count}, so it was not kept or "
+            "sent. The method did not plan to state this before training: report it to its authors, or use "
+            "--small-counts allow if your board permits it."
+        )
+    if rule.small == "suppress":
+        raise SmallCount(
+            f"the ballot would state {shown} of {party} even without the rows of {_those(small)}: below --min-count "
+            f"{rule.min_count}, so nothing was trained, sealed or sent. Use --small-counts allow if your board permits "
+            "it, or another method."
         )
     raise SmallCount(
         f"the ballot would state {shown} of {party}: below --min-count {rule.min_count}, so nothing was trained, "

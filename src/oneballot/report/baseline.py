@@ -22,7 +22,7 @@ class Baseline:
 
     name: the class that is always predicted. metrics: of this prediction; its accuracy is the no-information rate.
     accuracy: `Target.accuracy` of the model, and of the baseline. difference, margin: of both, and half of its 95 %
-    interval.
+    interval. chance: the p-value of a sign test, low if the model is worse than the baseline by more than chance.
     """
 
     name: str
@@ -30,6 +30,7 @@ class Baseline:
     accuracy: tuple[float, float]
     difference: float
     margin: float
+    chance: float = 1.0
 
     @property
     def beaten(self) -> bool:
@@ -65,11 +66,15 @@ class Baseline:
 
 def most_frequent(target: Target, predictions: Array, y: Array) -> Baseline | None:
     """The baseline for these rows: of several labels per row, the most frequent value of each. None without classes."""
+    from scipy.stats import binom
+
     if not target.one_vs_rest(predictions, y):
         return None
     shares = target.class_counts(y) / np.maximum(target.known(y).sum(axis=0), 1)
     constant = np.tile(shares, (len(y), 1))
     name = str(target.classes[int(shares.argmax())]) if target.exclusive else "the most frequent value of each label"
-    difference, margin = paired(target.row_scores(predictions, y), target.row_scores(constant, y))
+    ours, theirs = target.row_scores(predictions, y), target.row_scores(constant, y)
     both = target.accuracy(predictions, y), target.accuracy(constant, y)
-    return Baseline(name, summarize(target, constant, y), both, difference, margin)
+    better, different = int((ours > theirs).sum()), int((ours != theirs).sum())
+    chance = float(binom.cdf(better, different, 0.5))
+    return Baseline(name, summarize(target, constant, y), both, *paired(ours, theirs), chance)

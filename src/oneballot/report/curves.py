@@ -53,7 +53,8 @@ class Calibration:
 
     name: whose probability: of two classes the rarer one, of several the predicted class, and with several labels per
     row every label. predicted, observed: the mean probability and the share of rows in each bin. low, high: Wilson's
-    95 % interval of the share. rows: in each bin. ece, brier: the model's metrics of these names.
+    95 % interval of the share. rows: in each bin. ece, brier: the model's metrics of these names; ece is the
+    mean gap of these bins.
     """
 
     name: str
@@ -128,13 +129,8 @@ def calibration(target: Target, predictions: Array, y: Array) -> Calibration | N
     every = target.one_vs_rest(predictions, y)
     if not every:
         return None
-    if len(every) == 1:
-        name, probability, true = every[0].name, every[0].score, every[0].true
-    elif target.exclusive:
-        name, (probability, true) = "predicted class", target.confidence(predictions, y)
-    else:
-        name, probability = "all labels", np.concatenate([each.score for each in every])
-        true = np.concatenate([each.true for each in every])
+    name = every[0].name if len(every) == 1 else "predicted class" if target.exclusive else "all labels"
+    probability, true = target.confidence(predictions, y)
     if not len(true):
         return None
     bins = np.minimum((probability * BINS).astype(np.int64), BINS - 1)

@@ -170,9 +170,12 @@ class Gain:
 
 
 def paired(ours: Array, theirs: Array) -> tuple[float, float]:
-    """The mean difference of two models' scores on the same rows, and half of its 95 % interval."""
-    difference = ours - theirs
-    margin = 1.96 * float(difference.std(ddof=1)) / len(difference) ** 0.5 if len(difference) > 1 else float("inf")
+    """The mean difference of two models' scores on the same rows, and half of its 95 % interval.
+
+    Half is at least 3 / rows: what n rows do not show, 3 in n other rows may (the rule of three).
+    """
+    difference, rows = ours - theirs, len(ours)
+    margin = max(1.96 * float(difference.std(ddof=1)) / rows**0.5, 3 / rows) if rows > 1 else float("inf")
     return float(difference.mean()), margin
 
 

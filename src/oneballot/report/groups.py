@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -25,6 +24,8 @@ from .text import percent, plural
 MOST_GROUPS = 20
 FEW_ROWS = 10
 QUANTILES = 4
+DRAWS = 10_000
+"""Of a group's scores from all rows, to find what chance explains."""
 FEW_NUMBERS = 10
 """A column of numbers with more distinct values is divided at its quartiles."""
 MISSING_NAME, OTHER_NAME = "(missing)", "(other)"
@@ -71,75 +72,107 @@ class Groups:
 
     @property
     def ranked(self) -> list[Group]:
-        """From the worst to the best, without small groups unless all are small."""
-        large = [group for group in self.groups if not group.small]
-        return sorted(large or self.groups, key=lambda group: group.score)
+        """From the worst to the best, without small groups."""
+        return sorted((group for group in self.groups if not group.small), key=lambda group: group.score)
 
     @property
-    def worst(self) -> Group:
-        return self.ranked[0]
+    def worst(self) -> Group | None:
+        """None if all groups are small."""
+        return next(iter(self.ranked), None)
 
     @property
-    def best(self) -> Group:
-        return self.ranked[-1]
+    def best(self) -> Group | None:
+        return next(reversed(self.ranked), None)
 
     @property
     def spread(self) -> float:
-        """The difference between the best and the worst group."""
-        return self.best.score - self.worst.score
+        """The difference between the best and the worst group; NaN if all groups are small."""
+        scores = [group.score for group in self.ranked]
+        return scores[-1] - scores[0] if scores else NAN
 
     @property
     def gap(self) -> tuple[float, float]:
-        """How far the worst group is below the other rows, and the margin that chance explains.
+        """How far the worst group is below the other rows, and the p-value of that.
 
-        The margin allows for as many comparisons as there are groups (Bonferroni). NaN if there is one group only.
+        The p-value is one-sided and allows for as many comparisons as there are ranked groups (Bonferroni). NaN if
+        fewer than two are ranked.
         """
-        worst = self.worst.scores
-        others = [group.scores for group in self.groups if group is not self.worst]
-        if not others or len(worst) < 2 or len(rest := np.concatenate(others)) < 2:
+        ranked = self.ranked
+        if len(ranked) < 2:
             return NAN, NAN
-        z = NormalDist().inv_cdf(1 - (1 - LEVEL) / 2 / len(self.ranked))
-        return float(rest.mean() - worst.mean()), z * float(
-            worst.var(ddof=1) / len(worst) + rest.var(ddof=1) / len(rest)
-        ) ** 0.5
+        worst, every = ranked[0].scores, np.concatenate([group.scores for group in self.groups])
+        rest = (every.sum() - worst.sum()) / (len(every) - len(worst))
+        return float(rest - worst.mean()), min(1.0, len(ranked) * _chance_of_less(worst, every))
+
+    @property
+    def unbeaten(self) -> tuple[list[str], list[str]]:
+        """Groups in which the model is no better than always predicting their commonest class.
+
+        First those in which it is worse by more than chance explains, among as many groups, then the others. Small
+        groups and those with rows of one class, in which nothing can be better, are left out.
+        """
+        tested = [(g.name, g.baseline) for g in self.groups if not g.small and g.baseline is not None]
+        open_ = [(name, baseline) for name, baseline in tested if baseline.accuracy[1] < 1]
+        low = {name: baseline.chance * len(open_) for name, baseline in open_ if baseline.difference <= 0}
+        return [n for n, p in low.items() if p <= 1 - LEVEL], [n for n, p in low.items() if p > 1 - LEVEL]
 
     def sentences(self) -> list[str]:
         """The worst and the best group, and what to be careful about."""
         said = []
-        if len(self.groups) > 1:
-            (gap, margin), name = self.gap, next(iter(self.whole.target.metrics.values()))
-            chance = "more than chance explains" if gap > margin else "within chance"
-            below = f", {100 * gap:.1f} points below the other rows ({chance})" if gap == gap else ""
-            worst, best = (f"{each.name}, {percent(each.score)}" for each in (self.worst, self.best))
+        few = [group.name for group in self.groups if group.small]
+        if len(ranked := self.ranked) > 1:
+            (gap, p), name = self.gap, next(iter(self.whole.target.metrics.values()))
+            chance = "more than chance explains" if p <= 1 - LEVEL else "within chance"
+            worst, best = (f"{each.name}, {percent(each.score)}" for each in (ranked[0], ranked[-1]))
             said.append(
-                f"Worst: {worst} on {plural(self.worst.rows, 'row')}{below}. Best: {best}. "
-                f"Spread: {100 * self.spread:.1f} points of {name}."
+                f"Worst: {worst} on {plural(ranked[0].rows, 'row')}, {100 * gap:.1f} points below the other rows "
+                f"({chance}). Best: {best}. Spread: {100 * self.spread:.1f} points of {name}."
             )
-        if few := [group.name for group in self.groups if group.small]:
+        if names := self.unbeaten[1]:
+            text = "No better than always predicting the most frequent class of the group, which may be chance"
+            said.append(f"{text}: {', '.join(names)}.")
+        if few and not ranked:
+            said.append(f"Every group has fewer than {FEW_ROWS} rows: their metrics say little, and none is the worst.")
+        elif few:
             said.append(f"Fewer than {FEW_ROWS} rows, so their metrics say little: {', '.join(few)}.")
         return said
 
     def warn_if_useless(self) -> None:
-        """Warn of groups in which the model is no better than always predicting their commonest class."""
-        bad = [g.name for g in self.groups if not g.small and g.baseline is not None and g.baseline.difference <= 0]
-        if bad:
-            text = (
-                f"by {self.column}: the model is no better than always predicting the most frequent class of the group"
-            )
-            warnings.warn(f"{text} for {', '.join(bad)}", WillNotWork, stacklevel=2)
+        """Warn of groups in which always predicting their commonest class is better, by more than chance explains."""
+        if names := self.unbeaten[0]:
+            text = f"by {self.column}: the model is worse than always predicting the most frequent class of the group"
+            warnings.warn(f"{text}, by more than chance explains, for {', '.join(names)}", WillNotWork, stacklevel=2)
 
     def describe(self) -> dict[str, Any]:
         """All metrics as plain values; None for those without a definition."""
-        gap, margin = self.gap
+        (gap, p), worst, best = self.gap, self.worst, self.best
         return {
             "column": self.column,
             "groups": [group.describe() for group in self.groups],
-            "worst": self.worst.name,
-            "best": self.best.name,
-            "spread": self.spread,
+            "worst": worst and worst.name,
+            "best": best and best.name,
+            "spread": plain(self.spread),
             "worst_below_others": plain(gap),
-            "margin": plain(margin),
+            "p_value": plain(p),
         }
+
+
+def _chance_of_less(scores: Array, every: Array) -> float:
+    """How probable a sum as low as that of these scores is if their rows are drawn from all rows at random.
+
+    Exact if scores are 0 or 1; else estimated with random draws of scores, rounded to a hundredth of their range.
+    """
+    from scipy.stats import hypergeom
+
+    if np.isin(every, (0, 1)).all():
+        return float(hypergeom.cdf(scores.sum(), len(every), every.sum(), len(scores)))
+    low, high = every.min(), every.max()
+    if low == high:
+        return 1.0
+    steps, ours = (np.rint(100 * (each - low) / (high - low)).astype(np.int64) for each in (every, scores))
+    values, counts = np.unique(steps, return_counts=True)
+    drawn = np.random.default_rng(0).multivariate_hypergeometric(counts, len(ours), DRAWS, method="marginals") @ values
+    return float((1 + (drawn <= ours.sum()).sum()) / (1 + DRAWS))
 
 
 def evaluate_by(

@@ -25,7 +25,8 @@ class Metrics:
     values: by the names of `target.metrics`, which are also attributes. Of classes: auc and average_precision are one
     class against the rest, averaged over the classes in the rows; of two classes, average_precision is that of the
     rarer one. brier: the mean squared error of the probabilities, summed over the classes if there are more than two.
-    ece: the expected calibration error of the predicted class in 15 bins. by_class: precision, recall, F1, AUC, average
+    ece: the expected calibration error in 15 bins of the probability of the rarer one of two classes, of the predicted
+    one of several, and with several labels per row of every label. by_class: precision, recall, F1, AUC, average
     precision and support of each class. confusion: rows by true and predicted class; with several labels per row a
     table for each class. intervals: 95 % bootstrap intervals.
     """

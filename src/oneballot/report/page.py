@@ -168,8 +168,11 @@ def render_blocks(blocks: Sequence[Block]) -> str:
 
 
 def save(path: Path, text: str, *, secret: bool = False) -> None:
-    """Write a page. A process killed at any moment leaves the old page or the new one. `secret`: for its owner only."""
-    write_atomic(path, text.encode(), 0o600 if secret else 0o644)
+    """Write a page. A process killed at any moment leaves the old page or the new one.
+
+    secret: for its owner only. What UTF-8 cannot express, such as parts of a file's name, becomes a question mark.
+    """
+    write_atomic(path, text.encode(errors="replace"), 0o600 if secret else 0o644)
 
 
 def check_destination(path: Path, inputs: Sequence[Path | None] = ()) -> None:

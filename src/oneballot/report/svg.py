@@ -12,10 +12,11 @@ import re
 import threading
 import warnings
 from collections.abc import Callable
+from functools import partial
 from html import escape
 from typing import Any
 
-from ..errors import MissingExtra
+from ..errors import MissingExtra, printable_lines
 
 INK = "#000000"
 COLOURS = ("#3b82c4", "#d9730d", "#2e9e5b", "#9b6bdf", "#d9485f", "#808080")
@@ -53,22 +54,33 @@ def draw(title: str, alt: str, width: float, height: float, plot: Callable[[Any]
 
 
 def inline_svg(figure: Any, title: str, description: str = "") -> str:
-    """A matplotlib figure as an SVG element (Markup) for a page. Text stays text; dollar signs in it are plain.
+    """A matplotlib figure as an SVG element (Markup) for a page. Text stays text; dollar signs in it are plain,
+    and control characters are spaces.
 
     The title, and a description of what can be seen, are the text for those who cannot see it.
     """
     from markupsafe import Markup
     from matplotlib import rc_context
     from matplotlib.text import Text
+    from matplotlib.ticker import FixedFormatter, FuncFormatter
 
+    title, description = printable_lines(title), printable_lines(description)
     for text in figure.findobj(Text):
         text.set_parse_math(False)
+        text.set_text(printable_lines(text.get_text()))
+    for axis in (each for axes in figure.axes for each in (axes.xaxis, axes.yaxis)):
+        if isinstance(written := axis.get_major_formatter(), FixedFormatter | FuncFormatter):  # names, not numbers
+            axis.set_major_formatter(FuncFormatter(partial(_named, written)))
     settings: Any = {"svg.fonttype": "none", "svg.hashsalt": "oneballot", "text.parse_math": False}
-    written = io.StringIO()
+    file = io.StringIO()
     with _DRAWING, warnings.catch_warnings(), rc_context(settings):
         warnings.simplefilter("ignore")  # letters that matplotlib's own font lacks: the browser's font has them
-        figure.savefig(written, format="svg", transparent=True, metadata={"Date": None})
-    return Markup(_inline(written.getvalue(), title, description))
+        figure.savefig(file, format="svg", transparent=True, metadata={"Date": None})
+    return Markup(_inline(file.getvalue(), title, description))
+
+
+def _named(formatter: Callable[[Any, Any], str], value: Any, position: Any) -> str:
+    return printable_lines(formatter(value, position))
 
 
 def _inline(svg: str, title: str, description: str) -> str:

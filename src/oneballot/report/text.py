@@ -6,8 +6,10 @@ Pages and plots use the same words for numbers.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+
+from ..errors import printable, printable_lines
 
 
 def print_json(value: Mapping[str, Any]) -> None:
@@ -15,7 +17,10 @@ def print_json(value: Mapping[str, Any]) -> None:
 
 
 def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], *, whole: Sequence[int] = ()) -> None:
-    """Print a table. Columns of numbers, except the first, are aligned to the right; columns in `whole` never wrap."""
+    """Print a table. Columns of numbers, except the first, are aligned to the right; columns in `whole` never wrap.
+
+    Control characters, which could write to a terminal what they like, become spaces.
+    """
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -24,11 +29,17 @@ def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for i, name in enumerate(header):
         numbers = i > 0 and all(row[i].lstrip("+-")[:1].isdigit() or row[i] in ("", "–") for row in rows)
-        table.add_column(name, justify="right" if numbers else "left", overflow="fold", no_wrap=i in whole)
+        table.add_column(printable(name), justify="right" if numbers else "left", overflow="fold", no_wrap=i in whole)
     for row in rows:
-        table.add_row(*map(Text, row))
+        table.add_row(*(Text(printable(cell)) for cell in row))
     console = Console(markup=False, highlight=False)
-    console.print(Text(title, style="bold"), table, sep="\n")
+    console.print(Text(printable(title), style="bold"), table, sep="\n")
+
+
+def print_lines(lines: Iterable[object]) -> None:
+    """Print sentences, which may name what is in data: control characters become spaces."""
+    for line in lines:
+        print(printable_lines(line))
 
 
 def size(count: int) -> str:

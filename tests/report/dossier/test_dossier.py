@@ -5,7 +5,10 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
+import os
 import re
+import subprocess
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -15,7 +18,15 @@ import pytest
 from typer.testing import CliRunner
 
 from oneballot.ballot.keys import new_server_key
+from oneballot.ballot.seal import seal
 from oneballot.cli import app
+from oneballot.election.election import Election
+from oneballot.party.cast import cast_data
+from oneballot.party.context import PartyContext
+from oneballot.party.release import Release, sealed_release
+from oneballot.party.rows import read_rows
+from oneballot.party.small_counts import CountRule
+from oneballot.report.dossier.facts import of_release
 from oneballot.report.dossier.record import Dossier, json_schema
 
 HOSTILE = "<script>alert(1)</script>"
@@ -249,8 +260,9 @@ def test_an_encrypted_ballot_is_readable_by_the_server_alone(clinic: Path) -> No
     assert "is encrypted" in failed.output
     run("inspect", sealed, "--election", "election.toml", "--key", "server.key", "--dossier", "i.html")
     run("inspect", f"{sealed}.open", "--election", "election.toml", "--dossier", "o.html")
-    digests = {read(clinic / name)[1]["seals"]["ballot_digest"] for name in ("d.html", "i.html", "o.html")}
-    assert len(digests) == 1
+    records = [read(clinic / name)[1] for name in ("d.html", "i.html", "o.html")]
+    assert len({record["seals"]["ballot_digest"] for record in records}) == 1
+    assert [record["stage"] for record in records] == ["sealed"] * 3
 
 
 def test_inspect_makes_the_same_page_from_a_ballot(clinic: Path) -> None:
@@ -269,9 +281,100 @@ def test_inspect_makes_the_same_page_from_a_ballot(clinic: Path) -> None:
     run("inspect", "ballots/clinic-a.ballot", "--dossier", "alone.html")
     text, alone = read(clinic / "alone.html")
     assert alone["election"] is None
-    assert "give the election" in text
-    run("inspect", "ballots/clinic-a.ballot", "--election", "election.toml", "--dossier", "small.html")
+    assert "Small numbers unknown without --election" in text
+    assert "none stated" not in text
+    given = ("inspect", "ballots/clinic-a.ballot", "--election", "election.toml", "--dossier", "small.html")
+    failed = run(*given, status=1)
+    assert "clinic-a.ballot states 4 rows of class rare: below --min-count 10" in failed.output
+    assert "small.html shows it" in failed.output
+    assert json.loads(run(*given, "--json", status=1).stdout)["kind"] == "SmallCount"
     assert read(clinic / "small.html")[1]["stage"] == "refused"
+
+
+def test_inspect_says_that_counts_could_not_be_read(clinic: Path) -> None:
+    agree("analytic")
+    election = Election.read("election.toml")
+    odd = seal({"sums": np.full((1, 3), np.nan)}, election, "clinic-a")
+    Path("odd.ballot").write_bytes(odd.sealed)
+    given = ("inspect", "odd.ballot", "--election", "election.toml", "--dossier", "odd.html")
+    assert "could not be read" in run(*given, status=1).output
+    run(*given, "--small-counts", "allow")
+    text, record = read(clinic / "odd.html")
+    assert "could not be read" in record["counts"]["unknown"]
+    assert "none stated" not in text
+
+
+def test_the_page_of_an_earlier_signature_or_rule_is_not_taken_for_the_new_one(clinic: Path) -> None:
+    agree()
+    for name in ("old", "new"):
+        run("keys", "new", name)
+    given = ("--dossier", "d.html", "--small-counts", "allow")
+    cast(*given, "--key", "old.key")
+    signed = (clinic / "d.html").read_bytes(), (clinic / "d.json").read_bytes()
+    failed = cast(*given, "--key", "new.key", "--resign", "--to", "box", status=1)
+    assert "another hash of the ballot file and another signature" in failed.output
+    assert "Move it away" in failed.output
+    failed = cast(*given, "--key", "new.key", "--min-count", "20", status=1)
+    assert "--min-count 10 --small-counts allow" in failed.output
+    assert ((clinic / "d.html").read_bytes(), (clinic / "d.json").read_bytes()) == signed
+    assert not (clinic / "box").exists()
+    again = ("--dossier", "e.html", "--small-counts", "allow", "--key", "new.key", "--resign")
+    cast(*again)
+    assert "describes this ballot already" in cast(*again, "--to", "box").output
+    sealed = hashlib.sha256((clinic / "ballots" / "clinic-a.ballot").read_bytes()).hexdigest()
+    assert read(clinic / "e.html")[1]["seals"]["file_sha256"] == sealed
+
+
+def test_a_refusal_is_written_beside_the_page_of_the_sealed_ballot(clinic: Path) -> None:
+    agree()
+    cast("--dossier", "d.html", "--small-counts", "allow")
+    signed = (clinic / "d.html").read_bytes()
+    for _ in range(2):
+        failed = cast("--dossier", "d.html", "--to", "box", status=1)
+        assert "d.refused.html shows what would leave. d.html, written with other options, is unchanged" in (
+            failed.output
+        )
+        assert (clinic / "d.html").read_bytes() == signed
+        text, record = read(clinic / "d.refused.html")
+        assert (record["stage"], record["page"]) == ("refused", "d.refused.html")
+        assert "Refused: nothing may be sent" in text
+        assert not (clinic / "box").exists()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the command is for a POSIX shell")
+def test_the_command_that_checks_hashes_runs_no_code_and_names_the_real_files(clinic: Path) -> None:
+    agree("fedkt")
+    run("cast", "election.toml", "--party", "Sankt Jürgen", "--data", "a.csv", "--dossier", "d.html", "--keep", ".")
+    _, record = read(clinic / "d.html")
+    assert (clinic / record["seals"]["file"]).is_file()
+    hostile = "-$(touch pwned)'.ballot"
+    Path(record["seals"]["file"]).rename(hostile)
+    run("inspect", "--dossier", "i.html", "--", hostile)
+    record = read(clinic / "i.html")[1]
+    command = re.findall(r"sha256sum [^<]*", (clinic / "i.html").read_text("utf-8"))[-1]
+    done = subprocess.run(["/bin/sh", "-c", unescape(command)], cwd=clinic, check=True, capture_output=True, text=True)
+    assert record["seals"]["file_sha256"] in done.stdout
+    assert not (clinic / "pwned").exists()
+
+
+def test_the_hash_of_the_file_is_that_of_the_rows_that_were_read(clinic: Path) -> None:
+    agree()
+    election, path = Election.read("election.toml"), clinic / "a.csv"
+    data, about = read_rows(election, path)
+    read_file = hashlib.sha256(path.read_bytes()).hexdigest()
+    path.write_text("something else")
+    ctx, rule = PartyContext(election, "clinic-a"), CountRule(small="allow")
+    release = sealed_release(Release(ctx, "planned", rule, rows=about), cast_data(ctx, data), data)
+    assert of_release(release, "d.html").rows.sha256 == read_file
+
+
+def test_an_audit_is_not_run_again_for_a_page_that_has_one(clinic: Path) -> None:
+    agree("fedkt", "--level", "L2", "--epsilon", "4")
+    audit = json.loads(run("audit", "election.toml", "--canaries", "20", "--runs", "10", "--json").stdout)
+    Path("audit.json").write_text(json.dumps(audit))
+    cast("--dossier", "d.html", "--audit", "audit.json")
+    assert "describes this ballot already" in cast("--dossier", "d.html", "--audit", "run", "--to", "box").output
+    assert "another --audit" in cast("--dossier", "d.html", status=1).output
 
 
 def test_a_page_of_a_sealed_ballot_is_never_replaced(clinic: Path) -> None:

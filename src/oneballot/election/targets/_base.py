@@ -130,7 +130,11 @@ class Target(Plugin):
         return []
 
     def confidence(self, predictions: Array, y: Array) -> tuple[Array, Array]:
-        """The probability of each prediction whose label is known, and whether it is right; empty without classes."""
+        """The probabilities that calibration is measured of, and whether each came true; empty without classes.
+
+        Of two classes that of the class in `one_vs_rest`, of several that of the predicted class, and with several
+        labels per row that of every known label.
+        """
         return np.zeros(0), np.zeros(0, dtype=bool)
 
     def correct(self, predictions: Array, y: Array) -> tuple[Array, Array]:

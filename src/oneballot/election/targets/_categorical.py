@@ -67,13 +67,16 @@ class Categorical(Target):
         return {**super().summarize(predictions, y), "ece": self.calibration_error(predictions, y)}
 
     def calibration_error(self, predictions: Array, y: Array) -> float:
-        """The expected calibration error (Guo et al. 2017): |accuracy - confidence| over equal-width bins."""
-        confidence, right = self.confidence(predictions, y)
-        if not len(right):
+        """The expected calibration error (Guo et al. 2017): |observed share - probability| over equal-width bins.
+
+        It is that of the calibration curve: see `confidence` for whose probability.
+        """
+        probability, true = self.confidence(predictions, y)
+        if not len(true):
             return NAN
-        bins = np.minimum((confidence * BINS).astype(np.int64), BINS - 1)
-        gaps = np.bincount(bins, weights=right - confidence, minlength=BINS)
-        return float(np.abs(gaps).sum() / len(right))
+        bins = np.minimum((probability * BINS).astype(np.int64), BINS - 1)
+        gaps = np.bincount(bins, weights=true - probability, minlength=BINS)
+        return float(np.abs(gaps).sum() / len(true))
 
     def by_class(self, predictions: Array, y: Array) -> list[dict[str, Any]]:
         """Precision, recall, F1, AUC, average precision and support of each class. Undefined metrics are NaN."""

@@ -80,6 +80,9 @@ class Classes(Categorical):
         return self.true(self.choose(predictions))
 
     def confidence(self, predictions: Array, y: Array) -> tuple[Array, Array]:
+        if len(self.classes) == 2:  # of the predicted class, errors at p and 1 - p would cancel
+            (positive,) = self.ranked(y)
+            return predictions[:, positive], y == positive
         chosen = self.choose(predictions)
         return predictions[np.arange(len(y)), chosen], chosen == y
 

@@ -79,10 +79,8 @@ class Labels(Categorical):
         return np.asarray(predictions >= 0.5)
 
     def confidence(self, predictions: Array, y: Array) -> tuple[Array, Array]:
-        """Every known label is a prediction with confidence max(p, 1 - p)."""
         known = self.known(y)
-        right = (self.predicted(predictions) == self.true(y))[known]
-        return np.maximum(predictions, 1 - predictions)[known], right
+        return predictions[known], self.true(y)[known]
 
     def correct(self, predictions: Array, y: Array) -> tuple[Array, Array]:
         known = self.known(y)

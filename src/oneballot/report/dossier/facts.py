@@ -20,8 +20,9 @@ from ...ballot.manifest import open_ballot
 from ...ballot.seal import as_ballot
 from ...election.columns import Category, Column, Date, Number, Tensor
 from ...election.election import Election
+from ...election.names import file_name
 from ...election.schema import as_plain
-from ...errors import BallotError
+from ...errors import BallotError, printable
 from ...party.context import PartyContext
 from ...party.release import Release
 from ...party.rows import RowsUsed
@@ -47,6 +48,8 @@ EXEMPT_AT_L2 = (
     "At L2 every number in the ballot has noise, drawn before it is sealed, so none of them is an exact count. The "
     "guarantee below bounds what they reveal, also about a group of one."
 )
+UNKNOWN_ELECTION = "unknown without --election: give the election, which says which arrays are exact counts."
+UNKNOWN_SPOILED = "unknown: they are not read from a ballot that would be spoiled."
 
 
 def of_release(release: Release, page: str, audit: Audited | None = None) -> Dossier:
@@ -80,7 +83,7 @@ def of_release(release: Release, page: str, audit: Audited | None = None) -> Dos
         guarantee=describe_guarantee(release.ledger, election),
         attacks=describe_attacks(release.ledger, election, models, audit),
         counts=_counts(release.counts, release.rule, election.level),
-        seals=None if ballot is None else _seals(f"{party}.ballot", ballot.sealed, ballot.digest),
+        seals=None if ballot is None else _seals(f"{file_name(party)}.ballot", ballot.sealed, ballot.digest),
     )
 
 
@@ -93,7 +96,7 @@ def of_ballot(
     audit: Audited | None = None,
 ) -> Dossier:
     """The dossier of a ballot file; with its election it says more. `key` is the server's, for an encrypted ballot."""
-    facts = describe_ballot(path, election, key)
+    facts = describe_ballot(path, election, key, own_copy=True)
     if "contents" not in facts:
         raise BallotError(
             f"{path} is encrypted, so its contents cannot be described. Give the server's key (--key), or your own "
@@ -103,11 +106,18 @@ def of_ballot(
     ballot = as_ballot(open_ballot(decrypt(data, key) if key is not None and facts["encrypted_to"] else data), data)
     ctx = None if election is None else PartyContext(election, ballot.party)
     contents = [describe_content(name, ballot.contents, ctx) for name in sorted(ballot.contents)]
-    counts = () if ctx is None or not facts["valid"] else _stated(ballot, ctx)
+    refusal = None if facts["valid"] else f"{path}: {facts['verdict']}."
+    counts, unknown = _stated(ballot, ctx) if refusal is None else ((), UNKNOWN_SPOILED)
     small = [count for count in counts if count.is_small(rule)]
-    refusal = None if facts["valid"] else f"{facts['verdict']}."
-    if refusal is None and small and rule.small != "allow":
-        refusal = f"The ballot states {', '.join(map(str, small))}: below the smallest number of {rule.min_count}."
+    if refusal is None and rule.small != "allow":
+        if small:
+            shown = ", ".join(map(str, small))
+            refusal = f"{path} states {shown}: below --min-count {rule.min_count}. --small-counts allow permits it."
+        elif unknown and ctx is not None:
+            refusal = (
+                f"{path}: the numbers of rows that it states could not be read, so small ones cannot be ruled out. "
+                "--small-counts allow permits it."
+            )
     models = any(each.shape is None for each in contents)
     return Dossier(
         page=page,
@@ -127,16 +137,21 @@ def of_ballot(
         signed_by=Signer(who=facts["signature"]),
         guarantee=describe_guarantee(ballot.ledger, election),
         attacks=describe_attacks(ballot.ledger, election, models, audit),
-        counts=_counts(counts, rule, ballot.ledger.level, known=election is not None),
+        counts=_counts(counts, rule, ballot.ledger.level, unknown),
         seals=_seals(path.name, data, ballot.digest),
     )
 
 
-def _stated(ballot: Ballot, ctx: PartyContext) -> tuple[ReleasedCount, ...]:
+def _stated(ballot: Ballot, ctx: PartyContext | None) -> tuple[tuple[ReleasedCount, ...], str | None]:
+    """The exact numbers of rows in a ballot; or none, and why they are unknown."""
+    if ballot.ledger.level == "L2":
+        return (), None
+    if ctx is None:
+        return (), UNKNOWN_ELECTION
     try:
-        return released_counts(ctx.election.method.read_counts(ballot.contents, ctx), ctx)
-    except Exception:  # of a ballot from elsewhere, whose arrays may have any shape
-        return ()
+        return released_counts(ctx.election.method.read_counts(ballot.contents, ctx), ctx), None
+    except Exception as error:  # of a ballot from elsewhere, whose arrays may have any shape
+        return (), f"unknown: the numbers of rows in the ballot could not be read ({printable(error, 200)})."
 
 
 def _agreement(release: Release) -> Agreement:
@@ -172,11 +187,9 @@ def _rows(rows: RowsUsed) -> Rows:
     columns += [ColumnUse(name=name, use="label") for name in rows.label]
     columns += [] if rows.id is None else [ColumnUse(name=rows.id, use="row ID")]
     columns += [ColumnUse(name=name, use="ignored") for name in rows.ignored]
-    with open(rows.file, "rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
     return Rows(
         file=rows.file,
-        sha256=digest,
+        sha256=rows.sha256,
         in_file=rows.in_file,
         dropped=dict(rows.dropped),
         held_back=rows.held_back,
@@ -245,13 +258,18 @@ def _signer(key: str | None) -> Signer:
     return Signer(who="The party, with its own key.", key=key, fingerprint=fingerprint(key))
 
 
-def _counts(counts: Sequence[ReleasedCount], rule: CountRule, level: str, *, known: bool = True) -> Counts:
+def _counts(counts: Sequence[ReleasedCount], rule: CountRule, level: str, unknown: str | None = None) -> Counts:
     exempt = EXEMPT_AT_L2 if level == "L2" else None
-    if not known and exempt is None:
-        exempt = "Unknown: give the election, which says which arrays are exact counts."
     stated = [StatedCount(array=c.array, group=c.group, rows=c.rows, ids=c.ids, small=c.is_small(rule)) for c in counts]
     smallest = min((count.rows for count in counts if count.rows), default=None)
-    return Counts(min_count=rule.min_count, handling=rule.small, exempt=exempt, stated=stated, smallest=smallest)
+    return Counts(
+        min_count=rule.min_count,
+        handling=rule.small,
+        exempt=exempt,
+        unknown=unknown,
+        stated=stated,
+        smallest=smallest,
+    )
 
 
 def _seals(file: str, sealed: bytes, digest: str) -> Seals:

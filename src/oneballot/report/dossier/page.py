@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import shlex
 from collections import Counter
 from collections.abc import Iterator
 from itertools import groupby
@@ -62,7 +62,8 @@ def _summary(d: Dossier) -> Iterator[Block]:
             "What leaves": f"{_kinds(d.contents)}, {size_of}",
             "Readable by": d.readable_by.who,
             "Guarantee": f"level {level}, " + ("none" if epsilon is None else f"epsilon {epsilon:.4g}"),
-            "Small numbers": f"{small} below {d.counts.min_count}" if d.counts.stated else "none stated",
+            "Small numbers": d.counts.unknown
+            or (f"{small} below {d.counts.min_count}" if d.counts.stated else "none stated"),
             "Written": f"{d.written:%Y-%m-%d %H:%M} UTC, OneBallot {d.version}",
         }
     )
@@ -83,7 +84,7 @@ def _rows(rows: Rows | None) -> Iterator[Block]:
     steps += [["kept back to test the outcome (--holdout)", f"-{rows.held_back:,}"]] if rows.held_back else []
     steps += [[f"withheld: class {name} has too few", f"-{n:,}"] for name, n in rows.withheld.items()]
     steps += [["used", f"{rows.used:,}"]]
-    yield Facts({"File": rows.file, "SHA-256 of the file": rows.sha256})
+    yield Facts({"File": rows.file, "SHA-256 of the file": rows.sha256 or "unknown: it is not a regular file"})
     yield Table("Rows", ["rows", "number"], steps, emphasis=[len(steps) - 1], sortable=False)
     if rows.ids is not None:
         yield f"The rows used have {rows.ids:,} different row IDs."
@@ -145,12 +146,14 @@ def _counts(counts: Counts, rows: Rows | None) -> Iterator[Block]:
         f"{counts.min_count} (--min-count), apart from 0. With smaller ones, {handled[counts.handling]} "
         f"(--small-counts {counts.handling})."
     )
-    if counts.exempt:
-        yield counts.exempt
+    if counts.unknown or counts.exempt:
+        text = counts.unknown or counts.exempt or ""
+        yield Notice(text[0].upper() + text[1:], "warning") if counts.unknown else text
         return
     if rows and rows.withheld:
         names = ", ".join(f"{name} ({n:,} rows)" for name, n in rows.withheld.items())
-        text = f"The ballot was cast without the rows of these classes, and states 0 for them: {names}."
+        zero = "" if any(count.small for count in counts.stated) else ", and states 0 for them"
+        text = f"The ballot is cast without the rows of these classes{zero}: {names}."
         yield Notice(text, "info", "Suppressed")
     if not counts.stated:
         yield "The ballot states no exact number of rows."
@@ -219,4 +222,4 @@ def _hashes(d: Dossier, twin: str, sha256: str) -> Iterator[Block]:
         "The JSON file holds what this page says, and the hash of the ballot. Compare the hashes before the ballot is "
         "sent; the tally reports the digest of each ballot that it counts."
     )
-    yield Commands([f"sha256sum {json.dumps(d.seals.file)} {json.dumps(twin)}"])
+    yield Commands([f"sha256sum -- {shlex.quote(d.seals.file)} {shlex.quote(twin)}"])

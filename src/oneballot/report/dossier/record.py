@@ -44,7 +44,7 @@ class Rows(_Record):
     """Which rows and columns of the party's file were used. Exact numbers: for the party alone."""
 
     file: str
-    sha256: str = Field(description="SHA-256 of the file that was read.")
+    sha256: str | None = Field(description="SHA-256 of the file as it was read; None if it is not a regular file.")
     in_file: NonNegative
     dropped: dict[str, NonNegative] = Field(description="Rows left out, by reason.")
     held_back: NonNegative = Field(description="Rows kept back to test the outcome (--holdout).")
@@ -146,6 +146,7 @@ class Counts(_Record):
     min_count: NonNegative
     handling: Literal["refuse", "suppress", "allow"]
     exempt: str | None = Field(default=None, description="Why no count is tested, if so.")
+    unknown: str | None = Field(default=None, description="Why the counts are not known, if so.")
     stated: list[StatedCount]
     smallest: int | None = Field(description="The smallest number above 0.")
 

@@ -1,12 +1,14 @@
 """Puts a dossier on disk: FILE.html for people, and FILE.json beside it for machines.
 
 A page about a plan, or about a refusal, is replaced by the next. A page about a sealed ballot may be signed: it is
-never replaced, and stays as it is if it describes the same ballot.
+never replaced, and stays as it is if it describes the same file with the same options. A refusal of that ballot is
+written beside it, as FILE.refused.html.
 """
 
 from __future__ import annotations
 
 import hashlib
+import shlex
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -44,19 +46,31 @@ def check_page(page: Path, digest: str | None = None) -> None:
         )
     render("blocks.html", blocks=())  # raises MissingExtra
     check_writable(page.parent)
-    described = _described(page)
-    if described not in (None, digest):
+    earlier = read_sealed(page)
+    if earlier is not None and earlier.seals is not None and earlier.seals.ballot_digest != digest:
         raise OneBallotError(
-            f"{page} describes the ballot {str(described)[:16]}… and may be signed, so it is not "
+            f"{page} describes the ballot {earlier.seals.ballot_digest[:16]}… and may be signed, so it is not "
             "replaced. Move it away, or choose another name with --dossier."
         )
 
 
 def write_dossier(page: Path, dossier: Dossier) -> dict[str, str]:
-    """Write both files, unless they describe this very ballot already. Returns their names and hashes."""
-    twin = twin_of(page)
+    """Write both files, unless they say this already. Returns their names and hashes.
+
+    Raises OneBallotError rather than replace the page of a sealed ballot; a refusal is then written beside it.
+    """
     check_page(page, dossier.seals.ballot_digest if dossier.seals else None)
-    kept = page.exists() and _described(page) is not None
+    earlier = read_sealed(page)
+    if earlier is not None and dossier.stage == "refused":
+        page, earlier = page.with_suffix(f".refused{page.suffix}"), None
+        dossier = dossier.model_copy(update={"page": page.name})
+        check_page(page)
+    if earlier is not None and (changed := _changes(earlier, dossier)):
+        raise OneBallotError(
+            f"{page} may be signed, so it is not replaced, but it was written with {' and '.join(changed)}. Move it "
+            "away, choose another name with --dossier, or give the options that it was written with."
+        )
+    twin, kept = twin_of(page), earlier is not None and page.exists()
     if not kept:
         page.parent.mkdir(parents=True, exist_ok=True)
         text = (dossier.model_dump_json(indent=2) + "\n").encode()
@@ -73,12 +87,30 @@ def write_dossier(page: Path, dossier: Dossier) -> dict[str, str]:
     }
 
 
-def _described(page: Path) -> str | None:
-    """The digest of the sealed ballot that an existing page describes; None for a plan or a refusal."""
+def read_sealed(page: Path) -> Dossier | None:
+    """The record of an existing page of a sealed ballot; None if there is none, or it is of a plan or a refusal."""
     earlier = read_dossier(page)
-    return (
-        None if earlier is None or earlier.stage != "sealed" or earlier.seals is None else earlier.seals.ballot_digest
-    )
+    return None if earlier is None or earlier.stage != "sealed" or earlier.seals is None else earlier
+
+
+def _changes(earlier: Dossier, now: Dossier) -> list[str]:
+    """What an existing page of the same ballot states differently."""
+
+    def rule(dossier: Dossier) -> str:
+        return f"--min-count {dossier.counts.min_count} --small-counts {dossier.counts.handling}"
+
+    def file(dossier: Dossier) -> str | None:
+        return None if dossier.seals is None else dossier.seals.file_sha256
+
+    different = {
+        "another stage": earlier.stage != now.stage,
+        "another hash of the ballot file": file(earlier) != file(now),
+        "another signature": earlier.signed_by != now.signed_by,
+        rule(earlier): rule(earlier) != rule(now),
+        "another --audit": earlier.attacks.audit != now.attacks.audit,
+        "another --election": (earlier.election is None) != (now.election is None),
+    }
+    return [what for what, differs in different.items() if differs]
 
 
 class Reviewer:
@@ -89,7 +121,9 @@ class Reviewer:
 
     def __call__(self, release: Release) -> str:
         self.written = write_dossier(self.page, of_release(release, self.page.name, self.audit))
-        return f"{self.page} shows what would leave."
+        shown = self.written["page"]
+        beside = "" if shown == str(self.page) else f" {self.page}, written with other options, is unchanged."
+        return f"{shown} shows what would leave.{beside}"
 
 
 def read_audit(path: Path, election: str) -> Audited:
@@ -99,7 +133,7 @@ def read_audit(path: Path, election: str) -> Audited:
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror}") from None
     except ValidationError:
-        command = f"oneballot audit election.toml --json > {path}"
+        command = f"oneballot audit election.toml --json > {shlex.quote(str(path))}"
         raise DataError(f"{path} is not the result of an audit of this version; write it with `{command}`") from None
     if audit.election != election:
         raise DataError(f"{path} is the audit of another election ({audit.election[:16]}…, not {election[:16]}…)")
