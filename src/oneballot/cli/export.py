@@ -39,6 +39,13 @@ def command(
             "--overwrite", help="Replace an existing file, or an existing folder with an export of this kind."
         ),
     ] = False,
+    trust_members: Annotated[
+        bool,
+        typer.Option(
+            "--trust-members",
+            help="Convert networks of the parties, which happens outside the sandbox. Only if you trust every party.",
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Write the model for use without OneBallot.
@@ -49,7 +56,7 @@ def command(
     with session(as_json):
         from ..report.export import export
 
-        exported = export(outcome, to, out, data=data, force=force, overwrite=overwrite)
+        exported = export(outcome, to, out, data=data, force=force, overwrite=overwrite, trust_members=trust_members)
         if as_json:
             print_json(exported.describe())
             return

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,11 @@ import numpy as np
 import pytest
 
 import oneballot as ob
-from oneballot.errors import ExportError
+from oneballot.errors import ExportError, MissingExtra
+from oneballot.formats.skops import ALLOWED
+from oneballot.report.export import bundle
+from oneballot.report.export import mlflow as mlflow_export
+from oneballot.report.export.predictor import TRUSTED, Predictor
 from oneballot.simulation import simulate_parties
 
 pd = pytest.importorskip("pandas")
@@ -70,6 +75,9 @@ def test_a_hugging_face_folder_has_a_valid_card_and_its_example_runs_without_one
 def test_an_mlflow_server_on_loopback_takes_raw_columns_and_returns_labels_and_probabilities(outcome, tmp_path) -> None:
     pytest.importorskip("mlflow")
     exported = ob.export(outcome, "mlflow", tmp_path / "model")
+    assert "1,000 rows drawn from the schema: probabilities differ by at most" in exported.checked
+    assert "in MLflow" in exported.checked
+    assert "predictor" not in sys.modules
     about = (exported.path / "MLmodel").read_text("utf-8")
     assert "signature" in about
     assert "input_example" in about
@@ -124,5 +132,53 @@ def test_hashed_text_is_served_by_oneballot_itself_and_refused_for_hugging_face(
     assert not (tmp_path / "folder").exists()
     exported = ob.export(outcome, "mlflow", tmp_path / "model")
     assert "needs OneBallot" in exported.lost[0]
+    assert "in MLflow" in exported.checked
     found = mlflow.pyfunc.load_model(str(exported.path)).predict(frame[["note"]][:4])
     assert found["prediction"].tolist() == outcome.model.predict(frame[:4]).tolist()
+
+
+@pytest.mark.parametrize("standalone", [True, False])
+def test_an_mlflow_model_that_predicts_something_else_is_not_kept(outcome, standalone, tmp_path, monkeypatch) -> None:
+    pytest.importorskip("mlflow")
+    code = mlflow_export.STANDALONE if standalone else mlflow_export.OWN
+    monkeypatch.setitem(code, "predict", code["predict"].replace("(model_input)", "(model_input[::-1])"))
+    if not standalone:
+        monkeypatch.setitem(sys.modules, "onnx", None)
+        monkeypatch.setattr(bundle, "TRUSTED", ())
+    with pytest.raises(ExportError, match="differs from the outcome on 1,000 rows"):
+        ob.export(outcome, "mlflow", tmp_path / "model")
+    assert not list(tmp_path.iterdir())
+
+
+def test_predictor_trusts_a_fixed_list_that_neither_the_model_nor_its_config_extends(
+    outcome, tmp_path, monkeypatch
+) -> None:
+    import skops.io
+
+    functions = {
+        f"numpy.{name}" for name in ("asarray", "asarray_chkfinite", "char.strip", "dot", "expand_dims", "reshape")
+    }
+    functions |= {"numpy.strings.strip", "pandas.to_datetime", "sklearn.utils._bunch.Bunch"}
+    assert set(TRUSTED) - functions <= frozenset().union(*ALLOWED.values())
+    with monkeypatch.context() as without:
+        without.setitem(sys.modules, "onnx", None)
+        written = bundle.write_bundle(outcome, tmp_path, None)
+    assert written.form == "sklearn"
+    config = json.loads((tmp_path / "config.json").read_text("utf-8"))
+    assert "trusted_types" not in config
+    (tmp_path / "config.json").write_text(json.dumps(config | {"trusted_types": ["os.system"]}), "utf-8")
+    skops.io.dump({"run": os.system}, tmp_path / "model.skops")
+    with pytest.raises(skops.io.exceptions.UntrustedTypesFoundException, match="system"):
+        Predictor(tmp_path)
+    with monkeypatch.context() as without:
+        without.setitem(sys.modules, "onnx", None)
+        without.setattr(bundle, "TRUSTED", ())
+        with pytest.raises(MissingExtra, match=r"predictor\.py does not trust.*oneballot\[onnx\]"):
+            bundle.write_bundle(outcome, tmp_path, None)
+
+
+@pytest.mark.parametrize("to", ["mlflow", "huggingface"])
+def test_classes_with_the_same_text_are_refused(to, outcome, tmp_path) -> None:
+    alike = replace(outcome, classes=(1, "1"))
+    with pytest.raises(ExportError, match="two classes are both written '1'"):
+        ob.export(alike, to, tmp_path / "model")

@@ -14,6 +14,7 @@ import pytest
 import oneballot as ob
 from oneballot.errors import ExportError
 from oneballot.report.export.onnx import check
+from oneballot.report.export.predictor import Predictor
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
@@ -120,11 +121,49 @@ def test_the_final_model_of_every_learner_is_exported(learner: str, tmp_path: Pa
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("learner", ["linear", "xgboost", "network"])
+@pytest.mark.parametrize("learner", ["linear", "xgboost"])
 def test_the_members_of_an_ensemble_are_exported(learner: str, tmp_path: Path) -> None:
     """scikit-learn models of parties are converted in the sandbox."""
     outcome = decide(method=ob.Ensemble(), learner=FINAL[learner]())
     assert "labels are equal" in ob.export(outcome, "onnx", tmp_path / "model.onnx").checked
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_a_partys_network_is_converted_only_if_every_party_is_trusted(tmp_path: Path) -> None:
+    outcome = decide(method=ob.Ensemble(), learner=FINAL["network"]())
+    with pytest.raises(ExportError, match=r"member 1 .* outside the sandbox.*--trust-members"):
+        ob.export(outcome, "onnx", tmp_path / "model.onnx")
+    assert not list(tmp_path.iterdir())
+    exported = ob.export(outcome, "onnx", tmp_path / "model.onnx", trust_members=True)
+    assert "labels are equal" in exported.checked
+    with pytest.raises(ExportError, match="--trust-members does nothing"):
+        ob.export(outcome, "sklearn", tmp_path / "model.skops", trust_members=True)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_several_labels_per_row_are_exported_to_onnx_and_refused_for_scikit_learn(tmp_path: Path) -> None:
+    X = np.random.default_rng(1).normal(size=(300, 2)).astype(np.float32)
+    y = np.stack([X[:, 1] > 0, X[:, 0] > 0, np.hypot(*X.T) > 1.2], axis=1).astype(int)
+    network = ob.Torch("mlp", {"hidden": [8]}, epochs=10, device="cpu")
+    election = ob.Election(
+        ("above", "right", "far"), public=X[:100], learner=network, multilabel=True, method=ob.FedKD()
+    )
+    outcome = ob.tally(election, [ob.cast(election, X[100:], y[100:], party="p")])
+    ob.export(outcome, "onnx", tmp_path / "model.onnx", data=X)
+    outputs = check.run(tmp_path / "model.onnx", {"X": X})
+    np.testing.assert_allclose(outputs["probabilities"], outcome.probabilities(X), atol=1e-5)
+    assert np.array_equal(outputs["label"], outcome.model.predict(X))
+    with pytest.raises(ExportError, match="several labels per row"):
+        ob.export(outcome, "sklearn", tmp_path / "model.skops")
+    if pytest.importorskip("huggingface_hub"):
+        ob.export(outcome, "huggingface", tmp_path / "folder", data=X)
+        found = Predictor(tmp_path / "folder").predict(X)
+        assert [label.split(";") for label in found["prediction"]] == [
+            [name for name, chosen in zip(outcome.classes, row, strict=True) if chosen] or [""]
+            for row in outcome.model.predict(X)
+        ]
 
 
 @pytest.mark.slow

@@ -131,7 +131,8 @@ def test_an_ensemble_is_distilled_and_its_agreement_on_held_out_rows_is_stated(m
 
 
 @pytest.mark.slow
-def test_a_poor_student_is_refused(make_election, parties, tmp_path: Path) -> None:
+def test_a_poor_student_is_refused(make_election, parties, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules["oneballot.report.export.sklearn.distil"], "DRAWN", 1000)
     learner = ob.Sklearn("DecisionTreeClassifier", {"max_depth": 5})
     method, few = ob.Ensemble(), dict(list(parties.items())[:2])
     outcome = simulate_parties(make_election(method=method, learner=learner), few).outcome  # normal rows are no digits

@@ -33,6 +33,8 @@ class Exporter:
     """Files that a folder of this kind has."""
     forces: bool = False
     """Whether it distils, and so can be forced to accept a poor result."""
+    trusts: bool = True
+    """Whether it can build the networks of parties outside the sandbox."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,9 @@ class Exported:
 SKOPS_OR_PICKLE = (".skops", ".joblib", ".pkl", ".pickle")
 EXPORTERS: Mapping[str, Exporter] = {
     "onnx": Exporter("onnx", "an ONNX file that takes raw columns", ".onnx", (".onnx",)),
-    "sklearn": Exporter("sklearn", "a scikit-learn Pipeline as a skops file", ".skops", SKOPS_OR_PICKLE, forces=True),
+    "sklearn": Exporter(
+        "sklearn", "a scikit-learn Pipeline as a skops file", ".skops", SKOPS_OR_PICKLE, forces=True, trusts=False
+    ),
     "mlflow": Exporter("mlflow", "an MLflow model that `mlflow models serve` serves", ".mlflow", marks=("MLmodel",)),
     "huggingface": Exporter(
         "huggingface",
@@ -72,13 +76,15 @@ def export(
     data: Any = None,
     force: bool = False,
     overwrite: bool = False,
+    trust_members: bool = False,
 ) -> Exported:
     """Write an outcome, or an outcome folder, in a form that needs no OneBallot to predict.
 
     to: a name in `EXPORTERS`. path: the file or folder to write; by default beside an outcome folder, with its name.
     data: a file or DataFrame with rows to check the export on, and to distil an ensemble on. force: also write a
     distilled model that disagrees with the outcome on many rows. overwrite: replace
-    an existing file, or an existing folder of the same kind. Raises ExportError if the outcome cannot be exported, or
+    an existing file, or an existing folder of the same kind. trust_members: convert the networks of parties in an
+    ensemble, which is done outside the sandbox. Raises ExportError if the outcome cannot be exported, or
     may not be written to `path`.
     """
     from ...server.outcome import Outcome
@@ -99,7 +105,9 @@ def export(
         )
     check_target(where, exporter.suffixes, exporter.marks, overwrite=overwrite)
     loaded = outcome if isinstance(outcome, Outcome) else Outcome.load(outcome)
-    options = {"force": True} if force else {}
+    if trust_members and not exporter.trusts:
+        raise ExportError(f"--trust-members does nothing for an export to {to}; leave it out")
+    options = {"force": True} if force else {"trust_members": True} if trust_members else {}
     module = importlib.import_module(f".{exporter.module}", __name__)
     exported: Exported = module.export(loaded, where, data=data, **options)
     return exported

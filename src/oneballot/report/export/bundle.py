@@ -19,7 +19,7 @@ from ...election.columns import Tensor
 from ...errors import ExportError, MissingExtra, OneBallotError
 from ...runtime.files import PART
 from ...server.outcome import Outcome
-from .predictor import Predictor
+from .predictor import TRUSTED, Predictor
 from .rows import rows_to_check
 from .sklearn.columns import pandas
 from .sklearn.frames import frame_of
@@ -50,7 +50,17 @@ def new_folder(path: Path) -> Iterator[Path]:
         shutil.rmtree(part, ignore_errors=True)
 
 
-def write_bundle(outcome: Outcome, folder: Path, data: Any) -> Bundle:
+def check_class_names(outcome: Outcome) -> None:
+    """Raise ExportError if two classes have the same text, such as 1 and "1": they would share a column."""
+    texts = [str(name) for name in outcome.classes]
+    for text in texts:
+        if texts.count(text) > 1:
+            raise ExportError(
+                f"two classes are both written {text!r}, so p_{text} would name two columns; rename one in the election"
+            )
+
+
+def write_bundle(outcome: Outcome, folder: Path, data: Any, *, trust_members: bool = False) -> Bundle:
     """Write the model as ONNX or, if that is impossible, as a scikit-learn Pipeline, and check it.
 
     Raises ExportError with both reasons if neither is possible, or MissingExtra if ONNX needs a library.
@@ -60,10 +70,11 @@ def write_bundle(outcome: Outcome, folder: Path, data: Any) -> Bundle:
     if schema is not None and any(isinstance(column, Tensor) for column in schema.columns):
         raise ExportError("the schema has a column of arrays, which a table does not hold; use --to onnx")
     try:
-        written = importlib.import_module(".onnx", __package__).export(outcome, folder / "model.onnx", data=data)
-        form, lost, trusted = "onnx", written.lost, []
+        onnx = importlib.import_module(".onnx", __package__)
+        written = onnx.export(outcome, folder / "model.onnx", data=data, trust_members=trust_members)
+        form, lost = "onnx", written.lost
     except (ExportError, MissingExtra) as error:
-        trusted = _write_pipeline(outcome, folder / "model.skops", data, error)
+        _write_pipeline(outcome, folder / "model.skops", data, error)
         form, lost = "sklearn", (f"The model is a scikit-learn Pipeline, because it cannot be ONNX: {error}",)
     config = {
         "model_file": "model.onnx" if form == "onnx" else "model.skops",
@@ -72,7 +83,6 @@ def write_bundle(outcome: Outcome, folder: Path, data: Any) -> Bundle:
         "columns": [] if schema is None else [{"name": c.name, "kind": c.kind} for c in schema.columns],
         "shape": list(outcome.model.features_),
         "dtype": str(outcome.model.row_dtype_ or "float32"),
-        "trusted_types": trusted,
         "election": outcome.election,
     }
     (folder / "config.json").write_text(json.dumps(config, indent=1, ensure_ascii=False), "utf-8")
@@ -89,13 +99,16 @@ def write_bundle(outcome: Outcome, folder: Path, data: Any) -> Bundle:
     return Bundle(form, example, checked, lost)
 
 
-def _write_pipeline(outcome: Outcome, path: Path, data: Any, why: OneBallotError) -> list[str]:
+def _write_pipeline(outcome: Outcome, path: Path, data: Any, why: OneBallotError) -> None:
     import skops.io
 
     from .sklearn import build
 
     try:
         pipeline = build(outcome, data, distilled=False).pipeline
+        skops.io.dump(pipeline, path, compression=zipfile.ZIP_DEFLATED)
+        if others := sorted(set(skops.io.get_untrusted_types(file=path)) - set(TRUSTED)):
+            raise ExportError(f"the skops file would need {others[0]}, which predictor.py does not trust")
     except ExportError as error:
         if isinstance(why, MissingExtra):  # installing it may be all that is needed
             what = f"The model cannot be a scikit-learn Pipeline ({error}), and exporting it to ONNX"
@@ -103,6 +116,3 @@ def _write_pipeline(outcome: Outcome, path: Path, data: Any, why: OneBallotError
         raise ExportError(f"the model can be neither ONNX ({why}) nor a scikit-learn Pipeline ({error})") from None
     if not hasattr(pipeline, "predict_proba"):
         raise ExportError(f"the model cannot be ONNX ({why}), and as a scikit-learn Pipeline it has no probabilities")
-    skops.io.dump(pipeline, path, compression=zipfile.ZIP_DEFLATED)
-    trusted: list[str] = skops.io.get_untrusted_types(file=path)
-    return trusted

@@ -12,7 +12,7 @@ from ...server.documents.card import model_card
 from ...server.documents.facts import Facts, ModelFile
 from ...server.outcome import Outcome
 from . import Exported
-from .bundle import new_folder, write_bundle
+from .bundle import check_class_names, new_folder, write_bundle
 
 USAGE = """```bash
 pip install {libraries}
@@ -37,7 +37,7 @@ FRAME = 'from pathlib import Path\n\nimport pandas as pd\n\nrows = pd.read_csv(P
 ARRAY = 'from pathlib import Path\n\nimport numpy as np\n\nrows = np.load(Path(__file__).with_name("example.npy"))'
 
 
-def export(outcome: Outcome, path: Path, *, data: Any = None) -> Exported:
+def export(outcome: Outcome, path: Path, *, data: Any = None, trust_members: bool = False) -> Exported:
     """Write a folder that `huggingface_hub` can upload. Its card holds only what may be published."""
     try:
         from huggingface_hub import ModelCard
@@ -45,8 +45,9 @@ def export(outcome: Outcome, path: Path, *, data: Any = None) -> Exported:
         raise MissingExtra("Exporting to Hugging Face", "huggingface") from None
     import numpy as np
 
+    check_class_names(outcome)
     with new_folder(path) as folder:
-        bundle = write_bundle(outcome, folder, data)
+        bundle = write_bundle(outcome, folder, data, trust_members=trust_members)
         onnx, table = bundle.form == "onnx", outcome.schema is not None
         if table:
             bundle.example.to_csv(folder / "example.csv", index=False)

@@ -13,16 +13,18 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from ...errors import ExportError, MissingExtra, OneBallotError
+import numpy as np
+
+from ...errors import ExportError, MissingExtra, OneBallotError, printable
 from ...server.outcome import Outcome
 from . import Exported
-from .bundle import new_folder, write_bundle
-from .rows import rows_to_check
+from .bundle import TOLERANCE, check_class_names, new_folder, write_bundle
+from .rows import Rows, rows_to_check
 from .sklearn.columns import pandas
 from .sklearn.frames import frame_of
 
 QUIET = {"MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true"}
-CODE = """import sys
+CODE = """import importlib.util
 from pathlib import Path
 
 import mlflow
@@ -39,10 +41,11 @@ class Model(mlflow.pyfunc.PythonModel):
 mlflow.models.set_model(Model())
 """
 STANDALONE = {
-    "load": """sys.path.insert(0, context.artifacts["bundle"])
-        from predictor import Predictor
-
-        self.predictor = Predictor(context.artifacts["bundle"])""",
+    "load": """folder = Path(context.artifacts["bundle"])
+        spec = importlib.util.spec_from_file_location("predictor", folder / "predictor.py")
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        self.predictor = module.Predictor(folder)""",
     "predict": "self.predictor.predict(model_input)",
 }
 OWN = {
@@ -61,7 +64,7 @@ def _table(outcome, chances):
 }
 
 
-def export(outcome: Outcome, path: Path, *, data: Any = None) -> Exported:
+def export(outcome: Outcome, path: Path, *, data: Any = None, trust_members: bool = False) -> Exported:
     """Write an MLflow model, which `mlflow models serve` can serve. Nothing is sent anywhere."""
     with _quiet():
         try:
@@ -70,20 +73,15 @@ def export(outcome: Outcome, path: Path, *, data: Any = None) -> Exported:
         except ImportError:
             raise MissingExtra("Exporting to MLflow", "mlflow") from None
         pandas()
+        check_class_names(outcome)
         with tempfile.TemporaryDirectory() as place, new_folder(path) as folder:
             bundle = Path(place) / "bundle"
             bundle.mkdir()
             try:
-                written = write_bundle(outcome, bundle, data)
-                code, example, checked, lost, form = (
-                    STANDALONE,
-                    written.example,
-                    written.checked,
-                    written.lost,
-                    written.form,
-                )
+                written = write_bundle(outcome, bundle, data, trust_members=trust_members)
+                code, example, lost, form = STANDALONE, written.example, written.lost, written.form
             except (ExportError, MissingExtra) as error:
-                code, example, checked, lost, form = _own(outcome, bundle, data, error)
+                code, example, lost, form = _own(outcome, bundle, error)
             (Path(place) / "model.py").write_text(CODE.format(**code), "utf-8")
             rows = rows_to_check(outcome, data)
             frame = frame_of(outcome, rows)
@@ -97,6 +95,7 @@ def export(outcome: Outcome, path: Path, *, data: Any = None) -> Exported:
                 input_example=example,
                 pip_requirements=_requirements(form),
             )
+            checked = _check(outcome, folder / "model", rows, frame)
             for each in list((folder / "model").iterdir()):
                 os.replace(each, folder / each.name)
             (folder / "model").rmdir()
@@ -104,20 +103,35 @@ def export(outcome: Outcome, path: Path, *, data: Any = None) -> Exported:
     return Exported(path, tuple(path / name for name in names), checked, lost)
 
 
-def _own(outcome: Outcome, bundle: Path, data: Any, error: OneBallotError) -> tuple[dict[str, str], Any, str, Any, str]:
+def _own(outcome: Outcome, bundle: Path, error: OneBallotError) -> tuple[dict[str, str], Any, Any, str]:
     """The published part of the outcome, which OneBallot predicts with."""
     if not outcome.target.exclusive or outcome.schema is None:
         raise error
     outcome.published().save(bundle)
-    rows = rows_to_check(outcome, data)
     lost = (f"The model needs OneBallot to predict, because {error}.",)
-    return (
-        OWN,
-        frame_of(outcome, rows_to_check(outcome, None, 3)),
-        f"{rows.source}: OneBallot itself predicts",
-        lost,
-        "oneballot",
-    )
+    return OWN, frame_of(outcome, rows_to_check(outcome, None, 3)), lost, "oneballot"
+
+
+def _check(outcome: Outcome, folder: Path, rows: Rows, frame: Any) -> str:
+    """Raise ExportError unless the saved model, as MLflow loads it, predicts what the outcome predicts."""
+    import mlflow.pyfunc
+
+    own = outcome.probabilities(rows.encoded)
+    try:
+        found = mlflow.pyfunc.load_model(str(folder)).predict(frame)
+        difference = float(np.abs(found[[f"p_{name}" for name in outcome.classes]].to_numpy() - own).max())
+    except Exception as error:  # MLflow, and the model in it, may raise anything
+        raise ExportError(f"MLflow cannot predict {rows.source} with the model: {printable(error, 300)}") from None
+    wrong = not difference <= TOLERANCE
+    if outcome.target.exclusive:
+        codes = [outcome.classes.index(name) for name in found["prediction"].tolist()]
+        wrong = wrong or bool((own.max(axis=1) - own[np.arange(len(own)), codes] > TOLERANCE).any())
+    if wrong:
+        raise ExportError(
+            f"the MLflow model differs from the outcome on {rows.source}: probabilities differ by up to "
+            f"{difference:.2g}. Nothing was written; please report this"
+        )
+    return f"{rows.source}: probabilities differ by at most {difference:.1g} (limit {TOLERANCE:g}) in MLflow"
 
 
 def _output(outcome: Outcome, example: Any, bundle: Path, predicted: Any) -> Any:

@@ -36,11 +36,11 @@ LOST = (
 )
 
 
-def export(outcome: Outcome, path: Path, *, data: Any = None) -> Exported:
+def export(outcome: Outcome, path: Path, *, data: Any = None, trust_members: bool = False) -> Exported:
     """Write the outcome's model as an ONNX file, if it predicts what the outcome predicts."""
     onnx_library()
     rows = rows_to_check(outcome, data)
-    content = build(outcome).SerializeToString()
+    content = build(outcome, trust_members=trust_members).SerializeToString()
     with temporary_copy(path.parent, content) as part:
         outputs = run(Path(part), inputs_of(outcome.schema, rows))
         checked = compare(outcome, rows, *outputs.values())
@@ -48,8 +48,8 @@ def export(outcome: Outcome, path: Path, *, data: Any = None) -> Exported:
     return Exported(path, (path,), checked, LOST)
 
 
-def build(outcome: Outcome) -> ModelProto:
-    """The outcome's model as ONNX."""
+def build(outcome: Outcome, *, trust_members: bool = False) -> ModelProto:
+    """The outcome's model as ONNX. trust_members: also with networks of parties."""
     schema, model = outcome.schema, outcome.model
     if model.sparse_ and np.prod(model.features_) > 20 * WIDE:
         raise ExportError(f"rows have {np.prod(model.features_):,} features, and ONNX Runtime reads no sparse rows")
@@ -67,7 +67,8 @@ def build(outcome: Outcome) -> ModelProto:
         inputs = [g.value(name, kind, ("rows", *shape)) for name, (kind, shape) in types.items()]
         encoded, dtype = encode(g, schema), schema.dtype
     with Sandbox() as sandbox:
-        p = Builder(g, encoded.rows, model.features_, dtype, sandbox).add(model.model_, len(outcome.classes))
+        builder = Builder(g, encoded.rows, model.features_, dtype, sandbox, trust_members)
+        p = builder.add(model.model_, len(outcome.classes))
     if model.temperature_ is not None:
         p = _at_temperature(g, p, len(outcome.classes), model.temperature_, exclusive=outcome.target.exclusive)
     outputs = _add_outputs(g, outcome, p, encoded.refused, label, probabilities)

@@ -33,13 +33,17 @@ from .trees import add_trees
 
 @dataclass
 class Builder:
-    """Adds models to a graph. rows: the encoded rows. shape, dtype: those of a row. sandbox: for untrusted models."""
+    """Adds models to a graph. rows: the encoded rows. shape, dtype: those of a row. sandbox: for untrusted models.
+
+    trust_members: also convert networks of parties, which torch builds and traces in this process.
+    """
 
     g: Graph
     rows: str
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     sandbox: Sandbox
+    trust_members: bool = False
 
     @property
     def features(self) -> int:
@@ -87,7 +91,13 @@ class Builder:
             pass
         if blob.format in ("ubjson", "lightgbm-text"):
             return self._blob_of_trees(blob, classes)
-        if form.inert or blob.format == "torch-safetensors":  # checked arrays for our own modules
+        network = blob.format == "torch-safetensors"  # checked arrays for our own modules
+        if network and not self.trust_members:
+            raise ExportError(
+                "it is a party's network, which is converted outside the sandbox, where a hostile one can use all "
+                "memory and time; add --trust-members (trust_members=True) if you trust every party"
+            )
+        if form.inert or network:
             return self.add(form.load(blob.data, classes=classes), classes)
         if blob.format == "skops":
             from .estimators import add_graph, read_graph
