@@ -62,9 +62,32 @@ def test_the_page_of_a_comparison_has_methods_peers_and_bytes(pages: Path) -> No
     assert len(text) < 10**6
 
 
+@pytest.mark.parametrize("level", ["L1", "L2"])
+def test_with_privacy_the_pages_say_that_they_may_not_be_published(pages: Path, level: str) -> None:
+    agreed = pages / f"{level}.toml"
+    words = ("--public", pages / "public.csv", "--label", "ill", "--method", "fedkt")
+    run("new", agreed, *words, "--level", level, "--epsilon", 9)
+    data = ("--data", pages / "all.csv", "--parties", 2)
+    for command, rest in (("simulate", ()), ("compare", ("--method", "fedkt"))):
+        page = pages / f"{command}-{level}.html"
+        run(command, agreed, *data, *rest, "--report", page)
+        assert "DO NOT PUBLISH: this page holds exact numbers about the rows" in page.read_text("utf-8")
+        assert page.stat().st_mode & 0o077 == 0
+        assert "DO NOT PUBLISH" not in (pages / f"{command}.html").read_text("utf-8")
+
+
 def test_a_page_in_a_missing_folder_is_refused_before_anything_is_trained(pages: Path) -> None:
     words = ("simulate", pages / "election.toml", "--data", pages / "all.csv", "--report", pages / "no" / "x.html")
     assert "there is no folder" in run(*words, status=1)
+
+
+@pytest.mark.parametrize("command", ["simulate", "compare"])
+def test_a_page_does_not_replace_the_rows(pages: Path, command: str) -> None:
+    rows = pages / "all.csv"
+    before = rows.read_bytes()
+    said = run(command, pages / "election.toml", "--data", rows, "--parties", 2, "--report", rows, status=1)
+    assert "must end in .html" in said
+    assert rows.read_bytes() == before
 
 
 @pytest.mark.slow

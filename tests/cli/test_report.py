@@ -59,6 +59,20 @@ def test_the_page_is_named_in_json_and_a_wrong_column_is_an_error(place: Path) -
     assert "site" in said
 
 
+def test_a_report_never_replaces_what_is_not_a_page(place: Path) -> None:
+    for name in ("test.csv", "outcome/outcome.json", "election.toml", "report"):
+        before = (place / name).read_bytes() if (place / name).exists() else None
+        given = ("--data", place / "test.csv", "--election", place / "election.toml")
+        assert "must end in .html" in run("report", place / "outcome", *given, "--out", place / name, status=1)
+        assert ((place / name).read_bytes() if (place / name).exists() else None) == before
+    (place / "notes.html").write_text("my notes")
+    said = run("report", place / "outcome", "--data", "missing.csv", "--out", place / "notes.html", status=1)
+    assert "is not a page" in said, "before any file is read"
+    assert (place / "notes.html").read_text() == "my notes"
+    given = ("--data", "missing.csv", "--out", place / "no" / "x.html")
+    assert "no folder" in run("report", place / "outcome", *given, status=1)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("width", [1280, 390])
 def test_the_report_opens_in_a_browser_with_its_figures(place: Path, width: int) -> None:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import builtins
 import sys
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import oneballot as ob
+from oneballot.ballot.keys import new_key
 from oneballot.contest import run_contest
 from oneballot.report import page
+from oneballot.report.text import size
 from oneballot.simulation import Simulation, divide, simulate_parties
 from oneballot.types import Data
 
@@ -60,6 +64,40 @@ def test_at_l1_no_party_is_shown(which: str) -> None:
     assert html is not None
     assert "party-" not in html
     assert "epsilon" in html or which == "ballot"
+
+
+def test_at_l1_an_election_does_not_show_its_roster(tmp_path: Path) -> None:
+    roster = {"mercy-hospital": new_key(tmp_path / "key")}
+    assert "mercy-hospital" in election(roster=roster)._repr_html_()
+    assert "mercy-hospital" not in election(roster=roster, privacy=ob.L1(5.0))._repr_html_()
+
+
+def test_at_l1_a_ballot_shows_neither_abstention_nor_size_nor_digest() -> None:
+    ballot = replace(run(election(privacy=ob.L1(5.0))).ballots[0], abstained="it has too few rows")
+    html = ballot._repr_html_()
+    for word in ("abstained", ballot.digest, size(len(ballot.sealed)), "Contents"):
+        assert word not in html, word
+
+
+def test_at_l2_neither_rows_of_parties_nor_abstentions_are_shown() -> None:
+    made = run(election(privacy=ob.L2(50.0)))
+    first = next(iter(made.outcome.voted))
+    reason = "fewer rows than min_rows"
+    voted = {**made.outcome.voted, first: replace(made.outcome.voted[first], abstained=reason)}
+    made = replace(made, outcome=replace(made.outcome, voted=voted))
+    for html in (made.outcome._repr_html_(), made._repr_html_()):
+        assert html.count("party-") == 2, "both arrived"
+        for word in (reason, "abstained", "counted", ">rows<", ">100<"):
+            assert word not in html, word
+
+
+@pytest.mark.parametrize("privacy", [ob.L1(5.0), ob.L2(50.0)])
+def test_a_comparison_with_privacy_leaves_out_the_numbers_of_parties(privacy: object) -> None:
+    parties = divide(Data(X[60:200], Y[60:200]), 2, "homogeneous")
+    html = run_contest(election(privacy=privacy), parties, Data(X[200:], Y[200:]), ["fedkt"])._repr_html_()
+    assert "Recommended" in html
+    for word in ("party-", "best party", "95 % interval", "classes it lacks"):
+        assert word not in html, word
 
 
 def test_a_comparison_shows_its_methods_and_gains() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from oneballot.errors import MissingExtra
+from oneballot.errors import MissingExtra, OneBallotError
 from oneballot.report import page
 from oneballot.report.svg import draw
 
@@ -99,6 +99,36 @@ def test_ids_are_unique_and_labels_refer_to_them() -> None:
     named = [each for name, value in attributes if name == "aria-labelledby" and value for each in value.split()]
     assert named
     assert set(named) <= set(ids)
+
+
+def test_equal_ids_of_sections_are_numbered() -> None:
+    below = [page.Section("By a b"), page.Section("By a-b"), page.Section("Privacy")]
+    sections = [page.Section("Quality", [], below), page.Section("Privacy"), page.Section("Privacy title")]
+    attributes = Tags(page.render_page("t", [*sections, page.Section("Main"), page.Section("Privacy 2")])).attributes
+    ids = [value for name, value in attributes if name == "id"]
+    assert len(ids) == len(set(ids))
+    assert {"by-a-b", "by-a-b-2", "privacy", "privacy-2"} <= set(ids)
+    links = [value for name, value in attributes if name == "href" and value and value.startswith("#")]
+    assert {link[1:] for link in links} <= set(ids)
+
+
+def test_a_page_replaces_only_a_page(tmp_path: Path) -> None:
+    def refused(path: Path, why: str, *inputs: Path) -> None:
+        with pytest.raises(OneBallotError, match=why):
+            page.check_destination(path, inputs)
+
+    mine = tmp_path / "mine.html"
+    page.check_destination(mine, (tmp_path, None))
+    mine.write_text("<!doctype html><p>my own notes</p>")
+    refused(mine, "is not a page that OneBallot wrote")
+    page.save(mine, a_page())
+    page.check_destination(mine)
+    refused(mine, "also read by this command", tmp_path / "." / "mine.html")
+    refused(tmp_path / "report.csv", r"must end in \.html")
+    refused(tmp_path / "report", r"must end in \.html")
+    refused(tmp_path / "none" / "report.html", "there is no folder")
+    (tmp_path / "folder.html").mkdir()
+    refused(tmp_path / "folder.html", "is a folder")
 
 
 def test_tables_have_headers_and_numbers_are_aligned() -> None:

@@ -18,7 +18,6 @@ from .terminal import (
     SplitSeed,
     TestRows,
     Workers,
-    check_report,
     session,
 )
 
@@ -76,10 +75,12 @@ def command(
         from ..contest import run_contest
         from ..election.election import Election
         from ..errors import ElectionError, OneBallotError
+        from ..report.page import check_destination
         from ..runtime.files import check_writable
         from ..simulation import read_parties
 
-        check_report(report)
+        if report is not None:
+            check_destination(report, (election, data, test, out))
         agreed, peers = Election.read(election), {text: read_peer(text) for text in peer or ()}
         skipped: dict[str, str] = {}
         for text, each in peers.items():
@@ -126,7 +127,8 @@ def command(
             peer_table = Table("Accuracy of the peers", *peers_rows(agreed.method.name, own, found)) if found else None
             facts = {k: about[k] for k in ("election", "data", "parties", "split", "seed", "rows", "test_rows")}
             left_out = {**contest.skipped, **skipped}
-            save_page(report, compare_page(agreed.name, facts, contest, curves, peer_table, left_out))
+            text = compare_page(agreed.name, facts, contest, curves, peer_table, left_out)
+            save_page(report, text, secret=agreed.level != "L0")
         if as_json:
             print_json(describe(agreed.method.name, own, found, about))
             return

@@ -48,8 +48,11 @@ def command(
     """
     with session(as_json):
         from ..report.outcome.subject import assess, load
-        from ..report.outcome.write import check_options, write
+        from ..report.outcome.write import check_options, secret_path, write
+        from ..report.page import check_destination
 
+        for page in (out, secret_path(out)) if server_page else (out,):
+            check_destination(page, (outcome, data, election))
         subject = load(outcome, election)
         check_options(subject, data, by or (), server_page=server_page, public_data=public_data)
         if data is not None:

@@ -19,7 +19,6 @@ from .terminal import (
     SplitSeed,
     TestRows,
     Workers,
-    check_report,
     session,
 )
 
@@ -52,10 +51,12 @@ def command(
     with session(as_json, workers):
         from ..election.election import Election
         from ..report.metrics import Metrics
+        from ..report.page import check_destination
         from ..runtime.executor import spread
         from ..simulation import baselines, check_empty, gain, read_parties, save, simulate_parties
 
-        check_report(report)
+        if report is not None:
+            check_destination(report, (election, data, test, out))
         agreed = Election.read(election)
         if out is not None:
             check_empty(out)
@@ -100,7 +101,7 @@ def command(
                 "split": f"{about}, seed {seed}",
             }
             text = simulate_page(agreed.name, facts, quality, counts, agreed.classes, run.outcome.ledger, verdict)
-            save_page(report, text)
+            save_page(report, text, secret=agreed.level != "L0")
         if as_json:
             described = {
                 "accuracy": {name: each.values.get("accuracy") for name, each in metrics.items()},

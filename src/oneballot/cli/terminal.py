@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
-from importlib.util import find_spec
 from math import inf
 from pathlib import Path
 from typing import Annotated
@@ -178,17 +177,3 @@ def _show_odd(values: OddValues) -> None:
     _say(f"note: {values}:")
     for each in values.odd:
         _say(f"  {each}")
-
-
-def check_report(path: Path | None) -> None:
-    """Raise an error, before anything is trained, if a page cannot be written there."""
-    if path is None:
-        return
-    from ..errors import MissingExtra
-    from ..runtime.files import check_writable
-
-    if find_spec("jinja2") is None or find_spec("matplotlib") is None:
-        raise MissingExtra("Writing a page", "report")
-    if not path.parent.is_dir():
-        raise OneBallotError(f"{path}: there is no folder {path.parent}; create it first")
-    check_writable(path.parent)

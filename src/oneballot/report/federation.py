@@ -21,13 +21,17 @@ def privacy_lines(ledger: Any) -> list[str]:
     return list(ledger.describe())
 
 
-def methods_table(contest: Any) -> Table:
-    """Every method beside the mean party, the best party and pooled data."""
+def exact_banner(level: str) -> str:
+    """The warning above a page of a simulation, which has all rows in one place; empty at L0."""
+    return "" if level == "L0" else "DO NOT PUBLISH: this page holds exact numbers about the rows"
+
+
+def methods_table(contest: Any, *, parties: bool = True) -> Table:
+    """Every method beside the mean party, the best party and pooled data. `parties`: whether to name the best."""
     without = contest.without
-    rows = [
-        ["mean party", *score_cells(without.mean_metrics), "", ""],
-        [f"best party ({without.best})", *score_cells(without.metrics[without.best]), "", ""],
-    ]
+    rows = [["mean party", *score_cells(without.mean_metrics), "", ""]]
+    if parties:
+        rows.append([f"best party ({without.best})", *score_cells(without.metrics[without.best]), "", ""])
     chosen = contest.recommended()
     strong = [len(rows) + i for i, entry in enumerate(contest.entries) if entry is chosen]
     for entry in contest.entries:
@@ -169,7 +173,8 @@ def simulate_page(
         Section("Privacy", [Bullets(privacy_lines(ledger))]),
         Section("Settings", [Facts(about)]),
     ]
-    return render_page(title, sections, lead="A simulation on one machine of what a federation would bring each party.")
+    lead = "A simulation on one machine of what a federation would bring each party."
+    return render_page(title, sections, lead=lead, banner=exact_banner(ledger.level))
 
 
 def compare_page(
@@ -189,4 +194,5 @@ def compare_page(
         Section("Skipped", [Table("Methods that did not run", ["method", "reason"], list(map(list, skipped.items())))]),
         Section("Settings", [Facts(about)]),
     ]
-    return render_page(title, sections, lead="All methods that the data allow, among the same simulated parties.")
+    lead = "All methods that the data allow, among the same simulated parties."
+    return render_page(title, sections, lead=lead, banner=exact_banner(contest.entries[0].election.level))

@@ -1,7 +1,7 @@
 """What a notebook shows of an election, a ballot, an outcome, a simulation and a comparison.
 
-A notebook is easily published with its results. So a fragment holds no values of a ballot, and of an election at L1
-nothing that has no noise: no party, no number of ballots.
+A notebook is easily published with its results. So a fragment holds no values of a ballot. At L1 it holds nothing
+about parties and ballots; at L2 no exact number about a party's rows, and not which parties abstained.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _election(election: Any) -> tuple[str, list[Block]]:
         "privacy": privacy_lines(election.ballot_ledger if election.level == "L2" else _ledger(election)),
         "quorum": election.quorum,
         **({"deadline": election.deadline} if election.deadline is not None else {}),
-        **({"roster": ", ".join(sorted(election.roster))} if election.roster else {}),
+        **({"roster": ", ".join(sorted(election.roster))} if election.roster and election.level != "L1" else {}),
         **({"calibrate": "yes"} if election.calibrate else {}),
         "digest": election.digest,
     }
@@ -55,14 +55,16 @@ def _ledger(election: Any) -> Any:
 
 
 def _ballot(ballot: Any) -> tuple[str, list[Block]]:
-    """Names, types and shapes of the contents, never their values."""
+    """Names, types and shapes of the contents, never their values; at L1 only the privacy."""
     level = "L0" if ballot.ledger is None else ballot.ledger.level
-    private = level == "L1"
+    privacy = {} if ballot.ledger is None else {"privacy": privacy_lines(ballot.ledger)}
+    if level == "L1":
+        return "Ballot", [Facts(privacy), "At L1 a ballot is raw, so this shows nothing of it."]
     facts: dict[str, object] = {
         "size": size(len(ballot.sealed)),
         "digest": ballot.digest,
-        **({} if ballot.abstained is None else {"abstained": "yes" if level != "L0" else ballot.abstained}),
-        **({} if ballot.ledger is None else {"privacy": privacy_lines(ballot.ledger)}),
+        **({"abstained": ballot.abstained} if ballot.abstained is not None and level == "L0" else {}),
+        **privacy,
     }
     rows = [
         [name, f"array of {value.dtype}", str(value.shape)]
@@ -70,7 +72,7 @@ def _ballot(ballot: Any) -> tuple[str, list[Block]]:
         else [name, f"model ({value.format})", size(len(value.data))]
         for name, value in ballot.contents.items()
     ]
-    title = "Ballot" if private else f"Ballot of {ballot.party}"
+    title = f"Ballot of {ballot.party}"
     return title, [Facts(facts), Table("Contents (values are not shown)", ["name", "type", "shape or size"], rows)]
 
 
@@ -87,6 +89,9 @@ def _outcome(outcome: Any) -> tuple[str, list[Block]]:
     if private:
         return "Outcome", [Facts(facts), "At L1 this leaves out who voted: it may not be published."]
     counted = {"counted": ", ".join(summary["counted"]), "bytes": size(outcome.bytes)}
+    if outcome.ledger.level == "L2":  # who abstained has no noise, and sizes show it
+        counted = {"ballots of": ", ".join(outcome.voted)}
+        summary["abstained"] = {}
     for name in ("abstained", "spoiled"):
         if summary[name]:
             counted[name] = ", ".join(f"{party} ({why})" for party, why in summary[name].items())
@@ -98,7 +103,7 @@ def _outcome(outcome: Any) -> tuple[str, list[Block]]:
 
 def _simulation(simulation: Any) -> tuple[str, list[Block]]:
     _, blocks = _outcome(simulation.outcome)
-    if simulation.outcome.ledger.level == "L1":
+    if simulation.outcome.ledger.level != "L0":
         return "Simulation", blocks
     rows = [[name, f"{len(data):,}"] for name, data in list(simulation.parties.items())[:MOST_PARTIES]]
     more = len(simulation.parties) - len(rows)
@@ -108,6 +113,10 @@ def _simulation(simulation: Any) -> tuple[str, list[Block]]:
 
 def _contest(contest: Any) -> tuple[str, list[Block]]:
     skipped = [f"Skipped {name}: {reason}" for name, reason in contest.skipped.items()]
+    level = contest.entries[0].election.level
+    if level != "L0":
+        text = f"At {level} this leaves out the numbers of single parties: they have no noise."
+        return "Comparison", [methods_table(contest, parties=False), Bullets([contest.sentences()[0], *skipped]), text]
     table = methods_table(contest)
     return "Comparison", [table, Bullets([*contest.sentences(), *skipped]), gains_table(contest.gain())]
 

@@ -11,19 +11,24 @@ import functools
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import resources
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ..errors import MissingExtra
-from ..runtime.files import write_atomic
+from ..errors import MissingExtra, OneBallotError
+from ..runtime.files import check_writable, write_atomic
 from .svg import inline_svg as inline_svg
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
 _NUMBER = re.compile(r"[-+–—~<>≥≤±]?\s?\d[\d,.  ]*\s?(%|[kMG]?B|bytes|ms|s|min|h)?( ?(±|to) .*)?")
+
+GENERATOR = b'<meta name="generator" content="OneBallot">'
+"""In the head of every page, so that only pages are overwritten by pages."""
+HEAD_BYTES = 4096
 
 
 @dataclass(frozen=True)
@@ -121,16 +126,16 @@ Block = str | Table | Facts | Figure | Figures | Notice | Commands | Bullets | D
 
 @dataclass(frozen=True)
 class Section:
-    """A heading and its blocks, and sections below it."""
+    """A heading and its blocks, and sections below it. anchor: the id of the heading; empty: made from the title."""
 
     title: str
     blocks: Sequence[Block] = ()
     sections: Sequence[Section] = field(default=())
+    anchor: str = ""
 
     @property
     def id(self) -> str:
-        """The anchor of the heading."""
-        return "-".join(re.findall(r"[^\W_]+", self.title.lower())) or "section"
+        return self.anchor or "-".join(re.findall(r"[^\W_]+", self.title.lower())) or "section"
 
 
 def render(template: str, **context: Any) -> str:
@@ -142,7 +147,19 @@ def render_page(
     title: str, sections: Sequence[Section], *, lead: str = "", notices: Sequence[Notice] = (), banner: str = ""
 ) -> str:
     """A whole page from sections, without a template of its own. `banner`: a warning above everything."""
-    return render("page.html", title=title, lead=lead, notices=notices, sections=sections, banner=banner)
+    numbered = _number_ids(sections, {"main"})
+    return render("page.html", title=title, lead=lead, notices=notices, sections=numbered, banner=banner)
+
+
+def _number_ids(sections: Sequence[Section], taken: set[str]) -> list[Section]:
+    """The sections with ids that differ: equal ones are numbered. Adds them to `taken`."""
+    found = []
+    for section in sections:
+        names = (section.id, *(f"{section.id}-{i}" for i in range(2, len(taken) + 3)))
+        name = next(each for each in names if taken.isdisjoint((each, f"{each}-title")))
+        taken |= {name, f"{name}-title"}
+        found.append(replace(section, anchor=name, sections=_number_ids(section.sections, taken)))
+    return found
 
 
 def render_blocks(blocks: Sequence[Block]) -> str:
@@ -156,6 +173,31 @@ def save(path: Path, text: str, *, secret: bool = False) -> None:
     secret: for its owner only. What UTF-8 cannot express, such as parts of a file's name, becomes a question mark.
     """
     write_atomic(path, text.encode(errors="replace"), 0o600 if secret else 0o644)
+
+
+def check_destination(path: Path, inputs: Sequence[Path | None] = ()) -> None:
+    """Raise an error, before any work is done, if a page cannot or must not be written there.
+
+    inputs: files and folders that the command reads; a folder may hold the page, but no file of it is replaced.
+    """
+    if find_spec("jinja2") is None or find_spec("matplotlib") is None:
+        raise MissingExtra("Writing a page", "report")
+    if path.suffix.lower() != ".html":
+        raise OneBallotError(f"{path}: the name of a page must end in .html")
+    if any(each is not None and each.resolve() == path.resolve() for each in inputs):
+        raise OneBallotError(f"{path} is also read by this command; choose another name for the page")
+    if not path.parent.is_dir():
+        raise OneBallotError(f"{path}: there is no folder {path.parent}; create it first")
+    check_writable(path.parent)
+    if path.is_dir():
+        raise OneBallotError(f"{path} is a folder; choose another name for the page")
+    if path.exists():
+        with path.open("rb") as file:
+            ours = GENERATOR in file.read(HEAD_BYTES)
+        if not ours:
+            raise OneBallotError(
+                f"{path} exists and is not a page that OneBallot wrote; choose another name, or remove it"
+            )
 
 
 @functools.cache

@@ -115,16 +115,6 @@ class Outcome(Shown):
             raise DataError(f"this outcome has no schema, so {path} cannot be read; use Outcome.load and model.predict")
         return self.schema.read(path)
 
-    def read_rows(self, path: Path, *, labelled: bool) -> tuple[Array, Array | None]:
-        """The rows of a file, encoded for the model, and their class numbers if `labelled` and the file has them."""
-        table, schema = self.read_table(path), self.schema
-        assert schema is not None
-        known = labelled and set(schema.label_columns) <= set(table.columns)
-        if known:
-            table = complete(schema.model_copy(update={"id": None}), self.target, table)
-        rows = schema.encode(table.columns, table.source)
-        return rows, encode_labels(schema, self.target, table) if known else None
-
     def read_labelled(self, path: Path) -> LabelledRows:
         """The rows of a file that have a label. Raises DataError if the file has no labels."""
         table, schema = self.read_table(path), self.schema

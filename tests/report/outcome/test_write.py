@@ -12,6 +12,7 @@ import pytest
 
 import oneballot as ob
 from oneballot.ballot.keys import new_key
+from oneballot.data.read import Table
 from oneballot.errors import DataError, ElectionError, OneBallotError
 from oneballot.report.outcome.subject import Subject, assess, load
 from oneballot.report.outcome.write import check_options, render_report, secret_path, write
@@ -83,6 +84,18 @@ def test_each_value_of_a_column_is_tested_alone(make_place: Make) -> None:
         assert f"site: {value} (80 rows)" in text
     with pytest.raises(DataError, match="no column 'sites', which --by names; its columns are"):
         assess(place.outcome, place.test, ["sites"])
+
+
+def test_the_labelled_rows_are_parsed_once(make_place: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    place, read, real = make_place(), [], Outcome.read_table
+
+    def counted(self: Outcome, path: Path) -> Table:
+        read.append(path)
+        return real(self, path)
+
+    monkeypatch.setattr(Outcome, "read_table", counted)
+    assess(place.outcome, place.test, ["site"])
+    assert read == [place.test]
 
 
 def test_a_report_is_small_and_complete(make_place: Make, tmp_path: Path) -> None:
@@ -158,6 +171,29 @@ def test_rows_and_classes_of_parties_are_stated_at_l0_only(make_place: Make) -> 
     text = text_of(Subject(place.outcome, place.folder, place.election))
     assert "Rows and classes of a party are not stated at level L2" in text
     assert HOSPITALS[0] in text
+
+
+def test_at_l2_the_page_does_not_state_who_abstained(make_place: Make) -> None:
+    place = make_place(privacy=ob.L2(50.0), method=ob.FedKT())
+    text = text_of(Subject(with_trouble(place.outcome), place.folder, place.election))
+    assert "5 ballots arrived" in text
+    for word in ("too few rows", ">abstained<", "1 abstained", ">counted<", "all ballots"):
+        assert word not in text, word
+
+
+@pytest.mark.parametrize("tested", [True, False])
+def test_at_l1_the_page_names_no_file_and_no_column_of_the_rows(make_place: Make, tested: bool) -> None:
+    place = make_place(privacy=ob.L1(20.0), method=ob.FedKT())
+    subject = Subject(place.outcome, place.folder, place.election, place.folder.parent / "trial.toml")
+    if tested:
+        subject = subject.with_test(assess(place.outcome, place.test, ["site"]))
+    subject = subject.made_by(f"oneballot report {place.folder} --data {place.test} --by site")
+    text = text_of(subject)
+    names = [str(place.folder), "trial.toml", "--by site", str(place.test)]
+    for name in [*names, "test.csv (", "on test.csv"]:
+        assert name not in text, name
+    for name in names:
+        assert name in text_of(subject, secret=True)
 
 
 def test_a_published_outcome_has_a_report_too(make_place: Make) -> None:

@@ -39,8 +39,8 @@ def headline(subject: Subject) -> list[Notice]:
 def _untested(subject: Subject) -> Notice:
     if subject.tested is not None:
         return Notice(
-            f"It was tested on {subject.tested.source}, but figures about those rows have no noise and are not on this "
-            "page. If the rows may be published, add --public-data; otherwise see the server's page (--server-page).",
+            "It was tested, but figures about the labelled rows have no noise and are not on this page. If the rows "
+            "may be published, add --public-data; otherwise see the server's page (--server-page).",
             "warning",
             "This page does not state how good the model is",
         )

@@ -32,9 +32,15 @@ def who(subject: Subject) -> Section:
     outcome, election = subject.outcome, subject.election
     if not outcome.voted and not outcome.spoiled:
         return Section(title, ["This outcome was published without the list of ballots, so who voted is not known."])
-    counted = [party for party, ballot in outcome.voted.items() if ballot.abstained is None]
-    rows = [[party, "counted", "", size(outcome.voted[party].bytes)] for party in counted]
-    rows += [[p, "abstained", printable(b.abstained), size(b.bytes)] for p, b in outcome.voted.items() if b.abstained]
+    shown = subject.states_rows  # who abstained, and why, has no noise, and the size of a ballot shows it
+    counted = [party for party, ballot in outcome.voted.items() if ballot.abstained is None or not shown]
+    rows = [
+        [party, "counted" if shown else "arrived", "", size(outcome.voted[party].bytes) if shown else ""]
+        for party in counted
+    ]
+    if shown:
+        voted = outcome.voted.items()
+        rows += [[party, "abstained", printable(b.abstained), size(b.bytes)] for party, b in voted if b.abstained]
     rows += [[name, "spoiled", printable(reason), ""] for name, reason in outcome.spoiled.items()]
     rows += [[party, "left out", "the tally was asked to leave it out (--without)", ""] for party in outcome.without]
     late: tuple[str, ...] = ()
@@ -49,7 +55,10 @@ def who(subject: Subject) -> Section:
         "late": len(late),
     }
     rest = ", ".join(f"{count} {what}" for what, count in others.items() if count)
-    blocks: list[Block] = [f"{plural(len(counted), 'ballot')} counted" + (f"; {rest}." if rest else ".")]
+    what = "counted" if shown else "arrived"
+    blocks: list[Block] = [f"{plural(len(counted), 'ballot')} {what}" + (f"; {rest}." if rest else ".")]
+    if not shown:
+        blocks.append(f"Which parties abstained is not stated at level {subject.level}: it has no noise.")
     if outcome.spoiled:
         blocks.append(
             Notice(
@@ -61,6 +70,8 @@ def who(subject: Subject) -> Section:
     columns = ["party or file", "ballot", "why", "size"]
     if not rest:
         columns, rows = ["party", "ballot", "size"], [[party, what, sent] for party, what, _, sent in rows]
+    if not shown:
+        columns, rows = columns[:-1], [row[:-1] for row in rows]
     blocks.append(Table("Ballots", columns, rows))
     if election is None:
         blocks.append("The roster is not known here: add --election to list the parties that have not voted.")
@@ -81,7 +92,7 @@ def contributions(subject: Subject) -> Section:
     alone = {} if subject.tested is None else subject.tested.alone
     blocks: list[Block] = []
     shown = [p for p, b in outcome.voted.items() if b.abstained is None and (p in counts or p in agreement)]
-    if shown:
+    if shown and subject.states_rows:  # a party that is not in the table has abstained
         blocks.append(_table(subject, shown, counts, agreement, shares, where))
     if alone and subject.tested is not None:
         blocks.append("The accuracy alone is that of the party's own model, which the outcome keeps as a member.")

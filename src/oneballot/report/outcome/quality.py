@@ -46,8 +46,8 @@ def quality(subject: Subject) -> Section:
 def _unknown(subject: Subject) -> list[Block]:
     if subject.tested is not None:
         return [
-            f"The model was tested on {subject.tested.source}. Figures about those rows have no noise, so at level L1 "
-            "they are on the server's page only, unless --public-data says that the rows may be published."
+            "The model was tested. Figures about the labelled rows have no noise, so at level L1 they are on the "
+            "server's page only, unless --public-data says that the rows may be published."
         ]
     return [
         "Unknown: accuracy, calibration and errors by class need labelled rows that no party has trained on. To find "

@@ -11,7 +11,6 @@ from functools import cached_property
 from pathlib import Path
 
 from ...election.election import Election
-from ...election.frames import complete
 from ...errors import DataError, ElectionError, OneBallotWarning
 from ...interfaces import HasReplaceableMembers
 from ...privacy.charges import Charges
@@ -91,8 +90,13 @@ class Subject:
     @property
     def visible_test(self) -> Tested | None:
         """The labelled rows, if figures about them may be on this page."""
-        hidden = self.level == "L1" and not self.secret and self.tested is not None and not self.tested.publishable
-        return None if hidden else self.tested
+        return None if self.hides_files else self.tested
+
+    @property
+    def hides_files(self) -> bool:
+        """Whether the page, which may be published, leaves out the names of files and the command that made it."""
+        published = self.tested is not None and self.tested.publishable
+        return self.level == "L1" and not self.secret and not published
 
     def with_test(self, tested: Tested) -> Subject:
         return replace(self, tested=tested)
@@ -127,34 +131,23 @@ def assess(outcome: Outcome, path: Path, by: Sequence[str] = (), *, publishable:
 
     by: columns of the file, for each value of which the rows are also tested alone.
     """
-    rows, y = outcome.read_rows(path, labelled=True)
-    if y is None:
-        raise DataError(f"{path} has no label column, so it cannot show how good the model is; leave out --data")
+    test = outcome.read_labelled(path)
+    rows, y = test.X, test.y
     if not len(y):
         raise DataError(f"{path} has no labelled rows, so it cannot show how good the model is")
-    columns = _columns(outcome, path, by)
+    if missing := [name for name in by if name not in test.table.columns]:
+        known = ", ".join(list(test.table.columns)[:20])
+        raise DataError(f"{path} has no column {missing[0]!r}, which --by names; its columns are {known}")
+    columns = {name: test.table[name] for name in by}
     begin = time.perf_counter()
     probabilities = outcome.probabilities(rows)
     seconds = time.perf_counter() - begin
     metrics = evaluate(outcome.target, probabilities, y)
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
     found = members(outcome) if outcome.ledger.level == "L0" else {}
     own = predictions(outcome, found, rows)
     return Tested(path.name, digest, rows, y, probabilities, metrics, seconds, publishable, own, columns)
-
-
-def _columns(outcome: Outcome, path: Path, names: Sequence[str]) -> dict[str, Array]:
-    """The cells of these columns, of the rows that have a label."""
-    if not names or outcome.schema is None:
-        return {}
-    table = outcome.read_table(path)
-    if missing := [name for name in names if name not in table.columns]:
-        known = ", ".join(list(table.columns)[:20])
-        raise DataError(f"{path} has no column {missing[0]!r}, which --by names; its columns are {known}")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", OneBallotWarning)  # the rows have been read before
-        labelled = complete(outcome.schema.model_copy(update={"id": None}), outcome.target, table)
-    return {name: labelled.columns[name] for name in names}
 
 
 def members(outcome: Outcome) -> dict[str, int]:

@@ -58,7 +58,7 @@ def check_options(
 
 def secret_path(out: Path) -> Path:
     """The name of the server's own page: report.html becomes report.do-not-publish.html."""
-    return out.with_name(f"{out.stem}.{SECRET}{out.suffix or '.html'}")
+    return out.with_name(f"{out.stem}.{SECRET}{out.suffix}")
 
 
 def render_report(subject: Subject) -> str:
@@ -138,7 +138,8 @@ def costs(subject: Subject) -> Section:
     facts: dict[str, object] = {}
     if outcome.voted:
         largest = max(ballot.bytes for ballot in outcome.voted.values())
-        facts["all ballots"] = size(outcome.bytes)
+        if subject.states_rows:
+            facts["all ballots"] = size(outcome.bytes)
         facts["largest ballot"] = size(largest)
         facts["messages"] = f"{plural(len(outcome.voted), 'ballot')}, one per party, and no reply is needed"
     facts["final model"] = size(len(outcome.model.dump().data))
@@ -177,6 +178,8 @@ def reproduce(subject: Subject) -> Section:
 
 
 def _commands(subject: Subject) -> list[str]:
+    if subject.hides_files:
+        return ["oneballot tally election.toml --from BOX --out OUTCOME --again", "oneballot report OUTCOME"]
     folder = shlex.quote(str(subject.folder))
     election = shlex.quote(str(subject.election_file or "election.toml"))
     without = "".join(f" --without {shlex.quote(party)}" for party in subject.outcome.without)
