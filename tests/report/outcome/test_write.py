@@ -14,6 +14,7 @@ import oneballot as ob
 from oneballot.ballot.keys import new_key
 from oneballot.data.read import Table
 from oneballot.errors import DataError, ElectionError, OneBallotError
+from oneballot.report.outcome import parties
 from oneballot.report.outcome.subject import Subject, assess, load
 from oneballot.report.outcome.write import check_options, render_report, secret_path, write
 from oneballot.server.outcome import Outcome
@@ -227,3 +228,15 @@ def test_rows_without_labels_cannot_be_tested(make_place: Make, tmp_path: Path) 
     path.write_text("<b>age</b>,dose\n0.5,0.5\n")
     with pytest.raises(DataError, match="no label column"):
         assess(Outcome.load(place.folder), path)
+
+
+def test_small_numbers_of_rows_are_not_stated(make_place: Make) -> None:
+    assert parties._few(0) == "–"
+    assert parties._few(9) == "< 10"
+    assert parties._few(10) == "10"
+    assert parties._total(np.array([3, 172])) == "about 180"
+    assert parties._total(np.array([0, 172])) == "172"
+    place = make_place()
+    counts = {HOSPITALS[0]: np.array([7, 1234])}
+    table = parties._table(Subject(place.outcome, place.folder), [HOSPITALS[0]], counts, {}, {}, "")
+    assert "about 1,240" in table.rows[0]

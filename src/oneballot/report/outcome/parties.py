@@ -14,6 +14,8 @@ from .subject import Subject, members, predictions, weight_shares
 
 MOST_CLASSES = 20
 """Class counts of parties are shown for at most this many classes."""
+FEW = 10
+"""Smaller numbers of rows are not stated, as in a release dossier."""
 ASKED_ROWS = 500
 """Without labelled rows, agreement is measured on so many public rows."""
 
@@ -98,8 +100,10 @@ def contributions(subject: Subject) -> Section:
         blocks.append("The accuracy alone is that of the party's own model, which the outcome keeps as a member.")
     if counts and len(outcome.classes) <= MOST_CLASSES:
         columns = ["party", *map(str, outcome.classes)]
-        rows = [[party, *(f"{n:,}" if n else "–" for n in each)] for party, each in counts.items()]
-        blocks.append(Details("Rows of each class", [Table("Rows of each class at each party", columns, rows)]))
+        rows = [[party, *map(_few, each)] for party, each in counts.items()]
+        note = f"Numbers from 1 to {FEW - 1} are not stated, and totals that would reveal them are rounded."
+        table = Table("Rows of each class at each party", columns, rows, note=note)
+        blocks.append(Details("Rows of each class", [table]))
     return Section(title, [*blocks, *_unknown(subject, bool(counts), bool(agreement))])
 
 
@@ -115,7 +119,7 @@ def _table(
     alone = {} if subject.tested is None else subject.tested.alone
     name = next(iter(outcome.target.metrics))
     columns = {
-        "rows": {party: f"{each.sum():,}" for party, each in counts.items()},
+        "rows": {party: _total(each) for party, each in counts.items()},
         "classes without rows": {party: _lacking(subject, each) for party, each in counts.items()},
         "share of decisions": {party: percent(share) for party, share in shares.items()},
         "agrees with the outcome": {party: percent(share) for party, share in agreement.items()},
@@ -134,6 +138,17 @@ def _lacking(subject: Subject, counts: Array) -> str:
     lacking = [str(name) for name, count in zip(subject.outcome.classes, counts, strict=True) if not count]
     more = f" and {len(lacking) - 5} more" if len(lacking) > 5 else ""
     return ", ".join(lacking[:5]) + more if lacking else "none"
+
+
+def _few(rows: int) -> str:
+    """A number of rows for a page that may be passed on: small ones could single people out."""
+    return "–" if not rows else f"{rows:,}" if rows >= FEW else f"< {FEW}"
+
+
+def _total(rows: Array) -> str:
+    """The sum of the classes' rows, rounded if a class has few: the others would reveal it."""
+    few = ((rows > 0) & (rows < FEW)).any()
+    return f"about {round(int(rows.sum()), -1):,}" if few else f"{rows.sum():,}"
 
 
 def _class_counts(subject: Subject) -> dict[str, Array]:
