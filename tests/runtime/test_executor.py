@@ -180,7 +180,7 @@ def test_the_command_line_simulates_on_a_cluster(dask, clinic) -> None:
     for folder, more in (("here", ("--workers", 1)), ("away", ("--backend", dask))):
         call("simulate", election, "--data", clinic / "a.csv", "--parties", 2, "--out", clinic / folder, *more)
     files = sorted(p.relative_to(clinic / "here") for p in (clinic / "here").rglob("*") if p.is_file())
-    assert len(files) == 5
+    assert len(files) == 7
     for file in files:
         assert (clinic / "here" / file).read_bytes() == (clinic / "away" / file).read_bytes(), file
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 
 from ..types import Array
 
@@ -38,6 +37,8 @@ def fit_temperature(compared: Sequence[tuple[Array, Array]], *, exclusive: bool)
 
     Votes are shares, between 0 and 1.
     """
+    from scipy.optimize import minimize_scalar
+
     if sum(len(votes) for _, votes in compared) < FEWEST_ROWS:
         return None
     predicted, votes = (np.concatenate(parts) for parts in zip(*compared, strict=True))

@@ -424,7 +424,7 @@ import oneballot.fleet.train.engine, oneballot.fleet.models.vectors
 print(sorted(m for m in sys.modules if m.startswith("oneballot.") and m.count(".") == 1))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    ours = [f"oneballot.{name}" for name in ("errors", "fleet", "runtime", "types")]
+    ours = [f"oneballot.{name}" for name in ("errors", "fleet", "notebook", "runtime", "types")]
     assert done.stdout.strip() == str(ours)
 
 
