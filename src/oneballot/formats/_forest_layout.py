@@ -15,6 +15,7 @@ random forest take 181 kB (skops 1,129 kB), 50 rounds of XGBoost 44 kB (UBJSON 4
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -201,3 +202,28 @@ def _share(values: Array, value_of_leaf: Array) -> dict[str, Array]:
 def _smallest(count: int) -> str:
     """The smallest type for numbers below `count`."""
     return "uint8" if count <= 1 << 8 else "uint16" if count <= 1 << 16 else "uint32"
+
+
+def sklearn_nodes(trees: Trees) -> Iterator[tuple[Array, Array, Array]]:
+    """Of each tree: its nodes as the installed scikit-learn stores them, which of them split, and the row of `values`
+    of each leaf."""
+    from sklearn.tree._tree import NODE_DTYPE
+
+    ends = np.cumsum(trees.nodes, dtype=np.int64)
+    split_ends = np.cumsum(trees.splits)[ends - 1]
+    per_split = (right_children(trees), trees.feature, trees.threshold, trees.missing_left)
+    for start, splits, row_of_leaf, right, feature, threshold, missing_left in zip(
+        (ends - trees.nodes).tolist(),
+        np.split(trees.splits, ends[:-1]),
+        np.split(trees.value_of_leaf, (ends - split_ends)[:-1]),
+        *(np.split(part, split_ends[:-1]) for part in per_split),
+        strict=True,
+    ):
+        nodes: Array = np.zeros(len(splits), dtype=NODE_DTYPE)
+        nodes["left_child"] = np.where(splits, np.arange(1, len(splits) + 1), -1)
+        nodes["right_child"] = -1
+        nodes["right_child"][splits] = right - start
+        nodes["feature"][splits] = feature
+        nodes["threshold"][splits] = threshold
+        nodes["missing_go_to_left"][splits] = missing_left
+        yield nodes, splits, row_of_leaf

@@ -20,7 +20,7 @@ from ..runtime.executor import workers
 from ..types import Array, Blob
 from ._common import UNSEEN, fill_columns, flat, two_columns
 from ._forest_convert import convert
-from ._forest_layout import read, right_children
+from ._forest_layout import read, sklearn_nodes
 
 ROWS_AT_ONCE = 8192
 SMALL = 200_000
@@ -56,28 +56,12 @@ class ForestModel(Model):
     @cached_property
     def compiled(self) -> list[tuple[Any, Array]]:
         """Each tree as scikit-learn's, and for each of its nodes the row of `values`, 0 where it splits."""
-        from sklearn.tree._tree import NODE_DTYPE, Tree
+        from sklearn.tree._tree import Tree
 
-        trees, one, out = self.trees, np.ones(1, dtype=np.intp), []
-        ends = np.cumsum(trees.nodes, dtype=np.int64)
-        split_ends = np.cumsum(trees.splits)[ends - 1]
-        per_split = (right_children(trees), trees.feature, trees.threshold, trees.missing_left)
-        for start, splits, row_of_leaf, right, feature, threshold, missing_left in zip(
-            (ends - trees.nodes).tolist(),
-            np.split(trees.splits, ends[:-1]),
-            np.split(trees.value_of_leaf, (ends - split_ends)[:-1]),
-            *(np.split(part, split_ends[:-1]) for part in per_split),
-            strict=True,
-        ):
-            count = len(splits)
-            nodes: Array = np.zeros(count, dtype=NODE_DTYPE)  # as the installed scikit-learn stores them
-            nodes["left_child"] = np.where(splits, np.arange(1, count + 1), -1)
-            nodes["right_child"] = -1
-            nodes["right_child"][splits] = right - start
-            nodes["feature"][splits] = feature
-            nodes["threshold"][splits] = threshold
-            nodes["missing_go_to_left"][splits] = missing_left
-            tree = Tree(trees.features, one, 1)
+        one, out = np.ones(1, dtype=np.intp), []
+        for nodes, splits, row_of_leaf in sklearn_nodes(self.trees):
+            count = len(nodes)
+            tree = Tree(self.trees.features, one, 1)
             tree.__setstate__({"max_depth": 0, "node_count": count, "nodes": nodes, "values": np.zeros((count, 1, 1))})
             row = np.zeros(count, dtype=np.intp)
             row[~splits] = row_of_leaf

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ....formats._forest_layout import Trees, right_children
+from ....formats._forest_layout import Trees, sklearn_nodes
 from ....types import Array
 
 
@@ -18,30 +18,13 @@ def forest_estimator(trees: Trees) -> Any:
 
 def _built(trees: Trees) -> list[Any]:
     """Each tree as scikit-learn's `Tree`, with the values of its leaves."""
-    from sklearn.tree._tree import NODE_DTYPE, Tree
+    from sklearn.tree._tree import Tree
 
     outputs = len(trees.seen) if trees.output == "mean" else 1
-    ends = np.cumsum(trees.nodes, dtype=np.int64)
-    split_ends = np.cumsum(trees.splits)[ends - 1]
-    per_split = (right_children(trees), trees.feature, trees.threshold, trees.missing_left)
     out = []
-    for start, splits, row_of_leaf, right, feature, threshold, missing_left in zip(
-        (ends - trees.nodes).tolist(),
-        np.split(trees.splits, ends[:-1]),
-        np.split(trees.value_of_leaf, (ends - split_ends)[:-1]),
-        *(np.split(part, split_ends[:-1]) for part in per_split),
-        strict=True,
-    ):
-        count = len(splits)
-        nodes: Array = np.zeros(count, dtype=NODE_DTYPE)
-        nodes["left_child"] = np.where(splits, np.arange(1, count + 1), -1)
-        nodes["right_child"] = -1
-        nodes["right_child"][splits] = right - start
-        nodes["feature"] = -2
-        nodes["feature"][splits] = feature
-        nodes["threshold"] = -2
-        nodes["threshold"][splits] = threshold
-        nodes["missing_go_to_left"][splits] = missing_left
+    for nodes, splits, row_of_leaf in sklearn_nodes(trees):
+        count = len(nodes)
+        nodes["feature"][~splits] = nodes["threshold"][~splits] = -2
         nodes["n_node_samples"] = 1
         nodes["weighted_n_node_samples"] = 1
         values = np.zeros((count, 1, outputs))
