@@ -1,9 +1,9 @@
 """How much one ballot may weigh: bounds that every method shares, and what each party says about the same rows.
 
-A party is bounded twice. **In total**: the rows that it declares count at most as `bounded_rows` allows. **On one row**:
-`cap_weights` bounds its share of the row's weight. Where too few parties claim a row the cap gives way, because a party
-that alone knows a class cannot be told from a liar there. Both bounds depend on other parties' ballots, so they are for
-L0 only: at L1 and L2 a party's weight depends on its own ballot and on public constants of the election.
+A party is bounded twice. In total: the rows that it declares count at most as `bounded_rows` allows. On one row:
+`cap_weights` bounds its share of the row's weight. Where too few parties claim a row the cap gives way, because nothing
+distinguishes a liar there from a party that alone knows a class. Both bounds depend on other parties' ballots, so they
+are for L0 only: at L1 and L2 a party's weight depends on its own ballot and on public constants of the election.
 """
 
 from __future__ import annotations
