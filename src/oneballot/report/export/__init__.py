@@ -87,6 +87,7 @@ def export(
     ensemble, which is done outside the sandbox. Raises ExportError if the outcome cannot be exported, or
     may not be written to `path`.
     """
+    from ...server.log import record_release
     from ...server.outcome import Outcome
 
     if to not in EXPORTERS:
@@ -110,4 +111,6 @@ def export(
     options = {"force": True} if force else {"trust_members": True} if trust_members else {}
     module = importlib.import_module(f".{exporter.module}", __name__)
     exported: Exported = module.export(loaded, where, data=data, **options)
+    if not isinstance(outcome, Outcome):
+        record_release(Path(outcome), {"to": to, "path": str(where), "election": loaded.election})
     return exported
