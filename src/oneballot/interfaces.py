@@ -14,6 +14,7 @@ import numpy as np
 
 from .contexts import Agreement, Context, TallyContext
 from .errors import Spoiled
+from .influence import Opinions
 from .models import AskModel, HasMembers, HasReplaceableMembers, Model, Models
 from .types import Array, Ballot, Blob, Contents, Count, Data, Plan, PublicNeed, Sample, Spending, Steps, Task
 
@@ -242,6 +243,13 @@ class Method(Plugin):
     @abstractmethod
     def close(self, count: Count, ctx: TallyContext) -> Steps[Model] | Model:
         """Yield requests and return the final model. A method that trains nothing returns it immediately."""
+
+    def opinions(self, count: Count, ctx: TallyContext, rows: Array | None = None) -> Opinions | None:
+        """What each ballot says about the public rows, or about other rows if ballots carry models; None if unknown.
+
+        At L1 these are votes without noise, which only the server may see.
+        """
+        return None
 
     def for_level(self, level: str) -> Self:
         """The method with its open settings chosen for this level. Raises ElectionError if it cannot run there."""

@@ -12,8 +12,9 @@ import oneballot as ob
 from oneballot.ballot.seal import seal
 from oneballot.errors import ElectionError, OneBallotWarning, Spoiled
 from oneballot.formats.safetensors import ConstantModel
+from oneballot.influence import bounded_rows
 from oneballot.methods.ensemble.format import EnsembleFormat
-from oneballot.methods.ensemble.open_count import bounded_rows, most_important, needed_rows
+from oneballot.methods.ensemble.open_count import most_important, needed_rows
 from oneballot.methods.ensemble.open_model import OpenEnsemble
 from oneballot.party.cast import cast_together
 from oneballot.simulation import baselines, divide, simulate_parties

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from ...errors import DataError, Spoiled
+from ...influence import ENOUGH_PARTIES, bounded_rows
 from ...interfaces import TallyContext
 from ...types import Array, Ballot, Blob, Contents
 from .average import hash_name
@@ -17,8 +18,6 @@ from .open_model import OpenEnsemble
 
 POWER = 1.5
 """The power that members' probabilities are raised to (`open_model`)."""
-ENOUGH_PARTIES = 5
-"""With fewer parties and no public rows a party that lies decides anyway, so declared rows are not bounded."""
 MOST_FEATURES = 2**24
 MOST_DIMENSIONS = 4
 
@@ -43,6 +42,7 @@ def assemble(ballots: Mapping[str, Contents], most: int, ctx: TallyContext) -> O
     shape = ctx.shape or _shape(ballots[parties[0]])
     names = NAMES[: claim_count(ctx.public, shape)]
     claims = [_blob(ballots[party], name) for name in names for party in parties]
+    # With so few parties and no public rows a party that lies decides anyway, so declared rows are not bounded.
     trusting = len(parties) < ENOUGH_PARTIES and not uses_public_rows(ctx.public)
     scales = claim_scales(Members(claims, 2, ctx.ask), ctx)
     whole = OpenEnsemble(
@@ -70,16 +70,6 @@ def assemble(ballots: Mapping[str, Contents], most: int, ctx: TallyContext) -> O
     kept = most_important(whole, np.stack([array_of(ballots[party], "seen") for party in parties]), most, ctx.public)
     ctx.warn(f"the ensemble keeps {most} of {len(parties)} members, those that weigh most (most_members = {most})")
     return whole.only(kept)
-
-
-def bounded_rows(declared: Array) -> Array:
-    """The rows that each party counts for: at most twice those of the party in which the median row lies.
-
-    The largest fifth of the parties does not decide where that is, so that no single party can raise the bound.
-    """
-    ordered = np.sort(declared)[: -max(1, len(declared) // 5) if len(declared) > 2 else None]
-    middle = ordered[np.searchsorted(np.cumsum(ordered), ordered.sum() / 2)]
-    return np.asarray(np.maximum(np.minimum(declared, 2 * middle), 1.0))
 
 
 def needed_rows(declared: Array, claimed: Array) -> Array:

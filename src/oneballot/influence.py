@@ -1,0 +1,98 @@
+"""How much one ballot may weigh: bounds that every method shares, and what each party says about the same rows.
+
+A party is bounded twice. In total: the rows that it declares count at most as `bounded_rows` allows. On one row:
+`cap_weights` bounds its share of the row's weight. Where too few parties claim a row the cap gives way, because nothing
+distinguishes a liar there from a party that alone knows a class. Both bounds depend on other parties' ballots, so they
+are for L0 only: at L1 and L2 a party's weight depends on its own ballot and on public constants of the election.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from .types import Array
+
+ENOUGH_PARTIES = 5
+"""With fewer parties no cap is possible: two hospitals with one class each must still work."""
+MOST_SHARE = 0.25
+"""The largest share of a row's weight that one party may have."""
+LEAST_CLAIMED = 0.3
+"""The cap gives way where the capped weights of a row sum to less than this share of all parties' rows."""
+
+
+@dataclass(frozen=True)
+class Opinions:
+    """What each ballot says about the same rows, and how a method combines it.
+
+    parties: their names. declared `(parties,)`: the rows that each says it has, before any bound; 1 if it says nothing.
+    weights `(parties, rows)`: how much each weighs on each row, with all bounds. votes `(parties, rows, classes)`: each
+    party's probabilities, or one-hot votes; all 0 on a row where it abstains.
+    combine: the summed votes `(rows, classes)` of some of the parties (their indices), with the bounds among these
+    alone, so that `combine` of all but one is what an election without that party would have said.
+    """
+
+    parties: tuple[str, ...]
+    declared: Array
+    weights: Array
+    votes: Array
+    combine: Callable[[Array], Array]
+
+    @property
+    def rows(self) -> int:
+        return int(self.votes.shape[1])
+
+    def labels(self, some: Array | None = None) -> Array:
+        """The class that some parties (all by default) choose for each row; -1 where none of them votes."""
+        total = self.combine(np.arange(len(self.parties)) if some is None else some)
+        return np.asarray(np.where(total.any(axis=1), total.argmax(axis=1), -1))
+
+
+def bounded_rows(declared: Array) -> Array:
+    """The rows that each party counts for: at most twice those of the party in which the median row lies.
+
+    The largest fifth of the parties does not decide where that is, so that no single party can raise the bound.
+    """
+    ordered = np.sort(declared)[: -max(1, len(declared) // 5) if len(declared) > 2 else None]
+    middle = ordered[np.searchsorted(np.cumsum(ordered), ordered.sum() / 2)]
+    return np.asarray(np.maximum(np.minimum(declared, 2 * middle), 1.0))
+
+
+def cap_weights(weights: Array, expected: float) -> tuple[Array, Array]:
+    """Weights `(rows, parties)` of which no party has more than MOST_SHARE of a row, and where the cap gives way.
+
+    expected: the weight of a row that all parties together know as well as any other, which is the sum of their bounded
+    rows. Where the capped weights of a row sum to less than LEAST_CLAIMED of it, the cap rises until they reach it, and
+    the row is marked in the second array `(rows,)` if one party then has more than its share.
+    """
+    if weights.shape[1] < ENOUGH_PARTIES:
+        return weights, np.zeros(len(weights), dtype=bool)
+    ordered = -np.sort(-weights, axis=1)
+    rest = ordered[:, ::-1].cumsum(axis=1)[:, ::-1]  # rest[:, m] is the weight of all but the m largest
+    share = _level_of_share(ordered, rest)
+    level = np.maximum(share, _level_of_total(ordered, rest, LEAST_CLAIMED * expected))
+    capped = np.minimum(weights, level[:, None])
+    gives_way = capped.max(axis=1) > (MOST_SHARE + 1e-9) * capped.sum(axis=1)
+    return np.asarray(capped), np.asarray(gives_way & (level > share))
+
+
+def _level_of_share(ordered: Array, rest: Array) -> Array:
+    """The largest level at which weights can be cut so that none is more than MOST_SHARE of their sum."""
+    most = int(np.ceil(1 / MOST_SHARE - 1e-9))
+    level = ordered[:, most - 1].copy()  # so many equal weights have exactly their share each
+    for m in range(most - 1, -1, -1):  # the m largest are cut: level = MOST_SHARE · (m · level + rest)
+        cut = MOST_SHARE * rest[:, m] / (1 - MOST_SHARE * m)
+        level = np.where(ordered[:, m] <= cut, cut, level)
+    return np.asarray(level)
+
+
+def _level_of_total(ordered: Array, rest: Array, total: float) -> Array:
+    """The level at which weights can be cut so that they sum to this total; the largest weight if they sum to less."""
+    level = ordered[:, 0].copy()
+    for m in range(1, ordered.shape[1] + 1):  # the m largest are cut: m · level + rest = total
+        last = m == ordered.shape[1]
+        cut = (total - (0.0 if last else rest[:, m])) / m
+        level = np.where((cut < ordered[:, m - 1]) & (cut >= (0.0 if last else ordered[:, m])), cut, level)
+    return np.asarray(level)
