@@ -26,6 +26,7 @@ from ..runtime.files import lock_folder
 from ..types import Array, Blob, Class, Contents, Count
 from .documents import write_documents
 from .documents.facts import ModelFile
+from .rows_held import model_rows_held, refuse_rows
 from .sandbox import attach_sandbox
 from .temperature import LARGEST, SMALLEST
 from .verdict import Verdict
@@ -105,11 +106,14 @@ class Outcome(Shown):
         lines = tuple(line.model_copy(update={"times": line.times // ledger.drawn}) for line in ledger.lines)
         return replace(self, ledger=ledger.model_copy(update={"lines": lines, "drawn": 1}).times(times))
 
-    def published(self) -> Outcome:
+    def published(self, *, rows: bool = False) -> Outcome:
         """The part that may be published: the model, the schema and the ledger, without votes and names.
 
-        At L1 the count holds raw votes, and the list of ballots reveals the parties.
+        At L1 the count holds raw votes, and the list of ballots reveals the parties. Raises OneBallotError if the model
+        holds rows of parties as they are, unless `rows` permits it.
         """
+        if not rows:
+            refuse_rows(self, "use published(rows=True)")
         verdict = None if self.verdict is None else self.verdict.published()
         return replace(self, voted={}, spoiled={}, without=(), count=Count(), noised=(), verdict=verdict)
 
@@ -165,7 +169,8 @@ class Outcome(Shown):
         blob, features = self.model.dump(), math.prod(self.model.features_)
         plugins.find("formats", blob.format).check(blob.data, classes=len(self.classes), features=features)
         secret = bool(self.voted)  # only the server may read the ballots' contents and the parties' names
-        model = write_content(folder, f"model.{blob.format}", blob.data)
+        held = model_rows_held(self, blob=blob).rows
+        model = write_content(folder, f"model.{blob.format}", blob.data, secret=bool(held))
         counted = pack(_flatten(self.count))
         count = write_content(folder, "count.zip", counted, secret=secret)
         learner: Any = self.model.learner
@@ -199,7 +204,7 @@ class Outcome(Shown):
         if record is not None:
             record(text, {"model": model_digest, "count": hashlib.sha256(counted).hexdigest()})
         write_index(folder, text, {model, count}, secret=secret)
-        write_documents(folder, self, ModelFile(model, blob.format, model_digest))
+        write_documents(folder, self, ModelFile(model, blob.format, model_digest, held))
 
     @classmethod
     def load(cls, folder: str | Path) -> Outcome:
