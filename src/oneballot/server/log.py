@@ -103,7 +103,8 @@ def save(outcome: Outcome, folder: Path, kind: str, facts: Mapping[str, Any] | N
 def publish(outcome: Outcome, own: Path, folder: Path) -> Entry:
     """Write what may be published of an outcome to a folder, and record it in the log of the server's `own` copy first.
 
-    The caller has asked whether a model that holds rows of parties may be published. The published copy has a log too, whose entry names no party and states the hash of the server's entry.
+    The caller has asked whether a model that holds rows of parties may be published. The published copy has a log too,
+    whose entry names no party and states the hash of the server's entry.
     """
     prepare(folder)
     recorded = append(own, "release", {"to": str(folder), "election": outcome.election})
