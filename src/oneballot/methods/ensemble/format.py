@@ -99,7 +99,9 @@ def _check_open(blobs: list[Blob], arrays: Arrays) -> tuple[list[Blob], list[Blo
     expect("parties", arrays["parties"], np.uint8, (members, 8))
     expect("power", arrays["power"], np.float64, (3,) if arrays["power"].size == 3 else (2,))
     if arrays["power"][2:].tolist() not in ([], [CAPPED]):
-        raise Spoiled(f"power: the cap is {arrays['power'][2]}; expected {CAPPED}. Update OneBallot if this file is newer")
+        raise Spoiled(
+            f"power: the cap is {arrays['power'][2]}; expected {CAPPED}. Update OneBallot if this file is newer"
+        )
     expect("shape", arrays["shape"], np.int64, (arrays["shape"].size,))
     for name in ("rows", "scales", "power"):
         if not ((arrays[name] > 0) & (arrays[name] <= 2**53)).all():
