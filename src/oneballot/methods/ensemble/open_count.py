@@ -96,8 +96,8 @@ def warn_where_one_party_decides(weights: Array, alone: Array, parties: Sequence
         named = ", ".join(str(row + 1) for row in rows[:NAMED_ROWS])
         texts.append(f"{len(rows)} on {parties[i]} (rows {named}{', …' if len(rows) > NAMED_ROWS else ''})")
     ctx.warn(
-        f"{alone.sum():,} of {len(alone):,} public rows hang on one party, because too few others claim rows like them: "
-        f"{'; '.join(texts)}. If that party is wrong or lies, so is the outcome there"
+        f"{alone.sum():,} of {len(alone):,} public rows hang on one party, because too few others claim rows like "
+        f"them: {'; '.join(texts)}. If that party is wrong or lies, so is the outcome there"
     )
 
 
