@@ -13,6 +13,7 @@ of a wrong class gains less over several others. A member whose answer for a row
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -151,7 +152,7 @@ class OpenEnsemble(HasReplaceableMembers):
         ask: AskModel | None,
     ) -> OpenEnsemble:
         """Other members, combined in the same way."""
-        how = {"power": self.power, "floor": self.floor, "capped": self.capped}
+        how: dict[str, Any] = {"power": self.power, "floor": self.floor, "capped": self.capped}
         return OpenEnsemble(models, claims, rows, scales, names, self.classes, self.shape, ask=ask, **how)
 
     def dump(self) -> Blob:
