@@ -8,7 +8,7 @@ Gong (2021), "Provably secure federated learning against malicious clients".
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +16,7 @@ import numpy as np
 from .influence import ENOUGH_PARTIES, LEAST_CLAIMED, MOST_SHARE, bounded_rows, level_of_share, level_of_total
 from .types import Array
 
-CERTAIN = 1e-9
+CERTAIN = 1e-6
 """A lead below this share of a row's weight may be rounding."""
 CELLS, EXPECTED_CELLS = 4, 8
 """Into how many intervals the ranges of the bounds are divided that the replaced ballot can move: the bound on the
@@ -60,19 +60,25 @@ def certify_share(probabilities: Array, counts: Array, k: int) -> Array:
     return np.asarray(least[rows, label] > most.max(axis=1) + CERTAIN)
 
 
+Reach = tuple[Array, Array, float, bool]
+"""What the others count for, at least and at most, while the replaced ballot counts for at most a number (True), or is
+missing (False)."""
+
+
 @dataclass(frozen=True)
 class Capped:
-    """Votes weighted by bounded rows and claims, each weight cut to a share of its row (`influence.cap_weights`).
+    """Votes with weights that are bounded in total, and cut to a share of each row (`influence.cap_weights`).
 
-    declared `(parties,)`: their rows. claims `(parties, rows)`: weight per row that a party declares, 0 where it
-    abstains. votes `(parties, rows, classes)`: each sums to 1, or 0 where the party abstains. public `(public rows,
-    parties)`: the claims on the public rows, if these may raise the bound on a party's rows (`needed_rows`).
+    claims `(parties, rows)`: a party's weight on a row for each row, or vote, that it counts for in total; 0 where it
+    abstains. votes `(parties, rows, classes)`: each sums to 1, or 0 where the party abstains. reach: what parties may
+    count for in total, given the numbers of all parties but one. expected: the weight of a row, for each that all
+    parties count for, if they know it as well as any other.
     """
 
-    declared: Array
     claims: Array
     votes: Array
-    public: Array | None = None
+    reach: Callable[[Array], Iterable[Reach]]
+    expected: float = 1.0
 
     def certify(self, weights: Array, k: int) -> Array:
         """The certified rows, given the weights `(parties, rows)` of the tally itself.
@@ -80,50 +86,51 @@ class Capped:
         Two ballots may have half of a row's weight, so that only k = 1 certifies any row.
         """
         parties, rows = self.claims.shape
-        total = np.einsum("pr,prc->rc", weights, self.votes)
-        certified, each = total.any(axis=1), np.arange(rows)
         if k * MOST_SHARE >= 0.5 or parties < ENOUGH_PARTIES:
             return np.zeros(rows, dtype=bool)
-        if k == 0:
-            return np.asarray(certified)
-        label = total.argmax(axis=1)
-        for replaced in range(parties):
+        total = np.einsum("pr,prc->rc", weights, self.votes)
+        label, each = total.argmax(axis=1), np.arange(rows)
+        certified, enough = total.any(axis=1), CERTAIN * total.sum(axis=1)
+        for replaced in range(parties if k else 0):
             others = np.delete(np.arange(parties), replaced)
-            votes = self.votes[others]
+            votes, claims = self.votes[others], self.claims[others]
             lead = votes[:, each, label][:, :, None] - votes
-            for least, most, expected, present in self._bounds(others):
-                left = _worst_lead(
-                    self.claims[others] * least[:, None], self.claims[others] * most[:, None], lead, expected, present
-                )
-                left[each, label] = np.inf
-                certified &= left.min(axis=1) > CERTAIN * np.maximum(total.sum(axis=1), 1)
+            for least, most, own, present in self.reach(others):
+                start, end = (LEAST_CLAIMED * self.expected * float(rows) for rows in (least.sum(), most.sum() + own))
+                cells = np.geomspace(start, end, EXPECTED_CELLS + 1 if present else 2)
+                for expected in itertools.pairwise(cells.tolist()):
+                    left = _worst_lead(claims * least[:, None], claims * most[:, None], lead, expected, present)
+                    left[each, label] = np.inf
+                    certified &= left.min(axis=1) > enough
         return np.asarray(certified)
 
-    def _bounds(self, others: Array) -> Iterator[tuple[Array, Array, tuple[float, float], bool]]:
-        """What the others' rows may count for, at least and at most, and the range of the weight that the cap expects,
-        while the replaced ballot declares anything (True), or is missing (False)."""
-        declared = self.declared[others].astype(np.float64)
-        low, high = middle_range(declared)
-        edges = np.unique(np.linspace(low, high, CELLS + 1))
-        alone = bounded_rows(declared)
-        cells = [(edges[max(i - 1, 0)], edges[i], True) for i in range(min(1, len(edges) - 1), len(edges))]
-        for below, above, present in [*cells, (0.0, 0.0, False)]:
-            least = np.clip(declared, 1, max(2 * below, 1)) if present else alone
-            most = np.clip(declared, 1, max(2 * above, 1)) if present else alone
-            own = max(2 * above, 1) if present else 0.0
-            if self.public is not None:
-                least, most, own = self._raised(declared, least, most, own, others)
-            expected = LEAST_CLAIMED * (least.sum() + present), LEAST_CLAIMED * (most.sum() + own)
-            for start, end in itertools.pairwise(np.geomspace(*expected, EXPECTED_CELLS + 1 if present else 2)):
-                yield least, most, (float(start), float(end)), present
 
-    def _raised(
-        self, declared: Array, least: Array, most: Array, own: float, others: Array
-    ) -> tuple[Array, Array, float]:
-        """The same where the claims of the others may raise a bound: `needed_rows` takes the smallest unevenness over
-        the sets without one more party, so that the unevenness without the replaced ballot bounds it."""
-        assert self.public is not None
-        claims = self.public[:, others]
+@dataclass(frozen=True)
+class BoundedRows:
+    """What parties count for if their rows are bounded by `influence.bounded_rows`.
+
+    declared `(parties,)`: their rows. public `(public rows, parties)`: their claims on the public rows, if these may
+    raise the bound (`methods.ensemble.open_count.needed_rows`).
+    """
+
+    declared: Array
+    public: Array | None = None
+
+    def __call__(self, others: Array) -> Iterator[Reach]:
+        declared = self.declared[others].astype(np.float64)
+        alone = bounded_rows(declared)
+        yield *self._raised(alone, alone, 0.0, others), False
+        edges = np.linspace(*middle_range(declared), CELLS + 1)
+        for below, above in itertools.pairwise(edges if edges[0] < edges[-1] else edges[:2]):
+            least, most = (np.clip(declared, 1, max(2 * middle, 1)) for middle in (below, above))
+            yield *self._raised(least, most, max(2 * above, 1.0), others), True
+
+    def _raised(self, least: Array, most: Array, own: float, others: Array) -> tuple[Array, Array, float]:
+        """The same where the claims of the others may raise a bound: it follows from the smallest unevenness without
+        one more party, so that the unevenness without the replaced ballot bounds it."""
+        if self.public is None:
+            return least, most, own
+        claims, declared = self.public[:, others], self.declared[others]
 
         def at_most(low: Array, high: Array, rows: float) -> float:
             square, mean = np.mean((claims @ high) ** 2), np.mean(claims @ low)
@@ -135,6 +142,24 @@ class Capped:
             bound = at_most(least * rest, most * rest, float(most[rest].sum()) + own)
             raised[i] = max(most[i], min(declared[i], bound))
         return least, raised, max(own, at_most(least, most, float(most.sum()))) if own else own
+
+
+@dataclass(frozen=True)
+class BoundedTotals:
+    """What ballots count for if their votes sum to at most the median ballot's. totals `(parties,)`: their sums."""
+
+    totals: Array
+
+    def __call__(self, others: Array) -> Iterator[Reach]:
+        totals = self.totals[others].astype(np.float64)
+        voting = np.sort(totals[totals > 0])
+        if not len(voting):
+            return
+        low, high = np.median(np.append(voting, 0.0)), np.median(np.append(voting, np.inf))
+        alone = np.minimum(totals, np.median(voting))
+        yield alone, alone, 0.0, False
+        for below, above in itertools.pairwise(np.linspace(low, high, CELLS + 1) if low < high else (low, high)):
+            yield np.minimum(totals, below), np.minimum(totals, above), float(above), True
 
 
 def _worst_lead(low: Array, high: Array, lead: Array, expected: tuple[float, float], present: bool) -> Array:
@@ -166,7 +191,7 @@ def _worst_lead(low: Array, high: Array, lead: Array, expected: tuple[float, flo
     certain = expected[0] - np.minimum(high, between[1]).sum(axis=0)
     gives_way = (weight >= 0) & (certain <= between[1])
     crossing = left(*between) - np.minimum(weight, between[1])[:, None]
-    return np.minimum(np.minimum(none, full), np.where(gives_way[:, None], crossing, np.inf))
+    return np.asarray(np.minimum(np.minimum(none, full), np.where(gives_way[:, None], crossing, np.inf)))
 
 
 def _levels(low: Array, high: Array, expected: tuple[float, float], ballot: float) -> tuple[Array, Array]:
