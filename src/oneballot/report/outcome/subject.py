@@ -108,7 +108,7 @@ class Subject:
     def for_page(self, *, secret: bool) -> Subject:
         """The same subject with what may be on the page for the public, or on the page for the server."""
         shown = replace(self, secret=secret)
-        return shown if shown.names_parties else replace(shown, outcome=self.outcome.published())
+        return shown if shown.names_parties else replace(shown, outcome=self.outcome.published(rows=True))
 
 
 def load(folder: Path, election_file: Path | None = None) -> Subject:
