@@ -91,6 +91,15 @@ features = "none"               # a linear model: more features would need more 
         described = asdict(self)
         return {k: v for k, v in described.items() if k not in self.in_files or v != self.in_files[k]}
 
+    @property
+    def risk(self) -> str:
+        if self.influence == "bounded":
+            return ""
+        return (
+            f"A party weighs what it declares, up to {self.most_rows:,} rows (most_rows), so one that lies can decide "
+            'alone. At L0 influence = "bounded" prevents it; at L2 set most_rows to what a party may really have.'
+        )
+
     def __post_init__(self) -> None:
         if (self.features == "encoder") != (self.encoder is not None):
             raise ElectionError('features = "encoder" needs encoder = "FILE", and no other features take one')
