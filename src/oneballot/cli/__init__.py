@@ -35,6 +35,7 @@ from . import (
     report,
     simulate,
     tally,
+    withdraw,
 )
 
 typer.core.HAS_RICH = False  # typer would escape [required] for rich, which is not used here
@@ -50,6 +51,7 @@ SECTIONS = {
         evaluate,
         report,
         export,
+        withdraw,
         benefit,
         simulate,
         compare,
