@@ -18,6 +18,7 @@ from oneballot.errors import BallotError, ElectionError, QuorumError
 from oneballot.party.cast import cast_together
 from oneballot.party.submit import cast_file
 from oneballot.server.files import tally_files
+from oneballot.server.log_check import check_log
 from oneballot.server.withdraw import withdraw_files
 
 TREE = ob.Sklearn("DecisionTreeClassifier", {"max_depth": 6})
@@ -109,6 +110,10 @@ def test_an_ensemble_needs_neither_the_box_nor_the_ballot(voted, clinic: Path) -
     outcome = ob.Outcome.load(clinic / "outcome")
     assert list(outcome.voted) == ["a", "c"]
     assert list(outcome.count.by_party) == ["a", "c"]
+    logged = check_log(clinic / "outcome")
+    assert [entry.kind for entry in logged.entries] == ["tally", "withdrawal"]
+    assert logged.entries[1].facts["party"] == "b"
+    assert not logged.problems
 
 
 def test_a_later_tally_leaves_a_withdrawn_party_out_and_says_so(voted, clinic: Path) -> None:
@@ -195,7 +200,9 @@ def test_where_the_count_holds_sums_the_ballot_is_needed(make_election, parties,
     with pytest.raises(BallotError, match="cannot be read from"):
         withdraw_files(election, tmp_path / "outcome", second.party, beside=tmp_path, box=box)
     (tmp_path / "kept.ballot").write_bytes(second.sealed)
-    left = withdraw_files(election, tmp_path / "outcome", second.party, beside=tmp_path, ballot=tmp_path / "kept.ballot")
+    left = withdraw_files(
+        election, tmp_path / "outcome", second.party, beside=tmp_path, ballot=tmp_path / "kept.ballot"
+    )
     assert second.party not in left.voted
 
 

@@ -13,6 +13,7 @@ from ..election.outcome_files import read_index
 from ..errors import ElectionError, OneBallotError, OneBallotWarning
 from ..interfaces import Box
 from ..privacy.charges import Charges
+from . import log
 from .outcome import Outcome, exists
 from .tally import Options, tally_box
 
@@ -42,6 +43,7 @@ def tally_files(
     """
     left_out, again_in = tuple(without), tuple(readmit)
     withdrawn = read_withdrawn(out)
+    log.prepare(out)
     previous = _load_previous(out, election.digest) if exists(out) else None
     record = beside / "tallies.json" if election.level == "L1" else None
     draws = 0 if record is None else Charges(election.digest, record).draws
@@ -60,7 +62,7 @@ def tally_files(
         return previous.with_draws(draws)
     options = Options(left_out, previous, record, over_budget, early, key, withdrawn, again_in)
     outcome = tally_box(election, box, options)
-    outcome.save(out)
+    log.save(outcome, out, "tally")
     return outcome
 
 

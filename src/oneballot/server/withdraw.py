@@ -18,6 +18,7 @@ from ..interfaces import Box
 from ..privacy.charges import Charges
 from ..runtime.scheduler import run
 from ..types import Ballot, Steps, Together
+from . import log
 from .count import BallotCounter
 from .outcome import CountedBallot, Outcome
 from .prefetch import InMemory, Source
@@ -60,11 +61,12 @@ def withdraw_files(
     over_budget: bool = False,
     key: X25519PrivateKey | None = None,
 ) -> Outcome:
-    """Withdraw a party from the outcome in a folder, and write the new outcome there or to `out`.
+    """Withdraw a party from the outcome in a folder, record it in the log, and write the new outcome there or to `out`.
 
     The party's ballot, if it is needed, is in the box or in a file of its own. At L1 `again` confirms a further tally.
     """
-    outcome = Outcome.load(folder)
+    outcome, target = Outcome.load(folder), folder if out is None else out
+    log.prepare(target)
     before = check_party(outcome, party, str(folder))
     record = beside / "tallies.json" if election.level == "L1" else None
     if record is not None:
@@ -74,7 +76,7 @@ def withdraw_files(
     if needs_ballot(outcome, before):
         sealed = ballot.read_bytes() if ballot else _from_box(box, before) if box else None
     changed = run(_withdraw(election, party, sealed, options))
-    changed.save(folder if out is None else out)
+    log.save(changed, target, "withdrawal", {"party": party})
     return changed
 
 
