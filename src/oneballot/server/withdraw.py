@@ -147,6 +147,6 @@ def _confirm(election: Election, draws: int, again: bool, over_budget: bool) -> 
         return
     flags = "--again and --over-budget" if spent else "--again"
     raise ElectionError(
-        "a withdrawal at L1 is another tally: it draws new noise on the votes of the other parties and costs again, and "
+        "a withdrawal at L1 is another tally: it draws new noise on the votes of the other parties and costs again; "
         f"what the earlier tallies cost stays spent. Confirm with {flags}."
     )
