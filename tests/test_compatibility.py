@@ -71,7 +71,7 @@ def test_a_tally_of_the_same_ballots_gives_the_same_model_and_count(name: str, v
     key = ["--key", v1 / name / "server.key"] if name == "signed" else []
     run("tally", v1 / name / "election.toml", "--from", v1 / name / "box", "--out", v1 / "again", *key)
     files = {path.name for path in (V1 / name / "outcome").iterdir()}
-    documents = {"README.md", "tripod-ai.md"}  # new in 0.5
+    documents = {"README.md", "tripod-ai.md", "log.jsonl"}  # new in 0.5 and 0.6
     assert {path.name for path in (v1 / "again").iterdir()} == files | documents, "files are named by their content"
     again = json.loads((v1 / "again" / "outcome.json").read_bytes())
     assert again.pop("verdict")["rows"] >= 0  # new in 0.3

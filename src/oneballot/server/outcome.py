@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,6 +33,10 @@ from .verdict import Verdict
 
 if TYPE_CHECKING:
     from .model import TrainedModel
+
+
+Record = Callable[[bytes, Mapping[str, str]], None]
+"""Takes the text of outcome.json, and the SHA-256 of the model and of the count."""
 
 
 @dataclass(frozen=True)
@@ -151,20 +155,24 @@ class Outcome(Shown):
         """The prediction of each row: its class; with several labels per row all predicted classes, such as "a;b"."""
         return self.target.decode(probabilities)
 
-    def save(self, folder: str | Path) -> None:
-        """Write the outcome. A process killed at any moment leaves the old outcome or the new one."""
+    def save(self, folder: str | Path, record: Record | None = None) -> None:
+        """Write the outcome. A process killed at any moment leaves the old outcome or the new one.
+
+        `record` is called just before the new outcome replaces the old one (`server.log.save`).
+        """
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         with lock_folder(folder):
-            self._save(folder)
+            self._save(folder, record)
 
-    def _save(self, folder: Path) -> None:
+    def _save(self, folder: Path, record: Record | None) -> None:
         blob, features = self.model.dump(), math.prod(self.model.features_)
         plugins.find("formats", blob.format).check(blob.data, classes=len(self.classes), features=features)
         secret = bool(self.voted)  # only the server may read the ballots' contents and the parties' names
         held = model_rows_held(self, blob=blob).rows
         model = write_content(folder, f"model.{blob.format}", blob.data, secret=bool(held))
-        count = write_content(folder, "count.zip", pack(_flatten(self.count)), secret=secret)
+        counted = pack(_flatten(self.count))
+        count = write_content(folder, "count.zip", counted, secret=secret)
         learner: Any = self.model.learner
         index = {
             "format": FORMAT,
@@ -192,8 +200,11 @@ class Outcome(Shown):
             **({"about": dict(self.about)} if self.about else {}),
         }
         text = json.dumps(index, indent=1, default=as_plain).encode()
+        model_digest = hashlib.sha256(blob.data).hexdigest()
+        if record is not None:
+            record(text, {"model": model_digest, "count": hashlib.sha256(counted).hexdigest()})
         write_index(folder, text, {model, count}, secret=secret)
-        write_documents(folder, self, ModelFile(model, blob.format, hashlib.sha256(blob.data).hexdigest(), held))
+        write_documents(folder, self, ModelFile(model, blob.format, model_digest, held))
 
     @classmethod
     def load(cls, folder: str | Path) -> Outcome:

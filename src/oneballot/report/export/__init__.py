@@ -88,6 +88,7 @@ def export(
     ensemble, which is done outside the sandbox. publish_rows: write a model that holds rows of parties as they are,
     with mode 0600. Raises ExportError if the outcome cannot be exported, or may not be written to `path`.
     """
+    from ...server.log import record_release
     from ...server.outcome import Outcome
     from ...server.rows_held import model_rows_held, refuse_rows
 
@@ -117,4 +118,6 @@ def export(
     exported: Exported = module.export(loaded, where, data=data, **options)
     for file in exported.files if held else ():
         file.chmod(0o600)
+    if not isinstance(outcome, Outcome):
+        record_release(Path(outcome), {"to": to, "path": str(where), "election": loaded.election})
     return exported
