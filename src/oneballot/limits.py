@@ -30,7 +30,7 @@ MOST: Mapping[str, int] = {
     "noise": 100_000, "hidden": 100_000, "decay_period": 100_000_000, "passes": 10_000, "alignment": 100_000_000,
     "sweeps": 1_000_000,
     # voters, members and rows
-    "landmarks": 100_000, "folds": 1_000, "partitions": 1_000, "subsets": 10_000, "teachers": 1_000_000,
+    "landmarks": 100_000, "folds": 1_000, "teachers": 1_000_000,
     "k": 1_000_000, "cohorts": 10_000, "most_members": 100_000, "queries": 1_000_000_000, "number": 1_000_000,
     # seeds are not sizes
     "seed": SEED, "noise_seed": SEED, "random_state": SEED,
