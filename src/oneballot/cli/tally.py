@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..report.influence import show_influence
 from ..report.text import percent, plural, print_json, print_lines, print_table, size
 from .terminal import AsJson, ElectionFile, Workers, session
 
@@ -170,6 +171,8 @@ def _show(
     ballots = f"{plural(len(outcome.voted), 'ballot')}, {size(outcome.bytes)}"
     print_table(f"{election.name}: {ballots}", ["ballot", "", "sent"], rows)
     _show_verdict(outcome)
+    if outcome.influence is not None:
+        show_influence(outcome.influence, secret=election.level == "L1")
     print("Privacy", "\n  ".join(outcome.ledger.describe(whole=True)))
     for line in seen.values():
         print(f"DO NOT PUBLISH: {line}.")

@@ -5,12 +5,14 @@ At L1 all of it follows from votes without noise, so that only the server may se
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 
+from ..errors import OneBallotError
 from ..influence import Opinions
 from ..runtime.progress import track
 from ..types import Array, Count
@@ -22,8 +24,7 @@ LEAST_HARM = 0.005
 """Less harm than this is never flagged, however small the median is."""
 KS = (1, 2, 3)
 """For how many arbitrary ballots labels are certified."""
-MOST_WORK = 2 * 10**7
-"""Rows × parties² for the leave-one-out line; a certificate does with a quarter. More parties use fewer rows."""
+MOST_PARTIES = 500
 
 
 @dataclass(frozen=True)
@@ -71,19 +72,23 @@ class Influence:
     def read(cls, described: Mapping[str, Any]) -> Influence:
         parties = tuple(Standing(**one) for one in described["parties"])
         certified = {int(k): float(share) for k, share in described["certified"].items()}
-        return cls(**{**described, "parties": parties, "certified": certified})
+        rest = {name: described[name] for name in ("rows", "unknown", "uncertified")}
+        return cls(**rest, parties=parties, certified=certified)
 
 
 def trace(count: Count, ctx: TallyContext, rows: Array | None = None) -> Influence:
     """The influence of each party on public rows, or on other rows if ballots carry models."""
     if not ctx.target.exclusive:
         return Influence(unknown="rows have several labels each")
-    opinions = ctx.election.method.opinions(count, ctx, rows)
-    if opinions is None:
-        return Influence(unknown=_why_unknown(count, ctx))
-    if len(opinions.parties) ** 2 > MOST_WORK / 10:
-        return Influence(unknown=f"{len(opinions.parties):,} parties are too many")
-    return measure(opinions)
+    if len(count.by_party) > MOST_PARTIES:
+        return Influence(unknown=f"it is not computed for more than {MOST_PARTIES} parties")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the tally has said them already
+        try:
+            opinions = ctx.election.method.opinions(count, ctx, rows)
+            return Influence(unknown=_why_unknown(count, ctx)) if opinions is None else measure(opinions)
+        except OneBallotError as error:
+            return Influence(unknown=str(error))
 
 
 def measure(opinions: Opinions) -> Influence:

@@ -26,6 +26,7 @@ from ..runtime.files import lock_folder
 from ..types import Array, Blob, Class, Contents, Count
 from .documents import write_documents
 from .documents.facts import ModelFile
+from .influence import Influence
 from .rows_held import model_rows_held, refuse_rows
 from .sandbox import attach_sandbox
 from .temperature import LARGEST, SMALLEST
@@ -78,6 +79,8 @@ class Outcome(Shown):
     """At L1, in memory only: the votes that noise was added to, each with its unit. Not to be published."""
     verdict: Verdict | None = None
     """What is known about the model without labels; None in outcomes of versions before 0.3."""
+    influence: Influence | None = None
+    """What each party changed, and the certificate; None before 0.6. At L1 it has no noise: not to be published."""
     about: Mapping[str, Any] = field(default_factory=dict)
     """What the election says in public: name, method, learners, public rows, versions; empty before 0.5."""
 
@@ -99,7 +102,13 @@ class Outcome(Shown):
             "bytes": self.bytes,
             **({} if self.temperature is None else {"temperature": self.temperature}),
             "verdict": None if self.verdict is None else self.verdict.describe(),
+            **self._described_influence(),
         }
+
+    def _described_influence(self) -> dict[str, Any]:
+        """What each party changed; at L1 marked, since it has no noise."""
+        secret = {"do_not_publish": True} if self.ledger.level == "L1" else {}
+        return {} if self.influence is None else {"influence": {**self.influence.describe(), **secret}}
 
     def with_draws(self, times: int) -> Outcome:
         """The same outcome with the ledger of this many tallies, unless its ledger already states as many."""
@@ -119,7 +128,7 @@ class Outcome(Shown):
             refuse_rows(self, "use published(rows=True)")
         verdict = None if self.verdict is None else self.verdict.published()
         nobody: Any = {"voted": {}, "spoiled": {}, "without": (), "withdrawn": ()}
-        return replace(self, **nobody, count=Count(), noised=(), verdict=verdict)
+        return replace(self, **nobody, count=Count(), noised=(), verdict=verdict, influence=None)
 
     def read_table(self, path: Path) -> Table:
         """The columns of a file, as the schema reads it."""
@@ -202,6 +211,7 @@ class Outcome(Shown):
             **({"withdrawn": list(self.withdrawn)} if self.withdrawn else {}),
             "schema": None if self.schema is None else self.schema.model_dump(mode="json"),
             "verdict": None if self.verdict is None else self.verdict.describe(),
+            **self._described_influence(),
             **({"about": dict(self.about)} if self.about else {}),
         }
         text = json.dumps(index, indent=1, default=as_plain).encode()
@@ -229,6 +239,7 @@ class Outcome(Shown):
                 withdrawn=tuple(index.get("withdrawn", ())),
                 count=_unflatten(unpack(read_content(folder, index["count"])), index["roll"]),
                 verdict=None if index.get("verdict") is None else Verdict.read(index["verdict"]),
+                influence=None if index.get("influence") is None else Influence.read(index["influence"]),
                 about=dict(index.get("about", {})),
             )
         except FileNotFoundError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ from ..types import Ballot, Count, Steps, Together
 from .about import describe_election
 from .context import TallyContext
 from .count import BallotCounter
+from .influence import trace
 from .outcome import Outcome
 from .prefetch import InMemory, Prefetcher, Source
 from .sandbox import attach_sandbox
@@ -119,7 +120,8 @@ def close(election: Election, counter: BallotCounter, ctx: TallyContext) -> Step
         raise TypeError(f"`close` of the method {election.method.name} returned {kind}; return a Model")
     temperature = _temperature(ctx)
     verdict = judge(model, counter.count, ctx)
-    return _outcome(election, attach_sandbox(model), counter, ctx, verdict, temperature)
+    outcome = _outcome(election, attach_sandbox(model), counter, ctx, verdict, temperature)
+    return replace(outcome, influence=trace(counter.count, ctx))
 
 
 def _count(

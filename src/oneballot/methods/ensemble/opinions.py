@@ -35,9 +35,11 @@ def open_opinions(
     def weigh(some: Array) -> Array:
         """Weights `(rows, parties)` among some parties."""
         rows = counted_rows(declared[some], None if claimed is None else claimed[:, some], ctx)
-        rows = rows * np.isin(some, kept)
-        weights = claims[:, some] * rows
-        return cap_weights(weights, float(rows.sum()))[0] if capped and np.isin(some, kept).any() else weights
+        present = np.isin(some, kept)
+        weights = claims[:, some] * rows * present
+        if capped and present.any():
+            weights[:, present], _ = cap_weights(weights[:, present], float(rows[present].sum()))
+        return np.asarray(weights)
 
     def combine(some: Array) -> Array:
         return np.asarray(np.einsum("rp,prc->rc", weigh(some), votes[some]))

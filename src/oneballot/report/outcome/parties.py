@@ -8,6 +8,7 @@ import numpy as np
 
 from ...errors import printable
 from ...types import Array
+from ..influence import influence_lines, influence_table
 from ..page import Block, Bullets, Details, Notice, Section, Table
 from ..text import FEW_ROWS, percent, plural, row_count, score, size
 from .benefits import benefit_table
@@ -107,7 +108,16 @@ def contributions(subject: Subject) -> Section:
         blocks.append(Details("Rows of each class", [table]))
     if subject.benefits and subject.states_rows:
         blocks.append(benefit_table(subject.benefits))
-    return Section(title, [*blocks, *_unknown(subject, bool(counts), bool(agreement))])
+    return Section(title, [*blocks, *_influence(subject), *_unknown(subject, bool(counts), bool(agreement))])
+
+
+def _influence(subject: Subject) -> list[Block]:
+    """What the labels would have been without each party; not at L2, where the list shows who abstained."""
+    found = subject.outcome.influence
+    if found is None or not subject.states_rows:
+        return []
+    table = [] if not found.parties else [Table(*influence_table(found, most=len(found.parties)))]
+    return [*table, *influence_lines(found)]
 
 
 def _table(

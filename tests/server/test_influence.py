@@ -1,0 +1,159 @@
+"""A tally says what each party changed, names the one that goes against all others, and publishes none of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import oneballot as ob
+from oneballot.influence import Opinions
+from oneballot.interfaces import Method
+from oneballot.party.cast import cast_together
+from oneballot.server.context import TallyContext
+from oneballot.server.influence import Influence, measure
+from oneballot.server.tally import tally
+from oneballot.simulation import divide
+from oneballot.types import Array, Data
+
+OPEN = ob.Ensemble(weights="open")
+METHODS = {
+    "open": OPEN,
+    "claimed": replace(OPEN, influence="claimed"),
+    "seen": ob.Ensemble(),
+    "uniform": ob.Ensemble(weights="uniform"),
+    "class-counts": ob.Ensemble(weights="class-counts"),
+    "selected": ob.Ensemble(weights="open", select="size", k=4),
+    "few members": ob.Ensemble(weights="open", most_members=4),
+}
+
+
+@pytest.fixture
+def seven(make_election: Callable[..., ob.Election], digits: object) -> dict[str, Data]:
+    election = make_election(method=OPEN)
+    return divide(election.data(digits.X, digits.y), 7, "dirichlet:0.5", seed=3)  # type: ignore[attr-defined]
+
+
+def opinions_of(election: ob.Election, outcome: ob.Outcome, rows: Array | None = None) -> Opinions:
+    with TallyContext(election) as ctx:
+        found = election.method.opinions(outcome.count, ctx, rows)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_opinions_combine_to_what_the_outcome_says_and_without_a_party_to_what_a_tally_without_it_says(
+    name: str, make_election: Callable[..., ob.Election], seven: dict[str, Data]
+) -> None:
+    election = make_election(method=METHODS[name])
+    ballots = list(cast_together(election, seven))
+    outcome = tally(election, ballots)
+    rows = election.public[:200]  # type: ignore[index]
+    opinions = opinions_of(election, outcome, rows)
+    np.testing.assert_array_equal(opinions.labels(), outcome.probabilities(rows).argmax(axis=1))
+    if name not in ("few members", "selected"):
+        assert opinions.parties == tuple(sorted(seven))
+        left_out = opinions.parties[2]
+        without = tally(election, ballots, without=[left_out]).probabilities(rows).argmax(axis=1)
+        np.testing.assert_array_equal(opinions.labels(np.delete(np.arange(7), 2)), without)
+
+
+def test_a_party_with_shifted_labels_comes_first_and_is_flagged(
+    make_election: Callable[..., ob.Election], seven: dict[str, Data]
+) -> None:
+    election = make_election(method=OPEN)
+    liar = max(seven, key=lambda party: len(seven[party]))
+    parties = seven | {liar: replace(seven[liar], y=(seven[liar].y + 1) % 10)}
+    found = tally(election, cast_together(election, parties)).influence
+    assert found is not None
+    assert found.rows == 300
+    first = found.parties[0]
+    assert first.party == liar
+    assert "goes against the others" in first.flagged
+    assert first.agreement is not None
+    assert first.agreement < 0.6
+    assert sum(one.claimed for one in found.parties) == pytest.approx(1)
+    assert sum(one.declared or 0 for one in found.parties) == pytest.approx(1)
+    honest = tally(election, cast_together(election, seven)).influence
+    assert honest is not None
+    assert len(honest.flagged) <= 1  # 8 to 13 % of the honest parties are flagged (docs/certificate.md)
+
+
+def test_the_line_and_the_certificate_are_saved_and_not_published(
+    make_election: Callable[..., ob.Election], parties: dict[str, Data], tmp_path: Path
+) -> None:
+    election = make_election(method=ob.Ensemble(weights="uniform"))
+    outcome = tally(election, cast_together(election, parties))
+    outcome.save(tmp_path / "own")
+    assert ob.Outcome.load(tmp_path / "own").influence == outcome.influence
+    assert outcome.summary()["influence"]["parties"][0]["party"] in parties
+    assert outcome.influence is not None
+    one, two, three = (outcome.influence.certified[k] for k in (1, 2, 3))
+    assert 1 > one > two >= three == 0  # three of five ballots decide
+    outcome.published().save(tmp_path / "shared")
+    assert "influence" not in json.loads((tmp_path / "shared/outcome.json").read_text())
+    assert ob.Outcome.load(tmp_path / "shared").influence is None
+
+
+def votes(said: list[list[int]], classes: int = 2) -> Opinions:
+    """Opinions of parties that each say one class for each row, all with the same weight."""
+    one_hot = np.eye(classes)[np.array(said)]
+    names = tuple(f"p{i}" for i in range(len(said)))
+    return Opinions(names, np.ones(len(said)), np.ones(one_hot.shape[:2]), one_hot, lambda some: one_hot[some].sum(0))
+
+
+def test_the_line_by_hand() -> None:
+    """Three rows. p2 decides the first row, p3 contradicts the others in the third, where it changes nothing."""
+    found = measure(votes([[0, 0, 0], [1, 0, 0], [0, 0, 0], [1, 0, 1], [0, 0, 0]]))
+    by_party = {one.party: one for one in found.parties}
+    assert by_party["p0"].changed == 0  # 2 : 2, and ties go to the first class, as before
+    assert by_party["p3"].agreement == pytest.approx(1 / 3)
+    assert by_party["p0"].agreement == 1
+    assert by_party["p0"].claimed == pytest.approx(0.2)
+    assert by_party["p0"].declared is None
+    assert found.parties[0].party == "p3"
+    # p3: others have 3/4 and 1/4 in row 1, all in row 3; it has a fifth of the weight: (0.5/5 + 0 + 1/5) / 3
+    assert by_party["p3"].harm == pytest.approx(0.1)
+    assert found.certified == {}
+
+
+def test_a_party_that_decides_alone_against_all_others_is_flagged() -> None:
+    quiet = votes([[0] * 20] * 6)
+    heavy = quiet.votes.copy()
+    heavy[5] = np.eye(2)[1]
+    weights = np.ones((6, 20))
+    weights[5] = 10
+    opinions = replace(
+        quiet, votes=heavy, weights=weights, combine=lambda some: np.einsum("pr,prc->rc", weights[some], heavy[some])
+    )
+    found = measure(opinions)
+    assert found.parties[0].party == "p5"
+    assert found.parties[0].changed == 1
+    assert found.flagged == (found.parties[0],)
+    assert measure(quiet).flagged == ()
+
+
+def test_a_party_that_claims_more_than_it_declares_is_flagged() -> None:
+    quiet = votes([[0] * 20] * 6)
+    weights = np.ones((6, 20))
+    weights[0] = 5
+    found = measure(replace(quiet, weights=weights, declared=np.array([10.0, 10, 11, 10, 10, 10])))
+    assert [one.party for one in found.flagged] == ["p0"]
+    assert found.flagged[0].flagged == "claims more than its rows"
+
+
+def test_what_is_unknown_is_said_with_the_reason(
+    make_election: Callable[..., ob.Election], parties: dict[str, Data], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    election = make_election()
+    monkeypatch.setattr(type(election.method), "opinions", Method.opinions)
+    found = tally(election, cast_together(election, parties)).influence
+    assert found is not None
+    assert found.parties == ()
+    assert "fedkt" in found.unknown
+    assert measure(votes([[0, 1]])).unknown == "there is only one party"
+    assert Influence.read(json.loads(json.dumps(found.describe()))) == found
