@@ -146,6 +146,7 @@ def command(
             print(f"{review.written['page']} {how}; {review.written['json']} is the same for machines.")
             if box:
                 print("To have the page signed before anything leaves, cast without --to, and again with --to.")
+        print(f"{done['receipt']} is your receipt. When the outcome is published: oneballot receipt RECEIPT OUTCOME")
         print(
             f"Delivered to {box}, as {done['name']}."
             if box

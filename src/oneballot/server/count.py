@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..ballot.manifest import open_ballot
+from ..ballot.receipts import own_code
 from ..ballot.seal import as_ballot, decrypt_for, unseal
 from ..election.election import Election
 from ..errors import NotFound, OneBallotError, QuorumError, Spoiled, printable
@@ -66,7 +67,8 @@ class BallotCounter:
                 ballot.reject_unread_contents()
             elif not self._was_counted(ballot.party, ballot.digest):
                 self._add(self._count(ballot))
-            counted = CountedBallot(name, ballot.digest, len(ballot.sealed), ballot.abstained, ballot.casts)
+            code = own_code(self.election, ballot.party, ballot.code)
+            counted = CountedBallot(name, ballot.digest, len(ballot.sealed), ballot.abstained, ballot.casts, code)
             self.voted[ballot.party] = counted
         except Spoiled as reason:
             self.spoiled[printable(name)] = str(reason)
