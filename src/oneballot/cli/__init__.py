@@ -19,6 +19,7 @@ from .. import plugins
 from . import (
     audit,
     benefit,
+    box,
     cast,
     check,
     compare,
@@ -47,6 +48,7 @@ SECTIONS = {
         check,
         cast,
         tally,
+        box,
         inspect,
         predict,
         evaluate,

@@ -84,9 +84,11 @@ def command(
         from ..ballot.encryption import find_server_key
         from ..boxes import box_at
         from ..election.election import Election
+        from ..election.signing import read_author
         from ..server.files import tally_files
 
         agreed = Election.read(election)
+        read_author(election, agreed)
         opener = find_server_key(agreed, key, election.parent)
         opened = box_at(box)
         _check_folders(out, opened, publish)

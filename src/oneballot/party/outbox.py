@@ -9,8 +9,8 @@ from __future__ import annotations
 import errno
 import os
 import re
-import warnings
 import stat
+import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path

@@ -38,6 +38,8 @@ class BallotCounter:
     voted: dict[str, CountedBallot] = field(default_factory=dict)
     spoiled: dict[str, str] = field(default_factory=dict)
     seen: set[str] = field(default_factory=set)
+    opened: dict[str, str] = field(default_factory=dict)
+    """The party of each ballot that was opened and is its own, by name."""
     must_restart: bool = False
     """Count from scratch: a party was banned, or a party in `previous.count.by_party` has a new ballot."""
     _twice: set[str] = field(default_factory=set)
@@ -53,6 +55,7 @@ class BallotCounter:
         try:
             ballot = self._open(name)
             self.seen.add(ballot.party)
+            self.opened[name] = ballot.party
             if ballot.party in self.left_out:
                 return
             if ballot.party in self.banned:
