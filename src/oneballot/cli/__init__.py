@@ -38,6 +38,7 @@ from . import (
     report,
     simulate,
     tally,
+    withdraw,
 )
 
 typer.core.HAS_RICH = False  # typer would escape [required] for rich, which is not used here
@@ -54,6 +55,7 @@ SECTIONS = {
         evaluate,
         report,
         export,
+        withdraw,
         log,
         receipt,
         benefit,

@@ -249,6 +249,7 @@ def _describe(outcome: Outcome) -> dict[str, Any]:
         "abstained": {party: ballot.digest for party, ballot in voted if ballot.abstained is not None},
         "spoiled": dict(outcome.spoiled),
         "without": list(outcome.without),
+        "withdrawn": list(outcome.withdrawn),
     }
 
 

@@ -70,8 +70,10 @@ def check_receipt(receipt: Receipt, folder: Path, *, signer: str | None = None) 
 def _by_name(receipt: Receipt, folder: Path, index: Mapping[str, Any]) -> Checked:
     found = index["voted"].get(receipt.party)
     if found is None:
-        reason = "left out with --without" if receipt.party in index["without"] else "not there, or spoiled"
-        return Checked("left out", f"{folder} has not counted a ballot of {receipt.party}: it was {reason}")
+        reasons = {"withdrawn": "it was withdrawn", "without": "it was left out with --without"}
+        known = (reason for names, reason in reasons.items() if receipt.party in index.get(names, ()))
+        reason = next(known, "there was none, or it was spoiled")
+        return Checked("left out", f"{folder} has not counted a ballot of {receipt.party}: {reason}")
     if found["digest"] == receipt.ballot:
         return Checked("counted", f"{folder} has counted this ballot of {receipt.party}")
     return _another(receipt, folder, f"its ballot has the digest {found['digest']}")
