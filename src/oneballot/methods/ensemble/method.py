@@ -219,7 +219,9 @@ class Ensemble(Method):
             blob = ballot.blob(name)
             if blob.format == EnsembleFormat.name:
                 raise Spoiled(f"its {name} is an ensemble: expected a single model")
-            ctx.ask(blob, probe, classes=len(ctx.classes) if name == "model" else 2)
+            classes = len(ctx.classes) if name == "model" else 2
+            if not ctx.ask(blob, probe, classes=classes, abstain=True).any():
+                raise Spoiled(f"its {name} returns no probabilities: finite, not negative and summing to 1 in each row")
         return Count(by_party={ballot.party: ballot.contents})
 
     def close(self, count: Count, ctx: TallyContext) -> Steps[Model]:
@@ -236,13 +238,14 @@ class Ensemble(Method):
         blobs = [blob for ballot in ballots if isinstance(blob := ballot["model"], Blob)]
         groups, cohort, centres = [np.arange(len(parties))], {}, None
         if self.cohorts > 1:
-            assigned, centres = self._assign(blobs, ctx)
+            assigned, centres = self._assign(blobs, parties, ctx)
             groups = [np.array([i for i, c in assigned.items() if c == number]) for number in range(len(centres))]
             cohort = {hash_name(parties[i]): c for i, c in assigned.items()}
         weights = np.stack([self._weights(class_counts, self._select(ballots, group, ctx)) for group in groups])
         members = np.flatnonzero(weights.any(axis=(0, 2)))
         selected = [blobs[i] for i in members]
-        model = EnsembleModel(selected, weights[:, members], cohort=cohort, centres=centres, ask=ctx.ask)
+        who = [parties[i] for i in members]
+        model = EnsembleModel(selected, weights[:, members], cohort=cohort, centres=centres, ask=ctx.ask, parties=who)
         if not self.distil or self.cohorts == 1:
             return (yield from self._finish(model, ctx))
         distilled = yield from self._distil([model.of(c) for c in range(model.cohorts)], ctx)
@@ -263,9 +266,9 @@ class Ensemble(Method):
             ctx.calibrate(model.predict_proba(rows), vote_shares(model, rows, len(ctx.classes)))
         return model
 
-    def _assign(self, blobs: Sequence[Blob], ctx: TallyContext) -> tuple[dict[int, int], Array]:
+    def _assign(self, blobs: Sequence[Blob], parties: Sequence[str], ctx: TallyContext) -> tuple[dict[int, int], Array]:
         """The cohort of each party, and the mean prediction of each cohort, `(cohorts, queries, classes)`."""
-        whole = EnsembleModel(blobs, np.ones((1, len(blobs), len(ctx.classes))), ask=ctx.ask)
+        whole = EnsembleModel(blobs, np.ones((1, len(blobs), len(ctx.classes))), ask=ctx.ask, parties=parties)
         public = public_rows(ctx)
         queries = public[cohort_queries(len(public), ctx.shared_seed("cohorts"))]
         by_party = dict(sorted(whole.member_predictions(queries)))
