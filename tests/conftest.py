@@ -29,13 +29,12 @@ TREE = ob.Sklearn("DecisionTreeClassifier", {"max_depth": 6})
 SLOW = (
     "boxes/test_elections.py", "boxes/test_hosts.py", "boxes/test_installed.py", "boxes/test_prefetch.py",
     "boxes/test_remote.py", "cli/test_advice.py", "cli/test_keys.py", "docs/test_deploy.py", "docs/test_readme.py",
-    "fleet/train/test_agreement.py", "fleet/train/test_engine.py", "hostile/test_boosters.py",
-    "hostile/test_skops.py", "integrations/flower/test_collect.py", "lab/peers/", "lab/reproduce/",
-    "learners/test_training.py", "methods/dosfl/test_distil.py", "methods/dosfl/test_killed.py",
-    "methods/ensemble/test_open.py", "party/test_outbox.py", "privacy/test_exact_audit.py",
-    "privacy/test_mutants.py", "runtime/test_executor.py", "server/test_influence.py", "server/test_sandbox.py",
-    "server/test_verdict.py", "test_audit.py", "test_benefit.py", "test_kills.py", "test_platforms.py", "test_private.py", "test_same_bytes.py",
-    "test_sparse.py",
+    "fleet/train/test_agreement.py", "fleet/train/test_engine.py", "hostile/test_boosters.py", "hostile/test_skops.py",
+    "integrations/flower/test_collect.py", "lab/peers/", "lab/reproduce/", "learners/test_training.py",
+    "methods/dosfl/test_distil.py", "methods/dosfl/test_killed.py", "methods/ensemble/test_open.py",
+    "party/test_outbox.py", "privacy/test_exact_audit.py", "privacy/test_mutants.py", "runtime/test_executor.py",
+    "server/test_influence.py", "server/test_sandbox.py", "server/test_verdict.py", "test_audit.py", "test_benefit.py",
+    "test_kills.py", "test_platforms.py", "test_private.py", "test_same_bytes.py", "test_sparse.py",
 )  # fmt: skip
 """Files and folders whose tests are all slow: they start servers or processes, train networks, or run mutants."""
 

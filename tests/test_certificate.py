@@ -56,7 +56,10 @@ def test_no_k_members_change_a_certified_mean_over_the_parties_with_a_class(seed
         sums = (probabilities * counts[:, None]).sum(axis=0)
         return np.asarray((sums / np.maximum(counts.sum(axis=0), 1)).argmax(axis=1))
 
-    certified, honest = certify_share(probabilities, counts, k), labels(probabilities, counts)
+    certified, honest = (
+        certify_share(probabilities, np.repeat(counts[:, None], rows, axis=1), k),
+        labels(probabilities, counts),
+    )
     for replaced in itertools.combinations(range(parties), k):
         rest = [i for i in range(parties) if i not in replaced]
         for lie, known in itertools.product(np.eye(classes), itertools.product([0.0, 1.0], repeat=classes)):

@@ -43,8 +43,8 @@ def certify_sum(votes: Array, most: float, k: int) -> Array:
 
 def certify_share(probabilities: Array, counts: Array, k: int) -> Array:
     """The certified rows if a class's score is the mean of `probabilities` (parties, rows, classes) over the parties
-    that `counts` (parties, classes) names with 1; a replaced ballot may count for any class."""
-    votes, named = probabilities * counts[:, None, :], counts.sum(axis=0)
+    that `counts` (parties, rows, classes) names with 1; a replaced ballot may count for any class."""
+    votes, named = probabilities * counts, counts.sum(axis=0)
     sums = votes.sum(axis=0)
     k = min(k, len(votes))
 
@@ -54,7 +54,7 @@ def certify_share(probabilities: Array, counts: Array, k: int) -> Array:
     score = sums / np.maximum(named, 1)
     label, rows = score.argmax(axis=1), np.arange(len(score))
     least = (sums - largest(votes)) / (named + k)  # it says 0, and counts
-    against = (1 - probabilities) * counts[:, None, :]
+    against = (1 - probabilities) * counts
     most = 1 - (against.sum(axis=0) - largest(against)) / (named + k)  # it says 1, and counts
     most[rows, label] = -np.inf
     return np.asarray(least[rows, label] > most.max(axis=1) + CERTAIN)

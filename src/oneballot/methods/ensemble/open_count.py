@@ -59,6 +59,7 @@ def gather(
         floor=claim_floor(ctx.public),
         capped=capped,
         ask=ctx.ask,
+        parties=parties,
     )
     claimed = None if ctx.public is None else whole.claimed_weights(ctx.public)
     whole.rows = counted_rows(declared, claimed, ctx)

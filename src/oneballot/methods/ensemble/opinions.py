@@ -70,22 +70,18 @@ def average_opinions(
     votes = np.zeros((len(parties), len(X), len(ctx.classes)))
     for i, probabilities in members.predictions(X):
         votes[i] = probabilities
-    answered = np.asarray(votes.any(axis=(1, 2)))
-
-    def shares(some: Array) -> Array:
-        """What each party's prediction for each class counts, `(all parties, classes)`."""
-        weights = weigh(some) * answered[:, None]
-        return np.asarray(weights / np.maximum(weights.sum(axis=0), 1e-300))
+    answered = votes.any(axis=2).astype(np.float64)
 
     def combine(some: Array) -> Array:
-        return np.asarray(np.einsum("prc,pc->rc", votes, shares(some)))
+        weights = weigh(some)
+        counted = np.einsum("pr,pc->rc", answered, weights)
+        return np.asarray(np.einsum("prc,pc->rc", votes, weights) / np.maximum(counted, 1e-300))
 
-    everyone = np.arange(len(parties))
-    counts = weigh(everyone) * answered[:, None]
+    counts = answered[:, :, None] * weigh(np.arange(len(parties)))[:, None, :]
     declared = np.array([array_of(ballot, "seen").sum() for ballot in ballots], dtype=np.float64)
-    weights = np.broadcast_to(shares(everyone).mean(axis=1)[:, None], votes.shape[:2])
+    weights = np.mean(counts / np.maximum(counts.sum(axis=0), 1e-300), axis=2)
     bounds: dict[str, Callable[[int], Array]] = {
-        "uniform": lambda k: certify_sum(votes[answered], 1.0, k),
+        "uniform": lambda k: certify_sum(votes, 1.0, k),
         "seen": lambda k: certify_share(votes, counts, k),
     }
     why = "" if rule in bounds else 'no bound is known with weights = "class-counts" or a selection of members'
