@@ -42,7 +42,7 @@ ELECTIONS: dict[str, dict[str, Any]] = {
     "fedkt, networks": {"method": ob.FedKT(open_vote="odds"), "learner": MLP},
     "fedkt, paper, networks": {"method": ob.FedKT.paper(subsets=2), "learner": MLP},
     "fedkd, networks": {"method": ob.FedKD.paper(), "learner": MLP},
-    "fedkd, trees": {"method": ob.FedKD(temperature=0.0), "learner": TREE},
+    "fedkd, trees": {"method": ob.FedKD(temperature=0.0, influence="claimed"), "learner": TREE},
     "fedkd, L1": {"method": ob.FedKD(temperature=0.0), "learner": TREE, "privacy": ob.L1(sigma=2.0, **REHEARSAL)},
     "ensemble": {"method": ob.Ensemble(), "learner": TREE},
     "ensemble, cv": {"method": ob.Ensemble(select="cv", k=2), "learner": TREE},
