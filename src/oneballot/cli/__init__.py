@@ -17,6 +17,7 @@ import typer.core
 
 from .. import plugins
 from . import (
+    appraise,
     audit,
     benefit,
     cast,
@@ -52,6 +53,7 @@ SECTIONS = {
         evaluate,
         report,
         export,
+        appraise,
         withdraw,
         log,
         benefit,

@@ -7,7 +7,10 @@ from collections.abc import Mapping
 import numpy as np
 
 from ...errors import printable
+from ...server.appraise.record import read_appraisal
 from ...types import Array
+from ..appraisal import TITLE as APPRAISED
+from ..appraisal import blocks_of
 from ..page import Block, Bullets, Details, Notice, Section, Table
 from ..text import FEW_ROWS, percent, plural, row_count, score, size
 from .subject import Subject, members, predictions, weight_shares
@@ -104,7 +107,8 @@ def contributions(subject: Subject) -> Section:
         note = f"Numbers from 1 to {FEW_ROWS - 1} are not stated, and totals that would reveal them are rounded."
         table = Table("Rows of each class at each party", columns, rows, note=note)
         blocks.append(Details("Rows of each class", [table]))
-    return Section(title, [*blocks, *_unknown(subject, bool(counts), bool(agreement))])
+    sections = [] if (found := read_appraisal(subject.folder)) is None else [Section(APPRAISED, blocks_of(found))]
+    return Section(title, [*blocks, *_unknown(subject, bool(counts), bool(agreement))], sections)
 
 
 def _table(
@@ -186,5 +190,7 @@ def _unknown(subject: Subject, counts: bool, agreement: bool) -> list[Block]:
             f" All votes together: {percent(outcome.verdict.agreement)} name the class that wins."
         )  # fmt: skip
         missing.append(f"The outcome keeps no model of a single party, so its agreement cannot be computed.{whole}")
+    if read_appraisal(subject.folder) is None:
+        missing.append("What each party adds to the outcome is computed with: oneballot appraise.")
     missing.append("What the outcome is worth to a party is computed at the party: oneballot benefit.")
     return [Bullets(missing)]
