@@ -13,6 +13,7 @@ from ..appraisal import TITLE as APPRAISED
 from ..appraisal import blocks_of
 from ..page import Block, Bullets, Details, Notice, Section, Table
 from ..text import FEW_ROWS, percent, plural, row_count, score, size
+from .benefits import benefit_table
 from .subject import Subject, members, predictions, weight_shares
 
 MOST_CLASSES = 20
@@ -107,6 +108,8 @@ def contributions(subject: Subject) -> Section:
         note = f"Numbers from 1 to {FEW_ROWS - 1} are not stated, and totals that would reveal them are rounded."
         table = Table("Rows of each class at each party", columns, rows, note=note)
         blocks.append(Details("Rows of each class", [table]))
+    if subject.benefits and subject.states_rows:
+        blocks.append(benefit_table(subject.benefits))
     sections = [] if (found := read_appraisal(subject.folder)) is None else [Section(APPRAISED, blocks_of(found))]
     return Section(title, [*blocks, *_unknown(subject, bool(counts), bool(agreement))], sections)
 
@@ -192,5 +195,9 @@ def _unknown(subject: Subject, counts: bool, agreement: bool) -> list[Block]:
         missing.append(f"The outcome keeps no model of a single party, so its agreement cannot be computed.{whole}")
     if read_appraisal(subject.folder) is None:
         missing.append("What each party adds to the outcome is computed with: oneballot appraise.")
-    missing.append("What the outcome is worth to a party is computed at the party: oneballot benefit.")
+    if not subject.benefits:
+        missing.append(
+            "What the outcome is worth to a party is computed at the party: oneballot benefit --json. Add what it "
+            "prints with --benefit FILE."
+        )
     return [Bullets(missing)]
