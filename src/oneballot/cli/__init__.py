@@ -19,6 +19,7 @@ from .. import plugins
 from . import (
     audit,
     benefit,
+    box,
     cast,
     check,
     compare,
@@ -33,9 +34,11 @@ from . import (
     log,
     new,
     predict,
+    receipt,
     report,
     simulate,
     tally,
+    withdraw,
 )
 
 typer.core.HAS_RICH = False  # typer would escape [required] for rich, which is not used here
@@ -46,12 +49,15 @@ SECTIONS = {
         check,
         cast,
         tally,
+        box,
         inspect,
         predict,
         evaluate,
         report,
         export,
+        withdraw,
         log,
+        receipt,
         benefit,
         simulate,
         compare,

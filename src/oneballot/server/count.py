@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..ballot.manifest import open_ballot
+from ..ballot.receipts import own_code
 from ..ballot.seal import as_ballot, decrypt_for, unseal
 from ..election.election import Election
 from ..errors import NotFound, OneBallotError, QuorumError, Spoiled, printable
@@ -31,12 +32,16 @@ class BallotCounter:
     left_out: tuple[str, ...]
     previous: Outcome | None
     key: X25519PrivateKey | None
+    withdrawn: tuple[str, ...] = ()
+    """Parties that have withdrawn from an earlier outcome: their ballots are left out too."""
     banned: set[str] = field(default_factory=set)
     """Parties with two different ballots, the first of which changed and cannot be subtracted. Neither counts."""
     count: Count = field(default_factory=Count)
     voted: dict[str, CountedBallot] = field(default_factory=dict)
     spoiled: dict[str, str] = field(default_factory=dict)
     seen: set[str] = field(default_factory=set)
+    opened: dict[str, str] = field(default_factory=dict)
+    """The party of each ballot that was opened and is its own, by name."""
     must_restart: bool = False
     """Count from scratch: a party was banned, or a party in `previous.count.by_party` has a new ballot."""
     _twice: set[str] = field(default_factory=set)
@@ -52,7 +57,8 @@ class BallotCounter:
         try:
             ballot = self._open(name)
             self.seen.add(ballot.party)
-            if ballot.party in self.left_out:
+            self.opened[name] = ballot.party
+            if ballot.party in self.left_out or ballot.party in self.withdrawn:
                 return
             if ballot.party in self.banned:
                 raise Spoiled(f"{ballot.party} has cast two different ballots, one of which changed; neither counts")
@@ -66,7 +72,8 @@ class BallotCounter:
                 ballot.reject_unread_contents()
             elif not self._was_counted(ballot.party, ballot.digest):
                 self._add(self._count(ballot))
-            counted = CountedBallot(name, ballot.digest, len(ballot.sealed), ballot.abstained, ballot.casts)
+            code = own_code(self.election, ballot.party, ballot.code)
+            counted = CountedBallot(name, ballot.digest, len(ballot.sealed), ballot.abstained, ballot.casts, code)
             self.voted[ballot.party] = counted
         except Spoiled as reason:
             self.spoiled[printable(name)] = str(reason)
@@ -80,10 +87,17 @@ class BallotCounter:
             if before.abstained is not None or (party in self.voted and self.voted[party].digest == before.digest):
                 continue
             try:
-                self.count -= self._recount(before)
+                self.subtract(party, before)
             except (Spoiled, KeyError):
                 return False
         return True
+
+    def subtract(self, party: str, before: CountedBallot) -> None:
+        """Subtract a counted ballot. Raises Spoiled or KeyError if only the ballot itself says what, and it is gone."""
+        if party in self.count.by_party and not self.count.sums:
+            del self.count.by_party[party]
+        elif before.abstained is None:
+            self.count -= self._recount(before)
 
     def casts(self) -> int:
         """The largest number of casts of any party."""
@@ -98,6 +112,7 @@ class BallotCounter:
             reasons = [f"spoiled: {name}: {reason}" for name, reason in self.spoiled.items()]
             reasons += [f"{party} abstains: {b.abstained}" for party, b in self.voted.items() if b.abstained]
             reasons += [f"{party} was left out (--without)" for party in self.left_out]
+            reasons += [f"{party} has withdrawn" for party in self.withdrawn]
             missing = ", ".join(self.election.awaited(self.seen)) or "more"
             raise QuorumError(
                 f"{votes} ballot{'s count' if votes != 1 else ' counts'}, but the quorum is {self.election.quorum}: "
