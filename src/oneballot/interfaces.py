@@ -191,6 +191,12 @@ class Method(Plugin):
         """Whether the final model asks, for each row, those parties that know rows like it."""
         return False
 
+    @property
+    def risk(self) -> str:
+        """What one party that lies can do with these settings, and what to set instead, in a sentence or two. Empty if
+        its influence is bounded. `oneballot check` prints it, and a tally of five or more ballots warns of it."""
+        return ""
+
     def default_learners(self, shape: tuple[int, ...], tokens: bool) -> Mapping[str, Mapping[str, Any]]:
         """By role, the name and settings of learners that suit rows of this shape, where the election names none."""
         return {}

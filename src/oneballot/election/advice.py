@@ -29,6 +29,7 @@ def advise(election: Election, parties: int | None, labels: Mapping[Any, int] | 
     guarantee = election.guarantee
     if isinstance(guarantee, LabelGuarantee) and (guarantee.label_accuracy(parties) or 0) < GOOD_ENOUGH:
         sentences.append(analytic_instead(election, parties))
+    sentences.append(election.method.risk)
     return [sentence for sentence in sentences if sentence]
 
 

@@ -12,6 +12,7 @@ from ..ballot.encryption import check_server_key
 from ..election.checks import check_quorum
 from ..election.election import Election
 from ..election.names import check_party_name
+from ..influence import ENOUGH_PARTIES
 from ..interfaces import Box, Model
 from ..privacy.charges import Charges
 from ..runtime.progress import track
@@ -93,6 +94,8 @@ def _tally(election: Election, source: Source, options: Options) -> Steps[Outcom
         if not options.early:
             counter.check_deadline()
         election.warn_if_hopeless(counter.votes())
+        if election.method.risk and counter.votes() >= ENOUGH_PARTIES:
+            ctx.warn(election.method.risk)
         (model,) = yield Together([ctx.job(election.method.close, counter.count, ctx)])
         if not hasattr(model, "predict_proba"):
             kind = type(model).__name__
