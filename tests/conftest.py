@@ -47,6 +47,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.slow)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def log_key(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The key that signs logs, so that no test writes to the user's configuration."""
+    path = tmp_path_factory.mktemp("config") / "log.key"
+    os.environ["ONEBALLOT_LOG_KEY"] = str(path)
+    return path
+
+
 @dataclass(frozen=True)
 class Digits:
     X: Array

@@ -28,7 +28,9 @@ from oneballot.errors import AlreadyCast
 from oneballot.party.cast import cast_together
 from oneballot.party.submit import cast_file
 from oneballot.privacy.charges import Charges
-from oneballot.server.tally import Options, tally_box
+from oneballot.server import log
+from oneballot.server.log_check import check_log
+from oneballot.server.tally import Options, tally, tally_box
 from oneballot.simulation import divide
 
 resource = pytest.importorskip(
@@ -327,3 +329,37 @@ def test_a_killed_first_tally_leaves_no_outcome_or_a_complete_one(election, digi
         assert not (out / "outcome.json").exists() or len(ob.Outcome.load(out).voted) == 2
         step += 1
     assert len(ob.Outcome.load(tmp_path / f"o{step}").voted) == 2
+
+
+@pytest.mark.slow
+def test_a_tally_killed_at_any_step_leaves_no_outcome_without_its_log_entry(election, parties, tmp_path: Path) -> None:
+    box = ob.Folder(tmp_path / "box")
+    for b in cast_together(election, parties):
+        box.deliver(b.party, b.sealed)
+    outcome, left_out = tally_box(election, box), tally_box(election, box, Options(without=(next(iter(parties)),)))
+    step, finished, seen = 0, False, set()
+    while not finished:
+        out = tmp_path / f"outcome {step}"
+        log.save(left_out, out, "tally")
+        finished = not killed_at(step, lambda out=out: log.save(outcome, out, "tally"))
+        entries, found = check_log(out).entries, len(ob.Outcome.load(out).voted)
+        assert [len(e.facts["counted"]) for e in entries][found - 4] == found, "the outcome has an entry"
+        interrupted = len(entries) == 2 and found == 4
+        assert [interrupted] == [bool(check_log(out).problems)], "an entry without its outcome is reported"
+        seen.add((len(entries), found))
+        log.save(outcome, out, "tally")
+        assert not check_log(out).problems, "and the next tally records the outcome"
+        step += 1
+    assert seen == {(1, 4), (2, 4), (2, 5)}
+
+
+def test_a_first_tally_killed_after_its_entry_is_reported(election, parties, tmp_path: Path) -> None:
+    outcome = tally(election, cast_together(election, parties))
+    step, seen = 0, False
+    while killed_at(step, lambda out=tmp_path / f"o{step}": log.save(outcome, out, "tally"), reads=False):
+        out = tmp_path / f"o{step}"
+        if (out / log.LOG).exists() and not (out / "outcome.json").exists():
+            assert "interrupted before it wrote the outcome" in check_log(out).problems[0]
+            seen = True
+        step += 1
+    assert seen

@@ -16,7 +16,7 @@ from .contexts import Agreement, Context, TallyContext
 from .errors import Spoiled
 from .influence import Opinions
 from .models import AskModel, HasMembers, HasReplaceableMembers, Model, Models
-from .types import Array, Ballot, Contents, Count, Data, Plan, PublicNeed, Sample, Spending, Steps, Task
+from .types import Array, Ballot, Blob, Contents, Count, Data, Plan, PublicNeed, Sample, Spending, Steps, Task
 
 if TYPE_CHECKING:
     from torch import nn
@@ -73,6 +73,10 @@ class Learner(Plugin):
         """The shape of a row, if the settings give it."""
         return ()
 
+    def most_rows_held(self, rows: int) -> int:
+        """The most of these training rows that one of its models holds as they are (`Format.rows_held`)."""
+        return 0
+
     @property
     def sparse(self) -> bool:
         """Whether `fit_many` takes sparse rows (`sparse.SparseRows`), and its models predict for them."""
@@ -106,9 +110,16 @@ class Format(ABC):
         return None
 
     @staticmethod
-    def training_rows(data: bytes) -> str:
-        """What the file holds of the rows themselves, in a sentence; empty if it holds none of them."""
-        return ""
+    def rows_held(data: bytes) -> Array:
+        """The training rows that the file holds as they are, `(rows, features)`, such as support vectors. None by
+        default. The data were accepted by `check`."""
+        return np.empty((0, 0))
+
+    @staticmethod
+    def members(data: bytes) -> Sequence[tuple[Sequence[Blob], Sequence[Blob]]]:
+        """If it is made of the models of several parties, for each party: those trained on its own rows, and those
+        trained on its own and on public rows."""
+        return ()
 
     @classmethod
     def open(cls, data: bytes) -> nn.Module:
@@ -179,6 +190,12 @@ class Method(Plugin):
     def needs_public(self) -> PublicNeed:
         """Whether it needs a public set, or even its labels. Without it `Context.public` may be None."""
         return "nothing"
+
+    @property
+    def public_models(self) -> frozenset[str]:
+        """The models of a ballot that are trained on public rows, alone or beside the party's: "model" stands for
+        model.0, model.1, … Of the rows that they hold as they are, public ones are not counted as the party's."""
+        return frozenset()
 
     @property
     def calibrates(self) -> bool:
@@ -267,6 +284,10 @@ class Box(ABC):
     @abstractmethod
     def deliver(self, name: str, sealed: bytes) -> None:
         """Store a ballot completely or not at all. Raises AlreadyCast rather than replace another ballot."""
+
+    def deliver_secret(self, name: str, sealed: bytes) -> None:
+        """Like `deliver`, for a ballot that holds rows in the clear: if possible, only its owner can read the file."""
+        self.deliver(name, sealed)
 
     @abstractmethod
     def names(self) -> Iterable[tuple[str, int]]:

@@ -77,10 +77,11 @@ def test_by_a_column_that_the_election_does_not_use(outcome: Path) -> None:
     assert found["baseline"]["beaten"]
 
 
-def test_by_several_columns_and_by_quartiles_of_numbers(outcome: Path) -> None:
+def test_by_several_columns_and_by_quantiles_of_numbers(outcome: Path) -> None:
     words = ("evaluate", outcome / "outcome", "--data", outcome / "test.csv", "--by", "age", "--by", "ill", "--json")
     age, ill = json.loads(run(*words).stdout)["by"]
-    assert len(age["groups"]) == 4
+    assert len(age["groups"]) == 5
+    assert age["groups"][0]["group"].startswith("below 0.")
     assert [each["group"] for each in ill["groups"]] == ["no", "yes"]
     assert ill["groups"][0]["auc"] is None, "rows of a single class have no AUC"
 

@@ -1,4 +1,4 @@
-"""Metrics by group: any column, numbers in quartiles, missing values, small groups, many groups, the worst group."""
+"""Metrics by group: any column, numbers in quantiles, IDs, missing values, small and many groups, the worst group."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import warnings
 import numpy as np
 import pytest
 
+from oneballot.data.read import Table
 from oneballot.election.targets import Classes, Labels
 from oneballot.errors import DataError, WillNotWork
-from oneballot.report.groups import Group, Groups, evaluate_by, group
+from oneballot.report.grouping import group, group_columns
+from oneballot.report.groups import Group, Groups, evaluate_by
 from oneballot.report.metrics import summarize
 from oneballot.runtime.progress import report_progress_to
 from oneballot.types import Array
@@ -89,17 +91,75 @@ def test_if_all_groups_are_small_none_is_the_worst() -> None:
     assert [described[key] for key in ("worst", "best", "spread", "worst_below_others", "p_value")] == [None] * 5
 
 
-def test_numbers_are_divided_at_quartiles_and_missing_values_are_a_group() -> None:
+def test_numbers_are_divided_into_five_groups_with_readable_names_and_missing_values_are_one() -> None:
     ages = np.array([*map(str, range(100)), "", "NA", " "], dtype=object)
     names, which = group(ages)
-    assert names == ["0 to below 24.75", "24.75 to below 49.5", "49.5 to below 74.25", "74.25 to 99", "(missing)"]
-    assert np.bincount(which).tolist() == [25, 25, 25, 25, 3]
-    numbers = np.r_[np.arange(100.0), np.nan]
-    assert np.bincount(group(numbers)[1]).tolist() == [25, 25, 25, 25, 1]
-    same = np.r_[np.zeros(90), np.arange(20)]  # most quartiles are equal
-    names, which = group(same)
-    assert len(names) == which.max() + 1
+    assert names == ["below 20", "20 to 39", "40 to 59", "60 to 79", "80 or more", "(missing)"]
+    assert np.bincount(which).tolist() == [20, 20, 20, 20, 20, 3]
+    assert np.bincount(group(np.r_[np.arange(100.0), np.nan])[1]).tolist() == [20, 20, 20, 20, 20, 1]
+    names, which = group(np.random.default_rng(0).normal(1.3, 0.2, 500))
+    assert names[1:3] == ["1.13 to below 1.24", "1.24 to below 1.34"]
+    assert np.bincount(which).min() > 80
+    assert group(np.arange(1960, 2020))[0][1] == "1972 to 1983", "a year has no comma"
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        np.r_[np.zeros(90), np.arange(20)],  # most quantiles are equal
+        np.r_[np.arange(20), [10**12]],
+        np.r_[np.arange(11), np.full(50, 7)],
+        np.linspace(1e-9, 2e-9, 30),
+        np.linspace(-0.5, 0.5, 11),
+        -np.arange(40) / 8,
+        np.r_[np.zeros(50), np.linspace(1000, 1001, 50)],
+        10.0 ** np.arange(-20, 20),
+    ],
+)
+def test_no_group_of_numbers_is_empty_and_each_holds_what_its_name_says(numbers: Array) -> None:
+    names, which = group(numbers)
+    assert len(names) == len(set(names)) == which.max() + 1 <= 5
     assert np.bincount(which).min() > 0
+    ordered = which[np.argsort(numbers, kind="stable")]
+    assert (np.diff(ordered) >= 0).all()
+    for name, number in zip((names[i] for i in which), numbers, strict=True):
+        words = name.split()
+        if words[0] == "below":
+            assert number < float(words[1])
+        elif words[1:] and words[1] == "or":
+            assert number >= float(words[0])
+        elif words[1:] and words[-2] == "below":
+            assert float(words[0]) <= number < float(words[-1])
+        else:
+            assert float(words[0]) <= number <= float(words[-1])
+
+
+@pytest.mark.parametrize("rows", [11, 300])
+def test_a_column_that_looks_like_an_id_has_no_groups(rows: int) -> None:
+    with pytest.raises(DataError, match=f"column 'patient' looks like an ID .{rows} of its {rows} values.*such as a"):
+        group(np.array([f"P-{i}" for i in range(rows)], dtype=object), column="patient")
+    with pytest.raises(DataError, match="looks like an ID"):
+        group(np.array([f"P-{i}" for i in range(20)] + ["P-0"], dtype=object), column="patient")
+    assert len(group(np.arange(rows))[0]) <= 5, "numbers are divided at their quantiles"
+    assert len(group(np.array([f"P-{i // 2}" for i in range(rows)], dtype=object))[0]) <= 20
+
+
+def test_the_id_of_the_schema_has_no_groups() -> None:
+    table = Table({"mrn": np.arange(60) // 20, "site": np.arange(60) // 30}, "test.csv")
+    assert list(group_columns(table, ["site"], "mrn")) == ["site"]
+    with pytest.raises(DataError, match="column 'mrn' is the ID that the election's schema names"):
+        group_columns(table, ["site", "mrn"], "mrn")
+    with pytest.raises(DataError, match=r"test\.csv has no column 'ward'; it has mrn, site"):
+        group_columns(table, ["ward"])
+
+
+def test_a_page_states_no_small_number_of_rows_nor_what_would_reveal_it() -> None:
+    sites = np.repeat(["north", "south", "tiny"], [63, 58, 4]).astype(object)
+    y = np.arange(len(sites)) % 2
+    found = evaluate_by(TWO, predictions(y >= 0, y), y, sites, "site", resamples=0)
+    assert found.stated_rows == ["about 60", "about 60", "< 10"]
+    found = evaluate_by(TWO, predictions(y >= 0, y)[:121], y[:121], sites[:121], "site", resamples=0)
+    assert found.stated_rows == ["63", "58"]
 
 
 def test_few_numbers_are_values_in_their_order() -> None:

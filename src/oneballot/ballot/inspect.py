@@ -10,10 +10,11 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from .. import plugins
 from ..election.election import Election
 from ..errors import BallotError, Spoiled
-from ..types import Array, Blob
+from ..types import Array, Blob, Contents
 from .encryption import decrypt, is_encrypted, read_header
 from .keys import fingerprint
 from .manifest import OpenBallot, open_ballot
+from .rows_held import rows_held
 from .seal import check_ballot, decrypt_for
 
 
@@ -43,9 +44,17 @@ def describe_ballot(
         "privacy": manifest.privacy.model_dump(mode="json"),
         "ledger": manifest.privacy.describe(),
         **_verdict(opened, data, election, key, own_copy),
+        **_rows_held(contents, election),
         "versions": ", ".join(f"{k} {v}" for k, v in manifest.versions.items()),
         "contents": [[name, *_describe_content(c)] for name, c in sorted(contents.items())],
     }
+
+
+def _rows_held(contents: Contents, election: Election | None) -> dict[str, Any]:
+    """The party's rows that the ballot holds as they are, and the sentence about them."""
+    held = rows_held(contents, election)
+    more = "" if held.exact else " (give --election for the exact number)"
+    return {"rows_held": held.rows, "beware": f"it {held.describe()}{more}" if held.rows else ""}
 
 
 def _read(path: Path, election: Election | None) -> bytes:

@@ -34,12 +34,18 @@ class Folder(Box):
 
     def deliver(self, name: str, sealed: bytes) -> None:
         """Store a complete ballot or nothing. Delivering the same bytes again succeeds; other bytes are refused."""
+        self._deliver(name, sealed, 0o644)
+
+    def deliver_secret(self, name: str, sealed: bytes) -> None:
+        self._deliver(name, sealed, 0o600)
+
+    def _deliver(self, name: str, sealed: bytes, mode: int) -> None:
         self._reject_file()
         target = self.path / f"{name}{SUFFIX}"
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            with temporary_copy(self.path, sealed) as part:
-                _publish(part, target, sealed)
+            with temporary_copy(self.path, sealed, mode) as part:
+                _publish(part, target, sealed, mode)
         except FileExistsError:
             if not _holds(target, sealed):
                 raise AlreadyCast(f"{target} {NEVER_REPLACED.format(name=name)}") from None
@@ -80,7 +86,7 @@ def _holds(target: Path, sealed: bytes) -> bool:
         return False
 
 
-def _publish(part: str, target: Path, sealed: bytes) -> None:
+def _publish(part: str, target: Path, sealed: bytes, mode: int) -> None:
     """Give the written file its final name. Unlike a rename, a link never replaces a file."""
     try:
         os.link(part, target)
@@ -88,7 +94,7 @@ def _publish(part: str, target: Path, sealed: bytes) -> None:
         if error.errno not in _NO_LINKS:
             raise
         # The share has no hard links: create the target exclusively, and remove it if writing fails.
-        handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o644)
+        handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), mode)
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(sealed)

@@ -14,6 +14,11 @@ EXAMPLE = (
     "Example: oneballot cast election.toml --party clinic-a --data a.csv --to box/ (or: --to sftp://clinic-a@host/box)"
 )
 
+READABLE = (
+    "Anyone who can read the file can read them; in a folder that is only its owner (mode 0600). Agree on a server_key "
+    "to encrypt ballots"
+)
+
 
 @reads_files("data")
 def command(
@@ -62,6 +67,7 @@ def command(
     when the page is signed run the command again with --to BOX.
     """
     with session(as_json, workers):
+        from ..ballot.rows_held import RowsHeld
         from ..boxes import box_at
         from ..election.election import Election
         from ..errors import ElectionError
@@ -127,6 +133,9 @@ def command(
         print(f"{how}: {done['ballot']}, {size(done['bytes'])}.")
         if done["abstained"]:
             print(f"It is an abstention: {done['abstained']}.")
+        if held := RowsHeld(done["rows_held"]).describe():
+            where = "Only the holder of the server's key can read them" if done["encrypted_to"] else READABLE
+            print(f"The ballot {held}. {where}.")
         print("Privacy", "\n  ".join(done["privacy_spent"]))
         if data_dependent:
             print(f"DO NOT PUBLISH: {done['do_not_publish']}.")

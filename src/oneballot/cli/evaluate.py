@@ -37,13 +37,14 @@ def command(
     """
     with session(as_json):
         from ..report.baseline import most_frequent
+        from ..report.grouping import group_columns
         from ..report.groups import evaluate_by
         from ..report.metrics import evaluate
         from ..server.outcome import Outcome
 
         loaded = Outcome.load(outcome)
         test = loaded.read_labelled(data)
-        columns = {column: test.table[column] for column in by or ()}
+        columns = group_columns(test.table, by or (), None if loaded.schema is None else loaded.schema.id)
         probabilities = loaded.probabilities(test.X)
         metrics = evaluate(loaded.target, probabilities, test.y)
         baseline = most_frequent(loaded.target, probabilities, test.y)

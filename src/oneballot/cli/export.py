@@ -46,6 +46,13 @@ def command(
             help="Convert networks of the parties, which happens outside the sandbox. Only if you trust every party.",
         ),
     ] = False,
+    publish_rows: Annotated[
+        bool,
+        typer.Option(
+            "--publish-rows",
+            help="Export a model that holds rows of parties verbatim. Only if every party agrees.",
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Write the model for use without OneBallot.
@@ -56,7 +63,8 @@ def command(
     with session(as_json):
         from ..report.export import export
 
-        exported = export(outcome, to, out, data=data, force=force, overwrite=overwrite, trust_members=trust_members)
+        options = {"force": force, "overwrite": overwrite, "trust_members": trust_members, "publish_rows": publish_rows}
+        exported = export(outcome, to, out, data=data, **options)
         if as_json:
             print_json(exported.describe())
             return

@@ -10,7 +10,18 @@ from .dossier import AuditOption, Dossier, MinCount, SmallCounts, audited, count
 from .terminal import AsJson, session
 
 EXAMPLE = "Example: oneballot inspect box/clinic-a.ballot --election election.toml"
-SHOWN = ("encrypted_to", "party", "election", "method", "ledger", "signature", "abstained", "verdict", "versions")
+SHOWN = (
+    "encrypted_to",
+    "party",
+    "election",
+    "method",
+    "ledger",
+    "signature",
+    "abstained",
+    "verdict",
+    "beware",
+    "versions",
+)
 
 
 def command(

@@ -45,6 +45,13 @@ def command(
             help="With --publish: share the parties' own models, not one model distilled from them.",
         ),
     ] = False,
+    publish_rows: Annotated[
+        bool,
+        typer.Option(
+            "--publish-rows",
+            help="With --publish: share a model that holds rows of parties verbatim. Only if every party agrees.",
+        ),
+    ] = False,
     again: Annotated[
         bool,
         typer.Option(
@@ -96,27 +103,34 @@ def command(
             early=early,
             key=opener,
         )
-        shared = "" if publish is None else _publish(agreed, outcome, publish, publish_members)
+        shared = "" if publish is None else _publish(agreed, outcome, out, publish, publish_members, publish_rows)
         seen = _data_dependent_cost(agreed, outcome) if data_dependent else {}
         _show(agreed, outcome, out, publish, shared, as_json, seen)
 
 
-def _publish(election: Election, outcome: Outcome, folder: Path, members: bool) -> str:
+def _publish(election: Election, outcome: Outcome, out: Path, folder: Path, members: bool, rows: bool) -> str:
     """Write what may be shared, and describe it. Of the parties' models one distilled model is shared, if possible."""
     from ..server.distil import distil, holds_party_models
+    from ..server.log import publish
+    from ..server.rows_held import model_rows_held, refuse_rows
 
     text = f"{folder} holds what may be shared: model, schema and ledger, without votes and names."
-    if not holds_party_models(outcome):
-        outcome.published().save(folder)
-        return text
-    if members or election.public is None:
-        outcome.published().save(folder)
+    if members or election.public is None or not holds_party_models(outcome):
+        held = model_rows_held(outcome, election.public).describe("the parties'")
+        if not rows:
+            distilled = members and election.public is not None
+            other = ", or leave out --publish-members to share one model distilled from them" * distilled
+            refuse_rows(outcome, f"publish it with --publish-rows{other}", election.public)
+        publish(outcome, out, folder)
+        text += f"\nIts model {held}; its file can be read by its owner alone (mode 0600)." if held else ""
+        if not holds_party_models(outcome):
+            return text
         why = (
             "" if election.public is None else "Without --publish-members it would hold one model distilled from them."
         )
         why = why or "With public rows in the election, --publish would share one model distilled from them instead."
         return f"{text}\nThe model is made of the parties' own models, which reveal who was in their data. {why}"
-    distil(election, outcome).published().save(folder)
+    publish(distil(election, outcome), out, folder)  # trained on public rows
     return (
         f"{text}\nIts model is distilled from the parties' models with {election.public_rows:,} public rows, because "
         f"their own models reveal who was in their data; --publish-members shares those. Test it first: it is not "
@@ -133,8 +147,11 @@ def _show(
     as_json: bool,
     seen: dict[str, str],
 ) -> None:
+    from ..server.log import read_entries
+
+    log = read_entries(out)
     if as_json:
-        places = {"outcome": str(out)} | ({"published": str(publish)} if publish else {})
+        places = {"outcome": str(out), "log": log.head} | ({"published": str(publish)} if publish else {})
         print_json(outcome.summary() | places | seen)
         return
     rows = [
@@ -155,6 +172,9 @@ def _show(
         print(shared)
     elif election.level == "L1":
         print(f"{out} holds raw votes: keep it private, and share what --publish FOLDER writes.")
+    if log.entries:
+        print(f"{out} has a log of {plural(len(log.entries), 'entry', 'entries')}. Keep the hash of the last, so that")
+        print(f"you notice if the log is cut off later (oneballot log {out} --expect HASH): {log.head}")
     print(f"The final model is in {out}. Use it with: oneballot predict {out} --data new.csv")
 
 

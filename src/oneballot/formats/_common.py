@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
+from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -95,6 +98,27 @@ def check_seen(seen: Array, classes: int) -> None:
 def flat(X: Array) -> Array:
     """Reshape rows of any shape to vectors `(rows, features)`."""
     return X.reshape(len(X), math.prod(X.shape[1:]))
+
+
+def row_keys(rows: Array) -> list[bytes]:
+    """A hash of each row's values as float32, the same in every type of array that holds the row."""
+    values = np.ascontiguousarray(flat(rows), dtype=np.float32) + np.float32(0)  # -0 and 0 are equal
+    return [hashlib.blake2b(row.tobytes(), digest_size=16).digest() for row in values]
+
+
+def join_rows(arrays: Iterable[Array]) -> Array:
+    """The rows of all arrays; a row that is in several of them counts as often as where it is most frequent."""
+    joined: list[Array] = []
+    counted = Counter[bytes]()
+    for array in arrays:
+        keys, seen, new = row_keys(array), Counter[bytes](), list[int]()
+        for i, key in enumerate(keys):
+            seen[key] += 1
+            if seen[key] > counted[key]:
+                new.append(i)
+        counted |= seen
+        joined.append(array[new])
+    return np.concatenate(joined) if joined else np.empty((0, 0))
 
 
 def vectors(X: Array) -> Array:

@@ -120,9 +120,8 @@ class KernelFormat(Format):
     libraries: ClassVar[tuple[str, ...]] = ()
 
     @staticmethod
-    def training_rows(data: bytes) -> str:
-        _, arrays = read_arrays(data)
-        return f"the file holds {len(arrays['rows']):,} of the party's rows themselves, readable by anyone who has it"
+    def rows_held(data: bytes) -> Array:
+        return read_arrays(data)[1]["rows"]
 
     @staticmethod
     def check(data: bytes, *, classes: int, features: int) -> None:

@@ -23,13 +23,19 @@ from ..errors import OneBallotError, Spoiled
 from ..interfaces import Format, Model
 from ..sparse import as_dense, is_sparse
 from ..types import Array, Blob
-from ._common import UNSEEN, check_seen, fill_columns, flat, two_columns
+from ._common import UNSEEN, check_seen, fill_columns, flat, join_rows, two_columns
 from ._sklearn_checks import check_fitted, make_slim, rebuild_neighbours
 
 PROTOCOL = 2
 """The accepted version of skops files. Before raising it, read `skops/io/_protocol.py` and each changed node."""
 
 ENTRIES, TOTAL, SCHEMA, DEPTH, RATIO = 200_000, 1 << 30, 1 << 25, 64, 250
+LARGEST_ARRAY = 1 << 28
+"""Arrays of training rows that are read outside the sandbox."""
+HELD = frozenset({"_fit_X", "support_vectors_"})
+"""Attributes that hold training rows as they are."""
+MEANS = frozenset({"theta_", "feature_count_"})
+"""Means or sums of each class in naive Bayes: of a class with one row, that row."""
 NAME = re.compile(r"schema\.json|[0-9]{1,24}\.npy")
 
 CLASSIFIERS = {
@@ -199,12 +205,9 @@ class Skops(Format):
         return min(leaves, default=None)
 
     @staticmethod
-    def training_rows(data: bytes) -> str:
-        with zipfile.ZipFile(io.BytesIO(data)) as file:
-            names = set(re.findall(r'"(_fit_X|support_vectors_)":', file.read("schema.json").decode()))
-        if "_fit_X" in names:
-            return "the file holds all rows that it was trained on, readable by anyone who has it"
-        return "the file holds some of the rows that it was trained on (support vectors)" if names else ""
+    def rows_held(data: bytes) -> Array:
+        """The neighbours, support vectors and, in naive Bayes, the means of classes that have one row."""
+        return join_rows(_held_arrays(data))
 
     @staticmethod
     def load(data: bytes, *, classes: int) -> SklearnModel:
@@ -258,6 +261,32 @@ def _node_arrays(data: bytes) -> Iterator[Array]:
                 names = values.dtype.names or ()
                 if {"left_child", "n_node_samples"} <= set(names) or {"is_leaf", "count"} <= set(names):
                     yield values
+
+
+def _held_arrays(data: bytes) -> Iterator[Array]:
+    """Training rows in the file, of each fitted part. Of a bagged part, which may hold a row twice, different ones."""
+    schema = _read_schema(data)
+    with zipfile.ZipFile(io.BytesIO(data)) as file:
+
+        def read(node: Any) -> Array:
+            if file.getinfo(node["file"]).file_size > LARGEST_ARRAY:
+                raise Spoiled(f"an array of the skops file expands to more than {LARGEST_ARRAY} bytes")
+            return np.atleast_2d(np.load(io.BytesIO(file.read(node["file"])), allow_pickle=False))
+
+        queue = [(schema, False)]
+        while queue:
+            node, bagged = queue.pop()
+            if isinstance(node, dict):
+                name = node.get("__class__", "")
+                bagged = bagged or name == "BaggingClassifier"
+                for key in HELD & node.keys():
+                    if isinstance(node[key], dict) and "file" in node[key]:
+                        yield np.unique(read(node[key]), axis=0) if bagged else read(node[key])
+                if "class_count_" in node and "binarize" not in node:
+                    for key in MEANS & node.keys():
+                        yield read(node[key])[read(node["class_count_"]).ravel() == 1]
+            children = node.values() if isinstance(node, dict) else node
+            queue += [(child, bagged) for child in children if isinstance(child, dict | list)]
 
 
 def _read_schema(data: bytes) -> Any:

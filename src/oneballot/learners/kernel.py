@@ -50,6 +50,9 @@ class Kernel(Learner):
     def check(self) -> None:
         """Nothing to check: there is no optional library, and pydantic has validated the settings."""
 
+    def most_rows_held(self, rows: int) -> int:
+        return min(rows, self.landmarks)
+
     def fit_many(self, X: Array, tasks: Sequence[Task], classes: int, *, keep: bool = True) -> Models:
         models, outputs = [], []
         for task, model in track("training kernel models", self._train(X, tasks, classes), len(tasks)):

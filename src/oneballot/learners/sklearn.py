@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..errors import ElectionError
+from ..formats._sklearn_checks import parts
 from ..formats.forest import ForestFormat, as_forest
 from ..formats.skops import CLASSIFIERS, PARTS, SklearnModel, estimator_takes_sparse
 from ..interfaces import Learner, Model, Models
@@ -25,6 +26,8 @@ REFUSED: dict[str, dict[str, tuple[Any, ...]]] = {
     "SimpleImputer": {"add_indicator": (True,)},
 }
 """Values of parameters that give an allowed estimator parts which `formats/skops.py` refuses."""
+HOLD_ROWS = frozenset({"KNeighborsClassifier", "NuSVC", "SVC"})
+"""Estimators whose models hold training rows as they are."""
 AS_FOREST = "HistGradientBoostingClassifier"
 """Travels as plain trees, an eighth of its bytes as skops; the sandbox is not needed to ask it."""
 
@@ -69,6 +72,11 @@ class Sklearn(Learner):
             final = final.steps[-1][1]
         if not is_classifier(final):
             raise ElectionError(f"learner sklearn: {type(final).__name__} is not a classifier")
+
+    def most_rows_held(self, rows: int) -> int:
+        """All of them, if a part of the estimator keeps neighbours or support vectors."""
+        held = any(type(part).__name__ in HOLD_ROWS for part in parts(build(self.estimator, self.params)))
+        return rows if held else 0
 
     def fit_many(self, X: Array, tasks: Sequence[Task], classes: int, *, keep: bool = True) -> Models:
         model = build(self.estimator, self.params)

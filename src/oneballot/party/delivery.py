@@ -48,12 +48,22 @@ def look_up(election: Election, box: Box, name: str, party: str) -> Slot:
     return "own" if own else "foreign"
 
 
-def deliver(election: Election, box: Box, name: str, party: str, sealed: bytes, slot: Slot | None = None) -> str:
+def deliver(
+    election: Election,
+    box: Box,
+    name: str,
+    party: str,
+    sealed: bytes,
+    slot: Slot | None = None,
+    *,
+    secret: bool = False,
+) -> str:
     """Deliver a ballot and return its name in the box, with a suffix if a foreign file has its name.
 
-    `slot` is the result of `look_up`, if it was called before. The tally ignores the names of ballots.
+    `slot` is the result of `look_up`, if it was called before. `secret`: the ballot holds rows in the clear. The tally
+    ignores the names of ballots.
     """
     if (slot or look_up(election, box, name, party)) == "foreign":
         name = f"{name}.{hashlib.sha256(sealed).hexdigest()[:8]}"
-    box.deliver(name, sealed)
+    (box.deliver_secret if secret else box.deliver)(name, sealed)
     return name

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import stat
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -105,8 +106,8 @@ class Outbox:
             )
         return as_ballot(opened, sealed, clear)
 
-    def keep(self, ballot: Ballot) -> None:
-        """Write the party's copy. An earlier ballot is renamed, not lost.
+    def keep(self, ballot: Ballot, *, secret: bool = False) -> None:
+        """Write the party's copy. An earlier ballot is renamed, not lost. `secret`: only its owner may read it.
 
         An old PARTY.ballot is removed first and the new one is written last. So even after the process is killed, a
         PARTY.ballot always has a matching PARTY.ballot.open.
@@ -115,17 +116,19 @@ class Outbox:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists():
             if path.read_bytes() == ballot.sealed:
+                if secret and stat.S_IMODE(path.stat().st_mode) & 0o077:
+                    path.chmod(0o600)
                 return
             number = 1
             while (old := path.with_name(f"{path.stem}.{number}.ballot")).exists():
                 number += 1
-            write_atomic(old, path.read_bytes())
+            write_atomic(old, path.read_bytes(), stat.S_IMODE(path.stat().st_mode))
             if clear_path.exists():
                 write_atomic(_clear_path(old), clear_path.read_bytes(), 0o600)
         if self.election.encrypted:
             path.unlink(missing_ok=True)
             write_atomic(clear_path, ballot.clear or ballot.sealed, 0o600)
-        write_atomic(path, ballot.sealed)
+        write_atomic(path, ballot.sealed, 0o600 if secret else 0o644)
 
     def _read(self) -> tuple[OpenBallot | None, bytes, bytes]:
         """The kept ballot, its bytes to deliver, and its bytes before encryption."""

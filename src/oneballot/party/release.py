@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from ..ballot.rows_held import NO_ROWS, RowsHeld, rows_held
 from ..election.election import Election
 from ..errors import SmallCount
 from ..interfaces import Learner
@@ -22,7 +23,8 @@ Stage = Literal["planned", "refused", "sealed"]
 class Release:
     """stage: planned, refused because of a small count, or sealed. rows, plan: None if the ballot was cast earlier.
 
-    signer: the public key that signs the ballot. ledger: what the ballot spends, with all earlier casts.
+    signer: the public key that signs the ballot. ledger: what the ballot spends, with all earlier casts. held: the
+    party's rows that the ballot holds as they are.
     """
 
     ctx: PartyContext
@@ -35,6 +37,7 @@ class Release:
     signer: str | None = None
     ledger: Ledger = field(default_factory=Ledger)
     refusal: str | None = None
+    held: RowsHeld = NO_ROWS
     learners: Mapping[str, Learner] = field(default_factory=dict)
 
     @property
@@ -66,13 +69,15 @@ def plan_release(release: Release, data: Data, rows: RowsUsed, review: Review | 
         names = ", ".join(f"{n:,} rows of class {name}" for name, n in withheld.items())
         ctx.warn(f"{names} withheld (--small-counts suppress); the ballot states 0 for them")
     rows = replace(rows, withheld=withheld)
-    release = replace(release, rows=rows.of(data, ctx.election), plan=plan, counts=counts)
+    held = _planned_rows(release, plan, len(data))
+    release = replace(release, rows=rows.of(data, ctx.election), plan=plan, counts=counts, held=held)
     check_release(release, review)
     return data, release
 
 
 def sealed_release(release: Release, ballot: Ballot, data: Data | None) -> Release:
     """The release of a ballot that was sealed from these rows; None if they are unknown."""
+    release = replace(release, held=rows_held(ballot.contents, release.election))
     if release.election.level == "L2":  # exempt, so no ballot is refused after its noise was drawn and charged
         return replace(release, stage="sealed", ballot=ballot, counts=(), ledger=ballot.ledger)
     counts = released_counts(release.election.method.read_counts(ballot.contents, release.ctx), release.ctx, data)
@@ -90,6 +95,16 @@ def check_release(release: Release, review: Review | None, *, sealed: str = "") 
     except SmallCount as error:
         more = None if review is None else review(replace(release, stage="refused", refusal=str(error)))
         raise SmallCount(f"{error} {more}" if more else str(error)) from None
+
+
+def _planned_rows(release: Release, plan: Plan | None, rows: int) -> RowsHeld:
+    """The most of its rows that a ballot will hold as they are, by its learners."""
+    if plan is None or not plan.sends_models:
+        return NO_ROWS
+    election = release.election
+    learners = release.learners or {role: election.learner_of(role) for role in election.roles}
+    most = [learner.most_rows_held(rows) for role, learner in learners.items() if role != "final"]
+    return RowsHeld(max(most, default=0), exact=False)
 
 
 def _planned(ctx: PartyContext, data: Data) -> tuple[Plan | None, tuple[ReleasedCount, ...]]:

@@ -43,6 +43,7 @@ MODEL_REVEALS = (
     "docs/model_ballots.md"
 )
 """Measured by benchmarks/membership.py."""
+ANYONE = "anyone who can read the ballot can read these rows; name another learner unless your board permits this"
 ANY_COUNT = CountRule(small="allow")
 
 
@@ -92,21 +93,21 @@ def cast_file(
             release = sealed_release(release, ballot, used)
             check_release(release, review)
             record_holdout(outbox.holdout_path, ctx, rows, holdout)
-            outbox.keep(ballot)
         else:
             if holdout is not None:
                 text = "the ballot was already cast, so --holdout has no effect; --recast trains again"
                 warnings.warn(text, OneBallotWarning, stacklevel=2)
             assert ballot is not None
-            outbox.keep(ballot)  # it may be signed again
             release = sealed_release(release, ballot, None)
             check_release(release, review, sealed=str(outbox.path))
+        secret = bool(release.held.rows) and not election.encrypted
+        outbox.keep(ballot, secret=secret)  # also if it was kept already: it may be signed again
         if review is not None:
             review(release)
         name = box_name(election, party, signer, ballot.sealed)
         if box is not None:
             try:
-                name = deliver(election, box, name, party, ballot.sealed, slot)
+                name = deliver(election, box, name, party, ballot.sealed, slot, secret=secret)
             except BoxError as error:
                 raise BoxError(
                     f"{error}\nYour ballot is in {outbox.path}; run the same command again to deliver it."
@@ -118,6 +119,7 @@ def cast_file(
         "digest": ballot.digest,
         "trained": trained,
         "abstained": ballot.abstained,
+        "rows_held": release.held.rows,
         "delivered": box is not None,
         "name": name,
         "encrypted_to": _encrypted_to(election),
@@ -164,6 +166,7 @@ def preview(
         "models_to_train": plan.models,
         "ballot_carries": plan.carries,
         **({"reveals": MODEL_REVEALS} if plan.sends_models else {}),
+        **({"beware": f"it {release.held.describe()}: {ANYONE}"} if release.held.rows else {}),
         "bytes": "known after training" if plan.bytes is None else f"{plan.bytes:,}, and up to 2 kB of manifest",
         "signed_with": signed or "nothing",
         "encrypted_to": _encrypted_to(election) or "no one: anyone who has the ballot can read it",

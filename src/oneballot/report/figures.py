@@ -162,23 +162,24 @@ def confusion(matrix: Array, classes: Sequence[Any]) -> str:
 def groups(by: Groups, metric: str | None = None) -> str:
     """A metric of each group with its 95 % interval (a forest plot); the dotted line is the metric of all rows.
 
-    metric: one of `target.metrics`; the first, such as accuracy, unless it is given.
+    metric: one of `target.metrics`; the first, such as accuracy, unless it is given. Small groups are left out.
     """
     metric = metric or next(iter(by.whole.target.metrics))
     heading = by.whole.target.metrics[metric]
     title = f"{heading[:1].upper()}{heading[1:]} by {short(by.column)}"
-    known = [each for each in by.groups if np.isfinite(each.metrics[metric])]
-    lines = [f"{short(g.name)} ({g.rows:,} rows{', few' if g.small else ''})" for g in known]
+    pairs = zip(by.groups, by.stated_rows, strict=True)
+    stated = [(g, rows) for g, rows in pairs if np.isfinite(g.metrics[metric]) and not g.small]
+    known = [g for g, _ in stated]
+    lines = [f"{short(g.name)} ({rows} rows)" for g, rows in stated]
     values = [g.metrics[metric] for g in known]
     ends = [g.metrics.intervals.get(metric, (v, v)) for g, v in zip(known, values, strict=True)]
     said = [f"{n}: {v:.3f}{_between(e)}" for n, v, e in zip(lines, values, ends, strict=True)]
 
     def plot(axes: Any) -> None:
         axes.axvline(by.whole[metric], color=INK, alpha=0.5, linestyle=":", linewidth=1)
-        for i, (value, (low, high), group) in enumerate(zip(values, ends, known, strict=True)):
-            colour = COLOURS[5] if group.small else COLOURS[0]
-            axes.plot([low, high], [i, i], color=colour, linewidth=1.5)
-            axes.plot([value], [i], "s", color=colour, markersize=5)
+        for i, (value, (low, high)) in enumerate(zip(values, ends, strict=True)):
+            axes.plot([low, high], [i, i], color=COLOURS[0], linewidth=1.5)
+            axes.plot([value], [i], "s", color=COLOURS[0], markersize=5)
         axes.set_yticks(range(len(lines)), lines)
         axes.set(ylim=(len(lines) - 0.5, -0.5), xlabel=f"{heading} (95 % interval)")
         axes.grid(axis="x")

@@ -73,6 +73,20 @@ def score_cells(metrics: Any) -> list[str]:
     return [score(name, metrics[name]) for name in metrics.target.columns]
 
 
+FEW_ROWS = 10
+"""Smaller numbers of rows are not stated on a page that may be passed on, as in a release dossier."""
+
+
+def row_count(rows: int, *, exact: bool = True) -> str:
+    """A number of rows for a page that may be passed on: small ones could single people out.
+
+    exact: False rounds it, where numbers beside it would otherwise reveal a small one.
+    """
+    if 0 < rows < FEW_ROWS:
+        return f"< {FEW_ROWS}"
+    return "–" if not rows else f"{rows:,}" if exact else f"about {round(rows, -1):,}"
+
+
 def plural(count: int, one: str, many: str = "") -> str:
     """The number and the noun: 1 ballot, 2 ballots."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"

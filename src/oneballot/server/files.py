@@ -11,6 +11,7 @@ from ..election.election import Election
 from ..errors import ElectionError, OneBallotError, OneBallotWarning
 from ..interfaces import Box
 from ..privacy.charges import Charges
+from . import log
 from .outcome import Outcome, exists
 from .tally import Options, tally_box
 
@@ -37,6 +38,7 @@ def tally_files(
     are recorded in a file next to the election.
     """
     left_out = tuple(without)
+    log.prepare(out)
     previous = _load_previous(out, election.digest) if exists(out) else None
     record = beside / "tallies.json" if election.level == "L1" else None
     draws = 0 if record is None else Charges(election.digest, record).draws
@@ -54,7 +56,7 @@ def tally_files(
         )
         return previous.with_draws(draws)
     outcome = tally_box(election, box, Options(left_out, previous, record, over_budget, early, key))
-    outcome.save(out)
+    log.save(outcome, out, "tally")
     return outcome
 
 

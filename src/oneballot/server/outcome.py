@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,15 +23,20 @@ from ..errors import DataError, OneBallotError, Spoiled
 from ..notebook import Shown
 from ..privacy.ledger import Ledger
 from ..runtime.files import lock_folder
-from ..types import Array, Blob, Class, Contents, Count
+from ..types import Array, Class, Count
 from .documents import write_documents
 from .documents.facts import ModelFile
+from .rows_held import model_rows_held, refuse_rows
 from .sandbox import attach_sandbox
 from .temperature import LARGEST, SMALLEST
 from .verdict import Verdict
 
 if TYPE_CHECKING:
     from .model import TrainedModel
+
+
+Record = Callable[[bytes, Mapping[str, str]], None]
+"""Takes the text of outcome.json, and the SHA-256 of the model and of the count."""
 
 
 @dataclass(frozen=True)
@@ -101,11 +106,14 @@ class Outcome(Shown):
         lines = tuple(line.model_copy(update={"times": line.times // ledger.drawn}) for line in ledger.lines)
         return replace(self, ledger=ledger.model_copy(update={"lines": lines, "drawn": 1}).times(times))
 
-    def published(self) -> Outcome:
+    def published(self, *, rows: bool = False) -> Outcome:
         """The part that may be published: the model, the schema and the ledger, without votes and names.
 
-        At L1 the count holds raw votes, and the list of ballots reveals the parties.
+        At L1 the count holds raw votes, and the list of ballots reveals the parties. Raises OneBallotError if the model
+        holds rows of parties as they are, unless `rows` permits it.
         """
+        if not rows:
+            refuse_rows(self, "use published(rows=True)")
         verdict = None if self.verdict is None else self.verdict.published()
         return replace(self, voted={}, spoiled={}, without=(), count=Count(), noised=(), verdict=verdict)
 
@@ -147,19 +155,24 @@ class Outcome(Shown):
         """The prediction of each row: its class; with several labels per row all predicted classes, such as "a;b"."""
         return self.target.decode(probabilities)
 
-    def save(self, folder: str | Path) -> None:
-        """Write the outcome. A process killed at any moment leaves the old outcome or the new one."""
+    def save(self, folder: str | Path, record: Record | None = None) -> None:
+        """Write the outcome. A process killed at any moment leaves the old outcome or the new one.
+
+        `record` is called just before the new outcome replaces the old one (`server.log.save`).
+        """
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         with lock_folder(folder):
-            self._save(folder)
+            self._save(folder, record)
 
-    def _save(self, folder: Path) -> None:
+    def _save(self, folder: Path, record: Record | None) -> None:
         blob, features = self.model.dump(), math.prod(self.model.features_)
         plugins.find("formats", blob.format).check(blob.data, classes=len(self.classes), features=features)
         secret = bool(self.voted)  # only the server may read the ballots' contents and the parties' names
-        model = write_content(folder, f"model.{blob.format}", blob.data)
-        count = write_content(folder, "count.zip", pack(_flatten(self.count)), secret=secret)
+        held = model_rows_held(self, blob=blob).rows
+        model = write_content(folder, f"model.{blob.format}", blob.data, secret=bool(held))
+        counted = pack(flatten(self.count))
+        count = write_content(folder, "count.zip", counted, secret=secret)
         learner: Any = self.model.learner
         index = {
             "format": FORMAT,
@@ -187,8 +200,11 @@ class Outcome(Shown):
             **({"about": dict(self.about)} if self.about else {}),
         }
         text = json.dumps(index, indent=1, default=as_plain).encode()
+        model_digest = hashlib.sha256(blob.data).hexdigest()
+        if record is not None:
+            record(text, {"model": model_digest, "count": hashlib.sha256(counted).hexdigest()})
         write_index(folder, text, {model, count}, secret=secret)
-        write_documents(folder, self, ModelFile(model, blob.format, hashlib.sha256(blob.data).hexdigest()))
+        write_documents(folder, self, ModelFile(model, blob.format, model_digest, held))
 
     @classmethod
     def load(cls, folder: str | Path) -> Outcome:
@@ -205,7 +221,7 @@ class Outcome(Shown):
                 voted={party: CountedBallot(**ballot) for party, ballot in index["voted"].items()},
                 spoiled=index["spoiled"],
                 without=tuple(index["without"]),
-                count=_unflatten(unpack(read_content(folder, index["count"])), index["roll"]),
+                count=unflatten(unpack(read_content(folder, index["count"])), index["roll"]),
                 verdict=None if index.get("verdict") is None else Verdict.read(index["verdict"]),
                 about=dict(index.get("about", {})),
             )
@@ -237,19 +253,3 @@ def _load_model(folder: Path, index: dict[str, Any], schema: Schema | None) -> T
     if temperature is not None and not SMALLEST <= float(temperature) <= LARGEST:
         raise ValueError(f"temperature {temperature}: expected {SMALLEST} to {LARGEST}")
     return final.trained(model, target, features, about.get("kind"), sparse=sparse, temperature=temperature)
-
-
-def _flatten(count: Count) -> dict[str, Array | Blob]:
-    sums: dict[str, Array | Blob] = {f"sum.{name}": value for name, value in count.sums.items()}
-    return sums | {f"roll.{i}": Blob("zip", pack(kept)) for i, kept in enumerate(count.by_party.values())}
-
-
-def _unflatten(flat: Contents, parties: Sequence[str]) -> Count:
-    count = Count()
-    for name, value in flat.items():
-        part, _, rest = name.partition(".")
-        if isinstance(value, Blob) and part == "roll":
-            count.by_party[parties[int(rest)]] = unpack(value.data)
-        elif not isinstance(value, Blob) and part == "sum":
-            count.sums[rest] = value
-    return count

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from html import unescape
@@ -17,6 +18,7 @@ from oneballot.errors import DataError, ElectionError, OneBallotError
 from oneballot.report.outcome import parties
 from oneballot.report.outcome.subject import Subject, assess, load
 from oneballot.report.outcome.write import check_options, render_report, secret_path, write
+from oneballot.report.text import row_count
 from oneballot.server.outcome import Outcome
 from oneballot.server.verdict import Verdict
 
@@ -83,8 +85,24 @@ def test_each_value_of_a_column_is_tested_alone(make_place: Make) -> None:
     assert "Metrics by site" in text
     for value in ("north", HTML, "(missing)"):
         assert f"site: {value} (80 rows)" in text
-    with pytest.raises(DataError, match="no column 'sites', which --by names; its columns are"):
+    with pytest.raises(DataError, match="no column 'sites'; it has"):
         assess(place.outcome, place.test, ["sites"])
+
+
+def test_a_small_group_is_not_counted_nor_measured(make_place: Make, tmp_path: Path) -> None:
+    place, (X, y) = make_place(), draw(137, 6)
+    path = write_rows(tmp_path / "test.csv", X, y, site=["north"] * 73 + ["south"] * 57 + ["tiny"] * 7)
+    text = text_of(Subject(place.outcome, place.folder, tested=assess(place.outcome, path, ["site"])))
+    groups = text[text.index("Metrics by site") :]
+    assert re.search(r"tiny\s*</th>\s*<td[^>]*>\s*< 10", groups)
+    assert "may point at single people" in groups
+    assert "site: north (about 70 rows)" in groups
+    by_site = groups[: groups.index('id="privacy"')]
+    assert "support" not in by_site
+    assert "Confusion matrix" not in by_site
+    for count in (73, 57, 7):
+        assert not re.search(rf"\b{count} rows", by_site)
+        assert f">{count}<" not in by_site
 
 
 def test_the_labelled_rows_are_parsed_once(make_place: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -231,9 +249,9 @@ def test_rows_without_labels_cannot_be_tested(make_place: Make, tmp_path: Path) 
 
 
 def test_small_numbers_of_rows_are_not_stated(make_place: Make) -> None:
-    assert parties._few(0) == "–"
-    assert parties._few(9) == "< 10"
-    assert parties._few(10) == "10"
+    assert row_count(0) == "–"
+    assert row_count(9) == "< 10"
+    assert row_count(10) == "10"
     assert parties._total(np.array([3, 172])) == "about 180"
     assert parties._total(np.array([0, 172])) == "172"
     place = make_place()

@@ -51,6 +51,14 @@ class EnsembleFormat(Format):
         Members(members, classes).check(features)
 
     @staticmethod
+    def members(data: bytes) -> list[tuple[list[Blob], list[Blob]]]:
+        blobs, arrays = _read(data)
+        if arrays.keys() != OPEN:
+            return [([blob], []) for blob in blobs]
+        models, claims = _check_open(blobs, arrays)
+        return [([model], claims[i :: len(models)]) for i, model in enumerate(models)]
+
+    @staticmethod
     def load(data: bytes, *, classes: int) -> EnsembleModel | OpenEnsemble:
         members, arrays = _read(data)
         names = [bytes(name).hex() for name in arrays["parties"]]

@@ -130,6 +130,10 @@ class Ensemble(Method):
         return "rows" if self.distil or self.cohorts > 1 else "nothing"
 
     @property
+    def public_models(self) -> frozenset[str]:
+        return frozenset({"claim"})
+
+    @property
     def calibrates(self) -> bool:
         return self.cohorts == 1
 

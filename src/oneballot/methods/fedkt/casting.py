@@ -111,6 +111,11 @@ class Casting(Settings):
         return self.weights == "class-counts" or (self.weights == "prior" and self._sends_teachers)
 
     @property
+    def public_models(self) -> frozenset[str]:
+        """Students learn from public rows alone, and teachers of an open vote from both."""
+        return frozenset() if self._sends_teachers and self.open_vote == "off" else frozenset({"model"})
+
+    @property
     def _sends_teachers(self) -> bool:
         return self.ballot == "models" and not self.students
 

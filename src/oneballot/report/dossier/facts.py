@@ -83,6 +83,7 @@ def of_release(release: Release, page: str, audit: Audited | None = None) -> Dos
         guarantee=describe_guarantee(release.ledger, election),
         attacks=describe_attacks(release.ledger, election, models, audit),
         counts=_counts(release.counts, release.rule, election.level),
+        rows_held=release.held.rows,
         seals=None if ballot is None else _seals(f"{file_name(party)}.ballot", ballot.sealed, ballot.digest),
     )
 
@@ -138,6 +139,7 @@ def of_ballot(
         guarantee=describe_guarantee(ballot.ledger, election),
         attacks=describe_attacks(ballot.ledger, election, models, audit),
         counts=_counts(counts, rule, ballot.ledger.level, unknown),
+        rows_held=facts["rows_held"],
         seals=_seals(path.name, data, ballot.digest),
     )
 

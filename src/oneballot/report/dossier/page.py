@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import groupby
 
+from ...ballot.rows_held import RowsHeld
 from ..page import Block, Bullets, Commands, Facts, Notice, Section, Table, render
 from ..text import size
 from .record import Content, Counts, Dossier, Rows
@@ -57,6 +58,10 @@ def _summary(d: Dossier) -> Iterator[Block]:
         yield Notice(
             f"{_withheld(d.rows)} were left out, so the ballot knows nothing of them.", "warning", "Suppressed"
         )
+    if d.rows_held:
+        held = RowsHeld(d.rows_held, exact=d.stage == "sealed" and d.election is not None).describe()
+        text = f"The ballot {held}: anyone who can read the ballot can read these rows."
+        yield Notice(text, "bad", "Rows leave as they are")
     if d.abstained:
         yield Notice(f"The ballot is empty, and states this reason: {d.abstained}.", "info", "The party abstains")
     size_of = "known after training" if d.bytes is None else size(d.bytes)

@@ -184,6 +184,9 @@ class Dossier(_Record):
     guarantee: Guarantee
     attacks: Attacks
     counts: Counts
+    rows_held: NonNegative | None = Field(
+        default=None, description="The party's rows that the ballot holds verbatim; before training, at most."
+    )
     seals: Seals | None = None
 
 

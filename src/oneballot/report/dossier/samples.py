@@ -69,7 +69,8 @@ def _describe_model(name: str, blob: Blob, meaning: str) -> Content:
     if known:
         made = plugins.find("formats", blob.format)
         try:
-            leaf, held = made.smallest_leaf(blob.data), made.training_rows(blob.data)
+            leaf, rows = made.smallest_leaf(blob.data), len(made.rows_held(blob.data))
+            held = f"it holds {rows:,} of the rows that it was trained on verbatim" if rows else ""
         except Exception:  # a damaged or hostile file
             held = "the file cannot be read"
     if leaf is not None:

@@ -77,6 +77,7 @@ def export(
     force: bool = False,
     overwrite: bool = False,
     trust_members: bool = False,
+    publish_rows: bool = False,
 ) -> Exported:
     """Write an outcome, or an outcome folder, in a form that needs no OneBallot to predict.
 
@@ -84,10 +85,12 @@ def export(
     data: a file or DataFrame with rows to check the export on, and to distil an ensemble on. force: also write a
     distilled model that disagrees with the outcome on many rows. overwrite: replace
     an existing file, or an existing folder of the same kind. trust_members: convert the networks of parties in an
-    ensemble, which is done outside the sandbox. Raises ExportError if the outcome cannot be exported, or
-    may not be written to `path`.
+    ensemble, which is done outside the sandbox. publish_rows: write a model that holds rows of parties as they are,
+    with mode 0600. Raises ExportError if the outcome cannot be exported, or may not be written to `path`.
     """
+    from ...server.log import record_release
     from ...server.outcome import Outcome
+    from ...server.rows_held import model_rows_held, refuse_rows
 
     if to not in EXPORTERS:
         raise ExportError(f"there is no export to {to!r}; choose {', '.join(EXPORTERS)}")
@@ -107,7 +110,14 @@ def export(
     loaded = outcome if isinstance(outcome, Outcome) else Outcome.load(outcome)
     if trust_members and not exporter.trusts:
         raise ExportError(f"--trust-members does nothing for an export to {to}; leave it out")
+    held = 0 if exporter.forces else model_rows_held(loaded).rows  # what is distilled holds no rows of parties
+    if held and not publish_rows:
+        refuse_rows(loaded, "use --publish-rows; or --to sklearn, which distils one model")
     options = {"force": True} if force else {"trust_members": True} if trust_members else {}
     module = importlib.import_module(f".{exporter.module}", __name__)
     exported: Exported = module.export(loaded, where, data=data, **options)
+    for file in exported.files if held else ():
+        file.chmod(0o600)
+    if not isinstance(outcome, Outcome):
+        record_release(Path(outcome), {"to": to, "path": str(where), "election": loaded.election})
     return exported

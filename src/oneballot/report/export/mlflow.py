@@ -107,7 +107,7 @@ def _own(outcome: Outcome, bundle: Path, error: OneBallotError) -> tuple[dict[st
     """The published part of the outcome, which OneBallot predicts with."""
     if not outcome.target.exclusive or outcome.schema is None:
         raise error
-    outcome.published().save(bundle)
+    outcome.published(rows=True).save(bundle)
     lost = (f"The model needs OneBallot to predict, because {error}.",)
     return OWN, frame_of(outcome, rows_to_check(outcome, None, 3)), lost, "oneballot"
 

@@ -9,13 +9,11 @@ import numpy as np
 from ...errors import printable
 from ...types import Array
 from ..page import Block, Bullets, Details, Notice, Section, Table
-from ..text import percent, plural, score, size
+from ..text import FEW_ROWS, percent, plural, row_count, score, size
 from .subject import Subject, members, predictions, weight_shares
 
 MOST_CLASSES = 20
 """Class counts of parties are shown for at most this many classes."""
-FEW = 10
-"""Smaller numbers of rows are not stated, as in a release dossier."""
 ASKED_ROWS = 500
 """Without labelled rows, agreement is measured on so many public rows."""
 
@@ -100,8 +98,8 @@ def contributions(subject: Subject) -> Section:
         blocks.append("The accuracy alone is that of the party's own model, which the outcome keeps as a member.")
     if counts and len(outcome.classes) <= MOST_CLASSES:
         columns = ["party", *map(str, outcome.classes)]
-        rows = [[party, *map(_few, each)] for party, each in counts.items()]
-        note = f"Numbers from 1 to {FEW - 1} are not stated, and totals that would reveal them are rounded."
+        rows = [[party, *map(row_count, each)] for party, each in counts.items()]
+        note = f"Numbers from 1 to {FEW_ROWS - 1} are not stated, and totals that would reveal them are rounded."
         table = Table("Rows of each class at each party", columns, rows, note=note)
         blocks.append(Details("Rows of each class", [table]))
     return Section(title, [*blocks, *_unknown(subject, bool(counts), bool(agreement))])
@@ -140,15 +138,9 @@ def _lacking(subject: Subject, counts: Array) -> str:
     return ", ".join(lacking[:5]) + more if lacking else "none"
 
 
-def _few(rows: int) -> str:
-    """A number of rows for a page that may be passed on: small ones could single people out."""
-    return "–" if not rows else f"{rows:,}" if rows >= FEW else f"< {FEW}"
-
-
 def _total(rows: Array) -> str:
     """The sum of the classes' rows, rounded if a class has few: the others would reveal it."""
-    few = ((rows > 0) & (rows < FEW)).any()
-    return f"about {round(int(rows.sum()), -1):,}" if few else f"{rows.sum():,}"
+    return row_count(int(rows.sum()), exact=not ((rows > 0) & (rows < FEW_ROWS)).any())
 
 
 def _class_counts(subject: Subject) -> dict[str, Array]:

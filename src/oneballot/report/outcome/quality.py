@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
+from ...election.targets import Target
 from ...types import Array
 from .. import figures
 from ..curves import Curves, curves
-from ..groups import evaluate_by, group
+from ..grouping import group
+from ..groups import evaluate_by
 from ..metrics import Metrics, mean, summarize
 from ..page import Block, Details, Figure, Figures, Notice, Section, Table
-from ..text import plural, score
+from ..text import FEW_ROWS, plural, score
 from .subject import Subject, Tested
 
 MOST_CLASSES = 20
@@ -106,10 +110,13 @@ def _comparison(subject: Subject, tested: Tested) -> Table:
     return Table("Against baselines", ["model", *columns.values()], rows, note=note, emphasis=[0])
 
 
-def classes(metrics: Metrics) -> list[Block]:
+def classes(metrics: Metrics, *, support: bool = True) -> list[Block]:
+    """The metrics of each class. support: whether to state its number of rows."""
     names = ("precision", "recall", "f1", "auc", "average_precision")
     rows = [[c["class"], *(score(name, c[name]) for name in names), f"{c['support']:,}"] for c in metrics.by_class]
     columns = ["class", "precision", "recall", "F1", "AUC", "average precision", "support"]
+    if not support:
+        rows, columns = [row[:-1] for row in rows], columns[:-1]
     return [Table("By class", columns, rows)] if rows else []
 
 
@@ -142,34 +149,40 @@ def _groups(tested: Tested, column: str, cells: Array) -> Section:
     target = tested.metrics.target
     by = evaluate_by(target, tested.probabilities, tested.y, cells, column, whole=tested.metrics)
     first = next(iter(target.metrics))
-    rows = [_group_row(each.name, each.metrics, each.small) for each in by.groups]
-    heading = ["value", "rows", *target.columns.values(), f"95 % interval of {target.metrics[first]}"]
-    blocks: list[Block] = [
-        Table(f"Metrics by {column}", heading, [*rows, _group_row("all rows", by.whole)], emphasis=[len(rows)])
+    few = any(each.small for each in by.groups)
+    rows = [
+        _group_row(each.name, None if each.small else each.metrics, stated, target)
+        for each, stated in zip(by.groups, by.stated_rows, strict=True)
     ]
-    if any(each.small for each in by.groups):
-        blocks.append(Notice("Figures of fewer than 10 rows say little, and may point at single people.", "warning"))
-    if first in by.whole.intervals:
+    rows.append(_group_row("all rows", by.whole, f"{by.whole.rows:,}", target))
+    heading = ["value", "rows", *target.columns.values(), f"95 % interval of {target.metrics[first]}"]
+    blocks: list[Block] = [Table(f"Metrics by {column}", heading, rows, emphasis=[len(rows) - 1])]
+    if few:
+        text = f"Figures of fewer than {FEW_ROWS} rows say little and may point at single people, so they are not here."
+        blocks.append(Notice(f"{text} The numbers of rows of the others are rounded.", "warning"))
+    if first in by.whole.intervals and by.ranked:
         blocks.append(Figure(figures.groups(by, first), "Each value with its 95 % interval; dotted: all rows."))
     _, which = group(cells)
-    for i, each in enumerate(by.groups[:MOST_CURVES]):
+    for i, (each, stated) in enumerate(zip(by.groups[:MOST_CURVES], by.stated_rows, strict=False)):
         if each.small:
             continue
+        metrics = replace(each.metrics, confusion=None) if few else each.metrics  # its sum is the number of rows
         inside = which == i
         drawn = curves(target, tested.probabilities[inside], tested.y[inside], number=GROUP_RESAMPLES)
         title = f"{column}: {each.name}"
-        parts = [*classes(each.metrics), *plots(drawn, each.metrics, f", {title}"), *confusion(each.metrics)]
-        blocks.append(Details(f"{title} ({plural(each.rows, 'row')})", parts))
+        parts = [*classes(metrics, support=not few), *plots(drawn, metrics, f", {title}"), *confusion(metrics)]
+        blocks.append(Details(f"{title} ({stated} rows)", parts))
     return Section(f"By {column}", blocks)
 
 
-def _group_row(name: str, metrics: Metrics, small: bool = False) -> list[str]:
-    target = metrics.target
+def _group_row(name: str, metrics: Metrics | None, rows: str, target: Target) -> list[str]:
+    """A row of the table of groups; without metrics if they are not stated."""
+    if metrics is None:
+        return [name, rows, *("–" for _ in target.columns), "–"]
     first = next(iter(target.metrics))
     low, high = metrics.intervals.get(first, (float("nan"), float("nan")))
     ends = "–" if low != low else f"{score(first, low)} to {score(first, high)}"
-    count = f"{metrics.rows:,}" + (" (few)" if small else "")
-    return [name, count, *(score(each, metrics[each]) for each in target.columns), ends]
+    return [name, rows, *(score(each, metrics[each]) for each in target.columns), ends]
 
 
 def confusion(metrics: Metrics) -> list[Block]:

@@ -16,6 +16,7 @@ from ...interfaces import HasReplaceableMembers
 from ...privacy.charges import Charges
 from ...server.outcome import Outcome
 from ...types import Array
+from ..grouping import group_columns
 from ..metrics import Metrics, evaluate, summarize
 
 MOST_PREDICTIONS = 50_000_000
@@ -107,7 +108,7 @@ class Subject:
     def for_page(self, *, secret: bool) -> Subject:
         """The same subject with what may be on the page for the public, or on the page for the server."""
         shown = replace(self, secret=secret)
-        return shown if shown.names_parties else replace(shown, outcome=self.outcome.published())
+        return shown if shown.names_parties else replace(shown, outcome=self.outcome.published(rows=True))
 
 
 def load(folder: Path, election_file: Path | None = None) -> Subject:
@@ -135,10 +136,7 @@ def assess(outcome: Outcome, path: Path, by: Sequence[str] = (), *, publishable:
     rows, y = test.X, test.y
     if not len(y):
         raise DataError(f"{path} has no labelled rows, so it cannot show how good the model is")
-    if missing := [name for name in by if name not in test.table.columns]:
-        known = ", ".join(list(test.table.columns)[:20])
-        raise DataError(f"{path} has no column {missing[0]!r}, which --by names; its columns are {known}")
-    columns = {name: test.table[name] for name in by}
+    columns = group_columns(test.table, by, None if outcome.schema is None else outcome.schema.id)
     begin = time.perf_counter()
     probabilities = outcome.probabilities(rows)
     seconds = time.perf_counter() - begin

@@ -23,11 +23,12 @@ WEAK_EPSILON = 10
 
 @dataclass(frozen=True)
 class ModelFile:
-    """The file of the model: its name, format and hash."""
+    """The file of the model: its name, format and hash, and how many rows of parties it holds as they are at most."""
 
     name: str
     format: str
     sha256: str
+    rows_held: int = 0
 
 
 @dataclass(frozen=True)
@@ -198,6 +199,8 @@ class Facts:
             found.append(
                 "It contains the parties' own models, which reveal more about their data than one model would."
             )
+        if self.model.rows_held:
+            found.append(f"**It holds {self.model.rows_held:,} rows of the parties verbatim.** Do not publish it.")
         if self.level == "L0" and outcome.voted and outcome.spoiled:
             found.append("Not all ballots were counted: some were rejected.")
         found.append("The parties' data were never pooled, so their quality was checked by each party alone.")
