@@ -24,6 +24,7 @@ from ..notebook import Shown
 from ..privacy.ledger import Ledger
 from ..runtime.files import lock_folder
 from ..types import Array, Class, Count
+from .count_file import flatten, unflatten
 from .documents import write_documents
 from .documents.facts import ModelFile
 from .rows_held import model_rows_held, refuse_rows
