@@ -110,7 +110,7 @@ def test_a_cast_killed_at_any_step_can_be_rerun_and_gives_one_complete_ballot(cl
     first = cast_file(clinic_election, "a", clinic / "a.csv", keep=clinic / "reference")
     expected = (clinic / "reference" / "a.ballot").read_bytes()
     assert first["bytes"] == len(expected)
-    step, finished = 0, False
+    step, finished, leftovers = 0, False, set()
     while not finished:
         folder = clinic / f"run {step}"
         box = ob.Folder(folder / "box")
@@ -119,13 +119,16 @@ def test_a_cast_killed_at_any_step_can_be_rerun_and_gives_one_complete_ballot(cl
             cast_file(clinic_election, "a", clinic / "a.csv", keep=folder / "kept", box=box)
 
         finished = not killed_at(step, work)
+        leftovers |= {(p.parent.name, p.name[:15]) for p in folder.glob("*/.*")}
         for _, kept in ((p, p.read_bytes()) for p in folder.glob("*/a.ballot")):
             assert kept == expected, "a ballot is complete or absent"
         work()
         assert (folder / "box" / "a.ballot").read_bytes() == expected
         assert [name for name, _ in box.names()] == ["a"]
+        assert {p.name for p in folder.glob("*/*")} == {"a.ballot"}, "nothing of the killed cast is left"
         step += 1
     assert step > 5, "the steps were counted"
+    assert leftovers == {("kept", ".a.casting"), ("kept", ".oneballot-part"), ("box", ".oneballot-part")}
 
 
 def test_a_cast_killed_during_a_write_leaves_no_partial_ballot(clinic: Path, clinic_election) -> None:
@@ -142,6 +145,16 @@ def test_a_cast_killed_during_a_write_leaves_no_partial_ballot(clinic: Path, cli
         assert all(p.read_bytes() == expected for p in folder.glob("*/*.ballot")), "complete or absent"
         work()
         assert (folder / "box" / "a.ballot").read_bytes() == expected
+
+
+def test_the_next_cast_of_another_party_clears_what_a_killed_one_left(clinic: Path, clinic_election) -> None:
+    def cast(party: str) -> None:
+        cast_file(clinic_election, party, clinic / f"{party}.csv", keep=clinic / "kept", box=ob.Folder(clinic / "box"))
+
+    assert killed_writing(10, lambda: cast("a"))
+    assert {p.name[:15] for p in (clinic / "kept").iterdir()} == {".a.casting", ".oneballot-part"}
+    cast("b")
+    assert {p.name for p in clinic.glob("kept/*")} == {p.name for p in clinic.glob("box/*")} == {"b.ballot"}
 
 
 def test_a_delivery_killed_on_a_share_without_links_neither_loses_nor_repeats_a_vote(

@@ -46,10 +46,10 @@ ELECTIONS: dict[str, dict[str, Any]] = {
     "fedkd, L1": {"method": ob.FedKD(temperature=0.0), "learner": TREE, "privacy": ob.L1(sigma=2.0, **REHEARSAL)},
     "ensemble": {"method": ob.Ensemble(), "learner": TREE},
     "ensemble, cv": {"method": ob.Ensemble(select="cv", k=2), "learner": TREE},
-    "ensemble, open": {"method": ob.Ensemble(weights="open"), "learner": TREE},
+    "ensemble, open": {"method": ob.Ensemble(weights="open", influence="claimed"), "learner": TREE},
     "ensemble, cohorts, distilled": {"method": ob.Ensemble(cohorts=2, distil=True), "learner": MLP},
-    "analytic": {"method": ob.Analytic()},
-    "analytic, L2": {"method": ob.Analytic(), "privacy": ob.L2(sigma=0.02, **REHEARSAL)},
+    "analytic": {"method": ob.Analytic(**ob.Analytic.in_files)},
+    "analytic, L2": {"method": ob.Analytic(**ob.Analytic.in_files), "privacy": ob.L2(sigma=0.02, **REHEARSAL)},
     "dosfl": {"method": DISTILLED, "learner": MLP},
     "dosfl, uint8": {
         "method": ob.DOSFL(steps=2, epochs=1, first_rate=0.1, local_epochs=1, numbers="uint8", first_lessons="shared"),

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .runtime.executor import spread
     from .server.outcome import Outcome
     from .server.tally import tally
+    from .server.withdraw import withdraw
     from .simulation import simulate
     from .types import Abstain, Ballot, Blob, Data, Task
 
@@ -66,6 +67,7 @@ _WHERE = {
     "simulate": "simulation",
     "spread": "runtime.executor",
     "tally": "server.tally",
+    "withdraw": "server.withdraw",
 }
 
 __all__ = [
@@ -101,6 +103,7 @@ __all__ = [
     "simulate",
     "spread",
     "tally",
+    "withdraw",
 ]
 
 

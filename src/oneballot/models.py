@@ -9,6 +9,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import ClassVar, Protocol, overload
 
+import numpy as np
+
 from .contexts import Context
 from .types import Array, Blob, Contents
 
@@ -47,7 +49,8 @@ class HasMembers(Model):
 
     @abstractmethod
     def member_predictions(self, X: Array) -> Iterable[tuple[int, Array]]:
-        """Each member's number and probabilities `(rows, classes)`. A member that fails is left out."""
+        """Each member's number and probabilities `(rows, classes)`, all 0 in a row where it abstains. A member that
+        fails is left out."""
 
     @abstractmethod
     def member_weights(self, X: Array) -> Array:
@@ -64,6 +67,14 @@ class HasReplaceableMembers(HasMembers):
     @abstractmethod
     def with_member(self, member: int, contents: Contents, ctx: Context, ask: AskModel) -> Model:
         """The same ensemble with the models of another ballot in the place of this member."""
+
+
+def or_abstain(values: Array) -> Array:
+    """Probabilities `(rows, classes)` of an untrusted model. A row without probabilities (finite, not negative, with a
+    sum of 1) becomes 0 in all classes: the model abstains there, and its answers for other rows still count."""
+    with np.errstate(all="ignore"):
+        good = np.isfinite(values).all(axis=1) & (values >= 0).all(axis=1) & (abs(values.sum(axis=1) - 1) <= 1e-3)
+    return values if good.all() else np.where(good[:, None], values, 0.0)
 
 
 class Models(Protocol):

@@ -17,6 +17,7 @@ from pydantic import Field, ValidationError
 from pydantic.dataclasses import dataclass
 
 from .errors import ElectionError
+from .limits import check_limits
 
 Class = TypeVar("Class")
 COMPLETE = ("missing", "value_error", "extra_forbidden")
@@ -31,10 +32,14 @@ def settings(cls: type[Class]) -> type[Class]:
 
     @wraps(validate)
     def init(self: Any, *values: Any, **named: Any) -> None:
+        called = getattr(cls, "called", cls.__name__)
+        try:
+            check_limits({**dict(zip(known, values, strict=False)), **named})
+        except ElectionError as error:
+            raise ElectionError(f"{called}: {error}") from None
         try:
             validate(self, *values, **named)
         except ValidationError as error:
-            called = getattr(cls, "called", cls.__name__)
             raise ElectionError(f"{called}: {'; '.join(_describe_settings(error, known))}") from None
 
     made.__init__ = init

@@ -36,6 +36,7 @@ from . import (
     report,
     simulate,
     tally,
+    withdraw,
 )
 
 typer.core.HAS_RICH = False  # typer would escape [required] for rich, which is not used here
@@ -51,6 +52,7 @@ SECTIONS = {
         evaluate,
         report,
         export,
+        withdraw,
         log,
         benefit,
         simulate,

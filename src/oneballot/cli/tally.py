@@ -28,6 +28,9 @@ def command(
     ],
     out: Annotated[Path, typer.Option(help="The folder for the outcome. Resumes from an existing outcome.")],
     without: Annotated[list[str] | None, typer.Option(help="Leave out this party's ballot; may be repeated.")] = None,
+    readmit: Annotated[
+        list[str] | None, typer.Option(help="Count this party again, which has withdrawn; may be repeated.")
+    ] = None,
     key: Annotated[
         Path | None,
         typer.Option(
@@ -102,6 +105,7 @@ def command(
             data_dependent=data_dependent,
             early=early,
             key=opener,
+            readmit=readmit or (),
         )
         shared = "" if publish is None else _publish(agreed, outcome, out, publish, publish_members, publish_rows)
         seen = _data_dependent_cost(agreed, outcome) if data_dependent else {}
@@ -160,7 +164,8 @@ def _show(
     ]
     rows += [[name, f"SPOILED: {reason}", ""] for name, reason in outcome.spoiled.items()]
     rows += [[party, "left out (--without)", ""] for party in outcome.without]
-    awaited = election.awaited({*outcome.voted, *outcome.without})
+    rows += [[party, "withdrawn", ""] for party in outcome.withdrawn]
+    awaited = election.awaited({*outcome.voted, *outcome.without, *outcome.withdrawn})
     rows += [[party, "no valid ballot yet", ""] for party in awaited]
     ballots = f"{plural(len(outcome.voted), 'ballot')}, {size(outcome.bytes)}"
     print_table(f"{election.name}: {ballots}", ["ballot", "", "sent"], rows)

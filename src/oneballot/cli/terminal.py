@@ -23,6 +23,7 @@ import typer
 
 from ..errors import OddValues, OneBallotError, OneBallotWarning, WillNotWork, printable_lines
 from ..privacy.charges import Charges
+from ..runtime.leftovers import clear_sandboxes
 from ..runtime.progress import report_progress_to
 from . import reading
 
@@ -64,6 +65,7 @@ def session(as_json: bool, workers: int | None = None) -> Iterator[Aside]:
     """Run a command: show progress, then warnings; turn errors into a sentence and exit status 1."""
     if workers is not None:
         os.environ["ONEBALLOT_WORKERS"] = str(workers)
+    clear_sandboxes()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", OneBallotWarning)

@@ -12,6 +12,7 @@ from .. import plugins
 from ..ballot.keys import check_keys
 from ..errors import ElectionError, OneBallotWarning
 from ..interfaces import Learner, Method
+from ..limits import check_limits
 from ..peers import Peer
 from ..privacy.releases import UNIT_NAMES
 from .names import check_party_name, check_roster_names
@@ -31,6 +32,7 @@ def check_parties(election: Election) -> None:
     """Raise ElectionError for an invalid roster, key, quorum or deadline."""
     quorum, deadline = election.quorum, election.deadline
     check_keys(election.roster, election.revoked, election.server_key)
+    check_limits({name: getattr(election, name) for name in ("seed", "quorum", "max_ballot_mb", "max_model_seconds")})
     if quorum < 1:
         raise ElectionError(f"quorum must be at least 1, not {quorum}")
     if deadline is not None and deadline.tzinfo is None:

@@ -27,6 +27,7 @@ from .. import plugins
 from ..data.delimited import Dialect
 from ..data.read import Table
 from ..errors import DataError, ElectionError
+from ..limits import LARGEST_IN_FILE, check_limits
 from ..privacy.settings import L0, PrivacySettings
 from ..settings import describe_errors
 from ..sparse import dense_blocks
@@ -165,6 +166,10 @@ class _File(BaseModel):
     @classmethod
     def of(cls, content: Mapping[str, Any], path: Path) -> _File:
         """The content of a file that was read from this path."""
+        try:
+            check_limits(content, most=LARGEST_IN_FILE)
+        except ElectionError as error:
+            raise ElectionError(f"{path}: {error}") from None
         content = {"schema_" if name == "schema" else name: value for name, value in content.items()}
         try:
             return cls.model_validate(content)
@@ -187,6 +192,7 @@ def make(kind: plugins.Kind, settings: Mapping[str, Any], where: str, folder: Pa
                 f"{settings['name']}: unknown setting {', '.join(unknown)}; available: {', '.join(known)}"
             )
         files = {k: str(folder / rest[k]) for k in plugin.files if isinstance(rest.get(k), str)}
+        check_limits(rest)
         made = plugin(**{**plugin.in_files, **rest, **files})
         if kind == "learners":
             made.check()

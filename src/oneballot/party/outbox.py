@@ -23,6 +23,7 @@ from ..election.names import check_party_name, file_name
 from ..errors import AlreadyCast, ElectionError, Spoiled, printable
 from ..privacy.charges import Charges
 from ..runtime.files import lock_file, write_atomic
+from ..runtime.leftovers import CASTING, clear_files
 from ..types import Ballot
 
 if TYPE_CHECKING:
@@ -62,7 +63,8 @@ class Outbox:
 
         A read-only folder needs no lock, since nothing is written there.
         """
-        folder, lock = self.path.parent, self.path.with_name(f".{file_name(self.party)}.casting")
+        folder, lock = self.path.parent, self.path.with_name(f".{file_name(self.party)}{CASTING}")
+        clear_files(folder)
         with ExitStack() as stack:
             for place in (*reversed(folder.parents), folder):
                 if not os.path.exists(place):  # a refused cast leaves no empty folder behind

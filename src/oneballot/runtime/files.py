@@ -9,18 +9,18 @@ import tempfile
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from ..errors import OneBallotWarning
+from .leftovers import HELD_PART, PART, clear_files, hold
+
+__all__ = ["PART", "check_writable", "lock_file", "lock_folder", "temporary_copy", "write_atomic"]
 
 try:
     import fcntl
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
-
-PART = ".oneballot-part-"
-"""Prefix of incomplete files."""
 
 MISSING_FOLDER_RETRIES = 100
 NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
@@ -41,8 +41,13 @@ def write_atomic(path: Path, data: bytes, mode: int = 0o644) -> None:
 
 @contextmanager
 def temporary_copy(folder: Path, data: bytes, mode: int = 0o644) -> Iterator[str]:
-    """The path of a temporary file with these bytes, flushed to disk. It is removed afterwards if it still exists."""
-    handle, path = tempfile.mkstemp(dir=folder, prefix=PART)
+    """The path of a temporary file with these bytes, flushed to disk. It is removed afterwards if it still exists.
+
+    The first time that a process writes into a folder, it removes what killed processes left there.
+    """
+    _clear_once(folder, os.getpid())
+    handle, path = _new_part(folder)
+    held = os.dup(handle) if fcntl is not None else None  # the lock lasts as long as the file has its temporary name
     try:
         with os.fdopen(handle, "wb") as part:
             part.write(data)
@@ -53,6 +58,23 @@ def temporary_copy(folder: Path, data: bytes, mode: int = 0o644) -> Iterator[str
     finally:
         with suppress(FileNotFoundError):
             os.unlink(path)
+        if held is not None:
+            os.close(held)
+
+
+@lru_cache(maxsize=1000)
+def _clear_once(folder: Path, _process: int) -> None:
+    clear_files(folder)
+
+
+def _new_part(folder: Path) -> tuple[int, str]:
+    """A new temporary file, locked, so that no other process takes it for abandoned."""
+    while True:
+        handle, path = tempfile.mkstemp(dir=folder, prefix=HELD_PART)
+        hold(handle)
+        if _is_same(Path(path), handle):  # not removed before it was locked
+            return handle, path
+        os.close(handle)
 
 
 @contextmanager

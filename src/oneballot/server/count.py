@@ -31,6 +31,8 @@ class BallotCounter:
     left_out: tuple[str, ...]
     previous: Outcome | None
     key: X25519PrivateKey | None
+    withdrawn: tuple[str, ...] = ()
+    """Parties that have withdrawn from an earlier outcome: their ballots are left out too."""
     banned: set[str] = field(default_factory=set)
     """Parties with two different ballots, the first of which changed and cannot be subtracted. Neither counts."""
     count: Count = field(default_factory=Count)
@@ -52,7 +54,7 @@ class BallotCounter:
         try:
             ballot = self._open(name)
             self.seen.add(ballot.party)
-            if ballot.party in self.left_out:
+            if ballot.party in self.left_out or ballot.party in self.withdrawn:
                 return
             if ballot.party in self.banned:
                 raise Spoiled(f"{ballot.party} has cast two different ballots, one of which changed; neither counts")
@@ -80,10 +82,17 @@ class BallotCounter:
             if before.abstained is not None or (party in self.voted and self.voted[party].digest == before.digest):
                 continue
             try:
-                self.count -= self._recount(before)
+                self.subtract(party, before)
             except (Spoiled, KeyError):
                 return False
         return True
+
+    def subtract(self, party: str, before: CountedBallot) -> None:
+        """Subtract a counted ballot. Raises Spoiled or KeyError if only the ballot itself says what, and it is gone."""
+        if party in self.count.by_party and not self.count.sums:
+            del self.count.by_party[party]
+        elif before.abstained is None:
+            self.count -= self._recount(before)
 
     def casts(self) -> int:
         """The largest number of casts of any party."""
@@ -98,6 +107,7 @@ class BallotCounter:
             reasons = [f"spoiled: {name}: {reason}" for name, reason in self.spoiled.items()]
             reasons += [f"{party} abstains: {b.abstained}" for party, b in self.voted.items() if b.abstained]
             reasons += [f"{party} was left out (--without)" for party in self.left_out]
+            reasons += [f"{party} has withdrawn" for party in self.withdrawn]
             missing = ", ".join(self.election.awaited(self.seen)) or "more"
             raise QuorumError(
                 f"{votes} ballot{'s count' if votes != 1 else ' counts'}, but the quorum is {self.election.quorum}: "

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..election.election import Election
+from ..election.names import check_party_name
+from ..election.outcome_files import read_index
 from ..errors import ElectionError, OneBallotError, OneBallotWarning
 from ..interfaces import Box
 from ..privacy.charges import Charges
@@ -31,13 +33,16 @@ def tally_files(
     data_dependent: bool = False,
     early: bool = False,
     key: X25519PrivateKey | None = None,
+    readmit: Iterable[str] = (),
 ) -> Outcome:
     """Tally the ballots in a box and save the outcome in a folder. Resumes from an existing outcome there.
 
     At L1 every tally draws noise and costs again, so an existing outcome is kept unless `again` is set. These tallies
-    are recorded in a file next to the election.
+    are recorded in a file next to the election. A party that has withdrawn from the existing outcome stays out, unless
+    `readmit` names it.
     """
-    left_out = tuple(without)
+    left_out, again_in = tuple(without), tuple(readmit)
+    withdrawn = read_withdrawn(out)
     log.prepare(out)
     previous = _load_previous(out, election.digest) if exists(out) else None
     record = beside / "tallies.json" if election.level == "L1" else None
@@ -45,7 +50,7 @@ def tally_files(
     if draws and not again:
         spent = election.privacy.epsilon is not None and draws >= election.privacy.tallies
         flags = "--again and --over-budget" if spent else "--again"
-        if previous is None or left_out or over_budget or data_dependent:
+        if previous is None or left_out or again_in or over_budget or data_dependent:
             raise ElectionError(
                 f"{record} records an earlier tally of this election. A new tally at L1 draws new noise and costs "
                 f"again: confirm with {flags}. The existing outcome is kept."
@@ -55,9 +60,33 @@ def tally_files(
             f"late ballots, or to drop ballots with revoked keys, tally with {flags}."
         )
         return previous.with_draws(draws)
-    outcome = tally_box(election, box, Options(left_out, previous, record, over_budget, early, key))
+    options = Options(left_out, previous, record, over_budget, early, key, withdrawn, again_in)
+    outcome = tally_box(election, box, options)
     log.save(outcome, out, "tally")
     return outcome
+
+
+def find_election(outcome: Outcome, folder: Path, given: Path | None) -> tuple[Election, Path]:
+    """The election of an outcome and its file: the given one, or election.toml here or beside the outcome's folder."""
+    places = [given] if given is not None else [Path("election.toml"), folder.resolve().parent / "election.toml"]
+    problem = f"the election of {folder} is needed: give its file with --election election.toml"
+    for path in (each for each in places if given is not None or each.is_file()):
+        election = Election.read(path)
+        if election.digest == outcome.election:
+            return election, path
+        problem = (
+            f"{folder} is not the outcome of {path}, or the election has changed since: its digest is "
+            f"{election.digest[:12]}, but the outcome was tallied with {outcome.election[:12]}"
+        )
+    raise ElectionError(problem)
+
+
+def read_withdrawn(out: Path) -> tuple[str, ...]:
+    """The parties that have withdrawn from the outcome in this folder, also if its model or count is damaged."""
+    try:
+        return tuple(map(check_party_name, read_index(out).get("withdrawn", ())))
+    except (OneBallotError, TypeError, AttributeError):
+        return ()
 
 
 def _load_previous(out: Path, election: str) -> Outcome | None:

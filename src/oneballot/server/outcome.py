@@ -72,6 +72,8 @@ class Outcome(Shown):
     voted: Mapping[str, CountedBallot]
     spoiled: Mapping[str, str] = field(default_factory=dict)
     without: tuple[str, ...] = ()
+    withdrawn: tuple[str, ...] = ()
+    """Parties that have withdrawn (`server.withdraw`). A tally that resumes from this outcome leaves them out."""
     count: Count = field(default_factory=Count, repr=False)
     noised: tuple[tuple[Array, int], ...] = field(default=(), repr=False, compare=False)
     """At L1, in memory only: the votes that noise was added to, each with its unit. Not to be published."""
@@ -94,6 +96,7 @@ class Outcome(Shown):
             "abstained": {party: b.abstained for party, b in self.voted.items() if b.abstained is not None},
             "spoiled": dict(self.spoiled),
             "without": list(self.without),
+            **({"withdrawn": list(self.withdrawn)} if self.withdrawn else {}),
             "bytes": self.bytes,
             **({} if self.temperature is None else {"temperature": self.temperature}),
             "verdict": None if self.verdict is None else self.verdict.describe(),
@@ -116,7 +119,8 @@ class Outcome(Shown):
         if not rows:
             refuse_rows(self, "use published(rows=True)")
         verdict = None if self.verdict is None else self.verdict.published()
-        return replace(self, voted={}, spoiled={}, without=(), count=Count(), noised=(), verdict=verdict)
+        nobody: Any = {"voted": {}, "spoiled": {}, "without": (), "withdrawn": ()}
+        return replace(self, **nobody, count=Count(), noised=(), verdict=verdict)
 
     def read_table(self, path: Path) -> Table:
         """The columns of a file, as the schema reads it."""
@@ -196,6 +200,7 @@ class Outcome(Shown):
             "voted": {party: vars(ballot) for party, ballot in self.voted.items()},
             "spoiled": dict(self.spoiled),
             "without": list(self.without),
+            **({"withdrawn": list(self.withdrawn)} if self.withdrawn else {}),
             "schema": None if self.schema is None else self.schema.model_dump(mode="json"),
             "verdict": None if self.verdict is None else self.verdict.describe(),
             **({"about": dict(self.about)} if self.about else {}),
@@ -222,6 +227,7 @@ class Outcome(Shown):
                 voted={party: CountedBallot(**ballot) for party, ballot in index["voted"].items()},
                 spoiled=index["spoiled"],
                 without=tuple(index["without"]),
+                withdrawn=tuple(index.get("withdrawn", ())),
                 count=unflatten(unpack(read_content(folder, index["count"])), index["roll"]),
                 verdict=None if index.get("verdict") is None else Verdict.read(index["verdict"]),
                 about=dict(index.get("about", {})),

@@ -17,7 +17,7 @@ from ..interfaces import Box, Model
 from ..privacy.charges import Charges
 from ..runtime.progress import track
 from ..runtime.scheduler import run
-from ..types import Ballot, Steps, Together
+from ..types import Ballot, Count, Steps, Together
 from .about import describe_election
 from .context import TallyContext
 from .count import BallotCounter
@@ -41,6 +41,10 @@ class Options:
     over_budget: bool = False
     early: bool = True
     key: X25519PrivateKey | None = None
+    withdrawn: tuple[str, ...] = ()
+    """Parties that have withdrawn, besides those that the previous outcome records."""
+    readmit: tuple[str, ...] = ()
+    """Parties that have withdrawn and count again."""
 
 
 def tally(
@@ -52,15 +56,18 @@ def tally(
     book: str | Path | None = None,
     over_budget: bool = False,
     key: X25519PrivateKey | None = None,
+    readmit: Iterable[str] = (),
 ) -> Outcome:
     """The outcome of these ballots. `key` is the server's secret key (`oneballot.ballot.keys.read_server_key`).
 
     With a previous outcome only new ballots are counted, and ballots that are gone are subtracted. The result is the
     same as from scratch, except that at L1 noise is drawn and charged again. `book` is a file that records all tallies
     at L1. Without it, and without the previous outcome, the costs of several tallies of the same ballots are not added.
+    `readmit`: count these parties again, which have withdrawn from the previous outcome.
     """
     charges = None if book is None else Path(book)
-    return run(tally_steps(election, ballots, Options(tuple(without), previous, charges, over_budget, key=key)))
+    options = Options(tuple(without), previous, charges, over_budget, key=key, readmit=tuple(readmit))
+    return run(tally_steps(election, ballots, options))
 
 
 def tally_steps(
@@ -83,25 +90,35 @@ def _tally(election: Election, source: Source, options: Options) -> Steps[Outcom
     previous = options.previous
     if previous is not None and previous.election != election.digest:
         previous = None
-    earlier = previous.ledger.drawn if previous is not None and previous.ledger.level == "L1" else 0
-    charges = Charges(election.digest, options.charges, earlier=earlier)
-    budget = election.privacy.epsilon is not None and not options.over_budget
-    with TallyContext(election, charges, election.privacy.tallies if budget else None) as ctx:
+    with open_context(election, options, previous) as ctx:
         (ctx.prepared,) = yield Together([ctx.job(election.method.prepare, ctx)])
         counter = _count(election, source, options, previous, ctx)
         _warn_of_unknown_parties(counter.left_out, counter.seen, ctx)
         counter.check_quorum()
         if not options.early:
             counter.check_deadline()
-        election.warn_if_hopeless(counter.votes())
-        if election.method.risk and counter.votes() >= ENOUGH_PARTIES:
-            ctx.warn(election.method.risk)
-        (model,) = yield Together([ctx.job(election.method.close, counter.count, ctx)])
-        if not hasattr(model, "predict_proba"):
-            kind = type(model).__name__
-            raise TypeError(f"`close` of the method {election.method.name} returned {kind}; return a Model")
-        temperature = _temperature(ctx)
-        verdict = judge(model, counter.count, ctx)
+        return (yield from close(election, counter, ctx))
+
+
+def open_context(election: Election, options: Options, previous: Outcome | None) -> TallyContext:
+    """The context of a tally on top of a previous outcome, whose draws of noise at L1 are counted too."""
+    earlier = previous.ledger.drawn if previous is not None and previous.ledger.level == "L1" else 0
+    charges = Charges(election.digest, options.charges, earlier=earlier)
+    budget = election.privacy.epsilon is not None and not options.over_budget
+    return TallyContext(election, charges, election.privacy.tallies if budget else None)
+
+
+def close(election: Election, counter: BallotCounter, ctx: TallyContext) -> Steps[Outcome]:
+    """The outcome of a finished count."""
+    election.warn_if_hopeless(counter.votes())
+    if election.method.risk and counter.votes() >= ENOUGH_PARTIES:
+        ctx.warn(election.method.risk)
+    (model,) = yield Together([ctx.job(election.method.close, counter.count, ctx)])
+    if not hasattr(model, "predict_proba"):
+        kind = type(model).__name__
+        raise TypeError(f"`close` of the method {election.method.name} returned {kind}; return a Model")
+    temperature = _temperature(ctx)
+    verdict = judge(model, counter.count, ctx)
     return _outcome(election, attach_sandbox(model), counter, ctx, verdict, temperature)
 
 
@@ -110,8 +127,9 @@ def _count(
 ) -> BallotCounter:
     """Count the source's ballots on top of the previous outcome or, if that is impossible, from scratch."""
     left_out, banned = tuple(sorted(set(map(check_party_name, options.without)))), set[str]()
+    withdrawn = _still_withdrawn({*options.withdrawn, *(previous.withdrawn if previous else ())}, options.readmit, ctx)
     while True:
-        counter = BallotCounter(election, ctx, source, left_out, previous, options.key, banned=banned)
+        counter = BallotCounter(election, ctx, source, left_out, previous, options.key, withdrawn, banned)
         for name in track("counting ballots", source.names_in_order(election.max_ballot_mb * 2**20), len(source.sizes)):
             counter.add(name)
             if counter.must_restart:
@@ -119,6 +137,16 @@ def _count(
         if counter.finish():
             return counter
         previous, banned = None, counter.banned
+
+
+def _still_withdrawn(known: set[str], readmit: Iterable[str], ctx: TallyContext) -> tuple[str, ...]:
+    """The parties that have withdrawn and are not counted again."""
+    again = set(map(check_party_name, readmit))
+    for party in sorted(again - known):
+        ctx.warn(f"cannot readmit {party}: it has not withdrawn from the earlier outcome")
+    for party in sorted(known - again):
+        ctx.warn(f"{party} has withdrawn, so its ballot is left out; --readmit {party} counts it again")
+    return tuple(sorted(known - again))
 
 
 def _warn_of_unknown_parties(without: Iterable[str], seen: set[str], ctx: TallyContext) -> None:
@@ -161,7 +189,8 @@ def _outcome(
         voted=dict(sorted(counter.voted.items())),
         spoiled=counter.spoiled,
         without=tuple(party for party in counter.left_out if party in counter.seen),
-        count=counter.count,
+        withdrawn=counter.withdrawn,
+        count=Count(counter.count.sums, dict(sorted(counter.count.by_party.items()))),
         noised=tuple(ctx.noised),
         verdict=verdict,
         about=describe_election(election),

@@ -10,6 +10,7 @@ import numpy as np
 from ..errors import ElectionError, OneBallotError
 from ..server.outcome import Outcome
 from ..server.tally import tally
+from ..server.withdraw import withdraw
 from ..simulation import simulate_parties
 from ..types import Data
 from ._data import WHOLE, same
@@ -42,6 +43,8 @@ def check_withdrawal(case: MethodCase) -> Iterator[str]:
         if not _alike(case, left, never):
             how = "subtracted from an earlier outcome" if previous else "left out"
             yield f"The outcome without a party that was {how} differs from one in which it never voted."
+    if not _alike(case, withdraw(case.agreed, case.outcome, "party-2", ballot=case.ballots["party-2"]), never):
+        yield "The outcome of `withdraw` differs from one in which the party never voted."
 
 
 def _alike(case: MethodCase, one: Outcome, other: Outcome) -> bool:

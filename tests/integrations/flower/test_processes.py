@@ -225,7 +225,7 @@ def test_the_guide_works_with_a_node_killed_during_training(clinic: Path, place:
     written = only("clinic", "oneballot flower node")
     clinics["clinic-a"].oneballot(here(written, "clinic-a"))
     clinics["clinic-b"].oneballot(here(written, "clinic-b"))
-    clinics["clinic-c"].oneballot(here(written, "clinic-c") + " --learner xgboost:rounds=100000000")
+    clinics["clinic-c"].oneballot(here(written, "clinic-c") + " --learner xgboost:rounds=100000")
     begin = only("clinic", "flower-supernode")
     nodes = {name: at.start(f"{here(begin, name)} --port {free_port()}") for name, at in clinics.items()}
     unregistered = place("unregistered")

@@ -47,7 +47,7 @@ def cast(agreed: ob.Election, rows: Any = ROWS, party: str = "a") -> Ballot:
 
 @pytest.mark.parametrize("settings", [{}, {"solver": "ridge"}, {"features": "fourier", "number": 200}])
 def test_the_model_equals_that_of_the_pooled_rows_for_every_split(settings: dict[str, Any]) -> None:
-    agreed = election(**settings)
+    agreed = election(**settings, influence="claimed")
     pooled = ob.tally(agreed, [cast(agreed)])
     for split in ("homogeneous", "shards:1", "dirichlet:0.1"):
         apart = ob.simulate(agreed, X[ROWS], Y[ROWS], parties=7, split=split).outcome

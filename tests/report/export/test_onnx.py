@@ -231,3 +231,22 @@ def test_an_outcome_without_a_schema_takes_encoded_rows(tmp_path: Path) -> None:
     ob.export(outcome, "onnx", tmp_path / "model.onnx", data=X)
     outputs = check.run(tmp_path / "model.onnx", {"X": X})
     assert outputs["label"].tolist() == [outcome.classes[i] for i in outcome.probabilities(X).argmax(axis=1)]
+
+
+@pytest.mark.parametrize("background", ["public rows", "none"])
+def test_the_cap_on_a_partys_share_of_a_row_is_exported(background: str, tmp_path: Path) -> None:
+    """Seven parties, one of which alone has a class: some rows are capped, and on others the cap gives way."""
+    frame = table(350)
+    schema = ob.Schema.from_frame(frame, label="label")
+    rows = public() if background == "public rows" else None
+    trees = ob.Sklearn("RandomForestClassifier", {"n_estimators": 5})
+    election = ob.Election(classes=("no", "maybe", "yes"), schema=schema, public=rows, learner=trees)
+    alone = frame["label"] == "yes"
+    parts = [{name: values[~alone][i::6] for name, values in frame.items()} for i in range(6)]
+    parts.append({name: values[alone] for name, values in frame.items()})
+    outcome = ob.tally(election, [ob.cast(election, part, party=f"p{i}") for i, part in enumerate(parts)])
+    model = outcome.model.model_
+    encoded = schema.encode(table(100, 5), "test rows")
+    claimed, capped = model.claimed_weights(encoded), model.member_weights(encoded)
+    assert (claimed > capped).any()
+    assert "labels are equal" in ob.export(outcome, "onnx", tmp_path / "model.onnx").checked

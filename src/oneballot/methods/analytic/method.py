@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -15,10 +15,12 @@ from pydantic import Field
 from scipy.spatial.distance import pdist
 
 from ...errors import ElectionError, OneBallotWarning, Spoiled
+from ...influence import ENOUGH_PARTIES
 from ...interfaces import Agreement, Context, Learner, Method, Model, TallyContext
 from ...settings import settings
 from ...types import Abstain, Array, Ballot, Contents, Count, Data, Plan, Planned, Spending
 from .._shared import missing_classes
+from .bounds import bound
 from .format import MOST_FEATURES, Encoder, FeatureMap, LinearModel
 from .statistics import GRID, LARGEST, MOST_ROWS, STATISTICS, check_sums, discriminants, solve, statistics, symmetric
 
@@ -30,6 +32,8 @@ KNOWN = 4
 """A class is known if its count exceeds so many standard deviations; noise alone gets there once in 30,000 classes."""
 ROWS_PER_NOISE = 10
 """With fewer rows, compared with the largest eigenvalue of the noise, the model may be no better than chance."""
+SUSPICIOUS = 10
+"""A warning names a party that declares so many times the rows that it may count for."""
 DOMINANT = 0.99
 """A column with a larger share of the total variance makes the others nearly irrelevant."""
 
@@ -45,6 +49,8 @@ class Analytic(Method):
     90 % quantile, without a public set √(number of features).
     intercept: the constant beside features of length 1.
     ridge: added to G's diagonal, in rows; by default 0.01, at L2 half of the largest eigenvalue of the noise.
+    influence: "bounded": at L0 no party's sums decide alone (`bounds`); "claimed": a party weighs what it declares.
+    most_rows: the largest number of rows that a party may declare; at L2 its sums are scaled down to it.
     """
 
     name: ClassVar[str] = "analytic"
@@ -54,12 +60,15 @@ class Analytic(Method):
     draft: ClassVar[str] = """\
 solver = "lda"                  # or "ridge"
 features = "fourier"            # not only linear; or "none" (a linear model), "encoder"
+influence = "bounded"           # no party decides alone; "claimed" believes what each declares
 """
     private_draft: ClassVar[str] = """\
 solver = "lda"                  # or "ridge"
 features = "none"               # a linear model: more features would need more noise; or "fourier", "encoder"
 """
     files: ClassVar[tuple[str, ...]] = ("encoder",)
+    in_files: ClassVar[Mapping[str, Any]] = {"influence": "claimed", "most_rows": MOST_ROWS}
+    """What a file that leaves a setting out means, as it did in version 0.5.0."""
     counts: ClassVar[tuple[str, ...]] = ("sums",)
     meanings: ClassVar[Mapping[str, str]] = {
         "gram": "for each pair of features, the sum of their products over the party's rows",
@@ -74,6 +83,22 @@ features = "none"               # a linear model: more features would need more 
     bound: Amount | None = None
     intercept: Annotated[float, Field(ge=0.01, le=10)] = 0.3
     ridge: Amount | None = None
+    influence: Literal["bounded", "claimed"] = "bounded"
+    most_rows: Annotated[int, Field(ge=1, le=MOST_ROWS)] = 1_000_000
+
+    def describe(self) -> dict[str, Any]:
+        """The settings for the election's digest; those that are younger only where they change something."""
+        described = asdict(self)
+        return {k: v for k, v in described.items() if k not in self.in_files or v != self.in_files[k]}
+
+    @property
+    def risk(self) -> str:
+        if self.influence == "bounded":
+            return ""
+        return (
+            f"A party weighs what it declares, up to {self.most_rows:,} rows (most_rows), so one that lies can decide "
+            'alone. At L0 influence = "bounded" prevents it; at L2 set most_rows to what a party may really have.'
+        )
 
     def __post_init__(self) -> None:
         if (self.features == "encoder") != (self.encoder is not None):
@@ -97,7 +122,8 @@ features = "none"               # a linear model: more features would need more 
             _warn_of_dominant_column(public)
 
     def for_level(self, level: str) -> Self:
-        return self
+        """At L2 a ballot's weight depends on the ballot itself and on `most_rows` alone."""
+        return self if level == "L0" else replace(self, influence="claimed")
 
     def spends(self, level: str, classes: int, public: int) -> Spending:
         return Spending(numbers=replace(STATISTICS, row=GRID * self._constant))
@@ -122,8 +148,9 @@ features = "none"               # a linear model: more features would need more 
     def cast(self, data: Data, ctx: Context) -> Contents:
         if not len(data) and ctx.level != "L2":
             raise Abstain("it has no rows")
-        if len(data) > MOST_ROWS:
-            raise ElectionError(f"{len(data):,} rows: {MOST_ROWS:,} at most; split the party into several")
+        if len(data) > (most := self.most_rows if ctx.level == "L0" else MOST_ROWS):
+            advice = f"raise most_rows, up to {MOST_ROWS:,}" if most < MOST_ROWS else "split the party into several"
+            raise ElectionError(f"{len(data):,} rows: {most:,} at most; {advice}")
         features = self.feature_map(ctx)
         if self.features != "fourier" and len(data) and (share := features.clipped_share(data.X)) > 0.2:
             ctx.warn(
@@ -146,14 +173,25 @@ features = "none"               # a linear model: more features would need more 
                 raise Spoiled(f"{name} has a sum beyond {most:,}, more than {MOST_ROWS:,} rows can add up to")
         if ctx.level == "L0":
             check_sums(symmetric(gram, size), sums, self._constant)
+            if (rows := int(sums[-1].sum()) // (GRID * self._constant)) > self.most_rows:
+                raise Spoiled(f"it declares {rows:,} rows, but the election allows {self.most_rows:,} (most_rows)")
+            if not rows:
+                raise Spoiled("it declares no rows; a party without rows abstains")
+            if self.influence == "bounded":
+                return Count(by_party={ballot.party: {"gram": gram, "sums": sums}})
+        elif (largest := max(np.abs(gram).max() / 2, np.abs(sums).max())) > (most := self.most_rows * GRID**2):
+            gram, sums = (np.rint(value * (most / largest)).astype(np.int64) for value in (gram, sums))
         return Count({"gram": gram, "sums": sums, "ballots": np.ones(1, dtype=np.int64)})
 
     def close(self, count: Count, ctx: TallyContext) -> Model:
         features = self.feature_map(ctx)
-        gram = symmetric(count.sums["gram"], features.size) / (2 * GRID**2)
-        noise = ctx.noise / GRID**2 * math.sqrt(float(count.sums["ballots"][0]))  # on each number, in rows
+        if count.by_party:
+            gram, sums, noise = *self._bounded(count, ctx), 0.0
+        else:
+            gram = symmetric(count.sums["gram"], features.size) / (2 * GRID**2)
+            noise = ctx.noise / GRID**2 * math.sqrt(float(count.sums["ballots"][0]))  # on each number, in rows
+            sums = count.sums["sums"] / GRID**2
         spread = noise * _largest_eigenvalue(features.size)
-        sums = count.sums["sums"] / GRID**2
         ridge = self.ridge or (0.5 * spread if noise else 0.01)
         constant = self._constant / GRID
         rows = sums[-1] / constant  # of each class
@@ -174,6 +212,25 @@ features = "none"               # a linear model: more features would need more 
         weights[:, known] = discriminants(gram, sums[:, known], rows[known], ridge, self._length)
         weights[-1, ~known] = -1e6
         return LinearModel(features, weights, "softmax")
+
+    def _bounded(self, count: Count, ctx: TallyContext) -> tuple[Array, Array]:
+        """G and C in rows, with bounds on each party; warns of what does not count."""
+        kept = {party: (np.asarray(c["gram"]), np.asarray(c["sums"])) for party, c in count.by_party.items()}
+        if len(kept) < ENOUGH_PARTIES:  # without bounds: exactly the sums of the pooled rows
+            gram, sums = (np.sum([pair[i] for pair in kept.values()], axis=0) for i in (0, 1))
+            return symmetric(gram, len(sums)) / (2 * GRID**2), sums / GRID**2
+        bounded = bound(kept, self._constant)
+        for party, place in bounded.unrecognised:
+            ctx.warn(
+                f"{party}'s rows of class {ctx.classes[place]} do not count: by the sums of the other parties they are "
+                "of another class"
+            )
+        for party, place in bounded.alone:
+            ctx.warn(f"{party} has nearly all rows of class {ctx.classes[place]}: no other party can confirm them")
+        for party, rows in bounded.declared.items():
+            if rows > SUSPICIOUS * bounded.counted[party]:
+                ctx.warn(f"{party} declares {rows:,.0f} rows and counts for {bounded.counted[party]:,.0f}")
+        return bounded.totals.gram, bounded.totals.sums
 
     def rows_needed(self, agreed: Agreement, sigma: float, parties: int) -> int:
         """How many rows of all parties stand out from noise of this standard deviation on each party's sums."""

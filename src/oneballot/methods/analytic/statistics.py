@@ -45,8 +45,11 @@ def check_sums(gram: Array, sums: Array, constant: int) -> None:
     trace = np.trace(gram.astype(float))
     if trace > 2.0 * GRID**2 * rows.sum() * (1 + 1e-9):
         raise Spoiled("the Gram matrix is larger than its rows, each of length at most 1, allow")
-    if gram.any() and np.linalg.eigvalsh(gram.astype(float))[0] < -1e-9 * max(1.0, float(trace)):
-        raise Spoiled("the Gram matrix is not positive semi-definite")
+    # What is left of G without the means of the classes is the scatter within them, a sum of squares.
+    present, halved = rows > 0, gram / 2.0
+    within = halved - (sums[:, present] / rows[present]) @ (sums[:, present] / float(GRID**2)).T
+    if gram.any() and np.linalg.eigvalsh(within)[0] < -1e-9 * max(1.0, float(trace)):
+        raise Spoiled("the Gram matrix without the class means is not positive semi-definite, as it is for any rows")
 
 
 def symmetric(triangle: Array, size: int) -> Array:

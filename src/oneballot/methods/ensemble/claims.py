@@ -63,9 +63,11 @@ def claim_scales(claims: Members, ctx: Context) -> Array:
     if ctx.public is None or not uses_public_rows(ctx.public):
         return np.ones(len(claims))
     first, second = _public_halves(ctx.public, ctx)
-    ratios = np.array_split(claim_ratios(claims, ctx.public, claim_floor(ctx.public)), 2)
-    means = np.concatenate([ratios[0][:, second].mean(axis=1), ratios[1][:, first].mean(axis=1)])
-    return np.asarray(np.maximum(np.nan_to_num(means, nan=1.0), LEAST_MEAN))
+    ratios = claim_ratios(claims, ctx.public, claim_floor(ctx.public))
+    fails = np.isnan(ratios).all(axis=1)
+    halves = np.array_split(np.nan_to_num(ratios), 2)
+    means = np.concatenate([halves[0][:, second].mean(axis=1), halves[1][:, first].mean(axis=1)])
+    return np.asarray(np.maximum(np.where(fails, 1.0, means), LEAST_MEAN))
 
 
 def _public_halves(public: Array, ctx: Context) -> list[Array]:

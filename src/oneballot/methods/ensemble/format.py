@@ -17,7 +17,7 @@ from ...interfaces import Format
 from ...types import Blob
 from .average import EnsembleModel
 from .members import Members, expect, read_members
-from .open_model import OpenEnsemble
+from .open_model import CAPPED, OpenEnsemble
 
 AVERAGE = frozenset({"weights", "centres", "parties", "cohort"})
 OPEN = frozenset({"rows", "scales", "parties", "power", "shape"})
@@ -64,9 +64,19 @@ class EnsembleFormat(Format):
         names = [bytes(name).hex() for name in arrays["parties"]]
         if arrays.keys() == OPEN:
             models, claims = _check_open(members, arrays)
-            shape, (power, floor) = tuple(arrays["shape"].tolist()), arrays["power"].tolist()
-            rows, scales = arrays["rows"], arrays["scales"]
-            return OpenEnsemble(models, claims, rows, scales, names, classes, shape, power=power, floor=floor)
+            shape, (power, floor, *capped) = tuple(arrays["shape"].tolist()), arrays["power"].tolist()
+            return OpenEnsemble(
+                models,
+                claims,
+                arrays["rows"],
+                arrays["scales"],
+                names,
+                classes,
+                shape,
+                power=power,
+                floor=floor,
+                capped=bool(capped),
+            )
         cohort = dict(zip(names, arrays["cohort"].tolist(), strict=True))
         return EnsembleModel(members, arrays["weights"], cohort=cohort, centres=arrays["centres"])
 
@@ -87,7 +97,11 @@ def _check_open(blobs: list[Blob], arrays: Arrays) -> tuple[list[Blob], list[Blo
     expect("rows", arrays["rows"], np.float64, (members,))
     expect("scales", arrays["scales"], np.float64, (claims,))
     expect("parties", arrays["parties"], np.uint8, (members, 8))
-    expect("power", arrays["power"], np.float64, (2,))
+    expect("power", arrays["power"], np.float64, (3,) if arrays["power"].size == 3 else (2,))
+    if arrays["power"][2:].tolist() not in ([], [CAPPED]):
+        raise Spoiled(
+            f"power: the cap is {arrays['power'][2]}; expected {CAPPED}. Update OneBallot if this file is newer"
+        )
     expect("shape", arrays["shape"], np.int64, (arrays["shape"].size,))
     for name in ("rows", "scales", "power"):
         if not ((arrays[name] > 0) & (arrays[name] <= 2**53)).all():

@@ -17,6 +17,7 @@ from ...formats.forest import ForestModel, predict_many
 from ...formats.kernel import KernelModel, as_probabilities, scores_of
 from ...formats.safetensors import Arrays, read_arrays
 from ...interfaces import AskModel, Model
+from ...models import or_abstain
 from ...sparse import as_dense, blocks
 from ...types import Array, Blob
 
@@ -45,7 +46,12 @@ class Members(Sequence[Blob]):
         return [*self.blobs[:member], blob, *self.blobs[member + 1 :]]
 
     def predictions(self, X: Array) -> Iterator[tuple[int, Array]]:
-        """Each member's index and probabilities `(rows, classes)`. A member that fails is left out with a warning."""
+        """Each member's index and probabilities `(rows, classes)`. A row for which it has none is all 0: the member
+        abstains there. A member that fails is left out with a warning."""
+        for i, probabilities in self._predict(X):
+            yield i, or_abstain(probabilities)
+
+    def _predict(self, X: Array) -> Iterator[tuple[int, Array]]:
         dense = as_dense(X) if self._opened else X
         kernels = {i: model for i, model in self._opened.items() if isinstance(model, KernelModel)}
         for i, scores in zip(kernels, scores_of(list(kernels.values()), dense), strict=True):
@@ -58,7 +64,7 @@ class Members(Sequence[Blob]):
             try:
                 yield i, self._opened[i].predict_proba(dense) if i in self._opened else self._ask_sandbox(blob, X)
             except Spoiled as reason:
-                warnings.warn(f"member {i} is left out: {reason}", OneBallotWarning, stacklevel=2)
+                warnings.warn(f"member {i} is left out: {reason}", OneBallotWarning, stacklevel=3)
 
     def _ask_sandbox(self, blob: Blob, X: Array) -> Array:
         if self.ask is None:

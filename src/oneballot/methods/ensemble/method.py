@@ -11,6 +11,7 @@ from pydantic import Field, PositiveInt
 
 from ...errors import ElectionError, Spoiled
 from ...formats.forest import as_forest
+from ...influence import bounded_rows, cap_weights
 from ...interfaces import Agreement, CastSteps, Context, Learner, Method, Model, Models, TallyContext
 from ...settings import settings
 from ...types import Abstain, Array, Ballot, Blob, Contents, Count, Data, Fit, Plan, Planned, PublicNeed, Steps, Task
@@ -42,6 +43,7 @@ OPEN_LEARNERS: Mapping[str, Mapping[str, Any]] = {
 }
 OPEN_DRAFT = """\
 weights = "open"                # each row asks the parties whose rows are like it; "seen" asks all alike
+influence = "bounded"           # no party decides a row that others know; "claimed" trusts every party
 # distil = true                 # one model instead of all of them; needs public rows
 
 [learners.local]                # each party's model; a party may choose its own
@@ -64,6 +66,8 @@ class Ensemble(Method):
     weights: how a member's prediction for a class counts in the average: "open": row by row, by how likely the row is
     one of its party's (`open_model`); "seen": 1 if its party has rows of the class, else 0; "class-counts": the number
     of those rows, at most `most_rows`; "uniform": 1. most_members: an open ensemble keeps this many (`open_count`).
+    influence: "bounded": one party has at most a share of the weight of a row (of a class, with "class-counts"), unless
+    too few others claim it (`oneballot.influence`); "claimed": no such bound. "seen" and "uniform" count parties alike.
     distil: train the final learner on the ensemble's predictions on the public set.
     cohorts: the number of groups of parties that predict alike, each with an ensemble of its own.
     """
@@ -75,6 +79,7 @@ class Ensemble(Method):
         "a ballot is a model trained on private rows (a kernel model even holds them), without noise"
     )
     alternatives: ClassVar[Mapping[str, str]] = {"soft": "Distil with another learner, or set distil = false"}
+    in_files: ClassVar[Mapping[str, Any]] = {"influence": "claimed"}
     counts: ClassVar[tuple[str, ...]] = ("seen",)
     meanings: ClassVar[Mapping[str, str]] = {
         "seen": CLASS_COUNTS,
@@ -94,6 +99,7 @@ class Ensemble(Method):
     distil: bool = False
     cohorts: PositiveInt = 1
     most_members: PositiveInt = 64
+    influence: Literal["bounded", "claimed"] = "bounded"
 
     def __post_init__(self) -> None:
         if self.select == "all" and self.k is not None:
@@ -110,10 +116,23 @@ class Ensemble(Method):
         """An open ensemble needs dense rows, since it may redraw their cells."""
         return self.weights != "open"
 
+    @property
+    def risk(self) -> str:
+        if self.influence == "bounded" or self.weights in ("seen", "uniform"):
+            return ""
+        what = "a row that others know too" if self.weights == "open" else "a class that others have too"
+        return (
+            f'influence = "claimed": a single party that lies can decide {what}. Set influence = "bounded" in the '
+            "election, unless you trust every party."
+        )
+
     def describe(self) -> dict[str, Any]:
-        """The settings for the election's digest; `most_members` is younger than the others, and only "open" has it."""
-        described = asdict(self)
-        return described if self.weights == "open" else {k: v for k, v in described.items() if k != "most_members"}
+        """The settings for the election's digest. Those younger than the others are left out where they have no effect
+        or their old meaning."""
+        left_out = {"most_members"} if self.weights != "open" else set()
+        if self.influence == "claimed" or self.weights in ("seen", "uniform"):
+            left_out.add("influence")
+        return {name: value for name, value in asdict(self).items() if name not in left_out}
 
     def default_learners(self, shape: tuple[int, ...], tokens: bool) -> Mapping[str, Mapping[str, Any]]:
         """The learners of an open ensemble over a table, where the election names none."""
@@ -211,7 +230,8 @@ class Ensemble(Method):
             ctx.warn(f"no party has rows of class {missing}: the ensemble does not know it")
         if self.weights == "open":
             chosen = self._select(ballots, np.arange(len(ballots)), ctx)
-            opened = assemble({parties[i]: ballots[i] for i in chosen}, self.most_members, ctx)
+            some = {parties[i]: ballots[i] for i in chosen}
+            opened = assemble(some, self.most_members, ctx, capped=self.influence == "bounded")
             return (yield from self._finish(opened, ctx))
         blobs = [blob for ballot in ballots if isinstance(blob := ballot["model"], Blob)]
         groups, cohort, centres = [np.arange(len(parties))], {}, None
@@ -275,9 +295,15 @@ class Ensemble(Method):
 
     def _weights(self, class_counts: Array, selected: Array) -> Array:
         """How much each member's prediction for each class counts, `(members, classes)`."""
-        most = {"seen": 1, "class-counts": self.most_rows, "uniform": 0}[self.weights]
         weights = np.zeros(class_counts.shape)
-        weights[selected] = np.minimum(class_counts[selected], most) if most else 1
+        if self.weights == "uniform":
+            weights[selected] = 1
+        elif self.weights == "seen":
+            weights[selected] = np.minimum(class_counts[selected], 1)
+        elif self.influence == "claimed":
+            weights[selected] = np.minimum(class_counts[selected], self.most_rows)
+        else:
+            weights[selected] = bounded_counts(class_counts[selected], self.most_rows)
         return weights
 
     def _distil(self, teachers: Sequence[Model], ctx: TallyContext) -> Steps[Models]:
@@ -290,6 +316,18 @@ class Ensemble(Method):
         public, seed = public_rows(ctx), ctx.shared_seed("final", number)
         targets = teacher.predict_proba(public)
         return Task(np.arange(len(public)), targets, "soft", seed=seed, required=True, label="the distilled model")
+
+
+def bounded_counts(class_counts: Array, most_rows: int) -> Array:
+    """Rows of each class `(parties, classes)` as they count: a party's in total at most its bounded rows, of a class at
+    most `most_rows`, and at most its share of the class's weight. Where fewer parties have a class than the cap needs,
+    they count alike."""
+    declared = class_counts.sum(axis=1)
+    scale = np.minimum(1, bounded_rows(declared) / np.maximum(declared, 1))
+    counts = np.minimum(class_counts * scale[:, None], most_rows)
+    capped, _ = cap_weights(counts.T, 0.0)
+    fewest = np.where(counts > 0, counts, np.inf).min(axis=0)
+    return np.asarray(np.maximum(capped.T, np.minimum(counts, fewest)))
 
 
 def as_blob(model: Model) -> Blob:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -18,6 +18,8 @@ from .open_model import OpenEnsemble
 
 POWER = 1.5
 """The power that members' probabilities are raised to (`open_model`)."""
+NAMED_ROWS = 5
+"""How many of the rows that hang on a party a warning lists."""
 MOST_FEATURES = 2**24
 MOST_DIMENSIONS = 4
 
@@ -33,7 +35,7 @@ def read_shape(ballot: Ballot, ctx: TallyContext) -> tuple[int, ...]:
     return shape
 
 
-def assemble(ballots: Mapping[str, Contents], most: int, ctx: TallyContext) -> OpenEnsemble:
+def assemble(ballots: Mapping[str, Contents], most: int, ctx: TallyContext, *, capped: bool = True) -> OpenEnsemble:
     """The open ensemble of these parties. What a party declares is bounded (`bounded_rows`, `needed_rows`)."""
     ballots = _of_one_shape(ballots, ctx)
     parties = sorted(ballots)
@@ -55,21 +57,48 @@ def assemble(ballots: Mapping[str, Contents], most: int, ctx: TallyContext) -> O
         shape,
         power=POWER,
         floor=claim_floor(ctx.public),
+        capped=capped,
         ask=ctx.ask,
     )
-    if ctx.public is not None and uses_public_rows(ctx.public) and (declared > whole.rows).any():
-        bounded, whole.rows = whole.rows, needed_rows(declared, whole.member_weights(ctx.public) / whole.rows)
+    weights = None if ctx.public is None else whole.claimed_weights(ctx.public)
+    if weights is not None and uses_public_rows(ctx.public) and (declared > whole.rows).any():
+        bounded, claimed = whole.rows, weights / whole.rows
+        whole.rows = needed_rows(declared, claimed)
+        weights = claimed * whole.rows
         for i in np.flatnonzero(whole.rows > bounded):
             share = whole.rows[i] / whole.rows.sum()
             ctx.warn(
                 f"{parties[i]} counts for {whole.rows[i]:,.0f} rows instead of {bounded[i]:,.0f} ({share:.0%} of all), "
                 "because the other parties' rows are unlike many public rows; check that it has so many"
             )
-    if len(parties) <= most:
-        return whole
-    kept = most_important(whole, np.stack([array_of(ballots[party], "seen") for party in parties]), most, ctx.public)
-    ctx.warn(f"the ensemble keeps {most} of {len(parties)} members, those that weigh most (most_members = {most})")
-    return whole.only(kept)
+    if len(parties) > most:
+        seen = np.stack([array_of(ballots[party], "seen") for party in parties])
+        kept = most_important(whole, seen, most, ctx.public)
+        ctx.warn(f"the ensemble keeps {most} of {len(parties)} members, those that weigh most (most_members = {most})")
+        whole, parties = whole.only(kept), [parties[i] for i in kept]
+        weights = None if weights is None else weights[:, kept]
+    if weights is not None:
+        warn_where_one_party_decides(*whole.cap(weights), parties, ctx)
+    return whole
+
+
+def warn_where_one_party_decides(weights: Array, alone: Array, parties: Sequence[str], ctx: TallyContext) -> None:
+    """Name the public rows where the cap gives way, and the parties that they hang on.
+
+    weights `(public rows, parties)`, and the rows where they are not bounded.
+    """
+    if not alone.any():
+        return
+    first = weights.argmax(axis=1)
+    texts = []
+    for i in sorted(set(first[alone].tolist()), key=lambda i: -(first[alone] == i).sum()):
+        rows = np.flatnonzero(alone & (first == i))
+        named = ", ".join(str(row + 1) for row in rows[:NAMED_ROWS])
+        texts.append(f"{len(rows)} on {parties[i]} (rows {named}{', …' if len(rows) > NAMED_ROWS else ''})")
+    ctx.warn(
+        f"{alone.sum():,} of {len(alone):,} public rows hang on one party, because too few others claim rows like "
+        f"them: {'; '.join(texts)}. If that party is wrong or lies, so is the outcome there"
+    )
 
 
 def needed_rows(declared: Array, claimed: Array) -> Array:
@@ -79,16 +108,18 @@ def needed_rows(declared: Array, claimed: Array) -> Array:
     mean square of 1 + u over the public rows. If they claim all rows alike, u is near 0. If they claim only a share λ
     of the rows, u = (1 − λ)/λ: how many times their rows the party must have. It may then count for 4(u − 1)² times
     their rows, because noise in the claims gives a u of up to 1, and flattens larger ones. Only the others' claims and
-    bounded rows enter, so a party that declares the most cannot raise its own bound.
+    bounded rows enter, so a party that declares the most cannot raise its own bound. u is the smallest of those without
+    one of the others, so that no single other party can raise it either: two that collude gain nothing.
     """
     bounded = bounded_rows(declared)
-    rows = bounded.copy()
+    rows, weights = bounded.copy(), claimed * bounded
     for party in np.flatnonzero(declared > rows):
-        others = np.arange(len(declared)) != party
-        theirs = bounded[others]
-        weight = claimed[:, others] @ theirs
-        uneven = np.mean(weight**2) / max(np.mean(weight) ** 2, 1e-12) - 1
-        rows[party] = max(rows[party], min(declared[party], 4 * max(uneven - 1, 0) ** 2 * theirs.sum()))
+        theirs = np.delete(weights, party, axis=1)
+        total = theirs.sum(axis=1, keepdims=True)
+        some = np.hstack([total, total - theirs]) if theirs.shape[1] > 1 else total  # of all, and without each of them
+        uneven = (np.mean(some**2, axis=0) / np.maximum(np.mean(some, axis=0) ** 2, 1e-12) - 1).min()
+        most = 4 * max(uneven - 1, 0) ** 2 * (bounded.sum() - bounded[party])
+        rows[party] = max(rows[party], min(declared[party], most))
     return rows
 
 

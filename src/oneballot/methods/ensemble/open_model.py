@@ -3,19 +3,22 @@
     r_k(x)   = p_k(mine | x) / max(p_k(background | x), floor), at least 0.01
     w_k(x)   = n_k · r_k(x) / s_k, the mean over the party's claim models
     q_k(c|x) ∝ p_k(c | x)^a
-    p(c | x) ∝ Σ_k w_k(x) · q_k(c | x)
+    p(c | x) ∝ Σ_k min(w_k(x), cap(x)) · q_k(c | x)
 
-n_k is bounded and s_k computed by the tally, so that no party claims more than its share. The floor bounds a claim.
-Without claim models w_k(x) = n_k. With a > 1 a member that is certain of a wrong class gains less over several others.
+n_k is bounded and s_k computed by the tally, so that no party claims more than its share. The floor bounds a claim, and
+`influence.cap_weights` a party's share of a row. Without claim models w_k(x) = n_k. With a > 1 a member that is certain
+of a wrong class gains less over several others. A member whose answer for a row is not a probability abstains there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
 from ...errors import OneBallotError
+from ...influence import cap_weights
 from ...interfaces import AskModel, Context, HasReplaceableMembers
 from ...types import Array, Blob, Contents
 from .average import hash_name, pack_names
@@ -23,6 +26,8 @@ from .members import Members, in_blocks, write_members
 
 LEAST_RATIO = 0.01
 """A row that no party claims is decided by all of them."""
+CAPPED = 1.0
+"""The third number of a file's array `power` if weights are capped; files of older versions have two."""
 MINE = 1
 """The class of a party's own rows in a claim model; the background is class 0."""
 
@@ -31,6 +36,7 @@ class OpenEnsemble(HasReplaceableMembers):
     """rows `(members,)`: n_k. scales `(claims,)`: s_k of each claim model. names: hashes of the parties' names.
 
     shape: the shape of a row. claims: none, or one of every member, or also a second of every member.
+    capped: whether a member's share of a row is bounded.
     """
 
     def __init__(
@@ -45,11 +51,12 @@ class OpenEnsemble(HasReplaceableMembers):
         *,
         power: float,
         floor: float,
+        capped: bool = False,
         ask: AskModel | None = None,
     ) -> None:
         self.members, self.claims = Members(models, classes, ask), Members(claims, 2, ask)
         self.rows, self.scales, self.names = np.asarray(rows, dtype=np.float64), scales, list(names)
-        self.classes, self.shape, self.power, self.floor = classes, shape, power, floor
+        self.classes, self.shape, self.power, self.floor, self.capped = classes, shape, power, floor, capped
 
     sandboxed = True
 
@@ -64,25 +71,46 @@ class OpenEnsemble(HasReplaceableMembers):
 
     def member_weights(self, X: Array) -> Array:
         """How much each member counts for each row, `(rows, members)`; 0 for a member whose claims fail."""
-        return np.concatenate([np.empty((0, len(self.members))), *map(self._weights, in_blocks(X))])
+        return self.cap(self.claimed_weights(X))[0]
+
+    def claimed_weights(self, X: Array) -> Array:
+        """The same before the cap."""
+        weights = (self._weigh(claim_ratios(self.claims, block, self.floor)) for block in in_blocks(X))
+        return np.concatenate([np.empty((0, len(self.members))), *weights])
+
+    def cap(self, weights: Array) -> tuple[Array, Array]:
+        """Weights `(rows, members)` of which no member has more than its share, and the rows where that is impossible:
+        where one party alone claims a row."""
+        if not self.capped:
+            return weights, np.zeros(len(weights), dtype=bool)
+        return cap_weights(weights, float(self.rows.sum()))
 
     def member_predictions(self, X: Array) -> Iterator[tuple[int, Array]]:
-        """Each member's index and probabilities `(rows, classes)`. A member that fails is left out with a warning."""
+        """Each member's index and probabilities `(rows, classes)`, all 0 in a row where it abstains. A member that
+        fails is left out with a warning."""
         return self.members.predictions(X)
 
-    def _weights(self, X: Array) -> Array:
+    def opinions(self, X: Array) -> Array:
+        """The members' sharpened probabilities q, `(members, rows, classes)`; all 0 where a member abstains."""
+        opinions = np.zeros((len(self.members), len(X), self.classes))
+        for i, probabilities in self.member_predictions(X):
+            opinions[i] = probabilities**self.power
+            opinions[i] /= np.maximum(opinions[i].sum(axis=1, keepdims=True), 1e-300)
+        return opinions
+
+    def _weigh(self, ratios: Array) -> Array:
+        """The weights `(rows, members)` that follow from the ratios r `(claims, rows)`."""
         if not len(self.claims):
-            return np.tile(self.rows, (len(X), 1))
-        ratios = claim_ratios(self.claims, X, self.floor) / self.scales[:, None]
-        claimed = ratios.reshape(-1, len(self.members), len(X)).mean(axis=0)
+            return np.tile(self.rows, (ratios.shape[1], 1))
+        claimed = (ratios / self.scales[:, None]).reshape(-1, len(self.members), ratios.shape[1]).mean(axis=0)
         return np.asarray((self.rows[:, None] * np.nan_to_num(claimed)).T)
 
     def _combine(self, X: Array) -> Array:
-        weights = self._weights(X)
+        opinions = self.opinions(X)
+        weights, _ = self.cap(self.claimed_weights(X) * opinions.any(axis=2).T)
         total = np.zeros((len(X), self.classes))
-        for i, probabilities in self.member_predictions(X):
-            opinion = probabilities**self.power
-            total += weights[:, i, None] * opinion / opinion.sum(axis=1, keepdims=True)
+        for weight, opinion in zip(weights.T, opinions, strict=True):
+            total += weight[:, None] * opinion
         if not total.any():
             raise OneBallotError("no member of the ensemble made a prediction; the warnings say why")
         return np.asarray(total / total.sum(axis=1, keepdims=True))
@@ -105,49 +133,43 @@ class OpenEnsemble(HasReplaceableMembers):
         for place, blob in zip(places, own, strict=True):
             claims[place] = blob
         models = self.members.replaced(member, contents["model"])
-        return OpenEnsemble(
-            models,
-            claims,
-            self.rows,
-            scales,
-            self.names,
-            self.classes,
-            self.shape,
-            power=self.power,
-            floor=self.floor,
-            ask=ask,
-        )
+        return self._like(models, claims, self.rows, scales, self.names, ask)
 
     def only(self, members: Array) -> OpenEnsemble:
         """The open ensemble of these members."""
         claims = np.concatenate([members[:0], *(members + i for i in range(0, len(self.claims), len(self.members)))])
-        return OpenEnsemble(
-            [self.members.blobs[i] for i in members],
-            [self.claims.blobs[i] for i in claims],
-            self.rows[members],
-            self.scales[claims],
-            [self.names[i] for i in members],
-            self.classes,
-            self.shape,
-            power=self.power,
-            floor=self.floor,
-            ask=self.members.ask,
-        )
+        models, names = [self.members.blobs[i] for i in members], [self.names[i] for i in members]
+        own = [self.claims.blobs[i] for i in claims]
+        return self._like(models, own, self.rows[members], self.scales[claims], names, self.members.ask)
+
+    def _like(
+        self,
+        models: Sequence[Blob],
+        claims: Sequence[Blob],
+        rows: Array,
+        scales: Array,
+        names: Sequence[str],
+        ask: AskModel | None,
+    ) -> OpenEnsemble:
+        """Other members, combined in the same way."""
+        how: dict[str, Any] = {"power": self.power, "floor": self.floor, "capped": self.capped}
+        return OpenEnsemble(models, claims, rows, scales, names, self.classes, self.shape, ask=ask, **how)
 
     def dump(self) -> Blob:
         arrays = {
             "rows": self.rows,
             "scales": np.asarray(self.scales, dtype=np.float64),
             "parties": pack_names(self.names),
-            "power": np.array([self.power, self.floor], dtype=np.float64),
+            "power": np.array([self.power, self.floor, *[CAPPED] * self.capped], dtype=np.float64),
             "shape": np.array(self.shape, dtype=np.int64),
         }
         return write_members([*self.members.blobs, *self.claims.blobs], arrays, "ensemble")
 
 
 def claim_ratios(claims: Members, X: Array, floor: float) -> Array:
-    """r of each claim model for each row, `(claims, rows)`; NaN for a claim model that fails."""
+    """r of each claim model for each row, `(claims, rows)`; NaN for a claim model that fails, or abstains there."""
     ratios = np.full((len(claims), len(X)), np.nan)
     for i, probabilities in claims.predictions(X):
-        ratios[i] = np.maximum(probabilities[:, MINE] / np.maximum(probabilities[:, 1 - MINE], floor), LEAST_RATIO)
+        r = np.maximum(probabilities[:, MINE] / np.maximum(probabilities[:, 1 - MINE], floor), LEAST_RATIO)
+        ratios[i] = np.where(probabilities.any(axis=1), r, np.nan)
     return ratios

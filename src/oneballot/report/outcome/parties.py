@@ -43,15 +43,17 @@ def who(subject: Subject) -> Section:
         rows += [[party, "abstained", printable(b.abstained), size(b.bytes)] for party, b in voted if b.abstained]
     rows += [[name, "spoiled", printable(reason), ""] for name, reason in outcome.spoiled.items()]
     rows += [[party, "left out", "the tally was asked to leave it out (--without)", ""] for party in outcome.without]
+    rows += [[party, "withdrawn", "it has withdrawn from the outcome", ""] for party in outcome.withdrawn]
     late: tuple[str, ...] = ()
     if election is not None:
-        late = election.awaited({*outcome.voted, *outcome.without})
+        late = election.awaited({*outcome.voted, *outcome.without, *outcome.withdrawn})
         until = f"; the deadline is {election.deadline:%Y-%m-%d %H:%M %Z}" if election.deadline else ""
         rows += [[party, "late", f"no valid ballot when the votes were counted{until}", ""] for party in late]
     others = {
         "abstained": len(outcome.voted) - len(counted),
         "spoiled": len(outcome.spoiled),
         "left out": len(outcome.without),
+        "withdrawn": len(outcome.withdrawn),
         "late": len(late),
     }
     rest = ", ".join(f"{count} {what}" for what, count in others.items() if count)

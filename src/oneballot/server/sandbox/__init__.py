@@ -28,6 +28,7 @@ import numpy as np
 from ... import plugins
 from ...errors import OneBallotError, OneBallotWarning, Spoiled, printable
 from ...interfaces import Format, Model
+from ...runtime.leftovers import SANDBOX, clear_sandboxes, hold_folder
 from ...sparse import predict_in_blocks
 from ...types import Array, Blob
 from ._wire import describe_rows, read_exactly, receive, send
@@ -53,6 +54,7 @@ class Sandbox:
         self.memory_mb, self.seconds = memory_mb, seconds
         self._worker: subprocess.Popen[bytes] | None = None
         self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._held = -1  # marks the folder as in use
         self._sent_X: Array | None = None
         self._prepared: set[str] = set()
         self._lock = threading.Lock()
@@ -88,6 +90,7 @@ class Sandbox:
                 with contextlib.suppress(OSError):
                     pipe.close()  # type: ignore[union-attr]
         if self._folder is not None:
+            os.close(self._held)
             self._folder.cleanup()
             self._folder = None
 
@@ -150,7 +153,9 @@ class Sandbox:
         return reply, values
 
     def _start(self) -> subprocess.Popen[bytes]:
-        self._folder = tempfile.TemporaryDirectory(prefix="oneballot-sandbox-", ignore_cleanup_errors=True)
+        clear_sandboxes()
+        self._folder = tempfile.TemporaryDirectory(prefix=SANDBOX, ignore_cleanup_errors=True)
+        self._held = hold_folder(Path(self._folder.name))
         empty, log = Path(self._folder.name, "empty"), Path(self._folder.name, "stderr")
         empty.mkdir()
         env = {name: os.environ[name] for name in INHERITED if name in os.environ}

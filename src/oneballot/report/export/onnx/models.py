@@ -18,6 +18,7 @@ from ....formats.safetensors import ConstantModel
 from ....formats.skops import SklearnModel
 from ....formats.torch_safetensors import TorchModel
 from ....formats.ubjson import SPARSE, XGBoostModel
+from ....influence import ENOUGH_PARTIES, LEAST_CLAIMED, MOST_SHARE
 from ....interfaces import Model
 from ....methods.analytic.format import LinearModel
 from ....methods.ensemble.average import EnsembleModel
@@ -130,28 +131,49 @@ class Builder:
 
     def _open_ensemble(self, model: OpenEnsemble) -> str:
         g, total = self.g, None
-        weights: list[Any] = [np.float64(rows) for rows in model.rows]
-        if len(model.claims):
-            ratios = []
-            for claim, scale in zip(self._each(model.claims, "converting claims"), model.scales, strict=True):
-                mine, other = (
-                    g.add("Gather", claim, np.array([MINE]), axis=1),
-                    g.add("Gather", claim, np.array([1 - MINE]), axis=1),
-                )
-                ratio = g.add(
-                    "Max", g.add("Div", mine, g.add("Max", other, np.float64(model.floor))), np.float64(LEAST_RATIO)
-                )
-                ratios.append(g.add("Div", ratio, np.float64(scale)))
-            for i, rows in enumerate(list(weights)):
-                first, *others = ratios[i :: len(weights)]
-                for other in others:
-                    first = g.add("Add", first, other)
-                weights[i] = g.add("Mul", first, rows / (1 + len(others)))
-        for probabilities, weight in zip(self._each(model.members, "converting members"), weights, strict=True):
-            opinion = g.add("Mul", g.normalized(g.add("Pow", probabilities, np.float64(model.power))), weight)
-            total = opinion if total is None else g.add("Add", total, opinion)
+        weights = self._claims(model)
+        opinions = []
+        for i, probabilities in enumerate(self._each(model.members, "converting members")):
+            opinion, answers = self._or_abstain(g.add("Pow", probabilities, np.float64(model.power)))
+            opinions.append(opinion)
+            weights[i] = g.add("Mul", g.cast(answers, np.float64), weights[i])
+        if model.capped and len(weights) >= ENOUGH_PARTIES:
+            level = cap_level(g, g.add("Concat", *weights, axis=1), len(weights), float(model.rows.sum()))
+            weights = [g.add("Min", weight, level) for weight in weights]
+        for opinion, weight in zip(opinions, weights, strict=True):
+            part = g.add("Mul", g.normalized(opinion), weight)
+            total = part if total is None else g.add("Add", total, part)
         assert total is not None
         return g.normalized(total)
+
+    def _claims(self, model: OpenEnsemble) -> list[Any]:
+        """The weight of each member before the cap, `(rows, 1)`; a constant without claims."""
+        g = self.g
+        weights: list[Any] = [np.array([[rows]]) for rows in model.rows]
+        if not len(model.claims):
+            return weights
+        ratios = []
+        for claim, scale in zip(self._each(model.claims, "converting claims"), model.scales, strict=True):
+            claim, answers = self._or_abstain(claim)
+            mine = g.add("Gather", claim, np.array([MINE]), axis=1)
+            other = g.add("Gather", claim, np.array([1 - MINE]), axis=1)
+            ratio = g.add("Div", mine, g.add("Max", other, np.float64(model.floor)))
+            ratio = g.add("Div", g.add("Max", ratio, np.float64(LEAST_RATIO)), np.float64(scale))
+            ratios.append((ratio, answers))
+        for i, rows in enumerate(model.rows):
+            (first, answers), *others = ratios[i :: len(weights)]
+            for other, too in others:
+                first, answers = g.add("Add", first, other), g.add("And", answers, too)
+            weight = g.add("Mul", first, rows / (1 + len(others)))
+            weights[i] = g.add("Where", answers, weight, np.float64(0))
+        return weights
+
+    def _or_abstain(self, values: str) -> tuple[str, str]:
+        """Numbers with 1 in every class of a row where some are not finite, and which rows have none such."""
+        g = self.g
+        total = g.add("ReduceSum", values, np.array([1]), keepdims=1)
+        bad = g.add("Or", g.add("IsNaN", total), g.add("IsInf", total))
+        return g.add("Where", bad, np.float64(1), values), g.add("Not", bad)
 
     def _average(self, model: EnsembleModel) -> str:
         g, total = self.g, None
@@ -202,3 +224,20 @@ class Builder:
         if model.output == "softmax":
             return g.softmax(scores)
         return g.normalized(g.add("Min", g.add("Max", scores, 1e-6), 1.0))
+
+
+def cap_level(g: Graph, weights: str, members: int, expected: float) -> str:
+    """The most that one of the members may weigh in a row, `(rows, 1)`, as in `influence.cap_weights`.
+
+    The sum of weights cut at a level is the least of m · level + rest_m over m, where rest_m is the weight of all but
+    the m largest. So the level at which it is a total is the largest (total - rest_m) / m, and the level which is a
+    share of it the smallest share · rest_m / (1 - share · m).
+    """
+    most = math.ceil(1 / MOST_SHARE - 1e-9)
+    ordered, _ = g.several("TopK", weights, np.array([members]), outputs=2, axis=1)
+    rest = g.add("CumSum", ordered, np.int64(1), reverse=1)
+    first = g.add("Slice", rest, np.array([0]), np.array([most]), np.array([1]))
+    shares = g.add("Mul", first, MOST_SHARE / (1 - MOST_SHARE * np.arange(most)[None]))
+    left = g.add("Sub", np.float64(LEAST_CLAIMED * expected), g.add("Sub", rest, ordered))
+    totals = g.add("Div", left, np.arange(1.0, members + 1)[None])
+    return g.add("Max", g.add("ReduceMin", shares, np.array([1])), g.add("ReduceMax", totals, np.array([1])))

@@ -1,0 +1,1 @@
+"""What each party adds to the outcome: Shapley values on labelled validation rows, from partial counts."""
