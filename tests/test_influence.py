@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from oneballot.influence import LEAST_CLAIMED, MOST_SHARE, cap_weights
+from oneballot.influence import LEAST_CLAIMED, MOST_SHARE, agreements, bounded_rows, cap_weights, trusted_rows
 
 
 @pytest.mark.parametrize("parties", [5, 7, 20])
@@ -50,3 +50,33 @@ def test_fewer_than_five_parties_are_not_capped() -> None:
     capped, gives_way = cap_weights(weights, 100.0)
     np.testing.assert_array_equal(capped, weights)
     assert not gives_way.any()
+
+
+def test_a_party_that_contradicts_the_others_agrees_least_and_counts_for_little() -> None:
+    labels = np.random.default_rng(0).integers(0, 3, 200)
+    votes = np.repeat(np.eye(3)[labels][None], 8, axis=0)
+    votes[5] = np.eye(3)[(labels + 1) % 3]
+    agreement = agreements(np.ones((200, 8)), votes)
+    np.testing.assert_allclose(np.delete(agreement, 5), 1)
+    assert agreement[5] == 0
+    declared = np.array([100, 100, 100, 100, 100, 1e9, 150, 400])
+    counted = trusted_rows(declared, agreement)
+    assert counted[5] == 10
+    np.testing.assert_array_equal(np.delete(counted, 5), np.delete(bounded_rows(declared), 5))
+
+
+def test_rows_that_a_party_claims_alone_do_not_count_against_it() -> None:
+    labels = np.zeros(100, dtype=int)
+    votes = np.repeat(np.eye(2)[labels][None], 6, axis=0)
+    weights = np.ones((100, 6))
+    weights[:20, :] = 0
+    weights[:20, 0] = 5
+    votes[0, :20] = [0, 1]  # nobody else claims these rows
+    assert agreements(weights, votes)[0] == pytest.approx(1)
+
+
+def test_a_party_that_does_not_vote_is_not_blamed() -> None:
+    votes = np.repeat(np.eye(2)[np.zeros(50, dtype=int)][None], 6, axis=0)
+    votes[2] = 0
+    agreement = agreements(np.ones((50, 6)), votes)
+    assert np.isfinite(agreement).all()

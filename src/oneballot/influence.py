@@ -60,6 +60,37 @@ def bounded_rows(declared: Array) -> Array:
     return np.asarray(np.maximum(np.minimum(declared, 2 * middle), 1.0))
 
 
+def agreements(weights: Array, votes: Array) -> Array:
+    """How often each party's best class is one that the others favour, relative to the median party, `(parties,)`.
+
+    weights `(rows, parties)`, votes `(parties, rows, classes)` of the public rows. On a row a party scores the share of
+    the others' weighted votes for its best class, divided by that for the others' best class. Rows count by the smaller
+    of its weight and the others' weight, each relative to its mean: rows that it claims alone say nothing about it.
+    """
+    total = np.einsum("rp,prc->rc", weights, votes)
+    claimed = weights / np.maximum(weights.mean(axis=0), 1e-12)
+    scores = np.ones(len(votes))
+    for i, own in enumerate(votes):
+        others = total - weights[:, i, None] * own
+        theirs = weights.sum(axis=1) - weights[:, i]
+        both = np.minimum(claimed[:, i], theirs / max(float(theirs.mean()), 1e-12)) * own.any(axis=1)
+        chosen = np.take_along_axis(others, own.argmax(axis=1)[:, None], axis=1)[:, 0]
+        score = np.clip(chosen / np.maximum(others.max(axis=1), 1e-12), 0, 1)
+        scores[i] = both @ score / max(float(both.sum()), 1e-12)
+    return np.asarray(scores / max(float(np.median(scores)), 1e-12))
+
+
+def trusted_rows(declared: Array, agreement: Array) -> Array:
+    """The rows that each party counts for if its agreement with the others is known.
+
+    A party that agrees as the median party does counts up to `bounded_rows`; one that agrees less, up to the median of
+    the declared rows; one that contradicts the others, for as little as a tenth of that.
+    """
+    median = np.maximum(np.minimum(declared, np.median(declared)), 1.0)
+    more = np.maximum(bounded_rows(declared) - median, 0) * np.interp(agreement, [0.7, 0.9], [0, 1])
+    return np.asarray(np.maximum((median + more) * np.interp(agreement, [0.14, 0.5], [0.1, 1]), 1.0))
+
+
 def cap_weights(weights: Array, expected: float) -> tuple[Array, Array]:
     """Weights `(rows, parties)` of which no party has more than MOST_SHARE of a row, and where the cap gives way.
 
