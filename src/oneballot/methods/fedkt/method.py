@@ -12,7 +12,7 @@ from ...interfaces import Context, Model, TallyContext
 from ...settings import settings
 from ...types import Array, Ballot, Contents, Count, Steps, Task
 from .._final import fit_final
-from .._shared import public_rows, read_class_counts
+from .._shared import public_rows, read_class_counts, warn_where_one_party_decides
 from .casting import Casting
 from .combine import PartyVotes
 from .opinions import opinions_of
@@ -102,6 +102,11 @@ class FedKT(Casting):
     def _bounded_votes(self, count: Count, ctx: TallyContext) -> Array:
         votes = self._party_votes(count, ctx)
         combined = votes.combine(np.arange(len(votes.parties)))
+        weights, gives_way = combined.weights, combined.gives_way
+        assert weights is not None
+        assert gives_way is not None
+        alone = gives_way & (weights.max(axis=1) > weights.sum(axis=1) / 2)
+        warn_where_one_party_decides(weights, alone, votes.parties, ctx, self._voted_rows(ctx))
         return combined.votes
 
     def _party_votes(self, count: Count, ctx: TallyContext) -> PartyVotes:

@@ -92,6 +92,15 @@ class Settings(Method):
             needs["final"] |= {"soft"}  # learners that accept weights
         return needs
 
+    @property
+    def risk(self) -> str:
+        if self.influence != "claimed" or (self.open_vote == "off" and self.weights != "class-counts"):
+            return ""
+        return (
+            'With influence = "claimed" a ballot weighs what it claims, so that one party that claims every public row '
+            'can decide all of them. Set influence = "bounded" (L0) or "equal" unless you trust every party.'
+        )
+
     def for_level(self, level: str) -> Self:
         plain = level != "L0" or self.weights != "uniform" or self.voting == "soft"
         usual: Any = "off" if plain else "weighted" if self.voting == "majority" else "hard"
