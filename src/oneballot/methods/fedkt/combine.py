@@ -105,9 +105,8 @@ class PartyVotes:
         weights = self._weights(some, scale)
         for i, party in enumerate(some):
             total += self.read(party) * scale[i]
-        shares = (
-            (self.read(party) * scale[i]) / np.maximum(weights[:, i, None], 1e-300) for i, party in enumerate(some)
-        )
+        whole = np.maximum(weights, np.float32(1e-30))
+        shares = (self.read(party) * scale[i] / whole[:, i, None] for i, party in enumerate(some))
         return agreements(weights, shares, total)
 
     def _scale(self, some: Array, part: Array) -> Array:
