@@ -58,6 +58,7 @@ def assemble(ballots: Mapping[str, Contents], most: int, ctx: TallyContext, *, c
         floor=claim_floor(ctx.public),
         capped=capped,
         ask=ctx.ask,
+        parties=parties,
     )
     weights = None if ctx.public is None else whole.claimed_weights(ctx.public)
     if weights is not None and uses_public_rows(ctx.public) and (declared > whole.rows).any():
