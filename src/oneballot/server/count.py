@@ -173,8 +173,9 @@ class BallotCounter:
         if one.by_party.keys() & self.count.by_party.keys():
             self.must_restart = True
             return
-        if one.by_party or any(v.dtype.kind not in "bu" or v.dtype.itemsize > 4 for v in one.sums.values()):
-            self.count += one
+        self.count.by_party |= one.by_party
+        if any(v.dtype.kind not in "bu" or v.dtype.itemsize > 4 for v in one.sums.values()):
+            self.count += Count(one.sums)
             return
         small = {name: value.view(np.uint8) if value.dtype == bool else value for name, value in one.sums.items()}
         largest = max((int(value.max(initial=0)) for value in small.values()), default=0)
