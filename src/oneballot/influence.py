@@ -32,6 +32,8 @@ class Opinions:
     party's probabilities, or one-hot votes; all 0 on a row where it abstains.
     combine: the summed votes `(rows, classes)` of some of the parties (their indices), with the bounds among these
     alone, so that `combine` of all but one is what an election without that party would have said.
+    certified: the rows `(rows,)` whose label stays the same whatever k of the ballots hold (`oneballot.certificate`);
+    None if the rule has no such bound, and `uncertified` says why.
     """
 
     parties: tuple[str, ...]
@@ -39,6 +41,8 @@ class Opinions:
     weights: Array
     votes: Array
     combine: Callable[[Array], Array]
+    certified: Callable[[int], Array] | None = None
+    uncertified: str = ""
 
     @property
     def rows(self) -> int:
@@ -102,14 +106,14 @@ def cap_weights(weights: Array, expected: float) -> tuple[Array, Array]:
         return weights, np.zeros(len(weights), dtype=bool)
     ordered = -np.sort(-weights, axis=1)
     rest = ordered[:, ::-1].cumsum(axis=1)[:, ::-1]  # rest[:, m] is the weight of all but the m largest
-    share = _level_of_share(ordered, rest)
-    level = np.maximum(share, _level_of_total(ordered, rest, LEAST_CLAIMED * expected))
+    share = level_of_share(ordered, rest)
+    level = np.maximum(share, level_of_total(ordered, rest, LEAST_CLAIMED * expected))
     capped = np.minimum(weights, level[:, None])
     gives_way = capped.max(axis=1) > (MOST_SHARE + 1e-9) * capped.sum(axis=1)
     return np.asarray(capped), np.asarray(gives_way & (level > share))
 
 
-def _level_of_share(ordered: Array, rest: Array) -> Array:
+def level_of_share(ordered: Array, rest: Array) -> Array:
     """The largest level at which weights can be cut so that none is more than MOST_SHARE of their sum."""
     most = int(np.ceil(1 / MOST_SHARE - 1e-9))
     level = ordered[:, most - 1].copy()  # so many equal weights have exactly their share each
@@ -119,7 +123,7 @@ def _level_of_share(ordered: Array, rest: Array) -> Array:
     return np.asarray(level)
 
 
-def _level_of_total(ordered: Array, rest: Array, total: float) -> Array:
+def level_of_total(ordered: Array, rest: Array, total: float) -> Array:
     """The level at which weights can be cut so that they sum to this total; the largest weight if they sum to less."""
     level = ordered[:, 0].copy()
     for m in range(1, ordered.shape[1] + 1):  # the m largest are cut: m · level + rest = total

@@ -102,6 +102,7 @@ def gain(election: Election, simulation: Simulation, baselines: Baselines, test:
         public_rows=election.public_rows,
         distils="final" in election.roles,
         open_ensemble=election.method.asks_by_row,
+        empty=len(simulation.parties) - len(baselines.alone),
     )
     assert baselines.pooled_row_scores is not None
     federation = election.target.row_scores(simulation.probabilities(test), test.y)

@@ -162,6 +162,22 @@ def test_odd_values_are_one_line_and_verbose_lists_them(hospital: Path) -> None:
     assert "--verbose" not in listed
 
 
+def test_check_warns_loudly_if_most_values_of_a_column_are_unknown_to_the_election(hospital: Path) -> None:
+    run(*NEW)
+    made = rows(4)
+    for i, row in enumerate(made):
+        row[3] = f"Station {i % 4}"
+        row[1] = "999" if i % 2 or i < 10 else row[1]
+    write(hospital / "c.csv", made)
+    done = run("check", "election.toml", "--data", "c.csv")
+    warned = " ".join(done.stderr.split())
+    assert "WARNING: c.csv, column 'ward': all 120 values are unseen, such as 'Station 0'" in warned
+    assert "WARNING: c.csv, column 'age': 65 of 120 values are clipped, such as '999'" in warned
+    assert warned.count("WARNING") == 2
+    write(hospital / "c.csv", rows(4))
+    assert "WARNING" not in run("check", "election.toml", "--data", "c.csv").stderr
+
+
 def test_a_strict_election_stops_at_odd_values(hospital: Path) -> None:
     run(*NEW, "--strict")
     made = rows(0)

@@ -42,6 +42,8 @@ def test_the_page_of_a_simulation_has_verdict_gains_and_class_counts(pages: Path
     text = (pages / "simulate.html").read_text("utf-8")
     for expected in ("Who gains", "95 % interval", "party-1", "pooled data", "Rows of each class", "<svg", "level L0"):
         assert expected in text
+    for figure in ("ROC curve", "Precision-recall curve", "Calibration curve", "Confusion matrix"):
+        assert f"<title>{figure}" in text
     assert HOSTILE not in text
     assert len(text) < 10**6
 
@@ -96,4 +98,4 @@ def test_a_page_does_not_replace_the_rows(pages: Path, command: str) -> None:
 def test_pages_open_in_a_browser_without_errors_and_without_sideways_scrolling(
     pages: Path, name: str, width: int
 ) -> None:
-    check_page(pages / f"{name}.html", width, figures=2)
+    check_page(pages / f"{name}.html", width, figures={"simulate": 7, "compare": 2}[name])

@@ -10,6 +10,8 @@ from sklearn.datasets import load_breast_cancer
 from typer.testing import CliRunner
 
 from oneballot.cli import app
+from oneballot.errors import OneBallotError
+from oneballot.report.outcome.benefits import check_level
 
 from ..browser import check_page
 from ..conftest import write_csv
@@ -57,6 +59,36 @@ def test_the_page_is_named_in_json_and_a_wrong_column_is_an_error(place: Path) -
     said = run("report", place / "outcome", "--data", place / "test.csv", "--by", "ward", status=1)
     assert "ward" in said
     assert "site" in said
+
+
+def test_what_a_party_measured_is_in_the_report(place: Path) -> None:
+    given = ("--data", place / "a.csv", "--election", place / "election.toml", "--keep", place / "kept", "--party", "a")
+    said = run("benefit", place / "outcome", *given, "--json")
+    found = json.loads(said.splitlines()[-1])
+    (place / "a.json").write_text(json.dumps({**found, "party": "<b>a</b>"}))
+    page = place / "benefit.html"
+    run("report", place / "outcome", "--benefit", place / "a.json", "--out", page)
+    text = page.read_text("utf-8")
+    assert "What the outcome is worth to a party" in text
+    assert "<b>a" not in text
+    assert f"{100 * found['own']['accuracy']:.1f} %" in text
+    assert found["verdict"] in text
+    (place / "b.json").write_text(json.dumps({**found, "election": "0" * 64}))
+    assert "is about election 0000" in run("report", place / "outcome", "--benefit", place / "b.json", status=1)
+    (place / "b.json").write_text('{"verdict": 3}')
+    said = run("report", place / "outcome", "--benefit", place / "b.json", "--out", place / "new.html", status=1)
+    assert "was not written by `oneballot benefit --json`" in " ".join(said.split())
+    assert not (place / "new.html").exists()
+
+
+def test_figures_about_a_partys_rows_are_on_no_page_that_has_noise() -> None:
+    check_level("L0", server_page=False)
+    check_level("L1", server_page=True)
+    for level in ("L1", "L2"):
+        with pytest.raises(OneBallotError, match=f"have no noise, so a report at {level} has none"):
+            check_level(level, server_page=False)
+    with pytest.raises(OneBallotError, match="L2"):
+        check_level("L2", server_page=True)
 
 
 def test_a_report_never_replaces_what_is_not_a_page(place: Path) -> None:

@@ -38,6 +38,11 @@ def test_it_says_who_gains_who_loses_why_and_what_to_try() -> None:
     assert gain.describe()["parties"]["b"]["lacks"] == ["yes"]
 
 
+def test_parties_without_rows_are_counted_and_said_not_to_be_compared() -> None:
+    gain = Gain.of(setting(empty=69), {"a": right(0.7), "b": right(0.5), "big": right(0.9)}, right(0.85), right(0.95))
+    assert "69 of 72 parties got no rows in this split, so they are not compared." in gain.sentences()[0]
+
+
 def test_differences_within_chance_are_neither_gains_nor_losses() -> None:
     rng = np.random.default_rng(0)
     ours, theirs = (rng.random(100) < 0.8).astype(float), (rng.random(100) < 0.8).astype(float)

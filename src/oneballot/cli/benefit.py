@@ -33,7 +33,8 @@ def command(
 
     Your rows are inside the outcome. In an ensemble your member is therefore replaced, fold by fold, by one that was
     trained without the rows to be tested. An outcome of one model needs rows that were not cast: those that
-    `oneballot cast --holdout` kept back, or --test FILE. See docs/verdict.md.
+    `oneballot cast --holdout` kept back, or --test FILE. The server can put what --json prints into its report
+    (`oneballot report --benefit`), if you send it. See docs/verdict.md.
     """
     with session(as_json, workers):
         from ..benefit import COMPARED, measure
@@ -42,18 +43,19 @@ def command(
         from ..server.outcome import Outcome
 
         agreed, loaded = Election.read(election), Outcome.load(outcome)
+        name = party or _only_ballot(keep)
         found = measure(
             agreed,
             loaded,
             agreed.read_data(data),
-            party=party or _only_ballot(keep),
+            party=name,
             keep=keep,
             test=None if test is None else agreed.read_data(test),
             learners=dict(choose_learner(agreed, text) for text in learner or ()),
             folds=folds,
         )
         if as_json:
-            print_json(found.describe())
+            print_json({"election": agreed.digest, "party": name, **found.describe()})
             return
         rows = [
             [

@@ -7,7 +7,7 @@ import click
 import typer
 
 from ..report.export import EXPORTERS
-from ..report.text import print_json
+from ..report.text import print_json, print_lines
 from .reading import reads_files
 from .terminal import AsJson, OutcomeFolder, session
 
@@ -58,7 +58,9 @@ def command(
     """Write the model for use without OneBallot.
 
     What is written is compared with the outcome's own predictions on 1,000 rows, and is kept only if they agree. If an
-    outcome cannot be exported, the command says why. See docs/export.md.
+    outcome cannot be exported, the command says why. ONNX is exact. scikit-learn has no ensembles, so --to sklearn
+    distils one into a single forest: an approximation, which is refused if it agrees with the outcome on fewer than
+    95 % of held-out rows. See docs/export.md.
     """
     with session(as_json):
         from ..report.export import export
@@ -71,3 +73,4 @@ def command(
         print(f"{exported.path}: {exported.checked}")
         for sentence in exported.lost:
             print(f"  {sentence}")
+        print_lines(exported.usage)

@@ -94,13 +94,14 @@ def command(
             quality = Table(
                 "The final model on the test rows", ["model", *agreed.target.columns.values(), "sent"], rows
             )
+            tested = metrics["outcome"], run.probabilities(test_data), test_data.y
             facts = {
                 "election": f"{agreed.name} ({agreed.digest})",
                 "method": agreed.method.name,
                 "data": str(data),
                 "split": f"{about}, seed {seed}",
             }
-            text = simulate_page(agreed.name, facts, quality, counts, agreed.classes, run.outcome.ledger, verdict)
+            text = simulate_page(agreed.name, facts, quality, tested, counts, run.outcome.ledger, verdict)
             save_page(report, text, secret=agreed.level != "L0")
         if as_json:
             described = {

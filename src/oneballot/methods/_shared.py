@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..errors import Spoiled
-from ..interfaces import Agreement
+from ..interfaces import Agreement, Context
 from ..types import Array, Ballot, Planned
 
 MOST_ROWS = 2**31 - 1
@@ -33,3 +33,11 @@ def read_class_counts(ballot: Ballot, agreed: Agreement, most: int = MOST_ROWS) 
 def planned_counts(agreed: Agreement) -> Planned:
     """The array `seen` of `read_class_counts`, as a plan lists it."""
     return Planned("seen", "int64", (len(agreed.classes),))
+
+
+def some_public_rows(ctx: Context, most: int) -> Array | None:
+    """At most so many public rows, chosen at random, the same in every tally of an election; None if there are none."""
+    if ctx.public is None or not len(ctx.public):
+        return None
+    order = np.random.default_rng(ctx.shared_seed("verdict")).permutation(len(ctx.public))
+    return np.asarray(ctx.public[order[:most]])

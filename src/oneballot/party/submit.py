@@ -100,9 +100,11 @@ def cast_file(
             assert ballot is not None
             release = sealed_release(release, ballot, None)
             check_release(release, review, sealed=str(outbox.path))
+            if review is not None:
+                review(release)  # before it is kept: the page of an earlier signature refuses a new one
         secret = bool(release.held.rows) and not election.encrypted
         outbox.keep(ballot, secret=secret)  # also if it was kept already: it may be signed again
-        if review is not None:
+        if trained and review is not None:
             review(release)
         name = box_name(election, party, signer, ballot.sealed)
         if box is not None:

@@ -8,7 +8,10 @@ from typing import Any
 import numpy as np
 
 from ..types import Array
+from .curves import curves
 from .gain import Gain
+from .metrics import Metrics
+from .outcome.quality import classes, plots
 from .page import Block, Bullets, Facts, Figure, Notice, Section, Table, render_page
 from .svg import COLOURS, INK, draw
 from .text import percent, score_cells, size
@@ -159,17 +162,19 @@ def simulate_page(
     title: str,
     about: Mapping[str, object],
     quality: Table,
+    tested: tuple[Metrics, Array, Array],
     counts: Mapping[str, Array],
-    classes: Sequence[Any],
     ledger: Any,
     gain: Gain | None,
 ) -> str:
-    """The page of `oneballot simulate`."""
+    """The page of `oneballot simulate`. tested: the final model's metrics, its predictions, and the labels."""
+    metrics, predictions, y = tested
+    drawn = curves(metrics.target, predictions, y)
     gains: list[Block] = [] if gain is None else [verdict_notice(gain), gains_figure(gain), gains_table(gain)]
     sections = [
         *([Section("Who gains", gains)] if gains else []),
-        Section("Quality", [quality]),
-        Section("Parties", [class_counts_figure(counts, classes)]),
+        Section("Quality", [quality, *classes(metrics), *plots(drawn, metrics)]),
+        Section("Parties", [class_counts_figure(counts, metrics.target.classes)]),
         Section("Privacy", [Bullets(privacy_lines(ledger))]),
         Section("Settings", [Facts(about)]),
     ]

@@ -23,7 +23,7 @@ WORTH_A_TRY = 0.02
 class Setting:
     """What may explain a gain or a loss: the method and its public rows, and each party's rows of each class.
 
-    distils: the final model learns from the public rows only.
+    distils: the final model learns from the public rows only. empty: how many parties the split left without rows.
     """
 
     classes: Sequence[Any]
@@ -33,6 +33,7 @@ class Setting:
     public_rows: int = 0
     distils: bool = False
     open_ensemble: bool = False
+    empty: int = 0
 
     def lacking(self, party: str) -> list[str]:
         return [str(c) for c, n in zip(self.classes, self.class_counts[party], strict=True) if not n]
@@ -120,6 +121,8 @@ class Gain:
             text += f"; {len(losers)} {'loses' if len(losers) == 1 else 'lose'}: {self._named(losers)}"
         if rest:
             text += f"; for {rest} the difference is within chance"
+        if empty := self.setting.empty:
+            text += f". {empty} of {parties + empty} parties got no rows in this split, so they are not compared"
         return text + "."
 
     def _overall(self) -> str:

@@ -311,10 +311,12 @@ def test_the_page_of_an_earlier_signature_or_rule_is_not_taken_for_the_new_one(c
     given = ("--dossier", "d.html", "--small-counts", "allow")
     cast(*given, "--key", "old.key")
     signed = (clinic / "d.html").read_bytes(), (clinic / "d.json").read_bytes()
+    kept = (clinic / "ballots" / "clinic-a.ballot").read_bytes()
     failed = cast(*given, "--key", "new.key", "--resign", "--to", "box", status=1)
+    assert (clinic / "ballots" / "clinic-a.ballot").read_bytes() == kept, "refused before it is signed again"
     assert "another hash of the ballot file and another signature" in failed.output
     assert "Move it away" in failed.output
-    failed = cast(*given, "--key", "new.key", "--min-count", "20", status=1)
+    failed = cast(*given, "--key", "old.key", "--min-count", "20", status=1)
     assert "--min-count 10 --small-counts allow" in failed.output
     assert ((clinic / "d.html").read_bytes(), (clinic / "d.json").read_bytes()) == signed
     assert not (clinic / "box").exists()

@@ -15,6 +15,7 @@ import oneballot as ob
 from oneballot.ballot.keys import new_key
 from oneballot.data.read import Table
 from oneballot.errors import DataError, ElectionError, OneBallotError
+from oneballot.privacy.guarantee import LabelGuarantee
 from oneballot.report.outcome import parties
 from oneballot.report.outcome.subject import Subject, assess, load
 from oneballot.report.outcome.write import check_options, render_report, secret_path, write
@@ -206,13 +207,29 @@ def test_at_l1_the_page_names_no_file_and_no_column_of_the_rows(make_place: Make
     subject = Subject(place.outcome, place.folder, place.election, place.folder.parent / "trial.toml")
     if tested:
         subject = subject.with_test(assess(place.outcome, place.test, ["site"]))
-    subject = subject.made_by(f"oneballot report {place.folder} --data {place.test} --by site")
+    subject = subject.made_by(f"oneballot report {place.folder} --data {place.test} --by site --election trial.toml")
     text = text_of(subject)
     names = [str(place.folder), "trial.toml", "--by site", str(place.test)]
     for name in [*names, "test.csv (", "on test.csv"]:
         assert name not in text, name
     for name in names:
         assert name in text_of(subject, secret=True)
+
+
+def test_at_l1_the_page_says_how_many_parties_it_takes_and_that_no_command_makes_the_outcome_again(
+    make_place: Make,
+) -> None:
+    place = make_place(privacy=ob.L1(20.0), method=ob.FedKT())
+    guarantee = place.election.guarantee
+    assert isinstance(guarantee, LabelGuarantee)
+    subject = Subject(place.outcome, place.folder, place.election).made_by("oneballot report outcome/")
+    for secret in (False, True):
+        text = text_of(subject, secret=secret)
+        assert f"it takes {guarantee.voters_needed():,} parties to win" in text
+        assert "No command makes the outcome again" in text
+        assert "draws new noise, gives another model, and is charged" in text
+        assert "<code>oneballot tally" not in text
+    assert "add --election" in text_of(Subject(place.outcome, place.folder))
 
 
 def test_a_published_outcome_has_a_report_too(make_place: Make) -> None:

@@ -35,8 +35,11 @@ def read_shape(ballot: Ballot, ctx: TallyContext) -> tuple[int, ...]:
     return shape
 
 
-def assemble(ballots: Mapping[str, Contents], most: int, ctx: TallyContext, *, capped: bool = True) -> OpenEnsemble:
-    """The open ensemble of these parties. What a party declares is bounded (`bounded_rows`, `needed_rows`)."""
+def gather(
+    ballots: Mapping[str, Contents], ctx: TallyContext, *, capped: bool
+) -> tuple[Array, OpenEnsemble, Array | None, list[str]]:
+    """The rows that each party declares, the ensemble of all of them, their claims `(public rows, parties)` if there
+    are public rows, and their names."""
     ballots = _of_one_shape(ballots, ctx)
     parties = sorted(ballots)
     declared = np.array([array_of(ballots[party], "seen").sum() for party in parties], dtype=np.float64)
@@ -44,14 +47,11 @@ def assemble(ballots: Mapping[str, Contents], most: int, ctx: TallyContext, *, c
     shape = ctx.shape or _shape(ballots[parties[0]])
     names = NAMES[: claim_count(ctx.public, shape)]
     claims = [_blob(ballots[party], name) for name in names for party in parties]
-    # With so few parties and no public rows a party that lies decides anyway, so declared rows are not bounded.
-    trusting = len(parties) < ENOUGH_PARTIES and not uses_public_rows(ctx.public)
-    scales = claim_scales(Members(claims, 2, ctx.ask), ctx)
     whole = OpenEnsemble(
         models,
         claims,
-        np.maximum(declared, 1) if trusting else bounded_rows(declared),
-        scales,
+        np.ones(len(parties)),
+        claim_scales(Members(claims, 2, ctx.ask), ctx),
         [hash_name(party) for party in parties],
         len(ctx.classes),
         shape,
@@ -60,17 +60,32 @@ def assemble(ballots: Mapping[str, Contents], most: int, ctx: TallyContext, *, c
         capped=capped,
         ask=ctx.ask,
     )
-    weights = None if ctx.public is None else whole.claimed_weights(ctx.public)
-    if weights is not None and uses_public_rows(ctx.public) and (declared > whole.rows).any():
-        bounded, claimed = whole.rows, weights / whole.rows
-        whole.rows = needed_rows(declared, claimed)
-        weights = claimed * whole.rows
-        for i in np.flatnonzero(whole.rows > bounded):
-            share = whole.rows[i] / whole.rows.sum()
-            ctx.warn(
-                f"{parties[i]} counts for {whole.rows[i]:,.0f} rows instead of {bounded[i]:,.0f} ({share:.0%} of all), "
-                "because the other parties' rows are unlike many public rows; check that it has so many"
-            )
+    claimed = None if ctx.public is None else whole.claimed_weights(ctx.public)
+    whole.rows = counted_rows(declared, claimed, ctx)
+    return declared, whole, claimed, parties
+
+
+def counted_rows(declared: Array, claimed: Array | None, ctx: TallyContext) -> Array:
+    """The rows that each party counts for. claimed `(public rows, parties)`: r/s of each."""
+    if len(declared) < ENOUGH_PARTIES and not uses_public_rows(ctx.public):
+        return np.maximum(declared, 1)  # a party that lies decides anyway
+    rows = bounded_rows(declared)
+    if claimed is None or not uses_public_rows(ctx.public) or not (declared > rows).any():
+        return rows
+    return needed_rows(declared, claimed)
+
+
+def assemble(ballots: Mapping[str, Contents], most: int, ctx: TallyContext, *, capped: bool = True) -> OpenEnsemble:
+    """The open ensemble of these parties. What a party declares is bounded (`bounded_rows`, `needed_rows`)."""
+    declared, whole, claimed, parties = gather(ballots, ctx, capped=capped)
+    bounded = counted_rows(declared, None, ctx)
+    for i in np.flatnonzero(whole.rows > bounded):
+        share = whole.rows[i] / whole.rows.sum()
+        ctx.warn(
+            f"{parties[i]} counts for {whole.rows[i]:,.0f} rows instead of {bounded[i]:,.0f} ({share:.0%} of all), "
+            "because the other parties' rows are unlike many public rows; check that it has so many"
+        )
+    weights = None if claimed is None else claimed * whole.rows
     if len(parties) > most:
         seen = np.stack([array_of(ballots[party], "seen") for party in parties])
         kept = most_important(whole, seen, most, ctx.public)

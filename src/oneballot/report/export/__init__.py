@@ -45,18 +45,26 @@ class Exported:
     files: tuple[Path, ...]
     checked: str
     lost: tuple[str, ...] = ()
+    usage: tuple[str, ...] = ()
+    """Lines about how to use it: what goes in, and code that runs."""
 
     def describe(self) -> dict[str, Any]:
         """The same as plain values."""
         files = [str(file) for file in self.files]
-        return {"path": str(self.path), "files": files, "checked": self.checked, "lost": list(self.lost)}
+        lists = {"lost": list(self.lost), "usage": list(self.usage)}
+        return {"path": str(self.path), "files": files, "checked": self.checked, **lists}
 
 
 SKOPS_OR_PICKLE = (".skops", ".joblib", ".pkl", ".pickle")
 EXPORTERS: Mapping[str, Exporter] = {
-    "onnx": Exporter("onnx", "an ONNX file that takes raw columns", ".onnx", (".onnx",)),
+    "onnx": Exporter("onnx", "an ONNX file that takes raw columns; exact, also for an ensemble", ".onnx", (".onnx",)),
     "sklearn": Exporter(
-        "sklearn", "a scikit-learn Pipeline as a skops file", ".skops", SKOPS_OR_PICKLE, forces=True, trusts=False
+        "sklearn",
+        "a scikit-learn Pipeline as a skops file; an ensemble is distilled, which may be refused",
+        ".skops",
+        SKOPS_OR_PICKLE,
+        forces=True,
+        trusts=False,
     ),
     "mlflow": Exporter("mlflow", "an MLflow model that `mlflow models serve` serves", ".mlflow", marks=("MLmodel",)),
     "huggingface": Exporter(

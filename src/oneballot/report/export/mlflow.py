@@ -5,8 +5,10 @@ The model is ONNX or a scikit-learn Pipeline with predictor.py; if neither is po
 
 from __future__ import annotations
 
+import logging
 import os
 import tempfile
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
@@ -15,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import ExportError, MissingExtra, OneBallotError, printable
+from ...election.columns import Date
+from ...errors import ExportError, MissingExtra, OneBallotError, OneBallotWarning, printable
 from ...server.outcome import Outcome
 from . import Exported
 from .bundle import TOLERANCE, check_class_names, new_folder, write_bundle
@@ -23,7 +26,11 @@ from .rows import Rows, rows_to_check
 from .sklearn.columns import pandas
 from .sklearn.frames import frame_of
 
-QUIET = {"MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true"}
+QUIET = {
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "DO_NOT_TRACK": "true",
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
+}
 CODE = """import importlib.util
 from pathlib import Path
 
@@ -67,11 +74,8 @@ def _table(outcome, chances):
 def export(outcome: Outcome, path: Path, *, data: Any = None, trust_members: bool = False) -> Exported:
     """Write an MLflow model, which `mlflow models serve` can serve. Nothing is sent anywhere."""
     with _quiet():
-        try:
-            import mlflow.pyfunc
-            from mlflow.models import infer_signature
-        except ImportError:
-            raise MissingExtra("Exporting to MLflow", "mlflow") from None
+        import mlflow.pyfunc
+
         pandas()
         check_class_names(outcome)
         with tempfile.TemporaryDirectory() as place, new_folder(path) as folder:
@@ -91,7 +95,7 @@ def export(outcome: Outcome, path: Path, *, data: Any = None, trust_members: boo
                 str(folder / "model"),
                 python_model=str(Path(place) / "model.py"),
                 artifacts={"bundle": str(bundle)},
-                signature=infer_signature(frame, output),
+                signature=_signature(outcome, frame, output),
                 input_example=example,
                 pip_requirements=_requirements(form),
             )
@@ -146,6 +150,20 @@ def _output(outcome: Outcome, example: Any, bundle: Path, predicted: Any) -> Any
     return pandas().DataFrame({"prediction": labels, **columns})
 
 
+def _signature(outcome: Outcome, frame: Any, output: Any) -> Any:
+    """What goes in and comes out. Dates may be of any type: MLflow would refuse their text as `datetime`."""
+    from mlflow.models import ModelSignature, infer_signature
+    from mlflow.types.schema import AnyType, ColSpec, Schema
+
+    found = infer_signature(frame, output)
+    dates = {c.name for c in outcome.schema.columns if isinstance(c, Date)} if outcome.schema is not None else set()
+    if not dates:
+        return found
+    anything: Any = AnyType  # without type hints
+    inputs = [ColSpec(anything(), each.name, False) if each.name in dates else each for each in found.inputs.inputs]
+    return ModelSignature(Schema(inputs), found.outputs)
+
+
 def _requirements(form: str) -> list[str]:
     needed = {
         "onnx": ("mlflow", "numpy", "pandas", "onnxruntime"),
@@ -157,12 +175,25 @@ def _requirements(form: str) -> list[str]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Switch MLflow's telemetry off while it is used."""
+    """Switch MLflow's telemetry, log, progress bars and warnings off while it is used. MissingExtra without MLflow."""
     before = {name: os.environ.get(name) for name in QUIET}
     os.environ.update(QUIET)
+    log, caught = logging.getLogger("mlflow"), list[warnings.WarningMessage]()
+    level = log.level
     try:
-        yield
+        with warnings.catch_warnings(record=True) as caught:
+            try:
+                import mlflow.pyfunc  # noqa: F401
+            except ImportError:
+                raise MissingExtra("Exporting to MLflow", "mlflow") from None
+            level = log.level  # which the import sets
+            log.setLevel(logging.CRITICAL)
+            yield
     finally:
+        log.setLevel(level)
+        for each in caught:
+            if issubclass(each.category, OneBallotWarning):
+                warnings.warn(each.message, stacklevel=3)
         for name, value in before.items():
             if value is None:
                 os.environ.pop(name, None)

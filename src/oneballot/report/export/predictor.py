@@ -6,6 +6,7 @@ config.json names the model file, the classes, and the columns with their kinds.
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -113,5 +114,6 @@ def text(value: Any) -> str:
 
 
 def iso(value: Any) -> str:
-    """A date, or its ISO text."""
-    return text(value).replace(" ", "T").removesuffix("T00:00:00")
+    """A date, or its ISO text, without fractions of a second."""
+    found = re.sub(r"(T\d\d:\d\d(:\d\d)?)(\.\d+)?Z?$", r"\1", text(value).replace(" ", "T"))
+    return found.removesuffix("T00:00:00")

@@ -10,6 +10,7 @@ from ...errors import printable
 from ...types import Array
 from ..page import Block, Bullets, Details, Notice, Section, Table
 from ..text import FEW_ROWS, percent, plural, row_count, score, size
+from .benefits import benefit_table
 from .subject import Subject, members, predictions, weight_shares
 
 MOST_CLASSES = 20
@@ -104,6 +105,8 @@ def contributions(subject: Subject) -> Section:
         note = f"Numbers from 1 to {FEW_ROWS - 1} are not stated, and totals that would reveal them are rounded."
         table = Table("Rows of each class at each party", columns, rows, note=note)
         blocks.append(Details("Rows of each class", [table]))
+    if subject.benefits and subject.states_rows:
+        blocks.append(benefit_table(subject.benefits))
     return Section(title, [*blocks, *_unknown(subject, bool(counts), bool(agreement))])
 
 
@@ -186,5 +189,9 @@ def _unknown(subject: Subject, counts: bool, agreement: bool) -> list[Block]:
             f" All votes together: {percent(outcome.verdict.agreement)} name the class that wins."
         )  # fmt: skip
         missing.append(f"The outcome keeps no model of a single party, so its agreement cannot be computed.{whole}")
-    missing.append("What the outcome is worth to a party is computed at the party: oneballot benefit.")
+    if not subject.benefits:
+        missing.append(
+            "What the outcome is worth to a party is computed at the party: oneballot benefit --json. Add what it "
+            "prints with --benefit FILE."
+        )
     return [Bullets(missing)]

@@ -23,7 +23,18 @@ def privacy(subject: Subject) -> Section:
         columns = ["release", "times", "mechanism", "scale of the noise", "classes"]
         blocks.append(Table("The ledger: what was released", columns, rows))
     sentences = [_sentence(each) for each in ledger.describe(whole=True)]
-    return Section("Privacy", [*blocks, Bullets(sentences), *_beyond(subject)])
+    return Section("Privacy", [*blocks, Bullets(sentences), *_forecast(subject), *_beyond(subject)])
+
+
+def _forecast(subject: Subject) -> list[Block]:
+    """What the noise does to the result, and how many parties it takes. It knows the election, and no ballot."""
+    election = subject.election
+    if subject.level == "L0":
+        return []
+    if election is None or election.guarantee is None:
+        return ["How many parties the noise takes is not known here: add --election."]
+    guarantee = election.guarantee
+    return [Bullets(list(dict.fromkeys([*guarantee.forecast(None), *guarantee.forecast(election.parties)])))]
 
 
 def _meaning(ledger: Ledger) -> Notice:

@@ -18,6 +18,7 @@ from ...server.outcome import Outcome
 from ...types import Array
 from ..grouping import group_columns
 from ..metrics import Metrics, evaluate, summarize
+from .benefits import BenefitFile
 
 MOST_PREDICTIONS = 50_000_000
 """Above so many numbers the predictions of the parties' own models are left out."""
@@ -58,7 +59,8 @@ class Tested:
 class Subject:
     """What a report is about. `secret`: the page is for the server alone, so it may show what has no noise.
 
-    baselines: metrics of other models on the same rows, by what they are. commands: how the report was made.
+    baselines: metrics of other models on the same rows, by what they are. benefits: what parties measured on their own
+    rows. command: how the report was made.
     """
 
     outcome: Outcome
@@ -67,6 +69,7 @@ class Subject:
     election_file: Path | None = None
     tested: Tested | None = None
     baselines: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    benefits: Sequence[BenefitFile] = ()
     command: str = ""
     secret: bool = False
 
@@ -101,6 +104,9 @@ class Subject:
 
     def with_test(self, tested: Tested) -> Subject:
         return replace(self, tested=tested)
+
+    def with_benefits(self, benefits: Sequence[BenefitFile]) -> Subject:
+        return replace(self, benefits=benefits)
 
     def made_by(self, command: str) -> Subject:
         return replace(self, command=command)

@@ -167,10 +167,13 @@ def reproduce(subject: Subject) -> Section:
         "versions": ", ".join(f"{name} {number}" for name, number in versions.items())
         + f", Python {platform.python_version()}",
     }
-    again = "These commands make the outcome and this page again:"
-    blocks: list[Block] = [Facts(facts), again, Commands(_commands(subject))]
+    what = "this page" if subject.level == "L1" else "the outcome and this page"
+    blocks: list[Block] = [Facts(facts), f"To make {what} again:", Commands(_commands(subject))]
     if subject.level == "L1":
-        blocks.append("At level L1 a new tally draws new noise and costs again, so keep this outcome.")
+        blocks.append(
+            "No command makes the outcome again, so keep it: at level L1 another tally (oneballot tally --again) draws "
+            "new noise, gives another model, and is charged: its epsilon is added to the ledger."
+        )
     if outcome.voted:
         rows = [[party, ballot.digest, ballot.casts] for party, ballot in outcome.voted.items()]
         blocks.append(Table("Digests of the ballots", ["party", "digest", "casts"], rows))
@@ -179,13 +182,14 @@ def reproduce(subject: Subject) -> Section:
 
 def _commands(subject: Subject) -> list[str]:
     if subject.hides_files:
-        return ["oneballot tally election.toml --from BOX --out OUTCOME --again", "oneballot report OUTCOME"]
+        return ["oneballot report OUTCOME"]
+    if subject.level == "L1":
+        return [subject.command or "oneballot report OUTCOME"]
     folder = shlex.quote(str(subject.folder))
     election = shlex.quote(str(subject.election_file or "election.toml"))
     without = "".join(f" --without {shlex.quote(party)}" for party in subject.outcome.without)
-    again = " --again" if subject.level == "L1" else ""
     return [
-        f"oneballot tally {election} --from BOX --out {folder}{without}{again}",
+        f"oneballot tally {election} --from BOX --out {folder}{without}",
         *([subject.command] if subject.command else []),
     ]
 

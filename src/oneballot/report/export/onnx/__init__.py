@@ -20,10 +20,11 @@ from ....server.temperature import LEAST
 from ....sparse import WIDE
 from .. import Exported
 from ..rows import rows_to_check
-from .check import INPUT, compare, inputs_of, run
+from .check import INPUT, compare, inputs_of, output_names, run
 from .columns import Encoded, encode, input_type
 from .graph import ML_OPSET, OPSET, Graph, onnx_library
 from .models import Builder
+from .usage import usage
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -45,7 +46,7 @@ def export(outcome: Outcome, path: Path, *, data: Any = None, trust_members: boo
         outputs = run(Path(part), inputs_of(outcome.schema, rows))
         checked = compare(outcome, rows, *outputs.values())
         os.replace(part, path)
-    return Exported(path, (path,), checked, LOST)
+    return Exported(path, (path,), checked, LOST, usage(outcome, path))
 
 
 def build(outcome: Outcome, *, trust_members: bool = False) -> ModelProto:
@@ -56,7 +57,7 @@ def build(outcome: Outcome, *, trust_members: bool = False) -> ModelProto:
     if not model.features_:
         raise ExportError("the outcome does not say what shape a row has")
     names = [INPUT] if schema is None else [column.name for column in schema.columns]
-    label, probabilities = (_free(name, names) for name in ("label", "probabilities"))
+    label, probabilities = output_names(names)
     g = Graph([*names, label, probabilities])
     dtype = np.dtype(np.float32) if model.row_dtype_ is None else model.row_dtype_
     if schema is None:
@@ -120,9 +121,3 @@ def _about(outcome: Outcome) -> dict[str, str]:
     }
     texts = {name: json.dumps(value, ensure_ascii=False, default=str) for name, value in described.items()}
     return {"election": outcome.election, "oneballot": version("oneballot"), "opset": f"{OPSET}, {ML_OPSET}", **texts}
-
-
-def _free(name: str, taken: list[str]) -> str:
-    while name in taken:
-        name += "_"
-    return name

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,14 @@ def inputs_of(schema: Schema | None, rows: Rows) -> dict[str, Array]:
                 [_iso(t, column) if isinstance(column, Date) else t for t in texts], dtype=object
             )
     return out
+
+
+def output_names(inputs: Collection[str]) -> list[str]:
+    """`label` and `probabilities`, with underscores appended if an input has the name."""
+    names = ["label", "probabilities"]
+    while taken := [name for name in names if name in inputs]:
+        names = [f"{name}_" if name in taken else name for name in names]
+    return names
 
 
 def _number(value: Any) -> float:
