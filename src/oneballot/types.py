@@ -195,6 +195,8 @@ class Ballot(Shown):
     """At the party, in memory only: the votes that noise was added to, each with its unit."""
     read_names: set[str] = field(default_factory=set, repr=False, compare=False)
     """The names of the contents that were read. A method reads all that it writes, so unread contents are invalid."""
+    code: str | None = field(default=None, repr=False)
+    """What the party finds its ballot by in a published outcome (`ballot.receipts`); None if it is not signed."""
 
     @property
     def casts(self) -> int:

@@ -64,7 +64,7 @@ def test_a_published_copy_has_a_log_that_names_no_party(tallied: Path) -> None:
 def test_a_log_at_l1_holds_no_votes(tallied: Path) -> None:
     allowed = {"oneballot", "outcome", "model", "count", "replaces", "election", "privacy", "counted", "abstained"}
     for line in (tallied / "outcome" / LOG).read_text().splitlines():
-        assert json.loads(line)["facts"].keys() <= allowed | {"spoiled", "without", "to"}
+        assert json.loads(line)["facts"].keys() <= allowed | {"spoiled", "without", "withdrawn", "to"}
 
 
 def test_a_broken_log_is_reported_with_exit_status_1(tallied: Path) -> None:

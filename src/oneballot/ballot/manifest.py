@@ -30,6 +30,10 @@ Text = Annotated[str, StringConstraints(max_length=500, pattern=r"^[^\x00-\x1f\x
 """Untrusted text that will be printed: without control characters."""
 
 
+ReceiptCode = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{128}$")]
+"""See `ballot.receipts`."""
+
+
 def _check_party(name: str) -> str:
     try:
         if check_party_name(name) != name:
@@ -53,6 +57,7 @@ class Manifest(BaseModel):
     abstained: Text | None = None
     files: dict[str, Digest]
     versions: dict[Text, Text]
+    code: ReceiptCode | None = None
 
 
 @dataclass(frozen=True)

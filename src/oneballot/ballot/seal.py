@@ -25,6 +25,7 @@ from ..types import Array, Ballot, Blob, Contents
 from .archive import MAX_FILES, as_files, zip_up
 from .encryption import decrypt, encrypt, is_encrypted, read_header
 from .manifest import FORMAT, MANIFEST, SIGNATURE, Manifest, OpenBallot, open_ballot
+from .receipts import make_code
 from .signatures import check_signature
 
 
@@ -52,14 +53,16 @@ def seal(
         abstained=None if reason is None else printable(reason, 500),
         versions=_versions(contents),
         files={name: hashlib.sha256(data).hexdigest() for name, data in files.items()},
+        code=None if key is None else make_code(election.digest, party, key),
     )
-    signed = manifest.model_dump_json().encode()
+    signed = manifest.model_dump_json(exclude={"code"} if key is None else None).encode()
     parts = {MANIFEST: signed} | ({SIGNATURE: key.sign(signed)} if key else {}) | files
     clear = zip_up(parts)
     sealed = encrypt_for(election, clear)
     check_size(election, party, len(sealed), len(parts))
     digest = hashlib.sha256(signed).hexdigest()
-    return Ballot(party, contents, digest, manifest.abstained, sealed, manifest.privacy, clear, noised)
+    ledger, code = manifest.privacy, manifest.code
+    return Ballot(party, contents, digest, manifest.abstained, sealed, ledger, clear, noised, code=code)
 
 
 def check_size(election: Election, party: str, size: int, files: int = 1) -> None:
@@ -89,7 +92,8 @@ def unseal(data: bytes, election: Election, key: X25519PrivateKey | None = None)
 
 def as_ballot(opened: OpenBallot, sealed: bytes, clear: bytes | None = None) -> Ballot:
     manifest = opened.manifest
-    return Ballot(manifest.party, opened.contents(), opened.digest, manifest.abstained, sealed, manifest.privacy, clear)
+    contents, abstained, ledger = opened.contents(), manifest.abstained, manifest.privacy
+    return Ballot(manifest.party, contents, opened.digest, abstained, sealed, ledger, clear, code=manifest.code)
 
 
 def check_ballot(opened: OpenBallot, election: Election) -> None:

@@ -71,6 +71,7 @@ def command(
         from ..boxes import box_at
         from ..election.election import Election
         from ..errors import ElectionError
+        from ..party.author import recognize_author
         from ..party.outbox import kept_digest
         from ..party.submit import cast_file, preview
         from ..report.dossier.write import Reviewer, check_page
@@ -78,6 +79,7 @@ def command(
         if recast and resign:
             raise ElectionError("choose one: --recast trains again, --resign signs the kept ballot again")
         agreed = Election.read(election)
+        author = recognize_author(election, agreed, party, keep, remember=not dry_run)
         box = None if to is None else box_at(to)
         beside = election.parent
         asked = dossier is not None or min_count is not None or small_counts is not None
@@ -101,6 +103,7 @@ def command(
                 rule=rule,
                 review=review,
             )
+            plan["election"] += f", signed with {author}" if author else ""
             written = {"dossier": review.written} if review else {}
             if as_json:
                 print_json(plan | written)
@@ -146,6 +149,7 @@ def command(
             print(f"{review.written['page']} {how}; {review.written['json']} is the same for machines.")
             if box:
                 print("To have the page signed before anything leaves, cast without --to, and again with --to.")
+        print(f"{done['receipt']} is your receipt. When the outcome is published: oneballot receipt RECEIPT OUTCOME")
         print(
             f"Delivered to {box}, as {done['name']}."
             if box

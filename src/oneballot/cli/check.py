@@ -35,14 +35,17 @@ def command(
         from ..election.advice import advise
         from ..election.checks import check_quorum
         from ..election.election import Election
+        from ..election.signing import read_author
 
         agreed = Election.read(election)
+        author = read_author(election, agreed)
         check_quorum(agreed)
         voters = parties or agreed.parties
         guarantee = agreed.guarantee
         facts: dict[str, Any] = {
             "election": agreed.name,
             "digest": agreed.digest,
+            "author": None if author is None else author.key,
             "classes": list(agreed.classes),
             "public_rows": agreed.public_rows,
             **{part: agreed.describe()[part] for part in ("method", "learners")},
@@ -69,6 +72,7 @@ def command(
         settings = {name: facts[name] for name in ("method", "learners")}
         shown = {
             "election": f"{facts['election']}, digest {facts['digest']}",
+            "signed with": [] if author is None else str(author),
             "classes": ", ".join(map(str, facts["classes"])),
             "public rows": f"{facts['public_rows']:,}",
             **{name: _settings(value) for name, value in settings.items()},

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,7 +11,7 @@ from .terminal import AsJson, ElectionFile, session
 if TYPE_CHECKING:
     from ..election.edit import Edited
 
-HELP = "Change an election.toml, keeping its comments."
+HELP = "Change an election.toml, keeping its comments, or sign it."
 app = typer.Typer(
     no_args_is_help=True,
     help=HELP,
@@ -21,7 +22,7 @@ app = typer.Typer(
 
 @app.callback()
 def group() -> None:
-    """Change an election.toml, keeping its comments."""
+    """Change an election.toml, keeping its comments, or sign it."""
 
 
 @app.command(
@@ -49,6 +50,30 @@ def set_command(
         from ..election.edit import set_values
 
         show_edited(set_values(election, values or (), unset=unset or (), refresh=refresh), as_json)
+
+
+@app.command(epilog="Example: oneballot keys new author; oneballot election sign election.toml --key author.key")
+def sign(
+    election: ElectionFile,
+    key: Annotated[Path, typer.Option(help="Your secret key, as `oneballot keys new NAME` writes it.")],
+    as_json: AsJson = False,
+) -> None:
+    """Sign an election as its author.
+
+    Writes ELECTION.toml.sig: give it to every party with the election. `check`, `cast` and `tally` then refuse the
+    election if a setting, the roster or a key has changed, and a party that has cast notices if the signature vanishes
+    or is by another key. Sign again after every change.
+    """
+    with session(as_json):
+        from ..ballot.keys import fingerprint, read_key
+        from ..election.signing import sign_election, signature_path
+
+        made, path = sign_election(election, read_key(key)), signature_path(election)
+        if as_json:
+            print_json({"signature": str(path), "key": made.key, "fingerprint": fingerprint(made.key)})
+            return
+        print(f"Signed: {path}. Give it to every party with {election}.")
+        print(f"Fingerprint of your key, to compare over another channel: {fingerprint(made.key)}")
 
 
 def show_edited(edited: Edited, as_json: bool) -> None:

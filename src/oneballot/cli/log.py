@@ -54,7 +54,13 @@ def command(
 def _describe(entry: Entry) -> str:
     """The facts of an entry in a few words. They may be anything if someone else has written it."""
     facts = entry.facts
-    words = {"counted": "counted", "abstained": "abstained", "spoiled": "spoiled", "without": "left out"}
+    words = {
+        "counted": "counted",
+        "abstained": "abstained",
+        "spoiled": "spoiled",
+        "without": "left out",
+        "withdrawn": "withdrawn",
+    }
     counts = [f"{len(facts[name])} {word}" for name, word in words.items() if _is_filled(facts.get(name))]
     named = [f"{name} {facts[name]}" for name in ("party", "to", "path") if isinstance(facts.get(name), str)]
     return ", ".join([*named, *counts, *(["the log was broken before"] if "broken" in facts else [])])

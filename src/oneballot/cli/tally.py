@@ -87,9 +87,11 @@ def command(
         from ..ballot.encryption import find_server_key
         from ..boxes import box_at
         from ..election.election import Election
+        from ..election.signing import read_author
         from ..server.files import tally_files
 
         agreed = Election.read(election)
+        read_author(election, agreed)
         opener = find_server_key(agreed, key, election.parent)
         opened = box_at(box)
         _check_folders(out, opened, publish)
@@ -116,6 +118,7 @@ def _publish(election: Election, outcome: Outcome, out: Path, folder: Path, memb
     """Write what may be shared, and describe it. Of the parties' models one distilled model is shared, if possible."""
     from ..server.distil import distil, holds_party_models
     from ..server.log import publish
+    from ..server.receipts import describe_ballots
     from ..server.rows_held import model_rows_held, refuse_rows
 
     text = f"{folder} holds what may be shared: model, schema and ledger, without votes and names."
@@ -125,7 +128,7 @@ def _publish(election: Election, outcome: Outcome, out: Path, folder: Path, memb
             distilled = members and election.public is not None
             other = ", or leave out --publish-members to share one model distilled from them" * distilled
             refuse_rows(outcome, f"publish it with --publish-rows{other}", election.public)
-        publish(outcome, out, folder)
+        publish(outcome, out, folder, describe_ballots(election, outcome))
         text += f"\nIts model {held}; its file can be read by its owner alone (mode 0600)." if held else ""
         if not holds_party_models(outcome):
             return text
@@ -134,7 +137,7 @@ def _publish(election: Election, outcome: Outcome, out: Path, folder: Path, memb
         )
         why = why or "With public rows in the election, --publish would share one model distilled from them instead."
         return f"{text}\nThe model is made of the parties' own models, which reveal who was in their data. {why}"
-    publish(distil(election, outcome), out, folder)  # trained on public rows
+    publish(distil(election, outcome), out, folder, describe_ballots(election, outcome))  # trained on public rows
     return (
         f"{text}\nIts model is distilled from the parties' models with {election.public_rows:,} public rows, because "
         f"their own models reveal who was in their data; --publish-members shares those. Test it first: it is not "

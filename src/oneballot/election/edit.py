@@ -6,6 +6,7 @@ The result is validated as a whole before it replaces the file, and the digest o
 from __future__ import annotations
 
 import tomllib
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from ..ballot.keys import ENCRYPTION_PREFIX, public_key
-from ..errors import ElectionError, OneBallotError
+from ..errors import ElectionError, OneBallotError, OneBallotWarning
 from ..runtime.files import write_atomic
 from .election import Election
 from .file import public_digest
 from .names import check_party_name
+from .signing import signature_path
 from .toml import toml_key, toml_value
 
 
@@ -115,6 +117,11 @@ def _replace(path: Path, document: Any, changes: list[Change]) -> Edited:
         part.unlink(missing_ok=True)
     before = _digest(path)
     write_atomic(path, text, path.stat().st_mode & 0o777)
+    if signature_path(path).exists():
+        warning = (
+            f"{signature_path(path)} no longer fits: sign again with `oneballot election sign {path} --key YOUR.key`"
+        )
+        warnings.warn(warning, OneBallotWarning, stacklevel=4)
     return Edited(tuple(made), before, after)
 
 

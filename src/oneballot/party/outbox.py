@@ -10,6 +10,7 @@ import errno
 import os
 import re
 import stat
+import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -17,10 +18,11 @@ from typing import TYPE_CHECKING
 
 from ..ballot.encryption import read_header
 from ..ballot.manifest import OpenBallot, open_ballot
+from ..ballot.receipts import make_receipt, read_receipt
 from ..ballot.seal import as_ballot, check_ballot, encrypt_for, sign_again
 from ..election.election import Election
 from ..election.names import check_party_name, file_name
-from ..errors import AlreadyCast, ElectionError, Spoiled, printable
+from ..errors import AlreadyCast, BallotError, ElectionError, OneBallotWarning, Spoiled, printable
 from ..privacy.charges import Charges
 from ..runtime.files import lock_file, write_atomic
 from ..runtime.leftovers import CASTING, clear_files
@@ -51,6 +53,11 @@ class Outbox:
     def holdout_path(self) -> Path:
         """The record of the rows that were kept back (`party.holdout`)."""
         return self.path.with_name(f"{file_name(self.party)}.holdout.json")
+
+    @property
+    def receipt_path(self) -> Path:
+        """What the party keeps to check later whether its ballot was counted (`ballot.receipts`)."""
+        return _receipt_path(self.path)
 
     def read(self) -> Ballot | None:
         """The kept ballot, as it was cast; None if there is none."""
@@ -127,10 +134,28 @@ class Outbox:
             write_atomic(old, path.read_bytes(), stat.S_IMODE(path.stat().st_mode))
             if clear_path.exists():
                 write_atomic(_clear_path(old), clear_path.read_bytes(), 0o600)
+            if self.receipt_path.exists():
+                write_atomic(_receipt_path(old), self.receipt_path.read_bytes(), 0o600)
         if self.election.encrypted:
             path.unlink(missing_ok=True)
             write_atomic(clear_path, ballot.clear or ballot.sealed, 0o600)
         write_atomic(path, ballot.sealed, 0o600 if secret else 0o644)
+
+    def keep_receipt(self, ballot: Ballot, key: Ed25519PrivateKey | None) -> Path:
+        """Write the receipt of the kept ballot, unless it is there already."""
+        path = self.receipt_path
+        try:
+            written = read_receipt(path).ballot == ballot.digest
+        except BallotError:  # missing, damaged, or of an interrupted cast
+            written = False
+        if not written:
+            text = make_receipt(self.election, ballot, key).model_dump_json(indent=1)
+            try:
+                write_atomic(path, f"{text}\n".encode(), 0o600)
+            except OSError as error:  # the ballot was kept earlier, and the folder is read-only now
+                warning = f"the receipt {path} cannot be written ({error.strerror}); the ballot counts without it"
+                warnings.warn(warning, OneBallotWarning, stacklevel=3)
+        return path
 
     def _read(self) -> tuple[OpenBallot | None, bytes, bytes]:
         """The kept ballot, its bytes to deliver, and its bytes before encryption."""
@@ -214,6 +239,10 @@ def party_of(path: Path) -> str | None:
 
 def _clear_path(path: Path) -> Path:
     return path.with_name(f"{path.name}.open")
+
+
+def _receipt_path(path: Path) -> Path:
+    return path.with_name(f"{path.name.removesuffix('.ballot')}.receipt.json")
 
 
 def _remove_if_empty(folder: Path) -> None:

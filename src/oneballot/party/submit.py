@@ -106,6 +106,7 @@ def cast_file(
         outbox.keep(ballot, secret=secret)  # also if it was kept already: it may be signed again
         if trained and review is not None:
             review(release)
+        receipt = outbox.keep_receipt(ballot, signer)
         name = box_name(election, party, signer, ballot.sealed)
         if box is not None:
             try:
@@ -117,6 +118,7 @@ def cast_file(
     return {
         "party": party,
         "ballot": str(outbox.path),
+        "receipt": str(receipt),
         "bytes": len(ballot.sealed),
         "digest": ballot.digest,
         "trained": trained,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..ballot.manifest import open_ballot
+from ..ballot.receipts import own_code
 from ..ballot.seal import as_ballot, decrypt_for, unseal
 from ..election.election import Election
 from ..errors import NotFound, OneBallotError, QuorumError, Spoiled, printable
@@ -39,6 +40,8 @@ class BallotCounter:
     voted: dict[str, CountedBallot] = field(default_factory=dict)
     spoiled: dict[str, str] = field(default_factory=dict)
     seen: set[str] = field(default_factory=set)
+    opened: dict[str, str] = field(default_factory=dict)
+    """The party of each ballot that was opened and is its own, by name."""
     must_restart: bool = False
     """Count from scratch: a party was banned, or a party in `previous.count.by_party` has a new ballot."""
     _twice: set[str] = field(default_factory=set)
@@ -54,6 +57,7 @@ class BallotCounter:
         try:
             ballot = self._open(name)
             self.seen.add(ballot.party)
+            self.opened[name] = ballot.party
             if ballot.party in self.left_out or ballot.party in self.withdrawn:
                 return
             if ballot.party in self.banned:
@@ -68,7 +72,8 @@ class BallotCounter:
                 ballot.reject_unread_contents()
             elif not self._was_counted(ballot.party, ballot.digest):
                 self._add(self._count(ballot))
-            counted = CountedBallot(name, ballot.digest, len(ballot.sealed), ballot.abstained, ballot.casts)
+            code = own_code(self.election, ballot.party, ballot.code)
+            counted = CountedBallot(name, ballot.digest, len(ballot.sealed), ballot.abstained, ballot.casts, code)
             self.voted[ballot.party] = counted
         except Spoiled as reason:
             self.spoiled[printable(name)] = str(reason)

@@ -100,15 +100,15 @@ def save(outcome: Outcome, folder: Path, kind: str, facts: Mapping[str, Any] | N
     return made[0]
 
 
-def publish(outcome: Outcome, own: Path, folder: Path) -> Entry:
+def publish(outcome: Outcome, own: Path, folder: Path, facts: Mapping[str, Any] | None = None) -> Entry:
     """Write what may be published of an outcome to a folder, and record it in the log of the server's `own` copy first.
 
     The caller has asked whether a model that holds rows of parties may be published. The published copy has a log too,
-    whose entry names no party and states the hash of the server's entry.
+    whose entry names no party and states the hash of the server's entry, and these facts.
     """
     prepare(folder)
     recorded = append(own, "release", {"to": str(folder), "election": outcome.election})
-    return save(outcome.published(rows=True), folder, "release", {"server_entry": recorded.hash})
+    return save(outcome.published(rows=True), folder, "release", {"server_entry": recorded.hash, **(facts or {})})
 
 
 def record_release(folder: Path, facts: Mapping[str, Any]) -> None:
@@ -249,6 +249,7 @@ def _describe(outcome: Outcome) -> dict[str, Any]:
         "abstained": {party: ballot.digest for party, ballot in voted if ballot.abstained is not None},
         "spoiled": dict(outcome.spoiled),
         "without": list(outcome.without),
+        "withdrawn": list(outcome.withdrawn),
     }
 
 

@@ -48,6 +48,12 @@ class CountedBallot:
     bytes: int
     abstained: str | None = None
     casts: int = 1
+    code: str | None = None
+    """The code of its receipt (`ballot.receipts`); None if it is not signed, or of a version before 0.6."""
+
+    def describe(self) -> dict[str, Any]:
+        """Plain values, as outcome.json holds them."""
+        return {name: value for name, value in vars(self).items() if name != "code" or value is not None}
 
 
 @dataclass(frozen=True)
@@ -196,7 +202,7 @@ class Outcome(Shown):
             },
             "count": count,
             "roll": list(self.count.by_party),
-            "voted": {party: vars(ballot) for party, ballot in self.voted.items()},
+            "voted": {party: ballot.describe() for party, ballot in self.voted.items()},
             "spoiled": dict(self.spoiled),
             "without": list(self.without),
             **({"withdrawn": list(self.withdrawn)} if self.withdrawn else {}),

@@ -92,7 +92,7 @@ def _tally(election: Election, source: Source, options: Options) -> Steps[Outcom
         previous = None
     with open_context(election, options, previous) as ctx:
         (ctx.prepared,) = yield Together([ctx.job(election.method.prepare, ctx)])
-        counter = _count(election, source, options, previous, ctx)
+        counter = count_ballots(election, source, options, previous, ctx)
         _warn_of_unknown_parties(counter.left_out, counter.seen, ctx)
         counter.check_quorum()
         if not options.early:
@@ -122,15 +122,20 @@ def close(election: Election, counter: BallotCounter, ctx: TallyContext) -> Step
     return _outcome(election, attach_sandbox(model), counter, ctx, verdict, temperature)
 
 
-def _count(
-    election: Election, source: Source, options: Options, previous: Outcome | None, ctx: TallyContext
+def count_ballots(
+    election: Election,
+    source: Source,
+    options: Options,
+    previous: Outcome | None,
+    ctx: TallyContext,
+    what: str = "counting ballots",
 ) -> BallotCounter:
     """Count the source's ballots on top of the previous outcome or, if that is impossible, from scratch."""
     left_out, banned = tuple(sorted(set(map(check_party_name, options.without)))), set[str]()
     withdrawn = _still_withdrawn({*options.withdrawn, *(previous.withdrawn if previous else ())}, options.readmit, ctx)
     while True:
         counter = BallotCounter(election, ctx, source, left_out, previous, options.key, withdrawn, banned)
-        for name in track("counting ballots", source.names_in_order(election.max_ballot_mb * 2**20), len(source.sizes)):
+        for name in track(what, source.names_in_order(election.max_ballot_mb * 2**20), len(source.sizes)):
             counter.add(name)
             if counter.must_restart:
                 break

@@ -26,6 +26,7 @@ from ...election.election import Election
 from ...election.mapping import SAME_NAMES, FileMapping, mapping_files
 from ...election.names import check_party_name, file_name
 from ...errors import OneBallotError, OneBallotWarning
+from ...party.author import recognize_author
 from ...party.submit import cast_file
 from ...runtime.files import lock_folder
 from .wire import Refused, Reply, make_reply, read_query
@@ -115,6 +116,7 @@ def cast_for_server(config: NodeConfig, digest: str) -> Reply:
                 f"{party} has agreed to the election {election.digest}, but the server asks about {digest}. "
                 "Compare both files with `oneballot check`."
             )
+        recognize_author(config.election, election, party, config.keep)
         log.info("%s: asked to vote in %s, %s", party, election.name, digest)
         queue = (
             config.keep / f".{file_name(party)}.queue"

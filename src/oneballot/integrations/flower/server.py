@@ -14,6 +14,7 @@ from flwr.serverapp import Grid, ServerApp
 from ...ballot.encryption import check_server_key, find_server_key
 from ...boxes.folder import Folder
 from ...election.election import Election
+from ...election.signing import read_author
 from ...errors import ElectionError, OneBallotError
 from ...runtime.files import check_writable
 from ...server.files import tally_files
@@ -68,6 +69,7 @@ class ElectionFile:
         self.path = path
         self._stamp = self._read_stamp()
         self.election = Election.read(path)
+        read_author(path, self.election)
 
     def current(self) -> Election:
         if (stamp := self._read_stamp()) == self._stamp:
@@ -75,6 +77,7 @@ class ElectionFile:
         self._stamp = stamp
         try:
             changed = Election.read(self.path)
+            read_author(self.path, changed)
             if changed.digest != self.election.digest:
                 raise ElectionError(f"it is another election now, {changed.digest}")
         except OneBallotError as error:
