@@ -17,9 +17,9 @@ from .types import Array
 
 ENOUGH_PARTIES = 5
 """With fewer parties no cap is possible: two hospitals with one class each must still work."""
-MOST_SHARE = 0.25
-"""The largest share of a row's weight that one party may have."""
-LEAST_CLAIMED = 0.3
+MOST_SHARE = 0.15
+"""The largest share of a row's weight that one party may have, if there are enough parties (`most_share`)."""
+LEAST_CLAIMED = 0.8
 """The cap gives way where the capped weights of a row sum to less than this share of all parties' rows."""
 
 
@@ -90,13 +90,23 @@ def trusted_rows(declared: Array, agreement: Array) -> Array:
     A party that agrees as the median party does counts up to `bounded_rows`; one that agrees less, up to the median of
     the declared rows; one that contradicts the others, for as little as a tenth of that.
     """
-    median = np.maximum(np.minimum(declared, np.median(declared)), 1.0)
-    more = np.maximum(bounded_rows(declared) - median, 0) * np.interp(agreement, [0.7, 0.9], [0, 1])
-    return np.asarray(np.maximum((median + more) * np.interp(agreement, [0.14, 0.5], [0.1, 1]), 1.0))
+    return rows_by_agreement(declared, bounded_rows(declared), float(np.median(declared)), agreement)
+
+
+def rows_by_agreement(declared: Array, bounded: Array, median: float, agreement: Array) -> Array:
+    """`trusted_rows`, given both bounds. It grows with each of them."""
+    low = np.maximum(np.minimum(declared, median), 1.0)
+    more = np.maximum(bounded - low, 0) * np.interp(agreement, [0.7, 0.9], [0, 1])
+    return np.asarray(np.maximum((low + more) * np.interp(agreement, [0.14, 0.5], [0.1, 1]), 1.0))
+
+
+def most_share(parties: int) -> float:
+    """The largest share of a row's weight that one of so many parties may have: few parties need larger shares."""
+    return max(MOST_SHARE, 1 / max(parties - 1, 1))
 
 
 def cap_weights(weights: Array, expected: float) -> tuple[Array, Array]:
-    """Weights `(rows, parties)` of which no party has more than MOST_SHARE of a row, and where the cap gives way.
+    """Weights `(rows, parties)` of which no party has more than `most_share` of a row, and where the cap gives way.
 
     expected: the weight of a row that all parties together know as well as any other, which is the sum of their bounded
     rows. Where the capped weights of a row sum to less than LEAST_CLAIMED of it, the cap rises until they reach it, and
@@ -109,16 +119,17 @@ def cap_weights(weights: Array, expected: float) -> tuple[Array, Array]:
     share = level_of_share(ordered, rest)
     level = np.maximum(share, level_of_total(ordered, rest, LEAST_CLAIMED * expected))
     capped = np.minimum(weights, level[:, None])
-    gives_way = capped.max(axis=1) > (MOST_SHARE + 1e-9) * capped.sum(axis=1)
+    gives_way = capped.max(axis=1) > (most_share(weights.shape[1]) + 1e-9) * capped.sum(axis=1)
     return np.asarray(capped), np.asarray(gives_way & (level > share))
 
 
 def level_of_share(ordered: Array, rest: Array) -> Array:
-    """The largest level at which weights can be cut so that none is more than MOST_SHARE of their sum."""
-    most = int(np.ceil(1 / MOST_SHARE - 1e-9))
+    """The largest level at which weights can be cut so that none is more than `most_share` of their sum."""
+    share = most_share(ordered.shape[1])
+    most = int(np.ceil(1 / share - 1e-9))
     level = ordered[:, most - 1].copy()  # so many equal weights have exactly their share each
-    for m in range(most - 1, -1, -1):  # the m largest are cut: level = MOST_SHARE · (m · level + rest)
-        cut = MOST_SHARE * rest[:, m] / (1 - MOST_SHARE * m)
+    for m in range(most - 1, -1, -1):  # the m largest are cut: level = share · (m · level + rest)
+        cut = share * rest[:, m] / (1 - share * m)
         level = np.where(ordered[:, m] <= cut, cut, level)
     return np.asarray(level)
 

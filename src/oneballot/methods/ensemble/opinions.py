@@ -12,7 +12,7 @@ from ...interfaces import TallyContext
 from ...types import Array, Blob, Contents
 from .claims import uses_public_rows
 from .members import Members, in_blocks
-from .open_count import array_of, counted_rows, gather, most_important
+from .open_count import agreement_of, agrees, array_of, counted_rows, gather, most_important
 
 ASKED_ROWS = 1000
 """How many public rows the members are asked about."""
@@ -25,7 +25,7 @@ def open_opinions(
 
     If the ensemble keeps only some members, all others weigh nothing, also if one of those is left out.
     """
-    declared, whole, claimed, parties = gather(ballots, ctx, capped=capped)
+    declared, whole, claimed, shared, parties = gather(ballots, ctx, capped=capped)
     kept = np.arange(len(parties))
     if len(parties) > most:
         kept = most_important(whole, np.stack([array_of(ballots[p], "seen") for p in parties]), most, ctx.public)
@@ -34,7 +34,9 @@ def open_opinions(
 
     def weigh(some: Array) -> Array:
         """Weights `(rows, parties)` among some parties."""
-        rows = counted_rows(declared[some], None if claimed is None else claimed[:, some], ctx)
+        public = None if claimed is None else claimed[:, some]
+        theirs = None if shared is None or not agrees(declared[some], ctx) else shared[some]
+        rows = counted_rows(declared[some], public, theirs, ctx)
         rows = rows * np.isin(some, kept)
         weights = claims[:, some] * rows
         return cap_weights(weights, float(rows.sum()))[0] if capped and np.isin(some, kept).any() else weights
@@ -43,7 +45,9 @@ def open_opinions(
         return np.asarray(np.einsum("rp,prc->rc", weigh(some), votes[some]))
 
     weights = weigh(np.arange(len(parties))).T
-    rule = Capped(claims.T, votes, BoundedRows(declared, claimed if uses_public_rows(ctx.public) else None))
+    agreement = None if shared is None or claimed is None else agreement_of(declared, claimed, shared, ctx)
+    reach = BoundedRows(declared, claimed if uses_public_rows(ctx.public) else None, agreement)
+    rule = Capped(claims.T, votes, reach)
     why = (
         'influence = "claimed" lets one ballot decide any row' if not capped
         else f"with fewer than {ENOUGH_PARTIES} parties one ballot may decide a row" if len(parties) < ENOUGH_PARTIES
