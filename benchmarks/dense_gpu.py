@@ -131,7 +131,7 @@ def run(name: str, data: dict[str, Array], parties: int, alpha: float, seed: int
     alone = [right(each) for each in scores.values()]
     networks = [each for blob, each in scores.items() if blob.format == "torch-safetensors"]
     seen = np.stack([ballot.array("seen", np.int64, (10,)) > 0 for ballot in ballots])
-    ensemble = EnsembleModel(list(models), seen[None], ask=lambda blob, X, classes: models[blob].predict_proba(X))
+    ensemble = EnsembleModel(list(models), seen[None], ask=lambda blob, X, **_: models[blob].predict_proba(X))
     rows: dict[str, Any] = {
         "mean party": [round(float(np.mean(alone)), 2), training],
         "best party": [max(alone), training],

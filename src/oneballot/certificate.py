@@ -216,7 +216,7 @@ def _worst_lead(low: Array, high: Array, lead: Array, expected: tuple[float, flo
 
 
 def _levels(low: Array, high: Array, expected: tuple[float, float], ballot: float | None) -> tuple[Array, Array]:
-    """The range of the level at which weights are cut, if one more ballot has this weight before the cut, or none is."""
+    """The range of the level at which weights are cut, if one more ballot has this weight before it, or there is none."""
 
     def of(weights: Array, total: float) -> tuple[Array, Array]:
         more = [] if ballot is None else [np.full(weights.shape[1], ballot)]

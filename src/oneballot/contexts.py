@@ -92,8 +92,11 @@ class TallyContext(Context, Protocol):
     def prepared(self) -> Any:
         """What `Method.prepare` returned for this tally."""
 
-    def ask(self, blob: Blob, X: Array, *, classes: int) -> Array:
-        """Probabilities `(rows, classes)` of an untrusted party's model, which is loaded and run in the sandbox."""
+    def ask(self, blob: Blob, X: Array, *, classes: int, abstain: bool = False) -> Array:
+        """Probabilities `(rows, classes)` of an untrusted party's model, which is loaded and run in the sandbox.
+
+        Raises Spoiled if it fails or some are not probabilities; with `abstain` such rows are 0 in all classes.
+        """
 
     @property
     def calibrates(self) -> bool:

@@ -14,11 +14,19 @@ import numpy as np
 from .contexts import Context
 from .types import Array, Blob, Contents
 
+MOST_IN_PROCESS = 16 * 2**20
+"""The largest file, in bytes, of an inert model from outside that is evaluated outside the sandbox."""
+SECONDS_IN_PROCESS = 1.0
+"""The longest that it may take there (`Model.seconds`)."""
+
 
 class AskModel(Protocol):
-    """Evaluates an untrusted party's model in the sandbox. Returns probabilities `(rows, classes)`."""
+    """Evaluates an untrusted party's model in the sandbox. Returns probabilities `(rows, classes)`.
 
-    def __call__(self, blob: Blob, X: Array, *, classes: int) -> Array: ...
+    Raises Spoiled if it fails or some are not probabilities; with `abstain` such rows are 0 in all classes.
+    """
+
+    def __call__(self, blob: Blob, X: Array, *, classes: int, abstain: bool = False) -> Array: ...
 
 
 class Model(ABC):
@@ -40,6 +48,11 @@ class Model(ABC):
     @abstractmethod
     def dump(self) -> Blob: ...
 
+    def seconds(self, rows: int) -> float:
+        """How long it may take, estimated generously, to predict so many rows, if its format is inert. A model from
+        outside that may take long is evaluated in the sandbox, which limits time and memory."""
+        return 0.0
+
     def use_sandbox(self, ask: AskModel) -> None:
         """Evaluate untrusted models with this function from now on."""
 
@@ -59,6 +72,9 @@ class HasMembers(Model):
 
 class HasReplaceableMembers(HasMembers):
     """An ensemble in which a party can put another model in the place of its own, as `oneballot benefit` does."""
+
+    def name_members(self, parties: Iterable[str]) -> None:
+        """Name members in warnings as these parties, as far as it can tell which they are. Names are not saved."""
 
     @abstractmethod
     def find_member(self, party: str | None, contents: Contents | None) -> int | None:

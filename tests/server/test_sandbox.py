@@ -91,10 +91,10 @@ def test_a_result_that_is_not_probabilities_is_spoiled():
     from oneballot.server.sandbox import _check_probabilities
 
     good = np.full((2, 2), 0.5)
-    assert _check_probabilities(good, 2, 2) is good
-    for bad in (good[:1], good * 2, good * np.nan, np.array([[1.5, -0.5]] * 2)):
+    assert _check_probabilities(good) is good
+    for bad in (good * 2, good * np.nan, np.array([[1.5, -0.5]] * 2)):
         with pytest.raises(Spoiled):
-            _check_probabilities(bad, 2, 2)
+            _check_probabilities(bad)
 
 
 def run(work, seconds=1.0, memory_mb=256, size=100):

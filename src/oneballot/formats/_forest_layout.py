@@ -16,7 +16,7 @@ random forest take 181 kB (skops 1,129 kB), 50 rounds of XGBoost 44 kB (UBJSON 4
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -54,6 +54,7 @@ class Trees:
     value_of_leaf: Array  # (leaves,): a row of `values`
     base: Array  # (scores,)
     target: Array  # (trees,)
+    steps: int = 0  # the depths of all trees together, if `read` has counted them
 
     def save(self) -> bytes:
         from safetensors.numpy import save
@@ -104,8 +105,7 @@ def read(data: bytes, classes: int, features: int | None = None) -> Trees:
     base, target = _scores(arrays, len(nodes), output, len(seen))
     missing = _bits(arrays, "missing_left", count)
     out = Trees(output, columns, seen, nodes, splits, feature, threshold, missing, values, value_of_leaf, base, target)
-    _check_steps(out, right_children(out))
-    return out
+    return replace(out, steps=_count_steps(out, right_children(out)))
 
 
 def right_children(trees: Trees) -> Array:
@@ -127,15 +127,15 @@ def right_children(trees: Trees) -> Array:
     return following[trees.splits]
 
 
-def _check_steps(trees: Trees, right: Array) -> None:
-    """Walk down all trees at once, level by level."""
+def _count_steps(trees: Trees, right: Array) -> int:
+    """Walk down all trees at once, level by level. Raises Spoiled for trees that would take too long."""
     tree = np.repeat(np.arange(len(trees.nodes)), trees.nodes)
     number = np.cumsum(trees.splits) - 1  # of a split among all splits
     level, steps = np.cumsum(trees.nodes, dtype=np.int64) - trees.nodes, 0
     for _ in range(MOST_DEPTH + 1):
         level = level[trees.splits[level]]
         if not len(level):
-            return
+            return steps
         steps += int(np.count_nonzero(np.bincount(tree[level])))
         if steps > MOST_STEPS:
             raise Spoiled(f"splits: the depths of all trees add up to more than {MOST_STEPS:,}")

@@ -59,9 +59,9 @@ class TallyContext(PartyContext):
     def provides(self, role: str) -> frozenset[str]:
         return self.election.learner_of(role).provides
 
-    def ask(self, blob: Blob, X: Array, *, classes: int) -> Array:
+    def ask(self, blob: Blob, X: Array, *, classes: int, abstain: bool = False) -> Array:
         self._sandbox = self._sandbox or Sandbox(seconds=self.election.max_model_seconds)
-        return self._sandbox.ask(blob, X, classes=classes)
+        return self._sandbox.ask(blob, X, classes=classes, abstain=abstain)
 
     def open(self, blob: Blob, *, classes: int) -> nn.Module:
         with checked_format(blob, classes, math.prod(self.shape)) as form:

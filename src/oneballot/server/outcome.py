@@ -20,6 +20,7 @@ from ..election.targets import Target
 from ..election.targets import describe as describe_target
 from ..election.targets import read as read_target
 from ..errors import DataError, OneBallotError, Spoiled
+from ..interfaces import HasReplaceableMembers
 from ..notebook import Shown
 from ..privacy.ledger import Ledger
 from ..runtime.files import lock_folder
@@ -223,8 +224,11 @@ class Outcome(Shown):
         index = read_index(folder)
         try:
             schema = None if index["schema"] is None else Schema.model_validate(index["schema"])
+            model = _load_model(folder, index, schema)
+            if isinstance(model.model_, HasReplaceableMembers):
+                model.model_.name_members(index["voted"])
             return cls(
-                model=_load_model(folder, index, schema),
+                model=model,
                 election=index["election"],
                 classes=tuple(index["classes"]),
                 schema=schema,

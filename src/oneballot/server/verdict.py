@@ -186,11 +186,9 @@ def _judge_members(model: HasMembers, rows: Array, probabilities: Array) -> tupl
     weights = model.member_weights(rows)
     shares = weights / np.maximum(weights.sum(axis=1, keepdims=True), 1e-300)
     effective = float((1 / np.maximum(np.square(shares).sum(axis=1), 1e-12)).mean())
-    named = {i: own.argmax(axis=1) for i, own in model.member_predictions(rows)}
-    if not named:
-        return None, weights.shape[1], effective
-    final, agreed = probabilities.argmax(axis=1), np.zeros(len(rows))
-    for i, classes in named.items():
-        agreed += shares[:, i] * (classes == final)
-    counted = np.maximum(shares[:, list(named)].sum(axis=1), 1e-12)
-    return float((agreed / counted).mean()), weights.shape[1], effective
+    final, (agreed, counted) = probabilities.argmax(axis=1), np.zeros((2, len(rows)))
+    for i, own in model.member_predictions(rows):
+        agreed += shares[:, i] * (own.argmax(axis=1) == final) * own.any(axis=1)
+        counted += shares[:, i] * own.any(axis=1)
+    agreement = float((agreed / np.maximum(counted, 1e-12)).mean()) if counted.any() else None
+    return agreement, weights.shape[1], effective

@@ -13,9 +13,9 @@ from oneballot.errors import OneBallotWarning, Spoiled
 from oneballot.formats.safetensors import ConstantModel
 from oneballot.influence import bounded_rows, most_share
 from oneballot.methods.ensemble.format import EnsembleFormat
-from oneballot.methods.ensemble.method import bounded_counts
 from oneballot.methods.ensemble.open_count import needed_rows
 from oneballot.methods.ensemble.open_model import OpenEnsemble
+from oneballot.methods.ensemble.plain import bounded_counts, class_weights
 from oneballot.party.cast import cast_together
 from oneballot.simulation import divide
 from oneballot.types import Blob
@@ -156,7 +156,7 @@ class TestClassCounts:
         counts = np.full((6, 2), 50)
         counts[0] = 10**6
         weights = {
-            influence: ob.Ensemble(weights="class-counts", influence=influence)._weights(counts, np.arange(6))
+            influence: class_weights(ob.Ensemble(weights="class-counts", influence=influence), counts, np.arange(6))
             for influence in ("bounded", "claimed")
         }
         assert weights["claimed"][0, 0] == 1000

@@ -65,7 +65,7 @@ def test_an_untrusted_member_is_loaded_only_in_the_sandbox_and_left_out_if_it_fa
     with pytest.raises(OneBallotError, match="only runs in the sandbox"):
         model.predict_proba(X)
 
-    def refuse(blob: Blob, X: np.ndarray, *, classes: int) -> np.ndarray:
+    def refuse(blob: Blob, X: np.ndarray, *, classes: int, abstain: bool = False) -> np.ndarray:
         raise Spoiled("it crashed")
 
     model.use_sandbox(refuse)

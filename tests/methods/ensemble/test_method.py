@@ -266,7 +266,7 @@ class TestCohorts:
         broken = {"seen": np.ones(10, dtype=np.int64), "model": Blob("skops", b"nothing")}
         with (
             TallyContext(election) as ctx,
-            pytest.warns(OneBallotWarning, match="member 0 is left out"),
+            pytest.warns(OneBallotWarning, match="a is left out"),
             pytest.raises(ElectionError, match="no ballot's model made predictions"),
         ):
             run(ctx.job(election.method.close, Count(by_party={"a": broken}), ctx))

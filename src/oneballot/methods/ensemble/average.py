@@ -10,11 +10,12 @@ import numpy as np
 from ...errors import DataError, OneBallotError
 from ...interfaces import AskModel, Context, HasReplaceableMembers
 from ...types import Array, Blob, Contents
-from .members import Members, in_blocks, write_members
+from .members import Members, in_blocks, warn_of_unanswered, write_members
 
 
 class EnsembleModel(HasReplaceableMembers):
     """weights `(cohorts, members, classes)`: how much a member's prediction for a class counts in a cohort.
+    parties: names for warnings, which are not saved.
 
     cohort: a cohort for the hash of each party's name, so that a published outcome names no party.
     centres `(cohorts, queries, classes)`: the mean prediction of a cohort's members on some public rows.
@@ -28,9 +29,10 @@ class EnsembleModel(HasReplaceableMembers):
         cohort: Mapping[str, int] | None = None,
         centres: Array | None = None,
         ask: AskModel | None = None,
+        parties: Sequence[str] = (),
     ) -> None:
         self.weights, self.cohort = np.asarray(weights, dtype=np.float64), dict(cohort or {})
-        self.members = Members(members, self.classes, ask)
+        self.members = Members(members, self.classes, ask, parties)
         self.centres = np.zeros((len(weights), 0, self.classes)) if centres is None else centres
 
     @property
@@ -93,7 +95,8 @@ class EnsembleModel(HasReplaceableMembers):
         return int(np.argmax(likely))
 
     def member_predictions(self, X: Array) -> Iterator[tuple[int, Array]]:
-        """Each member's index and probabilities `(rows, classes)`. A member that fails is left out with a warning."""
+        """Each member's index and probabilities `(rows, classes)`, all 0 in a row where it abstains. A member that
+        fails is left out with a warning."""
         return self.members.predictions(X)
 
     def member_weights(self, X: Array) -> Array:
@@ -111,12 +114,15 @@ class EnsembleModel(HasReplaceableMembers):
 
     def _mean(self, X: Array) -> Array:
         weights = self.weights.sum(axis=0)
-        total, counted = np.zeros((len(X), self.classes)), np.zeros(self.classes)
+        total, counted = np.zeros((2, len(X), self.classes))
         for i, probabilities in self.member_predictions(X):
             total += weights[i] * probabilities
-            counted += weights[i]
-        if not counted.any():
+            counted += weights[i] * probabilities.any(axis=1, keepdims=True)
+        if len(X) and not counted.any():
             raise OneBallotError("no member of the ensemble made a prediction; the warnings say why")
+        if unanswered := int((~counted.any(axis=1)).sum()):
+            warn_of_unanswered(unanswered)
+            counted[~counted.any(axis=1)] = 1.0
         total /= np.where(counted > 0, counted, 1)
         total += np.where(total.any(axis=1, keepdims=True), 0.0, counted > 0)  # uniform where all probabilities are 0
         return np.asarray(total / total.sum(axis=1, keepdims=True))

@@ -17,19 +17,23 @@ from ...formats.forest import ForestModel, predict_many
 from ...formats.kernel import KernelModel, as_probabilities, scores_of
 from ...formats.safetensors import Arrays, read_arrays
 from ...interfaces import AskModel, Model
-from ...models import or_abstain
+from ...models import MOST_IN_PROCESS, SECONDS_IN_PROCESS, or_abstain
 from ...sparse import as_dense, blocks
 from ...types import Array, Blob
 
 ROWS_AT_ONCE = 4096
 MOST_MEMBERS = 1_000_000
+KEPT_OPEN = 64 * 2**20
+"""The size of the files whose models stay open between two calls; an open forest takes several times as much."""
 
 
 class Members(Sequence[Blob]):
-    """Models of several parties with the same number of classes."""
+    """Models of several parties with the same number of classes. names: their parties', where they are known."""
 
-    def __init__(self, blobs: Sequence[Blob], classes: int, ask: AskModel | None = None) -> None:
-        self.blobs, self.classes, self.ask = tuple(blobs), classes, ask
+    def __init__(
+        self, blobs: Sequence[Blob], classes: int, ask: AskModel | None = None, names: Sequence[str] = ()
+    ) -> None:
+        self.blobs, self.classes, self.ask, self.names = tuple(blobs), classes, ask, tuple(names)
 
     def __len__(self) -> int:
         return len(self.blobs)
@@ -47,36 +51,68 @@ class Members(Sequence[Blob]):
 
     def predictions(self, X: Array) -> Iterator[tuple[int, Array]]:
         """Each member's index and probabilities `(rows, classes)`. A row for which it has none is all 0: the member
-        abstains there. A member that fails is left out with a warning."""
-        for i, probabilities in self._predict(X):
-            yield i, or_abstain(probabilities)
+        abstains there. A member that fails is left out. Both are warned of."""
+        for i, values in self._predict(X):
+            probabilities = or_abstain(values)
+            if missing := int((~probabilities.any(axis=1)).sum()):
+                self._warn(
+                    i, f"abstains on {missing:,} of {len(X):,} rows, for which its model returns no probabilities"
+                )
+            yield i, probabilities
 
     def _predict(self, X: Array) -> Iterator[tuple[int, Array]]:
-        dense = as_dense(X) if self._opened else X
-        kernels = {i: model for i, model in self._opened.items() if isinstance(model, KernelModel)}
+        opened = {i: model for i, model in self._opened.items() if self._is_quick(model, len(X))}
+        dense = as_dense(X) if self._inert else X
+        kernels = {i: model for i, model in opened.items() if isinstance(model, KernelModel)}
         for i, scores in zip(kernels, scores_of(list(kernels.values()), dense), strict=True):
             yield i, as_probabilities(scores)
-        forests = {i: model for i, model in self._opened.items() if isinstance(model, ForestModel)}
+        forests = {i: model for i, model in opened.items() if isinstance(model, ForestModel)}
         yield from zip(forests, predict_many(list(forests.values()), dense), strict=True)
         for i, blob in enumerate(self.blobs):
             if i in kernels or i in forests:
                 continue
             try:
-                yield i, self._opened[i].predict_proba(dense) if i in self._opened else self._ask_sandbox(blob, X)
+                model = self._opened.get(i) or self._open(i)
+                quick = model is not None and self._is_quick(model, len(X))
+                yield i, model.predict_proba(dense) if model is not None and quick else self._ask_sandbox(blob, X)
             except Spoiled as reason:
-                warnings.warn(f"member {i} is left out: {reason}", OneBallotWarning, stacklevel=3)
+                self._warn(i, f"is left out: {reason}")
 
     def _ask_sandbox(self, blob: Blob, X: Array) -> Array:
         if self.ask is None:
             raise OneBallotError(f"a {blob.format} model only runs in the sandbox; open it with Outcome.load")
-        return self.ask(blob, X, classes=self.classes)
+        return self.ask(blob, X, classes=self.classes, abstain=True)
+
+    def _is_quick(self, model: Model, rows: int) -> bool:
+        """Whether a model is evaluated in this process; without a sandbox every inert one is."""
+        return self.ask is None or model.seconds(rows) <= SECONDS_IN_PROCESS
+
+    def _open(self, i: int) -> Model | None:
+        """The member, if its format is inert and it is small enough for this process."""
+        blob = self.blobs[i]
+        if i not in self._inert or (self.ask is not None and len(blob.data) > MOST_IN_PROCESS):
+            return None
+        return plugins.find("formats", blob.format).load(blob.data, classes=self.classes)  # type: ignore[no-any-return]
+
+    @cached_property
+    def _inert(self) -> frozenset[int]:
+        formats = {name: plugins.find("formats", name) for name in {blob.format for blob in self.blobs}}
+        return frozenset(i for i, blob in enumerate(self.blobs) if formats[blob.format].inert)
 
     @cached_property
     def _opened(self) -> dict[int, Model]:
-        """The members in inert formats."""
-        formats = {name: plugins.find("formats", name) for name in {blob.format for blob in self.blobs}}
-        inert = {i: blob for i, blob in enumerate(self.blobs) if formats[blob.format].inert}
-        return {i: formats[blob.format].load(blob.data, classes=self.classes) for i, blob in inert.items()}
+        """The first members in inert formats with at most KEPT_OPEN bytes together; others are opened each time."""
+        opened, total = {}, 0
+        for i in sorted(self._inert):
+            total += len(self.blobs[i].data)
+            if total > KEPT_OPEN:
+                break
+            if (model := self._open(i)) is not None:
+                opened[i] = model
+        return opened
+
+    def _warn(self, i: int, text: str) -> None:
+        warnings.warn(f"{self.names[i] if self.names else f'member {i}'} {text}", OneBallotWarning, stacklevel=4)
 
     def check(self, features: int) -> None:
         """Check every member with its own format."""
@@ -85,6 +121,14 @@ class Members(Sequence[Blob]):
                 plugins.find("formats", blob.format).check(blob.data, classes=self.classes, features=features)
             except Spoiled as reason:
                 raise Spoiled(f"member {i}: {reason}") from None
+
+
+def warn_of_unanswered(rows: int) -> None:
+    warnings.warn(
+        f"no member of the ensemble has an answer for {rows:,} rows: all classes are equally likely there",
+        OneBallotWarning,
+        stacklevel=4,
+    )
 
 
 def in_blocks(X: Array) -> Iterator[Array]:

@@ -72,6 +72,7 @@ def gather(ballots: Mapping[str, Contents], ctx: TallyContext, *, capped: bool) 
         floor=claim_floor(ctx.public),
         capped=capped,
         ask=ctx.ask,
+        parties=parties,
     )
     claimed = None if ctx.public is None else whole.claimed_weights(ctx.public)
     votes = None
@@ -126,8 +127,8 @@ def assemble(ballots: Mapping[str, Contents], most: int, ctx: TallyContext, *, c
         )
     for i in np.flatnonzero(whole.rows < CONTRADICTS * bounded):
         ctx.warn(
-            f"{parties[i]} counts for {whole.rows[i]:,.0f} rows instead of {bounded[i]:,.0f}, because it agrees less than "
-            "others do on the public rows that it and others claim. Ask it to check its labels and columns"
+            f"{parties[i]} counts for {whole.rows[i]:,.0f} rows instead of {bounded[i]:,.0f}, because it agrees less "
+            "than others do on the public rows that it and others claim. Ask it to check its labels and columns"
         )
     weights = None if claimed is None else claimed * whole.rows
     if len(parties) > most:

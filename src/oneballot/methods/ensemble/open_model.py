@@ -12,7 +12,7 @@ of a wrong class gains less over several others. A member whose answer for a row
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from ...influence import cap_weights
 from ...interfaces import AskModel, Context, HasReplaceableMembers
 from ...types import Array, Blob, Contents
 from .average import hash_name, pack_names
-from .members import Members, in_blocks, write_members
+from .members import Members, in_blocks, warn_of_unanswered, write_members
 
 LEAST_RATIO = 0.01
 """A row that no party claims is decided by all of them."""
@@ -36,7 +36,7 @@ class OpenEnsemble(HasReplaceableMembers):
     """rows `(members,)`: n_k. scales `(claims,)`: s_k of each claim model. names: hashes of the parties' names.
 
     shape: the shape of a row. claims: none, or one of every member, or also a second of every member.
-    capped: whether a member's share of a row is bounded.
+    capped: whether a member's share of a row is bounded. parties: names for warnings, which are not saved.
     """
 
     def __init__(
@@ -53,8 +53,10 @@ class OpenEnsemble(HasReplaceableMembers):
         floor: float,
         capped: bool = False,
         ask: AskModel | None = None,
+        parties: Sequence[str] = (),
     ) -> None:
         self.members, self.claims = Members(models, classes, ask), Members(claims, 2, ask)
+        self._name(parties)
         self.rows, self.scales, self.names = np.asarray(rows, dtype=np.float64), scales, list(names)
         self.classes, self.shape, self.power, self.floor, self.capped = classes, shape, power, floor, capped
 
@@ -111,9 +113,21 @@ class OpenEnsemble(HasReplaceableMembers):
         total = np.zeros((len(X), self.classes))
         for weight, opinion in zip(weights.T, opinions, strict=True):
             total += weight[:, None] * opinion
-        if not total.any():
+        if len(X) and not total.any():
             raise OneBallotError("no member of the ensemble made a prediction; the warnings say why")
+        if unanswered := int((~total.any(axis=1)).sum()):
+            warn_of_unanswered(unanswered)
+            total[~total.any(axis=1)] = 1.0
         return np.asarray(total / total.sum(axis=1, keepdims=True))
+
+    def name_members(self, parties: Iterable[str]) -> None:
+        known = {hash_name(party): party for party in parties}
+        self._name([known.get(name, f"member {i}") for i, name in enumerate(self.names)])
+
+    def _name(self, parties: Sequence[str]) -> None:
+        self.members.names = tuple(parties)
+        several = len(self.claims) // max(1, len(self.members))
+        self.claims.names = tuple(f"{party} (claims)" for party in parties) * several
 
     def find_member(self, party: str | None, contents: Contents | None) -> int | None:
         """The member of a party, by the hash of its name or by its ballot's model."""
@@ -140,7 +154,8 @@ class OpenEnsemble(HasReplaceableMembers):
         claims = np.concatenate([members[:0], *(members + i for i in range(0, len(self.claims), len(self.members)))])
         models, names = [self.members.blobs[i] for i in members], [self.names[i] for i in members]
         own = [self.claims.blobs[i] for i in claims]
-        return self._like(models, own, self.rows[members], self.scales[claims], names, self.members.ask)
+        parties = [self.members.names[i] for i in members] if self.members.names else ()
+        return self._like(models, own, self.rows[members], self.scales[claims], names, self.members.ask, parties)
 
     def _like(
         self,
@@ -150,10 +165,12 @@ class OpenEnsemble(HasReplaceableMembers):
         scales: Array,
         names: Sequence[str],
         ask: AskModel | None,
+        parties: Sequence[str] = (),
     ) -> OpenEnsemble:
         """Other members, combined in the same way."""
         how: dict[str, Any] = {"power": self.power, "floor": self.floor, "capped": self.capped}
-        return OpenEnsemble(models, claims, rows, scales, names, self.classes, self.shape, ask=ask, **how)
+        how |= {"ask": ask, "parties": parties}
+        return OpenEnsemble(models, claims, rows, scales, names, self.classes, self.shape, **how)
 
     def dump(self) -> Blob:
         arrays = {

@@ -20,5 +20,5 @@ def vote_shares(model: HasMembers, X: Array, classes: int) -> Array:
     """How the members' votes on each row divide, `(rows, classes)`; zeros for a row on which no member votes."""
     weights, shares = model.member_weights(X), np.zeros((len(X), classes))
     for member, probabilities in model.member_predictions(X):
-        shares[np.arange(len(X)), probabilities.argmax(axis=1)] += weights[:, member]
+        shares[np.arange(len(X)), probabilities.argmax(axis=1)] += weights[:, member] * probabilities.any(axis=1)
     return np.asarray(shares / np.maximum(shares.sum(axis=1, keepdims=True), 1e-300))

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
+import numpy as np
+
 from ...election.election import Election
 from ...errors import DataError, ElectionError, OneBallotWarning
 from ...interfaces import HasReplaceableMembers
@@ -174,6 +176,8 @@ def predictions(outcome: Outcome, which: Mapping[str, int], rows: Array) -> dict
         warnings.warn("the parties' own models are too many to be tested one by one", OneBallotWarning, stacklevel=3)
         return {}
     made = dict(model.member_predictions(rows))
+    uniform = 1 / len(outcome.classes)  # of a row on which a member abstains
+    made = {i: np.where(own.any(axis=1, keepdims=True), own, uniform) for i, own in made.items()}
     return {party: made[number] for party, number in which.items() if number in made}
 
 

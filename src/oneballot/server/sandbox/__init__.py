@@ -28,6 +28,7 @@ import numpy as np
 from ... import plugins
 from ...errors import OneBallotError, OneBallotWarning, Spoiled, printable
 from ...interfaces import Format, Model
+from ...models import MOST_IN_PROCESS, SECONDS_IN_PROCESS, or_abstain
 from ...runtime.leftovers import SANDBOX, clear_sandboxes, hold_folder
 from ...sparse import predict_in_blocks
 from ...types import Array, Blob
@@ -65,11 +66,20 @@ class Sandbox:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def ask(self, blob: Blob, X: Array, *, classes: int) -> Array:
-        """Probabilities `(rows, classes)`. Raises Spoiled if the model is refused, fails or returns anything else."""
+    def ask(self, blob: Blob, X: Array, *, classes: int, abstain: bool = False) -> Array:
+        """Probabilities `(rows, classes)`. Raises Spoiled if the model is refused, fails or returns anything else.
+
+        With `abstain`, a row for which it fails or returns anything else is 0 in all classes, and the others count.
+        """
         with checked_format(blob, classes, math.prod(X.shape[1:])) as form:
-            values = _predict(form, blob, X, classes) if form.inert else None
-        return _check_probabilities(self._ask_worker(blob, X, classes) if values is None else values, len(X), classes)
+            model = form.load(blob.data, classes=classes) if form.inert and len(blob.data) <= MOST_IN_PROCESS else None
+            quick = model is not None and model.seconds(len(X)) <= SECONDS_IN_PROCESS
+            values = predict_in_blocks(model, X, sparse=form.sparse) if model is not None and quick else None
+        if values is None:
+            values = self._ask_worker(blob, X, classes, abstain)
+        if values.shape != (len(X), classes):
+            raise Spoiled(f"the model returns an array of shape {values.shape}; expected {(len(X), classes)}")
+        return or_abstain(values) if abstain else _check_probabilities(values)
 
     def run(self, function: str, blob: Blob, *, classes: int) -> bytes:
         """Load an untrusted model in the sandbox and call our own function, such as "package.module:name", with it.
@@ -94,7 +104,7 @@ class Sandbox:
             self._folder.cleanup()
             self._folder = None
 
-    def _ask_worker(self, blob: Blob, X: Array, classes: int) -> Array:
+    def _ask_worker(self, blob: Blob, X: Array, classes: int, abstain: bool = False) -> Array:
         """Evaluate the model without calling `check` first."""
         with self._lock:
             fresh = self._worker is None or self._sent_X is not X
@@ -103,7 +113,8 @@ class Sandbox:
             ready = not fresh and blob.format in self._prepared
             timeout = self.seconds + (GRACE_SECONDS if ready else START_SECONDS)
             try:
-                values = self._request(blob, classes, {"X": described}, parts, len(X) * classes * 8, timeout)
+                about = {"X": described, "abstain": abstain}
+                values = self._request(blob, classes, about, parts, len(X) * classes * 8, timeout)
             finally:
                 if self._worker is not None:
                     self._sent_X = X
@@ -161,6 +172,7 @@ class Sandbox:
         env = {name: os.environ[name] for name in INHERITED if name in os.environ}
         env |= dict.fromkeys(SINGLE_THREADED, "1") | dict.fromkeys(FOLDERS, str(empty))
         env |= {"PYTHONDONTWRITEBYTECODE": "1", "LANG": "C.UTF-8", "JOBLIB_MULTIPROCESSING": "0"}
+        env["ONEBALLOT_WORKERS"] = "1"  # a model may not start threads
         env["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parents[3]), *filter(None, sys.path)])
         command, pipe = [sys.executable, "-P", "-W", "ignore", "-m", "oneballot.server.sandbox"], subprocess.PIPE
         with log.open("wb") as stderr:
@@ -217,15 +229,8 @@ def _warn_once(missing: str) -> None:
         )
 
 
-def _predict(form: Any, blob: Blob, X: Array, classes: int) -> Array:
-    """The probabilities of a model in an inert format."""
-    return predict_in_blocks(form.load(blob.data, classes=classes), X, sparse=form.sparse)
-
-
-def _check_probabilities(values: Array, rows: int, classes: int) -> Array:
-    if values.shape != (rows, classes):
-        raise Spoiled(f"the model returns an array of shape {values.shape}; expected {(rows, classes)}")
-    if not np.isfinite(values).all() or (values < 0).any() or (abs(values.sum(axis=1) - 1) > 1e-3).any():
+def _check_probabilities(values: Array) -> Array:
+    if or_abstain(values) is not values:
         raise Spoiled("the model does not return probabilities: finite, not negative and summing to 1 in each row")
     return values
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from ... import plugins
 from ...errors import Spoiled
+from ...interfaces import Model
 from ...sparse import predict_in_blocks
 from ...types import Array
 from ._wire import HEADER_BYTES, read_exactly, read_rows, receive, send
@@ -70,7 +71,7 @@ def _reply(request: dict[str, Any], data: bytes, X: Array) -> tuple[dict[str, An
         model = form.load(data, classes=request["classes"])
         if call is not None:
             return bytes(call(model))
-        values = predict_in_blocks(model, X, sparse=form.sparse)
+        values = predict_or_abstain(model, X, form.sparse) if request["abstain"] else _predict(model, X, form.sparse)
         return np.ascontiguousarray(values, dtype=np.float64).tobytes()
 
     most = request["most"]
@@ -83,6 +84,37 @@ def _reply(request: dict[str, Any], data: bytes, X: Array) -> tuple[dict[str, An
         return {"answer": len(payload)}, payload
     reason = f"returns more than {most} bytes" if good else payload.decode(errors="replace")
     return {"spoiled": reason[:REASON_LENGTH]}, b""
+
+
+def _predict(model: Model, X: Array, sparse: bool) -> Array:
+    return np.asarray(predict_in_blocks(model, X, sparse=sparse))
+
+
+def predict_or_abstain(model: Model, X: Array, sparse: bool) -> Array:
+    """Predictions of which rows that the model fails for are NaN, so that no row decides about another.
+
+    Halves of the rows are tried on until the failing rows are found. Raises the model's error if it fails for all.
+    """
+    try:
+        return _predict(model, X, sparse)
+    except (MemoryError, Spoiled):
+        raise
+    except Exception:
+        if len(X) < 2:
+            raise
+        halves, failure = [X[: len(X) // 2], X[len(X) // 2 :]], None
+        parts: list[Array | None] = []
+        for half in halves:
+            try:
+                parts.append(predict_or_abstain(model, half, sparse))
+            except Exception as error:
+                parts.append(None)
+                failure = error
+        if not (known := [part for part in parts if part is not None]) and failure is not None:
+            raise failure from None
+        width = known[0].shape[1]
+        filled = zip(parts, halves, strict=True)
+        return np.concatenate([np.full((len(half), width), np.nan) if part is None else part for part, half in filled])
 
 
 def _imported(name: str) -> Callable[[Any], bytes]:

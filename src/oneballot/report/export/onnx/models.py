@@ -134,17 +134,18 @@ class Builder:
         weights = self._claims(model)
         opinions = []
         for i, probabilities in enumerate(self._each(model.members, "converting members")):
-            opinion, answers = self._or_abstain(g.add("Pow", probabilities, np.float64(model.power)))
-            opinions.append(opinion)
+            known, answers = self._or_abstain(probabilities)
+            opinions.append(g.normalized(g.add("Pow", known, np.float64(model.power))))
             weights[i] = g.add("Mul", g.cast(answers, np.float64), weights[i])
         if model.capped and len(weights) >= ENOUGH_PARTIES:
             level = cap_level(g, g.add("Concat", *weights, axis=1), len(weights), float(model.rows.sum()))
             weights = [g.add("Min", weight, level) for weight in weights]
         for opinion, weight in zip(opinions, weights, strict=True):
-            part = g.add("Mul", g.normalized(opinion), weight)
+            part = g.add("Mul", opinion, weight)
             total = part if total is None else g.add("Add", total, part)
         assert total is not None
-        return g.normalized(total)
+        nothing = g.add("Equal", g.add("ReduceSum", total, np.array([1]), keepdims=1), np.float64(0))
+        return g.normalized(g.add("Where", nothing, np.float64(1), total))
 
     def _claims(self, model: OpenEnsemble) -> list[Any]:
         """The weight of each member before the cap, `(rows, 1)`; a constant without claims."""
@@ -169,25 +170,27 @@ class Builder:
         return weights
 
     def _or_abstain(self, values: str) -> tuple[str, str]:
-        """Numbers with 1 in every class of a row where some are not finite, and which rows have none such."""
+        """Probabilities, all equal in rows that hold none, and which rows hold some, as in `models.or_abstain`."""
         g = self.g
-        total = g.add("ReduceSum", values, np.array([1]), keepdims=1)
-        bad = g.add("Or", g.add("IsNaN", total), g.add("IsInf", total))
-        return g.add("Where", bad, np.float64(1), values), g.add("Not", bad)
+        off = g.add("Abs", g.add("Sub", g.add("ReduceSum", values, np.array([1]), keepdims=1), 1.0))
+        smallest = g.add("ReduceMin", values, np.array([1]), keepdims=1)
+        good = g.add("And", g.add("LessOrEqual", off, 1e-3), g.add("GreaterOrEqual", smallest, 0.0))
+        return g.add("Where", good, values, np.float64(1)), good
 
     def _average(self, model: EnsembleModel) -> str:
-        g, total = self.g, None
+        g, total, counted = self.g, None, None
         weights = model.weights.sum(axis=0)
-        counted = weights.sum(axis=0)
-        weights = weights / np.where(counted > 0, counted, 1)
         for probabilities, weight in zip(self._each(model.members, "converting members"), weights, strict=True):
-            part = g.add("Mul", probabilities, weight[None])
+            known, good = self._or_abstain(probabilities)
+            weighed = g.add("Mul", g.cast(good, np.float64), weight[None])
+            part = g.add("Mul", known, weighed)
             total = part if total is None else g.add("Add", total, part)
+            counted = weighed if counted is None else g.add("Add", counted, weighed)
         assert total is not None
+        known = g.add("Greater", counted, 0.0)
+        total = g.add("Div", total, g.add("Where", known, counted, np.float64(1)))
         empty = g.add("Equal", g.add("ReduceSum", total, np.array([1]), keepdims=1), np.float64(0))
-        return g.normalized(
-            g.add("Add", total, g.add("Mul", g.cast(empty, np.float64), (counted > 0)[None].astype(float)))
-        )
+        return g.normalized(g.add("Add", total, g.cast(g.add("And", empty, known), np.float64)))
 
     def _kernel(self, model: KernelModel) -> str:
         g = self.g
