@@ -216,7 +216,7 @@ def _worst_lead(low: Array, high: Array, lead: Array, expected: tuple[float, flo
 
 
 def _levels(low: Array, high: Array, expected: tuple[float, float], ballot: float | None) -> tuple[Array, Array]:
-    """The range of the level at which weights are cut, if one more ballot has this weight before it, or there is none."""
+    """The range of the level at which weights are cut, with one more ballot of this weight, or with none."""
 
     def of(weights: Array, total: float) -> tuple[Array, Array]:
         more = [] if ballot is None else [np.full(weights.shape[1], ballot)]
@@ -224,7 +224,7 @@ def _levels(low: Array, high: Array, expected: tuple[float, float], ballot: floa
         ordered = -np.sort(-all_weights, axis=1)
         rest = ordered[:, ::-1].cumsum(axis=1)[:, ::-1]
         reached = np.where(rest[:, 0] < total, np.inf, level_of_total(ordered, rest, total))
-        return level_of_share(ordered, rest), reached
+        return level_of_share(ordered, rest, most_share(ordered.shape[1])), reached
 
     share_low, reached_high = of(low, expected[1])
     share_high, reached_low = of(high, expected[0])

@@ -8,7 +8,7 @@ are for L0 only: at L1 and L2 a party's weight depends on its own ballot and on 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,6 +34,7 @@ class Opinions:
     alone, so that `combine` of all but one is what an election without that party would have said.
     certified: the rows `(rows,)` whose label stays the same whatever k of the ballots hold (`oneballot.certificate`);
     None if the rule has no such bound, and `uncertified` says why.
+    public: the numbers of the public rows that these are; None if they are all public rows, or other rows.
     """
 
     parties: tuple[str, ...]
@@ -43,6 +44,7 @@ class Opinions:
     combine: Callable[[Array], Array]
     certified: Callable[[int], Array] | None = None
     uncertified: str = ""
+    public: Array | None = None
 
     @property
     def rows(self) -> int:
@@ -64,16 +66,18 @@ def bounded_rows(declared: Array) -> Array:
     return np.asarray(np.maximum(np.minimum(declared, 2 * middle), 1.0))
 
 
-def agreements(weights: Array, votes: Array) -> Array:
+def agreements(weights: Array, votes: Array | Iterable[Array], total: Array | None = None) -> Array:
     """How often each party's best class is one that the others favour, relative to the median party, `(parties,)`.
 
     weights `(rows, parties)`, votes `(parties, rows, classes)` of the public rows. On a row a party scores the share of
     the others' weighted votes for its best class, divided by that for the others' best class. Rows count by the smaller
     of its weight and the others' weight, each relative to its mean: rows that it claims alone say nothing about it.
+    With the total of the weighted votes `(rows, classes)`, votes may be given one party at a time.
     """
-    total = np.einsum("rp,prc->rc", weights, votes)
+    if total is None:
+        total = np.einsum("rp,prc->rc", weights, np.asarray(votes))
     claimed = weights / np.maximum(weights.mean(axis=0), 1e-12)
-    scores = np.ones(len(votes))
+    scores = np.ones(weights.shape[1])
     for i, own in enumerate(votes):
         others = total - weights[:, i, None] * own
         theirs = weights.sum(axis=1) - weights[:, i]
@@ -105,27 +109,31 @@ def most_share(parties: int) -> float:
     return max(MOST_SHARE, 1 / max(parties - 1, 1))
 
 
-def cap_weights(weights: Array, expected: float) -> tuple[Array, Array]:
-    """Weights `(rows, parties)` of which no party has more than `most_share` of a row, and where the cap gives way.
+def cap_weights(
+    weights: Array, expected: float, most: float | None = None, least: float = LEAST_CLAIMED
+) -> tuple[Array, Array]:
+    """Weights `(rows, parties)` of which no party has more than its share of a row, and where this gives way.
+
+    most: the share; None for `most_share`.
 
     expected: the weight of a row that all parties together know as well as any other, which is the sum of their bounded
-    rows. Where the capped weights of a row sum to less than LEAST_CLAIMED of it, the cap rises until they reach it, and
+    rows. Where the capped weights of a row sum to less than `least` of it, the cap rises until they reach it, and
     the row is marked in the second array `(rows,)` if one party then has more than its share.
     """
     if weights.shape[1] < ENOUGH_PARTIES:
         return weights, np.zeros(len(weights), dtype=bool)
     ordered = -np.sort(-weights, axis=1)
     rest = ordered[:, ::-1].cumsum(axis=1)[:, ::-1]  # rest[:, m] is the weight of all but the m largest
-    share = level_of_share(ordered, rest)
-    level = np.maximum(share, level_of_total(ordered, rest, LEAST_CLAIMED * expected))
+    most = most_share(weights.shape[1]) if most is None else most
+    share = level_of_share(ordered, rest, most)
+    level = np.maximum(share, level_of_total(ordered, rest, least * expected))
     capped = np.minimum(weights, level[:, None])
-    gives_way = capped.max(axis=1) > (most_share(weights.shape[1]) + 1e-9) * capped.sum(axis=1)
+    gives_way = capped.max(axis=1) > (most + 1e-9) * capped.sum(axis=1)
     return np.asarray(capped), np.asarray(gives_way & (level > share))
 
 
-def level_of_share(ordered: Array, rest: Array) -> Array:
-    """The largest level at which weights can be cut so that none is more than `most_share` of their sum."""
-    share = most_share(ordered.shape[1])
+def level_of_share(ordered: Array, rest: Array, share: float) -> Array:
+    """The largest level at which weights can be cut so that none is more than this share of their sum."""
     most = int(np.ceil(1 / share - 1e-9))
     level = ordered[:, most - 1].copy()  # so many equal weights have exactly their share each
     for m in range(most - 1, -1, -1):  # the m largest are cut: level = share · (m · level + rest)

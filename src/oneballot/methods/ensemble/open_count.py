@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +12,7 @@ from ...errors import DataError, Spoiled
 from ...influence import ENOUGH_PARTIES, agreements, bounded_rows, trusted_rows
 from ...interfaces import TallyContext
 from ...types import Array, Ballot, Blob, Contents
+from .._shared import warn_where_one_party_decides
 from .average import hash_name
 from .claims import NAMES, claim_count, claim_floor, claim_scales, uses_public_rows
 from .members import Members
@@ -19,8 +20,6 @@ from .open_model import OpenEnsemble
 
 POWER = 1.5
 """The power that members' probabilities are raised to (`open_model`)."""
-NAMED_ROWS = 5
-"""How many of the rows that hang on a party a warning lists."""
 COMPARED_ROWS = 1000
 """On how many public rows parties are compared."""
 CONTRADICTS = 0.5
@@ -140,25 +139,6 @@ def assemble(ballots: Mapping[str, Contents], most: int, ctx: TallyContext, *, c
     if weights is not None:
         warn_where_one_party_decides(*whole.cap(weights), parties, ctx)
     return whole
-
-
-def warn_where_one_party_decides(weights: Array, alone: Array, parties: Sequence[str], ctx: TallyContext) -> None:
-    """Name the public rows where the cap gives way, and the parties that they hang on.
-
-    weights `(public rows, parties)`, and the rows where they are not bounded.
-    """
-    if not alone.any():
-        return
-    first = weights.argmax(axis=1)
-    texts = []
-    for i in sorted(set(first[alone].tolist()), key=lambda i: -(first[alone] == i).sum()):
-        rows = np.flatnonzero(alone & (first == i))
-        named = ", ".join(str(row + 1) for row in rows[:NAMED_ROWS])
-        texts.append(f"{len(rows)} on {parties[i]} (rows {named}{', …' if len(rows) > NAMED_ROWS else ''})")
-    ctx.warn(
-        f"{alone.sum():,} of {len(alone):,} public rows hang on one party, because too few others claim rows like "
-        f"them: {'; '.join(texts)}. If that party is wrong or lies, so is the outcome there"
-    )
 
 
 def needed_rows(declared: Array, claimed: Array) -> Array:
