@@ -32,6 +32,7 @@ class Opinions:
     party's probabilities, or one-hot votes; all 0 on a row where it abstains.
     combine: the summed votes `(rows, classes)` of some of the parties (their indices), with the bounds among these
     alone, so that `combine` of all but one is what an election without that party would have said.
+    public: the numbers of the public rows that these are; None if they are all public rows, or other rows.
     """
 
     parties: tuple[str, ...]
@@ -39,6 +40,7 @@ class Opinions:
     weights: Array
     votes: Array
     combine: Callable[[Array], Array]
+    public: Array | None = None
 
     @property
     def rows(self) -> int:
