@@ -77,10 +77,10 @@ def agreements(weights: Array, votes: Array | Iterable[Array], total: Array | No
     if total is None:
         total = np.einsum("rp,prc->rc", weights, np.asarray(votes))
     claimed = weights / np.maximum(weights.mean(axis=0), 1e-12)
-    scores = np.ones(weights.shape[1])
+    scores, everyone = np.ones(weights.shape[1]), weights.sum(axis=1)
     for i, own in enumerate(votes):
         others = total - weights[:, i, None] * own
-        theirs = weights.sum(axis=1) - weights[:, i]
+        theirs = everyone - weights[:, i]
         both = np.minimum(claimed[:, i], theirs / max(float(theirs.mean()), 1e-12)) * own.any(axis=1)
         chosen = np.take_along_axis(others, own.argmax(axis=1)[:, None], axis=1)[:, 0]
         score = np.clip(chosen / np.maximum(others.max(axis=1), 1e-12), 0, 1)
