@@ -40,6 +40,14 @@ def planned_counts(agreed: Agreement) -> Planned:
     return Planned("seen", "int64", (len(agreed.classes),))
 
 
+def some_public_rows(ctx: Context, most: int) -> Array | None:
+    """At most so many public rows, chosen at random, the same in every tally of an election; None if there are none."""
+    if ctx.public is None or not len(ctx.public):
+        return None
+    order = np.random.default_rng(ctx.shared_seed("verdict")).permutation(len(ctx.public))
+    return np.asarray(ctx.public[order[:most]])
+
+
 def warn_where_one_party_decides(
     weights: Array, alone: Array, parties: Sequence[str], ctx: Context, numbers: Array | None = None
 ) -> None:
