@@ -168,7 +168,7 @@ def test_most_labels_of_parties_that_agree_are_certified_and_the_bound_is_not_lo
         shares.append((whole.sum(), (~broken).sum()))
     certified, survived = np.sum(shares, axis=0)
     assert survived > 100
-    assert certified > 0.75 * survived, (certified, survived)
+    assert certified > 0.7 * survived, (certified, survived)
 
 
 def test_two_ballots_may_have_half_of_a_row_so_nothing_is_certified_against_them() -> None:

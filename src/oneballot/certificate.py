@@ -13,9 +13,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .influence import ENOUGH_PARTIES, LEAST_CLAIMED, MOST_SHARE, bounded_rows, level_of_share, level_of_total
+from .influence import (
+    ENOUGH_PARTIES,
+    LEAST_CLAIMED,
+    bounded_rows,
+    level_of_share,
+    level_of_total,
+    most_share,
+    rows_by_agreement,
+)
 from .types import Array
 
+BY_AGREEMENT = "parties that contradict the others count for less, and one ballot may change how all others agree"
+"""Why bounds by `influence.trusted_rows` certify hardly any label."""
 CERTAIN = 1e-6
 """A lead below this share of a row's weight may be rounding."""
 CELLS, EXPECTED_CELLS = 4, 8
@@ -83,10 +93,10 @@ class Capped:
     def certify(self, weights: Array, k: int) -> Array:
         """The certified rows, given the weights `(parties, rows)` of the tally itself.
 
-        Two ballots may have half of a row's weight, so that only k = 1 certifies any row.
+        Only k = 1 certifies rows: no bound is known for two ballots that move the cap together.
         """
         parties, rows = self.claims.shape
-        if k * MOST_SHARE >= 0.5 or parties < ENOUGH_PARTIES:
+        if k > 1 or parties < ENOUGH_PARTIES:
             return np.zeros(rows, dtype=bool)
         total = np.einsum("pr,prc->rc", weights, self.votes)
         label, each = total.argmax(axis=1), np.arange(rows)
@@ -115,15 +125,32 @@ class BoundedRows:
 
     declared: Array
     public: Array | None = None
+    by_agreement: bool = False
+    """Whether what a party counts for also depends on how it agrees with the others (`influence.trusted_rows`). A
+    ballot can change that in any way for all others, so both extremes are considered for each of them."""
 
     def __call__(self, others: Array) -> Iterator[Reach]:
         declared = self.declared[others].astype(np.float64)
         alone = bounded_rows(declared)
-        yield *self._raised(alone, alone, 0.0, others), False
+        middle = float(np.median(declared))
+        yield *self._trusted((middle, middle), *self._raised(alone, alone, 0.0, others), others), False
+        medians = float(np.median(np.append(declared, 0.0))), float(np.median(np.append(declared, np.inf)))
         edges = np.linspace(*middle_range(declared), CELLS + 1)
         for below, above in itertools.pairwise(edges if edges[0] < edges[-1] else edges[:2]):
             least, most = (np.clip(declared, 1, max(2 * middle, 1)) for middle in (below, above))
-            yield *self._raised(least, most, max(2 * above, 1.0), others), True
+            raised = self._raised(least, most, max(2 * above, medians[1], 1.0), others)
+            yield *self._trusted(medians, *raised, others), True
+
+    def _trusted(
+        self, medians: tuple[float, float], least: Array, most: Array, own: float, others: Array
+    ) -> tuple[Array, Array, float]:
+        """The same if others may be made to agree with nobody, or with all, and the median is in this range."""
+        if not self.by_agreement:
+            return least, most, own
+        nobody, everybody = np.zeros(len(others)), np.ones(len(others))
+        declared = self.declared[others]
+        least = rows_by_agreement(declared, least, medians[0], nobody)
+        return least, np.maximum(most, rows_by_agreement(declared, most, medians[1], everybody)), own
 
     def _raised(self, least: Array, most: Array, own: float, others: Array) -> tuple[Array, Array, float]:
         """The same where the claims of the others may raise a bound: it follows from the smallest unevenness without
@@ -180,13 +207,14 @@ def _worst_lead(low: Array, high: Array, lead: Array, expected: tuple[float, flo
 
     if not present and len(low) < ENOUGH_PARTIES:
         return left(np.full(low.shape[1], np.inf), np.full(low.shape[1], np.inf))
-    none = left(*_levels(low, high, expected, 0.0))
+    none = left(*_levels(low, high, expected, 0.0 if present else None))
     if not present:
         return none
     most = float(high.sum(axis=0).max()) + expected[1] + 1  # more than the cap allows on any row
     level = _levels(low, high, expected, most)
     full = left(*level) - level[1][:, None]
-    between = np.full(low.shape[1], expected[0] / 4), np.full(low.shape[1], expected[1] / 4)
+    share = most_share(len(low) + 1)
+    between = np.full(low.shape[1], share * expected[0]), np.full(low.shape[1], share * expected[1])
     weight = expected[1] - np.minimum(low, between[0]).sum(axis=0)
     certain = expected[0] - np.minimum(high, between[1]).sum(axis=0)
     gives_way = (weight >= 0) & (certain <= between[1])
@@ -194,15 +222,16 @@ def _worst_lead(low: Array, high: Array, lead: Array, expected: tuple[float, flo
     return np.asarray(np.minimum(np.minimum(none, full), np.where(gives_way[:, None], crossing, np.inf)))
 
 
-def _levels(low: Array, high: Array, expected: tuple[float, float], ballot: float) -> tuple[Array, Array]:
-    """The range of the level at which weights are cut, if one more ballot has this weight before the cut."""
+def _levels(low: Array, high: Array, expected: tuple[float, float], ballot: float | None) -> tuple[Array, Array]:
+    """The range of the level at which weights are cut, with one more ballot of this weight, or with none."""
 
     def of(weights: Array, total: float) -> tuple[Array, Array]:
-        all_weights = np.column_stack([weights.T, np.full(weights.shape[1], ballot)])
+        more = [] if ballot is None else [np.full(weights.shape[1], ballot)]
+        all_weights = np.column_stack([weights.T, *more])
         ordered = -np.sort(-all_weights, axis=1)
         rest = ordered[:, ::-1].cumsum(axis=1)[:, ::-1]
         reached = np.where(rest[:, 0] < total, np.inf, level_of_total(ordered, rest, total))
-        return level_of_share(ordered, rest), reached
+        return level_of_share(ordered, rest, most_share(ordered.shape[1])), reached
 
     share_low, reached_high = of(low, expected[1])
     share_high, reached_low = of(high, expected[0])

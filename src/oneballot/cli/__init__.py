@@ -17,6 +17,7 @@ import typer.core
 
 from .. import plugins
 from . import (
+    appraise,
     audit,
     benefit,
     box,
@@ -57,6 +58,7 @@ SECTIONS = {
         report,
         certify,
         export,
+        appraise,
         withdraw,
         log,
         receipt,

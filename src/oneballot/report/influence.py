@@ -28,7 +28,8 @@ def influence_lines(found: Influence) -> list[str]:
     if not found.certified:
         return [*lines, f"No label is certified: {found.uncertified or 'the method gives no bound'}."]
     shares = ", ".join(f"{percent(share)} ({k})" for k, share in found.certified.items())
-    return [*lines, f"Labels that 1, 2 or 3 arbitrary ballots could not have changed: {shares}."]
+    why = f" Hardly any, because {found.uncertified}." if found.uncertified else ""
+    return [*lines, f"Labels that 1, 2 or 3 arbitrary ballots could not have changed: {shares}.{why}"]
 
 
 def show_influence(found: Influence, *, secret: bool) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,8 @@ from ..interfaces import HasReplaceableMembers
 from ..notebook import Shown
 from ..privacy.ledger import Ledger
 from ..runtime.files import lock_folder
-from ..types import Array, Blob, Class, Contents, Count
+from ..types import Array, Class, Count
+from .count_file import flatten, unflatten
 from .documents import write_documents
 from .documents.facts import ModelFile
 from .influence import Influence
@@ -191,7 +192,7 @@ class Outcome(Shown):
         secret = bool(self.voted)  # only the server may read the ballots' contents and the parties' names
         held = model_rows_held(self, blob=blob).rows
         model = write_content(folder, f"model.{blob.format}", blob.data, secret=bool(held))
-        counted = pack(_flatten(self.count))
+        counted = pack(flatten(self.count))
         count = write_content(folder, "count.zip", counted, secret=secret)
         learner: Any = self.model.learner
         index = {
@@ -247,7 +248,7 @@ class Outcome(Shown):
                 spoiled=index["spoiled"],
                 without=tuple(index["without"]),
                 withdrawn=tuple(index.get("withdrawn", ())),
-                count=_unflatten(unpack(read_content(folder, index["count"])), index["roll"]),
+                count=unflatten(unpack(read_content(folder, index["count"])), index["roll"]),
                 verdict=None if index.get("verdict") is None else Verdict.read(index["verdict"]),
                 influence=None if index.get("influence") is None else Influence.read(index["influence"]),
                 about=dict(index.get("about", {})),
@@ -280,19 +281,3 @@ def _load_model(folder: Path, index: dict[str, Any], schema: Schema | None) -> T
     if temperature is not None and not SMALLEST <= float(temperature) <= LARGEST:
         raise ValueError(f"temperature {temperature}: expected {SMALLEST} to {LARGEST}")
     return final.trained(model, target, features, about.get("kind"), sparse=sparse, temperature=temperature)
-
-
-def _flatten(count: Count) -> dict[str, Array | Blob]:
-    sums: dict[str, Array | Blob] = {f"sum.{name}": value for name, value in count.sums.items()}
-    return sums | {f"roll.{i}": Blob("zip", pack(kept)) for i, kept in enumerate(count.by_party.values())}
-
-
-def _unflatten(flat: Contents, parties: Sequence[str]) -> Count:
-    count = Count()
-    for name, value in flat.items():
-        part, _, rest = name.partition(".")
-        if isinstance(value, Blob) and part == "roll":
-            count.by_party[parties[int(rest)]] = unpack(value.data)
-        elif not isinstance(value, Blob) and part == "sum":
-            count.sums[rest] = value
-    return count

@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from ...certificate import BoundedRows, Capped, certify_share, certify_sum
+from ...certificate import BY_AGREEMENT, BoundedRows, Capped, certify_share, certify_sum
 from ...influence import ENOUGH_PARTIES, Opinions, cap_weights
 from ...interfaces import TallyContext
 from ...types import Array, Blob, Contents
 from .claims import uses_public_rows
 from .members import Members, in_blocks
-from .open_count import array_of, counted_rows, gather, most_important
+from .open_count import agrees, array_of, counted_rows, gather, most_important
 
 ASKED_ROWS = 1000
 """How many public rows the members are asked about."""
@@ -25,7 +25,7 @@ def open_opinions(
 
     If the ensemble keeps only some members, all others weigh nothing, also if one of those is left out.
     """
-    declared, whole, claimed, parties = gather(ballots, ctx, capped=capped)
+    declared, whole, claimed, shared, parties = gather(ballots, ctx, capped=capped)
     kept = np.arange(len(parties))
     if len(parties) > most:
         kept = most_important(whole, np.stack([array_of(ballots[p], "seen") for p in parties]), most, ctx.public)
@@ -34,7 +34,9 @@ def open_opinions(
 
     def weigh(some: Array) -> Array:
         """Weights `(rows, parties)` among some parties."""
-        rows = counted_rows(declared[some], None if claimed is None else claimed[:, some], ctx)
+        public = None if claimed is None else claimed[:, some]
+        theirs = None if shared is None or not agrees(declared[some], ctx) else shared[some]
+        rows = counted_rows(declared[some], public, theirs, ctx)
         present = np.isin(some, kept)
         weights = claims[:, some] * rows * present
         if capped and present.any():
@@ -45,7 +47,8 @@ def open_opinions(
         return np.asarray(np.einsum("rp,prc->rc", weigh(some), votes[some]))
 
     weights = weigh(np.arange(len(parties))).T
-    rule = Capped(claims.T, votes, BoundedRows(declared, claimed if uses_public_rows(ctx.public) else None))
+    reach = BoundedRows(declared, claimed if uses_public_rows(ctx.public) else None, by_agreement=shared is not None)
+    rule = Capped(claims.T, votes, reach)
     why = (
         'influence = "claimed" lets one ballot decide any row' if not capped
         else f"with fewer than {ENOUGH_PARTIES} parties one ballot may decide a row" if len(parties) < ENOUGH_PARTIES
@@ -53,6 +56,7 @@ def open_opinions(
         else "" if ctx.shape else "which shape rows have depends on the ballots"
     )  # fmt: skip
     certified = None if why else lambda k: rule.certify(weights, k)
+    why = why or ("" if shared is None else BY_AGREEMENT)
     return Opinions(tuple(parties), declared, weights, votes, combine, certified, why)
 
 
@@ -70,7 +74,7 @@ def average_opinions(
     votes = np.zeros((len(parties), len(X), len(ctx.classes)))
     for i, probabilities in members.predictions(X):
         votes[i] = probabilities
-    answered = votes.any(axis=2).astype(np.float64)
+    answered = np.asarray(votes.any(axis=2), dtype=np.float64)
 
     def combine(some: Array) -> Array:
         weights = weigh(some)
@@ -79,7 +83,7 @@ def average_opinions(
 
     counts = answered[:, :, None] * weigh(np.arange(len(parties)))[:, None, :]
     declared = np.array([array_of(ballot, "seen").sum() for ballot in ballots], dtype=np.float64)
-    weights = np.mean(counts / np.maximum(counts.sum(axis=0), 1e-300), axis=2)
+    weights = np.asarray((counts / np.maximum(counts.sum(axis=0), 1e-300)).mean(axis=2))
     bounds: dict[str, Callable[[int], Array]] = {
         "uniform": lambda k: certify_sum(votes, 1.0, k),
         "seen": lambda k: certify_share(votes, counts, k),
