@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -11,10 +10,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import plugins
-from ..ballot.archive import pack, unpack
+from ..ballot.archive import pack_parts, unpack
 from ..data.read import Table
 from ..election.frames import complete, encode_labels
-from ..election.outcome_files import FORMAT, INDEX, read_content, read_index, read_model, write_content, write_index
+from ..election.outcome_files import (
+    FORMAT,
+    INDEX,
+    digest_of,
+    read_content,
+    read_index,
+    read_model,
+    write_content,
+    write_index,
+)
 from ..election.schema import Schema, as_plain
 from ..election.targets import Target
 from ..election.targets import describe as describe_target
@@ -178,11 +186,12 @@ class Outcome(Shown):
 
     def _save(self, folder: Path, record: Record | None) -> None:
         blob, features = self.model.dump(), math.prod(self.model.features_)
-        plugins.find("formats", blob.format).check(blob.data, classes=len(self.classes), features=features)
+        plugins.find("formats", blob.format).check(blob.buffer, classes=len(self.classes), features=features)
         secret = bool(self.voted)  # only the server may read the ballots' contents and the parties' names
         held = model_rows_held(self, blob=blob).rows
-        model = write_content(folder, f"model.{blob.format}", blob.data, secret=bool(held))
-        counted = pack(_flatten(self.count))
+        model = write_content(folder, f"model.{blob.format}", blob, secret=bool(held))
+        sums = {f"sum.{name}": value for name, value in self.count.sums.items()}
+        counted = pack_parts(sums, {f"roll.{i}": kept for i, kept in enumerate(self.count.by_party.values())})
         count = write_content(folder, "count.zip", counted, secret=secret)
         learner: Any = self.model.learner
         index = {
@@ -212,9 +221,9 @@ class Outcome(Shown):
             **({"about": dict(self.about)} if self.about else {}),
         }
         text = json.dumps(index, indent=1, default=as_plain).encode()
-        model_digest = hashlib.sha256(blob.data).hexdigest()
+        model_digest = digest_of(blob)
         if record is not None:
-            record(text, {"model": model_digest, "count": hashlib.sha256(counted).hexdigest()})
+            record(text, {"model": model_digest, "count": digest_of(counted)})
         write_index(folder, text, {model, count}, secret=secret)
         write_documents(folder, self, ModelFile(model, blob.format, model_digest, held))
 
@@ -269,11 +278,6 @@ def _load_model(folder: Path, index: dict[str, Any], schema: Schema | None) -> T
     if temperature is not None and not SMALLEST <= float(temperature) <= LARGEST:
         raise ValueError(f"temperature {temperature}: expected {SMALLEST} to {LARGEST}")
     return final.trained(model, target, features, about.get("kind"), sparse=sparse, temperature=temperature)
-
-
-def _flatten(count: Count) -> dict[str, Array | Blob]:
-    sums: dict[str, Array | Blob] = {f"sum.{name}": value for name, value in count.sums.items()}
-    return sums | {f"roll.{i}": Blob("zip", pack(kept)) for i, kept in enumerate(count.by_party.values())}
 
 
 def _unflatten(flat: Contents, parties: Sequence[str]) -> Count:
