@@ -52,7 +52,9 @@ def set_command(
         show_edited(set_values(election, values or (), unset=unset or (), refresh=refresh), as_json)
 
 
-@app.command(epilog="Example: oneballot keys new author; oneballot election sign election.toml --key author.key")
+@app.command(
+    epilog="Example: oneballot election sign election.toml --key author.key (oneballot keys new author makes the key)"
+)
 def sign(
     election: ElectionFile,
     key: Annotated[Path, typer.Option(help="Your secret key, as `oneballot keys new NAME` writes it.")],
