@@ -78,7 +78,7 @@ class StoredBlob(Blob):
             object.__setattr__(self, name, value)
 
     @property
-    def data(self) -> bytes:  # type: ignore[override]
+    def data(self) -> bytes:
         return self._read(0, self._size)
 
     @property

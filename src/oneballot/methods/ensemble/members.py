@@ -194,23 +194,20 @@ def read_members(data: bytes | memoryview, known: frozenset[str]) -> tuple[list[
         raise Spoiled(f"formats: expected 0 to {len(names) - 1}")
     spans = zip(formats.tolist(), starts.tolist(), ends.tolist(), strict=True)
     others = {name: array for name, array in arrays.items() if name not in ("bytes", "ends", "formats")}
-    take = _stored if isinstance(data, memoryview) else _in_memory
-    return [take(names[format], data, content[start:end]) for format, start, end in spans], others
+    return [_member(names[format], data, content[start:end]) for format, start, end in spans], others
 
 
-def _in_memory(format: str, data: Any, content: Array) -> Blob:
-    return Blob(format, content.tobytes())
-
-
-def _stored(format: str, data: memoryview, content: Array) -> Blob:
-    """A member that is read from a mapped file each time."""
+def _member(format: str, data: bytes | memoryview, content: Array) -> Blob:
+    """A part of a file. If the file is mapped, it is read each time."""
+    if isinstance(data, bytes):
+        return Blob(format, content.tobytes())
 
     def read(start: int, count: int) -> bytes:
         part = content[start : start + count].tobytes()
         forget_pages(data)
         return part
 
-    return StoredBlob(format, len(content), read, lambda: memoryview(content))
+    return StoredBlob(format, len(content), read, lambda: memoryview(read(0, len(content))))
 
 
 def expect(name: str, array: Array, dtype: npt.DTypeLike, shape: tuple[int, ...]) -> None:
