@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-all lint docs bench fuzz wheelhouse clean
+.PHONY: demo test test-all lint docs bench fuzz wheelhouse lock licenses release clean
 
 demo: .venv/demo.stamp
 	$(BIN)/oneballot demo
@@ -48,20 +48,38 @@ wheelhouse:
 	@echo "Copy $(WHEELHOUSE)/ to the other machine, and install there without internet:"
 	@echo "pip install --no-index --find-links $(WHEELHOUSE) 'oneballot$(SELECTED)'"
 
-# uv is quick; pip does the same where uv cannot be had.
+# The hashes of every dependency's files, for all systems; torch is left out, as its small build for CPUs has others.
+lock: .venv/dev.stamp
+	echo "torch ; python_version < '3'" > .venv/without-torch.txt
+	$(BIN)/uv pip compile pyproject.toml --extra dev -c constraints.txt --override .venv/without-torch.txt --universal \
+	  --python-version 3.11.5 --generate-hashes --no-header --no-annotate --quiet -o requirements.lock
+
+licenses: .venv/dev.stamp
+	$(BIN)/python release/dependencies.py
+
+# dist/: wheel and source archive, built twice and compared; bill of materials, licences, SHA-256 sums.
+release: .venv/dev.stamp
+	$(BIN)/python release/build.py --out dist
+
+# uv is quick, and verifies the hashes of requirements.lock. Where uv cannot be had, pip installs the same versions
+# without hashes: it refuses to install the project itself beside packages with hashes. A hash mismatch stops both.
 define install
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt uv || true
-	$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python -c constraints.txt -e '.[$(1)]' \
-	  || $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(1)]'
+	@$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python -c constraints.txt -c requirements.lock \
+	  -e '.[$(1)]' 2> .venv/install.log || { cat .venv/install.log; \
+	  if grep -qi 'hash mismatch' .venv/install.log; then \
+	    echo 'A package is not the one that was tested: see requirements.lock, and report this.'; exit 1; fi; \
+	  echo 'Installing with pip, without hashes.'; \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(1)]'; }
 	@touch $@
 endef
 
-.venv/demo.stamp: pyproject.toml constraints.txt
+.venv/demo.stamp: pyproject.toml constraints.txt requirements.lock
 	$(call install,report)
 
 # torch comes by pip, which finds its small build for CPUs where there is one.
-.venv/dev.stamp: pyproject.toml constraints.txt
+.venv/dev.stamp: pyproject.toml constraints.txt requirements.lock
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
 	$(call install,dev)

@@ -57,7 +57,7 @@ def votes(agreed: ob.Election, seed: int) -> dict[str, np.ndarray]:
     """What a party would write that holds random opinions."""
     method, classes = agreed.method, len(agreed.classes) + (agreed.method.open_vote != "off")
     opinion = np.random.default_rng(seed).dirichlet(np.ones(classes), (method.partitions, len(agreed.public)))
-    return {"votes": method._notation(TallyContext(agreed)).write(opinion)}
+    return {"votes": method.encoding(TallyContext(agreed)).encode(opinion)}
 
 
 def measure_sizes() -> None:

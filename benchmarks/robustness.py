@@ -1,212 +1,200 @@
-"""Accuracy with 10, 20 and 30 % hostile parties, of FedKT and FedAvg: 20 parties, MNIST, networks.
+"""What 10, 20 and 30 % of lying parties cost, for every method, with and without bounded influence.
 
-python benchmarks/robustness.py [--seeds 3] [--rows 6000] [--public 2000] [--rounds 10] [--split dirichlet:0.5]
-python benchmarks/robustness.py --cost          # cost of equal influence without hostile parties, Adult and cod-rna
+python benchmarks/robustness.py [--full] [--seeds 0 1 2] [--data digits adult] [--methods "open ensemble" FedKT]
+                                [--jobs 2] [--lines cells.jsonl]
 
-In an election a hostile party casts a well-formed ballot with false votes: "shift" votes for the class after the
-predicted one, "one" for class 0, "random" for a random class; each claims all rows with the highest odds that a ballot
-can encode. "poison" is an honest party with shifted labels. In FedAvg a hostile party trains on shifted labels
-("poison"), or sends its update with the opposite sign, once ("reverse") or times five ("reverse x5").
+digits and Adult with 10 parties and one liar; --full adds MNIST, cod-rna, 20 parties, and 20 and 30 % of liars.
+`liars.py` has the attacks. Each cell: at most 1,000 public rows (digits: 350), 1,500 test rows (450), and at most 5,000
+others divided among the parties. Costs are in points of accuracy, against the same honest parties without the liars.
+"recall" is the smallest share of its recall that a class keeps when liars spend everything on it. With --lines,
+finished cells are kept in a file and not repeated.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
+import json
+import os
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 import oneballot as ob
-from oneballot.comparison import compare
-from oneballot.learners._training import TrainedModels
-from oneballot.party.cast import cast_data, cast_together
-from oneballot.party.context import PartyContext
-from oneballot.report.metrics import accuracy
-from oneballot.runtime.scheduler import run
+from liars import lie
+from oneballot.errors import OneBallotError
+from oneballot.party.cast import cast_together
 from oneballot.server.tally import tally
 from oneballot.simulation import divide
-from oneballot.types import Array, Data, Task
-from oneballot_lab.data.registry import load
-from oneballot_lab.peers._assembly import Assembly, Values
-from oneballot_lab.peers._averaging import Server
-from oneballot_lab.peers.fedavg import FedAvg
+from oneballot.types import Array, Ballot, Data
 
-PARTIES = 20
-SHARES = (0.1, 0.2, 0.3)
-METHODS = {
-    "FedKT, plain votes": ob.FedKT(open_vote="off"),
-    "FedKT, open vote, hard": ob.FedKT(open_vote="hard"),
-    "FedKT, open vote, weighted": ob.FedKT(open_vote="weighted"),
-    "FedKT, open vote, odds": ob.FedKT(open_vote="odds"),
-    "FedKT, open vote, hard, equal influence": ob.FedKT(open_vote="hard", influence="equal"),
-    "FedKT, open vote, weighted, equal influence": ob.FedKT(open_vote="weighted", influence="equal"),
-    "FedKT, open vote, odds, equal influence": ob.FedKT(open_vote="odds", influence="equal"),
+METHODS: dict[str, dict[str, Any]] = {
+    "open ensemble": {"method": ob.Ensemble(weights="open")},
+    "class-count ensemble": {"method": ob.Ensemble(weights="class-counts")},
+    "FedKT": {"method": ob.FedKT()},
+    "FedKT, plain votes": {"method": ob.FedKT(open_vote="off")},
+    "FedKD, labels": {"method": ob.FedKD(temperature=0.0)},
+    "analytic": {"method": ob.Analytic(features="fourier")},
 }
-LIES = ("shift", "one", "random", "poison")
-TRICKS = {"poison": 0.0, "reverse": 1.0, "reverse x5": 5.0}
+ATTACKS = ("shift", "one", "random", "poison")
+SPLITS = ("dirichlet:0.5", "dirichlet:0.1")
+Cell = tuple[str, str, int, str, float, int]
+"""Data, method, parties, split, share of liars, seed."""
 
 
-@dataclass(frozen=True)
-class Liar:
-    """A learner whose models make a hostile party's predictions."""
+def load_rows(name: str) -> tuple[Array, Array]:
+    if name == "digits":
+        from sklearn.datasets import load_digits
 
-    honest: Any
-    lie: str
-    classes: int
-    name: ClassVar[str] = "liar"
+        digits = load_digits()
+        return digits.data.astype(np.float32), digits.target
+    from oneballot_lab.data.registry import load
 
-    @property
-    def provides(self) -> frozenset[str]:
-        return frozenset(self.honest.provides)
-
-    def check(self) -> None:
-        self.honest.check()
-
-    def fit_many(self, X: Array, tasks: Sequence[Task], classes: int, *, keep: bool = True) -> TrainedModels:
-        if self.lie == "shift":
-            answers = self.honest.fit_many(X, tasks, classes, keep=False).predictions()
-        else:
-            answers = [np.zeros((0 if task.ask is None else len(task.ask), classes)) for task in tasks]
-        rng = np.random.default_rng(tasks[0].seed)
-        return TrainedModels([None] * len(tasks), [self._lie(answer, rng) for answer in answers])
-
-    def _lie(self, prediction: Array, rng: np.random.Generator) -> Array:
-        """One class with certainty, and never *not mine*, the additional class of the open vote."""
-        predicted = prediction[:, : self.classes].argmax(axis=1)
-        label = {
-            "shift": (predicted + 1) % self.classes,
-            "one": np.zeros_like(predicted),
-            "random": rng.integers(0, self.classes, len(predicted)),
-        }[self.lie]
-        return np.eye(prediction.shape[1])[label]
-
-
-@dataclass(frozen=True)
-class Poisoned(FedAvg):
-    """FedAvg in which the first parties send their update with the opposite sign, multiplied by `times`."""
-
-    hostile: int = 0
-    times: float = 0.0
-
-    def server(self, assembly: Assembly) -> Server:
-        return Reversed(assembly, self.hostile, self.times)
-
-
-class Reversed(Server):
-    def __init__(self, assembly: Assembly, hostile: int, times: float) -> None:
-        super().__init__(assembly)
-        self.hostile, self.times = hostile, times
-
-    def step(self, before: Values, who: Sequence[int], trained: Sequence[Values]) -> Values:
-        sent = [
-            self._sent(before, values) if i < self.hostile and self.times else values
-            for i, values in zip(who, trained, strict=True)
-        ]
-        return super().step(before, who, sent)
-
-    def _sent(self, before: Values, values: Values) -> Values:
-        return {key: before[key] - np.float32(self.times) * (values[key] - before[key]) for key in values}
+    data = load(name)
+    X, y = np.concatenate([data.X, data.X_test]), np.concatenate([data.y, data.y_test])
+    some = np.random.default_rng(0).permutation(len(y))[:10_000]
+    X = X[some].reshape(len(some), -1).astype(np.float32)
+    return X / 255 if name == "mnist" else X, y[some]
 
 
 class Trial:
-    """One seed: a split, its elections and its FedAvg."""
+    """One cell: the parties, the liars, and the elections with and without bounds."""
 
-    def __init__(self, options: Any, seed: int) -> None:
-        data, rng = load("mnist"), np.random.default_rng(seed)
-        tests, rows = rng.permutation(len(data.y_test)), rng.permutation(len(data.y))[: options.rows]
-        self.public = data.X_test[tests[: options.public]]
-        self.learner, self.seed, self.rounds = ob.Torch("mlp", epochs=10, device="cpu"), seed, options.rounds
-        election = self.election(ob.FedKT())
-        self.test = election.data(data.X_test[tests[-5000:]], data.y_test[tests[-5000:]])
-        self.parties = divide(election.data(data.X[rows], data.y[rows]), PARTIES, options.split, seed)
+    def __init__(self, cell: Cell) -> None:
+        name, method, parties, split, share, seed = cell
+        X, y = load_rows(name)
+        order = np.random.default_rng([seed, parties]).permutation(len(y))
+        tests, publics = (450, 350) if name == "digits" else (1500, 1000)
+        test, public, own = np.split(order, [tests, tests + publics])
+        self.X_test, self.y_test, self.seed = X[test], y[test], seed
+        self.classes = int(y.max()) + 1
+        settings = METHODS[method] | {"classes": list(range(self.classes)), "public": X[public], "seed": seed}
+        self.elections = {"bounded": ob.Election(**settings)}
+        unbounded = replace(settings["method"], influence="claimed")
+        self.elections["claimed"] = ob.Election(**settings | {"method": unbounded})
+        held = divide(Data(X[own[:5000]], y[own[:5000]]), parties, split, seed)
+        self.held = {party: rows for party, rows in held.items() if len(rows)}
+        count = max(1, round(share * parties)) if share else 0
+        self.liars = np.random.default_rng([seed, 1]).permutation(sorted(self.held))[:count].tolist()
+        rows = np.concatenate([self.held[liar].X for liar in self.liars] or [X[:0]])
+        labels = np.concatenate([self.held[liar].y for liar in self.liars] or [y[:0]])
+        self.known = Data(np.concatenate([X[public], rows]), np.concatenate([y[public], labels]))
+        self.ballots = {name: cast_together(election, self.held) for name, election in self.elections.items()}
 
-    def election(self, method: Any) -> ob.Election:
-        return ob.Election(range(10), self.public, method=method, learner=self.learner, seed=self.seed)
+    def predict(self, influence: str, ballots: Sequence[Ballot]) -> Array:
+        """The predictions of a tally of these ballots for the test rows."""
+        return tally(self.elections[influence], ballots).probabilities(self.X_test).argmax(axis=1)
 
-    def vote(self, method: Any) -> Iterator[tuple[str, float, float]]:
-        """Attack, share, and accuracy."""
-        election = self.election(method)
-        honest = {ballot.party: ballot for ballot in cast_together(election, self.parties)}
-        yield "none", 0.0, self._tallied(election, honest)
-        most = dict(list(self.parties.items())[: round(max(SHARES) * PARTIES)])
-        for lie in LIES:
-            if lie == "poison":
-                cast = cast_together(election, {party: _shifted(data) for party, data in most.items()})
-            else:
-                liar = {"all": Liar(self.learner, lie, 10)}
-                cast = [cast_data(PartyContext(election, party), data, learners=liar) for party, data in most.items()]
-            hostile = {ballot.party: ballot for ballot in cast}
-            for share in SHARES:
-                some = dict(list(hostile.items())[: round(share * PARTIES)])
-                yield lie, share, self._tallied(election, honest | some)
+    def attack(self, influence: str, name: str) -> list[Ballot]:
+        """The ballots of the honest parties, and those of the liars."""
+        election = self.elections[influence]
+        lies = [lie(election, liar, self.known, self.held[liar], name, i) for i, liar in enumerate(self.liars)]
+        return [*self.honest(influence), *lies]
 
-    def _tallied(self, election: ob.Election, ballots: Mapping[str, Any]) -> float:
-        outcome = tally(election, list(ballots.values()))
-        assert not outcome.spoiled
-        return accuracy(outcome.probabilities(self.test.X), self.test.y)
+    def honest(self, influence: str) -> list[Ballot]:
+        return [ballot for ballot in self.ballots[influence] if ballot.party not in self.liars]
 
-    def average(self) -> Iterator[tuple[str, float, float]]:
-        election = self.election(ob.FedKT())
-        yield "none", 0.0, self._averaged(election, self.parties, Poisoned(rounds=self.rounds, epochs=5))
-        for trick, times in TRICKS.items():
-            for share in SHARES:
-                count = round(share * PARTIES)
-                parties = dict(self.parties)
-                if trick == "poison":
-                    parties |= {party: _shifted(parties[party]) for party in list(parties)[:count]}
-                peer = Poisoned(rounds=self.rounds, epochs=5, hostile=count, times=times)
-                yield trick, share, self._averaged(election, parties, peer)
+    def accuracy(self, predicted: Array) -> float:
+        return 100 * float((predicted == self.y_test).mean())
 
-    def _averaged(self, election: ob.Election, parties: Mapping[str, Data], peer: Poisoned) -> float:
-        return compare(peer, election, parties, self.test).last.accuracy
+    def recalls(self, predicted: Array) -> Array:
+        return np.array([(predicted == c)[self.y_test == c].mean() for c in range(self.classes)])
 
 
-def _shifted(data: Data) -> Data:
-    return replace(data, y=(data.y + 1) % 10)
+def run(cell: Cell) -> dict[str, Any]:
+    """The accuracies of a cell: of all parties if they are honest, of the honest ones, and with each attack."""
+    warnings.simplefilter("ignore")
+    start, trial = time.perf_counter(), Trial(cell)
+    result: dict[str, Any] = {"cell": cell}
+    for influence in trial.elections:
+        result[influence, "all"] = trial.accuracy(trial.predict(influence, trial.ballots[influence]))
+        without = trial.predict(influence, trial.honest(influence))
+        result[influence, "honest"] = trial.accuracy(without)
+        for name in ATTACKS:
+            try:
+                result[influence, name] = trial.accuracy(trial.predict(influence, trial.attack(influence, name)))
+            except OneBallotError as error:
+                result[influence, name] = f"failed: {error}"
+        honest = trial.recalls(without)
+        kept = []
+        for c in np.flatnonzero(honest > 0.2):
+            recall = trial.recalls(trial.predict(influence, trial.attack(influence, f"target {c}")))[c]
+            kept.append(100 * min(1.0, float(recall / honest[c])))
+        result[influence, "recall"] = min(kept, default=100.0)
+    plain = {"/".join(key) if isinstance(key, tuple) else key: value for key, value in result.items()}
+    return plain | {"seconds": time.perf_counter() - start}
 
 
-def cost(seeds: int) -> None:
-    """FedKT with our best settings on tables, with claimed and with equal influence."""
-    from oneballot_lab.reproduce.tables._fedkt import ADULT, COD_RNA
+def cells(options: argparse.Namespace) -> Iterator[Cell]:
+    sizes, shares = ((10, 20), (0.1, 0.2, 0.3)) if options.full else ((10,), (0.1,))
+    data = options.data or (["digits", "adult", "mnist", "cod-rna"] if options.full else ["digits", "adult"])
+    yield from itertools.product(data, options.methods, sizes, SPLITS, shares, options.seeds)
 
-    for trial, beta in ((trial, beta) for trial in (ADULT, COD_RNA) for beta in (0.5, 0.1)):
-        for influence in ("claimed", "equal"):
-            vote = trial.ours(split=f"dirichlet:{beta}")
-            vote = replace(vote, method=replace(vote.method, influence=influence))
-            right = [100 * run(vote.run(seed, "cpu")).values["accuracy"] for seed in range(seeds)]
-            print(f"{trial.group}, β = {beta}, {influence}: {np.mean(right):.1f} ± {np.std(right):.1f}", flush=True)
+
+def print_tables(lines: Sequence[dict[str, Any]]) -> None:
+    """A line for each data set, split, share of liars and method: means over the seeds and sizes."""
+    groups = defaultdict(list)
+    for line in lines:
+        name, method, parties, split, share, _ = line["cell"]
+        groups[name, parties, split, share, method].append(line)
+    head = "data | parties | β | liars | method | influence | all honest | shift | one | random | poison | recall"
+    print(f"| {head} |\n|{'---|' * 12}")
+    for (name, parties, split, share, method), own in sorted(groups.items()):
+        for influence in ("claimed", "bounded"):
+            mean = {key: _mean([line[f"{influence}/{key}"] for line in own]) for key in ("all", "honest", "recall")}
+            costs = [mean["honest"] - _mean([line[f"{influence}/{attack}"] for line in own]) for attack in ATTACKS]
+            shown = " | ".join(f"{cost:.1f}" for cost in costs)
+            where = f"{name} | {parties} | {split.removeprefix('dirichlet:')} | {share:.0%} | {method} | {influence}"
+            print(f"| {where} | {mean['all']:.1f} | {shown} | {mean['recall']:.0f} |")
+
+
+def _mean(values: Sequence[Any]) -> float:
+    """NaN if a tally failed."""
+    return float(np.mean([value if isinstance(value, int | float) else np.nan for value in values]))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--rows", type=int, default=6000)
-    parser.add_argument("--public", type=int, default=2000)
-    parser.add_argument("--rounds", type=int, default=10)
-    parser.add_argument("--split", default="dirichlet:0.5")
-    parser.add_argument("--cost", action="store_true")
+    parser.add_argument("--full", action="store_true")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--data", nargs="+")
+    parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS))
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--lines", type=Path)
+    parser.add_argument("--most-seconds", type=float, default=float("inf"), help="start no further cell after this")
     options = parser.parse_args()
-    warnings.simplefilter("ignore", ob.OneBallotWarning)
-    if options.cost:
-        return cost(options.seeds)
-    accuracies: dict[tuple[str, str, float], list[float]] = {}
-    begin = time.monotonic()
-    for seed in range(options.seeds):
-        trial = Trial(options, seed)
-        runs = {name: trial.vote(method) for name, method in METHODS.items()}
-        for name, results in {**runs, f"FedAvg, {options.rounds} rounds": trial.average()}.items():
-            for attack, share, right in results:
-                accuracies.setdefault((name, attack, share), []).append(100 * right)
-            print(f"seed {seed}, {name}: {time.monotonic() - begin:.0f} s", flush=True)
-    print("\n| | attack | 0 % | 10 % | 20 % | 30 % |\n|---|---|---|---|---|---|")
-    for name, attack in dict.fromkeys((name, attack) for name, attack, _ in accuracies if attack != "none"):
-        cells = [accuracies[name, "none", 0.0], *(accuracies[name, attack, share] for share in SHARES)]
-        figures = " | ".join(f"{np.mean(cell):.1f} ± {np.std(cell):.1f}" for cell in cells)
-        print(f"| {name} | {attack} | {figures} |")
+    os.environ |= {"ONEBALLOT_WORKERS": "1", "OMP_NUM_THREADS": "1"}
+    lines = [json.loads(text) for text in options.lines.read_text().splitlines()] if _exists(options.lines) else []
+    done, start = {tuple(line["cell"]) for line in lines}, time.perf_counter()
+    todo = [cell for cell in cells(options) if cell not in done]
+    pool = ProcessPoolExecutor(options.jobs)
+    waiting = {pool.submit(run, cell) for cell in todo[: options.jobs]}
+    rest = iter(todo[options.jobs :])
+    while waiting:
+        finished = next(as_completed(waiting))
+        waiting.remove(finished)
+        line = json.loads(json.dumps(finished.result()))
+        lines.append(line)
+        print(f"{len(lines) - len(done)} of {len(todo)}: {line['cell']}, {line['seconds']:.0f} s", flush=True)
+        if options.lines:
+            with options.lines.open("a") as file:
+                file.write(json.dumps(line) + "\n")
+        if time.perf_counter() - start < options.most_seconds and (cell := next(rest, None)):
+            waiting.add(pool.submit(run, cell))
+    pool.shutdown()
+    print_tables(lines)
+    print(f"\n{len(lines)} cells, {time.perf_counter() - start:.0f} s")
+
+
+def _exists(path: Path | None) -> bool:
+    return path is not None and path.exists()
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from oneballot.influence import LEAST_CLAIMED, MOST_SHARE, agreements, bounded_rows, cap_weights, trusted_rows
+from oneballot.influence import LEAST_CLAIMED, agreements, bounded_rows, cap_weights, most_share, trusted_rows
 
 
 @pytest.mark.parametrize("parties", [5, 7, 20])
@@ -16,7 +16,7 @@ def test_the_cap_is_the_largest_level_that_its_definition_allows(parties: int) -
     for row, cut in zip(weights, capped, strict=True):
         levels = np.linspace(0, row.max(), 4001)
         totals = np.minimum(row, levels[:, None]).sum(axis=1)
-        allowed = (levels <= MOST_SHARE * totals + 1e-12) | (totals <= LEAST_CLAIMED * expected)
+        allowed = (levels <= most_share(parties) * totals + 1e-12) | (totals <= LEAST_CLAIMED * expected)
         assert cut.max() == pytest.approx(levels[allowed].max(), abs=row.max() / 3000)
         np.testing.assert_allclose(cut, np.minimum(row, cut.max()))
 
@@ -26,15 +26,15 @@ def test_no_party_has_more_than_its_share_of_a_row_that_others_claim() -> None:
     weights[:, 0] = [1, 5, 1000]
     capped, gives_way = cap_weights(weights, 10.0)
     assert not gives_way.any()
-    assert (capped / capped.sum(axis=1, keepdims=True)).max() <= MOST_SHARE + 1e-9
+    assert (capped / capped.sum(axis=1, keepdims=True)).max() <= most_share(10) + 1e-9
     np.testing.assert_array_equal(capped[:, 1:], 1)
 
 
-def test_two_parties_together_have_at_most_half_of_a_row() -> None:
+def test_two_parties_together_have_at_most_twice_the_share_of_one() -> None:
     weights = np.ones((1, 10))
     weights[0, :2] = 1e9
     capped, _ = cap_weights(weights, 10.0)
-    assert capped[0, :2].sum() <= 0.5 * capped.sum() + 1e-9
+    assert capped[0, :2].sum() <= 2 * most_share(10) * capped.sum() + 1e-9
 
 
 def test_the_cap_gives_way_where_one_party_alone_claims_a_row() -> None:

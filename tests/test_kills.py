@@ -22,6 +22,7 @@ from click.testing import Result
 
 import oneballot as ob
 from oneballot.ballot.keys import new_key, new_server_key, read_server_key
+from oneballot.ballot.receipts import read_receipt
 from oneballot.ballot.seal import unseal
 from oneballot.election import template
 from oneballot.errors import AlreadyCast
@@ -125,7 +126,9 @@ def test_a_cast_killed_at_any_step_can_be_rerun_and_gives_one_complete_ballot(cl
         work()
         assert (folder / "box" / "a.ballot").read_bytes() == expected
         assert [name for name, _ in box.names()] == ["a"]
-        assert {p.name for p in folder.glob("*/*")} == {"a.ballot"}, "nothing of the killed cast is left"
+        files = {"a.ballot", "a.receipt.json"}
+        assert {p.name for p in folder.glob("*/*")} == files, "nothing of the killed cast is left"
+        assert read_receipt(folder / "kept" / "a.receipt.json").ballot == first["digest"]
         step += 1
     assert step > 5, "the steps were counted"
     assert leftovers == {("kept", ".a.casting"), ("kept", ".oneballot-part"), ("box", ".oneballot-part")}
@@ -154,7 +157,8 @@ def test_the_next_cast_of_another_party_clears_what_a_killed_one_left(clinic: Pa
     assert killed_writing(10, lambda: cast("a"))
     assert {p.name[:15] for p in (clinic / "kept").iterdir()} == {".a.casting", ".oneballot-part"}
     cast("b")
-    assert {p.name for p in clinic.glob("kept/*")} == {p.name for p in clinic.glob("box/*")} == {"b.ballot"}
+    assert {p.name for p in clinic.glob("kept/*")} == {"b.ballot", "b.receipt.json"}
+    assert {p.name for p in clinic.glob("box/*")} == {"b.ballot"}
 
 
 def test_a_delivery_killed_on_a_share_without_links_neither_loses_nor_repeats_a_vote(

@@ -26,7 +26,7 @@ KNOWN = json.loads((Path(__file__).parent / "fixtures" / "same_bytes.json").read
 VERSIONS = ("numpy", "scikit-learn", "torch")
 TREE = ob.Sklearn("DecisionTreeClassifier", {"max_depth": 6})
 MLP = ob.Torch("mlp", settings={"hidden": [8], "shape": [64]}, epochs=2, device="cpu")
-DISTILLED = ob.DOSFL(steps=2, epochs=2, first_rate=0.1, local_epochs=1, local_batch=64)
+DISTILLED = ob.DOSFL(steps=2, epochs=2, first_rate=0.1, local_epochs=1, local_batch=64, influence="claimed")
 REHEARSAL: Any = {"noise_seed": 1, "rehearsal": True}
 
 ELECTIONS: dict[str, dict[str, Any]] = {
@@ -42,7 +42,7 @@ ELECTIONS: dict[str, dict[str, Any]] = {
     "fedkt, networks": {"method": ob.FedKT(open_vote="odds"), "learner": MLP},
     "fedkt, paper, networks": {"method": ob.FedKT.paper(subsets=2), "learner": MLP},
     "fedkd, networks": {"method": ob.FedKD.paper(), "learner": MLP},
-    "fedkd, trees": {"method": ob.FedKD(temperature=0.0), "learner": TREE},
+    "fedkd, trees": {"method": ob.FedKD(temperature=0.0, influence="claimed"), "learner": TREE},
     "fedkd, L1": {"method": ob.FedKD(temperature=0.0), "learner": TREE, "privacy": ob.L1(sigma=2.0, **REHEARSAL)},
     "ensemble": {"method": ob.Ensemble(), "learner": TREE},
     "ensemble, cv": {"method": ob.Ensemble(select="cv", k=2), "learner": TREE},
@@ -52,7 +52,8 @@ ELECTIONS: dict[str, dict[str, Any]] = {
     "analytic, L2": {"method": ob.Analytic(**ob.Analytic.in_files), "privacy": ob.L2(sigma=0.02, **REHEARSAL)},
     "dosfl": {"method": DISTILLED, "learner": MLP},
     "dosfl, uint8": {
-        "method": ob.DOSFL(steps=2, epochs=1, first_rate=0.1, local_epochs=1, numbers="uint8", first_lessons="shared"),
+        "method": ob.DOSFL(steps=2, epochs=1, first_rate=0.1, local_epochs=1, numbers="uint8", first_lessons="shared",
+                           influence="claimed"),
         "learner": MLP,
     },
 }  # fmt: skip

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .privacy.settings import L1, L2
     from .report.export import export
     from .runtime.executor import spread
+    from .server.appraise import appraise
     from .server.outcome import Outcome
     from .server.tally import tally
     from .server.withdraw import withdraw
@@ -59,6 +60,7 @@ _WHERE = {
     "Task": "types",
     "Torch": "learners.torch",
     "XGBoost": "learners.xgboost",
+    "appraise": "server.appraise",
     "box_at": "boxes",
     "cast": "party.cast",
     "compare": "comparison",
@@ -95,6 +97,7 @@ __all__ = [
     "Task",
     "Torch",
     "XGBoost",
+    "appraise",
     "box_at",
     "cast",
     "compare",

@@ -8,7 +8,7 @@ are for L0 only: at L1 and L2 a party's weight depends on its own ballot and on 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,9 +17,9 @@ from .types import Array
 
 ENOUGH_PARTIES = 5
 """With fewer parties no cap is possible: two hospitals with one class each must still work."""
-MOST_SHARE = 0.25
-"""The largest share of a row's weight that one party may have."""
-LEAST_CLAIMED = 0.3
+MOST_SHARE = 0.15
+"""The largest share of a row's weight that one party may have, if there are enough parties (`most_share`)."""
+LEAST_CLAIMED = 0.8
 """The cap gives way where the capped weights of a row sum to less than this share of all parties' rows."""
 
 
@@ -32,6 +32,9 @@ class Opinions:
     party's probabilities, or one-hot votes; all 0 on a row where it abstains.
     combine: the summed votes `(rows, classes)` of some of the parties (their indices), with the bounds among these
     alone, so that `combine` of all but one is what an election without that party would have said.
+    certified: the rows `(rows,)` whose label stays the same whatever k of the ballots hold (`oneballot.certificate`);
+    None if the rule has no such bound, and `uncertified` says why.
+    public: the numbers of the public rows that these are; None if they are all public rows, or other rows.
     """
 
     parties: tuple[str, ...]
@@ -39,6 +42,9 @@ class Opinions:
     weights: Array
     votes: Array
     combine: Callable[[Array], Array]
+    certified: Callable[[int], Array] | None = None
+    uncertified: str = ""
+    public: Array | None = None
 
     @property
     def rows(self) -> int:
@@ -60,19 +66,21 @@ def bounded_rows(declared: Array) -> Array:
     return np.asarray(np.maximum(np.minimum(declared, 2 * middle), 1.0))
 
 
-def agreements(weights: Array, votes: Array) -> Array:
+def agreements(weights: Array, votes: Array | Iterable[Array], total: Array | None = None) -> Array:
     """How often each party's best class is one that the others favour, relative to the median party, `(parties,)`.
 
     weights `(rows, parties)`, votes `(parties, rows, classes)` of the public rows. On a row a party scores the share of
     the others' weighted votes for its best class, divided by that for the others' best class. Rows count by the smaller
     of its weight and the others' weight, each relative to its mean: rows that it claims alone say nothing about it.
+    With the total of the weighted votes `(rows, classes)`, votes may be given one party at a time.
     """
-    total = np.einsum("rp,prc->rc", weights, votes)
+    if total is None:
+        total = np.einsum("rp,prc->rc", weights, np.asarray(votes))
     claimed = weights / np.maximum(weights.mean(axis=0), 1e-12)
-    scores = np.ones(len(votes))
+    scores, everyone = np.ones(weights.shape[1]), weights.sum(axis=1)
     for i, own in enumerate(votes):
         others = total - weights[:, i, None] * own
-        theirs = weights.sum(axis=1) - weights[:, i]
+        theirs = everyone - weights[:, i]
         both = np.minimum(claimed[:, i], theirs / max(float(theirs.mean()), 1e-12)) * own.any(axis=1)
         chosen = np.take_along_axis(others, own.argmax(axis=1)[:, None], axis=1)[:, 0]
         score = np.clip(chosen / np.maximum(others.max(axis=1), 1e-12), 0, 1)
@@ -86,40 +94,55 @@ def trusted_rows(declared: Array, agreement: Array) -> Array:
     A party that agrees as the median party does counts up to `bounded_rows`; one that agrees less, up to the median of
     the declared rows; one that contradicts the others, for as little as a tenth of that.
     """
-    median = np.maximum(np.minimum(declared, np.median(declared)), 1.0)
-    more = np.maximum(bounded_rows(declared) - median, 0) * np.interp(agreement, [0.7, 0.9], [0, 1])
-    return np.asarray(np.maximum((median + more) * np.interp(agreement, [0.14, 0.5], [0.1, 1]), 1.0))
+    return rows_by_agreement(declared, bounded_rows(declared), float(np.median(declared)), agreement)
 
 
-def cap_weights(weights: Array, expected: float) -> tuple[Array, Array]:
-    """Weights `(rows, parties)` of which no party has more than MOST_SHARE of a row, and where the cap gives way.
+def rows_by_agreement(declared: Array, bounded: Array, median: float, agreement: Array) -> Array:
+    """`trusted_rows`, given both bounds. It grows with each of them."""
+    low = np.maximum(np.minimum(declared, median), 1.0)
+    more = np.maximum(bounded - low, 0) * np.interp(agreement, [0.7, 0.9], [0, 1])
+    return np.asarray(np.maximum((low + more) * np.interp(agreement, [0.14, 0.5], [0.1, 1]), 1.0))
+
+
+def most_share(parties: int) -> float:
+    """The largest share of a row's weight that one of so many parties may have: few parties need larger shares."""
+    return max(MOST_SHARE, 1 / max(parties - 1, 1))
+
+
+def cap_weights(
+    weights: Array, expected: float, most: float | None = None, least: float = LEAST_CLAIMED
+) -> tuple[Array, Array]:
+    """Weights `(rows, parties)` of which no party has more than its share of a row, and where this gives way.
+
+    most: the share; None for `most_share`.
 
     expected: the weight of a row that all parties together know as well as any other, which is the sum of their bounded
-    rows. Where the capped weights of a row sum to less than LEAST_CLAIMED of it, the cap rises until they reach it, and
+    rows. Where the capped weights of a row sum to less than `least` of it, the cap rises until they reach it, and
     the row is marked in the second array `(rows,)` if one party then has more than its share.
     """
     if weights.shape[1] < ENOUGH_PARTIES:
         return weights, np.zeros(len(weights), dtype=bool)
     ordered = -np.sort(-weights, axis=1)
     rest = ordered[:, ::-1].cumsum(axis=1)[:, ::-1]  # rest[:, m] is the weight of all but the m largest
-    share = _level_of_share(ordered, rest)
-    level = np.maximum(share, _level_of_total(ordered, rest, LEAST_CLAIMED * expected))
+    most = most_share(weights.shape[1]) if most is None else most
+    share = level_of_share(ordered, rest, most)
+    level = np.maximum(share, level_of_total(ordered, rest, least * expected))
     capped = np.minimum(weights, level[:, None])
-    gives_way = capped.max(axis=1) > (MOST_SHARE + 1e-9) * capped.sum(axis=1)
+    gives_way = capped.max(axis=1) > (most + 1e-9) * capped.sum(axis=1)
     return np.asarray(capped), np.asarray(gives_way & (level > share))
 
 
-def _level_of_share(ordered: Array, rest: Array) -> Array:
-    """The largest level at which weights can be cut so that none is more than MOST_SHARE of their sum."""
-    most = int(np.ceil(1 / MOST_SHARE - 1e-9))
+def level_of_share(ordered: Array, rest: Array, share: float) -> Array:
+    """The largest level at which weights can be cut so that none is more than this share of their sum."""
+    most = int(np.ceil(1 / share - 1e-9))
     level = ordered[:, most - 1].copy()  # so many equal weights have exactly their share each
-    for m in range(most - 1, -1, -1):  # the m largest are cut: level = MOST_SHARE · (m · level + rest)
-        cut = MOST_SHARE * rest[:, m] / (1 - MOST_SHARE * m)
+    for m in range(most - 1, -1, -1):  # the m largest are cut: level = share · (m · level + rest)
+        cut = share * rest[:, m] / (1 - share * m)
         level = np.where(ordered[:, m] <= cut, cut, level)
     return np.asarray(level)
 
 
-def _level_of_total(ordered: Array, rest: Array, total: float) -> Array:
+def level_of_total(ordered: Array, rest: Array, total: float) -> Array:
     """The level at which weights can be cut so that they sum to this total; the largest weight if they sum to less."""
     level = ordered[:, 0].copy()
     for m in range(1, ordered.shape[1] + 1):  # the m largest are cut: m · level + rest = total

@@ -250,6 +250,10 @@ class Method(Plugin):
     def close(self, count: Count, ctx: TallyContext) -> Steps[Model] | Model:
         """Yield requests and return the final model. A method that trains nothing returns it immediately."""
 
+    def added(self, party: str, count: Count, ctx: TallyContext) -> Count | None:
+        """What a party's ballot has added to the count, so that it can be subtracted; None if only the ballot says."""
+        return None if count.sums else Count(by_party={party: count.by_party[party]})
+
     def opinions(self, count: Count, ctx: TallyContext, rows: Array | None = None) -> Opinions | None:
         """What each ballot says about the public rows, or about other rows if ballots carry models; None if unknown.
 

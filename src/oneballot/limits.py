@@ -12,6 +12,8 @@ from .errors import ElectionError
 
 ANY = 10**9
 """Of whole numbers in settings of methods and learners that are not listed."""
+DEEPEST = 50
+"""Of tables and lists inside each other."""
 SEED = 2**64
 LARGEST_IN_FILE = 2**63 - 1
 """Of any whole number in an election file, as in TOML's specification."""
@@ -42,13 +44,15 @@ def check_limits(settings: Any, name: str = "", *, most: int = ANY, path: str = 
 
     name: of the setting that the value belongs to. most: the limit of whole numbers of other names.
     """
-    queue = [(settings, name, path or name)]
+    queue = [(settings, name, path or name, 0)]
     while queue:
-        value, name, path = queue.pop()
+        value, name, path, depth = queue.pop()
+        if depth > DEEPEST:
+            raise ElectionError(f"{path[:100]}: nested deeper than {DEEPEST} levels")
         if isinstance(value, Mapping):
-            queue += [(each, str(key), f"{path}.{key}" if path else str(key)) for key, each in value.items()]
+            queue += [(each, str(key), f"{path}.{key}" if path else str(key), depth + 1) for key, each in value.items()]
         elif isinstance(value, list | tuple):
-            queue += [(each, name, path) for each in value]
+            queue += [(each, name, path, depth + 1) for each in value]
         elif isinstance(value, int | float):
             limit = MOST.get(name, most if isinstance(value, int) else None)
             if limit is not None and (value > limit or (isinstance(value, int) and value < -limit)):

@@ -24,7 +24,7 @@ from oneballot.types import Blob, Data
 
 torch = pytest.importorskip("torch")
 
-from oneballot.methods.dense import Dense, batch_norm_losses, divergence, make_generator  # noqa: E402
+from oneballot.methods.dense import Dense, batch_norm_losses, divergence, make_generator, operations  # noqa: E402
 
 SMALL = Dense(epochs=20, batch=128, noise=64)
 TINY = Dense(epochs=2, batch=16, noise=8, generator_steps=2)
@@ -272,3 +272,20 @@ def test_the_method_is_one_file_that_imports_no_fleet_code() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert ob.Dense is Dense
+
+
+def test_a_network_that_takes_too_long_is_spoiled_before_it_runs(held: dict[str, Data]) -> None:
+    election = make()
+    ballots = cast_together(election, held)
+    large = network(hidden=[2048, 2048, 2048], epochs=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", OneBallotWarning)
+        costly = cast(election, held["party-1"].X, held["party-1"].y, party="costly", learners={"local": large})
+        outcome = ob.tally(election, [*ballots, costly])
+    (reason,) = outcome.spoiled.values()
+    assert "operations for one row, but 10,000,000 are allowed" in reason
+
+
+def test_operations_are_counted_without_running_the_network() -> None:
+    layers = torch.nn.Sequential(torch.nn.Linear(64, 32), torch.nn.ReLU(), torch.nn.Linear(32, 10))
+    assert operations(layers, (64,)) == 2 * (64 * 32 + 32 * 10)

@@ -186,7 +186,7 @@ def test_where_the_count_holds_sums_the_ballot_is_needed(make_election, parties,
     ballots = cast_together(election, parties)
     first, second = ballots[0], ballots[1]
     outcome = ob.tally(election, ballots)
-    with pytest.raises(BallotError, match=r"keeps only sums .*\(--from BOX\), or the ballot's file \(--ballot FILE"):
+    with pytest.raises(BallotError, match=r"keeps only sums .*\(--from BOX\), or its file \(--ballot FILE"):
         ob.withdraw(election, outcome, first.party)
     with pytest.raises(BallotError, match="is not the ballot that was counted"):
         ob.withdraw(election, outcome, first.party, ballot=second)
@@ -197,7 +197,7 @@ def test_where_the_count_holds_sums_the_ballot_is_needed(make_election, parties,
     left = withdraw_files(election, tmp_path / "outcome", first.party, beside=tmp_path, box=box)
     assert first.party not in left.voted
     next((tmp_path / "box").rglob(f"{second.party}*")).unlink()
-    with pytest.raises(BallotError, match="cannot be read from"):
+    with pytest.raises(BallotError, match="give a box that holds it"):
         withdraw_files(election, tmp_path / "outcome", second.party, beside=tmp_path, box=box)
     (tmp_path / "kept.ballot").write_bytes(second.sealed)
     left = withdraw_files(

@@ -17,6 +17,7 @@ import typer.core
 
 from .. import plugins
 from . import (
+    appraise,
     audit,
     benefit,
     box,
@@ -55,6 +56,7 @@ SECTIONS = {
         evaluate,
         report,
         export,
+        appraise,
         withdraw,
         log,
         receipt,

@@ -158,7 +158,9 @@ def _show(
 
     log = read_entries(out)
     if as_json:
-        places = {"outcome": str(out), "log": log.head} | ({"published": str(publish)} if publish else {})
+        places = {"outcome": str(out), "log": log.head if log.entries else None} | (
+            {"published": str(publish)} if publish else {}
+        )
         print_json(outcome.summary() | places | seen)
         return
     rows = [

@@ -18,13 +18,39 @@ from ..errors import DataError, OneBallotWarning, printable
 OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
 DAMAGE = (OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
 """Errors that reading a damaged file raises."""
-MAX_EXPANSION = 1100
-"""How much larger than a zip its contents can be: deflate compresses at most 1032 to 1."""
+MOST_EXPANSION = 200
+"""How much larger than a compressed file its contents may be; honest tables expand 2 to 50 times."""
+MOST_TEXT, MOST_BINARY = 1 << 23, 1 << 26
+"""Contents of up to so many bytes may expand more; text takes more memory than its bytes."""
+CHUNK = 1 << 20
 
 
 def open_plain(path: Path) -> BinaryIO:
-    opened: BinaryIO = OPENERS.get(path.suffix.lower(), open)(path, "rb")
+    """The contents of a file, decompressed. Raises DataError if they are far larger than the file."""
+    opener = OPENERS.get(path.suffix.lower())
+    if opener is None:
+        return path.open("rb")
+    most = expanded_at_most(path, MOST_TEXT)
+    with opener(path, "rb") as file:  # before anything is kept in memory
+        size = 0
+        while size <= most and (chunk := file.read(CHUNK)):
+            size += len(chunk)
+    if size > most:
+        raise too_large(path, most)
+    opened: BinaryIO = opener(path, "rb")
     return opened
+
+
+def expanded_at_most(path: Path, least: int) -> int:
+    """The most bytes that this file may expand to, `least` for a small one."""
+    return max(least, MOST_EXPANSION * path.stat().st_size)
+
+
+def too_large(path: Path, most: int) -> DataError:
+    return DataError(
+        f"{path} expands to more than {most:,} bytes, over {MOST_EXPANSION} times its size, so it is not an honest "
+        "table; if it is, decompress it yourself, or save it as CSV"
+    )
 
 
 def read_bytes(path: Path) -> bytes:
@@ -57,8 +83,7 @@ def name_columns(path: Path, names: Sequence[str]) -> list[str]:
 
 
 def check_zip_sizes(path: Path, archive: zipfile.ZipFile) -> None:
-    """Reject a zip that claims to hold more than a file of its size can, before memory is allocated for it."""
-    most = MAX_EXPANSION * path.stat().st_size
-    for entry in archive.infolist():
-        if entry.file_size > most:
-            raise damaged(path, f"{entry.filename} claims to hold {entry.file_size:,} bytes")
+    """Reject a zip that claims to expand too far, before memory is allocated for it. No more than it claims is read."""
+    most = expanded_at_most(path, MOST_BINARY)
+    if sum(entry.file_size for entry in archive.infolist()) > most:
+        raise too_large(path, most)

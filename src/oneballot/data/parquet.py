@@ -8,7 +8,7 @@ from typing import Any
 from ..errors import DataError, MissingExtra
 from ..types import Array
 from .delimited import as_text_column
-from .files import damaged, name_columns
+from .files import MOST_BINARY, damaged, expanded_at_most, name_columns, too_large
 
 
 def read_parquet(path: Path) -> dict[str, Array]:
@@ -20,8 +20,11 @@ def read_parquet(path: Path) -> dict[str, Array]:
         raise MissingExtra("Reading Parquet", "parquet") from error
     try:
         with pq.ParquetFile(path) as file:
+            _check_size(path, file.metadata)
             table = file.read()
         table.validate(full=True)
+    except DataError:
+        raise
     except Exception as error:  # damaged bytes make pyarrow raise errors of many types
         raise damaged(path, error) from error
     names = name_columns(path, table.column_names)
@@ -39,6 +42,14 @@ def read_parquet(path: Path) -> dict[str, Array]:
         except (pa.ArrowException, ValueError, OverflowError) as error:
             raise damaged(path, f"column {name!r}: {error}") from error
     return columns
+
+
+def _check_size(path: Path, about: Any) -> None:
+    """Reject a file that states far more cells, or bytes of pages, than its size can honestly hold."""
+    groups = [about.row_group(i) for i in range(about.num_row_groups)]
+    pages = sum(group.column(i).total_uncompressed_size for group in groups for i in range(group.num_columns))
+    if pages > (most := expanded_at_most(path, MOST_BINARY)) or about.num_rows * about.num_columns > most // 16:
+        raise too_large(path, most)
 
 
 def _as_array(pa: Any, column: Any) -> Array:

@@ -37,6 +37,8 @@ from .targets import name_for
 
 FORMAT = 1
 """Increase it when an older file would be misread; `_File` then rejects the old number."""
+LARGEST_FILE = 1 << 22
+"""In bytes: a roster of 40,000 parties. A parser may need a hundred times as much memory."""
 COPIED = ["name", "privacy", "seed", "quorum", "deadline", "roster", "revoked", "server_key"]
 COPIED += ["max_ballot_mb", "max_model_seconds", "calibrate"]
 
@@ -152,6 +154,8 @@ class _File(BaseModel):
     @classmethod
     def parse(cls, path: Path) -> _File:
         try:
+            if (size := path.stat().st_size) > LARGEST_FILE:
+                raise ElectionError(f"{path} has {size:,} bytes; an election has at most {LARGEST_FILE:,}")
             content = tomllib.loads(path.read_text("utf-8"))
         except FileNotFoundError:
             raise ElectionError(f"there is no election {path}; write one: `oneballot new {path} --public …`") from None

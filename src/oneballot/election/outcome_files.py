@@ -19,7 +19,7 @@ from ..types import Blob
 
 FORMAT = 1
 INDEX = "outcome.json"
-OWN_FILES = re.compile(r"(model|count)-[0-9a-f]{16}\.|\.oneballot-part-")
+OWN_FILES = re.compile(r"(model|count|appraisal)-[0-9a-f]{16}\.|\.oneballot-part-")
 """Files that may be removed when outcome.json no longer names them."""
 
 
@@ -61,6 +61,11 @@ def digest_of(blob: Blob) -> str:
     return made.hexdigest()
 
 
+def appraisal_name(index: bytes) -> str:
+    """The file with the appraisal of the outcome that has this outcome.json. It is stale once that changes."""
+    return f"appraisal-{hashlib.sha256(index).hexdigest()[:16]}.json"
+
+
 def write_content(folder: Path, name: str, blob: Blob, *, secret: bool = False) -> str:
     """Write a file under a name that contains its hash. Returns the name."""
     stem, suffix = name.split(".", 1)
@@ -72,6 +77,7 @@ def write_content(folder: Path, name: str, blob: Blob, *, secret: bool = False) 
 def write_index(folder: Path, index: bytes, keep: set[str], *, secret: bool) -> None:
     """Replace outcome.json, then remove our files that it no longer names."""
     write_atomic(folder / INDEX, index, 0o600 if secret else 0o644)
+    keep = {*keep, appraisal_name(index)}
     for stale in folder.iterdir():
         if OWN_FILES.match(stale.name) and stale.name not in keep:
             with suppress(PermissionError):  # on Windows, while another program reads it; the next tally removes it

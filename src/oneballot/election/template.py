@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -31,7 +32,7 @@ partitions = 1                  # s in the paper, which has partitions = 2, subs
 # open_vote = "weighted"        # "off", "hard", "weighted" (class and 4 bits of odds), "odds" (a byte per class)
 # subsets = 1                   # t in the paper; at L2 25, the teachers whose votes are noised
 # students = false
-# influence = "equal"           # all ballots weigh the same: for parties that might lie (not at L1)
+influence = "bounded"           # no ballot decides alone; "equal": all weigh the same; "claimed": trust every party
 queries = 1.0                   # how many public rows are labelled: a fraction up to 1, or a number
 ballot = "votes"                # or "models": send the models instead of their votes
 final_weights = "rare"          # of public rows in the final model: "uniform", "lead", or "rare": rare classes more
@@ -68,7 +69,8 @@ _LEVELS = {
 def section(method: str, level: str = "L0") -> str:
     """The section [method] for this privacy level and, if the method has learners, [learners.all]."""
     if method == "fedkt":
-        return FEDKT if level == "L0" else FEDKT.replace('final_weights = "rare"   ', 'final_weights = "uniform"')
+        private = FEDKT.replace('final_weights = "rare"   ', 'final_weights = "uniform"')
+        return FEDKT if level == "L0" else re.sub(r"^influence = .*\n", "", private, flags=re.MULTILINE)
     plugin = plugins.find("methods", method)
     settings = plugin.draft if level == "L0" or plugin.private_draft is None else plugin.private_draft
     page = f"                        # docs/{method}.md" if plugins.is_built_in("methods", method) else ""

@@ -21,7 +21,9 @@ PROTOCOL = 2
 """The accepted version of skops files. Before raising it, read `skops/io/_protocol.py` and each changed node."""
 
 ENTRIES, TOTAL, SCHEMA, DEPTH, RATIO = 200_000, 1 << 30, 1 << 25, 64, 250
-LARGEST_ARRAY = 1 << 28
+PARTS_OF_SCHEMA = 500_000
+"""Objects and lists in schema.json: each may take 200 bytes of memory. A tree of a forest has about 65."""
+LARGEST_ARRAY = 1 << 27
 """Arrays of training rows that are read outside the sandbox."""
 HELD = frozenset({"_fit_X", "support_vectors_"})
 """Attributes that hold training rows as they are."""
@@ -100,7 +102,10 @@ def read_schema(data: bytes) -> Any:
             raise Spoiled(f"the skops file expands from {len(data)} to {total} bytes, more than a model needs")
         if file.getinfo("schema.json").file_size > SCHEMA:
             raise Spoiled(f"schema.json of the skops file is larger than {SCHEMA} bytes")
-        return json.loads(file.read("schema.json"))
+        schema = file.read("schema.json")
+        if schema.count(b"{") + schema.count(b"[") > PARTS_OF_SCHEMA or schema.count(b",") > 8 * PARTS_OF_SCHEMA:
+            raise Spoiled(f"schema.json of the skops file has more than {PARTS_OF_SCHEMA:,} parts")
+        return json.loads(schema)
 
 
 def check_schema(schema: Any) -> None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from ..errors import Spoiled
-from ..interfaces import Agreement
+from ..interfaces import Agreement, Context
 from ..types import Array, Ballot, Planned
 
 MOST_ROWS = 2**31 - 1
+NAMED_ROWS = 5
+"""How many of the rows that hang on a party a warning lists."""
+NAMED_PARTIES = 10
 CLASS_COUNTS = "the exact number of the party's rows of each class"
 
 
@@ -33,3 +38,35 @@ def read_class_counts(ballot: Ballot, agreed: Agreement, most: int = MOST_ROWS) 
 def planned_counts(agreed: Agreement) -> Planned:
     """The array `seen` of `read_class_counts`, as a plan lists it."""
     return Planned("seen", "int64", (len(agreed.classes),))
+
+
+def some_public_rows(ctx: Context, most: int) -> Array | None:
+    """At most so many public rows, chosen at random, the same in every tally of an election; None if there are none."""
+    if ctx.public is None or not len(ctx.public):
+        return None
+    order = np.random.default_rng(ctx.shared_seed("verdict")).permutation(len(ctx.public))
+    return np.asarray(ctx.public[order[:most]])
+
+
+def warn_where_one_party_decides(
+    weights: Array, alone: Array, parties: Sequence[str], ctx: Context, numbers: Array | None = None
+) -> None:
+    """Name the public rows where the cap gives way, and the parties that they hang on.
+
+    weights `(rows, parties)`, and the rows where they are not bounded. numbers: which public rows these are.
+    """
+    if not alone.any():
+        return
+    first, texts = weights.argmax(axis=1), []
+    numbers = np.arange(len(alone)) if numbers is None else numbers
+    named = sorted(set(first[alone].tolist()), key=lambda i: (-(first[alone] == i).sum(), i))
+    for i in named[:NAMED_PARTIES]:
+        rows = numbers[alone & (first == i)]
+        some = ", ".join(str(row + 1) for row in rows[:NAMED_ROWS])
+        texts.append(f"{len(rows)} on {parties[i]} (rows {some}{', …' if len(rows) > NAMED_ROWS else ''})")
+    if len(named) > NAMED_PARTIES:
+        texts.append(f"the rest on {len(named) - NAMED_PARTIES} other parties")
+    ctx.warn(
+        f"{alone.sum():,} of {len(alone):,} public rows hang on one party, because too few others claim rows like "
+        f"them: {'; '.join(texts)}. If that party is wrong or lies, so is the outcome there"
+    )

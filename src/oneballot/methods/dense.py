@@ -7,6 +7,7 @@ authors' code, so that later epochs do not forget earlier batches.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
+MOST_TIMES = 20
+"""A party's network may take so many times the operations of the election's own, for one row, and at least
+LEAST_OPERATIONS."""
+LEAST_OPERATIONS = 10_000_000
 PROBE = 16
 """The number of random rows that a network is tried on."""
 FLOOR = 1e-6
@@ -110,10 +115,16 @@ class Dense(Method):
         models = yield Fit("local", data.X, [task], len(ctx.classes))
         return {"seen": class_counts, "model": models[0].dump()}
 
+    def prepare(self, ctx: TallyContext) -> Steps[int]:
+        """The most operations that a party's network may take for one row."""
+        own: int = yield Operations(ctx.shape, len(ctx.classes))
+        return max(LEAST_OPERATIONS, MOST_TIMES * own)
+
     def count(self, ballot: Ballot, ctx: TallyContext) -> Count:
         if not read_class_counts(ballot, ctx).any():
             raise Spoiled("it has no rows of any class")
         network = ctx.open(ballot.blob("model"), classes=len(ctx.classes))
+        self._check_operations(network, ctx)
         try:
             logits = _ask(network, self._probe(ctx))
         except Exception as error:  # such as a network of text, which takes no fractions
@@ -121,6 +132,17 @@ class Dense(Method):
         if not np.isfinite(logits).all():
             raise Spoiled("its network returns numbers that are not finite")
         return Count(by_party={ballot.party: ballot.contents})
+
+    def _check_operations(self, network: nn.Module, ctx: TallyContext) -> None:
+        try:
+            found = operations(network, ctx.shape)
+        except Exception as error:  # such as a network of text, which takes no fractions
+            raise Spoiled(f"its network fails for rows of this election: {type(error).__name__}") from error
+        if found > ctx.prepared:
+            raise Spoiled(
+                f"its network takes {found:,} operations for one row, but {ctx.prepared:,} are allowed: {MOST_TIMES} "
+                "times those of the election's own network"
+            )
 
     def close(self, count: Count, ctx: TallyContext) -> Steps[Model]:
         classes, uniform = len(ctx.classes), np.full((PROBE, len(ctx.classes)), 1 / len(ctx.classes))
@@ -166,6 +188,19 @@ class Dense(Method):
         known = known.reshape(len(known), -1).astype(np.float64)
         found = np.isfinite(known).all(axis=0)
         return np.where(found, known.min(axis=0), low), np.where(found, known.max(axis=0), high)
+
+
+@dataclass(frozen=True)
+class Operations(Work):
+    """How many operations the learner's own network takes for one row."""
+
+    row: tuple[int, ...]
+    classes: int
+
+    @staticmethod
+    def together(learner: Any, works: Sequence[Operations]) -> list[int]:
+        networks = [learner.network(work.row, work.classes) for work in works]
+        return [operations(network.bare, network.shape) for network in networks]
 
 
 @dataclass(frozen=True)
@@ -280,6 +315,17 @@ class Distil(Work):
                 lowest = torch.fmin(lowest, loss.detach())
                 _step(optimizer, loss)
         return best
+
+
+def operations(network: nn.Module, shape: tuple[int, ...]) -> int:
+    """The multiplications and additions of one row. They are counted without computing anything."""
+    import torch
+    from torch.utils.flop_counter import FlopCounterMode
+
+    shadow = copy.deepcopy(network).to("meta").eval()
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        shadow(torch.empty(1, *shape, device="meta"))
+    return int(counter.get_total_flops())
 
 
 def make_generator(inputs: int, shape: tuple[int, ...]) -> nn.Sequential:

@@ -25,7 +25,7 @@ def plot_class_counts(counts: Array, parties: Sequence[str], classes: Sequence[s
         return None
     from matplotlib import colormaps
 
-    figure, axes = _start(max(6.0, 0.55 * len(parties) + 2), 4.0)
+    figure, axes = start(max(6.0, 0.55 * len(parties) + 2), 4.0)
     colours = colormaps["tab10" if len(classes) <= 10 else "turbo"].resampled(len(classes))
     bottom = counts[:, 0] * 0
     for i, name in enumerate(classes):
@@ -44,7 +44,7 @@ def plot_curve(
     x: Sequence[float], y: Sequence[float], xlabel: str, ylabel: str, title: str, path: Path, mark: tuple[float, float]
 ) -> Path:
     """A curve on logarithmic axes, with one point marked. Raises MissingExtra without matplotlib."""
-    figure, axes = _start(6.0, 4.0)
+    figure, axes = start(6.0, 4.0)
     axes.loglog(x, y)
     axes.plot(*mark, "o", color="black")
     axes.annotate(f"{mark[0]:,g}: {mark[1]:.4g}", mark, xytext=(8, -12), textcoords="offset points")
@@ -61,7 +61,7 @@ def plot_comparison(curves: Mapping[str, Sequence[tuple[int, float]]], path: Pat
     line for a method without communication. None without matplotlib."""
     if not _has_matplotlib("The plot of accuracy against bytes"):
         return None
-    figure, axes = _start(7.5, 4.5 + 0.2 * len(curves))
+    figure, axes = start(7.5, 4.5 + 0.2 * len(curves))
     for i, (name, points) in enumerate(curves.items()):
         colour, sent = f"C{i % 10}", [(x, 100 * y) for x, y in points if x > 0]
         if not sent:
@@ -80,7 +80,7 @@ def plot_comparison(curves: Mapping[str, Sequence[tuple[int, float]]], path: Pat
     return path
 
 
-def _start(width: float, height: float) -> tuple[Any, Any]:
+def start(width: float, height: float) -> tuple[Any, Any]:
     try:
         from matplotlib.figure import Figure
     except ImportError:

@@ -96,10 +96,10 @@ class BallotCounter:
 
     def subtract(self, party: str, before: CountedBallot) -> None:
         """Subtract a counted ballot. Raises Spoiled or KeyError if only the ballot itself says what, and it is gone."""
-        if party in self.count.by_party and not self.count.sums:
-            del self.count.by_party[party]
-        elif before.abstained is None:
-            self.count -= self._recount(before)
+        if before.abstained is not None:
+            return
+        kept = self.election.method.added(party, self.count, self.ctx) if party in self.count.by_party else None
+        self.count -= self.recount(before) if kept is None else kept
 
     def casts(self) -> int:
         """The largest number of casts of any party."""
@@ -168,7 +168,7 @@ class BallotCounter:
             for name, value in contents.items()
         }
 
-    def _recount(self, before: CountedBallot) -> Count:
+    def recount(self, before: CountedBallot) -> Count:
         """What a counted ballot has added. Raises Spoiled if its digest has changed since.
 
         Its signature is not checked, since a revoked key may be the reason to subtract it.
@@ -184,8 +184,9 @@ class BallotCounter:
         if one.by_party.keys() & self.count.by_party.keys():
             self.must_restart = True
             return
-        if one.by_party or any(v.dtype.kind not in "bu" or v.dtype.itemsize > 4 for v in one.sums.values()):
-            self.count += one
+        self.count.by_party |= one.by_party
+        if any(v.dtype.kind not in "bu" or v.dtype.itemsize > 4 for v in one.sums.values()):
+            self.count += Count(one.sums)
             return
         small = {name: value.view(np.uint8) if value.dtype == bool else value for name, value in one.sums.items()}
         largest = max((int(value.max(initial=0)) for value in small.values()), default=0)
@@ -214,7 +215,7 @@ class BallotCounter:
         if first is not None:
             if not self._was_counted(party, first.digest) and first.abstained is None:
                 try:
-                    added = self._recount(first)
+                    added = self.recount(first)
                 except Spoiled:
                     self.banned.add(party)
                     self.must_restart = True

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import plugins
-from ..ballot.archive import pack_parts, unpack
+from ..ballot.archive import unpack
 from ..data.read import Table
 from ..election.frames import complete, encode_labels
 from ..election.outcome_files import (
@@ -32,7 +32,8 @@ from ..interfaces import HasReplaceableMembers
 from ..notebook import Shown
 from ..privacy.ledger import Ledger
 from ..runtime.files import lock_folder
-from ..types import Array, Blob, Class, Contents, Count
+from ..types import Array, Class, Count
+from .count_file import pack_count, unflatten
 from .documents import write_documents
 from .documents.facts import ModelFile
 from .rows_held import model_rows_held, refuse_rows
@@ -190,8 +191,7 @@ class Outcome(Shown):
         secret = bool(self.voted)  # only the server may read the ballots' contents and the parties' names
         held = model_rows_held(self, blob=blob).rows
         model = write_content(folder, f"model.{blob.format}", blob, secret=bool(held))
-        sums = {f"sum.{name}": value for name, value in self.count.sums.items()}
-        counted = pack_parts(sums, {f"roll.{i}": kept for i, kept in enumerate(self.count.by_party.values())})
+        counted = pack_count(self.count)
         count = write_content(folder, "count.zip", counted, secret=secret)
         learner: Any = self.model.learner
         index = {
@@ -246,7 +246,7 @@ class Outcome(Shown):
                 spoiled=index["spoiled"],
                 without=tuple(index["without"]),
                 withdrawn=tuple(index.get("withdrawn", ())),
-                count=_unflatten(unpack(read_content(folder, index["count"])), index["roll"]),
+                count=unflatten(unpack(read_content(folder, index["count"])), index["roll"]),
                 verdict=None if index.get("verdict") is None else Verdict.read(index["verdict"]),
                 about=dict(index.get("about", {})),
             )
@@ -278,14 +278,3 @@ def _load_model(folder: Path, index: dict[str, Any], schema: Schema | None) -> T
     if temperature is not None and not SMALLEST <= float(temperature) <= LARGEST:
         raise ValueError(f"temperature {temperature}: expected {SMALLEST} to {LARGEST}")
     return final.trained(model, target, features, about.get("kind"), sparse=sparse, temperature=temperature)
-
-
-def _unflatten(flat: Contents, parties: Sequence[str]) -> Count:
-    count = Count()
-    for name, value in flat.items():
-        part, _, rest = name.partition(".")
-        if isinstance(value, Blob) and part == "roll":
-            count.by_party[parties[int(rest)]] = unpack(value.data)
-        elif not isinstance(value, Blob) and part == "sum":
-            count.sums[rest] = value
-    return count

@@ -7,13 +7,12 @@ tally, which draws new noise on the votes of all others and is charged.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..ballot.encryption import check_server_key
 from ..election.election import Election
-from ..errors import BallotError, ElectionError, OneBallotError, Spoiled
+from ..errors import BallotError, ElectionError, Spoiled
 from ..interfaces import Box
 from ..privacy.charges import Charges
 from ..runtime.scheduler import run
@@ -21,7 +20,7 @@ from ..types import Ballot, Steps, Together
 from . import log
 from .count import BallotCounter
 from .outcome import CountedBallot, Outcome
-from .prefetch import InMemory, Source
+from .prefetch import InMemory, Prefetcher, Source
 from .tally import Options, close, open_context
 
 if TYPE_CHECKING:
@@ -44,8 +43,9 @@ def withdraw(
     L1 noise is drawn and charged again, also in `book`, the file that records all tallies.
     """
     sealed = ballot.sealed if isinstance(ballot, Ballot) else ballot
+    source = InMemory({} if sealed is None else {check_party(outcome, party, "the outcome").name: sealed})
     options = Options((), outcome, None if book is None else Path(book), over_budget, key=key)
-    return run(_withdraw(election, party, sealed, options))
+    return run(_withdraw(election, party, source, options))
 
 
 def withdraw_files(
@@ -72,17 +72,11 @@ def withdraw_files(
     if record is not None:
         _confirm(election, Charges(election.digest, record).draws, again, over_budget)
     options = Options((), outcome, record, over_budget, key=key)
-    sealed = None
-    if needs_ballot(outcome, before):
-        sealed = ballot.read_bytes() if ballot else _from_box(box, before) if box else None
-    changed = run(_withdraw(election, party, sealed, options))
+    with nullcontext() if box is None else Prefetcher(box) as ballots:
+        source = ballots or InMemory({} if ballot is None else {before.name: ballot.read_bytes()})
+        changed = run(_withdraw(election, party, source, options))
     log.save(changed, target, "withdrawal", {"party": party})
     return changed
-
-
-def needs_ballot(outcome: Outcome, before: CountedBallot) -> bool:
-    """Whether only the ballot itself says what it added to the count."""
-    return before.abstained is None and bool(outcome.count.sums)
 
 
 def check_party(outcome: Outcome, party: str, where: str) -> CountedBallot:
@@ -101,7 +95,7 @@ def check_party(outcome: Outcome, party: str, where: str) -> CountedBallot:
     return outcome.voted[party]
 
 
-def _withdraw(election: Election, party: str, sealed: bytes | None, options: Options) -> Steps[Outcome]:
+def _withdraw(election: Election, party: str, source: Source, options: Options) -> Steps[Outcome]:
     outcome = options.previous
     assert outcome is not None
     if outcome.election != election.digest:
@@ -110,35 +104,24 @@ def _withdraw(election: Election, party: str, sealed: bytes | None, options: Opt
             f"{election.digest[:12]}, but the outcome was tallied with {outcome.election[:12]}"
         )
     before = check_party(outcome, party, "the outcome")
-    if needed := needs_ballot(outcome, before):
-        if sealed is None:
-            raise BallotError(
-                f"{election.method.name} keeps only sums over all ballots, so the ballot of {party} is needed to "
-                "subtract it: give the box (--from BOX), or the ballot's file (--ballot FILE)"
-            )
-        check_server_key(election, options.key)
-    kept: Mapping[str, CountedBallot] = {name: each for name, each in outcome.voted.items() if name != party}
-    source: Source = InMemory({before.name: sealed} if needed and sealed is not None else {})
+    kept = {name: each for name, each in outcome.voted.items() if name != party}
     withdrawn = tuple(sorted({*outcome.withdrawn, party}))
     with open_context(election, options, outcome) as ctx:
         (ctx.prepared,) = yield Together([ctx.job(election.method.prepare, ctx)])
         counter = BallotCounter(election, ctx, source, outcome.without, outcome, options.key, withdrawn)
         try:
             counter.subtract(party, before)
+        except KeyError:
+            raise BallotError(
+                f"{election.method.name} keeps only sums over all ballots, so the ballot of {party}, {before.name}, is "
+                "needed to subtract it: give a box that holds it (--from BOX), or its file (--ballot FILE)"
+            ) from None
         except Spoiled as reason:
             raise BallotError(f"the ballot of {party} cannot be subtracted: {reason}") from None
-        counter.voted, counter.spoiled = dict(kept), dict(outcome.spoiled)
+        counter.voted, counter.spoiled = kept, dict(outcome.spoiled)
         counter.seen = {*kept, *outcome.without}
         counter.check_quorum()
         return (yield from close(election, counter, ctx))
-
-
-def _from_box(box: Box, before: CountedBallot) -> bytes:
-    try:
-        with box.open(before.name) as file:
-            return file.read(before.bytes + 1)
-    except OneBallotError as error:
-        raise BallotError(f"{before.name} cannot be read from {box}: {error}") from None
 
 
 def _confirm(election: Election, draws: int, again: bool, over_budget: bool) -> None:

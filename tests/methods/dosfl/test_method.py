@@ -24,6 +24,8 @@ from oneballot.types import Data
 
 pytest.importorskip("torch")
 
+from oneballot.methods.dosfl.distillation import DistilledData, limit_to_others
+
 MLP = ob.Torch("mlp", settings={"shape": [64], "hidden": [16]}, device="cpu")
 QUICK = {"steps": 2, "epochs": 2, "batch": 10, "first_rate": 0.3, "learning_rate": 0.1, "local_epochs": 3}
 
@@ -183,7 +185,7 @@ def test_a_party_whose_gradients_overflow_abstains_with_the_reason(make, three) 
     assert "all gradients are 0 or overflow float32" in ballot.abstained
 
 
-def test_the_worst_valid_ballot_stops_the_tally_and_its_party_is_named(make, three) -> None:
+def test_the_worst_valid_ballot_is_left_out_and_its_party_is_named(make, three) -> None:
     election = make(ob.DOSFL(**{**QUICK, "local_epochs": 1, "first_rate": 1.0, "steps": 4, "epochs": 5}))
     ballot = ob.cast(election, three["party-1"].X, three["party-1"].y, party="honest")
     worst = {
@@ -192,8 +194,31 @@ def test_the_worst_valid_ballot_stops_the_tally_and_its_party_is_named(make, thr
         "labels": (ballot.contents["labels"] < 0.5).astype(np.float32) * np.float32(LIMIT),
         "rates": np.full_like(ballot.contents["rates"], LIMIT),
     }
-    with pytest.raises(ElectionError, match="diverged at a step of zed: tally `--without zed`"):
+    with pytest.warns(OneBallotWarning, match="zed is left out: training on its distilled data diverges"):
+        outcome = ob.tally(election, [ballot, seal(worst, election, "zed")])
+    alone = ob.tally(election, [ballot])
+    rows = three["party-1"].X
+    np.testing.assert_array_equal(outcome.model.predict_proba(rows), alone.model.predict_proba(rows))
+    with pytest.raises(ElectionError, match="diverged with the distilled data of every party"):
         ob.tally(election, [seal(worst, election, "zed")])
+
+
+def test_no_party_exceeds_the_median_of_the_others_largest_inputs_labels_and_rates() -> None:
+    rng = np.random.default_rng(0)
+    data = [DistilledData(*(rng.random(n, dtype=np.float32) for n in (6, 4, 2))) for _ in range(5)]
+    liar = DistilledData(*(np.full(n, np.float32(LIMIT)) for n in (6, 4, 2)))
+    limited = limit_to_others([*data, liar])
+    for name in ("inputs", "labels", "rates"):
+        largest = [getattr(one, name).max() for one in data]
+        assert getattr(limited[-1], name).max() == pytest.approx(np.median(largest))
+        assert all((getattr(new, name) <= getattr(old, name)).all() for new, old in zip(limited, data, strict=False))
+
+
+def test_files_that_leave_influence_out_mean_what_they_meant() -> None:
+    assert "influence" not in ob.DOSFL(influence="claimed").describe()
+    assert (ob.DOSFL().influence, ob.DOSFL.in_files["influence"]) == ("bounded", "claimed")
+    assert "can undo" in ob.DOSFL.paper().risk
+    assert not ob.DOSFL().risk
 
 
 @pytest.mark.parametrize("numbers", ["float32", "float16", "uint8"])
@@ -247,8 +272,9 @@ device = "cpu"
 """
     (tmp_path / "next.toml").write_text(text)
     read = ob.Election.read(tmp_path / "next.toml")
-    assert read.digest == make(ob.DOSFL(), start=outcome).digest == make(ob.DOSFL(), start=tmp_path / "outcome").digest
-    assert read.digest != make(ob.DOSFL()).digest
+    plain = ob.DOSFL(influence="claimed")
+    assert read.digest == make(plain, start=outcome).digest == make(plain, start=tmp_path / "outcome").digest
+    assert read.digest != make(plain).digest
     assert read.start == outcome.model.dump()
     output = CliRunner().invoke(app, ["check", str(tmp_path / "next.toml")]).output
     assert f"starts from: the model of an outcome, sha256 {hashlib.sha256(read.start.data).hexdigest()[:16]}…" in output

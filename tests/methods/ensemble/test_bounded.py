@@ -11,7 +11,7 @@ from oneballot.election.advice import advise
 from oneballot.election.file import make
 from oneballot.errors import OneBallotWarning, Spoiled
 from oneballot.formats.safetensors import ConstantModel
-from oneballot.influence import MOST_SHARE, bounded_rows
+from oneballot.influence import bounded_rows, most_share
 from oneballot.methods.ensemble.format import EnsembleFormat
 from oneballot.methods.ensemble.open_count import needed_rows
 from oneballot.methods.ensemble.open_model import OpenEnsemble
@@ -44,7 +44,7 @@ def six_members(capped: bool = True, liars: int = 1, claim: float = 0.95) -> Ope
 def test_a_member_that_claims_every_row_has_at_most_its_share() -> None:
     claimed, capped = (six_members(c).member_weights(X) for c in (False, True))
     assert claimed[0, 0] / claimed[0].sum() > 0.75
-    assert (capped[:, 0] / capped.sum(axis=1)).max() <= MOST_SHARE + 1e-9
+    assert (capped[:, 0] / capped.sum(axis=1)).max() <= most_share(6) + 1e-9
     assert (six_members(capped=False).predict_proba(X)[:, 1] > 0.75).all()
     assert (six_members().predict_proba(X)[:, 1] < 0.3).all()
 
@@ -138,7 +138,7 @@ class TestClassCounts:
         counts = np.full((6, 2), 50)
         counts[0] = 10**6, 0
         bounded = bounded_counts(counts, 1000)
-        assert bounded[0, 0] / bounded[:, 0].sum() <= MOST_SHARE + 1e-9
+        assert bounded[0, 0] / bounded[:, 0].sum() <= most_share(6) + 1e-9
         np.testing.assert_array_equal(bounded[1:], 50)
 
     def test_a_party_that_alone_has_a_class_keeps_it_and_two_share_it(self) -> None:

@@ -38,7 +38,8 @@ def make(digits):
     def make(**settings: Any) -> ob.Election:
         given = {k: settings.pop(k) for k in list(settings) if k in ob.Election.__dataclass_fields__}
         usual = {"classes": range(10), "public": digits.public / 16, "learner": LINEAR}
-        return ob.Election(**{**usual, "method": ob.FedKD(**{"temperature": 0.0, **settings}), **given})
+        method = ob.FedKD(**{"temperature": 0.0, "influence": "claimed", **settings})
+        return ob.Election(**{**usual, "method": method, **given})
 
     return make
 

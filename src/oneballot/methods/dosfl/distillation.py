@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -64,6 +64,17 @@ class DistilledData:
     labels: Array
     rates: Array
     skipped: float = 0.0
+
+
+def limit_to_others(data: Sequence[DistilledData]) -> list[DistilledData]:
+    """Each party's inputs, labels and learning rates, clipped to the median of the other parties' largest."""
+    limited = list(data)
+    for name in ("inputs", "labels", "rates"):
+        largest = np.array([np.abs(getattr(one, name)).max() for one in data])
+        for i, one in enumerate(limited):
+            most = np.median(np.delete(largest, i))
+            limited[i] = replace(one, **{name: np.clip(getattr(one, name), -most, most)})
+    return limited
 
 
 def initial_labels(y: Array, steps: int, batch: int, classes: int) -> Array:

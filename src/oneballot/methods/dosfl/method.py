@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -48,12 +49,18 @@ class DOSFL(Method):
     merging: at the tally, one step of each party in turn ("interleaved", the paper), the mean of the parties' steps
     ("averaged"), or the mean of the weights that each party's data lead to ("weights"). first_lessons: whether each
     party begins with noise of its "own", or all with the same ("shared"), so that their data stay alike and can be
-    averaged. first_weights: the rule for the initial weights. numbers: the type of inputs in a ballot.
+    averaged. influence: "bounded": inputs, labels and rates at most as large as the median of the other parties'
+    largest; "claimed": up to LIMIT.
+    first_weights: the rule for the initial weights. numbers: the type of inputs in a ballot.
     """
 
     name: ClassVar[str] = "dosfl"
+    in_files: ClassVar[Mapping[str, Any]] = {"influence": "claimed"}
+    """What a file that leaves a setting out means, as it did in version 0.5.0."""
     revision: ClassVar[int] = 2  # soft_reset was the variance of added noise
-    draft: ClassVar[str] = """
+    draft: ClassVar[str] = """\
+influence = "bounded"           # inputs, labels and rates at most those of others; "claimed" allows 64 times as much
+
 [learners.all]                  # a built-in architecture: docs/networks.md
 name = "torch"
 module = "mlp"
@@ -90,6 +97,21 @@ module = "mlp"
         "xavier-uniform"
     )
     numbers: Literal["float32", "float16", "uint8"] = "float16"
+    influence: Literal["bounded", "claimed"] = "bounded"
+
+    def describe(self) -> dict[str, Any]:
+        """The settings for the election's digest; `influence` is younger than the others."""
+        described = asdict(self)
+        return described if self.influence != "claimed" else {k: v for k, v in described.items() if k != "influence"}
+
+    @property
+    def risk(self) -> str:
+        if self.influence == "bounded":
+            return ""
+        return (
+            f"A party's inputs and labels may be as large as {LIMIT:g}, and its learning rates {LIMIT:g} times "
+            'first_rate, so one that lies can undo what the others teach. influence = "bounded" limits them.'
+        )
 
     def __post_init__(self) -> None:
         if self.negative_labels and not self.soft_labels:
@@ -100,7 +122,7 @@ module = "mlp"
         """The settings of the paper's experiments on "mnist", "imdb", "trec6" or "sent140"."""
         if task not in PAPER:
             raise ElectionError(f"the paper has no experiment {task!r}; choose one of {', '.join(PAPER)}")
-        return cls(**{**PAPER[task], **settings})
+        return cls(**{"influence": "claimed", **PAPER[task], **settings})
 
     def check(self, agreed: Agreement, learners: Mapping[str, Any]) -> None:
         from .stacked import check_distillable
@@ -174,8 +196,10 @@ module = "mlp"
         for contents in (count.by_party[name] for name in names):
             inputs = read_inputs(contents, (self.steps, self.batch, *shape), self.numbers)
             parties.append((inputs, np.asarray(contents["labels"]), np.asarray(contents["rates"])))
-        model: Model = yield TrainWork(self._initial(ctx), names, parties, self)
-        return model
+        model, left_out = yield TrainWork(self._initial(ctx), names, parties, self)
+        for party in left_out:
+            ctx.warn(f"{party} is left out: training on its distilled data diverges")
+        return model  # type: ignore[no-any-return]
 
     def prepare(self, ctx: TallyContext) -> Steps[tuple[bytes, tuple[int, ...]]]:
         """The digest of the initial weights, and the shape of an input."""

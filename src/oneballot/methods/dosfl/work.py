@@ -11,6 +11,7 @@ import numpy as np
 
 from ...errors import ElectionError, Spoiled
 from ...fleet.learner import NetworkLearner
+from ...influence import ENOUGH_PARTIES
 from ...interfaces import Model, Work
 from ...runtime.join import join_rows
 from ...types import Array, Ballot, Blob, Contents
@@ -85,7 +86,10 @@ class DistilWork(Work):
 
 @dataclass(frozen=True)
 class TrainWork(Work):
-    """Train the final model on the distilled data of all parties."""
+    """Train the final model on the distilled data of all parties.
+
+    Returns it with the parties that are left out, because training diverged at their steps.
+    """
 
     initial: InitialWeights
     names: tuple[str, ...]
@@ -93,23 +97,28 @@ class TrainWork(Work):
     settings: DOSFL
 
     @staticmethod
-    def together(learner: NetworkLearner, works: Sequence[TrainWork]) -> list[Model]:
+    def together(learner: NetworkLearner, works: Sequence[TrainWork]) -> list[tuple[Model, Sequence[str]]]:
         return [work.train(learner) for work in works]
 
-    def train(self, learner: NetworkLearner) -> Model:
-        from .distillation import DistilledData
+    def train(self, learner: NetworkLearner) -> tuple[Model, Sequence[str]]:
+        from .distillation import DistilledData, limit_to_others
         from .steps import train_network
 
         network, weights = self.initial.make(learner)
+        names, left_out = list(self.names), list[str]()
         data = [DistilledData(*parts) for parts in self.parties]
-        result = train_network(network, weights, data, self.settings.epochs, self.settings.merging, learner.device)
-        if result.diverged is not None:
-            party = self.names[result.diverged]
-            raise ElectionError(
-                f"training of the final model diverged at a step of {party}: tally `--without {party}`, or let the "
-                "parties cast with a lower first_rate"
-            )
-        return learner.model_of(network, result.weights, self.initial.classes)
+        if self.settings.influence == "bounded" and len(data) >= ENOUGH_PARTIES:
+            data = limit_to_others(data)
+        while data:
+            result = train_network(network, weights, data, self.settings.epochs, self.settings.merging, learner.device)
+            if result.diverged is None:
+                return learner.model_of(network, result.weights, self.initial.classes), left_out
+            left_out.append(names.pop(result.diverged))
+            data.pop(result.diverged)
+        raise ElectionError(
+            "training of the final model diverged with the distilled data of every party; let the parties cast with a "
+            "lower first_rate"
+        )
 
 
 def digest(weights: Mapping[str, Array]) -> bytes:

@@ -8,17 +8,19 @@ import numpy as np
 
 from ...errors import ElectionError, Spoiled
 from ...formats.forest import as_forest
+from ...influence import Opinions
 from ...interfaces import CastSteps, Context, Model, Models, TallyContext
 from ...settings import settings
 from ...types import Abstain, Array, Ballot, Blob, Count, Data, Fit, Plan, Planned, Steps, Task
 from .._final import fit_final
-from .._shared import missing_classes, planned_counts, public_rows, read_class_counts
+from .._shared import missing_classes, planned_counts, public_rows, read_class_counts, some_public_rows
 from .average import EnsembleModel, hash_name
 from .claims import NAMES, claim_count, claim_fit
 from .cohorts import assign_cohorts, cohort_queries
 from .format import EnsembleFormat
 from .open_count import MOST_DIMENSIONS, array_of, assemble, pack_shape, read_shape
 from .open_model import OpenEnsemble
+from .opinions import ASKED_ROWS, average_opinions, open_opinions
 from .plain import class_weights, select_members
 from .settings import EnsembleSettings
 from .votes import choose_rows, vote_shares
@@ -123,6 +125,25 @@ class Ensemble(EnsembleSettings):
         weights = np.eye(model.cohorts)[:, :, None] * numbers[:, None] * np.ones(len(ctx.classes))
         finals = [distilled[c].dump() for c in range(model.cohorts)]
         return EnsembleModel(finals, weights, cohort=model.cohort, centres=model.centres, ask=ctx.ask)
+
+    def opinions(self, count: Count, ctx: TallyContext, rows: Array | None = None) -> Opinions | None:
+        """The members' opinions on up to 1,000 public rows, or on other rows. None without rows, or with cohorts."""
+        rows = some_public_rows(ctx, ASKED_ROWS) if rows is None else rows
+        if rows is None or self.cohorts > 1 or not count.by_party:
+            return None
+        parties = sorted(count.by_party)
+        ballots = [count.by_party[party] for party in parties]
+        if self.weights == "open":
+            some = {parties[i]: ballots[i] for i in select_members(self, ballots, np.arange(len(ballots)), ctx)}
+            bounds = {"capped": self.influence == "bounded", "selected": len(some) < len(parties)}
+            return open_opinions(some, rows, self.most_members, ctx, **bounds)
+        class_counts = np.stack([array_of(ballot, "seen") for ballot in ballots])
+        rule = self.weights if self.select == "all" else ""
+
+        def weigh(some: Array) -> Array:
+            return class_weights(self, class_counts, select_members(self, ballots, some, ctx))
+
+        return average_opinions(parties, ballots, rows, weigh, rule, ctx)
 
     def _finish(self, model: EnsembleModel | OpenEnsemble, ctx: TallyContext) -> Steps[Model]:
         """The ensemble, or the model distilled from it, calibrated with its members' votes if the election asks."""

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 
 from ...errors import DataError, Spoiled
-from ...influence import ENOUGH_PARTIES, bounded_rows
+from ...influence import ENOUGH_PARTIES, agreements, bounded_rows, trusted_rows
 from ...interfaces import TallyContext
 from ...types import Array, Ballot, Blob, Contents
+from .._shared import warn_where_one_party_decides
 from .average import hash_name
 from .claims import NAMES, claim_count, claim_floor, claim_scales, uses_public_rows
 from .members import Members
@@ -18,8 +20,10 @@ from .open_model import OpenEnsemble
 
 POWER = 1.5
 """The power that members' probabilities are raised to (`open_model`)."""
-NAMED_ROWS = 5
-"""How many of the rows that hang on a party a warning lists."""
+COMPARED_ROWS = 1000
+"""On how many public rows parties are compared."""
+CONTRADICTS = 0.5
+"""A party that counts for less than this share of its bounded rows is named."""
 MOST_FEATURES = 2**24
 MOST_DIMENSIONS = 4
 
@@ -35,8 +39,19 @@ def read_shape(ballot: Ballot, ctx: TallyContext) -> tuple[int, ...]:
     return shape
 
 
-def assemble(ballots: Mapping[str, Contents], most: int, ctx: TallyContext, *, capped: bool = True) -> OpenEnsemble:
-    """The open ensemble of these parties. What a party declares is bounded (`bounded_rows`, `needed_rows`)."""
+class Gathered(NamedTuple):
+    """The rows that each party declares, the ensemble of all of them, their claims `(public rows, parties)` if there
+    are public rows, their opinions on the public rows of `shared_order` if these matter, and their names."""
+
+    declared: Array
+    whole: OpenEnsemble
+    claimed: Array | None
+    votes: Array | None
+    parties: list[str]
+
+
+def gather(ballots: Mapping[str, Contents], ctx: TallyContext, *, capped: bool) -> Gathered:
+    """The ensemble of all parties, and what it follows from."""
     ballots = _of_one_shape(ballots, ctx)
     parties = sorted(ballots)
     declared = np.array([array_of(ballots[party], "seen").sum() for party in parties], dtype=np.float64)
@@ -44,14 +59,11 @@ def assemble(ballots: Mapping[str, Contents], most: int, ctx: TallyContext, *, c
     shape = ctx.shape or _shape(ballots[parties[0]])
     names = NAMES[: claim_count(ctx.public, shape)]
     claims = [_blob(ballots[party], name) for name in names for party in parties]
-    # With so few parties and no public rows a party that lies decides anyway, so declared rows are not bounded.
-    trusting = len(parties) < ENOUGH_PARTIES and not uses_public_rows(ctx.public)
-    scales = claim_scales(Members(claims, 2, ctx.ask), ctx)
     whole = OpenEnsemble(
         models,
         claims,
-        np.maximum(declared, 1) if trusting else bounded_rows(declared),
-        scales,
+        np.ones(len(parties)),
+        claim_scales(Members(claims, 2, ctx.ask), ctx),
         [hash_name(party) for party in parties],
         len(ctx.classes),
         shape,
@@ -61,17 +73,63 @@ def assemble(ballots: Mapping[str, Contents], most: int, ctx: TallyContext, *, c
         ask=ctx.ask,
         parties=parties,
     )
-    weights = None if ctx.public is None else whole.claimed_weights(ctx.public)
-    if weights is not None and uses_public_rows(ctx.public) and (declared > whole.rows).any():
-        bounded, claimed = whole.rows, weights / whole.rows
-        whole.rows = needed_rows(declared, claimed)
-        weights = claimed * whole.rows
-        for i in np.flatnonzero(whole.rows > bounded):
-            share = whole.rows[i] / whole.rows.sum()
-            ctx.warn(
-                f"{parties[i]} counts for {whole.rows[i]:,.0f} rows instead of {bounded[i]:,.0f} ({share:.0%} of all), "
-                "because the other parties' rows are unlike many public rows; check that it has so many"
-            )
+    claimed = None if ctx.public is None else whole.claimed_weights(ctx.public)
+    votes = None
+    if ctx.public is not None and capped and agrees(declared, ctx):
+        votes = whole.opinions(ctx.public[shared_order(ctx)])
+    whole.rows = counted_rows(declared, claimed, votes, ctx)
+    return Gathered(declared, whole, claimed, votes, parties)
+
+
+def agrees(declared: Array, ctx: TallyContext) -> bool:
+    """Whether it is known how the parties agree: with enough of them, and public rows to compare them on."""
+    return len(declared) >= ENOUGH_PARTIES and uses_public_rows(ctx.public)
+
+
+def agreement_of(declared: Array, claimed: Array, votes: Array, ctx: TallyContext) -> Array:
+    """How each party agrees with the others on public rows, each counting for at most the median of the rows."""
+    rows = np.maximum(np.minimum(declared, np.median(declared)), 1)
+    return agreements(claimed[shared_order(ctx)] * rows, votes)
+
+
+def counted_rows(declared: Array, claimed: Array | None, votes: Array | None, ctx: TallyContext) -> Array:
+    """The rows that each party counts for. claimed `(public rows, parties)`: r/s of each. votes: their opinions on the
+    public rows of `shared_order`, if parties that contradict the others count for less."""
+    if len(declared) < ENOUGH_PARTIES and not uses_public_rows(ctx.public):
+        return np.maximum(declared, 1)  # a party that lies decides anyway
+    rows = bounded = bounded_rows(declared)
+    if claimed is None or not uses_public_rows(ctx.public):
+        return rows
+    if votes is not None:
+        rows = trusted_rows(declared, agreement_of(declared, claimed, votes, ctx))
+    if not (declared > bounded).any():
+        return rows
+    needed = needed_rows(declared, claimed)
+    return np.where((needed > bounded) & (rows >= bounded), needed, rows)
+
+
+def shared_order(ctx: TallyContext) -> Array:
+    """The numbers of the public rows on which parties are compared, the same in every tally of an election."""
+    assert ctx.public is not None
+    return np.random.default_rng(ctx.shared_seed("agreement")).permutation(len(ctx.public))[:COMPARED_ROWS]
+
+
+def assemble(ballots: Mapping[str, Contents], most: int, ctx: TallyContext, *, capped: bool = True) -> OpenEnsemble:
+    """The open ensemble of these parties. What a party declares is bounded (`counted_rows`)."""
+    declared, whole, claimed, _, parties = gather(ballots, ctx, capped=capped)
+    bounded = counted_rows(declared, None, None, ctx)
+    for i in np.flatnonzero(whole.rows > bounded):
+        share = whole.rows[i] / whole.rows.sum()
+        ctx.warn(
+            f"{parties[i]} counts for {whole.rows[i]:,.0f} rows instead of {bounded[i]:,.0f} ({share:.0%} of all), "
+            "because the other parties' rows are unlike many public rows; check that it has so many"
+        )
+    for i in np.flatnonzero(whole.rows < CONTRADICTS * bounded):
+        ctx.warn(
+            f"{parties[i]} counts for {whole.rows[i]:,.0f} rows instead of {bounded[i]:,.0f}, because it agrees less "
+            "than others do on the public rows that it and others claim. Ask it to check its labels and columns"
+        )
+    weights = None if claimed is None else claimed * whole.rows
     if len(parties) > most:
         seen = np.stack([array_of(ballots[party], "seen") for party in parties])
         kept = most_important(whole, seen, most, ctx.public)
@@ -81,25 +139,6 @@ def assemble(ballots: Mapping[str, Contents], most: int, ctx: TallyContext, *, c
     if weights is not None:
         warn_where_one_party_decides(*whole.cap(weights), parties, ctx)
     return whole
-
-
-def warn_where_one_party_decides(weights: Array, alone: Array, parties: Sequence[str], ctx: TallyContext) -> None:
-    """Name the public rows where the cap gives way, and the parties that they hang on.
-
-    weights `(public rows, parties)`, and the rows where they are not bounded.
-    """
-    if not alone.any():
-        return
-    first = weights.argmax(axis=1)
-    texts = []
-    for i in sorted(set(first[alone].tolist()), key=lambda i: -(first[alone] == i).sum()):
-        rows = np.flatnonzero(alone & (first == i))
-        named = ", ".join(str(row + 1) for row in rows[:NAMED_ROWS])
-        texts.append(f"{len(rows)} on {parties[i]} (rows {named}{', …' if len(rows) > NAMED_ROWS else ''})")
-    ctx.warn(
-        f"{alone.sum():,} of {len(alone):,} public rows hang on one party, because too few others claim rows like "
-        f"them: {'; '.join(texts)}. If that party is wrong or lies, so is the outcome there"
-    )
 
 
 def needed_rows(declared: Array, claimed: Array) -> Array:

@@ -7,7 +7,7 @@ own. The paper's noise (`gamma`) is here for comparison and does not give differ
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from math import inf
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -16,6 +16,7 @@ from pydantic import Field, PositiveInt
 from scipy.special import expit, softmax
 
 from ...errors import ElectionError, Spoiled
+from ...influence import ENOUGH_PARTIES
 from ...interfaces import Agreement, CastSteps, Context, Learner, Method, Model, TallyContext
 from ...settings import settings
 from ...types import (
@@ -39,12 +40,15 @@ from ...types import (
 from .._final import fit_final
 from .._queries import check_queries, check_teachers, choose_queries
 from .._shared import CLASS_COUNTS, missing_classes, planned_counts, public_rows, read_class_counts
+from .bounds import bound
 from .grid import LARGEST, UNIT, Grid, ensemble, largest_logit, lower_unknown_classes
 from .passes import check_images, further_passes
 from .softened import Softened
 
 L0_ONLY = {"gamma": inf, "passes": 1, "bound": None, "join_public": False, "centre": False, "rounding": "ends"}
 """Settings that must keep their default at L1 and L2."""
+DISAGREES = 0.1
+"""A warning names a party that counts for less than this share of what the others count for, relative to their rows."""
 
 
 @settings
@@ -60,6 +64,7 @@ class FedKD(Method):
     gamma (γ): Laplace noise of scale 1/γ on every sum, as in the paper; inf is none. It guarantees nothing.
     passes: predict the public images this often, augmented by `augment` from the second time on.
     join_public: parties train on the labelled public rows as well.
+    influence: "bounded": at L0 no party's logits decide alone (`bounds`); "claimed": a party weighs what it declares.
     queries, subsets (L1 and L2): the public rows to predict, up to 1 as a fraction, above as a number; at L2 the
     teachers of a party.
     """
@@ -79,7 +84,10 @@ class FedKD(Method):
         "seen": CLASS_COUNTS,
         "parts": "what the party's teachers say about each public row: thousandths of a vote for each class",
     }
+    in_files: ClassVar[Mapping[str, Any]] = {"influence": "claimed"}
+    """What a file that leaves a setting out means, as it did in version 0.5.0."""
     draft: ClassVar[str] = """\
+influence = "bounded"           # no party decides alone; "claimed" believes what each declares
 temperature = 0.0               # labels; a final model of "torch" may learn logits (inf) or soft labels (a number)
 """
 
@@ -96,6 +104,12 @@ temperature = 0.0               # labels; a final model of "torch" may learn log
     join_public: bool = False
     queries: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
     subsets: PositiveInt | None = None
+    influence: Literal["bounded", "claimed"] = "bounded"
+
+    def describe(self) -> dict[str, Any]:
+        """The settings for the election's digest; `influence` is younger than the others."""
+        described = asdict(self)
+        return described if self.influence != "claimed" else {k: v for k, v in described.items() if k != "influence"}
 
     def __post_init__(self) -> None:
         check_queries(self.queries)
@@ -104,7 +118,16 @@ temperature = 0.0               # labels; a final model of "torch" may learn log
     @classmethod
     def paper(cls, **settings: Any) -> Self:
         """The settings of the paper's experiments: S = 200, γ = 1, τ → ∞."""
-        return cls(**{"gamma": 1.0, **settings})
+        return cls(**{"gamma": 1.0, "influence": "claimed", **settings})
+
+    @property
+    def risk(self) -> str:
+        if self.influence == "bounded" or self.subsets is not None:  # at L1 and L2 every voter weighs the same
+            return ""
+        return (
+            f"A party weighs what it declares, up to {self.most_rows:,} rows of each class (most_rows), with logits of "
+            'any size, so one that lies can decide alone. influence = "bounded" prevents it.'
+        )
 
     @property
     def needs(self) -> Mapping[str, frozenset[str]]:
@@ -132,7 +155,9 @@ temperature = 0.0               # labels; a final model of "torch" may learn log
             raise ElectionError(f"{', '.join(given)}: not available at {level}; leave it out")
         if level == "L1" and self.subsets not in (None, 1):
             raise ElectionError("subsets are for L2; at L1 each party trains one model and casts one vote")
-        return replace(self, weights="uniform", subsets=self.subsets or (25 if level == "L2" else 1))
+        return replace(
+            self, weights="uniform", influence="claimed", subsets=self.subsets or (25 if level == "L2" else 1)
+        )
 
     def spends(self, level: str, classes: int, public: int) -> Spending:
         return self._softened.spends(level, classes, public)
@@ -215,16 +240,15 @@ temperature = 0.0               # labels; a final model of "torch" may learn log
         rows, classes = self.passes * len(public_rows(ctx)), len(ctx.classes)
         encoded = ballot.array("levels", np.uint8, (self._grid.size(rows * classes),))
         half_steps = self._grid.half_steps(self._grid.decode(encoded, (rows, classes)))
-        weighted = self.weights == "class-counts"
-        weight = read_class_counts(ballot, ctx, self.most_rows) if weighted else np.ones(classes, dtype=np.int64)
-        length = self._read_half_step(ballot) if self._shared_half_step is None else 1
+        weight, length = self._read_weight(ballot, ctx), self._read_half_step(ballot)
+        if self.influence == "bounded":
+            return Count(by_party={ballot.party: ballot.contents})
         return Count({"logits": half_steps * (weight * length), "weight": weight})
 
     def close(self, count: Count, ctx: TallyContext) -> Steps[Model]:
         public = public_rows(ctx)
         if ctx.level == "L0":
-            weight = count.sums["weight"]
-            logits = self._ensemble(count.sums["logits"], weight, ctx)
+            logits, weight = self._ensemble(count, ctx)
             rows = np.arange(len(logits))
             if self.passes > 1:
                 public = np.concatenate([public, self._further_passes(ctx)])
@@ -237,20 +261,47 @@ temperature = 0.0               # labels; a final model of "torch" may learn log
         shares = softmax(logits, axis=1) if ctx.target.exclusive else expit(logits)
         return (yield from fit_final(public, task, shares, ctx, rows % len(public_rows(ctx))))
 
-    def _ensemble(self, sums: Array, weight: Array, ctx: TallyContext) -> Array:
-        """The logits of equation 2, `(rows, classes)`."""
+    def _ensemble(self, count: Count, ctx: TallyContext) -> tuple[Array, Array]:
+        """The logits of equation 2, `(rows, classes)`, and the weight of each class in them."""
+        logits, weight = self._bounded(count, ctx) if count.by_party else self._sum(count)
         if not weight.any():
             raise ElectionError("no ballot has a row of any class, so there is nothing to train the final model on")
         if missing := missing_classes(weight, ctx):
             ctx.warn(f"no party has rows of class {missing}: the final model will not know it")
-        logits = ensemble(sums, weight, (self._shared_half_step or 1) * UNIT)
         if self.gamma < inf:
             logits += np.random.default_rng(ctx.shared_seed("noise")).laplace(scale=1 / self.gamma, size=logits.shape)
         if ctx.target.exclusive:
             lower_unknown_classes(logits, weight)
         else:  # no row has a class that no party has
             logits[:, weight == 0] = -np.abs(logits).max(initial=1.0)
-        return logits
+        return logits, weight
+
+    def _sum(self, count: Count) -> tuple[Array, Array]:
+        weight = count.sums["weight"]
+        return ensemble(count.sums["logits"], weight, (self._shared_half_step or 1) * UNIT), weight
+
+    def _bounded(self, count: Count, ctx: TallyContext) -> tuple[Array, Array]:
+        """As `_sum`, with bounds on each party from ENOUGH_PARTIES parties on; warns of parties that disagree."""
+        shape, names = (self.passes * len(public_rows(ctx)), len(ctx.classes)), sorted(count.by_party)
+        ballots = [Ballot(name, count.by_party[name], "", None, b"") for name in names]
+        if len(ballots) < ENOUGH_PARTIES:
+            total, plain = Count(), replace(self, influence="claimed")
+            for ballot in ballots:
+                total += plain.count(ballot, ctx)
+            return self._sum(total)
+        logits, step = [], self._shared_half_step
+        for ballot in ballots:
+            levels = self._grid.decode(np.asarray(ballot.contents["levels"]), shape)
+            unit = UNIT * (step or self._read_half_step(ballot))
+            logits.append((self._grid.half_steps(levels) * unit).astype(np.float32))
+        seen = np.array([self._read_weight(ballot, ctx) for ballot in ballots])
+        clipped, weights = bound(logits, seen, ctx.target.exclusive)
+        counted = weights.sum(axis=1) / np.maximum(seen.sum(axis=1), 1)
+        for name, share in zip(names, counted, strict=True):
+            if share < DISAGREES * np.median(counted):
+                ctx.warn(f"{name} counts for {share:.1%} of the rows it declares: its logits differ from the others'")
+        weight = weights.sum(axis=0)
+        return np.einsum("krc,kc->rc", clipped, weights) / np.where(weight > 0, weight, 1), weight
 
     def _targets(self, logits: Array, weight: Array, ctx: TallyContext) -> tuple[TaskKind, Array]:
         """What the final model learns (equations 5 to 7): logits, softened probabilities, or labels."""
@@ -277,7 +328,16 @@ temperature = 0.0               # labels; a final model of "torch" may learn log
         """The half-step of the grid that `bound` sets; None where each party has its own."""
         return None if self.bound is None else self._grid.half_step(self.bound)
 
+    def _read_weight(self, ballot: Ballot, ctx: TallyContext) -> Array:
+        """How much a ballot declares to weigh for each class `(classes,)`."""
+        if self.weights == "uniform":
+            return np.ones(len(ctx.classes), dtype=np.int64)
+        return read_class_counts(ballot, ctx, self.most_rows)
+
     def _read_half_step(self, ballot: Ballot) -> int:
+        """1 where all parties share a grid."""
+        if self._shared_half_step is not None:
+            return 1
         half_step, most = int(ballot.array("half-step", np.int64, (1,))[0]), self._grid.half_step(LARGEST)
         if not 1 <= half_step <= most:
             raise Spoiled(f"half-step {half_step}: expected 1 to {most}, which is a z_max up to {LARGEST:g}")

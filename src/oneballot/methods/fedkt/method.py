@@ -2,142 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
 
 import numpy as np
 
 from ...errors import ElectionError, Spoiled
-from ...interfaces import Agreement, CastSteps, Context, Learner, Model, TallyContext
+from ...influence import Opinions
+from ...interfaces import Context, Model, TallyContext
 from ...settings import settings
-from ...types import Abstain, Array, Ballot, Blob, Contents, Count, Data, Fit, Plan, Planned, Sample, Steps, Task
+from ...types import Array, Ballot, Contents, Count, Steps, Task
 from .._final import fit_final
-from .._queries import choose_queries, count_queries
-from .._shared import CLASS_COUNTS, missing_classes, planned_counts, public_rows, read_class_counts
-from .settings import Settings
-from .teachers import Teachers, halves, join_halves, without_prior
-from .votes import PARTS, at_most_one_vote, equal_influence, favour_rare_classes, lead, odds, votes_for_row
+from .._shared import public_rows, read_class_counts, warn_where_one_party_decides
+from .casting import Casting
+from .combine import PartyVotes
+from .opinions import opinions_of
+from .teachers import halves, join_halves, without_prior
+from .votes import at_most_one_vote, equal_influence, favour_rare_classes, lead, votes_for_row
 
 CLAIMED = 0.25
 """No party claims a public row if the odds of all parties together are lower than this."""
-
 FEW_LABELS = 10
 """A class with fewer labels is reported at the tally."""
 
 
 @settings
-class FedKT(Settings):
+class FedKT(Casting):
     """The method. Its settings are described in `Settings`."""
 
-    name: ClassVar[str] = "fedkt"
-    levels: ClassVar[frozenset[str]] = frozenset({"L0", "L1", "L2"})
-    sparse: ClassVar[bool] = True
-    counts: ClassVar[tuple[str, ...]] = ("seen",)
-    meanings: ClassVar[Mapping[str, str]] = {
-        "votes": "the party's votes: for each public row asked about, the class that its teachers or students choose",
-        "seen": CLASS_COUNTS,
-        "model": "a teacher, trained on a part of the party's rows, or a student, trained on public rows that the "
-        "teachers labelled",
-    }
-    calibrates: ClassVar[bool] = True
-    alternatives: ClassVar[Mapping[str, str]] = {"soft": 'Set final_weights = "uniform", or use another final learner'}
-
-    def default_learners(self, *_: Any) -> Mapping[str, Mapping[str, Any]]:
-        """The final learner of an election that names none; with uniform weights, as in version 0.1.0, a forest."""
-        extra_trees = {"final": {"name": "sklearn", "estimator": "ExtraTreesClassifier"}}
-        return {} if self.final_weights == "uniform" else extra_trees
-
-    def check(self, agreed: Agreement, learners: Mapping[str, Learner]) -> None:
-        count_queries(self.queries, len(public_rows(agreed)))
-
-    def plan(self, data: Data, ctx: Context) -> Plan:
-        subsets = self.subset_count if ctx.level == "L2" else min(self.subset_count, len(data))
-        teachers = self.partitions * subsets * (1 if self.open_vote == "off" else 2)
-        students, rows = self.partitions if self.students else 0, len(self._voted_rows(ctx))
-        contents = [planned_counts(ctx)] * self._sends_counts
-        exact = self._sends_counts and ctx.level != "L2"
-        counts = {"seen": ctx.target.class_counts(data.y)} if exact else {}
-        if self.ballot == "models":
-            contents += [Planned(f"model.{i}", "model") for i in range(students or teachers)]
-            carries, opened = f"{students or teachers} models", ctx.level == "L0"
-            return Plan(teachers + students, carries, None, sends_models=opened, counts=counts, contents=contents)
-        size = self.encoding(ctx).size(rows)
-        contents.append(Planned("votes", "uint8", (size,)))
-        carries = f"votes on {rows:,} public rows, partitions: {self.partitions}"
-        size += 8 * len(ctx.classes) * self._sends_counts
-        return Plan(teachers + students, carries, size, counts=counts, contents=contents)
-
-    def sample(self, name: str, contents: Contents, ctx: Context, rows: int) -> Sample | None:
-        """The votes of the first public rows: the number of votes, or parts of votes, for each class."""
-        if name != "votes":
-            return None
-        asked = self._voted_rows(ctx)
-        votes = self.encoding(ctx).decode(np.asarray(contents[name]), len(asked))[:rows]
-        ordered = np.argsort(-votes.astype(np.int64), axis=1, kind="stable")[:, :3]
-        cells = [
-            ", ".join(f"{ctx.classes[c]}: {votes[i, c]:,}" for c in best if votes[i, c]) or "no vote"
-            for i, best in enumerate(ordered)
-        ]
-        note = "The votes for the best classes of each public row. Open the public file at that row to check them."
-        return Sample(("votes",), tuple((cell,) for cell in cells), note, tuple(asked[:rows].tolist()))
-
-    def cast(self, data: Data, ctx: Context) -> CastSteps:
-        if not len(data) and ctx.level != "L2":  # at L2 an empty silo casts a ballot like any other
-            raise Abstain("it has no rows")
-        queries = self._rows(ctx, all_at="L1")  # noise comes later there, so students may learn from all rows
-        teachers = Teachers.of(data, ctx, self.partitions, self.subset_count, queries, open=self.open_vote != "off")
-        class_counts = ctx.target.class_counts(data.y)
-        rows, tasks = teachers.tasks(ctx)
-        self._warn_of_weak_teachers(class_counts, tasks, ctx)
-        models = yield Fit("teacher", rows, tasks, self._classes(ctx), keep=self._sends_teachers)
-        predictions = teachers.predictions(models.predictions(), ctx)
-        if self.weights == "prior":  # at L2 each teacher uses its own counts: nothing may tie teachers together
-            predictions = without_prior(predictions, teachers.class_counts() if ctx.level == "L2" else class_counts)
-        if self.students:
-            tasks = [
-                Task(queries[y >= 0], y[y >= 0], seed=ctx.seed("student", j), ask=self._voted_rows(ctx))
-                for j, y in enumerate(self._labels(predictions, ctx))
-            ]
-            if not all(len(task.rows) for task in tasks):
-                raise Abstain("no query passed the test, so there is nothing for a student to learn")
-            models = yield Fit("student", public_rows(ctx), tasks, self._classes(ctx), keep=self.ballot == "models")
-            probabilities = np.stack(models.predictions())
-        else:
-            probabilities = self._aggregate(predictions, ctx)
-        contents: dict[str, Array | Blob] = {}
-        if self.ballot == "models":
-            contents |= {f"model.{i}": models[i].dump() for i in range(len(models))}
-        else:
-            contents["votes"] = self.encoding(ctx).encode(probabilities)
-        if self._sends_counts:
-            limited = ctx.target.class_counts(ctx.limit_rows(data).y)
-            contents["seen"] = np.maximum(ctx.release(limited, cell="class counts"), 0)
-        return contents
-
     def count(self, ballot: Ballot, ctx: TallyContext) -> Count:
-        rows, encoding = len(self._voted_rows(ctx)), self.encoding(ctx)
+        """Sums of votes, and the votes of each party as its ballot encodes them, for bounds and opinions."""
         if self.ballot == "models":
             encoded = self._encode_models(ballot, ctx)
         else:
-            encoded = ballot.array("votes", np.uint8, (encoding.size(rows),))
-        votes = encoding.decode(encoded, rows)
-        if ctx.level == "L1" and self.voting == "soft":
-            votes = at_most_one_vote(votes, self.partitions)
-        if self.influence == "equal":
-            votes = equal_influence(votes)
+            encoded = ballot.array("votes", np.uint8, (self.encoding(ctx).size(len(self._voted_rows(ctx))),))
+        kept: dict[str, Array] = {"votes": np.array(encoded)}  # a copy: the ballot itself need not stay in memory
+        if self.weights == "class-counts":
+            kept["seen"] = read_class_counts(ballot, ctx)
+        votes = self._read_votes(kept, ctx)
+        sums = {"votes": votes}
         if self.open_vote != "off" and ctx.level != "L1":
-            return Count({"votes": votes, "ballots": np.ones(1, dtype=votes.dtype)})
-        if self.weights != "class-counts":
-            return Count({"votes": votes})
-        class_counts = read_class_counts(ballot, ctx)
-        if ctx.level == "L1":  # by its own ballot alone: what others hold must not change this party's weight
-            return Count({"votes": votes * np.minimum(class_counts, self.most_rows)})
-        return Count({"votes": votes * class_counts, "seen": class_counts})
+            sums["ballots"] = np.ones(1, dtype=votes.dtype)
+        if self._divides_by_counts(ctx):
+            sums["seen"] = kept["seen"]
+        return Count(sums, {ballot.party: kept})
+
+    def opinions(self, count: Count, ctx: TallyContext, rows: Array | None = None) -> Opinions | None:
+        """The parties' votes on the public rows. None for other rows, and if a party's votes were not kept."""
+        if rows is not None or not count.by_party:
+            return None
+        votes = self._party_votes(count, ctx)
+        opinions = opinions_of(votes)
+        if opinions is None or self.influence == "bounded":
+            return opinions
+        total = sum((votes.read(i) for i in range(len(votes.parties))), start=np.zeros_like(count.sums["votes"]))
+        return opinions if np.array_equal(total, count.sums["votes"]) else None  # counted by an earlier version
 
     def close(self, count: Count, ctx: TallyContext) -> Steps[Model]:
-        votes, rows, weight = count.sums["votes"], self._voted_rows(ctx), None
+        rows, weight = self._voted_rows(ctx), None
         if ctx.level == "L1":
+            votes = count.sums["votes"]
             labels = self._decide_for_the_public(votes, ctx)
             rows, labels = rows[labels >= 0], labels[labels >= 0]
             if not len(rows):
@@ -146,10 +69,9 @@ class FedKT(Settings):
                     "the privacy cost of this tally is charged all the same"
                 )
         else:
-            if self.weights == "class-counts":
-                votes = votes / np.maximum(count.sums["seen"], 1)
-            if self.open_vote != "off" and self.influence == "claimed":
-                self._warn_if_unclaimed(votes, int(count.sums["ballots"][0]), ctx)
+            votes = self._bounded_votes(count, ctx) if self.influence == "bounded" else self._summed_votes(count, ctx)
+            if self.open_vote != "off" and self.influence != "equal":
+                self._warn_if_unclaimed(count.sums["votes"], int(count.sums["ballots"][0]), ctx)
             voted = votes.sum(axis=1) > 0
             if not voted.all():
                 ctx.warn(f"{(~voted).sum()} of {len(voted)} public rows received no vote and are left out")
@@ -173,53 +95,43 @@ class FedKT(Settings):
         each = self.partitions if self.voting == "consistent" else 1  # Algorithm 1, line 19: s·|{parties that agree}|
         return ctx.decide(votes * each, cell="tally", unit=self.unit(ctx.level))
 
-    @property
-    def _sends_counts(self) -> bool:
-        return self.weights == "class-counts" or (self.weights == "prior" and self._sends_teachers)
+    def _summed_votes(self, count: Count, ctx: TallyContext) -> Array:
+        votes = count.sums["votes"]
+        return votes / np.maximum(count.sums["seen"], 1) if self._divides_by_counts(ctx) else votes
 
-    @property
-    def public_models(self) -> frozenset[str]:
-        """Students learn from public rows alone, and teachers of an open vote from both."""
-        return frozenset() if self._sends_teachers and self.open_vote == "off" else frozenset({"model"})
+    def _bounded_votes(self, count: Count, ctx: TallyContext) -> Array:
+        votes = self._party_votes(count, ctx)
+        combined = votes.combine(np.arange(len(votes.parties)))
+        weights, gives_way = combined.weights, combined.gives_way
+        assert weights is not None
+        assert gives_way is not None
+        alone = gives_way & (weights.max(axis=1) > weights.sum(axis=1) / 2)
+        warn_where_one_party_decides(weights, alone, votes.parties, ctx, self._voted_rows(ctx))
+        return combined.votes
 
-    @property
-    def _sends_teachers(self) -> bool:
-        return self.ballot == "models" and not self.students
+    def _party_votes(self, count: Count, ctx: TallyContext) -> PartyVotes:
+        parties = tuple(sorted(count.by_party))
+        kept = [count.by_party[party] for party in parties]
+        seen = np.stack([np.asarray(each["seen"]) for each in kept]) if self._divides_by_counts(ctx) else None
+        rows, bounded = len(self._voted_rows(ctx)), self.influence == "bounded"
+        return PartyVotes(parties, lambda i: self._read_votes(kept[i], ctx), rows, len(ctx.classes), seen, bounded)
 
-    def _classes(self, ctx: Context) -> int:
-        return len(ctx.classes) + (self.open_vote != "off")
+    def _read_votes(self, kept: Contents, ctx: TallyContext) -> Array:
+        """The integer votes `(rows, classes)` that a ballot adds to the sums."""
+        votes = self.encoding(ctx).decode(np.asarray(kept["votes"]), len(self._voted_rows(ctx)))
+        if ctx.level == "L1" and self.voting == "soft":
+            votes = at_most_one_vote(votes, self.partitions)
+        if self.influence == "equal":
+            votes = equal_influence(votes)
+        if self.weights != "class-counts":
+            return votes
+        class_counts = np.asarray(kept["seen"])
+        if ctx.level == "L1":  # by its own ballot alone: what others hold must not change this party's weight
+            return np.asarray(votes * np.minimum(class_counts, self.most_rows))
+        return np.asarray(votes * class_counts)
 
-    def _rows(self, ctx: Context, *, all_at: str) -> Array:
-        """The queries; with students all public rows at the level `all_at`."""
-        if ctx.level == all_at and self.students:
-            return np.arange(len(public_rows(ctx)))
-        return choose_queries(self.queries, ctx)
-
-    def _voted_rows(self, ctx: Context) -> Array:
-        """The rows that a ballot votes on. At L2 a student has learned only noisy labels and may label all of them."""
-        return self._rows(ctx, all_at="L2")
-
-    def _labels(self, predictions: Array, ctx: Context) -> list[Array]:
-        """The labels that the teachers of each partition vote for, `(queries,)`; the last class is *not mine*."""
-        if ctx.level == "L2" and self.voting == "soft":
-            shares = np.floor(np.clip(predictions, 0, 1) * PARTS).astype(np.int64)
-            votes = at_most_one_vote(shares, 1).sum(axis=1)
-            return [ctx.decide(v, cell=f"partition {j}", unit=PARTS) for j, v in enumerate(votes)]
-        labels = predictions.argmax(axis=3)
-        if self.open_vote != "off":
-            # A teacher saw one subset of the party's rows but all of the background.
-            own = odds(predictions) * predictions.shape[1]
-            labels = np.where(own.max(axis=3) >= self.claim, own.argmax(axis=3), len(ctx.classes))
-        votes = (labels[..., None] == np.arange(self._classes(ctx))).sum(axis=1)
-        return [ctx.decide(v, cell=f"partition {j}") for j, v in enumerate(votes)]
-
-    def _aggregate(self, predictions: Array, ctx: Context) -> Array:
-        """What a party without students votes: its teachers' mean, or as one-hot rows the labels they vote for."""
-        graded = self.voting == "soft" or self.open_vote in ("weighted", "odds")
-        if graded and ctx.level != "L2":
-            return np.asarray(predictions.mean(axis=1))
-        one_hot = np.eye(len(ctx.classes) + 1)  # label -1, no answer, is the last: no vote
-        return np.asarray(one_hot[np.stack(self._labels(predictions, ctx))])
+    def _divides_by_counts(self, ctx: Context) -> bool:
+        return self.weights == "class-counts" and ctx.level != "L1"
 
     def _encode_models(self, ballot: Ballot, ctx: TallyContext) -> Array:
         """The votes of a ballot that carries models, as its party would have encoded them."""
@@ -264,15 +176,6 @@ class FedKT(Settings):
                 "ever predict it. Add public rows that resemble it, or use a method whose models learn from the "
                 'parties\' own rows: ensemble with weights = "open"'
             )
-
-    def _warn_of_weak_teachers(self, class_counts: Array, tasks: Sequence[Task], ctx: Context) -> None:
-        if missing := missing_classes(class_counts, ctx):
-            ctx.warn(f"no rows of class {missing}")
-        if constant := sum(np.ptp(task.targets) == 0 for task in tasks):
-            ctx.warn(f"{constant} of its {len(tasks)} teachers see a single class and always vote for it")
-        if (rows := int(class_counts.sum())) < self.subset_count * self.partitions:
-            teachers = f"{self.partitions} partitions of {self.subset_count} subsets"
-            ctx.warn(f"it has {rows} rows for {teachers}: each teacher learns from very few rows, and its vote is weak")
 
 
 plugin = FedKT

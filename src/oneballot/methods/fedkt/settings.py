@@ -29,7 +29,9 @@ class Settings(Method):
     in 4 bits; "odds": the odds of every class.
     weights: of a vote for class c: "class-counts": the party's share of all rows of c (FedKD's ω), at L1 its rows of c
     over `most_rows`, at most 1; "prior": a party divides its class frequencies out of its probabilities.
-    influence: "equal": the votes of every ballot are scaled to the same sum.
+    influence: "bounded": a ballot's votes count at most as much as the median ballot's, and a party has at most its
+    share of a public row's votes (L0); "equal": the votes of every ballot are scaled to the same sum; "claimed": a
+    ballot weighs what its votes claim.
     queries: how many public rows are labelled, up to 1 as a fraction, above as a number: at L1 by the server, at L2 by
     each party's teachers, whose student then labels all rows.
     ballot: send "votes", or the "models" that cast them.
@@ -38,7 +40,7 @@ class Settings(Method):
     """
 
     needs_public: ClassVar[PublicNeed] = "rows"
-    in_files: ClassVar[Mapping[str, Any]] = {"final_weights": "uniform"}
+    in_files: ClassVar[Mapping[str, Any]] = {"final_weights": "uniform", "influence": "claimed"}
     """What a file that leaves a setting out means, as it did in version 0.1.0."""
 
     partitions: PositiveInt = 1
@@ -47,7 +49,7 @@ class Settings(Method):
     voting: Literal["consistent", "majority", "soft"] = "majority"
     open_vote: Literal["off", "hard", "weighted", "odds"] | None = None
     weights: Literal["uniform", "class-counts", "prior"] = "uniform"
-    influence: Literal["claimed", "equal"] = "claimed"
+    influence: Literal["bounded", "claimed", "equal"] | None = None
     queries: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
     claim: Annotated[float, Field(gt=0)] = 0.5
     most_rows: PositiveInt = 1000
@@ -57,7 +59,13 @@ class Settings(Method):
     @classmethod
     def paper(cls, **settings: Any) -> Self:
         """The settings of the paper's experiments."""
-        usual: dict[str, Any] = {"partitions": 2, "subsets": 5, "students": True, "voting": "consistent"}
+        usual: dict[str, Any] = {
+            "partitions": 2,
+            "subsets": 5,
+            "students": True,
+            "voting": "consistent",
+            "influence": "claimed",
+        }
         return cls(**{**usual, "open_vote": "off", "final_weights": "uniform", **settings})
 
     def __post_init__(self) -> None:
@@ -84,6 +92,15 @@ class Settings(Method):
             needs["final"] |= {"soft"}  # learners that accept weights
         return needs
 
+    @property
+    def risk(self) -> str:
+        if self.influence != "claimed" or (self.open_vote == "off" and self.weights != "class-counts"):
+            return ""
+        return (
+            'With influence = "claimed" a ballot weighs what it claims, so that one party that claims every public row '
+            'can decide all of them. Set influence = "bounded" (L0) or "equal" unless you trust every party.'
+        )
+
     def for_level(self, level: str) -> Self:
         plain = level != "L0" or self.weights != "uniform" or self.voting == "soft"
         usual: Any = "off" if plain else "weighted" if self.voting == "majority" else "hard"
@@ -95,9 +112,14 @@ class Settings(Method):
             final_weights=self.final_weights or ("rare" if level == "L0" else "uniform"),
         )
         unbounded = chosen.open_vote in ("weighted", "odds")
+        own: Any = "equal" if level == "L2" and chosen.open_vote != "off" else "claimed"
+        chosen = replace(chosen, influence=self.influence or ("bounded" if level == "L0" else own))
+        if level != "L0" and self.influence == "bounded":
+            why = "a party's weight may depend on its own ballot alone"
+            raise ElectionError(f'influence = "bounded" is not available at {level}: {why}; leave it out')
         if level == "L1" and self.final_weights == "lead":
             raise ElectionError('final_weights = "lead" is not available at L1: only labels are released there')
-        if level == "L1" and self.influence != "claimed":
+        if level == "L1" and self.influence == "equal":
             raise ElectionError('influence = "equal" is not available at L1: scaling would make a vote more than one')
         if level == "L1" and unbounded:
             why = 'it lets one party weigh as much as thousands; use open_vote = "hard"'

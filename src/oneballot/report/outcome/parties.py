@@ -7,7 +7,10 @@ from collections.abc import Mapping
 import numpy as np
 
 from ...errors import printable
+from ...server.appraise.record import read_appraisal
 from ...types import Array
+from ..appraisal import TITLE as APPRAISED
+from ..appraisal import blocks_of
 from ..page import Block, Bullets, Details, Notice, Section, Table
 from ..text import FEW_ROWS, percent, plural, row_count, score, size
 from .benefits import benefit_table
@@ -107,7 +110,8 @@ def contributions(subject: Subject) -> Section:
         blocks.append(Details("Rows of each class", [table]))
     if subject.benefits and subject.states_rows:
         blocks.append(benefit_table(subject.benefits))
-    return Section(title, [*blocks, *_unknown(subject, bool(counts), bool(agreement))])
+    sections = [] if (found := read_appraisal(subject.folder)) is None else [Section(APPRAISED, blocks_of(found))]
+    return Section(title, [*blocks, *_unknown(subject, bool(counts), bool(agreement))], sections)
 
 
 def _table(
@@ -189,6 +193,8 @@ def _unknown(subject: Subject, counts: bool, agreement: bool) -> list[Block]:
             f" All votes together: {percent(outcome.verdict.agreement)} name the class that wins."
         )  # fmt: skip
         missing.append(f"The outcome keeps no model of a single party, so its agreement cannot be computed.{whole}")
+    if read_appraisal(subject.folder) is None:
+        missing.append("What each party adds to the outcome is computed with: oneballot appraise.")
     if not subject.benefits:
         missing.append(
             "What the outcome is worth to a party is computed at the party: oneballot benefit --json. Add what it "

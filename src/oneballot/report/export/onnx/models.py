@@ -18,7 +18,7 @@ from ....formats.safetensors import ConstantModel
 from ....formats.skops import SklearnModel
 from ....formats.torch_safetensors import TorchModel
 from ....formats.ubjson import SPARSE, XGBoostModel
-from ....influence import ENOUGH_PARTIES, LEAST_CLAIMED, MOST_SHARE
+from ....influence import ENOUGH_PARTIES, LEAST_CLAIMED, most_share
 from ....interfaces import Model
 from ....methods.analytic.format import LinearModel
 from ....methods.ensemble.average import EnsembleModel
@@ -236,11 +236,12 @@ def cap_level(g: Graph, weights: str, members: int, expected: float) -> str:
     the m largest. So the level at which it is a total is the largest (total - rest_m) / m, and the level which is a
     share of it the smallest share · rest_m / (1 - share · m).
     """
-    most = math.ceil(1 / MOST_SHARE - 1e-9)
+    share = most_share(members)
+    most = math.ceil(1 / share - 1e-9)
     ordered, _ = g.several("TopK", weights, np.array([members]), outputs=2, axis=1)
     rest = g.add("CumSum", ordered, np.int64(1), reverse=1)
     first = g.add("Slice", rest, np.array([0]), np.array([most]), np.array([1]))
-    shares = g.add("Mul", first, MOST_SHARE / (1 - MOST_SHARE * np.arange(most)[None]))
+    shares = g.add("Mul", first, share / (1 - share * np.arange(most)[None]))
     left = g.add("Sub", np.float64(LEAST_CLAIMED * expected), g.add("Sub", rest, ordered))
     totals = g.add("Div", left, np.arange(1.0, members + 1)[None])
     return g.add("Max", g.add("ReduceMin", shares, np.array([1])), g.add("ReduceMax", totals, np.array([1])))

@@ -1,0 +1,122 @@
+"""Combine the parties' votes: add them up, weigh them by class counts, and bound what one ballot may weigh (L0).
+
+What a ballot claims is the sum of its votes or, where ballots state class counts, its rows. It is bounded twice. In
+total: `influence.trusted_rows` lets it count for more than the median ballot only as far as the others confirm it, and
+for less if they contradict it. On one public row: `influence.cap_weights` bounds its share of the row's votes, here to
+`MOST_SHARE` times an equal share, so that one party in ten cannot outvote the others together. All bounds follow from
+the ballots that are combined, so the votes of some parties are combined exactly as in an election without the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...influence import ENOUGH_PARTIES, agreements, bounded_rows, cap_weights, trusted_rows
+from ...types import Array
+
+MOST_SHARE = 2.5
+"""How many times an equal share of a row's votes a party may have."""
+LEAST_CLAIMED = 0.6
+"""The cap gives way where the capped votes of a row are less than this part of an average row's."""
+BLOCK = 1 << 22
+"""How many weights are capped at once."""
+
+
+@dataclass(frozen=True)
+class Combined:
+    """votes `(rows, classes)`: the sum. scale `(parties, classes)`: what a party's votes for a class count in total.
+
+    With bounds, and None without: kept `(rows, parties)`: the part of a party's votes on a row that the cap leaves.
+    weights `(rows, parties)`: its votes on a row, over all classes, with all bounds. gives_way `(rows,)`: where the cap
+    gives way.
+    """
+
+    votes: Array
+    scale: Array
+    kept: Array | None = None
+    weights: Array | None = None
+    gives_way: Array | None = None
+
+
+@dataclass(frozen=True)
+class PartyVotes:
+    """The votes of each ballot. read: the integer votes `(rows, classes)` of a party, by its number.
+
+    seen `(parties, classes)`: the rows that each states, if its votes are multiplied by them and the sums divided.
+    """
+
+    parties: tuple[str, ...]
+    read: Callable[[int], Array]
+    rows: int
+    classes: int
+    seen: Array | None
+    bounded: bool
+
+    def combine(self, some: Array) -> Combined:
+        """The votes of some parties, with the bounds among these alone. some: their numbers, in order."""
+        if self.bounded:
+            return self._bound(some)
+        total = np.zeros((self.rows, self.classes), dtype=np.int64)
+        for party in some:
+            total += self.read(party)
+        if self.seen is None:
+            return Combined(total, np.ones((len(some), self.classes)))
+        stated = np.maximum(self.seen[some].sum(axis=0), 1)
+        return Combined(total / stated, np.tile(1 / stated, (len(some), 1)))
+
+    def _bound(self, some: Array) -> Combined:
+        scale = self._scale(some, self._bounded_part(some))
+        weights = self._weights(some, scale)
+        kept, gives_way = np.empty_like(weights), np.zeros(self.rows, dtype=bool)
+        expected, step = float(weights.sum(dtype=np.float64)) / max(self.rows, 1), max(1, BLOCK // max(len(some), 1))
+        for start in range(0, self.rows, step):
+            rows = slice(start, start + step)
+            before = weights[rows].astype(np.float64)
+            capped, gives_way[rows] = cap_weights(before, expected, MOST_SHARE / len(some), LEAST_CLAIMED)
+            kept[rows] = np.where(before > 0, capped / np.maximum(before, 1e-300), 1)
+            weights[rows] = capped
+        total = np.zeros((self.rows, self.classes))
+        for i, party in enumerate(some):
+            total += self.read(party) * scale[i] * kept[:, i, None]
+        return Combined(total, scale, kept, weights, gives_way)
+
+    def _bounded_part(self, some: Array) -> Array:
+        """The part of each ballot's claim that counts, `(parties,)`."""
+        if self.seen is None:
+            claimed = np.array([self.read(party).sum(dtype=np.int64) for party in some], dtype=np.float64)
+        else:
+            claimed = self.seen[some].sum(axis=1).astype(np.float64)
+        voting = claimed > 0
+        rows, part = claimed[voting], np.ones(len(some))
+        if len(some) < ENOUGH_PARTIES:  # too few to tell which of them the others confirm
+            most = bounded_rows(rows) if len(rows) else rows
+        else:
+            part[voting] = np.minimum(np.median(rows), rows) / rows if len(rows) else rows
+            most = trusted_rows(rows, self._agreements(some, part)[voting]) if len(rows) else rows
+        part[voting] = np.minimum(most, rows) / rows
+        return part
+
+    def _agreements(self, some: Array, part: Array) -> Array:
+        """`influence.agreements`, with one party's votes in memory at a time."""
+        scale, total = self._scale(some, part), np.zeros((self.rows, self.classes))
+        weights = self._weights(some, scale)
+        for i, party in enumerate(some):
+            total += self.read(party) * scale[i]
+        whole = np.maximum(weights, np.float32(1e-30))
+        shares = (self.read(party) * scale[i] / whole[:, i, None] for i, party in enumerate(some))
+        return agreements(weights, shares, total)
+
+    def _scale(self, some: Array, part: Array) -> Array:
+        """What each party's votes for a class count, `(parties, classes)`, if this part of its claim counts."""
+        whole = np.repeat(part[:, None], self.classes, axis=1)
+        return whole if self.seen is None else whole / np.maximum((whole * self.seen[some]).sum(axis=0), 1)
+
+    def _weights(self, some: Array, scale: Array) -> Array:
+        """Each party's votes on each row, over all classes, `(rows, parties)`."""
+        weights = np.empty((self.rows, len(some)), dtype=np.float32)
+        for i, party in enumerate(some):
+            weights[:, i] = self.read(party) @ scale[i]
+        return weights

@@ -1,0 +1,36 @@
+"""What each ballot says about the public rows, for leave-one-out lines, certificates and appraisals."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from ...influence import Opinions
+from ...types import Array
+from .combine import PartyVotes
+
+MOST_VOTES = 10**8
+"""Votes of more parties × rows × classes are not held at once."""
+
+
+def opinions_of(votes: PartyVotes) -> Opinions | None:
+    """The opinions of all parties; None if they are too many to be held at once."""
+    parties = len(votes.parties)
+    if parties * votes.rows * votes.classes > MOST_VOTES:
+        return None
+    read = [votes.read(i) for i in range(parties)]
+    held = replace(votes, read=read.__getitem__)
+    everyone = held.combine(np.arange(parties))
+    shares, weights = np.zeros((parties, votes.rows, votes.classes), np.float32), np.zeros((parties, votes.rows))
+    for i, own in enumerate(read):
+        counted = own * everyone.scale[i]
+        total = counted.sum(axis=1)
+        shares[i] = counted / np.maximum(total, 1e-300)[:, None]
+        weights[i] = total if everyone.kept is None else total * everyone.kept[:, i]
+
+    def combine(some: Array) -> Array:
+        return held.combine(np.sort(some)).votes
+
+    declared = np.ones(parties) if votes.seen is None else votes.seen.sum(axis=1).astype(np.float64)
+    return Opinions(votes.parties, declared, weights, shares, combine)

@@ -1,0 +1,159 @@
+"""Who did what: what a tally would have said without each party, and which labels k ballots could not have changed.
+
+At L1 all of it follows from votes without noise, so that only the server may see it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..influence import Opinions
+from ..runtime.progress import track
+from ..types import Array, Count
+from .context import TallyContext
+
+BEYOND = 3.0
+"""A party is flagged if its harm, or its claimed over its declared share, is more than so many times the median."""
+LEAST_HARM = 0.005
+"""Less harm than this is never flagged, however small the median is."""
+KS = (1, 2, 3)
+"""For how many arbitrary ballots labels are certified."""
+MOST_WORK = 2 * 10**7
+"""Rows × parties² for the leave-one-out line; a certificate does with a quarter. More parties use fewer rows."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One party in a tally.
+
+    changed: the share of the rows whose label is another without it. agreement: the share of its weight on rows where
+    it says what the outcome says; None if it claims none. claimed, declared: its share of all weights, before others
+    are left out, and of all rows that the ballots declare; None if they declare none. harm: how far the outcome moves
+    away from the consensus of all others because of it, from 0 to 2 (`measure`). flagged: why it stands out, or empty.
+    """
+
+    party: str
+    changed: float
+    agreement: float | None
+    claimed: float
+    declared: float | None
+    harm: float
+    flagged: str = ""
+
+
+@dataclass(frozen=True)
+class Influence:
+    """All parties of a tally, the most harmful first, and the certificate.
+
+    rows: the number of rows asked about. certified: for each k the share of them whose label k arbitrary ballots could
+    not have changed. unknown, uncertified: why there are no parties, or no certificate.
+    """
+
+    rows: int = 0
+    parties: tuple[Standing, ...] = ()
+    certified: Mapping[int, float] = field(default_factory=dict)
+    unknown: str = ""
+    uncertified: str = ""
+
+    @property
+    def flagged(self) -> tuple[Standing, ...]:
+        return tuple(one for one in self.parties if one.flagged)
+
+    def describe(self) -> dict[str, Any]:
+        """As plain values, for files and --json."""
+        return {**asdict(self), "certified": {str(k): share for k, share in self.certified.items()}}
+
+    @classmethod
+    def read(cls, described: Mapping[str, Any]) -> Influence:
+        parties = tuple(Standing(**one) for one in described["parties"])
+        certified = {int(k): float(share) for k, share in described["certified"].items()}
+        return cls(**{**described, "parties": parties, "certified": certified})
+
+
+def trace(count: Count, ctx: TallyContext, rows: Array | None = None) -> Influence:
+    """The influence of each party on public rows, or on other rows if ballots carry models."""
+    if not ctx.target.exclusive:
+        return Influence(unknown="rows have several labels each")
+    opinions = ctx.election.method.opinions(count, ctx, rows)
+    if opinions is None:
+        return Influence(unknown=_why_unknown(count, ctx))
+    if len(opinions.parties) ** 2 > MOST_WORK / 10:
+        return Influence(unknown=f"{len(opinions.parties):,} parties are too many")
+    return measure(opinions)
+
+
+def measure(opinions: Opinions) -> Influence:
+    """Leave out each party in turn.
+
+    p is the consensus of all others on a row, their combined votes with a sum of 1, and m its largest value. A party's
+    harm is the mean over the rows of m - p(label), which is above 0 where it has changed the label, plus its share of
+    the row's weight times m - Σ_c p(c)·(its vote for c). A party that is right where all others are wrong is taken for
+    a liar, because nothing distinguishes the two.
+    """
+    parties, rows = len(opinions.parties), opinions.rows
+    if parties < 2 or not rows:
+        return Influence(unknown="there is only one party" if rows else "there are no rows")
+    label, each = opinions.labels(), np.arange(rows)
+    total = opinions.weights.sum(axis=0)
+    shares = opinions.weights / np.maximum(total, 1e-300)
+    said = opinions.votes.argmax(axis=2)
+    claimed, declared = shares.sum(axis=1) / max(float((total > 0).sum()), 1.0), _declared(opinions)
+    standings = []
+    for i in track("leaving out parties", range(parties), parties):
+        consensus = opinions.combine(np.delete(np.arange(parties), i))
+        consensus = consensus / np.maximum(consensus.sum(axis=1, keepdims=True), 1e-300)
+        best = consensus.max(axis=1)
+        moved = np.where(label >= 0, best - consensus[each, label], 0.0)
+        against = shares[i] * (best - (consensus * opinions.votes[i]).sum(axis=1))
+        changed = np.where(best > 0, consensus.argmax(axis=1), -1) != label
+        weight = opinions.weights[i] * opinions.votes[i].any(axis=1)
+        agreement = float(weight @ (said[i] == label) / weight.sum()) if weight.any() else None
+        standings.append(
+            Standing(
+                opinions.parties[i],
+                float(changed.mean()),
+                agreement,
+                float(claimed[i]),
+                None if declared is None else float(declared[i]),
+                float((moved + against).mean()),
+            )
+        )
+    ordered = sorted(_flag(standings), key=lambda one: -one.harm)
+    certified = {} if opinions.certified is None else {k: float(opinions.certified(k).mean()) for k in KS}
+    return Influence(rows, tuple(ordered), certified, "", opinions.uncertified)
+
+
+def _flag(standings: list[Standing]) -> list[Standing]:
+    harm = np.median([one.harm for one in standings])
+    ratios = [one.claimed / one.declared if one.declared else 0.0 for one in standings]
+    usual = np.median(ratios)
+    flagged = []
+    for one, ratio in zip(standings, ratios, strict=True):
+        reasons = []
+        if one.harm > max(BEYOND * harm, LEAST_HARM):
+            reasons.append("goes against the others")
+        if usual and ratio > BEYOND * usual:
+            reasons.append("claims more than its rows")
+        flagged.append(Standing(**{**asdict(one), "flagged": " and ".join(reasons)}))
+    return flagged
+
+
+def _declared(opinions: Opinions) -> Array | None:
+    """Each party's share of the declared rows; None if the ballots declare none."""
+    total = opinions.declared.sum()
+    return opinions.declared / total if total and (opinions.declared != 1).any() else None
+
+
+def _why_unknown(count: Count, ctx: TallyContext) -> str:
+    if ctx.public is None or not len(ctx.public):
+        return (
+            "there are no public rows. `oneballot certify OUTCOME --election election.toml --data rows.csv` asks about "
+            "rows of your own"
+        )
+    if not count.by_party:
+        return f"the count of {ctx.election.method.name} keeps only sums, so that no ballot can be left out"
+    return f"{ctx.election.method.name} does not say what each ballot adds with these settings"
