@@ -14,8 +14,8 @@ MOST_VOTES = 10**8
 """Votes of more parties × rows × classes are not held at once."""
 
 
-def opinions_of(votes: PartyVotes) -> Opinions | None:
-    """The opinions of all parties; None if they are too many to be held at once."""
+def opinions_of(votes: PartyVotes, asked: Array) -> Opinions | None:
+    """The opinions of all parties about these public rows, by number; None if they are too many to be held at once."""
     parties = len(votes.parties)
     if parties * votes.rows * votes.classes > MOST_VOTES:
         return None
@@ -33,4 +33,4 @@ def opinions_of(votes: PartyVotes) -> Opinions | None:
         return held.combine(np.sort(some)).votes
 
     declared = np.ones(parties) if votes.seen is None else votes.seen.sum(axis=1).astype(np.float64)
-    return Opinions(votes.parties, declared, weights, shares, combine)
+    return Opinions(votes.parties, declared, weights, shares, combine, public=asked)
