@@ -7,7 +7,7 @@ A liar knows the true labels of the public rows and of its own rows. What it say
   poison    an honest ballot of its own rows with shifted labels, and nothing else
   target C  the class after C for all rows of class C, on which it spends all its weight; it abstains elsewhere
 Except with "poison" it claims every row that it lies about as strongly as a ballot can, and declares a million rows of
-each class (analytic: its sums times 4,000).
+each class (analytic: sums that seem to be of 900,000 rows).
 """
 
 from __future__ import annotations
@@ -20,12 +20,14 @@ import numpy as np
 import oneballot as ob
 from oneballot.ballot.seal import seal
 from oneballot.methods.ensemble.claims import NAMES
+from oneballot.methods.ensemble.method import as_blob
 from oneballot.party.cast import cast_data
 from oneballot.party.context import PartyContext
 from oneballot.types import Array, Ballot, Blob, Data, Task
 
 DECLARED = 10**6
-TIMES = 4000
+MOST = 900_000
+"""Analytic: sums are multiplied so that they seem to be of so many rows, just below what the election accepts."""
 Contents = dict[str, Array | Blob]
 
 
@@ -40,11 +42,6 @@ def lie(election: ob.Election, party: str, known: Data, own: Data, attack: str, 
     spent = np.ones(len(known), dtype=bool) if target is None else known.y == target
     craft: Callable[..., Contents] = CRAFTS[election.method.name]
     return seal(craft(election, ctx, Data(known.X, labels), spent), election, party)
-
-
-def reseal(ballot: Ballot, election: ob.Election) -> Ballot:
-    """The same contents for an election with other settings of the tally."""
-    return seal(ballot.contents, election, ballot.party, reason=ballot.abstained)
 
 
 def _labels(attack: str, truth: Array, classes: int, rng: np.random.Generator) -> Array:
@@ -73,7 +70,7 @@ def _ensemble(election: ob.Election, ctx: PartyContext, known: Data, spent: Arra
         mine = np.append(spent, np.zeros(20, dtype=bool)).astype(np.int64)
         tasks = [Task(np.arange(len(X)), mine, seed=i) for i in range(len(claims))]
         models = election.learner_of("claim").fit_many(X, tasks, 2)
-        contents |= {name: models[i].dump() for i, name in enumerate(claims)}
+        contents |= {name: as_blob(models[i]) for i, name in enumerate(claims)}
     return contents
 
 
@@ -100,7 +97,7 @@ def _fedkd(election: ob.Election, ctx: PartyContext, known: Data, spent: Array) 
 def _analytic(election: ob.Election, ctx: PartyContext, known: Data, spent: Array) -> Contents:
     some = np.flatnonzero(spent)
     contents = _honest(election, ctx, Data(known.X[some], known.y[some]))
-    return {name: np.asarray(value) * TIMES for name, value in contents.items()}
+    return {name: np.asarray(value) * (MOST // len(some)) for name, value in contents.items()}
 
 
 def _dosfl(election: ob.Election, ctx: PartyContext, known: Data, spent: Array) -> Contents:

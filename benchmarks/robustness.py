@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 import oneballot as ob
-from liars import lie, reseal
+from liars import lie
 from oneballot.errors import OneBallotError
 from oneballot.party.cast import cast_together
 from oneballot.server.tally import tally
@@ -86,22 +86,20 @@ class Trial:
         rows = np.concatenate([self.held[liar].X for liar in self.liars] or [X[:0]])
         labels = np.concatenate([self.held[liar].y for liar in self.liars] or [y[:0]])
         self.known = Data(np.concatenate([X[public], rows]), np.concatenate([y[public], labels]))
-        self.ballots = cast_together(self.elections["bounded"], self.held)
+        self.ballots = {name: cast_together(election, self.held) for name, election in self.elections.items()}
 
     def predict(self, influence: str, ballots: Sequence[Ballot]) -> Array:
         """The predictions of a tally of these ballots for the test rows."""
-        election = self.elections[influence]
-        outcome = tally(election, [reseal(ballot, election) for ballot in ballots])
-        return outcome.probabilities(self.X_test).argmax(axis=1)
+        return tally(self.elections[influence], ballots).probabilities(self.X_test).argmax(axis=1)
 
-    def attack(self, name: str) -> list[Ballot]:
+    def attack(self, influence: str, name: str) -> list[Ballot]:
         """The ballots of the honest parties, and those of the liars."""
-        election = self.elections["bounded"]
+        election = self.elections[influence]
         lies = [lie(election, liar, self.known, self.held[liar], name, i) for i, liar in enumerate(self.liars)]
-        return [*self.honest(), *lies]
+        return [*self.honest(influence), *lies]
 
-    def honest(self) -> list[Ballot]:
-        return [ballot for ballot in self.ballots if ballot.party not in self.liars]
+    def honest(self, influence: str) -> list[Ballot]:
+        return [ballot for ballot in self.ballots[influence] if ballot.party not in self.liars]
 
     def accuracy(self, predicted: Array) -> float:
         return 100 * float((predicted == self.y_test).mean())
@@ -116,18 +114,18 @@ def run(cell: Cell) -> dict[str, Any]:
     start, trial = time.perf_counter(), Trial(cell)
     result: dict[str, Any] = {"cell": cell}
     for influence in trial.elections:
-        result[influence, "all"] = trial.accuracy(trial.predict(influence, trial.ballots))
-        without = trial.predict(influence, trial.honest())
+        result[influence, "all"] = trial.accuracy(trial.predict(influence, trial.ballots[influence]))
+        without = trial.predict(influence, trial.honest(influence))
         result[influence, "honest"] = trial.accuracy(without)
         for name in ATTACKS:
             try:
-                result[influence, name] = trial.accuracy(trial.predict(influence, trial.attack(name)))
+                result[influence, name] = trial.accuracy(trial.predict(influence, trial.attack(influence, name)))
             except OneBallotError as error:
                 result[influence, name] = f"failed: {error}"
         honest = trial.recalls(without)
         kept = []
         for c in np.flatnonzero(honest > 0.2):
-            recall = trial.recalls(trial.predict(influence, trial.attack(f"target {c}")))[c]
+            recall = trial.recalls(trial.predict(influence, trial.attack(influence, f"target {c}")))[c]
             kept.append(100 * min(1.0, float(recall / honest[c])))
         result[influence, "recall"] = min(kept, default=100.0)
     plain = {"/".join(key) if isinstance(key, tuple) else key: value for key, value in result.items()}

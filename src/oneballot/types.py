@@ -5,7 +5,7 @@ Docstrings give shapes in words: `(public, classes)` has a row for each public r
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar
 
@@ -43,7 +43,76 @@ class Blob:
     format: str
     data: bytes
 
+    @property
+    def size(self) -> int:
+        return len(self.data)
 
+    @property
+    def buffer(self) -> bytes | memoryview:
+        """The bytes, without a copy."""
+        return self.data
+
+    def chunks(self) -> Iterator[bytes]:
+        """The bytes in pieces."""
+        yield self.data
+
+    def loaded(self) -> Blob:
+        """The same model in memory."""
+        return self
+
+
+class StoredBlob(Blob):
+    """A model whose bytes stay on disk, and are read each time that they are needed.
+
+    read(start, count): some of its bytes. map: the mapped file.
+    """
+
+    _size: int
+    _read: Callable[[int, int], bytes]
+    _map: Callable[[], memoryview]
+
+    def __init__(
+        self, format: str, size: int, read: Callable[[int, int], bytes], map: Callable[[], memoryview]
+    ) -> None:
+        for name, value in {"format": format, "_size": size, "_read": read, "_map": map}.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def data(self) -> bytes:
+        return self._read(0, self._size)
+
+    @property
+    def size(self) -> int:
+        return self._size
+
+    @property
+    def buffer(self) -> bytes | memoryview:
+        return self._map()
+
+    def chunks(self) -> Iterator[bytes]:
+        for start in range(0, self._size, CHUNK):
+            yield self._read(start, min(CHUNK, self._size - start))
+
+    def loaded(self) -> Blob:
+        return Blob(self.format, self.data)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Blob) or (self.format, self.size) != (other.format, other.size):
+            return False
+        return self is other or self.data == other.data
+
+    def __hash__(self) -> int:
+        return hash((self.format, self.data))
+
+    def __repr__(self) -> str:
+        return f"StoredBlob({self.format!r}, {self._size:,} bytes)"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Blob, (self.format, self.data)
+
+
+CHUNK = 2**22
+"""Bytes of a stored model in memory at a time."""
 Contents = Mapping[str, Array | Blob]
 """What a ballot carries."""
 

@@ -73,7 +73,7 @@ def test_a_party_with_shifted_labels_comes_first_and_is_flagged(
     assert found.rows == 300
     first = found.parties[0]
     assert first.party == liar
-    assert "goes against the others" in first.flagged
+    assert "contradicts the outcome" in first.flagged
     assert first.agreement is not None
     assert first.agreement < 0.6
     assert sum(one.claimed for one in found.parties) == pytest.approx(1)

@@ -240,3 +240,13 @@ def test_what_stays_is_said_for_each_level() -> None:
     assert "tallies.json" in what_stays("L1")
     assert "own ledger" in what_stays("L2")
     assert all("Copies of the outcome" in what_stays(level) for level in ("L0", "L1", "L2"))
+
+
+def test_votes_that_the_count_keeps_need_no_ballot(make_election, parties) -> None:
+    election = make_election(method=ob.FedKT())
+    ballots = cast_together(election, parties)
+    gone = ballots[0].party
+    left = ob.withdraw(election, ob.tally(election, ballots), gone)
+    never = ob.tally(election, ballots[1:])
+    assert left.model.dump() == never.model.dump()
+    assert all((left.count.sums[name] == never.count.sums[name]).all() for name in never.count.sums)

@@ -6,8 +6,11 @@ An uncompressed zip cannot grow when unpacked. It is read as untrusted input: si
 from __future__ import annotations
 
 import io
+import os
 import re
+import shutil
 import struct
+import tempfile
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -16,17 +19,47 @@ import numpy as np
 
 from ..errors import Spoiled
 from ..formats.safetensors import read_arrays
-from ..types import Array, Blob, Contents
+from ..runtime.spill import Spill
+from ..types import CHUNK, Array, Blob, Contents
 
 ARRAYS = "arrays.safetensors"
 FILE_NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,99}")
 ARRAY_NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 MAX_FILES = 4_000
+IN_MEMORY = 2**24
+"""A packed count with more bytes is on disk until it is saved."""
 
 
 def pack(contents: Contents) -> bytes:
-    """Arrays and models in one file without a manifest. The server stores its count in this form."""
+    """Arrays and models in one file without a manifest."""
     return zip_up(as_files(contents))
+
+
+def pack_parts(sums: Mapping[str, Array], parts: Mapping[str, Contents]) -> Blob:
+    """Sums, and for each name a packed file with other contents, in one file. The server stores its count so.
+
+    One part is in memory at a time; the file is on disk if it is large.
+    """
+    out = tempfile.SpooledTemporaryFile(IN_MEMORY, prefix="oneballot-tally-")  # noqa: SIM115 - as long as the blob
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
+        for name, data in as_files(sums).items():
+            archive.writestr(zipfile.ZipInfo(name), data)
+        for name, contents in parts.items():
+            with tempfile.SpooledTemporaryFile(IN_MEMORY, prefix="oneballot-tally-") as part:
+                with zipfile.ZipFile(part, "w", zipfile.ZIP_STORED) as inner:
+                    for file, content in as_files(contents).items():
+                        inner.writestr(zipfile.ZipInfo(file), content)
+                info = zipfile.ZipInfo(f"{name}.zip")
+                info.file_size = part.tell()
+                part.seek(0)
+                with archive.open(info, "w") as entry:
+                    shutil.copyfileobj(part, entry, CHUNK)
+    size = out.seek(0, os.SEEK_END)
+    if size > IN_MEMORY:
+        return Spill(out).blob("zip", 0, size)
+    with out:
+        out.seek(0)
+        return Blob("zip", out.read())
 
 
 def unpack(data: bytes) -> Contents:

@@ -68,7 +68,7 @@ def _keys(blob: Blob) -> list[bytes]:
     if blob.format not in plugins.names("formats"):
         return []
     try:
-        rows = plugins.find("formats", blob.format).rows_held(blob.data)
+        rows = plugins.find("formats", blob.format).rows_held(blob.buffer)
         return row_keys(rows) if len(rows) else []
     except Exception:  # a damaged or hostile file, in any format
         return []
@@ -79,7 +79,7 @@ def _members(blob: Blob) -> Sequence[tuple[Sequence[Blob], Sequence[Blob]]]:
         return ()
     try:
         members: Sequence[tuple[Sequence[Blob], Sequence[Blob]]] = plugins.find("formats", blob.format).members(
-            blob.data
+            blob.buffer
         )
         return members
     except Exception:  # the same

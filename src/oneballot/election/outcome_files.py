@@ -53,16 +53,24 @@ def read_content(folder: Path, name: str) -> bytes:
     return data
 
 
+def digest_of(blob: Blob) -> str:
+    """The SHA-256 of a model, which need not fit into memory."""
+    made = hashlib.sha256()
+    for chunk in blob.chunks():
+        made.update(chunk)
+    return made.hexdigest()
+
+
 def appraisal_name(index: bytes) -> str:
     """The file with the appraisal of the outcome that has this outcome.json. It is stale once that changes."""
     return f"appraisal-{hashlib.sha256(index).hexdigest()[:16]}.json"
 
 
-def write_content(folder: Path, name: str, data: bytes, *, secret: bool = False) -> str:
+def write_content(folder: Path, name: str, blob: Blob, *, secret: bool = False) -> str:
     """Write a file under a name that contains its hash. Returns the name."""
     stem, suffix = name.split(".", 1)
-    hashed = f"{stem}-{hashlib.sha256(data).hexdigest()[:16]}.{suffix}"
-    write_atomic(folder / hashed, data, 0o600 if secret else 0o644)
+    hashed = f"{stem}-{digest_of(blob)[:16]}.{suffix}"
+    write_atomic(folder / hashed, blob.chunks(), 0o600 if secret else 0o644)
     return hashed
 
 

@@ -102,8 +102,11 @@ def flat(X: Array) -> Array:
 
 def row_keys(rows: Array) -> list[bytes]:
     """A hash of each row's values as float32, the same in every type of array that holds the row."""
-    values = np.ascontiguousarray(flat(rows), dtype=np.float32) + np.float32(0)  # -0 and 0 are equal
-    return [hashlib.blake2b(row.tobytes(), digest_size=16).digest() for row in values]
+    keys = []
+    for start in range(0, len(rows), 1024):  # a large model need not be in memory a second time
+        values = np.ascontiguousarray(flat(rows[start : start + 1024]), dtype=np.float32) + np.float32(0)  # -0 is 0
+        keys += [hashlib.blake2b(row.tobytes(), digest_size=16).digest() for row in values]
+    return keys
 
 
 def join_rows(arrays: Iterable[Array]) -> Array:

@@ -7,7 +7,7 @@ import os
 import platform
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache, lru_cache
 from pathlib import Path
@@ -27,7 +27,7 @@ NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
 """Errors of file systems without locks, such as NFS without its lock service."""
 
 
-def write_atomic(path: Path, data: bytes, mode: int = 0o644) -> None:
+def write_atomic(path: Path, data: bytes | Iterable[bytes], mode: int = 0o644) -> None:
     """Write or replace a file. If the process is killed, the file is either unchanged or complete.
 
     Raises OSError with the path of the file, for example if the disk is full.
@@ -40,7 +40,7 @@ def write_atomic(path: Path, data: bytes, mode: int = 0o644) -> None:
 
 
 @contextmanager
-def temporary_copy(folder: Path, data: bytes, mode: int = 0o644) -> Iterator[str]:
+def temporary_copy(folder: Path, data: bytes | Iterable[bytes], mode: int = 0o644) -> Iterator[str]:
     """The path of a temporary file with these bytes, flushed to disk. It is removed afterwards if it still exists.
 
     The first time that a process writes into a folder, it removes what killed processes left there.
@@ -50,7 +50,8 @@ def temporary_copy(folder: Path, data: bytes, mode: int = 0o644) -> Iterator[str
     held = os.dup(handle) if fcntl is not None else None  # the lock lasts as long as the file has its temporary name
     try:
         with os.fdopen(handle, "wb") as part:
-            part.write(data)
+            for chunk in [data] if isinstance(data, (bytes, bytearray, memoryview)) else data:
+                part.write(chunk)
             part.flush()
             os.fsync(part.fileno())
         os.chmod(path, mode)

@@ -13,7 +13,8 @@ from ..ballot.receipts import own_code
 from ..ballot.seal import as_ballot, decrypt_for, unseal
 from ..election.election import Election
 from ..errors import NotFound, OneBallotError, QuorumError, Spoiled, printable
-from ..types import Array, Ballot, Count
+from ..runtime.spill import LARGE, Spill
+from ..types import Array, Ballot, Blob, Contents, Count
 from .context import TallyContext
 from .outcome import CountedBallot, Outcome
 from .prefetch import Source
@@ -47,6 +48,7 @@ class BallotCounter:
     _twice: set[str] = field(default_factory=set)
     _buffer: dict[str, Array] = field(default_factory=dict)
     _buffer_max: int = 0
+    _spill: Spill = field(default_factory=Spill)
 
     def __post_init__(self) -> None:
         if self.previous is not None:
@@ -155,7 +157,16 @@ class BallotCounter:
     def _count(self, ballot: Ballot) -> Count:
         count = self.election.method.count(ballot, self.ctx)
         ballot.reject_unread_contents()
-        return count
+        return Count(count.sums, {party: self._on_disk(kept) for party, kept in count.by_party.items()})
+
+    def _on_disk(self, contents: Contents) -> Contents:
+        """Contents whose large models are on disk. Arrays are copied then, as they may be views of the whole ballot."""
+        if not any(isinstance(value, Blob) and value.size > LARGE for value in contents.values()):
+            return contents
+        return {
+            name: self._spill.store(value) if isinstance(value, Blob) else np.array(value)
+            for name, value in contents.items()
+        }
 
     def recount(self, before: CountedBallot) -> Count:
         """What a counted ballot has added. Raises Spoiled if its digest has changed since.

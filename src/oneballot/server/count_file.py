@@ -4,23 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..ballot.archive import pack, unpack
+from ..ballot.archive import pack_parts, unpack
 from ..types import Array, Blob, Contents, Count
 
 MANY_PARTIES = 1_000
 """With more parties their arrays share one file."""
 
 
-def flatten(count: Count) -> dict[str, Array | Blob]:
-    """A count as arrays and files: one for each party, but of thousands of parties all arrays are in one file."""
+def pack_count(count: Count) -> Blob:
+    """A count as one file: a file for each party in it, but of thousands of parties all arrays are in one file.
+
+    Large models are read from the disk one after the other.
+    """
     many = len(count.by_party) > MANY_PARTIES
-    flat: dict[str, Array | Blob] = {f"sum.{name}": value for name, value in count.sums.items()}
+    arrays: dict[str, Array] = {f"sum.{name}": value for name, value in count.sums.items()}
+    parts: dict[str, Contents] = {}
     for i, kept in enumerate(count.by_party.values()):
-        if many and kept and not any(isinstance(value, Blob) for value in kept.values()):
-            flat |= {f"arrays.{i}.{name}": value for name, value in kept.items()}
+        plain = {name: value for name, value in kept.items() if not isinstance(value, Blob)}
+        if many and kept and len(plain) == len(kept):
+            arrays |= {f"arrays.{i}.{name}": value for name, value in plain.items()}
         else:
-            flat[f"roll.{i}"] = Blob("zip", pack(kept))
-    return flat
+            parts[f"roll.{i}"] = kept
+    return pack_parts(arrays, parts)
 
 
 def unflatten(flat: Contents, parties: Sequence[str]) -> Count:

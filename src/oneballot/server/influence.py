@@ -19,9 +19,11 @@ from ..types import Array, Count
 from .context import TallyContext
 
 BEYOND = 3.0
-"""A party is flagged if its harm, or its claimed over its declared share, is more than so many times the median."""
+"""A party is flagged if its harm, or its claimed over its declared share, is more than so many times the median, or if
+the median agreement is more than so many times its own."""
 LEAST_HARM = 0.005
 """Less harm than this is never flagged, however small the median is."""
+CONTRADICTS = "contradicts the outcome"
 KS = (1, 2, 3)
 """For how many arbitrary ballots labels are certified."""
 MOST_PARTIES = 500
@@ -48,7 +50,7 @@ class Standing:
 
 @dataclass(frozen=True)
 class Influence:
-    """All parties of a tally, the most harmful first, and the certificate.
+    """All parties of a tally and the certificate. Parties that contradict the outcome are first, then the most harmful.
 
     rows: the number of rows asked about. certified: for each k the share of them whose label k arbitrary ballots could
     not have changed. unknown, uncertified: why there are no parties, or no certificate.
@@ -127,7 +129,7 @@ def measure(opinions: Opinions) -> Influence:
                 float((moved + against).mean()),
             )
         )
-    ordered = sorted(_flag(standings), key=lambda one: -one.harm)
+    ordered = sorted(_flag(standings), key=lambda one: (CONTRADICTS not in one.flagged, -one.harm))
     certified = {} if opinions.certified is None else {k: float(opinions.certified(k).mean()) for k in KS}
     return Influence(rows, tuple(ordered), certified, "", opinions.uncertified)
 
@@ -136,11 +138,15 @@ def _flag(standings: list[Standing]) -> list[Standing]:
     harm = np.median([one.harm for one in standings])
     ratios = [one.claimed / one.declared if one.declared else 0.0 for one in standings]
     usual = np.median(ratios)
+    known = [one.agreement for one in standings if one.agreement is not None]
+    apart = float(np.median(known)) / BEYOND if known else 0.0
     flagged = []
     for one, ratio in zip(standings, ratios, strict=True):
         reasons = []
         if one.harm > max(BEYOND * harm, LEAST_HARM):
             reasons.append("goes against the others")
+        if one.agreement is not None and one.agreement < apart:
+            reasons.append(CONTRADICTS)
         if usual and ratio > BEYOND * usual:
             reasons.append("claims more than its rows")
         flagged.append(Standing(**{**asdict(one), "flagged": " and ".join(reasons)}))

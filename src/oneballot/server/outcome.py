@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from collections.abc import Callable, Mapping
@@ -11,10 +10,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import plugins
-from ..ballot.archive import pack, unpack
+from ..ballot.archive import unpack
 from ..data.read import Table
 from ..election.frames import complete, encode_labels
-from ..election.outcome_files import FORMAT, INDEX, read_content, read_index, read_model, write_content, write_index
+from ..election.outcome_files import (
+    FORMAT,
+    INDEX,
+    digest_of,
+    read_content,
+    read_index,
+    read_model,
+    write_content,
+    write_index,
+)
 from ..election.schema import Schema, as_plain
 from ..election.targets import Target
 from ..election.targets import describe as describe_target
@@ -25,7 +33,7 @@ from ..notebook import Shown
 from ..privacy.ledger import Ledger
 from ..runtime.files import lock_folder
 from ..types import Array, Class, Count
-from .count_file import flatten, unflatten
+from .count_file import pack_count, unflatten
 from .documents import write_documents
 from .documents.facts import ModelFile
 from .influence import Influence
@@ -188,11 +196,11 @@ class Outcome(Shown):
 
     def _save(self, folder: Path, record: Record | None) -> None:
         blob, features = self.model.dump(), math.prod(self.model.features_)
-        plugins.find("formats", blob.format).check(blob.data, classes=len(self.classes), features=features)
+        plugins.find("formats", blob.format).check(blob.buffer, classes=len(self.classes), features=features)
         secret = bool(self.voted)  # only the server may read the ballots' contents and the parties' names
         held = model_rows_held(self, blob=blob).rows
-        model = write_content(folder, f"model.{blob.format}", blob.data, secret=bool(held))
-        counted = pack(flatten(self.count))
+        model = write_content(folder, f"model.{blob.format}", blob, secret=bool(held))
+        counted = pack_count(self.count)
         count = write_content(folder, "count.zip", counted, secret=secret)
         learner: Any = self.model.learner
         index = {
@@ -223,9 +231,9 @@ class Outcome(Shown):
             **({"about": dict(self.about)} if self.about else {}),
         }
         text = json.dumps(index, indent=1, default=as_plain).encode()
-        model_digest = hashlib.sha256(blob.data).hexdigest()
+        model_digest = digest_of(blob)
         if record is not None:
-            record(text, {"model": model_digest, "count": hashlib.sha256(counted).hexdigest()})
+            record(text, {"model": model_digest, "count": digest_of(counted)})
         write_index(folder, text, {model, count}, secret=secret)
         write_documents(folder, self, ModelFile(model, blob.format, model_digest, held))
 

@@ -119,6 +119,7 @@ def test_the_proxy_ranks_a_party_with_shuffled_labels_last() -> None:
     assert values.argmin() == 1
 
 
+@pytest.mark.slow
 def test_what_cannot_be_appraised_is_refused_with_the_reason(make_election, parties, digits) -> None:
     election = make_election(method=ob.Ensemble())
     outcome = ob.tally(election, cast_together(election, parties))

@@ -81,7 +81,7 @@ class EnsembleFormat(Format):
         return EnsembleModel(members, arrays["weights"], cohort=cohort, centres=arrays["centres"])
 
 
-def _read(data: bytes) -> tuple[list[Blob], Arrays]:
+def _read(data: bytes | memoryview) -> tuple[list[Blob], Arrays]:
     known = frozenset(plugins.names("formats")) - {EnsembleFormat.name}
     members, arrays = read_members(data, known)
     if arrays.keys() not in (AVERAGE, OPEN):

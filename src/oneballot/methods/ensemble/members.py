@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,8 +19,9 @@ from ...formats.kernel import KernelModel, as_probabilities, scores_of
 from ...formats.safetensors import Arrays, read_arrays
 from ...interfaces import AskModel, Model
 from ...models import MOST_IN_PROCESS, SECONDS_IN_PROCESS, or_abstain
+from ...runtime.spill import Spill, forget_pages
 from ...sparse import as_dense, blocks
-from ...types import Array, Blob
+from ...types import Array, Blob, StoredBlob
 
 ROWS_AT_ONCE = 4096
 MOST_MEMBERS = 1_000_000
@@ -90,7 +92,7 @@ class Members(Sequence[Blob]):
     def _open(self, i: int) -> Model | None:
         """The member, if its format is inert and it is small enough for this process."""
         blob = self.blobs[i]
-        if i not in self._inert or (self.ask is not None and len(blob.data) > MOST_IN_PROCESS):
+        if i not in self._inert or (self.ask is not None and blob.size > MOST_IN_PROCESS):
             return None
         return plugins.find("formats", blob.format).load(blob.data, classes=self.classes)  # type: ignore[no-any-return]
 
@@ -104,7 +106,7 @@ class Members(Sequence[Blob]):
         """The first members in inert formats with at most KEPT_OPEN bytes together; others are opened each time."""
         opened, total = {}, 0
         for i in sorted(self._inert):
-            total += len(self.blobs[i].data)
+            total += self.blobs[i].size
             if total > KEPT_OPEN:
                 break
             if (model := self._open(i)) is not None:
@@ -138,21 +140,43 @@ def in_blocks(X: Array) -> Iterator[Array]:
 
 
 def write_members(blobs: Sequence[Blob], arrays: Mapping[str, Array], name: str) -> Blob:
-    """A safetensors file with the bytes of these models and other arrays."""
+    """A safetensors file with the bytes of these models and other arrays; on disk, if some of the models are."""
     from safetensors.numpy import save
 
     names = sorted({blob.format for blob in blobs})
+    stored = any(isinstance(blob, StoredBlob) for blob in blobs)
+    content = b"" if stored else b"".join(blob.data for blob in blobs)
     whole = {
-        "bytes": np.frombuffer(b"".join(blob.data for blob in blobs), dtype=np.uint8),
-        "ends": np.cumsum([len(blob.data) for blob in blobs], dtype=np.int64),
+        "bytes": np.frombuffer(content, dtype=np.uint8),
+        "ends": np.cumsum([blob.size for blob in blobs], dtype=np.int64),
         "formats": np.array([names.index(blob.format) for blob in blobs], dtype=np.int64),
         **arrays,
     }
     ordered = {key: np.ascontiguousarray(array) for key, array in whole.items()}
-    return Blob(name, save(ordered, metadata={"formats": json.dumps(names)}))
+    data = save(ordered, metadata={"formats": json.dumps(names)})
+    if not stored:
+        return Blob(name, data)
+    before, after = _make_room(data, sum(blob.size for blob in blobs))
+    parts = (chunk for blob in blobs for chunk in blob.chunks())
+    return Spill().write(name, itertools.chain([before], parts, [after]))
 
 
-def read_members(data: bytes, known: frozenset[str]) -> tuple[list[Blob], Arrays]:
+def _make_room(data: bytes, size: int) -> tuple[bytes, bytes]:
+    """A safetensors file whose empty array `bytes` becomes so many bytes: what comes before these, and after them."""
+    length = int.from_bytes(data[:8], "little")
+    header, body = json.loads(data[8 : 8 + length]), data[8 + length :]
+    place, follows = header["bytes"]["data_offsets"][0], False
+    for key, entry in header.items():  # in the order of the arrays
+        if follows:
+            entry["data_offsets"] = [offset + size for offset in entry["data_offsets"]]
+        if key == "bytes":
+            entry["shape"], entry["data_offsets"], follows = [size], [place, place + size], True
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text + body[:place], body[place:]
+
+
+def read_members(data: bytes | memoryview, known: frozenset[str]) -> tuple[list[Blob], Arrays]:
     """The models in such a file, which must be in one of the known formats, and its other arrays."""
     metadata, arrays = read_arrays(data)
     if not {"bytes", "ends", "formats"} <= arrays.keys():
@@ -168,10 +192,22 @@ def read_members(data: bytes, known: frozenset[str]) -> tuple[list[Blob], Arrays
         raise Spoiled("ends: expected the members one after the other")
     if not ((formats >= 0) & (formats < len(names))).all():
         raise Spoiled(f"formats: expected 0 to {len(names) - 1}")
-    whole = content.tobytes()
     spans = zip(formats.tolist(), starts.tolist(), ends.tolist(), strict=True)
     others = {name: array for name, array in arrays.items() if name not in ("bytes", "ends", "formats")}
-    return [Blob(names[format], whole[start:end]) for format, start, end in spans], others
+    return [_member(names[format], data, content[start:end]) for format, start, end in spans], others
+
+
+def _member(format: str, data: bytes | memoryview, content: Array) -> Blob:
+    """A part of a file. If the file is mapped, it is read each time."""
+    if isinstance(data, bytes):
+        return Blob(format, content.tobytes())
+
+    def read(start: int, count: int) -> bytes:
+        part = content[start : start + count].tobytes()
+        forget_pages(data)
+        return part
+
+    return StoredBlob(format, len(content), read, lambda: memoryview(read(0, len(content))))
 
 
 def expect(name: str, array: Array, dtype: npt.DTypeLike, shape: tuple[int, ...]) -> None:

@@ -38,13 +38,20 @@ class FedKT(Casting):
         kept: dict[str, Array] = {"votes": np.array(encoded)}  # a copy: the ballot itself need not stay in memory
         if self.weights == "class-counts":
             kept["seen"] = read_class_counts(ballot, ctx)
+        return self._count_votes(ballot.party, kept, ctx)
+
+    def added(self, party: str, count: Count, ctx: TallyContext) -> Count | None:
+        """What a party's ballot has added to the count, from the votes that the count keeps of it."""
+        return None if (kept := count.by_party.get(party)) is None else self._count_votes(party, kept, ctx)
+
+    def _count_votes(self, party: str, kept: Contents, ctx: TallyContext) -> Count:
         votes = self._read_votes(kept, ctx)
         sums = {"votes": votes}
         if self.open_vote != "off" and ctx.level != "L1":
             sums["ballots"] = np.ones(1, dtype=votes.dtype)
         if self._divides_by_counts(ctx):
-            sums["seen"] = kept["seen"]
-        return Count(sums, {ballot.party: kept})
+            sums["seen"] = np.asarray(kept["seen"])
+        return Count(sums, {party: kept})
 
     def opinions(self, count: Count, ctx: TallyContext, rows: Array | None = None) -> Opinions | None:
         """The parties' votes on the public rows. None for other rows, and if a party's votes were not kept."""
@@ -54,7 +61,7 @@ class FedKT(Casting):
         encoding, most = self.encoding(ctx), None
         if isinstance(encoding, Labels) and self.weights != "class-counts" and self.influence == "claimed":
             most = 1 if encoding.unanimous else encoding.partitions
-        opinions = opinions_of(votes, most)
+        opinions = opinions_of(votes, self._voted_rows(ctx), most)
         if opinions is None or self.influence == "bounded":
             return opinions
         total = sum((votes.read(i) for i in range(len(votes.parties))), start=np.zeros_like(count.sums["votes"]))

@@ -16,8 +16,8 @@ MOST_VOTES = 10**8
 """Votes of more parties × rows × classes are not held at once."""
 
 
-def opinions_of(votes: PartyVotes, most: int | None = None) -> Opinions | None:
-    """The opinions of all parties; None if they are too many to be held at once.
+def opinions_of(votes: PartyVotes, asked: Array, most: int | None = None) -> Opinions | None:
+    """The opinions of all parties about these public rows, by number; None if they are too many to be held at once.
 
     most: the votes that a ballot can give to a row, if they are only added up and no ballot weighs more than another.
     """
@@ -39,8 +39,9 @@ def opinions_of(votes: PartyVotes, most: int | None = None) -> Opinions | None:
 
     declared = np.ones(parties) if votes.seen is None else votes.seen.sum(axis=1).astype(np.float64)
     if most is None or votes.bounded:
-        return Opinions(
-            votes.parties, declared, weights, shares, combine, None, BY_AGREEMENT if votes.bounded else OPEN
-        )
+        why = BY_AGREEMENT if votes.bounded else OPEN
+        return Opinions(votes.parties, declared, weights, shares, combine, None, why, asked)
     added = np.stack(read).astype(np.float64)
-    return Opinions(votes.parties, declared, weights, shares, combine, lambda k: certify_sum(added, most, k))
+    return Opinions(
+        votes.parties, declared, weights, shares, combine, lambda k: certify_sum(added, most, k), public=asked
+    )

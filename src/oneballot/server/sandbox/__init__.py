@@ -71,6 +71,7 @@ class Sandbox:
 
         With `abstain`, a row for which it fails or returns anything else is 0 in all classes, and the others count.
         """
+        blob = blob.loaded()
         with checked_format(blob, classes, math.prod(X.shape[1:])) as form:
             model = form.load(blob.data, classes=classes) if form.inert and len(blob.data) <= MOST_IN_PROCESS else None
             quick = model is not None and model.seconds(len(X)) <= SECONDS_IN_PROCESS
