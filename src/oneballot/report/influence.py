@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from ..server.influence import Influence, Standing
+from typing import TYPE_CHECKING
+
 from .text import percent, plural, print_lines, print_table
+
+if TYPE_CHECKING:
+    from ..server.influence import Influence, Standing
 
 FEW_PARTIES, SHOWN = 10, 5
 """Of more parties than a few, only the first are shown in the terminal."""
