@@ -175,7 +175,7 @@ def test_the_ledger_and_the_ballot_name_the_unit() -> None:
     ledger = unseal(ballot.sealed, election).ledger
     assert ledger.unit == "patient"
     assert "for each patient (all rows with the same ID), adjacency replace" in ledger.describe()[0]
-    assert "a replaced patient keeps the ID; the rows, and their number, may all differ" in ledger.describe()
+    assert "the rows of an ID, and their number, may all differ" in ledger.describe()
     assert not any("several rows of one person" in line for line in ledger.describe())
     assert election_at(ob.L2(2.0)).ballot_ledger.unit == "row"
 

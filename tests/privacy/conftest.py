@@ -135,7 +135,8 @@ class ExactAudit:
         them vote for the last class. `moved`: how many teachers change their vote because of the row.
         """
         rows = privacy.level == "L2"
-        moved = moved or (2 if rows and privacy.adjacency == "replace" and not privacy.stable_ids else 1)
+        by_content = privacy.adjacency == "replace" and not privacy.stable_ids
+        moved = moved or (2 if rows and (by_content or privacy.adjacency == "swap") else 1)
         corners = np.hstack([np.eye(public), np.zeros((public, 2))])
         corners[:, public] = np.where(np.arange(public) % 2, SIDE, -SIDE)
         usual: dict[str, Any] = {"open_vote": "off", "students": False, "subsets": others + moved if rows else 1}
@@ -154,9 +155,10 @@ class ExactAudit:
         rows += [(k, (0.0, BELOW, 1 - k)) for k in range(moved)]
         rows += [(0, (0.0, 0.0, 0)), (moved - 1, (0.0, 0.0, 1))]
         X, y, ids = self._placed(election, rows)
-        ids[-1] = ids[-2]  # a stable ID stays
+        if election.privacy.adjacency != "swap":
+            ids[-1] = ids[-2]  # a stable ID stays
         kept = np.arange(len(y) - 2)
-        changed = np.append(kept, len(y) - 1) if election.privacy.adjacency == "replace" else kept
+        changed = kept if election.privacy.adjacency == "add-remove" else np.append(kept, len(y) - 1)
         return Case(election, *({"unit": Data(X[r], y[r], ids[r])} for r in (np.append(kept, len(y) - 2), changed)))
 
     def _placed(self, election: ob.Election, rows: Sequence[tuple[int, Row]]) -> tuple[Array, Array, Array]:

@@ -50,9 +50,11 @@ def test_the_reach_depends_on_level_unit_and_adjacency() -> None:
     assert reach_of("L2", "replace", stable_ids=False) == 4
     assert reach_of("L2", "add-remove", stable_ids=False) == 2
     assert reach_of("L1", "replace", partitions=2) == reach_of("L1", "replace", partitions=2, unit="party") == 4
-    for adjacency in ("replace", "add-remove"):
+    for adjacency in ("replace", "add-remove", "swap"):
         assert reach_of("L2", adjacency, partitions=3, unit="party", subsets=5, stable_ids=False) == 10
+    for adjacency in ("replace", "add-remove"):
         assert reach_of("L2", adjacency, partitions=3, unit="row", subsets=5) == 2
+    assert reach_of("L2", "swap") == reach_of("L2", "swap", stable_ids=False) == 4
     assert releases_per_unit("L2", 40, 2) == 80
     assert releases_per_unit("L1", 40, 2) == 40
     one_sided = {(level, a) for level in ("L1", "L2") for a in ("replace", "add-remove") if is_one_sided(level, a)}

@@ -35,6 +35,8 @@ TABLE = [
     ("L2", "add-remove", False, 2, False),
     ("L2", "replace", True, 2, False),
     ("L2", "replace", False, 4, False),
+    ("L2", "swap", True, 4, False),
+    ("L2", "swap", False, 4, False),
 ]
 PROVED = {
     ("gumbel", 2): 0.95,
@@ -96,6 +98,12 @@ VARIANTS = {
         (ob.L2(2.0, DELTA, stable_ids=True, adjacency="add-remove"), {"weights": "class-counts"}),
     "frequencies divided out": (ob.L2(**GUMBEL, stable_ids=True), {"weights": "prior", "partitions": 2}),
     "students": (ob.L2(**GUMBEL, stable_ids=True), {"students": True, "open_vote": "weighted", "partitions": 2}),
+    "a swapped person and class counts":
+        (ob.L2(**GUMBEL, stable_ids=True, adjacency="swap", counts_sigma=3.0), {"weights": "class-counts"}),
+    "a swapped person and soft votes":
+        (ob.L2(**GUMBEL, stable_ids=True, adjacency="swap"), {"voting": "soft", "partitions": 2}),
+    "confident and a swapped person":
+        (ob.L2(None, DELTA, **CONFIDENT, answers=12, test_sigma=2.0, stable_ids=True, adjacency="swap"), {}),
     "a budget": (ob.L2(2.0, DELTA, stable_ids=True), {"partitions": 2}),
     "a budget for three tallies": (ob.L1(3.0, DELTA, tallies=3), {}),
     "a budget that buys some of the queries": (ob.L2(1.5, DELTA, scale=4.0, stable_ids=True), {}),
@@ -114,6 +122,7 @@ LOOSE = {
     "advanced": 0.15,
     "confident": 0.5,
     "confident by content": 0.5,
+    "confident and a swapped person": 0.5,
     "confident with parties added or removed": 0.5,
 }
 
@@ -152,7 +161,8 @@ def test_ordinary_data_and_learners_stay_within_the_reach(audit, level, adjacenc
     for row in rng.integers(30, size=3):
         X2, y2, left = X.copy(), y.copy(), np.delete(np.arange(30), row)
         X2[row], y2[row] = rng.normal(size=2) * 3, (y[row] + 1) % 3
-        changed = {"unit": Data(X2, y2, ids)}
+        names = np.where(np.arange(30) == row, "another", ids) if adjacency == "swap" else ids
+        changed = {"unit": Data(X2, y2, names)}
         if adjacency == "add-remove":
             changed = {} if level == "L1" else {"unit": Data(X[left], y[left], ids[left])}
         audit.check(audit.new_case(election, others | {"unit": Data(X, y, ids)}, others | changed))

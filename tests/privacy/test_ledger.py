@@ -181,7 +181,8 @@ class TestLedgers:
             "40 × vote among 2 classes",
             "laplace noise, scale 25",
             "may be published",
-            "a replaced patient keeps the ID",
+            "the same ID with other content; a person swapped for another moves two votes",
+            "the rows of an ID, and their number, may all differ",
         ):
             assert words in text
         by_content = "\n".join(calibrate(L2(gamma=0.04), FORTY, False).ledger().describe())

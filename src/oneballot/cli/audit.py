@@ -49,6 +49,9 @@ def command(
             rows.append(["claimed", "", f"{result.claimed:.3f}"])
             title = f"epsilon at delta {result.delta:g} for each {result.unit}, adjacency {result.adjacency}"
             print_table(title, ["", "right guesses", "epsilon"], rows)
+            if agreed.guarantee is not None:
+                ledger = agreed.guarantee.ledger()
+                print(f"Adjacency {ledger.adjacency} means: {ledger.neighbours}.")
             print(
                 f"{result.with_noise.canaries} canaries in {result.runs} runs; by chance a bound exceeds the true "
                 f"epsilon in {1 - result.confidence:.2g} of all audits (--confidence)."

@@ -48,7 +48,11 @@ def command(
         typer.Option(help="At L2: ballots hold class counts with Gaussian noise of this standard deviation."),
     ] = None,
     adjacency: Annotated[
-        Literal["replace", "add-remove"], typer.Option(help="How neighbouring data differ.")
+        Literal["replace", "add-remove", "swap"],
+        typer.Option(
+            help="How neighbouring data differ. At L2 with IDs, replace is the same ID with other content, and swap is "
+            "another ID: two votes move."
+        ),
     ] = "replace",
     ids: Annotated[bool, typer.Option(help="At L2: rows have stable IDs, or else are identified by content.")] = True,
     accountant: Annotated[
@@ -124,7 +128,8 @@ def _print(result: dict[str, Any], partitions: int) -> None:
     from ..privacy import mechanisms
 
     epsilon, unit, adjacency = _four_digits(result["epsilon"]), result["unit"], result["adjacency"]
-    print(f"epsilon {epsilon} at delta {result['delta']:g}, for each {unit}, adjacency {adjacency}.")
+    print(f"epsilon {epsilon} at delta {result['delta']:g}, for each {unit}, adjacency {adjacency}:")
+    print(f"{result['adjacency_means']}.")
     noise = f"{mechanisms.find(result['mechanism']).describe()}, scale {result['scale']:.6g}"
     silos = f", silos per person: {result['silos']}" if "silos" in result else ""
     counts = f", class counts with noise of {result['counts_sigma']:g}" if "counts_sigma" in result else ""

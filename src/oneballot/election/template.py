@@ -132,13 +132,14 @@ def _as_classes(table: Table, label: str) -> tuple[Class, ...]:
 def private(level: str, epsilon: float) -> str:
     """The section [privacy] of an election with a privacy budget."""
     choices = ", ".join(f'"{name}"' for name in AUTO)
+    neighbours = '"add-remove"' if level == "L1" else '"swap", "add-remove"'
     return f"""\
 [privacy]                       # {_LEVELS[level]}: docs/privacy.md
 level = "{level}"
 epsilon = {epsilon!r}                   # the privacy budget, which determines the noise; or set gamma, sigma or scale
 delta = 1e-5
 mechanism = "auto"              # the best of {choices} for these classes and queries
-adjacency = "replace"           # or "add-remove"
+adjacency = "replace"           # or {neighbours}
 """
 
 

@@ -15,7 +15,7 @@ from .calibration import check_budget, fit_noise, scale_within, votes_guarantee
 from .forecast import LEAD, error_when_ahead
 from .guarantee import VotesGuarantee
 from .mechanisms import DEFAULT, Mechanism, NoisyNumbers
-from .releases import UNITS, Adjacency, Level, Unit, reach_of
+from .releases import UNITS, Adjacency, Level, Unit, describe_adjacency, reach_of
 from .settings import PrivacySettings, implied_mechanism
 
 MAX_QUERIES = 10**9
@@ -51,6 +51,12 @@ class Question:
     def protected_unit(self) -> Unit:
         return self.unit or UNITS[self.level]
 
+    @property
+    def neighbours(self) -> str:
+        """How neighbouring data differ, in words."""
+        by_id = self.level == "L2" and self.stable_ids
+        return describe_adjacency(self.level, self.adjacency, unit=self.protected_unit, stable_ids=by_id)
+
     @cached_property
     def privacy(self) -> PrivacySettings:
         """The settings of an election with these options."""
@@ -72,7 +78,7 @@ class Question:
         )  # fmt: skip
         numbers = None
         if self.counts is not None:
-            numbers = NoisyNumbers(self.counts, 2.0 if self.adjacency == "replace" else 1.0, whole=True)
+            numbers = NoisyNumbers(self.counts, 1.0 if self.adjacency == "add-remove" else 2.0, whole=True)
         return votes_guarantee(self.privacy, self.votes(queries), reach, mechanism, scale, numbers)
 
     def releases(self, mechanism: str, scale: float, queries: int) -> list[tuple[Mechanism, int]]:
@@ -146,7 +152,8 @@ def answer(question: Question) -> dict[str, Any]:
     mechanism, scale, queries = fit_noise(question.privacy, votes, question.releases)
     result: dict[str, Any] = {
         "epsilon": question.epsilon(mechanism, scale, queries), "delta": question.delta,
-        "unit": question.protected_unit, "adjacency": question.adjacency, "accountant": question.accountant,
+        "unit": question.protected_unit, "adjacency": question.adjacency, "adjacency_means": question.neighbours,
+        "accountant": question.accountant,
         "publishable": True, "mechanism": mechanism, "scale": scale, "queries": queries,
     }  # fmt: skip
     if question.silos > 1:

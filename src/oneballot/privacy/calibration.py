@@ -18,7 +18,7 @@ from .accounting import Accountant, Releases, check_accountant, check_delta, tot
 from .forecast import LEAD, error_when_ahead
 from .guarantee import Guarantee, LabelGuarantee, VotesGuarantee
 from .mechanisms import AUTO, DEFAULT, MAX_INTEGER_SCALE, NoisyNumbers, check_scale, round_up
-from .releases import is_one_sided, reach_of
+from .releases import is_one_sided, reach_of, touches_two_subsets
 from .settings import PrivacySettings
 
 NUMBERS_SHARE = 0.1
@@ -29,15 +29,13 @@ MAX_LOG_SCALE = 30.0
 @lru_cache(maxsize=64)
 def calibrate(privacy: PrivacySettings, spending: Spending, stable_ids: bool) -> Guarantee:
     """The guarantee of these settings. Its queries may be fewer than the method asked for."""
-    numbers = None if spending.numbers is None else _for_each_id(spending.numbers, privacy, stable_ids)
+    numbers = None if spending.numbers is None else _of_a_unit(spending.numbers, privacy, stable_ids)
     if privacy.counts_sigma is not None and (spending.votes is None or numbers is None):
         raise ElectionError("counts_sigma is noise on class counts, but this method releases none here; leave it out")
     if spending.votes is not None:
         return _calibrate_votes(privacy, spending.votes, numbers, stable_ids)
     if numbers is None:
         raise ElectionError("the method does not declare what it releases at this level")
-    if numbers.in_subsets and not stable_ids:
-        numbers = replace(numbers, replaced=4 * numbers.replaced)
     release = _noise_on_numbers(numbers, privacy)
     common: dict[str, Any] = {
         "privacy": privacy, "level": privacy.level, "stable_ids": stable_ids,
@@ -49,12 +47,25 @@ def calibrate(privacy: PrivacySettings, spending: Spending, stable_ids: bool) ->
     return LabelGuarantee(**common, labels=numbers.classes, subsets=numbers.voters, vote_noise=(release.name, scale))
 
 
+def _of_a_unit(numbers: Numbers, privacy: PrivacySettings, stable_ids: bool) -> Numbers:
+    """The sensitivity for the unit and the adjacency of the election, for whatever replaces the unit."""
+    numbers = _for_each_id(numbers, privacy, stable_ids)
+    if privacy.level != "L2":
+        return numbers
+    if numbers.in_subsets and touches_two_subsets(privacy.adjacency, stable_ids=stable_ids):
+        return replace(numbers, replaced=4 * numbers.replaced)  # two teachers' numbers change: twice the distance
+    if privacy.adjacency == "swap":
+        # One may leave one party while the other comes to another party.
+        return replace(numbers, replaced=max(numbers.replaced, 2 * numbers.add_remove))
+    return numbers
+
+
 def _for_each_id(numbers: Numbers, privacy: PrivacySettings, stable_ids: bool) -> Numbers:
     """The sensitivity for all rows of an ID, of which at most m = rows_per_id are summed.
 
     m rows that come or go move the sums at most m times as far as one; m rows that are replaced, too, since they can be
-    paired with the new ones, and a row without a partner comes or goes. In subsets an ID is in one of them, whatever
-    the number of its rows.
+    paired with the new ones, and a row without a partner comes or goes. The new rows may have another ID, so a swap
+    costs the same. In subsets an ID is in one of them, whatever the number of its rows.
     """
     if privacy.level != "L2" or not stable_ids or numbers.in_subsets:
         return numbers
@@ -139,7 +150,7 @@ def fit_noise(
 
 
 def _squared_shift(numbers: Numbers, privacy: PrivacySettings) -> float:
-    return float(numbers.replaced if privacy.adjacency == "replace" else numbers.add_remove)
+    return float(numbers.add_remove if privacy.adjacency == "add-remove" else numbers.replaced)
 
 
 def _noise_beside_votes(numbers: Numbers, privacy: PrivacySettings) -> NoisyNumbers:

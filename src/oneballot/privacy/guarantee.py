@@ -220,7 +220,7 @@ class VotesGuarantee(LabelGuarantee):
         if self._threshold_out_of_reach(parties):
             return [f"threshold = {self.privacy.threshold:g} is more than all votes: only noise passes the test."]
         sentences = super().forecast(parties)
-        if self.level == "L2" and self.query.reach > 2:
+        if self.level == "L2" and not self.stable_ids and self.privacy.adjacency == "replace":
             sentences.append(
                 "Rows are identified by content, so a replaced row may move two votes. An ID column (id = "
                 '"…" in the schema) or add-remove adjacency would halve the noise.'

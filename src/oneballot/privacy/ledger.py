@@ -25,14 +25,14 @@ from ..errors import ElectionError
 from . import mechanisms
 from .accounting import Accountant, total_epsilon
 from .mechanisms import Mechanism
-from .releases import UNIT_NAMES, Adjacency, Unit
+from .releases import UNIT_NAMES, Adjacency, Unit, describe_adjacency
 
 Words = Annotated[str, StringConstraints(max_length=60, pattern=r"^[a-z0-9 ,.-]*$")]
 Times = Annotated[int, Field(ge=1, le=10**9)]
 MAX_CASTS = 20
 """An untrusted ballot may claim at most this many casts, because each claim is recomputed."""
-CONTENT_REACH = 4
-"""The reach of a replaced row where rows are identified by content."""
+ID_REACH, CONTENT_REACH = 2, 4
+"""The reach of a replaced row where rows are identified by stable IDs, and by content."""
 NO_GUARANTEE = "no noise, no guarantee"
 # `released_to` in ledgers. Ballots are compared with it, so these texts are part of the file format.
 ANYONE = "whoever has it"
@@ -131,6 +131,19 @@ class Ledger(BaseModel):
         """`released_to` for people to read."""
         return self.released_to.replace("whoever", "anyone who")
 
+    @property
+    def neighbours(self) -> str:
+        """How neighbouring data differ, in words."""
+        if self.unit is None or self.adjacency is None:
+            return NO_GUARANTEE
+        # Version 0.1 wrote "row" also where rows have stable IDs; only then does a replaced row move one vote.
+        by_id = self.unit == "row" and self._has_reach(ID_REACH)
+        votes = any(line.classes is not None for line in self.lines)
+        return describe_adjacency(self.level, self.adjacency, unit=self.unit, stable_ids=by_id, votes=votes)
+
+    def _has_reach(self, reach: int) -> bool:
+        return any(line.reach == reach for line in self.lines)
+
     def epsilon_at(self, delta: float) -> float:
         """The epsilon at another delta. Raises ElectionError where there is no guarantee."""
         if self.epsilon is None:
@@ -187,6 +200,7 @@ class Ledger(BaseModel):
             f"level {self.level}: epsilon {format_epsilon(self.epsilon)} at delta {self.delta:g} for each "
             f"{UNIT_NAMES[self.unit or 'row']}, "
             f"adjacency {self.adjacency}{draws}, against {self.audience}",
+            f"adjacency {self.adjacency} means: {self.neighbours}",
             f"accountant {self.accountant}, computed from public settings only: may be published",
             *(line.describe() for line in self.lines),
         ]
@@ -194,10 +208,10 @@ class Ledger(BaseModel):
             sentences.append(f"for people with rows at up to {self.silos} parties")
         if whole and (party := self.party_epsilon()) is not None:
             sentences.append(f"for all rows of a party together: epsilon {format_epsilon(party)}")
-        if any(line.reach == CONTENT_REACH for line in self.lines):
+        if self.unit == "row" and self.adjacency == "replace" and self._has_reach(CONTENT_REACH):
             sentences.append("rows are identified by content, so a replaced row counts as two")
-        if self.unit == "patient" and self.adjacency == "replace":
-            sentences.append("a replaced patient keeps the ID; the rows, and their number, may all differ")
+        if self.unit == "patient" and self.adjacency != "add-remove":
+            sentences.append("the rows of an ID, and their number, may all differ")
         if self.unit == "row":
             sentences.append("the unit is a row: several rows of one person are a group and cost more")
         return sentences

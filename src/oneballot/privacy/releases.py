@@ -8,9 +8,11 @@ The *reach* of a unit (a row, a party) is how far it can shift the gap between t
 | L1, party   | replace                         | one moves                | 2, times s             |
 | L2, row     | add-remove, or replace with IDs | one moves                | 2                      |
 | L2, row     | replace, rows by content        | two move                 | 4                      |
-| L2, party   | either                          | all t of a partition     | 2t                     |
+| L2, row     | swap                            | two move                 | 4                      |
+| L2, party   | any                             | all t of a partition     | 2t                     |
 
-With stable IDs the row of this table is a patient: all rows with the same ID, which are in the same subset.
+With stable IDs the row of this table is a patient: all rows with the same ID, which are in the same subset. *Replace*
+then means that the ID stays; *swap*, that a patient leaves and another one, with another ID, comes.
 At L2 no adjacency adds or removes a vote: the teacher stays and may change its vote. s applies where the counts are
 multiplied by the number of partitions, as in FedKT's paper.
 """
@@ -22,7 +24,7 @@ from typing import Literal
 from ..errors import ElectionError
 
 Level = Literal["L1", "L2"]
-Adjacency = Literal["replace", "add-remove"]
+Adjacency = Literal["replace", "add-remove", "swap"]
 Unit = Literal["row", "party", "patient"]
 UNITS: dict[Level, Unit] = {"L1": "party", "L2": "row"}
 UNIT_NAMES: dict[Unit, str] = {"row": "row", "party": "party", "patient": "patient (all rows with the same ID)"}
@@ -47,7 +49,15 @@ def reach_of(
         return partitions * (1 if adjacency == "add-remove" else 2)
     if unit == "party":
         return 2 * subsets
-    return 2 if stable_ids or adjacency == "add-remove" else 4
+    return 4 if touches_two_subsets(adjacency, stable_ids=stable_ids) else 2
+
+
+def touches_two_subsets(adjacency: Adjacency, *, stable_ids: bool) -> bool:
+    """Whether, at L2, a row may leave one subset of a partition and another row enter another one.
+
+    Rows are assigned by the hash of their ID or, without stable IDs, of their content.
+    """
+    return adjacency == "swap" or (adjacency == "replace" and not stable_ids)
 
 
 def is_one_sided(level: Level, adjacency: Adjacency) -> bool:
@@ -58,3 +68,24 @@ def is_one_sided(level: Level, adjacency: Adjacency) -> bool:
 def releases_per_unit(level: Level, queries: int, partitions: int) -> int:
     """How many releases a unit affects: at L2 every row is in all partitions, and each labels every query."""
     return queries * partitions if level == "L2" else queries
+
+
+def describe_adjacency(
+    level: str, adjacency: Adjacency, *, unit: Unit, stable_ids: bool = False, votes: bool = True
+) -> str:
+    """How neighbouring data differ, in words. `votes`: whether votes are released, or else numbers.
+
+    `stable_ids` matters for the unit row: a patient always has one.
+    """
+    if unit == "party":
+        whole = {"L1": "a party casts another ballot, or none", "L2": "all rows of a party may differ"}[level]
+        return "a party takes part or not" if adjacency == "add-remove" else whole
+    by_id = unit == "patient" or stable_ids
+    if adjacency == "add-remove":
+        return "all rows of an ID are there or not" if unit == "patient" else "a row is there or not"
+    if adjacency == "swap" and by_id:
+        return "a person swapped for another, whose rows have another ID"
+    if not by_id:
+        return "a row replaced by any other row"
+    swapped = "moves two votes (" if votes else "is another change ("
+    return f'the same ID with other content; a person swapped for another {swapped}adjacency = "swap")'

@@ -16,6 +16,10 @@ from .releases import Adjacency
 
 OF_SOME_MECHANISMS = ("sampler", "threshold", "answers", "test_sigma")
 """The settings that only some mechanisms take."""
+SWAPPED_PARTY = (
+    'adjacency = "swap" is for rows at level L2, which their IDs assign to subsets. At L1 a party swapped for another '
+    'moves one vote: use adjacency = "replace"'
+)
 MAX_DELTA = 0.01
 """Publishing one row in a hundred in the clear satisfies this delta."""
 
@@ -37,6 +41,8 @@ class PrivacySettings:
 
     mechanism: "auto" chooses the most accurate one for the classes and queries; "confident" is Confident-GNMax, which
     answers up to `answers` queries: those whose largest count passes `threshold` votes in a noisy test (`test_sigma`).
+    adjacency: how neighbouring data differ. At L2 with stable IDs, "replace" keeps the ID and changes the content;
+    "swap" is a person swapped for another one, with another ID, which moves two votes.
     stable_ids (L2): rows are identified by an ID; otherwise by their content, which costs more under "replace". By
     default the schema decides. rows_per_id (L2): where rows are summed, how many rows of one ID are used, by default 1;
     the sensitivity grows with it. tallies (L1): how many tallies the budget covers. counts_sigma (L2): noise on class
@@ -90,6 +96,8 @@ class PrivacySettings:
         ]
         if given := self._changed(*other_level):
             raise ElectionError(f"{given} cannot be given at level {self.level}: it does not apply there")
+        if self.level == "L1" and self.adjacency == "swap":
+            raise ElectionError(SWAPPED_PARTY)
         if self.rows_per_id is not None and self.stable_ids is False:
             raise ElectionError("rows_per_id limits the rows of one ID, but stable_ids = false; leave one of them out")
 

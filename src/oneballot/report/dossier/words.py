@@ -46,7 +46,8 @@ def _in_words(ledger: Ledger) -> list[str]:
     epsilon = ledger.epsilon or 0.0
     sure = 1 / (1 + math.exp(-min(epsilon, 700.0)))
     unit = UNIT_NAMES[ledger.unit or "row"]
-    question = "is in the data" if ledger.adjacency == "add-remove" else "has one value rather than another"
+    questions = {"add-remove": "is in the data", "swap": "is in the data, and not a certain other one"}
+    question = questions.get(str(ledger.adjacency), "has one value rather than another")
     text = (
         f"In words: someone who thinks it equally likely or unlikely that a {unit} {question}, and then sees "
         f"everything that is released, is at most {100 * sure:.3g} % sure"

@@ -55,12 +55,17 @@ def _meaning(ledger: Ledger) -> Notice:
         text = "The ballots hold raw votes: there is no guarantee against the server or anyone who reads the box."
         return Notice(text, "warning", f"Level {ledger.level}: no guarantee")
     return Notice(
-        f"Noise was added, so that one {UNIT_NAMES[ledger.unit or 'row']} more or less, or another one in its place, "
-        f"changes what {ledger.audience} can see only a little: epsilon {format_epsilon(ledger.epsilon)} at delta "
+        f"Noise was added, so that one {UNIT_NAMES[ledger.unit or 'row']} {_change(ledger)} changes what "
+        f"{ledger.audience} can see only a little: epsilon {format_epsilon(ledger.epsilon)} at delta "
         f"{ledger.delta:g}.",
         "good" if ledger.epsilon <= 10 else "warning",
         f"Level {ledger.level}: differential privacy",
     )
+
+
+def _change(ledger: Ledger) -> str:
+    changes = {"add-remove": "more or less", "swap": "swapped for another one"}
+    return changes.get(str(ledger.adjacency), "with other content")
 
 
 def _guarantee(ledger: Ledger) -> list[Block]:
@@ -78,7 +83,7 @@ def _guarantee(ledger: Ledger) -> list[Block]:
                 "delta": f"{ledger.delta:g}",
                 "protects": f"each {unit}",
                 "against": ledger.audience,
-                "neighbouring data": f"{ledger.adjacency}",
+                "neighbouring data": f"adjacency {ledger.adjacency}: {ledger.neighbours}",
                 "accountant": f"{ledger.accountant}",
                 "draws of noise": f"{ledger.drawn}",
             }

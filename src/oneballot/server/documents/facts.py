@@ -159,7 +159,7 @@ class Facts:
         if ledger.epsilon is None or ledger.rehearsal:
             return [*lines, meaning] if ledger.level == "L0" else lines
         unit = UNIT_NAMES[ledger.unit or "row"]
-        other = "other" if ledger.adjacency == "replace" else "absent"
+        other = {"add-remove": "absent", "swap": "swapped for another one"}.get(str(ledger.adjacency), "different")
         return [
             *lines,
             meaning,
