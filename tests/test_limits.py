@@ -12,7 +12,7 @@ import oneballot as ob
 from oneballot import plugins
 from oneballot.cli import app
 from oneballot.errors import ElectionError
-from oneballot.limits import MOST
+from oneballot.limits import MOST, check_toml
 from oneballot.party.submit import choose_learner
 
 HUGE = 10**12
@@ -97,3 +97,16 @@ def refused() -> str:
     assert done.exit_code == 1, done.output
     assert len(done.output) < 1000
     return " ".join(done.output.split())
+
+
+def test_only_long_dotted_keys_and_numbers_are_refused() -> None:
+    """Numbers, texts with dots, and lists of thousands of codes are no keys."""
+    codes = ", ".join(f'"I{i}.{i}"' for i in range(5_000))
+    numbers = ", ".join(f"{i}.5" for i in range(5_000))
+    sentence = "a." * 40 + " " + "." * 500
+    check_toml(f'classes = [{codes}]\nranges = [{numbers}]\n# {sentence}\na.b."c.d" = 1\n' + "x" * 2**20)
+    for part in ("a", '"a b"', "'='", '"a\\"b"', "7"):
+        with pytest.raises(ValueError, match="line 2 has more than 100 parts"):
+            check_toml("first = 1\n" + " . ".join([part] * 102) + " = 1")
+    with pytest.raises(ValueError, match="line 2 has more than 5,000 digits"):
+        check_toml("a = 1\nb = 0x" + "f" * 5_001)

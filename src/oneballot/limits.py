@@ -5,6 +5,7 @@ The limits are generous. They are checked when an election is read and when a me
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +16,10 @@ ANY = 10**9
 DEEPEST = 50
 """Of tables and lists inside each other."""
 SEED = 2**64
+MOST_KEY_PARTS = 100
+"""Of a dotted key in a TOML file. `tomllib` needs time that grows with the square of their number."""
+MOST_DIGITS = 5_000
+"""Of a number in a TOML file. `tomllib` needs a hundred times the memory of a longer one."""
 LARGEST_IN_FILE = 2**63 - 1
 """Of any whole number in an election file, as in TOML's specification."""
 MOST: Mapping[str, int] = {
@@ -37,6 +42,9 @@ MOST: Mapping[str, int] = {
     # seeds are not sizes
     "seed": SEED, "noise_seed": SEED, "random_state": SEED,
 }  # fmt: skip
+_PART = r"""(?:(?<![\w-])[\w-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')"""
+_LONG_KEY = re.compile(rf"(?:{_PART}[ \t]*+\.[ \t]*+){{{MOST_KEY_PARTS}}}")
+_LONG_NUMBER = re.compile(rf"(?<![0-9a-fA-F_])[0-9a-fA-F_]{{{MOST_DIGITS}}}")
 
 
 def check_limits(settings: Any, name: str = "", *, most: int = ANY, path: str = "") -> None:
@@ -63,3 +71,13 @@ def _shown(value: float) -> str:
     if isinstance(value, float) or abs(value) < 10**24:
         return str(value)
     return f"a whole number of about {int(value.bit_length() * 0.30103):,} digits"
+
+
+def check_toml(text: str) -> None:
+    """Raise ValueError for TOML with a dotted key or a number that is too long to be read with reasonable effort."""
+    for pattern, what in (
+        (_LONG_KEY, f"the key in line {{}} has more than {MOST_KEY_PARTS} parts"),
+        (_LONG_NUMBER, f"the number in line {{}} has more than {MOST_DIGITS:,} digits"),
+    ):
+        if found := pattern.search(text):
+            raise ValueError(what.format(text.count("\n", 0, found.start()) + 1))

@@ -199,6 +199,7 @@ TOMLS = {
     "deep tables": lambda: "a = " + "{a = " * DEEP,
     "dotted key": lambda: ".".join("a" * DEEP) + " = 1",
     "dotted header": lambda: "[" + ".".join("a" * DEEP) + "]",
+    "dotted key of quoted parts": lambda: " . ".join(['"a \\" b"', "'c = 1'"] * (DEEP // 2)) + " = 1",
     "many keys": lambda: "\n".join(f"k{i} = 1" for i in range(1_000_000)),
     "many tables": lambda: "[[a]]\n" * 2_000_000,
     "many numbers": lambda: "a = [" + "1," * 10_000_000 + "]",

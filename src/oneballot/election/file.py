@@ -27,7 +27,7 @@ from .. import plugins
 from ..data.delimited import Dialect
 from ..data.read import Table
 from ..errors import DataError, ElectionError
-from ..limits import LARGEST_IN_FILE, check_limits
+from ..limits import LARGEST_IN_FILE, check_limits, check_toml
 from ..privacy.settings import L0, PrivacySettings
 from ..settings import describe_errors
 from ..sparse import dense_blocks
@@ -156,7 +156,9 @@ class _File(BaseModel):
         try:
             if (size := path.stat().st_size) > LARGEST_FILE:
                 raise ElectionError(f"{path} has {size:,} bytes; an election has at most {LARGEST_FILE:,}")
-            content = tomllib.loads(path.read_text("utf-8"))
+            text = path.read_text("utf-8")
+            check_toml(text)
+            content = tomllib.loads(text)
         except FileNotFoundError:
             raise ElectionError(f"there is no election {path}; write one: `oneballot new {path} --public …`") from None
         except OSError as error:
