@@ -31,6 +31,7 @@ from . import (
     evaluate,
     export,
     flower,
+    guarantee,
     inspect,
     keys,
     log,
@@ -69,7 +70,7 @@ SECTIONS = {
         keys,
         flower,
     ),
-    "Privacy": (epsilon, audit),
+    "Privacy": (guarantee, epsilon, audit),
 }
 
 
@@ -78,7 +79,8 @@ class Sections(typer.core.TyperGroup):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for section, names in _sections.items():
-            rows = [(name, self.commands[name].get_short_help_str(formatter.width - 14)) for name in names]
+            width = formatter.width - max(map(len, names)) - 6
+            rows = [(name, self.commands[name].get_short_help_str(width)) for name in names]
             with formatter.section(section):
                 formatter.write_dl(rows)
 

@@ -63,7 +63,7 @@ def command(
     workers: Workers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what each party adds to the outcome, on labelled validation rows.
+    """Show what each party adds to the outcome, on labelled rows.
 
     The Shapley value of a party is the mean of what it adds to all coalitions of other parties: exact up to 12 parties,
     sampled beyond, with 95 % intervals. Nobody is asked again. `oneballot report` shows the result too. See

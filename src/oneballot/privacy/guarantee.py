@@ -83,13 +83,17 @@ class Guarantee:
             return self.ledger()
         return Ledger(level="L1", unit="party", released_to="the server", rehearsal=self.privacy.rehearsal)
 
+    def planned(self, casts: int = 1) -> Ledger:
+        """The ledger of all planned tallies, or of so many casts, for all silos of a person."""
+        draws = self.privacy.tallies if self.level == "L1" else casts
+        return self.ledger().times(draws, silos=self.privacy.max_silos_per_person)
+
     def epsilon(self) -> float:
         """The epsilon of all planned tallies and all silos of a person."""
-        silos = self.privacy.max_silos_per_person
-        planned = self.ledger().times(self.privacy.tallies if self.level == "L1" else 1, silos=silos)
-        if planned.epsilon is None:
+        epsilon = self.planned().epsilon
+        if epsilon is None:
             raise ElectionError("a rehearsal has no epsilon: its noise can be reproduced from its seed")
-        return planned.epsilon
+        return epsilon
 
     def forecast(self, parties: int | None) -> list[str]:
         """What the noise does to the result, in sentences for people."""

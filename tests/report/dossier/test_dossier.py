@@ -228,7 +228,7 @@ def test_at_l2_the_page_says_why_counts_are_exempt_and_what_the_audit_found(clin
     assert "none of them is an exact count" in text
     assert record["guarantee"]["ledger"]["epsilon"] <= 4
     assert "epsilon" in text
-    assert "% sure" in text
+    assert "guesses right at most 98.3 % of the time" in text  # 1 / (1 + exp(-4)) = 0.98201…
     audit = json.loads(run("audit", "election.toml", "--canaries", "20", "--runs", "10", "--json").stdout)
     Path("audit.json").write_text(json.dumps(audit))
     text, record = read_after(cast("--dossier", "d.html", "--audit", "audit.json"), clinic / "d.html")

@@ -48,7 +48,7 @@ def test_a_report_with_labelled_rows_states_quality_parties_privacy_and_digests(
         assert place.outcome.voted[party].digest in text
     assert "agrees with the outcome" in text
     assert place.outcome.election in text
-    assert "no privacy guarantee" in text
+    assert "Level L0: nothing is protected" in text
     assert "Tested on labelled rows" in text
 
 
@@ -156,7 +156,7 @@ def test_at_l1_the_page_holds_nothing_without_noise(make_place: Make, tmp_path: 
     for word in private:
         assert word not in text, word
     assert "does not state how good the model is" in text
-    assert "Level L1: differential privacy" in text
+    assert "Level L1: each party is protected" in text
     assert own.name == "report.do-not-publish.html"
     assert own.stat().st_mode & 0o077 == 0
     server = unescape(own.read_text("utf-8"))

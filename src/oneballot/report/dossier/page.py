@@ -8,11 +8,13 @@ from collections.abc import Iterator
 from itertools import groupby
 
 from ...ballot.rows_held import RowsHeld
+from ..guarantee import card_notice, card_sections
 from ..page import Block, Bullets, Commands, Facts, Notice, Section, Table, render
 from ..text import size
 from .record import Content, Counts, Dossier, Rows
 
 INSIDE = "Do not publish: this part holds exact numbers about your rows."
+WITHOUT_ELECTION = "Without the election (--election) this page states only what the ballot itself says."
 SHOWN_MODELS = 6
 """Of so many models with similar names each has a row of its own; further ones are summed up."""
 
@@ -25,7 +27,7 @@ def render_dossier(dossier: Dossier, twin: str, twin_sha256: str) -> str:
         Section("What leaves", list(_contents(dossier))),
         Section("Small numbers", list(_counts(dossier.counts, dossier.rows))),
         Section("Who can read it, and who signed it", [_readers(dossier)]),
-        Section("What is guaranteed", list(_guarantee(dossier))),
+        Section("What is guaranteed", list(_guarantee(dossier)), _card(dossier)),
         Section("What an attacker can do", list(_attacks(dossier))),
         Section("Hashes", list(_hashes(dossier, twin, twin_sha256))),
     ]
@@ -208,11 +210,17 @@ def _readers(d: Dossier) -> Block:
 
 
 def _guarantee(d: Dossier) -> Iterator[Block]:
+    card = d.guarantee.card
+    yield card_notice(card) if card else Notice(WITHOUT_ELECTION, "warning")
     yield Bullets([word[0].upper() + word[1:] for word in d.guarantee.words if word])
     ledger = d.guarantee.ledger
     cells = [[line.what, f"{line.times:,}", line.mechanism, f"{line.scale:.6g}"] for line in ledger.lines]
     if cells:
         yield Table("Ledger", ["released", "times", "mechanism", "noise scale"], cells, sortable=False)
+
+
+def _card(d: Dossier) -> list[Section]:
+    return [] if d.guarantee.card is None else card_sections(d.guarantee.card)
 
 
 def _attacks(d: Dossier) -> Iterator[Block]:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from ...privacy.card import GuaranteeCard
 from ...privacy.ledger import Ledger
 
 FORMAT: Literal[1] = 1
@@ -95,6 +96,7 @@ class Guarantee(_Record):
 
     words: list[str]
     ledger: Ledger
+    card: GuaranteeCard | None = Field(default=None, description="The guarantee card; None if only a ballot was given.")
 
 
 class Audited(BaseModel):

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 from ...election.election import Election
 from ...party.submit import MODEL_REVEALS
 from ...privacy.guarantee import VotesGuarantee
 from ...privacy.ledger import Ledger
-from ...privacy.releases import UNIT_NAMES
+from ..guarantee import election_card
 from .record import Attacks, Audited, Guarantee
 
 MEMBERSHIP = f"{MODEL_REVEALS[0].upper()}{MODEL_REVEALS[1:]}. These figures were measured on other data, not on yours."
@@ -35,26 +33,15 @@ def describe_guarantee(ledger: Ledger, election: Election | None) -> Guarantee:
         words += stated.describe()
     elif ledger.level != "L0":
         words += ledger.describe()
-    if stated.epsilon is not None:
-        words += _in_words(stated)
     if election is not None and election.guarantee is not None:
         words += election.guarantee.forecast(election.parties)
-    return Guarantee(words=words, ledger=stated)
+    card = None if election is None else election_card(election, casts=_casts(ledger, election))
+    return Guarantee(words=words, ledger=stated, card=card)
 
 
-def _in_words(ledger: Ledger) -> list[str]:
-    epsilon = ledger.epsilon or 0.0
-    sure = 1 / (1 + math.exp(-min(epsilon, 700.0)))
-    unit = UNIT_NAMES[ledger.unit or "row"]
-    questions = {"add-remove": "is in the data", "swap": "is in the data, and not a certain other one"}
-    question = questions.get(str(ledger.adjacency), "has one value rather than another")
-    text = (
-        f"In words: someone who thinks it equally likely or unlikely that a {unit} {question}, and then sees "
-        f"everything that is released, is at most {100 * sure:.3g} % sure"
-    )
-    if sure > 0.9:
-        return [f"{text}. That is nearly certain: an epsilon this large promises little."]
-    return [f"{text}, except with a probability of about {ledger.delta:g}."]
+def _casts(ledger: Ledger, election: Election) -> int:
+    """How many casts a ballot states, if its ledger is the election's; otherwise 1."""
+    return ledger.drawn if ledger.level == "L2" and ledger.agrees_with(election.ballot_ledger) else 1
 
 
 def describe_attacks(ledger: Ledger, election: Election | None, models: bool, audit: Audited | None) -> Attacks:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...election.columns import Category, Column, Date, Number, Tensor, Text
 from ...models import HasMembers
-from ...privacy.releases import UNIT_NAMES
+from ...privacy.card import guarantee_card
 from .markdown import code, escaped, listed
 
 if TYPE_CHECKING:
@@ -150,22 +150,12 @@ class Facts:
     def privacy(self) -> list[str]:
         """The ledger, and what it means."""
         ledger = self.outcome.ledger
-        meaning = {
-            "L0": "There is no privacy guarantee: the model may reveal who was in the training data.",
-            "L1": "The guarantee holds against everyone who sees the model, not against the server that tallied.",
-            "L2": "The guarantee holds against everyone, including the server that tallied.",
-        }[ledger.level]
-        lines = [*(f"{escaped(line[:1].upper() + line[1:])}." for line in ledger.describe(whole=True))]
-        if ledger.epsilon is None or ledger.rehearsal:
-            return [*lines, meaning] if ledger.level == "L0" else lines
-        unit = UNIT_NAMES[ledger.unit or "row"]
-        other = {"add-remove": "absent", "swap": "swapped for another one"}.get(str(ledger.adjacency), "different")
-        return [
-            *lines,
-            meaning,
-            f"What it means: if one {unit} had been {other}, no result would have become more than "
-            "e^epsilon times as likely or unlikely, up to the small probability delta.",
-        ]
+        lines = [f"{escaped(line[:1].upper() + line[1:])}." for line in ledger.describe(whole=True)]
+        card = guarantee_card(ledger)
+        if card.guess is None:
+            return [*lines, escaped(card.summary)]
+        parts = [f"{heading}: {' '.join(sentences)}" for heading, sentences in card.sections().items()]
+        return [*lines, *map(escaped, [card.summary, *parts])]
 
     @property
     def columns(self) -> list[list[str]]:

@@ -1,0 +1,47 @@
+"""The guarantee card of an election as a page, and as parts of other pages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ..election.election import Election
+from ..privacy.card import GuaranteeCard, guarantee_card
+from ..privacy.ledger import Ledger
+from .page import Block, Bullets, Facts, Notice, Section, render, save
+
+
+def election_card(election: Election, *, casts: int = 1) -> GuaranteeCard:
+    """The card of all that the election plans, or of so many casts by a party."""
+    return guarantee_card(_planned(election, casts))
+
+
+def _planned(election: Election, casts: int = 1) -> Ledger:
+    return Ledger() if election.guarantee is None else election.guarantee.planned(casts)
+
+
+def card_notice(card: GuaranteeCard) -> Notice:
+    return Notice(card.summary, card.tone, card.title)
+
+
+def card_sections(card: GuaranteeCard) -> list[Section]:
+    """What is protected, from whom, against what, how often, and what not."""
+    return [Section(heading, [Bullets(sentences)]) for heading, sentences in card.sections().items()]
+
+
+def write_card(election: Election, out: Path) -> GuaranteeCard:
+    """Write the page of an election's card."""
+    card = election_card(election)
+    facts = {"Election": election.name, "Digest": election.digest, "Method": election.method.name}
+    ledger = [line.describe() for line in _planned(election).lines]
+    agreed: list[Block] = [Facts(facts | ({"Ledger": ledger} if ledger else {}))]
+    text = "All parties and the server hold the same election if they see the same digest (oneballot check)."
+    page = render(
+        "guarantee.html",
+        title=f"Guarantee card: {election.name}",
+        lead="What this election protects, in plain words. Computed from its settings alone, so it may be published.",
+        notices=[card_notice(card)],
+        sections=[*card_sections(card), Section("Which election", [*agreed, text])],
+        banner="",
+    )
+    save(out, page)
+    return card
