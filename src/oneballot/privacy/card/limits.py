@@ -50,7 +50,7 @@ def _limits_of_rows(ledger: Ledger, pair: str) -> list[str]:
         "add-remove": "Which content a row has that is known to be there: this counts as a removal and an addition, "
         f"and a guess about it is right {pair}.",
         "replace": "How many rows a party has.",
-        SAME_ID: "How many IDs a party has, and which ones. Being swapped for another person with another ID is another "
+        SAME_ID: "How many IDs a party has, and which ones. Being swapped for a person with another ID is another "
         'promise (adjacency = "swap").',
         "swap": "How many IDs a party has.",
     }[SAME_ID if ledger.unit == "patient" and ledger.adjacency == "replace" else change_of(ledger)]
