@@ -36,6 +36,10 @@ class Agreement(Protocol):
     def level(self) -> str:
         """The privacy level: "L0", "L1" or "L2"."""
 
+    @property
+    def shared(self) -> bool:
+        """Whether ballots are shared between two servers, which add the noise to the total."""
+
     def draw_rows(self, rows: int, seed: int) -> tuple[Array, Array] | None:
         """Rows `(rows, features)` drawn uniformly from the schema, NaN where it states no range, and the number of the
         column that each feature belongs to; None if the election has no schema of columns."""
@@ -77,6 +81,9 @@ class Context(Agreement, Protocol):
     @property
     def noise(self) -> float:
         """The standard deviation of the noise that `release` adds, at the parties or at the tally; 0 if none."""
+
+    def noise_of_total(self, ballots: int) -> float:
+        """The standard deviation of the noise in the sum of the released numbers of so many ballots; 0 if none."""
 
     def warn(self, text: str) -> None:
         """Issue a warning that names the party."""

@@ -6,17 +6,32 @@ What is optional has a declared default, and what is abstract must be given. doc
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Self
 
 import numpy as np
 
 from .contexts import Agreement, Context, TallyContext
-from .errors import Spoiled
+from .errors import ElectionError, Spoiled
 from .influence import Opinions
 from .models import AskModel, HasMembers, HasReplaceableMembers, Model, Models
-from .types import Array, Ballot, Blob, Contents, Count, Data, Plan, PublicNeed, Sample, Spending, Steps, Task
+from .types import (
+    Array,
+    Ballot,
+    Blob,
+    Contents,
+    Count,
+    Data,
+    Numbers,
+    Plan,
+    PublicNeed,
+    Sample,
+    Spending,
+    Steps,
+    SumRange,
+    Task,
+)
 
 if TYPE_CHECKING:
     from torch import nn
@@ -159,6 +174,8 @@ class Method(Plugin):
     `for_audit`."""
     why_not: ClassVar[str] = ""
     """The reason why other levels are not offered."""
+    why_not_shared: ClassVar[str] = ""
+    """The reason why two tallies cannot add up its ballots, if they cannot."""
     costly: ClassVar[str] = ""
     """Why `oneballot compare` leaves it out unless it is named, if its tally takes minutes."""
     resumes: ClassVar[bool] = False
@@ -271,6 +288,40 @@ class Method(Plugin):
 
     def with_queries(self, queries: int, public: int) -> Self | None:
         """The method with only this many of the public rows as queries; None if it does not release votes."""
+        return None
+
+    def for_shares(self, level: str) -> Self:
+        """The method with its open settings chosen for two tallies, before `for_level`. Raises ElectionError, with the
+        reason, if its outcome needs more than the sums of its counts."""
+        if self.why_not_shared:
+            raise ElectionError(f"method {self.name} cannot be used with two tallies: {self.why_not_shared}")
+        return self
+
+    def shared_numbers(self, level: str, classes: int, public: int) -> Numbers:
+        """At L1 and L2: what one unit changes in the sums of its counts, to which two tallies add noise.
+
+        By default what `spends` declares, if it declares numbers alone. Raises ElectionError if that is unknown.
+        """
+        spending = self.spends(level, classes, public)
+        if spending.votes is not None or spending.numbers is None:
+            raise ElectionError(
+                f"method {self.name} does not declare at {level} what one unit changes in its sums, so two tallies "
+                "cannot add noise to them; use one tally, or level L0"
+            )
+        return spending.numbers
+
+    def shared_sums(self, ctx: Context) -> Mapping[str, SumRange] | None:
+        """The sums of its counts with their ranges, which decide how many bytes a number takes in two tallies.
+
+        None if they are unknown: numbers then take 8 bytes, all of them get noise, and the range is not checked.
+        """
+        return None
+
+    def shared_noise(self, draw: Callable[[int], Array], ctx: Context) -> Mapping[str, Array] | None:
+        """What one server adds to each sum, made of draws of `draw(count)` in the units of `shared_numbers`.
+
+        None for one draw for each number that gets noise.
+        """
         return None
 
     def for_audit(self, level: str) -> Self | None:

@@ -9,13 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
+from .ballot.keys import public_text
 from .boxes.folder import Folder
 from .data.frames import as_table
 from .data.split import split as split_rows
 from .election.cells import as_text
 from .election.election import Election
 from .election.names import check_roster_names, file_name
+from .election.tallies import SIDES
 from .election.targets import Target
 from .errors import BoxError, ElectionError, OneBallotWarning
 from .interfaces import Models
@@ -26,7 +29,10 @@ from .report.gain import Gain, Setting
 from .report.metrics import Metrics, evaluate, mean, summarize
 from .runtime.scheduler import Job, request, run
 from .server.outcome import Outcome
+from .server.prefetch import InMemory
 from .server.tally import tally_steps
+from .server.two_tallies.combine import combine_steps
+from .server.two_tallies.share import make_partials
 from .sparse import concatenate
 from .types import Array, Ballot, Data, Fit, Steps, Task
 
@@ -138,8 +144,23 @@ def simulate_steps(election: Election, parties: Mapping[str, Data]) -> Steps[Sim
     """The requests of `simulate_parties`, for a scheduler that runs several."""
     election = election.on_one_machine()
     election.warn_if_hopeless(len(parties))
+    if election.tallies is not None:
+        return (yield from _simulate_two_tallies(election, parties))
     ballots = yield from cast_steps(election, parties)
     outcome = yield from tally_steps(election, ballots)
+    return Simulation(outcome, tuple(ballots), parties)
+
+
+def _simulate_two_tallies(election: Election, parties: Mapping[str, Data]) -> Steps[Simulation]:
+    """With keys of its own for both servers, since the election's secret keys are not here."""
+    assert election.tallies is not None
+    keys = {side: X25519PrivateKey.generate() for side in SIDES}
+    public = {side: public_text(key) for side, key in keys.items()}
+    tallies = replace(election.tallies, a=public["a"], b=public["b"])
+    election = replace(election, tallies=tallies, variant_of=election.digest)
+    ballots = yield from cast_steps(election, parties)
+    source = InMemory({ballot.party: ballot.sealed for ballot in ballots})
+    outcome = yield from combine_steps(election, *make_partials(election, source, keys))
     return Simulation(outcome, tuple(ballots), parties)
 
 

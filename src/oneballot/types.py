@@ -331,6 +331,19 @@ class Count:
 
 
 @dataclass(frozen=True)
+class SumRange:
+    """One sum of a count, as two tallies add it up: its shape, and the smallest and largest number of one ballot.
+
+    noised: whether it depends on private rows, so that at L1 and L2 each server adds noise to it.
+    """
+
+    shape: tuple[int, ...]
+    low: int
+    high: int
+    noised: bool = True
+
+
+@dataclass(frozen=True)
 class Planned:
     """An array, or a model, that a ballot will carry. A model has the type "model" and no shape."""
 

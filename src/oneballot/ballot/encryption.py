@@ -103,7 +103,7 @@ def _chunks(length: int) -> Iterator[tuple[int, int, bytes]]:
 
 def require_server_key(election: Election) -> None:
     """Raise ElectionError, before any training, if an L1 election does not say whether its raw votes are encrypted."""
-    if election.level == "L1" and election.server_key is None:
+    if election.level == "L1" and election.server_key is None and election.tallies is None:
         raise ElectionError(
             "at L1 a ballot holds raw votes, and this election has no server_key to encrypt them to. Run `oneballot "
             "keys new server --for-server` at the server, put the printed line above the first [section] of the "

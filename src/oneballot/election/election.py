@@ -39,6 +39,7 @@ from .encoding import EncodesRows
 from .file import FORMAT, digest_of, read_election_file
 from .frames import public_rows
 from .schema import Schema, as_plain
+from .tallies import Tallies, as_tallies, check_tallies
 from .targets import Labels, Target, resolve
 from .targets import describe as describe_target
 from .warm_start import as_start, describe_start
@@ -71,6 +72,8 @@ class Election(EncodesRows, Shown):
     """The parties that may vote, each with one or several public keys; stored as tuples."""
     revoked: Mapping[str, str] = field(default_factory=dict)
     """Public keys that no longer count, each with the reason."""
+    tallies: Tallies | None = None
+    """Two servers that each receive a share of every ballot; None for one tally."""
     server_key: str | None = None
     """The public key that ballots are encrypted to; "none" states explicitly that they are not."""
     max_ballot_mb: int = 64
@@ -102,12 +105,14 @@ class Election(EncodesRows, Shown):
             "start": as_start(self.start),
             "roster": normalized_roster(self.roster),
             "public": public,
+            "tallies": as_tallies(self.tallies),
         }
         for name, value in normalized.items():
             object.__setattr__(self, name, value)
         if public is not None and not self.sparse:
             object.__setattr__(self, "public", as_dense(public, "the public set"))
         check_parties(self)
+        check_tallies(self)
         check_method(self)
         check_calibration(self)
         self._adapt_method_to_privacy()
@@ -115,12 +120,14 @@ class Election(EncodesRows, Shown):
 
     def _adapt_method_to_privacy(self) -> None:
         """Let the method choose its open settings for the level, and limit its queries to what the budget allows."""
+        if self.tallies is not None:
+            object.__setattr__(self, "method", self.method.for_shares(self.level))
         object.__setattr__(self, "method", self.method.for_level(self.level))
         if self.guarantee is None:
             return
         votes = self.method.spends(self.level, len(self.classes), self.public_rows).votes
         affordable = getattr(self.guarantee, "queries", 0)
-        if votes is not None and affordable < votes.queries:
+        if self.tallies is None and votes is not None and affordable < votes.queries:
             fewer = self.method.with_queries(affordable, self.public_rows)
             object.__setattr__(self, "method", fewer or self.method)
         warn_if_epsilon_is_large(self.guarantee, stacklevel=5)
@@ -159,6 +166,7 @@ class Election(EncodesRows, Shown):
             **({} if self.start is None else {"start": describe_start(self.start)}),
             **({} if self.server_key is None else {"server key": self.server_key}),
             **({"calibrate": True} if self.calibrate else {}),
+            **({} if self.tallies is None else {"tallies": self.tallies.describe()}),
         }
 
     def _describe_privacy(self) -> dict[str, Any]:
@@ -174,6 +182,11 @@ class Election(EncodesRows, Shown):
     @property
     def level(self) -> str:
         return self.privacy.level
+
+    @property
+    def shared(self) -> bool:
+        """Whether ballots are shared between two servers."""
+        return self.tallies is not None
 
     @property
     def encrypted(self) -> bool:
@@ -202,6 +215,11 @@ class Election(EncodesRows, Shown):
             return None
         from ..privacy.calibration import calibrate
 
+        if self.tallies is not None:
+            from ..privacy.two_tallies import calibrate_two_tallies
+
+            numbers = self.method.shared_numbers(self.level, len(self.classes), self.public_rows)
+            return calibrate_two_tallies(self.privacy, numbers, self.stable_ids, self.tallies.openings)
         spending = self.method.spends(self.level, len(self.classes), self.public_rows)
         if spending == Spending():
             name, level = self.method.name, self.level

@@ -33,6 +33,7 @@ from ..settings import describe_errors
 from ..sparse import dense_blocks
 from ..types import Array
 from .schema import Schema
+from .tallies import Tallies
 from .targets import name_for
 
 FORMAT = 1
@@ -40,7 +41,7 @@ FORMAT = 1
 LARGEST_FILE = 1 << 22
 """In bytes: a roster of 40,000 parties. A parser may need a hundred times as much memory."""
 COPIED = ["name", "privacy", "seed", "quorum", "deadline", "roster", "revoked", "server_key"]
-COPIED += ["max_ballot_mb", "max_model_seconds", "calibrate"]
+COPIED += ["max_ballot_mb", "max_model_seconds", "calibrate", "tallies"]
 
 
 def read_election_file(path: Path) -> dict[str, Any]:
@@ -136,6 +137,7 @@ class _File(BaseModel):
     calibrate: StrictBool = False
     start: str | None = None
     server_key: str | None = None
+    tallies: Tallies | None = None
     public: _Public | None = None
     method: dict[str, Any]
     learners: dict[str, dict[str, Any]] = {}

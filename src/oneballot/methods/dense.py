@@ -58,6 +58,7 @@ class Dense(Method):
     """
 
     name: ClassVar[str] = "dense"
+    why_not_shared: ClassVar[str] = "its ballots are models, which cannot be added up"
     draft: ClassVar[str] = DRAFT
     levels: ClassVar[frozenset[str]] = frozenset({"L0"})
     why_not: ClassVar[str] = "a ballot is a network trained on private rows, without noise"

@@ -11,11 +11,13 @@ from ..ballot.signatures import check_signer
 from ..election.checks import check_quorum
 from ..election.election import Election
 from ..election.names import check_party_name
+from ..election.tallies import check_two_tallies_can_start
 from ..interfaces import Learner
 from ..privacy.charges import Charges
 from ..runtime.scheduler import Job, run, steps_of
 from ..types import Abstain, Ballot, Data, Steps, Together
 from .context import PartyContext
+from .shared_count import plan_cast, share_contents
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -42,6 +44,7 @@ def cast(
     """
     party = check_party_name(party)
     check_quorum(election)
+    check_two_tallies_can_start(election)
     check_signer(election, party, key)
     require_server_key(election)
     data = election.data(X, y, party, ids)
@@ -93,13 +96,15 @@ def _cast(ctx: PartyContext, data: Data, key: Ed25519PrivateKey | None) -> Steps
     election, reason = ctx.election, None
     try:
         if len(data):
-            check_size(election, ctx.party, election.method.plan(data, ctx).bytes or 0)
+            check_size(election, ctx.party, plan_cast(ctx, data).bytes or 0)
         contents = yield from steps_of(election.method.cast, data, ctx)
         if not isinstance(contents, Mapping):
             kind = type(contents).__name__
             raise TypeError(
                 f"`cast` of the method {election.method.name} returned {kind}; return arrays and Blobs by name"
             )
+        if ctx.shared:
+            contents = share_contents(contents, ctx)
     except Abstain as stated:
         contents, reason = {}, str(stated)
     return seal(contents, election, ctx.party, key=key, reason=reason, casts=ctx.number, noised=tuple(ctx.noised))

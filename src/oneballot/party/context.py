@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import warnings
 from collections import Counter
 from collections.abc import Sequence
@@ -44,6 +45,8 @@ class PartyContext:
         self.drawn: Counter[str] = Counter()
         self.noised: list[tuple[Array, int]] = []
         """The votes that noise was added to, each with its unit: for data-dependent accounting, never released."""
+        self.released: list[Array] = []
+        """Under two tallies, the numbers given to `release`, which gets no noise here."""
 
     @property
     def classes(self) -> Sequence[Class]:
@@ -72,6 +75,10 @@ class PartyContext:
     @property
     def level(self) -> str:
         return self.election.level
+
+    @property
+    def shared(self) -> bool:
+        return self.election.tallies is not None
 
     def draw_rows(self, rows: int, seed: int) -> tuple[Array, Array] | None:
         return self.election.draw_rows(rows, seed)
@@ -178,6 +185,8 @@ class PartyContext:
     def release(self, numbers: Array, *, cell: str) -> Array:
         guarantee = self.election.guarantee
         if guarantee is None or guarantee.side != self.side:
+            if self.shared:
+                self.released.append(numbers)
             return numbers
         if guarantee.numbers is None or guarantee.numbers_name != cell:
             raise PrivacyError(f"the method releases {cell}, but does not declare it")
@@ -188,6 +197,11 @@ class PartyContext:
     def noise(self) -> float:
         guarantee = self.election.guarantee
         return 0.0 if guarantee is None or guarantee.numbers is None else guarantee.numbers.sigma
+
+    def noise_of_total(self, ballots: int) -> float:
+        if self.shared:
+            return math.sqrt(2) * self.noise  # of both servers
+        return self.noise * (math.sqrt(ballots) if self.level == "L2" else 1.0)
 
     def _entropy(self, cell: str) -> Entropy:
         seed = self.election.privacy.noise_seed

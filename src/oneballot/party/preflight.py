@@ -13,6 +13,7 @@ from ..errors import WillNotWork, printable
 from ..types import Abstain, Data
 from .context import PartyContext
 from .rows import RowsUsed, read_rows
+from .shared_count import plan_cast
 
 MOSTLY = 0.5
 """A column is pointed out if the schema does not know a larger share of its values."""
@@ -24,7 +25,7 @@ def preflight(election: Election, path: Path) -> dict[str, Any]:
     ctx = PartyContext(election, str(path))
     ctx.check(data)
     _warn_if_unknown(about)
-    plan = election.method.plan(data, ctx) if len(data) else None
+    plan = plan_cast(ctx, data) if len(data) else None
     check_size(election, str(path), plan.bytes or 0 if plan else 0)
     return {
         "file": str(path),

@@ -14,6 +14,7 @@ from ..privacy.ledger import Ledger
 from ..types import Ballot, Data, Plan
 from .context import PartyContext
 from .rows import RowsUsed
+from .shared_count import plan_cast
 from .small_counts import CountRule, ReleasedCount, refuse_small, released_counts, suppress_small
 
 Stage = Literal["planned", "refused", "sealed"]
@@ -110,5 +111,5 @@ def _planned_rows(release: Release, plan: Plan | None, rows: int) -> RowsHeld:
 def _planned(ctx: PartyContext, data: Data) -> tuple[Plan | None, tuple[ReleasedCount, ...]]:
     if not len(data):
         return None, ()
-    plan = ctx.election.method.plan(data, ctx)
+    plan = plan_cast(ctx, data)
     return plan, () if ctx.level == "L2" else released_counts(plan.counts, ctx, data)

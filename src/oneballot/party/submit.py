@@ -19,6 +19,7 @@ from ..election.checks import check_learner, check_quorum
 from ..election.election import Election
 from ..election.file import make
 from ..election.names import check_party_name, file_name
+from ..election.tallies import SIDES, check_two_tallies_can_start
 from ..errors import AlreadyCast, BoxError, ElectionError, OneBallotWarning
 from ..interfaces import Box, Learner
 from ..privacy.charges import Charges
@@ -32,6 +33,7 @@ from .holdout import choose_holdout, record_holdout
 from .outbox import Outbox
 from .release import Release, Review, check_release, plan_release, sealed_release
 from .rows import RowsUsed, read_rows
+from .shared_count import plan_cast
 from .small_counts import CountRule
 
 if TYPE_CHECKING:
@@ -156,7 +158,7 @@ def preview(
     signed = public_text(signer) if signer else None
     release = Release(ctx, "planned", rule or ANY_COUNT, signer=signed, ledger=election.ballot_ledger)
     rows, release = plan_release(replace(release, learners=learners), rows, about, review)
-    plan = release.plan or election.method.plan(rows, ctx)
+    plan = release.plan or plan_cast(ctx, rows)
     check_size(election, party, plan.bytes or 0)
     ctx.check(rows)
     if review is not None:
@@ -195,6 +197,7 @@ def _cost(election: Election, outbox: Outbox, charges: Charges, recast: bool) ->
 def _check_party(election: Election, party: str, key: Path | None, beside: Path) -> Ed25519PrivateKey | None:
     """Check everything that does not depend on the rows. Returns the party's key."""
     check_quorum(election)
+    check_two_tallies_can_start(election)
     require_server_key(election)
     signer = find_key(party, key, beside)
     check_signer(election, party, signer)
@@ -267,6 +270,9 @@ def _warn_if_late(election: Election) -> None:
 
 
 def _encrypted_to(election: Election) -> str | None:
+    if election.tallies is not None:
+        keys = [fingerprint(election.tallies.key_of(side)) for side in SIDES]
+        return f"two servers, one share each; fingerprints {keys[0]} (a) and {keys[1]} (b)"
     return f"the server's key, fingerprint {fingerprint(str(election.server_key))}" if election.encrypted else None
 
 

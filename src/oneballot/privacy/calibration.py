@@ -29,14 +29,14 @@ MAX_LOG_SCALE = 30.0
 @lru_cache(maxsize=64)
 def calibrate(privacy: PrivacySettings, spending: Spending, stable_ids: bool) -> Guarantee:
     """The guarantee of these settings. Its queries may be fewer than the method asked for."""
-    numbers = None if spending.numbers is None else _of_a_unit(spending.numbers, privacy, stable_ids)
+    numbers = None if spending.numbers is None else of_a_unit(spending.numbers, privacy, stable_ids)
     if privacy.counts_sigma is not None and (spending.votes is None or numbers is None):
         raise ElectionError("counts_sigma is noise on class counts, but this method releases none here; leave it out")
     if spending.votes is not None:
         return _calibrate_votes(privacy, spending.votes, numbers, stable_ids)
     if numbers is None:
         raise ElectionError("the method does not declare what it releases at this level")
-    release = _noise_on_numbers(numbers, privacy)
+    release = noise_on_numbers(numbers, privacy)
     common: dict[str, Any] = {
         "privacy": privacy, "level": privacy.level, "stable_ids": stable_ids,
         "numbers": release, "numbers_name": numbers.what,
@@ -47,7 +47,7 @@ def calibrate(privacy: PrivacySettings, spending: Spending, stable_ids: bool) ->
     return LabelGuarantee(**common, labels=numbers.classes, subsets=numbers.voters, vote_noise=(release.name, scale))
 
 
-def _of_a_unit(numbers: Numbers, privacy: PrivacySettings, stable_ids: bool) -> Numbers:
+def of_a_unit(numbers: Numbers, privacy: PrivacySettings, stable_ids: bool) -> Numbers:
     """The sensitivity for the unit and the adjacency of the election, for whatever replaces the unit."""
     numbers = _for_each_id(numbers, privacy, stable_ids)
     if privacy.level != "L2":
@@ -161,8 +161,10 @@ def _noise_beside_votes(numbers: Numbers, privacy: PrivacySettings) -> NoisyNumb
     return _integer_noise(numbers, privacy, privacy.counts_sigma, budget)
 
 
-def _noise_on_numbers(numbers: Numbers, privacy: PrivacySettings) -> NoisyNumbers:
-    """The noise of numbers that are the only release; `sigma` is in multiples of what one unit can change."""
+def noise_on_numbers(numbers: Numbers, privacy: PrivacySettings, draws: int | None = None) -> NoisyNumbers:
+    """The noise of numbers that are the only release; `sigma` is in multiples of what one unit can change.
+
+    draws: how many draws the budget covers; by default those of the settings."""
     kind = privacy.chosen.numbers if privacy.chosen else NoisyNumbers
     given = privacy.noise_parameters()
     if kind is None or not given.keys() <= {kind.parameter}:
@@ -174,7 +176,7 @@ def _noise_on_numbers(numbers: Numbers, privacy: PrivacySettings) -> NoisyNumber
         )
     distance = math.sqrt(_squared_shift(numbers, privacy))
     sigma = given[kind.parameter] * distance if given else None
-    return _integer_noise(numbers, privacy, sigma, privacy.epsilon, kind)
+    return _integer_noise(numbers, privacy, sigma, privacy.epsilon, kind, draws)
 
 
 def _integer_noise(
@@ -183,6 +185,7 @@ def _integer_noise(
     sigma: float | None,
     budget: float | None,
     kind: type[NoisyNumbers] = NoisyNumbers,
+    draws: int | None = None,
 ) -> NoisyNumbers:
     """Noise of this standard deviation, or else within this budget."""
     shift = _squared_shift(numbers, privacy)
@@ -190,7 +193,7 @@ def _integer_noise(
     if sigma is None:
         assert budget is not None, "settings have a budget or a noise scale"
         sigma = distance * scale_within(
-            budget, lambda s: [(kind(s * distance, shift, whole=True), privacy.draws)], privacy.delta
+            budget, lambda s: [(kind(s * distance, shift, whole=True), draws or privacy.draws)], privacy.delta
         )
     if sigma > MAX_INTEGER_SCALE:
         raise ElectionError(

@@ -38,6 +38,7 @@ NO_GUARANTEE = "no noise, no guarantee"
 ANYONE = "whoever has it"
 MODEL_USERS = "whoever sees the final model"
 BALLOT_READERS = "whoever sees ballot or model"
+TALLY_SERVERS = "the public or either server alone, not both together"
 
 
 def _check_mechanism(name: str) -> str:
@@ -204,6 +205,10 @@ class Ledger(BaseModel):
             f"accountant {self.accountant}, computed from public settings only: may be published",
             *(line.describe() for line in self.lines),
         ]
+        if self.released_to == TALLY_SERVERS and self.lines:
+            sentences.append(
+                "each of two servers adds this noise to the total; the cost is that of one, as a server knows its own"
+            )
         if self.silos > 1:
             sentences.append(f"for people with rows at up to {self.silos} parties")
         if whole and (party := self.party_epsilon()) is not None:

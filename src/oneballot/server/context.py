@@ -42,6 +42,8 @@ class TallyContext(PartyContext):
         guarantee = self.election.guarantee
         if guarantee is None:
             return Ledger()
+        if self.shared:  # for all openings so far
+            return guarantee.ledger().times(self.number, silos=guarantee.privacy.max_silos_per_person)
         if guarantee.level == "L1":
             return guarantee.ledger().times(self.number)
         return guarantee.ledger().times(casts, silos=guarantee.privacy.max_silos_per_person)

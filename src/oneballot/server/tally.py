@@ -12,6 +12,7 @@ from ..ballot.encryption import check_server_key
 from ..election.checks import check_quorum
 from ..election.election import Election
 from ..election.names import check_party_name
+from ..errors import ElectionError
 from ..influence import ENOUGH_PARTIES
 from ..interfaces import Box, Model
 from ..privacy.charges import Charges
@@ -87,6 +88,11 @@ def tally_box(election: Election, box: Box, options: Options | None = None) -> O
 
 def _tally(election: Election, source: Source, options: Options) -> Steps[Outcome]:
     check_quorum(election)
+    if election.tallies is not None:
+        raise ElectionError(
+            "this election has two tallies: each server counts its shares with `oneballot tally --share a` (or b), and "
+            "`oneballot combine` opens the total"
+        )
     check_server_key(election, options.key)
     previous = options.previous
     if previous is not None and previous.election != election.digest:

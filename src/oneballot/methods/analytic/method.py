@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +18,7 @@ from ...errors import ElectionError, OneBallotWarning, Spoiled
 from ...influence import ENOUGH_PARTIES
 from ...interfaces import Agreement, Context, Learner, Method, Model, TallyContext
 from ...settings import settings
-from ...types import Abstain, Array, Ballot, Contents, Count, Data, Plan, Planned, Spending
+from ...types import Abstain, Array, Ballot, Contents, Count, Data, Plan, Planned, Spending, SumRange
 from .._shared import missing_classes
 from .bounds import bound
 from .format import MOST_FEATURES, Encoder, FeatureMap, LinearModel
@@ -125,6 +125,28 @@ features = "none"               # a linear model: more features would need more 
         """At L2 a ballot's weight depends on the ballot itself and on `most_rows` alone."""
         return self if level == "L0" else replace(self, influence="claimed")
 
+    def for_shares(self, level: str) -> Self:
+        if level == "L0" and self.influence == "bounded":
+            raise ElectionError(
+                'analytic: influence = "bounded" is not available with two tallies: it compares the sums of each '
+                'party, which no server sees; set influence = "claimed"'
+            )
+        return self
+
+    def shared_sums(self, ctx: Context) -> Mapping[str, SumRange]:
+        size, most = self.feature_map(ctx).size, self.most_rows * GRID**2
+        return {
+            "gram": SumRange((size * (size + 1) // 2,), -2 * most, 2 * most),
+            "sums": SumRange((size, len(ctx.classes)), -most, most),
+            "ballots": SumRange((1,), 0, 1, noised=False),
+        }
+
+    def shared_noise(self, draw: Callable[[int], Array], ctx: Context) -> Mapping[str, Array]:
+        """As at a party: noise on all of G, of which the count holds the upper triangle of G + Gᵀ, and on C."""
+        size = self.feature_map(ctx).size
+        gram, sums = draw(size * size).reshape(size, size), draw(size * len(ctx.classes))
+        return {"gram": (gram + gram.T)[np.triu_indices(size)], "sums": sums.reshape(size, len(ctx.classes))}
+
     def spends(self, level: str, classes: int, public: int) -> Spending:
         return Spending(numbers=replace(STATISTICS, row=GRID * self._constant))
 
@@ -148,7 +170,7 @@ features = "none"               # a linear model: more features would need more 
     def cast(self, data: Data, ctx: Context) -> Contents:
         if not len(data) and ctx.level != "L2":
             raise Abstain("it has no rows")
-        if len(data) > (most := self.most_rows if ctx.level == "L0" else MOST_ROWS):
+        if len(data) > (most := self.most_rows if ctx.level == "L0" or ctx.shared else MOST_ROWS):
             advice = f"raise most_rows, up to {MOST_ROWS:,}" if most < MOST_ROWS else "split the party into several"
             raise ElectionError(f"{len(data):,} rows: {most:,} at most; {advice}")
         features = self.feature_map(ctx)
@@ -189,7 +211,7 @@ features = "none"               # a linear model: more features would need more 
             gram, sums, noise = *self._bounded(count, ctx), 0.0
         else:
             gram = symmetric(count.sums["gram"], features.size) / (2 * GRID**2)
-            noise = ctx.noise / GRID**2 * math.sqrt(float(count.sums["ballots"][0]))  # on each number, in rows
+            noise = ctx.noise_of_total(int(count.sums["ballots"][0])) / GRID**2  # on each number, in rows
             sums = count.sums["sums"] / GRID**2
         spread = noise * _largest_eigenvalue(features.size)
         ridge = self.ridge or (0.5 * spread if noise else 0.01)

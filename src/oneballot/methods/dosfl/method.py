@@ -55,6 +55,7 @@ class DOSFL(Method):
     """
 
     name: ClassVar[str] = "dosfl"
+    why_not_shared: ClassVar[str] = "its ballots are distilled data, which cannot be added up"
     in_files: ClassVar[Mapping[str, Any]] = {"influence": "claimed"}
     """What a file that leaves a setting out means, as it did in version 0.5.0."""
     revision: ClassVar[int] = 2  # soft_reset was the variance of added noise

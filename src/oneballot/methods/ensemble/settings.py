@@ -58,6 +58,7 @@ class EnsembleSettings(Method):
     """
 
     name: ClassVar[str] = "ensemble"
+    why_not_shared: ClassVar[str] = "its ballots are models, which cannot be added up"
     draft: ClassVar[str] = OPEN_DRAFT
     levels: ClassVar[frozenset[str]] = frozenset({"L0"})
     why_not: ClassVar[str] = (

@@ -34,6 +34,7 @@ from ...types import (
     Spending,
     Stack,
     Steps,
+    SumRange,
     Task,
     TaskKind,
 )
@@ -158,6 +159,26 @@ temperature = 0.0               # labels; a final model of "torch" may learn log
         return replace(
             self, weights="uniform", influence="claimed", subsets=self.subsets or (25 if level == "L2" else 1)
         )
+
+    def for_shares(self, level: str) -> Self:
+        if level == "L0" and self.influence == "bounded":
+            raise ElectionError(
+                'fedkd: influence = "bounded" is not available with two tallies: it compares the logits of each party, '
+                'which no server sees; set influence = "claimed"'
+            )
+        return self
+
+    def shared_sums(self, ctx: Context) -> Mapping[str, SumRange]:
+        if ctx.level != "L0":
+            return self._softened.shared_sums(ctx)
+        rows, classes = self.passes * len(public_rows(ctx)), len(ctx.classes)
+        step, rows_of_class = self._shared_half_step, 1 if self.weights == "uniform" else self.most_rows
+        longest = rows_of_class * (1 if step is not None else self._grid.half_step(LARGEST))
+        most = longest * max(self._grid.origin, 2 * self._grid.top - self._grid.origin)
+        return {
+            "logits": SumRange((rows, classes), -most, most),
+            "weight": SumRange((classes,), 0, rows_of_class),
+        }
 
     def spends(self, level: str, classes: int, public: int) -> Spending:
         return self._softened.spends(level, classes, public)

@@ -8,6 +8,7 @@ noise that costs no more.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +16,7 @@ from scipy.special import softmax
 
 from ...errors import Spoiled
 from ...interfaces import CastSteps, Context, TallyContext
-from ...types import Abstain, Array, Ballot, Count, Data, Fit, Numbers, Plan, Planned, Spending, Stack, Task
+from ...types import Abstain, Array, Ballot, Count, Data, Fit, Numbers, Plan, Planned, Spending, Stack, SumRange, Task
 from .._queries import choose_queries, count_queries
 from .._shared import public_rows
 
@@ -40,6 +41,9 @@ class Softened:
         one = votes if level == "L1" else 2 * votes
         numbers = Numbers(WHAT, one, 2 * votes, level == "L2", lift=PARTS, classes=classes, voters=self.subsets)
         return Spending(numbers=numbers)
+
+    def shared_sums(self, ctx: Context) -> Mapping[str, SumRange]:
+        return {"parts": SumRange(self._shape(ctx), 0, PARTS * (1 if ctx.level == "L1" else self.subsets))}
 
     def plan(self, ctx: Context) -> Plan:
         rows, classes = self._shape(ctx)

@@ -28,6 +28,7 @@ class Casting(Settings):
     meanings: ClassVar[Mapping[str, str]] = {
         "votes": "the party's votes: for each public row asked about, the class that its teachers or students choose",
         "seen": CLASS_COUNTS,
+        "teachers": "for each public row asked about, how many of the party's teachers choose each class",
         "model": "a teacher, trained on a part of the party's rows, or a student, trained on public rows that the "
         "teachers labelled",
     }
@@ -85,6 +86,8 @@ class Casting(Settings):
         predictions = teachers.predictions(models.predictions(), ctx)
         if self.weights == "prior":  # at L2 each teacher uses its own counts: nothing may tie teachers together
             predictions = without_prior(predictions, teachers.class_counts() if ctx.level == "L2" else class_counts)
+        if ctx.shared and ctx.level == "L2":
+            return {"teachers": np.sum([self._count_teachers(each) for each in predictions], axis=0)}
         if self.students:
             tasks = [
                 Task(queries[y >= 0], y[y >= 0], seed=ctx.seed("student", j), ask=self._voted_rows(ctx))
@@ -145,6 +148,14 @@ class Casting(Settings):
             labels = np.where(own.max(axis=3) >= self.claim, own.argmax(axis=3), len(ctx.classes))
         votes = (labels[..., None] == np.arange(self._classes(ctx))).sum(axis=1)
         return [ctx.decide(v, cell=f"partition {j}") for j, v in enumerate(votes)]
+
+    def _count_teachers(self, predictions: Array) -> Array:
+        """The votes of a partition's teachers, `(queries, classes)`: at most one each, soft ones in parts."""
+        if self.voting == "soft":
+            shares = np.floor(np.clip(predictions, 0, 1) * PARTS).astype(np.int64)
+            return np.asarray(at_most_one_vote(shares, 1).sum(axis=0))
+        labels = predictions.argmax(axis=2)
+        return np.asarray((labels[..., None] == np.arange(predictions.shape[2])).sum(axis=0, dtype=np.int64))
 
     def _aggregate(self, predictions: Array, ctx: Context) -> Array:
         """What a party without students votes: its teachers' mean, or as one-hot rows the labels they vote for."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -10,14 +11,14 @@ from ...errors import ElectionError, Spoiled
 from ...influence import Opinions
 from ...interfaces import Context, Model, TallyContext
 from ...settings import settings
-from ...types import Array, Ballot, Contents, Count, Steps, Task
+from ...types import Array, Ballot, Contents, Count, Steps, SumRange, Task
 from .._final import fit_final
-from .._shared import public_rows, read_class_counts, warn_where_one_party_decides
+from .._shared import MOST_ROWS, public_rows, read_class_counts, warn_where_one_party_decides
 from .casting import Casting
 from .combine import PartyVotes
 from .opinions import opinions_of
 from .teachers import halves, join_halves, without_prior
-from .votes import Labels, at_most_one_vote, equal_influence, favour_rare_classes, lead, votes_for_row
+from .votes import EVEN, Labels, at_most_one_vote, equal_influence, favour_rare_classes, lead, votes_for_row
 
 CLAIMED = 0.25
 """No party claims a public row if the odds of all parties together are lower than this."""
@@ -31,6 +32,8 @@ class FedKT(Casting):
 
     def count(self, ballot: Ballot, ctx: TallyContext) -> Count:
         """Sums of votes, and the votes of each party as its ballot encodes them, for bounds and opinions."""
+        if ctx.shared and ctx.level == "L2":
+            return Count({"votes": ballot.array("teachers", np.int64, (len(self._voted_rows(ctx)), len(ctx.classes)))})
         if self.ballot == "models":
             encoded = self._encode_models(ballot, ctx)
         else:
@@ -51,7 +54,23 @@ class FedKT(Casting):
             sums["ballots"] = np.ones(1, dtype=votes.dtype)
         if self._divides_by_counts(ctx):
             sums["seen"] = np.asarray(kept["seen"])
-        return Count(sums, {party: kept})
+        return Count(sums, {} if ctx.shared else {party: kept})
+
+    def shared_sums(self, ctx: Context) -> Mapping[str, SumRange]:
+        rows, classes = len(self._voted_rows(ctx)), len(ctx.classes)
+        if ctx.level == "L2":
+            return {"votes": SumRange((rows, classes), 0, self.partitions * self.subset_count * self.unit("L2"))}
+        most, private = self.encoding(ctx).most, ctx.level != "L0"
+        if self.influence == "equal":
+            most = (rows + 1) * EVEN
+        if self.weights == "class-counts":
+            most *= self.most_rows if private else MOST_ROWS
+        ranges = {"votes": SumRange((rows, classes), 0, most)}
+        if self.open_vote != "off" and not private:
+            ranges["ballots"] = SumRange((1,), 0, 1, noised=False)
+        if self._divides_by_counts(ctx):
+            ranges["seen"] = SumRange((classes,), 0, MOST_ROWS)
+        return ranges
 
     def opinions(self, count: Count, ctx: TallyContext, rows: Array | None = None) -> Opinions | None:
         """The parties' votes on the public rows. None for other rows, and if a party's votes were not kept."""
@@ -69,6 +88,8 @@ class FedKT(Casting):
 
     def close(self, count: Count, ctx: TallyContext) -> Steps[Model]:
         rows, weight = self._voted_rows(ctx), None
+        if ctx.shared and ctx.level != "L0":
+            return (yield from self._close_noisy(count.sums["votes"], ctx))
         if ctx.level == "L1":
             votes = count.sums["votes"]
             labels = self._decide_for_the_public(votes, ctx)
@@ -98,6 +119,19 @@ class FedKT(Casting):
             targets, weight = favour_rare_classes(shared)
             task = replace(task, targets=targets, kind="soft", weight=weight)
         released = np.eye(len(ctx.classes))[labels] if ctx.level == "L1" else votes / votes.sum(axis=1, keepdims=True)
+        return (yield from fit_final(public_rows(ctx), task, released, ctx))
+
+    def _close_noisy(self, votes: Array, ctx: TallyContext) -> Steps[Model]:
+        """The final model from the noisy total of two tallies. Everything here follows from what was released."""
+        labels, rows = ctx.decide(votes, cell="tally"), self._voted_rows(ctx)
+        self._warn_of_rare_labels(labels, ctx)
+        weight = lead(votes) if self.final_weights == "lead" else None
+        task = Task(rows, labels, weight=weight, seed=ctx.shared_seed("final"), required=True, label="the final model")
+        positive = np.maximum(votes, 0)
+        if self.final_weights == "rare" and "soft" in ctx.provides("final"):
+            targets, weight = favour_rare_classes(positive)
+            task = replace(task, targets=targets, kind="soft", weight=weight)
+        released = positive / np.maximum(positive.sum(axis=1, keepdims=True), 1)
         return (yield from fit_final(public_rows(ctx), task, released, ctx))
 
     def _decide_for_the_public(self, votes: Array, ctx: TallyContext) -> Array:

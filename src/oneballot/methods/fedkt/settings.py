@@ -140,6 +140,30 @@ class Settings(Method):
         votes = Votes(queries, answers, self.partitions, self.subset_count, self.unit(level))
         return Spending(votes, CLASS_COUNTS if level != "L1" and self.weights == "class-counts" else None)
 
+    def for_shares(self, level: str) -> Self:
+        """Two servers learn sums alone: no bounds that compare parties, no models, and at L2 the votes of teachers."""
+        reasons = {
+            'ballot = "models"': (self.ballot == "models", "the server would ask the models; send votes"),
+            'influence = "bounded"': (self.influence == "bounded", 'it compares the parties\' votes; set "claimed"'),
+            "students = true": (level == "L2" and self.students, "at L2 the teachers' votes are added up"),
+            f'open_vote = "{self.open_vote}"': (level == "L2" and self.open_vote not in ("off", None), 'set "off"'),
+            'weights = "class-counts"': (level == "L2" and self.weights == "class-counts", 'set "uniform" or "prior"'),
+        }
+        for setting, (chosen, why) in reasons.items():
+            if chosen:
+                raise ElectionError(f"fedkt: {setting} is not available with two tallies: {why}")
+        hard = level == "L0" and self.weights == "uniform" and self.voting != "soft"
+        own: Any = "hard" if hard else None
+        return replace(self, influence=self.influence or "claimed", open_vote=self.open_vote or own)
+
+    def shared_numbers(self, level: str, classes: int, public: int) -> Numbers:
+        """A unit moves votes of one voter, of size V in all partitions together: from class i to j the squared distance
+        is 2·V² for each query. A party's own vote may also come or go, V²."""
+        vote = self.unit(level) * (1 if level == "L1" and self.voting == "consistent" else self.partitions)
+        moved = 2.0 * vote**2 * count_queries(self.queries, public)
+        row, voters = level == "L2", self.subset_count if level == "L2" else 1
+        return Numbers("votes", moved if row else moved / 2, moved, row, lift=vote, classes=classes, voters=voters)
+
     def unit(self, level: str) -> int:
         """The number of parts of a vote, where fractions of votes are summed and noised."""
         if self.voting == "soft":

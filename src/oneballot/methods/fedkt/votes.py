@@ -39,6 +39,11 @@ class Labels:
     def bits(self) -> int:
         return self.classes.bit_length()
 
+    @property
+    def most(self) -> int:
+        """The most votes that a ballot can give to a class of a row."""
+        return 1 if self.unanimous else self.partitions
+
     def size(self, queries: int) -> int:
         return packed_size(self.partitions * queries, self.bits)
 
@@ -68,6 +73,10 @@ class Weighted:
     def bits(self) -> int:
         return (self.classes - 1).bit_length() + 4
 
+    @property
+    def most(self) -> int:
+        return self.partitions * int(_WEIGHTS[-1])
+
     def size(self, queries: int) -> int:
         return packed_size(self.partitions * queries, self.bits)
 
@@ -92,6 +101,10 @@ class Levels:
     classes: int
     partitions: int
     odds: bool
+
+    @property
+    def most(self) -> int:
+        return self.partitions * (int(_POWERS[-1]) if self.odds else PARTS)
 
     def size(self, queries: int) -> int:
         return self.partitions * queries * self.classes

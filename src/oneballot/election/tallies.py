@@ -1,0 +1,92 @@
+"""Two tallies: `[tallies]` in an election's file. Ballots are split between two servers, and neither can read one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
+
+from ..ballot.keys import server_public_key
+from ..errors import ElectionError, KeyFileError
+from ..settings import settings
+
+if TYPE_CHECKING:
+    from .election import Election
+
+Side = Literal["a", "b"]
+SIDES: tuple[Side, Side] = ("a", "b")
+UNIT_OF_LEVEL = {"L1": "party", "L2": "row"}
+
+
+@settings
+class Tallies:
+    """a, b: the public keys of the two servers, as `oneballot keys new NAME --for-server` prints them.
+
+    unit: whom the noise protects: a "row" at L2, a "party" at L1. The level decides it; this states it again.
+    min_difference: an opening whose ballots differ from those of an earlier one by fewer ballots is refused.
+    openings: how many openings of the total the privacy budget covers.
+    parties: the most parties whose sums must fit; it decides how many bytes a number takes in a ballot.
+    """
+
+    called: ClassVar[str] = "tallies"
+
+    a: str
+    b: str
+    unit: Literal["row", "party"] | None = None
+    min_difference: Annotated[int, Field(ge=1, le=10**6)] = 3
+    openings: Annotated[int, Field(ge=1, le=1000)] = 1
+    parties: Annotated[int, Field(ge=2, le=10**6)] = 1000
+
+    def key_of(self, side: Side) -> str:
+        return self.a if side == "a" else self.b
+
+    def describe(self) -> dict[str, Any]:
+        """The settings as plain values, for the election's digest."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+
+def as_tallies(value: Any) -> Tallies | None:
+    """Settings from settings, or from a mapping like `[tallies]` in a file."""
+    return Tallies(**value) if isinstance(value, Mapping) else value
+
+
+def check_tallies(election: Election) -> None:
+    """Raise ElectionError for settings of two tallies that cannot work in this election."""
+    tallies = election.tallies
+    if tallies is None:
+        return
+    for side in SIDES:
+        try:
+            server_public_key(tallies.key_of(side))
+        except KeyFileError as error:
+            raise ElectionError(f"[tallies] {side}: {str(error).removeprefix('server_key is ')}") from None
+    if tallies.a == tallies.b:
+        raise ElectionError("[tallies] a and b are the same key: the two servers need keys of their own")
+    if election.server_key is not None:
+        raise ElectionError("with [tallies] every share is encrypted to its server: remove server_key")
+    expected = UNIT_OF_LEVEL.get(election.level)
+    if tallies.unit is not None and tallies.unit != expected:
+        meant = f'the unit of level {election.level} is "{expected}"' if expected else "level L0 protects no unit"
+        raise ElectionError(
+            f'[tallies] unit = "{tallies.unit}", but {meant}; set level = "L2" for rows, "L1" for parties'
+        )
+    if election.privacy.tallies > 1:
+        raise ElectionError("with [tallies] set openings there instead of tallies under [privacy]")
+    if election.calibrate:
+        raise ElectionError("calibrate = true is not available with [tallies]; remove one of them")
+    if len(election.roster) > tallies.parties:
+        raise ElectionError(
+            f"the roster lists {len(election.roster):,} parties, but sums are planned for {tallies.parties:,}: raise "
+            "parties under [tallies]"
+        )
+
+
+def check_two_tallies_can_start(election: Election) -> None:
+    """Raise ElectionError, before anyone casts or tallies, unless a roster keeps strangers from adding ballots."""
+    if election.tallies is not None and not election.roster and election.variant_of is None:
+        raise ElectionError(
+            "two tallies need a roster: without one, anyone could add ballots whose numbers they know and subtract "
+            "them from the total. Add the parties (oneballot keys add)"
+        )

@@ -1,0 +1,90 @@
+"""A partial: one server's share of the total with its noise. Two partials of the same ballots open the total."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
+
+from ...ballot.manifest import Digest, PartyName, Text
+from ...ballot.sealed_shares import Shape, SumName
+from ...ballot.shares import MOST_NUMBERS, Layout, Width
+from ...election.tallies import Side
+from ...errors import BallotError
+from ...types import Array
+from ..outcome import CountedBallot
+from .roll import MOST_BALLOTS, Ballots
+
+MAGIC = b"OneBallot partial 1\n"
+MOST_HEADER = 2**26
+
+
+class _Header(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    election: Digest
+    side: Side
+    opening: PositiveInt
+    bits: Width
+    sums: Annotated[tuple[tuple[SumName, Shape], ...], Field(min_length=1, max_length=100)]
+    voted: Annotated[dict[PartyName, dict[str, Any]], Field(max_length=MOST_BALLOTS)]
+    spoiled: dict[Text, Annotated[str, Field(max_length=3000)]] = {}
+    without: tuple[PartyName, ...] = ()
+
+
+@dataclass(frozen=True)
+class Partial:
+    """numbers: unsigned, modulo 2^bits. opening: how often this server has opened this election's total, with this."""
+
+    election: str
+    side: Side
+    opening: int
+    layout: Layout
+    numbers: Array
+    voted: Mapping[str, CountedBallot]
+    spoiled: Mapping[str, str]
+    without: tuple[str, ...] = ()
+
+    @property
+    def ballots(self) -> Ballots:
+        """The ballots whose shares are in the numbers."""
+        return frozenset((party, each.digest) for party, each in self.voted.items() if each.abstained is None)
+
+    def dump(self) -> bytes:
+        header = _Header(
+            election=self.election, side=self.side, opening=self.opening, bits=self.layout.bits, sums=self.layout.sums,
+            voted={party: each.describe() for party, each in sorted(self.voted.items())}, spoiled=dict(self.spoiled),
+            without=self.without,
+        )  # fmt: skip
+        return MAGIC + header.model_dump_json().encode() + b"\n" + np.ascontiguousarray(self.numbers).tobytes()
+
+    @classmethod
+    def parse(cls, data: bytes, where: Path | str) -> Partial:
+        """Raises BallotError unless it is a partial."""
+        end = data.find(b"\n", len(MAGIC), MOST_HEADER)
+        if not data.startswith(MAGIC) or end < 0:
+            raise BallotError(f"{where} is not a partial; expected the file that `oneballot tally --share` wrote")
+        try:
+            header = _Header.model_validate_json(data[len(MAGIC) : end])
+            voted = {party: CountedBallot(**each) for party, each in header.voted.items()}
+        except (ValidationError, TypeError) as error:
+            raise BallotError(
+                f"{where} is damaged: its header is malformed ({str(error)[:200]}); copy it again"
+            ) from None
+        layout, body = Layout(header.sums, header.bits), data[end + 1 :]
+        if layout.numbers > MOST_NUMBERS or len(body) != layout.bytes:
+            raise BallotError(
+                f"{where} is incomplete: it has {len(body):,} bytes of numbers, expected {layout.bytes:,}"
+            )
+        numbers = np.frombuffer(body, dtype=f"<u{header.bits // 8}")
+        return cls(header.election, header.side, header.opening, layout, numbers, voted, header.spoiled, header.without)
+
+    @classmethod
+    def read(cls, path: Path) -> Partial:
+        try:
+            return cls.parse(path.read_bytes(), path)
+        except OSError as error:
+            raise BallotError(f"{path} cannot be read: {error.strerror}; expected a partial") from None
