@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.stats import chi2
 
 import oneballot as ob
 from oneballot.ballot.manifest import open_ballot
@@ -439,10 +440,26 @@ def test_the_final_model_can_weight_rows_by_the_lead_of_their_label() -> None:
         election_at(ob.L1(1.0), method=ob.FedKT(final_weights="lead"))
 
 
+def counts_have_noise(noise: np.ndarray, sigma: float) -> bool:
+    """A χ² test at 10⁻⁸ on either side, and new noise each time: 60 draws of two numbers are mostly different."""
+    surprise = ((noise / sigma) ** 2).sum()
+    spread = min(chi2.sf(surprise, noise.size), chi2.cdf(surprise, noise.size)) > 1e-8
+    return bool(spread and len(np.unique(noise, axis=0)) > 20)
+
+
 def test_class_counts_have_noise_at_l2() -> None:
-    election = election_at(ob.L2(scale=0.25, counts_sigma=100.0), method=ob.FedKT(weights="class-counts"))
-    seen = np.array([ob.cast(election, X[:90], Y[:90], party="a").contents["seen"] for _ in range(8)])
-    assert (seen >= 0).all()
-    assert len(np.unique(seen[:, 0])) > 3
+    """The right amount of it, new in every cast. By chance it fails less than once in 10⁷ runs."""
+    sigma, rows = 4.0, 90  # both counts are more than nine standard deviations above 0, where they are clipped
+    method = ob.FedKT(weights="class-counts", subsets=1)
+    election = election_at(ob.L2(scale=0.25, counts_sigma=sigma), method=method, public=PUBLIC[:5])
+    exact = np.bincount(Y[:rows], minlength=2)
+    assert exact.min() > 9 * sigma
+    seen = np.array([ob.cast(election, X[:rows], Y[:rows], party="a").contents["seen"] for _ in range(60)])
+    assert counts_have_noise(seen - exact, sigma)
+    rng = np.random.default_rng(0)
+    assert not counts_have_noise(np.zeros((60, 2)), sigma), "no noise is noticed"
+    halves = np.round(rng.normal(0, sigma / 2, size=(200, 60, 2)))
+    assert not any(counts_have_noise(half, sigma) for half in halves), "half the noise is noticed"
+    assert not counts_have_noise(np.tile(np.round(rng.normal(0, sigma, size=2)), (60, 1)), sigma), "so is reused noise"
     with pytest.raises(ElectionError, match="give counts_sigma"):
         election_at(ob.L2(scale=0.25), method=ob.FedKT(weights="class-counts"))

@@ -27,7 +27,8 @@ from oneballot.party.context import PartyContext
 from oneballot.privacy import calibration, guarantee
 from oneballot.privacy.charges import Charges
 from oneballot.privacy.guarantee import VotesGuarantee
-from oneballot.privacy.ledger import Ledger, Line
+from oneballot.privacy.ledger import Ledger
+from oneballot.privacy.line import Line
 from oneballot.privacy.mechanisms import NoisyArgmax, NoisyNumbers, round_up
 from oneballot.privacy.mechanisms.confident import ThresholdTest
 from oneballot.privacy.releases import reach_of

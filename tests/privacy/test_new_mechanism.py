@@ -24,7 +24,8 @@ from oneballot.party.context import PartyContext
 from oneballot.privacy.accounting import pure_delta, total_epsilon
 from oneballot.privacy.calibration import best_mechanism
 from oneballot.privacy.data_dependent.accounting import data_dependent_epsilon
-from oneballot.privacy.ledger import Ledger, Line
+from oneballot.privacy.ledger import Ledger
+from oneballot.privacy.line import Line
 from oneballot.privacy.mechanisms import find, names
 from oneballot.privacy.sampling import SeededEntropy
 from oneballot.privacy.settings import PrivacySettings

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 import numpy as np
-from scipy.special import bdtrc, log_ndtr
+from scipy.special import bdtrc, betainc, log_ndtr
 
 from ..errors import ElectionError
 from ..types import Array
@@ -27,8 +27,8 @@ Accountant = Literal["tight", "rdp", "paper", "advanced"]
 Composition = Mapping[Mechanism, int]
 Releases = Sequence[tuple[Mechanism, int]]
 TOLERANCE = 1e-10
-MAX_BOUNDED_RANGE_QUERIES = 10**6
-"""Up to so many queries the bounded-range optimum is searched; beyond, the Rényi bound is a few percent larger."""
+MANY_QUERIES = 10**6
+"""Beyond, binomial tails are computed by the incomplete beta function, which is more accurate there."""
 
 
 def epsilon(query: NoisyArgmax, queries: int, delta: float, accountant: Accountant = "tight") -> float:
@@ -82,7 +82,7 @@ def _tight(releases: Composition, delta: float) -> float:
     if math.isfinite(most):
         queries = sum(releases.values())
         eta, pure = max(r.bounded_range for r in releases), max(r.pure for r in releases)
-        if eta < 2 * pure and queries <= MAX_BOUNDED_RANGE_QUERIES:
+        if eta < 2 * pure:
             bounds.append(_least_epsilon(lambda e: bounded_range_delta(eta, queries, e), delta, most))
         if eta > pure:
             bounds.append(_least_epsilon(lambda e: pure_delta(pure, queries, e), delta, most))
@@ -108,13 +108,12 @@ def bounded_range_delta(eta: float, queries: int, eps: float) -> float:
     def delta_at(levels: Array) -> Array:
         return _binary_delta(eta, queries, eps, np.clip((eps + (levels + 1) * eta) / (queries + 1), 0, eta))
 
-    levels = np.arange(-1, queries + 1)
-    if queries > 4000:  # δ has a single peak over the levels: search a coarse grid, then around its best point
-        step = queries // 1000
-        coarse = levels[::step]
-        peak = coarse[int(np.argmax(delta_at(coarse)))]
-        levels = np.arange(max(-1, peak - 2 * step), min(queries, peak + 2 * step) + 1)
-    return max(0.0, float(delta_at(levels).max()))
+    low, high = -1, queries
+    while high - low > 4010:  # δ has a single peak over the levels: search a coarse grid, then around its best point
+        coarse = np.linspace(low, high, 1001).astype(np.int64)
+        peak = int(np.argmax(delta_at(coarse)))
+        low, high = int(coarse[max(0, peak - 2)]), int(coarse[min(1000, peak + 2)])
+    return max(0.0, float(delta_at(np.arange(low, high + 1)).max()))
 
 
 def _binary_delta(eta: float, queries: int, eps: float, t: Array) -> Array:
@@ -125,9 +124,18 @@ def _binary_delta(eta: float, queries: int, eps: float, t: Array) -> Array:
     p = np.expm1(t - eta) / np.expm1(-eta)
     # The total loss exceeds ε if more than `limit` of the Q losses are t.
     limit = np.clip(np.floor(queries - (queries * t - eps) / eta + 1e-9), -1, queries)
-    here, there = (np.where(limit < 0, 1.0, bdtrc(np.maximum(limit, 0), queries, x)) for x in (p, p * np.exp(-t)))
+    here, there = (_more_than(limit, queries, x) for x in (p, p * np.exp(-t)))
     with np.errstate(divide="ignore"):
         return np.asarray(here - np.exp(np.minimum(eps + np.log(there), 0.0)))
+
+
+def _more_than(limit: Array, queries: int, p: Array) -> Array:
+    """The probability that a binomial number of `queries` trials exceeds each limit, from −1 to `queries`."""
+    if queries <= MANY_QUERIES:
+        return np.where(limit < 0, 1.0, bdtrc(np.maximum(limit, 0), queries, p))
+    inside = np.clip(limit, 0, queries - 1)
+    tail = betainc(inside + 1, queries - inside, p)
+    return np.where(limit < 0, 1.0, np.where(limit >= queries, 0.0, tail))
 
 
 def _paper(releases: Composition, delta: float, orders: int) -> float:

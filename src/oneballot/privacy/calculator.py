@@ -14,9 +14,10 @@ from .accounting import Accountant, total_epsilon
 from .calibration import check_budget, fit_noise, scale_within, votes_guarantee
 from .forecast import LEAD, error_when_ahead
 from .guarantee import VotesGuarantee
-from .mechanisms import DEFAULT, Mechanism, NoisyNumbers
+from .mechanisms import DEFAULT, Mechanism, NoisyArgmax, NoisyNumbers
 from .releases import UNITS, Adjacency, Level, Unit, describe_adjacency, reach_of
 from .settings import PrivacySettings, implied_mechanism
+from .whole_party import of_whole_party
 
 MAX_QUERIES = 10**9
 
@@ -83,7 +84,11 @@ class Question:
 
     def releases(self, mechanism: str, scale: float, queries: int) -> list[tuple[Mechanism, int]]:
         """All releases that a unit affects."""
-        return self.guarantee(mechanism, scale, queries).releases()
+        releases = self.guarantee(mechanism, scale, queries).releases()
+        if self.level == "L1" or self.protected_unit != "party":
+            return releases
+        votes = [(release, times) for release, times in releases if isinstance(release, NoisyArgmax)]
+        return [(of_whole_party(release, self.accountant), times) for release, times in votes]
 
     def epsilon(self, mechanism: str, scale: float, queries: int) -> float:
         releases = self.releases(mechanism, scale, queries)

@@ -18,7 +18,8 @@ from .accounting import Accountant, Releases, check_accountant, check_delta, tot
 from .forecast import LEAD, error_when_ahead
 from .guarantee import Guarantee, LabelGuarantee, VotesGuarantee
 from .mechanisms import AUTO, DEFAULT, MAX_INTEGER_SCALE, NoisyNumbers, check_scale, round_up
-from .releases import is_one_sided, reach_of, touches_two_subsets
+from .releases import is_one_sided, reach_of
+from .sensitivity import of_a_unit, squared_shift
 from .settings import PrivacySettings
 
 NUMBERS_SHARE = 0.1
@@ -45,33 +46,6 @@ def calibrate(privacy: PrivacySettings, spending: Spending, stable_ids: bool) ->
         return Guarantee(**common, row=numbers.row)
     scale = release.sigma / numbers.lift
     return LabelGuarantee(**common, labels=numbers.classes, subsets=numbers.voters, vote_noise=(release.name, scale))
-
-
-def of_a_unit(numbers: Numbers, privacy: PrivacySettings, stable_ids: bool) -> Numbers:
-    """The sensitivity for the unit and the adjacency of the election, for whatever replaces the unit."""
-    numbers = _for_each_id(numbers, privacy, stable_ids)
-    if privacy.level != "L2":
-        return numbers
-    if numbers.in_subsets and touches_two_subsets(privacy.adjacency, stable_ids=stable_ids):
-        return replace(numbers, replaced=4 * numbers.replaced)  # two teachers' numbers change: twice the distance
-    if privacy.adjacency == "swap":
-        # One may leave one party while the other comes to another party.
-        return replace(numbers, replaced=max(numbers.replaced, 2 * numbers.add_remove))
-    return numbers
-
-
-def _for_each_id(numbers: Numbers, privacy: PrivacySettings, stable_ids: bool) -> Numbers:
-    """The sensitivity for all rows of an ID, of which at most m = rows_per_id are summed.
-
-    m rows that come or go move the sums at most m times as far as one; m rows that are replaced, too, since they can be
-    paired with the new ones, and a row without a partner comes or goes. The new rows may have another ID, so a swap
-    costs the same. In subsets an ID is in one of them, whatever the number of its rows.
-    """
-    if privacy.level != "L2" or not stable_ids or numbers.in_subsets:
-        return numbers
-    most = (privacy.rows_per_id or 1) ** 2
-    replaced = max(numbers.replaced, numbers.add_remove)
-    return replace(numbers, add_remove=most * numbers.add_remove, replaced=most * replaced)
 
 
 def _calibrate_votes(
@@ -128,7 +102,8 @@ def fit_noise(
     """The mechanism, its scale and the queries: a budget alone determines the noise, with stated noise the queries."""
     stated, budget, queries = privacy.stated_noise(), privacy.epsilon, votes.queries
     delta, accountant = privacy.delta, privacy.accountant
-    adaptive = privacy.chosen is not None and privacy.chosen.adaptive
+    # A later tally may depend on the outcome of an earlier one: the ledger composes them in the same way.
+    adaptive = privacy.tallies > 1 or (privacy.chosen is not None and privacy.chosen.adaptive)
     if stated is not None:
         mechanism, scale = stated
         check_scale(scale, votes.unit)
@@ -140,17 +115,13 @@ def fit_noise(
     assert budget is not None, "settings have a budget or a noise scale"
     if privacy.chosen is None:
         mechanism, scale = best_mechanism(
-            budget, lambda m, s: releases(m, s, queries), votes.classes, delta, accountant
+            budget, lambda m, s: releases(m, s, queries), votes.classes, delta, accountant, adaptive=adaptive
         )
     else:
         mechanism = privacy.mechanism
         scale = scale_within(budget, lambda s: releases(mechanism, s, queries), delta, accountant, adaptive=adaptive)
     check_scale(scale, votes.unit)
     return mechanism, scale, queries
-
-
-def _squared_shift(numbers: Numbers, privacy: PrivacySettings) -> float:
-    return float(numbers.add_remove if privacy.adjacency == "add-remove" else numbers.replaced)
 
 
 def _noise_beside_votes(numbers: Numbers, privacy: PrivacySettings) -> NoisyNumbers:
@@ -174,7 +145,7 @@ def noise_on_numbers(numbers: Numbers, privacy: PrivacySettings, draws: int | No
         raise ElectionError(
             f"give epsilon or {kind.parameter}, not both: {numbers.what} are released once, in a single query"
         )
-    distance = math.sqrt(_squared_shift(numbers, privacy))
+    distance = math.sqrt(squared_shift(numbers, privacy))
     sigma = given[kind.parameter] * distance if given else None
     return _integer_noise(numbers, privacy, sigma, privacy.epsilon, kind, draws)
 
@@ -188,7 +159,7 @@ def _integer_noise(
     draws: int | None = None,
 ) -> NoisyNumbers:
     """Noise of this standard deviation, or else within this budget."""
-    shift = _squared_shift(numbers, privacy)
+    shift = squared_shift(numbers, privacy)
     distance = math.sqrt(shift)
     if sigma is None:
         assert budget is not None, "settings have a budget or a noise scale"
@@ -209,6 +180,8 @@ def best_mechanism(
     classes: int,
     delta: float,
     accountant: Accountant = "tight",
+    *,
+    adaptive: bool = False,
 ) -> tuple[str, float]:
     """The mechanism, with its scale, that errs least within the budget when one class leads by 4b, b being Gumbel's.
 
@@ -217,7 +190,7 @@ def best_mechanism(
     """
 
     def scale_of(mechanism: str) -> float:
-        return scale_within(budget, lambda s: releases_at(mechanism, s), delta, accountant)
+        return scale_within(budget, lambda s: releases_at(mechanism, s), delta, accountant, adaptive=adaptive)
 
     covered = [mechanism for mechanism in AUTO if accountant in mechanisms.find(mechanism).accountants]
     scales = {mechanism: scale_of(mechanism) for mechanism in covered}

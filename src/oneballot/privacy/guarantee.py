@@ -10,7 +10,8 @@ import numpy as np
 
 from ..errors import ElectionError
 from .forecast import majority_is_right, parties_needed, voters_needed, win_probability
-from .ledger import BALLOT_READERS, MODEL_USERS, Ledger, Line
+from .ledger import BALLOT_READERS, MODEL_USERS, Ledger
+from .line import Line
 from .mechanisms import Mechanism, NoisyArgmax, NoisyNumbers
 from .mechanisms.confident import ThresholdTest
 from .releases import UNIT_NAMES, UNITS, Level, Unit, releases_per_unit

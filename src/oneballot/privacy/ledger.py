@@ -7,28 +7,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
-    PositiveFloat,
     PositiveInt,
-    StringConstraints,
     model_validator,
 )
 
 from ..errors import ElectionError
-from . import mechanisms
-from .accounting import Accountant, total_epsilon
-from .mechanisms import Mechanism
+from .accounting import Accountant, Releases, total_epsilon
+from .line import Line, Words
+from .mechanisms import NoisyArgmax
 from .releases import UNIT_NAMES, Adjacency, Unit, describe_adjacency
+from .whole_party import of_whole_party
 
-Words = Annotated[str, StringConstraints(max_length=60, pattern=r"^[a-z0-9 ,.-]*$")]
-Times = Annotated[int, Field(ge=1, le=10**9)]
 MAX_CASTS = 20
 """An untrusted ballot may claim at most this many casts, because each claim is recomputed."""
 ID_REACH, CONTENT_REACH = 2, 4
@@ -39,50 +36,6 @@ ANYONE = "whoever has it"
 MODEL_USERS = "whoever sees the final model"
 BALLOT_READERS = "whoever sees ballot or model"
 TALLY_SERVERS = "the public or either server alone, not both together"
-
-
-def _check_mechanism(name: str) -> str:
-    if name not in mechanisms.names():
-        raise ValueError(f"unknown mechanism {name!r:.60}; available: {', '.join(mechanisms.names())}")
-    return name
-
-
-class Line(BaseModel):
-    """One type of release: noisy argmaxes of votes, or numbers with Gaussian noise."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    what: Words
-    times: Times
-    mechanism: Annotated[str, AfterValidator(_check_mechanism)]
-    scale: PositiveFloat
-    classes: PositiveInt | None = None  # of an argmax
-    reach: PositiveInt | None = None
-    one_sided: bool = False
-    fractional: bool = False
-    squared_shift: PositiveFloat | None = None  # of numbers
-    whole: bool = False
-
-    @classmethod
-    def of(cls, what: str, release: Mechanism, times: int) -> Line:
-        return cls(what=what, times=times, **release.line())
-
-    @property
-    def release(self) -> Mechanism:
-        mechanism = mechanisms.find(self.mechanism)
-        if self.squared_shift is not None:
-            if mechanism.numbers is None:
-                raise ElectionError(f"ledger line {self.what!r} has numbers with {mechanism.describe()}: unknown costs")
-            return mechanism.numbers(self.scale, self.squared_shift, self.whole)
-        if self.classes is None or self.reach is None:
-            raise ElectionError(f"ledger line {self.what!r} has neither classes and reach nor squared_shift")
-        return mechanism(self.scale, self.classes, self.reach, self.one_sided, self.fractional)
-
-    def describe(self) -> str:
-        among = "" if self.classes is None else f" among {self.classes} classes"
-        return (
-            f"{self.times:,} × {self.what}{among}, {mechanisms.find(self.mechanism).describe()}, scale {self.scale:.6g}"
-        )
 
 
 class Ledger(BaseModel):
@@ -121,11 +74,11 @@ class Ledger(BaseModel):
         blank = cls(lines=tuple(lines), **fields)
         return blank.model_copy(update={"epsilon": blank._compute(blank.delta), "publishable": True})
 
-    def _compute(self, delta: float | None, **changes: Any) -> float:
-        """The epsilon of all lines, each with these changes."""
+    def _compute(self, delta: float | None, releases: Releases | None = None) -> float:
+        """The epsilon of all lines, or of these releases in their place."""
         assert delta is not None, "a ledger with lines has a delta"
-        releases = [(line.model_copy(update=changes).release, line.times) for line in self.lines]
-        return total_epsilon(releases, delta, self.accountant or "tight", adaptive=self.adaptive)
+        releases = [(line.release, line.times) for line in self.lines] if releases is None else releases
+        return total_epsilon(releases, delta, self.accountant or "tight", adaptive=self.adaptive or self.drawn > 1)
 
     @property
     def audience(self) -> str:
@@ -158,14 +111,22 @@ class Ledger(BaseModel):
         """
         if self.level != "L2" or self.epsilon is None or self.subsets is None:
             return None
-        if any(line.classes is None for line in self.lines):
+        queries = [(line.release, line.times) for line in self.lines]
+        votes = [(query, times) for query, times in queries if isinstance(query, NoisyArgmax)]
+        if len(votes) < len(queries):
             return None
-        return self._compute(self.delta, reach=2 * self.subsets)
+        reach, accountant = 2 * self.subsets, self.accountant or "tight"
+        wide = [(of_whole_party(replace(query, reach=reach), accountant), times) for query, times in votes]
+        return self._compute(self.delta, wide)
 
     def agrees_with(self, expected: Ledger) -> bool:
-        """Whether this is the election's ledger, drawn once or more often. Allows for rounding on other machines."""
+        """Whether this is the election's ledger, drawn once or more often. Allows for rounding on other machines.
+
+        Before 0.7 ballots of a later cast added draws up by `tight`. Such a ballot agrees, because its noise is the
+        same; the outcome states its casts by Rényi divergence.
+        """
         if 1 < self.drawn <= MAX_CASTS:
-            expected = expected.times(self.drawn)
+            expected = _add_up_tightly(expected, self.drawn) if self._claims_too_little else expected.times(self.drawn)
         compared = {"epsilon", "lines", "unit"}
         same = self.model_dump(exclude=compared) == expected.model_dump(exclude=compared)
         # Version 0.1 wrote "row" where rows have stable IDs, and refused repeated IDs: there a patient was one row.
@@ -182,8 +143,28 @@ class Ledger(BaseModel):
         )
 
     def times(self, count: int, *, silos: int = 1) -> Ledger:
-        """The ledger of `count` draws, for people who are in `silos` silos: the costs add up."""
+        """The ledger of `count` draws, for people who are in `silos` silos: the costs add up.
+
+        Later draws may depend on earlier results, for which `tight` is not proved: they are composed by Rényi
+        divergence. Silos draw once each, from the same public queries, and none sees another's ballot: that is one
+        composition fixed in advance, with `silos` times the queries.
+        """
         return _multiply(self, count, silos)
+
+    @property
+    def _claims_too_little(self) -> bool:
+        """Whether several draws were added up by `tight`, as before 0.7."""
+        return self.drawn > 1 and self.accountant == "tight"
+
+    def with_noise_of(self, earlier: Ledger) -> Ledger:
+        """This ledger with the smaller noise of both, where an earlier draw had less noise than the later ones."""
+        if [line.what for line in earlier.lines] != [line.what for line in self.lines] or self.epsilon is None:
+            return self
+        both = zip(self.lines, earlier.lines, strict=True)
+        lines = [one.model_copy(update={"scale": min(one.scale, other.scale)}) for one, other in both]
+        if list(self.lines) == lines:
+            return self
+        return Ledger.with_lines(lines, **self.model_dump(exclude={"epsilon", "publishable", "lines"}))
 
     def describe(self, *, whole: bool = False) -> list[str]:
         """Sentences for people: the guarantee first, then what was released.
@@ -208,6 +189,13 @@ class Ledger(BaseModel):
         if self.released_to == TALLY_SERVERS and self.lines:
             sentences.append(
                 "each of two servers adds this noise to the total; the cost is that of one, as a server knows its own"
+            )
+        if self.drawn > 1 and self.accountant == "rdp":
+            sentences.append("composed by Rényi divergence, because later draws may depend on earlier results")
+        if self._claims_too_little:
+            sentences.append(
+                "written before version 0.7: draws are added up by tight, which is not proved for draws that may "
+                "depend on earlier results; a tally states more"
             )
         if self.silos > 1:
             sentences.append(f"for people with rows at up to {self.silos} parties")
@@ -238,7 +226,20 @@ def _multiply(ledger: Ledger, count: int, silos: int) -> Ledger:
         return ledger.model_copy(update={"drawn": count, "silos": silos})
     lines = [line.model_copy(update={"times": line.times * count * silos}) for line in ledger.lines]
     fields = ledger.model_dump(exclude={"epsilon", "publishable", "lines", "drawn", "silos"})
+    if count > 1 and ledger.accountant == "tight":
+        fields["accountant"] = "rdp"
     return Ledger.with_lines(lines, **fields, drawn=count, silos=silos)
+
+
+@lru_cache(maxsize=256)
+def _add_up_tightly(ledger: Ledger, count: int) -> Ledger:
+    """The ledger of several draws as versions before 0.7 wrote it."""
+    if ledger.epsilon is None or ledger.accountant != "tight":
+        return ledger.times(count)
+    lines = [line.model_copy(update={"times": line.times * count}) for line in ledger.lines]
+    fields = ledger.model_dump(exclude={"epsilon", "publishable", "lines", "drawn"})
+    once = Ledger.with_lines(lines, **fields)
+    return once.model_copy(update={"drawn": count})
 
 
 def _close(one: float | None, other: float | None, tolerance: float) -> bool:

@@ -12,13 +12,14 @@ from functools import lru_cache
 from typing import Any
 
 from ..types import Numbers
-from .calibration import noise_on_numbers, of_a_unit
+from .calibration import noise_on_numbers
 from .forecast import error_when_ahead
 from .guarantee import Guarantee
 from .ledger import TALLY_SERVERS, Ledger
 from .mechanisms import Mechanism
 from .mechanisms.gaussian import Gaussian
 from .releases import UNIT_NAMES
+from .sensitivity import of_a_unit
 from .settings import PrivacySettings
 
 

@@ -24,8 +24,16 @@ class TallyContext(PartyContext):
 
     side = "tally"
 
-    def __init__(self, election: Election, charges: Charges | None = None, most: int | None = None) -> None:
+    def __init__(
+        self,
+        election: Election,
+        charges: Charges | None = None,
+        most: int | None = None,
+        earlier: Ledger | None = None,
+    ) -> None:
+        """`earlier`: the ledger of the outcome that the tally resumes from, if any."""
         super().__init__(election, "the tally", charges or Charges(election.digest), most)
+        self._earlier = earlier
         self._sandbox: Sandbox | None = None
         self.compared: list[tuple[Array, Array]] = []
         """Predictions and votes on public rows, as `calibrate` received them."""
@@ -45,7 +53,9 @@ class TallyContext(PartyContext):
         if self.shared:  # for all openings so far
             return guarantee.ledger().times(self.number, silos=guarantee.privacy.max_silos_per_person)
         if guarantee.level == "L1":
-            return guarantee.ledger().times(self.number)
+            now = guarantee.ledger().times(self.number)
+            # Versions before 0.7 calibrated the noise of planned tallies by `tight`, so an earlier draw may have less.
+            return now if self._earlier is None or self.number == 1 else now.with_noise_of(self._earlier)
         return guarantee.ledger().times(casts, silos=guarantee.privacy.max_silos_per_person)
 
     @cached_property

@@ -112,7 +112,8 @@ def open_context(election: Election, options: Options, previous: Outcome | None)
     earlier = previous.ledger.drawn if previous is not None and previous.ledger.level == "L1" else 0
     charges = Charges(election.digest, options.charges, earlier=earlier)
     budget = election.privacy.epsilon is not None and not options.over_budget
-    return TallyContext(election, charges, election.privacy.tallies if budget else None)
+    most = election.privacy.tallies if budget else None
+    return TallyContext(election, charges, most, None if previous is None else previous.ledger)
 
 
 def close(election: Election, counter: BallotCounter, ctx: TallyContext) -> Steps[Outcome]:
