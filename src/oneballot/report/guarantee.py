@@ -23,9 +23,15 @@ def card_notice(card: GuaranteeCard) -> Notice:
     return Notice(card.summary, card.tone, card.title)
 
 
-def card_sections(card: GuaranteeCard) -> list[Section]:
-    """What is protected, from whom, against what, how often, and what not."""
-    return [Section(heading, [Bullets(sentences)]) for heading, sentences in card.sections().items()]
+def card_sections(card: GuaranteeCard, *, brief: bool = False) -> list[Section]:
+    """What is protected, from whom, against what, how often, and what not.
+
+    brief: where nothing is protected, the notice says so, and only what is revealed follows.
+    """
+    parts = card.sections()
+    if brief and card.guess is None:
+        parts = {"What is not protected": card.not_protected}
+    return [Section(heading, [Bullets(sentences)]) for heading, sentences in parts.items()]
 
 
 def write_card(election: Election, out: Path) -> GuaranteeCard:

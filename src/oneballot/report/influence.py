@@ -55,5 +55,5 @@ def _cells(one: Standing) -> list[str]:
         "–" if one.agreement is None else percent(one.agreement),
         percent(one.claimed),
         "–" if one.declared is None else percent(one.declared),
-        one.flagged,
+        one.flagged or "–",
     ]

@@ -189,7 +189,7 @@ def test_a_model_cannot_be_checked_by_a_person_and_membership_figures_are_given(
     assert "AUC of .83 to .98 on a forest" in text
     assert record["attacks"]["measured"] == "membership"
     assert "anyone who has the file" in text.lower()
-    assert "There is no guarantee" in text
+    assert "nothing is protected" in text
     assert "do not publish" in text.lower()
     for field in ("Decision", "Name", "Role", "Date", "Signature"):
         assert field in text

@@ -182,7 +182,8 @@ def _no_guarantee(ledger: Ledger) -> GuaranteeCard:
         tone="warning",
         summary="A ballot holds exact votes; noise is added when they are counted."
         if raw
-        else "No noise is added, so there is no guarantee against anyone.",
+        else "No noise is added, so there is no guarantee against anyone. Everyone who reads a ballot or uses the "
+        "model must be trusted.",
         protected=["Nothing: no noise is added" + (" to a ballot." if raw else ".")],
         from_whom=["From no one. Trust everyone who reads a ballot" + ("." if raw else " or uses the model.")],
         against=["Nothing is ruled out: there is no limit to how sure an attacker may become."],

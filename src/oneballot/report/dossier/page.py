@@ -10,7 +10,7 @@ from itertools import groupby
 from ...ballot.rows_held import RowsHeld
 from ..guarantee import card_notice, card_sections
 from ..page import Block, Bullets, Commands, Facts, Notice, Section, Table, render
-from ..text import size
+from ..text import plural, size
 from .record import Content, Counts, Dossier, Rows
 
 INSIDE = "Do not publish: this part holds exact numbers about your rows."
@@ -50,7 +50,7 @@ def _summary(d: Dossier) -> Iterator[Block]:
         text = "Nothing has been trained or sent. Samples and hashes follow when the ballot is sealed."
         yield Notice(text, "info", "This is a plan")
     else:
-        few = [f"{c.group}: {c.rows:,}" for c in d.counts.stated if c.small]
+        few = [f"{plural(c.rows, 'row')} of class {c.group}" for c in d.counts.stated if c.small]
         if few:
             text = f"The ballot states these exact numbers of rows below {d.counts.min_count}: {', '.join(few)}."
             yield Notice(text, "warning", "Small numbers were allowed")
@@ -212,7 +212,8 @@ def _readers(d: Dossier) -> Block:
 def _guarantee(d: Dossier) -> Iterator[Block]:
     card = d.guarantee.card
     yield card_notice(card) if card else Notice(WITHOUT_ELECTION, "warning")
-    yield Bullets([word[0].upper() + word[1:] for word in d.guarantee.words if word])
+    if words := [word[0].upper() + word[1:] for word in d.guarantee.words if word]:
+        yield Bullets(words)
     ledger = d.guarantee.ledger
     cells = [[line.what, f"{line.times:,}", line.mechanism, f"{line.scale:.6g}"] for line in ledger.lines]
     if cells:
@@ -220,7 +221,7 @@ def _guarantee(d: Dossier) -> Iterator[Block]:
 
 
 def _card(d: Dossier) -> list[Section]:
-    return [] if d.guarantee.card is None else card_sections(d.guarantee.card)
+    return [] if d.guarantee.card is None else card_sections(d.guarantee.card, brief=True)
 
 
 def _attacks(d: Dossier) -> Iterator[Block]:

@@ -18,7 +18,7 @@ UNMEASURED = (
 
 def describe_guarantee(ledger: Ledger, election: Election | None) -> Guarantee:
     words = []
-    if ledger.level == "L0":
+    if ledger.level == "L0" and election is None:
         words.append("There is no guarantee: no noise is added. Everyone who can read the ballot must be trusted.")
     elif ledger.rehearsal:
         words.append("This is a rehearsal and NOT PRIVATE: its noise can be reproduced from its seed.")

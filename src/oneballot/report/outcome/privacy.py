@@ -30,9 +30,10 @@ def privacy(subject: Subject) -> Section:
         ]
         columns = ["release", "times", "mechanism", "scale of the noise", "classes"]
         blocks.append(Table("The ledger: what was released", columns, rows))
-    sentences = [_sentence(each) for each in ledger.describe(whole=True)]
-    blocks += [Bullets(sentences), *_forecast(subject), *_beyond(subject)]
-    return Section("Privacy", blocks, card_sections(card))
+    if ledger.level != "L0":
+        blocks.append(Bullets([_sentence(each) for each in ledger.describe(whole=True)]))
+    blocks += [*_forecast(subject), *_beyond(subject)]
+    return Section("Privacy", blocks, card_sections(card, brief=True))
 
 
 def _numbers(ledger: Ledger) -> Block:
