@@ -46,13 +46,27 @@ def test_a_tally_and_its_publication_are_in_the_log(tallied: Path) -> None:
     log = json.loads(oneballot("log", "outcome", "--json"))
     assert [entry["kind"] for entry in log["entries"]] == ["tally", "release"]
     assert log["intact"]
+    assert 0 < log["entries"][0]["facts"]["seconds"] < 600
     oneballot("log", "outcome", "--expect", log["head"])
     assert "cut off or rewritten" in oneballot("log", "outcome", "--expect", "0" * 64, status=1)
+
+
+def test_at_l1_only_the_servers_own_page_states_how_long_the_tally_took(tallied: Path) -> None:
+    pytest.importorskip("jinja2")
+    oneballot("report", "outcome", "--server-page")
+    assert "s at the server" not in (tallied / "report.html").read_text()
+    seconds = json.loads(oneballot("log", "outcome", "--json"))["entries"][0]["facts"]["seconds"]
+    assert f"{seconds:,.1f} s at the server" in (tallied / "report.do-not-publish.html").read_text()
+    index = tallied / "outcome" / "outcome.json"
+    index.write_bytes(index.read_bytes() + b" ")  # the log is of another outcome
+    oneballot("report", "outcome", "--server-page")
+    assert "s at the server" not in (tallied / "report.do-not-publish.html").read_text()
 
 
 def test_a_published_copy_has_a_log_that_names_no_party(tallied: Path) -> None:
     text = (tallied / "published" / LOG).read_text()
     assert "party-" not in text
+    assert "seconds" not in text
     own = json.loads(oneballot("log", "outcome", "--json"))
     (entry,) = json.loads(oneballot("log", "published", "--json"))["entries"]
     assert entry["facts"]["server_entry"] == own["head"]
@@ -64,7 +78,7 @@ def test_a_published_copy_has_a_log_that_names_no_party(tallied: Path) -> None:
 def test_a_log_at_l1_holds_no_votes(tallied: Path) -> None:
     allowed = {"oneballot", "outcome", "model", "count", "replaces", "election", "privacy", "counted", "abstained"}
     for line in (tallied / "outcome" / LOG).read_text().splitlines():
-        assert json.loads(line)["facts"].keys() <= allowed | {"spoiled", "without", "withdrawn", "to"}
+        assert json.loads(line)["facts"].keys() <= allowed | {"spoiled", "without", "withdrawn", "to", "seconds"}
 
 
 def test_a_broken_log_is_reported_with_exit_status_1(tallied: Path) -> None:

@@ -92,14 +92,17 @@ def draft(
     label: str,
     *,
     beside: Path,
-    method: str = FEDKT,
+    method: str | None = None,
     classes: Sequence[Class] = (),
     choices: Choices = DEFAULT,
     privacy: str = L0,
     server_key: str | None = None,
     has_public: bool = True,
 ) -> Draft:
-    """An election over the columns of a file, which is its public set unless `has_public` is False."""
+    """An election over the columns of a file, which is its public set unless `has_public` is False.
+
+    method: the section [method]; by default FedKT's for the level of `privacy`.
+    """
     table = read(public)
     _check_columns(table, label, classes, choices)
     counts = count_labels(table[label]) if label in table.columns else Counter[str]()
@@ -110,6 +113,8 @@ def draft(
     found = recognise(table.columns, label, choices)
     schema = as_schema(found, label, choices.id)
     level = "L2" if 'level = "L2"' in privacy else "L0"
+    private_level = next((name for name in _LEVELS if f'level = "{name}"' in privacy), "L0")
+    method = section("fedkt", private_level) if method is None else method
     method = fit_learners(method, schema, table.columns, level)
     text = write(
         beside, public, known, schema, method=method, privacy=privacy, server_key=server_key,

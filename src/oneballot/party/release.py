@@ -25,7 +25,7 @@ class Release:
     """stage: planned, refused because of a small count, or sealed. rows, plan: None if the ballot was cast earlier.
 
     signer: the public key that signs the ballot. ledger: what the ballot spends, with all earlier casts. held: the
-    party's rows that the ballot holds as they are.
+    party's rows that the ballot holds as they are. seconds: how long the party trained; None if it did not, now.
     """
 
     ctx: PartyContext
@@ -40,6 +40,7 @@ class Release:
     refusal: str | None = None
     held: RowsHeld = NO_ROWS
     learners: Mapping[str, Learner] = field(default_factory=dict)
+    seconds: float | None = None
 
     @property
     def election(self) -> Election:

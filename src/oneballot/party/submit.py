@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Iterable
 from dataclasses import replace
@@ -91,8 +92,9 @@ def cast_file(
             used, release = plan_release(release, used, about, review)
             check_writable(keep)
             keep.mkdir(parents=True, exist_ok=True)
+            begin = time.perf_counter()
             ballot = cast_data(ctx, used, key=signer, learners=learners)
-            release = sealed_release(release, ballot, used)
+            release = replace(sealed_release(release, ballot, used), seconds=round(time.perf_counter() - begin, 2))
             check_release(release, review)
             record_holdout(outbox.holdout_path, ctx, rows, holdout)
         else:
@@ -124,6 +126,7 @@ def cast_file(
         "bytes": len(ballot.sealed),
         "digest": ballot.digest,
         "trained": trained,
+        "seconds": release.seconds,
         "abstained": ballot.abstained,
         "rows_held": release.held.rows,
         "delivered": box is not None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
@@ -61,8 +62,9 @@ def tally_files(
         )
         return previous.with_draws(draws)
     options = Options(left_out, previous, record, over_budget, early, key, withdrawn, again_in)
+    begin = time.perf_counter()
     outcome = tally_box(election, box, options)
-    log.save(outcome, out, "tally")
+    log.save(outcome, out, "tally", {"seconds": round(time.perf_counter() - begin, 2)})
     return outcome
 
 

@@ -150,6 +150,17 @@ def read_entries(folder: Path) -> Log:
     return Log(tuple(entries), tuple(problems))
 
 
+def tally_seconds(folder: Path) -> float | None:
+    """How long the tally took that wrote the outcome in this folder; None if the log does not say."""
+    try:
+        outcome = hashlib.sha256((folder / INDEX).read_bytes()).hexdigest()
+    except OSError:
+        return None
+    made = (each.facts for each in reversed(read_entries(folder).entries) if each.facts.get("outcome") == outcome)
+    seconds = next(made, {}).get("seconds")
+    return float(seconds) if isinstance(seconds, int | float) else None
+
+
 def _check(entry: Entry, earlier: list[Entry]) -> str | None:
     """What is wrong with an entry, given those before it."""
     if hashlib.sha256(entry.signed()).hexdigest() != entry.hash:

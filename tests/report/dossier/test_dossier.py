@@ -142,6 +142,22 @@ def test_the_page_says_which_rows_and_columns_were_used(clinic: Path) -> None:
     assert "Columns of the file that were ignored: comment" in text
 
 
+def test_the_page_says_how_long_the_party_trained_and_the_ballot_does_not(clinic: Path) -> None:
+    agree()
+    cast("--dry-run", "--dossier", "d.html", "--small-counts", "allow")
+    assert read(clinic / "d.html")[1]["seconds"] is None
+    done = json.loads(cast("--dossier", "d.html", "--small-counts", "allow", "--json").stdout)
+    text, record = read(clinic / "d.html")
+    assert 0 < record["seconds"] == done["seconds"] < 600
+    assert f"{record['seconds']:,.1f} s, which the ballot does not state" in text
+    first = (clinic / "ballots" / "clinic-a.ballot").read_bytes()
+    assert b"seconds" not in first
+    again = json.loads(cast("--dossier", "d.html", "--small-counts", "allow", "--json").stdout)
+    assert again["seconds"] is None  # nothing was trained, and the page is unchanged
+    assert read(clinic / "d.html")[1]["seconds"] == record["seconds"]
+    assert (clinic / "ballots" / "clinic-a.ballot").read_bytes() == first
+
+
 def test_hashes_tie_page_json_and_ballot_together(clinic: Path) -> None:
     agree()
     done = json.loads(cast("--dossier", "d.html", "--small-counts", "suppress", "--json").stdout)

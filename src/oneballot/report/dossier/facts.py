@@ -78,6 +78,7 @@ def of_release(release: Release, page: str, audit: Audited | None = None) -> Dos
         contents=contents,
         also_sent=_also_sent(party, election.digest, election.method.name),
         bytes=size,
+        seconds=release.seconds,
         readable_by=_reader(election),
         signed_by=_signer(release.signer),
         guarantee=describe_guarantee(release.ledger, election),

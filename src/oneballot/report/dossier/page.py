@@ -76,6 +76,7 @@ def _summary(d: Dossier) -> Iterator[Block]:
             "Election": f"{d.election.name}, {d.election.digest}" if d.election else d.also_sent["election"],
             "Method": d.method,
             "What leaves": f"{_kinds(d.contents)}, {size_of}",
+            **({} if d.seconds is None else {"Training": f"{d.seconds:,.1f} s, which the ballot does not state"}),
             "Readable by": d.readable_by.who,
             "Guarantee": f"level {level}, " + ("none" if epsilon is None else f"epsilon {epsilon:.4g}"),
             "Small numbers": d.counts.unknown

@@ -181,6 +181,9 @@ class Dossier(_Record):
     contents: list[Content]
     also_sent: dict[str, str] = Field(description="What the ballot states beside its contents.")
     bytes: NonNegative | None = Field(description="The size of the ballot.")
+    seconds: float | None = Field(
+        default=None, description="How long this machine trained; None if it did not. The ballot does not state it."
+    )
     readable_by: Reader
     signed_by: Signer
     guarantee: Guarantee

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from ...election.outcome_files import INDEX
 from ...errors import OneBallotError
+from ...server import log
 from ..page import Block, Commands, Facts, Notice, Section, Table, render_page, save
 from ..text import percent, plural, size
 from .headline import headline
@@ -148,7 +149,10 @@ def costs(subject: Subject) -> Section:
         facts["tallied"] = f"{datetime.fromtimestamp(index.stat().st_mtime, UTC):%Y-%m-%d %H:%M} UTC"
     if tested is not None:
         facts["prediction"] = f"{tested.seconds:.2f} s for {plural(tested.rows, 'row')} on this machine"
-    facts["training"] = "an outcome does not record how long its parties trained"
+    seconds = log.tally_seconds(subject.folder) if subject.names_parties else None
+    if seconds is not None:
+        facts["tally"] = f"{seconds:,.1f} s at the server"
+    facts["training"] = "ballots do not state how long parties trained; each party's dossier does"
     return Section("Bytes and time", [Facts(facts)])
 
 
