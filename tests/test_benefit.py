@@ -108,13 +108,45 @@ def test_a_distilled_ensemble_and_a_method_without_learners_are_tested_on_other_
     assert measure(election, outcome, parties["a"], test=test).own.accuracy > 0.7
 
 
+def test_a_party_with_a_single_class_is_not_advised_to_keep_a_model_that_always_predicts_it(tmp_path: Path) -> None:
+    X, y = points(150, 0)
+    parties = {"a": Data(X[y == 0], y[y == 0]), "b": Data(*points(150, 1, noise=0.3))}
+    election, outcome = run(METHODS["open"], parties, tmp_path)
+    found = measure(election, outcome, parties["a"], party="a", keep=tmp_path)
+    assert found.own.accuracy == 1  # any model of these rows is
+    assert found.differences["accuracy"][0] < 0
+    assert found.verdict == found.describe()["verdict"] == "unclear"
+    (said,) = found.sentences()
+    assert said.startswith("All your rows are of class 0")
+    assert "cannot show which model is better" in said
+    assert f"another class for {100 * (1 - found.outcome.accuracy):.1f} % of them" in said
+
+
+def test_metrics_beyond_chance_are_named_where_accuracy_shows_no_difference(tmp_path: Path) -> None:
+    parties = {name: Data(*points(60, ord(name))) for name in "ab"}
+    election, outcome = run(METHODS["open"], parties, tmp_path)
+    found = measure(election, outcome, parties["a"], party="a", keep=tmp_path)
+    unclear = replace(
+        found, differences={"accuracy": (0.02, 0.05), "balanced_accuracy": (0.27, 0.15), "auc": (-0.2, 0.1)}
+    )
+    assert unclear.verdict == "unclear"
+    assert unclear.sentences()[1:] == [
+        "By balanced accuracy it is better: +27.0 ± 15.0 points.",
+        "By ROC AUC it is worse: -0.200 ± 0.100.",
+    ]
+
+
 def test_classes_that_the_party_lacks_are_named_and_too_few_rows_refused(tmp_path: Path) -> None:
     X, y = points(100, 0)
     parties = {"a": Data(X[y == 0], y[y == 0]), "b": Data(*points(100, 1))}
     election, outcome = run(METHODS["open"], parties, tmp_path)
     found = measure(election, outcome, parties["a"], party="a", keep=tmp_path)
     assert found.lacking == ["1"]
-    assert "You have no rows of class 1" in found.sentences()[-1]
     assert found.describe()["own"]["auc"] is None
+    three = replace(found, lacking=["1", "2"], own=replace(found.own, target=ob.Election([0, 1, 2, 3]).target))
+    assert (
+        "You have no rows of class 1, 2, so your rows cannot show what the outcome knows about them."
+        in (three.sentences()[-1])
+    )
     with pytest.raises(DataError, match="5 rows are too few"):
         measure(election, outcome, parties["b"].take(np.arange(5)), party="b", keep=tmp_path)

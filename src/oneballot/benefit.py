@@ -54,11 +54,27 @@ class Benefit:
 
     @property
     def verdict(self) -> str:
-        """ "better", "worse" or "unclear", by accuracy."""
+        """ "better", "worse" or "unclear", by accuracy. Rows of a single class leave it unclear."""
         difference, margin = self.differences["accuracy"]
-        return "unclear" if abs(difference) <= margin else "better" if difference > 0 else "worse"
+        return (
+            "unclear" if abs(difference) <= margin or self.only is not None else "better" if difference > 0 else "worse"
+        )
+
+    @property
+    def only(self) -> str | None:
+        """The class of all the party's rows, if they have a single one."""
+        target = self.own.target
+        left = [str(name) for name in target.classes if str(name) not in self.lacking]
+        return left[0] if target.exclusive and len(left) == 1 else None
 
     def sentences(self) -> list[str]:
+        if self.only is not None:
+            other = 100 * (1 - self.outcome.accuracy)
+            return [
+                f"All your rows are of class {self.only}, and a model that always predicts {self.only} is never wrong "
+                "on them: they cannot show which model is better. The outcome predicts another class for "
+                f"{other:.1f} % of them. Compare the two on rows of several classes (--test FILE)."
+            ]
         difference, margin = self.differences["accuracy"]
         points = f"{100 * abs(difference):.1f} ± {100 * margin:.1f} points of accuracy"
         said = {
@@ -70,13 +86,13 @@ class Benefit:
         lines = [f"{said} Tested on {self.own.rows:,} rows {self.how}."]
         for name in COMPARED[1:]:
             value, around = self.differences[name]
-            if abs(value) > around and (value > 0) != (difference > 0):
+            if abs(value) > around and (self.verdict == "unclear" or (value > 0) != (difference > 0)):
                 metric, judged = self.own.target.metrics[name], "better" if value > 0 else "worse"
                 lines.append(f"By {metric} it is {judged}: {self.shown(name)}.")
         if self.lacking:
             lines.append(
                 f"You have no rows of class {', '.join(self.lacking)}, so your rows cannot show what the outcome "
-                "knows about it."
+                f"knows about {'it' if len(self.lacking) == 1 else 'them'}."
             )
         return lines
 

@@ -110,7 +110,11 @@ class Odd:
 
     def __str__(self) -> str:
         example = f", such as {printable(self.first, 40)!r}" if self.first else ""
-        return f"column {self.column!r}: {self.count:,} values are {self.how}{example}"
+        values = f"{self.count:,} values are {self.how}"
+        if self.count == 1:
+            plural = self.how.startswith("not ")  # not numbers
+            values = f"1 value is not a {self.how[4:-1]}" if plural else f"1 value is {self.how}"
+        return f"column {self.column!r}: {values}{example}"
 
 
 class OddValues(OneBallotWarning):

@@ -157,8 +157,8 @@ def test_odd_values_are_one_line_and_verbose_lists_them(hospital: Path) -> None:
     assert "2 columns with values that are not numbers, 0.3 % of cells" in line
     assert line.endswith("; --verbose lists them")
     listed = run(*words, "--verbose").stderr
-    assert "  column 'age': 1 values are not numbers, such as 'unknown'\n" in listed
-    assert "  column 'ward': 1 values are unseen, such as 'Bonn'\n" in listed
+    assert "  column 'age': 1 value is not a number, such as 'unknown'\n" in listed
+    assert "  column 'ward': 1 value is unseen, such as 'Bonn'\n" in listed
     assert "--verbose" not in listed
 
 
@@ -174,8 +174,35 @@ def test_check_warns_loudly_if_most_values_of_a_column_are_unknown_to_the_electi
     assert "WARNING: c.csv, column 'ward': all 120 values are unseen, such as 'Station 0'" in warned
     assert "WARNING: c.csv, column 'age': 65 of 120 values are clipped, such as '999'" in warned
     assert warned.count("WARNING") == 2
+    for words in (
+        ("cast", "election.toml", "--party", "c", "--data", "c.csv"),
+        ("simulate", "election.toml", "--data", "c.csv", "--parties", 2),
+    ):
+        assert "column 'ward': all 120 values are unseen" in " ".join(run(*words).stderr.split()), "not by check alone"
+    run("cast", "election.toml", "--party", "d", "--data", "public.csv", "--to", "box")
+    run("tally", "election.toml", "--from", "box", "--out", "outcome")
+    for words in (
+        ("predict", "outcome", "--data", "c.csv", "--out", "predictions.csv"),
+        ("evaluate", "outcome", "--data", "c.csv"),
+    ):
+        assert "column 'ward': all 120 values are unseen" in " ".join(run(*words).stderr.split())
+    write(hospital / "few.csv", made[:1])
+    assert "WARNING" not in run("predict", "outcome", "--data", "few.csv").stderr, "one row says nothing of a column"
     write(hospital / "c.csv", rows(4))
     assert "WARNING" not in run("check", "election.toml", "--data", "c.csv").stderr
+
+
+def test_decimal_commas_in_a_file_that_is_separated_by_commas_are_pointed_out(hospital: Path) -> None:
+    run(*NEW)
+    lines = [
+        ",".join(HEADER),
+        *(",".join(f'"{c.replace(".", ",")}"' if k == 2 else c for k, c in enumerate(r)) for r in rows(4)),
+    ]
+    (hospital / "c.csv").write_text("\n".join(lines), "utf-8")
+    warned = " ".join(run("cast", "election.toml", "--party", "c", "--data", "c.csv", "--dry-run").stderr.split())
+    first = rows(4)[0][2]
+    assert f"column 'crp': all 120 values are not numbers, such as '{first.replace('.', ',')}'" in warned
+    assert f"Write numbers with a decimal point: {first}." in warned
 
 
 def test_a_strict_election_stops_at_odd_values(hospital: Path) -> None:

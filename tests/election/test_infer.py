@@ -45,6 +45,51 @@ def test_few_or_fractional_numbers_are_no_identifier(name, values):
     assert isinstance(one(name, *values).column, Number)
 
 
+def test_a_small_private_table_does_not_publish_texts_or_names_that_differ_in_every_row():
+    notes = [f"patient {i} reports pain since day {i}" for i in range(12)]
+    names = ["Adler", "Brandt", "Conrad", "Dietz", "Ebert", "Falk", "Graf", "Haas", "Ihle", "Jung", "Kern", "Lang"]
+    assert isinstance(one("note", *notes).column, Category)  # public rows: everyone has them
+    found = one("note", *notes, outwards=True)
+    assert found.kind == "left out"
+    assert found.note == "free text: 12 different values; to use its words: --text note"
+    assert one("note", *notes[:8], *notes[:4], outwards=True).kind == "left out"  # also if some are repeated
+    assert one("doctor", *names, outwards=True).note == "identifier: 12 different values; as row ID: --id doctor"
+    assert one("doctor", *names, outwards=True, category=("doctor",)).column.categories == tuple(names)
+
+
+def test_categories_of_a_small_private_table_are_kept():
+    assert one("ward", *["intensive care", "day clinic"] * 6, outwards=True).column.categories == (
+        "day clinic", "intensive care",
+    )  # fmt: skip
+    assert len(one("size", "S", "M", "L", "XL", "XXL", outwards=True).column.categories) == 5
+
+
+@pytest.mark.parametrize(
+    ("texts", "written", "plain"),
+    [
+        (["0,5", "1,25", "12"], "0,5", "0.5"),
+        (["45 %", "7%", "100 %"], "45 %", "45"),
+        (["1,234.50", "9.50", "12,000.00"], "1,234.50", "1234.50"),
+        (["1.234,5", "9,5", "3"], "1.234,5", "1234.5"),
+        (["1 200 EUR", "900 EUR"], "1 200 EUR", "1200"),
+        (["1,200", "12,400,000"], "1,200", "1200"),
+        (["1.200.000", "12.400.000"], "1.200.000", "1200000"),
+    ],
+)
+def test_numbers_written_as_text_are_pointed_out(texts, written, plain):
+    hint = f"; if these are numbers, write {written!r} as {plain}"
+    assert one("lactate", *texts * 2).note.endswith(hint)
+    many = [texts[0], *(f"{i},{i}" for i in range(80))]
+    assert one("lactate", *many).note == f"81 different texts{hint}"
+
+
+@pytest.mark.parametrize(
+    "texts", [["3A", "12B"], ["1.2.3", "1.10.2"], ["12:30", "8:15"], ["I10.1", "E11"], ["<5", "7 of 9"]]
+)
+def test_codes_times_and_words_are_no_numbers_written_as_text(texts):
+    assert "numbers" not in one("code", *texts * 2).note
+
+
 def test_a_constant_and_an_empty_column_are_left_out():
     assert one("land", "DE", "DE", "DE").note == "constant: always DE"
     assert one("gone", "", "NA").note == "empty"

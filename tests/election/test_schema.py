@@ -99,8 +99,8 @@ MISTAKES = [
     (Number(name="x", range=(0, 1)), ["0", "high"], r"row 2 \('high'\) is not a number\. To fix it: correct the value"),
     (Number(name="x", range=(0, 1)), ["0", ""], r"row 2 \(''\) is missing\. To fix it: fill it, or set missing"),
     (Number(name="x", range=(0, 1)), np.array([0, np.nan]), r"row 2 \(''\) is missing"),
-    (Number(name="x", range=(0, 1)), ["0", "3", "4"], r"row 2 \('3'\), row 3 \('4'\) is outside the range 0 to.*widen"),
-    (Number(name="x", range=(0, 1)), ["2"] * 5, r"row 3 \('2'\) and 2 more is outside"),
+    (Number(name="x", range=(0, 1)), ["0", "3", "4"], r"row 2 \('3'\), row 3 \('4'\) are outside the range.*widen"),
+    (Number(name="x", range=(0, 1)), ["2"] * 5, r"row 3 \('2'\) and 2 more are outside"),
     (DOSE, ["inf"], r"row 1 \('inf'\) is infinite\. To fix it: correct"),
     (DOSE, np.array([0, -np.inf]), r"row 2 \('-inf'\) is infinite"),
     (Category(name="x", categories=("a",)), ["a", "b"], r"row 2 \('b'\) is none of the 1 categories\. .*add it"),
@@ -424,9 +424,9 @@ def test_odd_values_are_summed_up_in_one_warning() -> None:
     )
     lines = [str(each) for each in caught[0].message.odd]
     assert "column 'a': 2 values are clipped, such as '99'" in lines
-    assert "column 'a': 1 values are missing" in lines
-    assert "column 'c': 1 values are unseen, such as 'w'" in lines
-    assert "column 'd': 1 values are not dates, such as 'soon'" in lines
+    assert "column 'a': 1 value is missing" in lines
+    assert "column 'c': 1 value is unseen, such as 'w'" in lines
+    assert "column 'd': 1 value is not a date, such as 'soon'" in lines
     twice = OddValues.merged([caught[0].message, caught[0].message])
     assert str(twice) == str(caught[0].message)
 

@@ -85,7 +85,7 @@ def test_a_preview_trains_and_writes_nothing(election, clinic: Path) -> None:
     ("change", "error"),
     [
         (lambda t: t.replace("age,", "years,"), "missing column 'age'"),
-        (lambda t: t.replace("north", "nroth"), "'nroth'.* is none of the 2 categories"),
+        (lambda t: t.replace("north", "nroth"), "'nroth'.* are none of the 2 categories"),
         (lambda t: t + "200,0.5,north,no\n", r"row 151 \('200'\) is outside the range"),
         (lambda t: t + ",0.5,north,no\n", "is missing"),
         (lambda t: t + "50,0.5,north,maybe\n", "'maybe'.* is not a class of the election"),

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import date
 from typing import Any, Literal
 
 import numpy as np
 
-from ..errors import DataError, Odd
+from ..errors import DataError, Odd, printable
 from ..types import Array
+from .number_texts import as_plain_number
 
 MISSING = frozenset({"", "na", "n/a", "#n/a", "<na>", "nan", "-nan", "nat", "null", "none", "?"})
 Order = Literal["YMD", "DMY", "MDY"]
 _DATE = re.compile(r"(\d{1,4})([-./])(\d{1,2})\2(\d{1,4})(?:[T ](\d{1,2}):(\d\d)(?::(\d\d)(?:\.\d+)?)?Z?)?", re.ASCII)
+MOSTLY = 0.5
+"""A column is pointed out if the schema does not know a larger share of its values."""
+LEAST_ROWS = 5
+"""In fewer rows, such as the one to be predicted, an unknown value says nothing about its column."""
 
 
 class Place:
@@ -38,7 +43,29 @@ class Place:
             rows = np.flatnonzero(wrong)
             shown = ", ".join(f"row {r + 1} ({as_text(values[r])!r})" for r in rows[:3])
             more = f" and {len(rows) - 3} more" if len(rows) > 3 else ""
+            what = (
+                what
+                if len(rows) == 1
+                else re.sub("^(is|has)", lambda verb: {"is": "are", "has": "have"}[verb[1]], what)
+            )
             raise DataError(f"{self}: {shown}{more} {what}. To fix it: {cure}.")
+
+
+def unknown_columns(source: str, rows: int, odd: Sequence[Odd]) -> Iterator[str]:
+    """A warning for each column of which the schema does not know most values, since nothing is learned from those."""
+    for each in odd:
+        if each.how != "missing" and each.count > MOSTLY * rows and rows >= LEAST_ROWS:
+            what = f"all {rows:,}" if each.count >= rows else f"{each.count:,} of {rows:,}"
+            comma = each.how == "not numbers" and re.fullmatch(r"[-+]?\d+,\d+", each.first)
+            cure = (
+                f"Write numbers with a decimal point: {as_plain_number(each.first)}."
+                if comma
+                else "Is it the right column, in the election's unit, spelling and language?"
+            )
+            yield (
+                f"{source}, column {each.column!r}: {what} values are {each.how}, such as "
+                f"{printable(each.first, 40)!r}, so a model can use little or nothing of it. {cure}"
+            )
 
 
 def as_text(value: Any) -> str:

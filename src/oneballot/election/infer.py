@@ -20,6 +20,7 @@ from ..errors import DataError, OneBallotWarning
 from ..types import Array, Class
 from .cells import MISSING, Order, as_days, as_label, as_text, days_of, days_since_1970, split_date
 from .columns import Category, Column, Date, Number, Tensor, Text
+from .number_texts import number_hint
 from .schema import Columns, Schema
 
 MAX_CLASSES = 50
@@ -28,9 +29,12 @@ MOSTLY = 0.9
 """A column is numbers, or dates, if this share of its values is; the others then count as missing."""
 MANY = 20
 """Fewer different values than this are never an identifier or free text, unless the column's name says so."""
+FEW = 5
+"""The same for the file of one party, whose categories become public: a small table must not publish its names."""
 LARGEST = 1e300
 """Larger numbers count as infinite: the width of their range could be."""
 _ID_NAME = re.compile(r"(?:^|[\W_])(?:(?i:id|uid|uuid|guid|mrn|pid|key|nr|no)|unnamed:? \d+)$|[a-z](?:Id|ID|Nr|No)$")
+_OPTION = re.compile(r"; [a-z ]+: --")
 
 
 @dataclass(frozen=True)
@@ -43,7 +47,7 @@ class Choices:
     text: Sequence[str] = ()
     strict: bool = False
     outwards: bool = False
-    """Round ranges outwards, so that they do not state the smallest and largest value of a private file."""
+    """The file is private: round ranges outwards, and leave out short columns of text that differs in every row."""
 
 
 DEFAULT = Choices()
@@ -66,7 +70,7 @@ class _LeftOut(Exception):
 def infer(columns: Columns, label: str, row_id: str | None = None) -> Schema:
     """A lenient schema for a table. A warning names the columns that are left out."""
     found = recognise(columns, label, Choices(row_id))
-    if out := [f"{each.name} ({each.note.partition(';')[0]})" for each in found if each.kind == "left out"]:
+    if out := [f"{each.name} ({_OPTION.split(each.note)[0]})" for each in found if each.kind == "left out"]:
         warnings.warn(f"columns left out of the schema: {', '.join(out)}", OneBallotWarning, stacklevel=3)
     return as_schema(found, label, row_id)
 
@@ -122,14 +126,14 @@ def _recognise_column(name: str, values: Array, choices: Choices) -> tuple[Colum
     if values.dtype.kind == "M":
         return _date(name, days_of(values), "YMD", choices, len(texts))
     if sum(t.isdecimal() for t in present) >= enough and any(re.match(r"0\d", t) for t in present):
-        return _few_categories(name, texts, present, "codes with leading zeros")
+        return _few_categories(name, texts, present, "codes with leading zeros", choices)
     numbers = _parsed(present, float)
     if len(numbers) >= enough:
         return _number(name, numbers, present, len(texts), choices)
     if order := _date_order(present, enough):
         days = np.array(list(_parsed(present, lambda text: as_days(text, order)).values()))
         return _date(name, days, order, choices, len(texts))
-    return _few_categories(name, texts, present, "")
+    return _few_categories(name, texts, present, "", choices)
 
 
 def _identifies(present: Sequence[str]) -> bool:
@@ -174,19 +178,27 @@ def _date(name: str, days: Array, order: Order, choices: Choices, rows: int) -> 
     return Date(name=name, range=(first, last), order=order, missing=len(days) < rows), note
 
 
-def _few_categories(name: str, texts: Sequence[str], present: Sequence[str], note: str) -> tuple[Category, str]:
+def _few_categories(
+    name: str, texts: Sequence[str], present: Sequence[str], note: str, choices: Choices
+) -> tuple[Category, str]:
     """A category, unless there are too many different values."""
-    different = len(set(present))
-    if sum(split_date(text) is not None for text in present) > MOSTLY * len(present):
+    different, rows = len(set(present)), len(present)
+    if sum(split_date(text) is not None for text in present) > MOSTLY * rows:
         raise _LeftOut("dates that could be day/month or month/day; write them as 2027-03-31")
-    if different > (MANY if different == len(present) else min(max(50, len(present) // 10), 1000)):
-        if sum(len(text.split()) for text in present) >= 2 * len(present):
+    phrases = sum(len(text.split()) for text in present) >= 2 * rows
+    few = FEW if choices.outwards else MANY
+    several = few if different == rows or (choices.outwards and phrases) else min(max(50, rows // 10), 1000)
+    hint = number_hint(present, MOSTLY)
+    if different > several and (different > rows // 2 or different > min(max(50, rows // 10), 1000)):
+        if hint:
+            raise _LeftOut(f"{different:,} different texts{hint}")
+        if phrases:
             raise _LeftOut(f"free text: {different:,} different values; to use its words: --text {shlex.quote(name)}")
-        if different > len(present) // 2:
+        if different > rows // 2:
             raise _LeftOut(f"identifier: {different:,} different values; as row ID: --id {shlex.quote(name)}")
         raise _LeftOut(f"{different:,} different values, too many for a category; to keep them: --category {name}")
     category, shown = _category(name, texts)
-    return category, f"{note}: {shown}" if note else shown
+    return category, f"{note}: {shown}" if note else f"{shown}{hint}"
 
 
 def _category(name: str, texts: Sequence[str]) -> tuple[Category, str]:

@@ -18,11 +18,11 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from ..data.delimited import Dialect
 from ..data.read import Table, read
-from ..errors import DataError, ElectionError, OddValues
+from ..errors import DataError, ElectionError, OddValues, WillNotWork
 from ..sparse import WIDE, is_sparse, side_by_side
 from ..types import Array
-from .cells import Place, as_text
-from .columns import Column, Tensor, repeated
+from .cells import Place, as_text, unknown_columns
+from .columns import Column, Tensor, Text, repeated
 from .mapping import mapped
 from .problems import Problems
 
@@ -108,7 +108,7 @@ class Schema(BaseModel):
         Values that are clipped, unseen or missing are summed up in one warning, unless `report` is False.
         """
         if missing := [c.name for c in self.columns if c.name not in columns]:
-            raise DataError(f"{source}: {self._absent(missing, columns)}")
+            raise DataError(f"{source}: {self._absent(missing, columns)}{self._cure(missing)}")
         places, blocks, problems = [Place(source, c.name) for c in self.columns], [], Problems()
         for c, place in zip(self.columns, places, strict=True):
             with problems.collected():
@@ -119,6 +119,8 @@ class Schema(BaseModel):
         odd = tuple(each for place in places for each in place.odd)
         if odd and report:
             warnings.warn(OddValues((source,), len(blocks) * len(blocks[0]), odd), stacklevel=2)
+            for text in unknown_columns(source, len(blocks[0]), odd):
+                warnings.warn(text, WillNotWork, stacklevel=2)
         if len(blocks) == 1 and isinstance(self.columns[0], Tensor):
             return blocks[0]
         width = sum(b.shape[1] for b in blocks if is_sparse(b))  # categories, words, wide LIBSVM features
@@ -168,9 +170,14 @@ class Schema(BaseModel):
             for role, names in lacking.items()
             if names
         )
-        raise DataError(
-            f"{source}: {self._absent(missing, columns)}{needs} Other names in your file? Use --map YOURS=OURS."
-        )
+        raise DataError(f"{source}: {self._absent(missing, columns)}{needs}{self._cure(missing)}")
+
+    def _cure(self, missing: Sequence[str]) -> str:
+        """What to do about columns that a table lacks. One that a site never measures may be empty."""
+        lenient = {c.name for c in self.columns if not isinstance(c, Text | Tensor) and c.missing}
+        empty = lenient.issuperset(missing)
+        names = " Other names in your file? Rename them, or use --map YOURS=OURS."
+        return f"{names} Not measured? Add an empty column." if empty else names
 
     @staticmethod
     def _absent(missing: list[str], columns: Columns) -> str:

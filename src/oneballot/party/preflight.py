@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
 from ..ballot.seal import check_size
 from ..election.election import Election
-from ..errors import WillNotWork, printable
 from ..types import Abstain, Data
 from .context import PartyContext
-from .rows import RowsUsed, read_rows
+from .rows import read_rows
 from .shared_count import plan_cast
-
-MOSTLY = 0.5
-"""A column is pointed out if the schema does not know a larger share of its values."""
 
 
 def preflight(election: Election, path: Path) -> dict[str, Any]:
@@ -24,7 +19,6 @@ def preflight(election: Election, path: Path) -> dict[str, Any]:
     data, about = read_rows(election, path)
     ctx = PartyContext(election, str(path))
     ctx.check(data)
-    _warn_if_unknown(about)
     plan = plan_cast(ctx, data) if len(data) else None
     check_size(election, str(path), plan.bytes or 0 if plan else 0)
     return {
@@ -37,20 +31,6 @@ def preflight(election: Election, path: Path) -> dict[str, Any]:
         "abstains": _abstains(election, data, ctx),
         "ballot_carries": None if plan is None else plan.carries,
     }
-
-
-def _warn_if_unknown(about: RowsUsed) -> None:
-    """Warn loudly of columns of which the schema does not know most values."""
-    rows = max(about.in_file - sum(about.dropped.values()), 1)
-    for each in about.odd:
-        if each.how != "missing" and each.count > MOSTLY * rows:
-            what = f"all {rows:,}" if each.count >= rows else f"{each.count:,} of {rows:,}"
-            text = (
-                f"{about.file}, column {each.column!r}: {what} values are {each.how}, such as "
-                f"{printable(each.first, 40)!r}, so a model learns little or nothing from it. Is it the right column "
-                "(--map), in the election's unit, spelling and language?"
-            )
-            warnings.warn(text, WillNotWork, stacklevel=3)
 
 
 def _abstains(election: Election, data: Data, ctx: PartyContext) -> str | None:

@@ -41,7 +41,8 @@ class Classes(Categorical):
             distinct, which = values, np.arange(len(values))
         codes = np.array([number.get(as_label(v), -1) for v in distinct], dtype=np.int64)[which]
         some = ", ".join(map(str, self.classes[:10])) + (", …" if len(self.classes) > 10 else "")
-        place.refuse(codes < 0, values, "is not a class of the election", f"use one of {some}")
+        cure = f"use one of {some}, or say which yours stands for (--label-map YOURS=OURS)"
+        place.refuse(codes < 0, values, "is not a class of the election", cure)
         return codes
 
     def class_counts(self, y: Array) -> Array:
