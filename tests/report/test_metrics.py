@@ -170,7 +170,7 @@ def test_a_class_that_is_never_recognised_is_a_warning_though_accuracy_is_high()
     assert found.describe()["missed_classes"] == ["yes"]
     with pytest.warns(WillNotWork, match="none of the 10 rows of class yes.*lower probability"):
         found.warn_if_missed("the model")
-    with pytest.warns(WillNotWork, match="not the only row of class yes.*rank it well"):
+    with pytest.warns(WillNotWork, match="fails on the only row of class yes.*rank it well"):
         evaluate(Classes(["no", "yes"]), p[:991], y[:991], resamples=0).warn_if_missed("the model")
     p[y == 1] = [0.4, 0.6]
     assert not evaluate(Classes(["no", "yes"]), p, y, resamples=0).missed

@@ -52,7 +52,9 @@ class Dialect:
         if self.decimal not in (None, ".", ","):
             raise DataError(f"the decimal mark must be . or , and not {self.decimal!r}")
         if self.decimal == "," == self.sep:
-            raise DataError("the comma cannot be both the separator and the decimal mark")
+            raise DataError(
+                "the comma cannot be both the separator and the decimal mark; write its numbers with a point"
+            )
         if self.encoding is not None:
             try:
                 "".encode(self.encoding)
@@ -174,6 +176,13 @@ def _reader(text: str, sep: str) -> Any:
     return csv.reader(io.StringIO(text, newline=""), delimiter=sep, skipinitialspace=sep != " ", strict=True)
 
 
+def _title_hint(header: Sequence[str]) -> str:
+    """What to do if a table has lines above its header, such as the title of an export."""
+    if len(header) > 1:
+        return ""
+    return f". The first line, {header[0][:40]!r}, must name all columns: remove titles above it, or set --sep"
+
+
 def _parse(path: Path, text: str, sep: str) -> tuple[list[str], list[list[str]]]:
     lines = _reader(text, sep)
     rows: list[list[str]] = []
@@ -185,7 +194,7 @@ def _parse(path: Path, text: str, sep: str) -> tuple[list[str], list[list[str]]]
                 if len(row) != len(header):
                     raise DataError(
                         f"{path}, line {lines.line_num} (row {len(rows)}): {len(row)} cells, but the header has "
-                        f"{len(header)}; cells that contain {sep!r} must be quoted"
+                        f"{len(header)}; cells that contain {sep!r} must be quoted{_title_hint(header)}"
                     )
     except csv.Error as error:
         raise DataError(f"{path}, line {lines.line_num}: {error}; check the quotes in this line") from error

@@ -61,5 +61,6 @@ def _find_error(path: Path, lines: Iterable[bytes], error: Exception) -> DataErr
                 last = int(index)
         except ValueError:
             shown = line.decode("utf-8", "replace").strip()[:60]
-            return DataError(f"{path}, line {number}: expected 'label index:value …' (LIBSVM), got {shown!r}")
+            table = "; if it is a table with a header, rename it to .csv or .tsv" if number == 1 else ""
+            return DataError(f"{path}, line {number}: expected 'label index:value …' (LIBSVM), got {shown!r}{table}")
     return DataError(f"{path} is not a LIBSVM file ({error})")

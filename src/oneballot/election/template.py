@@ -185,7 +185,8 @@ def write(
     key += '# ballots are encrypted to this key (required at L1, or "none"): docs/keys.md'
     if len(classes) < 2:
         raise ElectionError(
-            f"an election needs at least two classes, not {len(classes)} ({', '.join(map(str, classes))})"
+            f"an election needs at least two classes, not {len(classes)} ({', '.join(map(str, classes))}); if this "
+            "file lacks some, list all with --classes a,b,c"
         )
     rows = "# [public]                      # not needed by this method\n"
     rows = _public(public, path, schema, dialect) if has_public else rows

@@ -210,7 +210,10 @@ class Outbox:
 
     def _check_election(self, digest: str) -> None:
         if digest != self.election.digest:
-            raise AlreadyCast(f"{self.path} is a ballot of another election; keep this one elsewhere (--keep FOLDER)")
+            raise AlreadyCast(
+                f"{self.path} is a ballot of another election (digest {digest[:12]}, not {self.election.digest[:12]}). "
+                "Name another folder for the ballots of this election: --keep FOLDER"
+            )
 
     def _check(self, opened: OpenBallot) -> None:
         try:

@@ -62,8 +62,10 @@ class Metrics:
         """Warn of classes that the model never recognises, which a high accuracy hides."""
         for each in self.missed:
             one = each["support"] == 1
-            missed, them = ("not the only row", "it") if one else (f"none of the {each['support']:,} rows", "them")
-            text = f"{what} recognises {missed} of class {each['class']}."
+            missed, them = (
+                ("fails on the only row", "it") if one else (f"recognises none of the {each['support']:,} rows", "them")
+            )
+            text = f"{what} {missed} of class {each['class']}."
             if each["auc"] > USEFUL_AUC:
                 text += (
                     f" Its probabilities still rank {them} well (AUC {each['auc']:.2f}): call a row {each['class']} at "

@@ -116,9 +116,10 @@ class BallotCounter:
             reasons += [f"{party} was left out (--without)" for party in self.left_out]
             reasons += [f"{party} has withdrawn" for party in self.withdrawn]
             missing = ", ".join(self.election.awaited(self.seen)) or "more"
+            lower = ", or lower the quorum in the election" if votes else ""
             raise QuorumError(
                 f"{votes} ballot{'s count' if votes != 1 else ' counts'}, but the quorum is {self.election.quorum}: "
-                f"wait for {missing}, or lower the quorum in the election." + "".join(f"\n  {r}" for r in reasons)
+                f"wait for {missing}{lower}." + "".join(f"\n  {r}" for r in reasons)
             )
 
     def check_deadline(self) -> None:

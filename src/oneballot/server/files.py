@@ -78,7 +78,8 @@ def find_election(outcome: Outcome, folder: Path, given: Path | None) -> tuple[E
             return election, path
         problem = (
             f"{folder} is not the outcome of {path}, or the election has changed since: its digest is "
-            f"{election.digest[:12]}, but the outcome was tallied with {outcome.election[:12]}"
+            f"{election.digest[:12]}, but the outcome was tallied with {outcome.election[:12]}. Give its own file with "
+            "--election FILE"
         )
     raise ElectionError(problem)
 

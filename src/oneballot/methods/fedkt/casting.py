@@ -169,7 +169,8 @@ class Casting(Settings):
         if missing := missing_classes(class_counts, ctx):
             ctx.warn(f"no rows of class {missing}")
         if constant := sum(np.ptp(task.targets) == 0 for task in tasks):
-            ctx.warn(f"{constant} of its {len(tasks)} teachers see a single class and always vote for it")
+            see = "sees a single class and always votes" if constant == 1 else "see a single class and always vote"
+            ctx.warn(f"{constant} of its {len(tasks)} teachers {see} for it")
         if (rows := int(class_counts.sum())) < self.subset_count * self.partitions:
             teachers = f"{self.partitions} partitions of {self.subset_count} subsets"
             ctx.warn(f"it has {rows} rows for {teachers}: each teacher learns from very few rows, and its vote is weak")

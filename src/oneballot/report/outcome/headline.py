@@ -57,7 +57,7 @@ def _failures(tested: Tested) -> list[Notice]:
     found, metrics = [], tested.metrics
     for each in metrics.missed:
         rows = "the only row" if each["support"] == 1 else f"none of the {each['support']:,} rows"
-        text = f"It recognises {'not ' if each['support'] == 1 else ''}{rows} of class {each['class']}."
+        text = f"It {'fails on' if each['support'] == 1 else 'recognises'} {rows} of class {each['class']}."
         found.append(Notice(text, "bad", f"The model never recognises {each['class']}"))
     trivial = majority(tested)
     if trivial is not None:
