@@ -7,13 +7,14 @@ in a file and in Python.
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import tomllib
 from collections.abc import Iterator
 from functools import wraps
 from itertools import groupby
 from typing import Any, TypeVar, dataclass_transform
 
-from pydantic import Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 from pydantic.dataclasses import dataclass
 
 from .errors import ElectionError
@@ -99,12 +100,17 @@ def _parse_value(text: str) -> Any:
         return text
 
 
-def describe_errors(error: ValidationError) -> list[str]:
+def describe_errors(error: ValidationError, document: type[BaseModel] | None = None) -> list[str]:
     """A sentence for each error in a document: its place, what is allowed, and the value."""
     sentences = []
     for each in error.errors():
         place = ".".join(str(part).rstrip("_") for part in each["loc"] if part != "function-after")
-        sentences.append(_sentence(place, _message(each), each))
+        if each["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
+            known = [name.rstrip("_") for name in document.model_fields] if document and len(each["loc"]) == 1 else []
+            near = difflib.get_close_matches(place, known, n=1)
+            sentences.append(f"{place}: there is no such setting" + (f"; did you mean {near[0]}?" if near else ""))
+        else:
+            sentences.append(_sentence(place, _message(each), each))
     return sentences
 
 

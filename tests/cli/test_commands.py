@@ -160,10 +160,13 @@ def test_new_refuses_to_overwrite_and_needs_classes_without_labels(clinic: Path)
         (("predict", "nowhere", "--data", "x.csv"), "there is no outcome in nowhere"),
         (("inspect", "nowhere.ballot"), "cannot read nowhere.ballot"),
         (("keys", "new", "../evil"), "party name"),
+        (("predict", "a.txt", "--data", "x.csv"), "a.txt is a file; expected the folder of an outcome"),
+        (("tally", ".", "--from", "box", "--out", "o"), "is a folder; expected the file of an election"),
     ],
 )
 def test_an_error_is_a_sentence_with_exit_status_1(words, error: str, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
+    Path("a.txt").touch()
     assert error in oneballot(*words, status=1)
     assert error in run_json(*words, status=1)["error"]
 
@@ -264,6 +267,13 @@ def test_the_demo_does_not_touch_another_election(clinic: Path, monkeypatch) -> 
     before = Path("election.toml").read_bytes()
     assert "another election" in run_json("demo", "--out", ".", status=1)["error"]
     assert Path("election.toml").read_bytes() == before
+
+
+def test_the_rarest_class_is_one_of_the_election(clinic: Path) -> None:
+    lines = ["x,ill", *(f"{i},{'yes' if i % 2 else 'no'}" for i in range(40)), "7,perhaps"]
+    (clinic / "more.csv").write_text("\n".join(lines))
+    args = ("new", clinic / "more.toml", "--like", clinic / "more.csv", "--label", "ill", "--classes", "no,yes")
+    assert "40 rows have a label; the rarest class is no, with 20 rows (50.0 %)." in oneballot(*args)
 
 
 def test_a_typo_in_new_is_reported_and_leaves_no_file(clinic: Path) -> None:
@@ -512,6 +522,8 @@ def test_a_method_with_public_rows_needs_more_than_an_example_of_the_columns(cli
     error = run_json(*args, "--method", "fedkt", "--like", "public.csv", status=1)["error"]
     assert error.startswith("method fedkt needs a public set")
     assert "--public FILE" in error
+    private = run_json(*args, "--like", "public.csv", "--level", "L1", "--epsilon", 2, status=1)["error"]
+    assert private == "at L1 parties vote on public rows: give --public FILE instead of --like"
     for both in ((), ("--like", "public.csv", "--public", "public.csv")):
         assert "give --public FILE, or --like FILE" in run_json(*args, *both, status=1)["error"]
     assert not Path("election.toml").exists()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,7 @@ def tallied(clinic: Path, monkeypatch) -> Path:
 def test_a_tally_and_its_publication_are_in_the_log(tallied: Path) -> None:
     printed = oneballot("log", "outcome")
     assert "2 counted" in printed
+    assert re.search(r" 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d ", printed), "the time is on one line"
     assert "The log is intact: 2 entries" in printed
     log = json.loads(oneballot("log", "outcome", "--json"))
     assert [entry["kind"] for entry in log["entries"]] == ["tally", "release"]

@@ -218,7 +218,7 @@ class TestCast:
         with pytest.warns(OneBallotWarning, match="clinic-a: 2 of 400 rows have no label or ID and are left out"):
             data = election.data(make_frame(holes), source="clinic-a")
         assert (len(data), data.ids[0], data.ids[-1]) == (398, "1", "398")
-        with pytest.warns(OneBallotWarning, match="1 of 400 rows have no label"):
+        with pytest.warns(OneBallotWarning, match="1 of 400 rows has no label"):
             again = election.data(make_frame(TEST), make_frame(holes)["outcome"])
         np.testing.assert_array_equal(again.X[:-1], data.X)
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import oneballot as ob
 from oneballot.ballot.archive import unzip, zip_up
 from oneballot.ballot.keys import new_key, read_key
-from oneballot.errors import BoxError, QuorumError
+from oneballot.errors import BoxError, QuorumError, WillNotWork
 from oneballot.party.cast import cast_together
 from oneballot.server.tally import Options, tally_box
 from oneballot.types import Blob, Count
@@ -198,9 +198,12 @@ def test_sums_of_many_narrow_integers_do_not_overflow(make_election, digits) -> 
 
 
 def test_excluding_a_party_without_a_ballot_gives_a_warning(election, ballots) -> None:
-    with pytest.warns(ob.OneBallotWarning, match="cannot leave out partyy-2.*did you mean party-2"):
-        outcome = ob.tally(election, ballots, without=["partyy-2"])
-    assert outcome.without == ()
+    for name in ("partyy-2", "PARTY-2"):
+        with pytest.warns(WillNotWork, match=f"cannot leave out {name}.*did you mean party-2"):
+            outcome = ob.tally(election, ballots, without=[name])
+        assert outcome.without == ()
+    with pytest.warns(WillNotWork, match="cannot leave out Ulm: .*; there are ballots of party-1, party-2"):
+        ob.tally(election, ballots, without=["Ulm"])
 
 
 def test_a_ballot_that_cannot_be_read_is_spoiled_and_the_others_count(election, ballots, tmp_path: Path) -> None:

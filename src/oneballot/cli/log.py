@@ -39,8 +39,11 @@ def command(
             entries = [entry.model_dump() for entry in log.entries]
             print_json({"entries": entries, "head": log.head, "intact": not log.problems, "problems": log.problems})
         else:
-            rows = [[str(e.number), e.time, e.kind, _describe(e), e.hash] for e in log.entries]
-            print_table(f"The log of {outcome}", ["entry", "time (UTC)", "what", "", "hash"], rows, whole=(0,))
+            rows = [
+                [str(e.number), e.time.replace("T", " ").removesuffix("+00:00"), e.kind, _describe(e), e.hash]
+                for e in log.entries
+            ]
+            print_table(f"The log of {outcome}", ["entry", "time (UTC)", "what", "", "hash"], rows, whole=(0, 1))
             if log.entries:
                 print(f"Signed with the key with fingerprint {fingerprint(log.entries[0].key)}")
             print_lines(f"BROKEN: {problem}." for problem in log.problems)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -14,6 +15,7 @@ from .terminal import AsJson, session
 if TYPE_CHECKING:
     from ..election.infer import Found
     from ..election.template import Draft
+    from ..types import Class
 
 EXAMPLE = "Example: oneballot new election.toml --like mine.csv --label outcome"
 SHOWN_COLUMNS = 25
@@ -97,6 +99,8 @@ def command(
         if (level == "L0") != (epsilon is None):
             raise ElectionError("L1 and L2 need --epsilon, and L0 has none; for example --level L2 --epsilon 2")
         as_privacy({"level": level, "epsilon": epsilon})
+        if level == "L1" and like is not None and method is None:
+            raise ElectionError("at L1 parties vote on public rows: give --public FILE instead of --like")
         if method is None:
             method = "ensemble" if level == "L0" else "fedkt" if like is None else "analytic"
         drafted = draft(
@@ -126,7 +130,7 @@ def command(
             return
         width = len(made.schema.columns) if made.schema else 0
         print(f"{election}: {len(made.classes)} classes, {width} columns, {made.public_rows:,} public rows.")
-        _print_columns(drafted)
+        _print_columns(drafted, made.classes)
         print_lines(made.guarantee.forecast(made.parties) if made.guarantee else ())
         if method == "ensemble":
             print(CHOICE)
@@ -142,7 +146,7 @@ def command(
             )
 
 
-def _print_columns(drafted: Draft) -> None:
+def _print_columns(drafted: Draft, classes: Sequence[Class]) -> None:
     """What became of each column; of a wide table only those that are not plain numbers and categories."""
 
     def is_plain(found: Found) -> bool:
@@ -156,8 +160,10 @@ def _print_columns(drafted: Draft) -> None:
     rest.subtract(found.kind for found in shown[:SHOWN_COLUMNS])
     if others := ", ".join(f"{count} {kind}" for kind, count in rest.items() if count):
         print(f"Other columns: {others}.")
-    if drafted.labels:
-        rarest, rows = min(drafted.labels.items(), key=lambda pair: pair[1])
-        total = sum(drafted.labels.values())
+    from ..election.cells import as_label
+
+    labels = {as_label(c): drafted.labels.get(as_label(c), 0) for c in classes}
+    if total := sum(labels.values()):
+        rarest, rows = min(labels.items(), key=lambda pair: pair[1])
         found = f"{plural(rows, 'row')} ({percent(rows / total)})"
         print_lines([f"{total:,} rows have a label; the rarest class is {rarest}, with {found}."])

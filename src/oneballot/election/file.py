@@ -163,6 +163,10 @@ class _File(BaseModel):
             content = tomllib.loads(text)
         except FileNotFoundError:
             raise ElectionError(f"there is no election {path}; write one: `oneballot new {path} --public …`") from None
+        except IsADirectoryError:
+            raise ElectionError(
+                f"{path} is a folder; expected the file of an election, such as election.toml"
+            ) from None
         except OSError as error:
             raise ElectionError(f"{path} cannot be read: {error.strerror}") from None
         except RecursionError:
@@ -182,7 +186,7 @@ class _File(BaseModel):
         try:
             return cls.model_validate(content)
         except ValidationError as error:
-            raise ElectionError("\n".join(f"{path}: {each}" for each in describe_errors(error))) from None
+            raise ElectionError("\n".join(f"{path}: {each}" for each in describe_errors(error, cls))) from None
         except ElectionError as error:
             raise ElectionError(f"{path}, [privacy]: {error}") from None
 

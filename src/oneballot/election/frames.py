@@ -71,10 +71,10 @@ def complete(schema: Schema, target: Target, table: Table, *, empty: bool = Fals
     if not out.any():
         return table
     what = " or ".join(name for name, which in gone.items() if which.any())
-    text = f"{table.source}: {out.sum():,} of {len(table):,} rows have no {what}"
+    text = f"{table.source}: {out.sum():,} of {len(table):,} rows {'has' if out.sum() == 1 else 'have'} no {what}"
     if out.all() and not empty:
         raise DataError(f"{text}, so there is nothing to learn from")
-    warnings.warn(f"{text} and are left out", OneBallotWarning, stacklevel=2)
+    warnings.warn(f"{text} and {'is' if out.sum() == 1 else 'are'} left out", OneBallotWarning, stacklevel=2)
     return replace(table, columns={name: values[~out] for name, values in table.columns.items()})
 
 

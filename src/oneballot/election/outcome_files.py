@@ -31,6 +31,10 @@ def read_index(folder: Path) -> dict[str, Any]:
         raise OneBallotError(
             f"there is no outcome in {folder}; `oneballot tally … --out {folder}` writes one"
         ) from None
+    except NotADirectoryError:
+        raise OneBallotError(
+            f"{folder} is a file; expected the folder of an outcome, which `oneballot tally … --out FOLDER` writes"
+        ) from None
     except (ValueError, RecursionError) as error:
         raise OneBallotError(f"{folder / INDEX} is damaged ({error}); copy the outcome again, or tally again") from None
     found = index.get("format") if isinstance(index, dict) else None

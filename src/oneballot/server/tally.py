@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from ..ballot.encryption import check_server_key
 from ..election.checks import check_quorum
 from ..election.election import Election
 from ..election.names import check_party_name
-from ..errors import ElectionError
+from ..errors import ElectionError, WillNotWork
 from ..influence import ENOUGH_PARTIES
 from ..interfaces import Box, Model
 from ..privacy.charges import Charges
@@ -100,7 +101,7 @@ def _tally(election: Election, source: Source, options: Options) -> Steps[Outcom
     with open_context(election, options, previous) as ctx:
         (ctx.prepared,) = yield Together([ctx.job(election.method.prepare, ctx)])
         counter = count_ballots(election, source, options, previous, ctx)
-        _warn_of_unknown_parties(counter.left_out, counter.seen, ctx)
+        _warn_of_unknown_parties(counter.left_out, counter.seen)
         counter.check_quorum()
         if not options.early:
             counter.check_deadline()
@@ -163,11 +164,13 @@ def _still_withdrawn(known: set[str], readmit: Iterable[str], ctx: TallyContext)
     return tuple(sorted(known - again))
 
 
-def _warn_of_unknown_parties(without: Iterable[str], seen: set[str], ctx: TallyContext) -> None:
+def _warn_of_unknown_parties(without: Iterable[str], seen: set[str]) -> None:
+    names = {party.casefold(): party for party in seen}
     for party in sorted(set(without) - seen):
-        close = difflib.get_close_matches(party, seen, n=1)
-        hint = f"; did you mean {close[0]}?" if close else ""
-        ctx.warn(f"cannot leave out {party}: there is no ballot of that party{hint}")
+        close = difflib.get_close_matches(party.casefold(), names, n=1)
+        hint = f"; did you mean {names[close[0]]}?" if close else f"; there are ballots of {', '.join(sorted(seen))}"
+        text = f"the tally: cannot leave out {party}: there is no ballot of that party{hint}"
+        warnings.warn(text, WillNotWork, stacklevel=2)
 
 
 def _temperature(ctx: TallyContext) -> float | None:

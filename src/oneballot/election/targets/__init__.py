@@ -33,6 +33,8 @@ def name_for(label: str | tuple[str, ...] | None) -> str:
 
 def resolve(given: Target | str | None, classes: Sequence[Class], *, multilabel: bool = False) -> Target:
     """The target that was given, or is meant by `multilabel`, with the election's classes."""
+    if isinstance(classes, str):
+        raise ElectionError(f"classes must be a list of names, such as ['no', 'yes'], not the text {classes!r}")
     target: Target = plugins.instance("targets", given or (Labels.name if multilabel else Classes.name))
     if multilabel and target.name != Labels.name:
         raise ElectionError(f'multilabel=True means target="labels", but the target is {target.name!r}; leave one out')

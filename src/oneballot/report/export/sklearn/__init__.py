@@ -83,9 +83,10 @@ def build(outcome: Outcome, data: Any = None, *, force: bool = False, distilled:
         student = distil(outcome, data)
         estimator = student.estimator
         if student.agreement < LEAST_AGREEMENT and not force:
+            more = "more public" if data is not None else "public"
             raise ExportError(
                 f"the model is distilled for scikit-learn, and the result is poor: {student.describe()}; expected "
-                f"{100 * LEAST_AGREEMENT:.0f} % or more. Give public rows with --data, use --to onnx, or add --force"
+                f"{100 * LEAST_AGREEMENT:.0f} % or more. Give {more} rows with --data, use --to onnx, or add --force"
             )
         lost.insert(
             0,
