@@ -139,7 +139,7 @@ def test_one_empty_cell_never_stops_a_cast_or_a_prediction(hospital: Path) -> No
         plan = run("cast", "election.toml", "--party", "c", "--data", "c.csv", "--dry-run")
         left_out = column in (0, 8)
         assert f"rows: {120 - left_out}" in plan.stdout
-        assert ("c.csv: 1 of 120 rows have no" in plan.stderr) == left_out
+        assert ("c.csv: 1 of 120 rows has no" in plan.stderr) == left_out
         run("predict", "outcome", "--data", "c.csv", "--json")
         run("evaluate", "outcome", "--data", "c.csv", "--json")
 
