@@ -54,6 +54,9 @@ def test_a_small_private_table_does_not_publish_texts_or_names_that_differ_in_ev
     assert found.note == "free text: 12 different values; to use its words: --text note"
     assert one("note", *notes[:8], *notes[:4], outwards=True).kind == "left out"  # also if some are repeated
     assert one("doctor", *names, outwards=True).note == "identifier: 12 different values; as row ID: --id doctor"
+    assert one("doctor", *names[:8], *names[:4], outwards=True).kind == "left out"
+    assert one("zip", *(f"0{i}067" for i in range(8)), "01067", outwards=True).kind == "left out"
+    assert one("doctor", *names[:6], *names[:6], outwards=True).kind == "category"  # not in more than half of the rows
     assert one("doctor", *names, outwards=True, category=("doctor",)).column.categories == tuple(names)
 
 

@@ -47,7 +47,7 @@ class Choices:
     text: Sequence[str] = ()
     strict: bool = False
     outwards: bool = False
-    """The file is private: round ranges outwards, and leave out short columns of text that differs in every row."""
+    """The file is private: round ranges outwards, and leave out text that differs in most rows, also in few rows."""
 
 
 DEFAULT = Choices()
@@ -185,14 +185,14 @@ def _few_categories(
     different, rows = len(set(present)), len(present)
     if sum(split_date(text) is not None for text in present) > MOSTLY * rows:
         raise _LeftOut("dates that could be day/month or month/day; write them as 2027-03-31")
-    phrases = sum(len(text.split()) for text in present) >= 2 * rows
-    few = FEW if choices.outwards else MANY
-    several = few if different == rows or (choices.outwards and phrases) else min(max(50, rows // 10), 1000)
+    most = MANY if different == rows else min(max(50, rows // 10), 1000)
+    if choices.outwards and different > rows // 2:  # such categories are about single rows
+        most = FEW
     hint = number_hint(present, MOSTLY)
-    if different > several and (different > rows // 2 or different > min(max(50, rows // 10), 1000)):
+    if different > most:
         if hint:
             raise _LeftOut(f"{different:,} different texts{hint}")
-        if phrases:
+        if sum(len(text.split()) for text in present) >= 2 * rows:
             raise _LeftOut(f"free text: {different:,} different values; to use its words: --text {shlex.quote(name)}")
         if different > rows // 2:
             raise _LeftOut(f"identifier: {different:,} different values; as row ID: --id {shlex.quote(name)}")
