@@ -116,7 +116,10 @@ class Settings(Method):
         chosen = replace(chosen, influence=self.influence or ("bounded" if level == "L0" else own))
         if level != "L0" and self.influence == "bounded":
             why = "a party's weight may depend on its own ballot alone"
-            raise ElectionError(f'influence = "bounded" is not available at {level}: {why}; leave it out')
+            raise ElectionError(
+                f'influence = "bounded" is not available at {level}: {why}; leave it out '
+                "(`oneballot election set FILE --unset method.influence`)"
+            )
         if level == "L1" and self.final_weights == "lead":
             raise ElectionError('final_weights = "lead" is not available at L1: only labels are released there')
         if level == "L1" and self.influence == "equal":
