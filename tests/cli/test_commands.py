@@ -276,6 +276,13 @@ def test_the_rarest_class_is_one_of_the_election(clinic: Path) -> None:
     assert "40 rows have a label; the rarest class is no, with 20 rows (50.0 %)." in oneballot(*args)
 
 
+def test_an_example_without_the_label_is_pointed_out(clinic: Path) -> None:
+    args = ("new", clinic / "other.toml", "--label", "outcome", "--classes", "no,yes")
+    assert "has no column 'outcome', which every party's file needs" in run(*args, "--like", clinic / "a.csv").stderr
+    (clinic / "other.toml").unlink()
+    assert "outcome" not in run(*args, "--public", clinic / "public.csv").stderr  # public rows have no labels
+
+
 def test_a_typo_in_new_is_reported_and_leaves_no_file(clinic: Path) -> None:
     args = ("new", clinic / "election.toml", "--public", clinic / "public.csv")
     assert "did you mean 'ill'" in run_json(*args, "--label", "il", "--classes", "no,yes", status=1)["error"]

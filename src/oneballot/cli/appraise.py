@@ -63,11 +63,11 @@ def command(
     workers: Workers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what each party adds to the outcome, on labelled rows.
+    """Show what each party adds to the outcome.
 
-    The Shapley value of a party is the mean of what it adds to all coalitions of other parties: exact up to 12 parties,
-    sampled beyond, with 95 % intervals. Nobody is asked again. `oneballot report` shows the result too. See
-    docs/appraise.md.
+    The Shapley value of a party is the mean of what it adds, on labelled rows, to all coalitions of other parties:
+    exact up to 12 parties, sampled beyond, with 95 % intervals. Nobody is asked again. `oneballot report` shows the
+    result too. See docs/appraise.md.
     """
     with session(as_json, workers):
         from ..ballot.encryption import find_server_key

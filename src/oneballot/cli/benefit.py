@@ -29,7 +29,7 @@ def command(
     workers: Workers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Hold the outcome against a model of your own rows. Nothing leaves your machine.
+    """Compare the outcome with a model of your own rows. Nothing leaves your machine.
 
     Your rows are inside the outcome. In an ensemble your member is therefore replaced, fold by fold, by one that was
     trained without the rows to be tested. An outcome of one model needs rows that were not cast: those that

@@ -106,6 +106,9 @@ def draft(
     table = read(public)
     _check_columns(table, label, classes, choices)
     counts = count_labels(table[label]) if label in table.columns else Counter[str]()
+    if not has_public and label not in table.columns:
+        text = f"{table.source} has no column {label!r}, which every party's file needs: is --label spelled right?"
+        warnings.warn(text, OneBallotWarning, stacklevel=2)
     known = tuple(classes) or _as_classes(table, label)
     if others := [text for text in counts if text not in {as_label(c) for c in known}]:
         text = f"{table.source} has labels that are not classes of the election: {', '.join(others[:5])}"

@@ -12,7 +12,7 @@ from ..types import Array, Ballot, Planned
 
 MOST_ROWS = 2**31 - 1
 NAMED_ROWS = 5
-"""How many of the rows that hang on a party a warning lists."""
+"""How many of the rows that depend on a party a warning lists."""
 NAMED_PARTIES = 10
 CLASS_COUNTS = "the exact number of the party's rows of each class"
 
@@ -51,7 +51,7 @@ def some_public_rows(ctx: Context, most: int) -> Array | None:
 def warn_where_one_party_decides(
     weights: Array, alone: Array, parties: Sequence[str], ctx: Context, numbers: Array | None = None
 ) -> None:
-    """Name the public rows where the cap gives way, and the parties that they hang on.
+    """Name the public rows where the cap gives way, and the parties that they depend on.
 
     weights `(rows, parties)`, and the rows where they are not bounded. numbers: which public rows these are.
     """
@@ -67,6 +67,6 @@ def warn_where_one_party_decides(
     if len(named) > NAMED_PARTIES:
         texts.append(f"the rest on {len(named) - NAMED_PARTIES} other parties")
     ctx.warn(
-        f"{alone.sum():,} of {len(alone):,} public rows hang on one party, because too few others claim rows like "
+        f"{alone.sum():,} of {len(alone):,} public rows depend on one party, because too few others claim rows like "
         f"them: {'; '.join(texts)}. If that party is wrong or lies, so is the outcome there"
     )

@@ -120,7 +120,7 @@ class TestElections:
             election, divide(election.data(digits.X[~ones], digits.y[~ones]), 6, "homogeneous", seed=1)
         )
         ballots.append(ob.cast(election, digits.X[ones], digits.y[ones], party="hospital-b"))
-        with pytest.warns(OneBallotWarning, match=r"of \d+ public rows hang on one party.* on hospital-b \(rows \d+"):
+        with pytest.warns(OneBallotWarning, match=r"of \d+ public rows depend on one party.* on hospital-b \(rows \d+"):
             ob.tally(election, ballots)
 
     def test_unbounded_influence_says_what_it_risks(self, digits) -> None:

@@ -126,7 +126,7 @@ def test_an_election_with_a_liar_keeps_its_accuracy_and_names_the_rows_that_hang
             outcome = tally(election, [liar, *ballots[1:]])
         accuracy[influence] = np.mean(outcome.model.predict(digits.X_test) == digits.y_test)
         texts = " ".join(str(w.message) for w in caught)
-        assert ("hang on one party" in texts) == (influence == "bounded")
+        assert ("depend on one party" in texts) == (influence == "bounded")
         assert ('influence = "claimed" a ballot weighs what it claims' in texts) == (influence == "claimed")
     assert accuracy["bounded"] > 0.8
     assert accuracy["claimed"] < 0.2
