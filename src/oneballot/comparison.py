@@ -82,7 +82,7 @@ class _PeerContext(TallyContext):
     """A tally's context whose `start` is the outcome of this election, if one is given, and whose rows are dense."""
 
     def __init__(self, election: Election, outcome: Outcome | None) -> None:
-        super().__init__(replace(election, privacy=L0, roster={}, quorum=1))
+        super().__init__(replace(election, privacy=L0, roster={}, quorum=1, tallies=None))
         self._outcome = outcome
 
     @cached_property

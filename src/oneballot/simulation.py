@@ -255,7 +255,7 @@ def baseline_role(election: Election) -> str:
 
 def _baselines_by_tallies(election: Election, held: Mapping[str, Data], test: Data) -> Baselines:
     """For a method without learners: run elections with one party each, without noise."""
-    alone = replace(election, privacy=L0)
+    alone = replace(election, privacy=L0, tallies=None)
     whole = Data(concatenate([d.X for d in held.values()]), np.concatenate([d.y for d in held.values()]))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", OneBallotWarning)  # about classes that a party lacks

@@ -118,6 +118,13 @@ def find_server_key(election: Election, given: Path | None, beside: Path) -> X25
     return None if found is None else read_server_key(found)
 
 
+def find_share_key(given: Path | None, beside: Path) -> X25519PrivateKey | None:
+    """One of two servers' secret key: the given file, or server.key here or beside the election."""
+    places = [given] if given is not None else [Path("server.key"), beside / "server.key"]
+    found = next((path for path in places if path.is_file()), given)
+    return None if found is None else read_server_key(found)
+
+
 def check_server_key(election: Election, key: X25519PrivateKey | None) -> None:
     """Raise KeyFileError, before any ballot is read, unless this key decrypts the election's ballots."""
     if not election.encrypted:

@@ -16,6 +16,7 @@ from .keys import fingerprint
 from .manifest import OpenBallot, open_ballot
 from .rows_held import rows_held
 from .seal import check_ballot, decrypt_for
+from .sealed_shares import SHARE_FORMAT
 
 
 def describe_ballot(
@@ -106,6 +107,8 @@ def _verdict_without_key(digest: str, election: Election | None) -> dict[str, An
 
 
 def _describe_content(content: Array | Blob) -> tuple[str, int]:
+    if isinstance(content, Blob) and content.format == SHARE_FORMAT:
+        return "a share for one server, encrypted and random on its own", len(content.data)
     if isinstance(content, Blob):
         known = content.format in plugins.names("formats")
         return f"a model, {content.format}{'' if known else ' (unknown format)'}", len(content.data)

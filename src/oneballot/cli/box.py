@@ -41,7 +41,7 @@ def check(
     Nothing is written, and at L1 no noise is drawn. Exit status 1 if a ballot would be spoiled.
     """
     with session(as_json):
-        from ..ballot.encryption import find_server_key
+        from ..ballot.encryption import find_server_key, find_share_key
         from ..boxes import box_at
         from ..election.election import Election
         from ..election.signing import read_author
@@ -49,7 +49,9 @@ def check(
 
         agreed = Election.read(election)
         read_author(election, agreed)
-        ballots = check_box(agreed, box_at(box), find_server_key(agreed, key, election.parent))
+        shared = agreed.tallies is not None
+        opener = find_share_key(key, election.parent) if shared else find_server_key(agreed, key, election.parent)
+        ballots = check_box(agreed, box_at(box), opener)
         bad = sum(ballot.status == "spoiled" for ballot in ballots)
         awaited = agreed.awaited({ballot.party for ballot in ballots if ballot.party and ballot.status != "spoiled"})
         if as_json:

@@ -53,6 +53,7 @@ def command(
             "roster": sorted(agreed.roster),
             "revoked": len(agreed.revoked),
             "server_key": agreed.server_key,
+            "tallies": None if agreed.tallies is None else agreed.tallies.describe(),
             "quorum": agreed.quorum,
             "deadline": agreed.deadline,
             "level": agreed.level,
@@ -81,10 +82,11 @@ def command(
             else f"the model of an outcome, sha256 {facts['start']['sha256'][:16]}…",
             "who may vote": ", ".join(facts["roster"]) or "anyone: the roster is empty",
             "encrypted": _encrypted(agreed),
+            **_two_tallies(agreed),
             "quorum": str(facts["quorum"]),
             "deadline": [] if agreed.deadline is None else str(agreed.deadline),
             "a ballot": facts["ballot"],
-            "the outcome": facts["outcome"] if agreed.level == "L1" else [],
+            "the outcome": facts["outcome"] if agreed.level == "L1" and not agreed.shared else [],
             "in all": _in_all(agreed),
             "expect": facts["expect"],
             **({} if data is None else _describe_file(facts["data"])),
@@ -112,9 +114,26 @@ def _describe_file(file: dict[str, Any]) -> dict[str, str | list[str]]:
     }
 
 
+def _two_tallies(election: Election) -> dict[str, list[str]]:
+    tallies = election.tallies
+    if tallies is None:
+        return {}
+    budget = f"; the budget covers {plural(tallies.openings, 'opening')}" if election.guarantee is not None else ""
+    return {
+        "two tallies": [
+            "a ballot is two shares of its sums, and each server alone sees random numbers; only totals are opened",
+            f"an opening must differ from every other by {plural(tallies.min_difference, 'ballot')} or more{budget}",
+            *(["NOT YET: two tallies need a roster (oneballot keys add)"] if not election.roster else []),
+        ]
+    }
+
+
 def _encrypted(election: Election) -> str:
     from ..ballot.keys import fingerprint
 
+    if election.tallies is not None:
+        keys = [fingerprint(election.tallies.key_of(side)) for side in ("a", "b")]
+        return f"to two servers, fingerprints {keys[0]} (a) and {keys[1]} (b)"
     if election.encrypted:
         return f"to the server's key, fingerprint {fingerprint(str(election.server_key))}"
     if election.level == "L1" and election.server_key is None:
@@ -132,13 +151,17 @@ def _votes(election: Election) -> dict[str, Any]:
 
 
 def _in_all(election: Election) -> list[str]:
-    privacy, guarantee = election.privacy, election.guarantee
-    if guarantee is None or privacy.rehearsal or privacy.tallies * privacy.max_silos_per_person == 1:
+    privacy, guarantee, openings = election.privacy, election.guarantee, 1
+    if election.tallies is not None:
+        openings = election.tallies.openings
+    if guarantee is None or privacy.rehearsal or openings * privacy.tallies * privacy.max_silos_per_person == 1:
         return []
     from ..privacy.ledger import format_epsilon
 
     what = (
-        f"{privacy.tallies} tallies" if privacy.tallies > 1 else f"{privacy.max_silos_per_person} parties of one person"
+        f"{max(privacy.tallies, openings)} {'openings' if openings > 1 else 'tallies'}"
+        if max(privacy.tallies, openings) > 1
+        else f"{privacy.max_silos_per_person} parties of one person"
     )
     return [f"epsilon {format_epsilon(guarantee.epsilon())} for {what} together"]
 

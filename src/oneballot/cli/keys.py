@@ -52,6 +52,10 @@ def new(
         if for_server:
             print("Without it the ballots cannot be opened. Put this line above the first [section] of the election:\n")
             print(f'server_key = "{public}"')
+            print(
+                f"\nor, for an election with two tallies, under [tallies]: {name if name in ('a', 'b') else 'a'} = "
+                f'"{public}" (b for the other server)'
+            )
         else:
             print("Put this line under [roster] in the election:\n")
             print(f'{toml_key(name)} = "{public}"')

@@ -73,6 +73,13 @@ def command(
         str | None,
         typer.Option(help='Encrypt ballots to this key, printed by `keys new server --for-server`; or "none".'),
     ] = None,
+    tallies: Annotated[
+        tuple[str, str] | None,
+        typer.Option(
+            metavar="KEY-A KEY-B",
+            help="Two tallies: the public keys of two servers, neither of which can read a ballot alone.",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Write a draft of an election, with comments.
@@ -85,7 +92,7 @@ def command(
         from ..election.advice import advise
         from ..election.election import Election
         from ..election.infer import Choices
-        from ..election.template import L0, draft, private, section
+        from ..election.template import L0, draft, private, section, two_tallies
         from ..errors import ElectionError, OneBallotError
         from ..privacy.settings import as_privacy
 
@@ -103,14 +110,18 @@ def command(
             raise ElectionError("at L1 parties vote on public rows: give --public FILE instead of --like")
         if method is None:
             method = "ensemble" if level == "L0" else "fedkt" if like is None else "analytic"
+            method = "analytic" if tallies is not None and level != "L1" else method
+        chosen, privacy = section(method, level), L0 if epsilon is None else private(level, epsilon)
+        if tallies is not None:
+            chosen, privacy = two_tallies(chosen, privacy, *tallies)
         drafted = draft(
             columns,
             label,
             beside=election,
-            method=section(method, level),
+            method=chosen,
             classes=tuple(c.strip() for c in classes.split(",") if c.strip()) if classes else (),
             choices=Choices(row_id, drop or (), category or (), text or (), strict=strict, outwards=like is not None),
-            privacy=L0 if epsilon is None else private(level, epsilon),
+            privacy=privacy,
             server_key=server_key,
             has_public=like is None,
         )
@@ -135,7 +146,9 @@ def command(
         if method == "ensemble":
             print(CHOICE)
         print_lines(advise(made, made.parties, drafted.labels))
-        if made.level == "L1" and made.server_key is None:
+        if made.shared:
+            print("Two tallies need a roster before anyone casts: oneballot keys add, for each party.")
+        elif made.level == "L1" and made.server_key is None:
             print("At L1 ballots hold raw votes: set a server_key before anyone casts (oneballot keys new --help).")
         if like is None:
             print("Read it, edit it, then give it to every party together with the public file.")

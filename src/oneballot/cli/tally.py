@@ -1,12 +1,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..report.influence import show_influence
-from ..report.text import percent, plural, print_json, print_lines, print_table, size
+from .tallied import publish_outcome, show_outcome, show_share
 from .terminal import AsJson, ElectionFile, Workers, session
 
 if TYPE_CHECKING:
@@ -14,8 +13,6 @@ if TYPE_CHECKING:
     from ..interfaces import Box
     from ..server.outcome import Outcome
 
-MOST_CLASSES = 20
-"""How many classes the verdict lists, those predicted most often first."""
 EXAMPLE = "Example: oneballot tally election.toml --from box/ --out outcome/ [--without clinic-b]"
 
 
@@ -74,6 +71,14 @@ def command(
             "--data-dependent", help="At L1: also show the privacy cost of the actual votes; do not publish it."
         ),
     ] = False,
+    share: Annotated[
+        str | None,
+        typer.Option(metavar="a|b", help="With two tallies: count the shares for this server, a or b, into --out."),
+    ] = None,
+    other: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="With --share: the other server's list of ballots, ballots-a or -b.json."),
+    ] = None,
     workers: Workers = None,
     as_json: AsJson = False,
 ) -> None:
@@ -83,6 +88,10 @@ def command(
     and the others count. Before the election's deadline a tally waits for the whole roster, unless --early is given; a
     ballot after the deadline counts at the next tally. At L1 every tally draws noise and costs again, so an existing
     outcome is kept unless --again is given.
+
+    In an election with two tallies each server runs it with --share: first alone, which lists its ballots, then with
+    the other server's list (--other), which writes its partial. `oneballot combine` opens the total. See
+    docs/two-tallies.md.
     """
     with session(as_json, workers):
         from ..ballot.encryption import find_server_key
@@ -93,8 +102,12 @@ def command(
 
         agreed = Election.read(election)
         read_author(election, agreed)
-        opener = find_server_key(agreed, key, election.parent)
         opened = box_at(box)
+        if share is not None or other is not None:
+            _check_share(agreed, share, publish or again or data_dependent or readmit)
+            _tally_share(agreed, opened, out, share, election.parent, other, key, without, over_budget, early, as_json)
+            return
+        opener = find_server_key(agreed, key, election.parent)
         _check_folders(out, opened, publish)
         _check_level(agreed, publish, again=again or over_budget, data_dependent=data_dependent)
         outcome = tally_files(
@@ -110,101 +123,50 @@ def command(
             key=opener,
             readmit=readmit or (),
         )
-        shared = "" if publish is None else _publish(agreed, outcome, out, publish, publish_members, publish_rows)
+        shared = (
+            "" if publish is None else publish_outcome(agreed, outcome, out, publish, publish_members, publish_rows)
+        )
         seen = _data_dependent_cost(agreed, outcome) if data_dependent else {}
-        _show(agreed, outcome, out, publish, shared, as_json, seen)
+        show_outcome(agreed, outcome, out, publish, shared, as_json, seen)
 
 
-def _publish(election: Election, outcome: Outcome, out: Path, folder: Path, members: bool, rows: bool) -> str:
-    """Write what may be shared, and describe it. Of the parties' models one distilled model is shared, if possible."""
-    from ..server.distil import distil, holds_party_models
-    from ..server.log import publish
-    from ..server.receipts import describe_ballots
-    from ..server.rows_held import model_rows_held, refuse_rows
+def _check_share(election: Election, share: str | None, wrong: object) -> None:
+    from ..errors import ElectionError
 
-    text = f"{folder} holds what may be shared: model, schema and ledger, without votes and names."
-    if members or election.public is None or not holds_party_models(outcome):
-        held = model_rows_held(outcome, election.public).describe("the parties'")
-        if not rows:
-            distilled = members and election.public is not None
-            other = ", or leave out --publish-members to share one model distilled from them" * distilled
-            refuse_rows(outcome, f"publish it with --publish-rows{other}", election.public)
-        publish(outcome, out, folder, describe_ballots(election, outcome))
-        text += f"\nIts model {held}; its file can be read by its owner alone (mode 0600)." if held else ""
-        if not holds_party_models(outcome):
-            return text
-        why = (
-            "" if election.public is None else "Without --publish-members it would hold one model distilled from them."
+    if share not in ("a", "b"):
+        raise ElectionError(f"--share is a or b, the server that this is, not {share}")
+    if wrong:
+        raise ElectionError(
+            "--publish, --again, --readmit and --data-dependent are not for one server's share; `oneballot combine` "
+            "writes the outcome"
         )
-        why = why or "With public rows in the election, --publish would share one model distilled from them instead."
-        return f"{text}\nThe model is made of the parties' own models, which reveal who was in their data. {why}"
-    publish(distil(election, outcome), out, folder, describe_ballots(election, outcome))  # trained on public rows
-    return (
-        f"{text}\nIts model is distilled from the parties' models with {election.public_rows:,} public rows, because "
-        f"their own models reveal who was in their data; --publish-members shares those. Test it first: it is not "
-        "the model of the outcome."
-    )
 
 
-def _show(
+def _tally_share(
     election: Election,
-    outcome: Outcome,
+    box: Box,
     out: Path,
-    publish: Path | None,
-    shared: str,
+    share: str | None,
+    beside: Path,
+    other: Path | None,
+    key: Path | None,
+    without: list[str] | None,
+    over_budget: bool,
+    early: bool,
     as_json: bool,
-    seen: dict[str, str],
 ) -> None:
-    from ..server.log import read_entries
+    from ..ballot.encryption import find_share_key
+    from ..server.two_tallies.share import tally_share
 
-    log = read_entries(out)
-    if as_json:
-        places = {"outcome": str(out), "log": log.head if log.entries else None} | (
-            {"published": str(publish)} if publish else {}
-        )
-        print_json(outcome.summary() | places | seen)
-        return
-    rows = [
-        [party, "abstains: " + v.abstained if v.abstained else "counted", size(v.bytes)]
-        for party, v in outcome.voted.items()
-    ]
-    rows += [[name, f"SPOILED: {reason}", ""] for name, reason in outcome.spoiled.items()]
-    rows += [[party, "left out (--without)", ""] for party in outcome.without]
-    rows += [[party, "withdrawn", ""] for party in outcome.withdrawn]
-    awaited = election.awaited({*outcome.voted, *outcome.without, *outcome.withdrawn})
-    rows += [[party, "no valid ballot yet", ""] for party in awaited]
-    ballots = f"{plural(len(outcome.voted), 'ballot')}, {size(outcome.bytes)}"
-    print_table(f"{election.name}: {ballots}", ["ballot", "", "sent"], rows)
-    _show_verdict(outcome)
-    if outcome.influence is not None:
-        show_influence(outcome.influence, secret=election.level == "L1")
-    print("Privacy", "\n  ".join(outcome.ledger.describe(whole=True)))
-    for line in seen.values():
-        print(f"DO NOT PUBLISH: {line}.")
-    if publish is not None:
-        print(shared)
-    elif election.level == "L1":
-        print(f"{out} holds raw votes: keep it private, and share what --publish FOLDER writes.")
-    if log.entries:
-        print(f"{out} has a log of {plural(len(log.entries), 'entry', 'entries')}. Keep the hash of the last, so that")
-        print(f"you notice if the log is cut off later (oneballot log {out} --expect HASH): {log.head}")
-    print(f"The final model is in {out}. Use it with: oneballot predict {out} --data new.csv")
-
-
-def _show_verdict(outcome: Outcome) -> None:
-    """What is known about the model without labels; a collapsed model is also shown as a warning."""
-    verdict = outcome.verdict
-    if verdict is None:
-        return
-    columns = {"predicted": verdict.predicted, "parties' rows": verdict.parties}
-    shown = {name: shares for name, shares in columns.items() if shares}
-    if shown:
-        first = next(iter(shown.values()))
-        names = sorted(first, key=lambda name: -first[name])[:MOST_CLASSES]
-        rows = [[name, *(percent(shares[name]) for shares in shown.values())] for name in names]
-        title = f"What the final model predicts for {plural(verdict.rows, 'public row')}"
-        print_table(title if verdict.rows else "Class shares", ["class", *shown], rows)
-    print_lines(verdict.lines())
+    side: Any = share
+    opener = find_share_key(key, beside)
+    _check_folders(out, box, None)
+    left_out = tuple(without or ())
+    shared = tally_share(
+        election, box, out, side, opener,
+        beside=beside, other=other, without=left_out, over_budget=over_budget, early=early,
+    )  # fmt: skip
+    show_share(election, shared, as_json)
 
 
 def _check_level(election: Election, publish: Path | None, *, again: bool, data_dependent: bool) -> None:

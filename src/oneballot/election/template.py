@@ -137,6 +137,17 @@ def _as_classes(table: Table, label: str) -> tuple[Class, ...]:
     return tuple(labels)
 
 
+def two_tallies(method: str, privacy: str, a: str, b: str) -> tuple[str, str]:
+    """The sections [method] and [privacy] of an election with two servers, of which the second has [tallies] too."""
+    method = re.sub(r'influence = "bounded" .*', 'influence = "claimed"           # two tallies see sums alone', method)
+    return method, (
+        f"{privacy}\n[tallies]                       # two servers, each with a share of every ballot: "
+        f"docs/two-tallies.md\na = {toml_value(a)}\nb = {toml_value(b)}\n"
+        "min_difference = 3              # openings must differ by so many ballots\n"
+        "openings = 1                    # how many openings the privacy budget covers\n"
+    )
+
+
 def private(level: str, epsilon: float) -> str:
     """The section [privacy] of an election with a privacy budget."""
     choices = ", ".join(f'"{name}"' for name in AUTO)

@@ -49,10 +49,9 @@ class TwoTallies(Guarantee):
     def _ledger_fields(self) -> dict[str, Any]:
         return super()._ledger_fields() | {"released_to": TALLY_SERVERS}
 
-    def epsilon(self) -> float:
-        """The epsilon of all planned openings and all silos of a person."""
-        planned = self.ledger().times(self.openings, silos=self.privacy.max_silos_per_person)
-        return super().epsilon() if planned.epsilon is None else planned.epsilon  # a rehearsal has none
+    def planned(self, casts: int = 1) -> Ledger:
+        """The ledger of all planned openings, for all silos of a person. Casting again draws no noise."""
+        return self.ledger().times(self.openings, silos=self.privacy.max_silos_per_person)
 
     def label_accuracy(self, parties: int | None) -> float | None:
         """How often the label of a row is right when all voters of all parties agree on it."""

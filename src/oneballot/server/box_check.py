@@ -14,8 +14,11 @@ from ..privacy.charges import Charges
 from ..runtime.scheduler import run
 from ..types import Steps, Together
 from .context import TallyContext
+from .count import BallotCounter
 from .prefetch import Prefetcher
 from .tally import Options, count_ballots
+from .two_tallies.counting import count_shares
+from .two_tallies.share import check_share, side_of
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
@@ -35,7 +38,16 @@ class CheckedBallot:
 
 
 def check_box(election: Election, box: Box, key: X25519PrivateKey | None = None) -> list[CheckedBallot]:
-    """What a tally would make of each ballot, in the order of their names. `key` is the server's secret key."""
+    """What a tally would make of each ballot, in the order of their names. `key` is the server's secret key.
+
+    With two tallies it is the key of one of the servers, whose shares are checked.
+    """
+    if election.tallies is not None:
+        side = side_of(election.tallies, key)
+        with Prefetcher(box) as source:
+            shares = count_shares(election, source, side, check_share(election, side, key))
+            shares.settle()
+            return _judge(shares, source.sizes)
     check_server_key(election, key)
     with Prefetcher(box) as source:
         return run(_check(election, source, key))
@@ -45,6 +57,10 @@ def _check(election: Election, source: Prefetcher, key: X25519PrivateKey | None)
     with TallyContext(election, Charges(election.digest), None) as ctx:
         (ctx.prepared,) = yield Together([ctx.job(election.method.prepare, ctx)])
         counter = count_ballots(election, source, Options(key=key), None, ctx, what="checking ballots")
+    return _judge(counter, source.sizes)
+
+
+def _judge(counter: BallotCounter, sizes: Mapping[str, int]) -> list[CheckedBallot]:
     first = {ballot.name: ballot for ballot in counter.voted.values()}
 
     def judge(name: str) -> tuple[Status, str]:
@@ -55,5 +71,4 @@ def _check(election: Election, source: Prefetcher, key: X25519PrivateKey | None)
         abstained = first[name].abstained
         return ("valid", "") if abstained is None else ("abstains", abstained)
 
-    sizes: Mapping[str, int] = source.sizes
     return [CheckedBallot(name, counter.opened.get(name), *judge(name), sizes[name]) for name in sorted(sizes)]

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..election.election import Election
+from ..election.tallies import refuse_two_tallies
 from ..errors import BallotError, ElectionError, Spoiled
 from ..interfaces import Box
 from ..privacy.charges import Charges
@@ -98,6 +99,7 @@ def check_party(outcome: Outcome, party: str, where: str) -> CountedBallot:
 def _withdraw(election: Election, party: str, source: Source, options: Options) -> Steps[Outcome]:
     outcome = options.previous
     assert outcome is not None
+    refuse_two_tallies(election, "a withdrawal")
     if outcome.election != election.digest:
         raise ElectionError(
             f"this is the outcome of another election, or the election has changed since: its digest is "

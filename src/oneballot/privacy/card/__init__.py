@@ -12,7 +12,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..ledger import ANYONE, BALLOT_READERS, MODEL_USERS, Ledger, format_epsilon
+from ..ledger import ANYONE, BALLOT_READERS, MODEL_USERS, TALLY_SERVERS, Ledger, format_epsilon
 from .bounds import exception_bound, exp, factor_up, guess_bound, often, percent_up, suspicion_bound
 from .limits import NOTHING_PROTECTED, REHEARSED, list_limits
 from .words import COMPARED, PROTECTED, QUESTIONS, UNIT_WORDS, change_of
@@ -28,6 +28,10 @@ AUDIENCES = {
         "The server that counts the ballots, and anyone who can read the box.",
         "The other parties, and everyone who uses the model.",
         TOGETHER,
+    ),
+    TALLY_SERVERS: (
+        "Everyone who sees the outcome: users of the model, the other parties, the public.",
+        "Either of the two servers alone. Both together can add their shares and read every ballot.",
     ),
     MODEL_USERS: ("Everyone who sees the final model: its users, the other parties, the public.", TOGETHER),
 }
@@ -139,6 +143,12 @@ def _listed(items: Sequence[str]) -> str:
 
 def _how_often(ledger: Ledger) -> list[str]:
     times = "one" if ledger.drawn == 1 else f"{ledger.drawn:,}"
+    if ledger.released_to == TALLY_SERVERS:
+        return [
+            f"The bounds cover {times} {'opening' if ledger.drawn == 1 else 'openings together'} of the total. Each "
+            "further opening, also with a late ballot, draws new noise, and its cost is added.",
+            "Each server adds all of this noise. The bounds count one server's, because a server knows its own.",
+        ]
     if ledger.level == "L1":
         return [
             f"The bounds cover {times} {'tally' if ledger.drawn == 1 else 'tallies together'}. Each further tally, "

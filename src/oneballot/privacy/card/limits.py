@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..ledger import MODEL_USERS, Ledger
+from ..ledger import MODEL_USERS, TALLY_SERVERS, Ledger
 from .bounds import often, pair_guess_bound, twice_guess_bound
 from .words import SAME_ID, change_of
 
@@ -35,6 +35,11 @@ def list_limits(ledger: Ledger, epsilon: float, delta: float) -> list[str]:
         ]
     else:
         first = _limits_of_parties(ledger, pair) if ledger.unit == "party" else _limits_of_rows(ledger, pair)
+    if ledger.released_to == TALLY_SERVERS:
+        first = [
+            "Anything from both servers together, or from others who hold both their keys: they read every ballot.",
+            *first,
+        ]
     again = f"Several elections over the same rows: their costs add up. With two like this, a guess is right {twice}."
     return [*first, again, *ALWAYS]
 

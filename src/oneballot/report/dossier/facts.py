@@ -22,6 +22,7 @@ from ...election.columns import Category, Column, Date, Number, Tensor
 from ...election.election import Election
 from ...election.names import file_name
 from ...election.schema import as_plain
+from ...election.tallies import SIDES, Tallies
 from ...errors import BallotError, printable
 from ...party.context import PartyContext
 from ...party.release import Release
@@ -236,6 +237,8 @@ def _also_sent(party: str, digest: str, method: str) -> dict[str, str]:
 
 
 def _reader(election: Election) -> Reader:
+    if election.tallies is not None:
+        return _two_readers(election.tallies)
     if not election.encrypted:
         return Reader(who="Anyone who has the file: it is not encrypted.", encrypted=False)
     key = str(election.server_key)
@@ -243,11 +246,23 @@ def _reader(election: Election) -> Reader:
     return Reader(who=who, encrypted=True, key=key, fingerprint=fingerprint(key))
 
 
+def _two_readers(tallies: Tallies) -> Reader:
+    keys = " and ".join(fingerprint(tallies.key_of(side)) for side in SIDES)
+    who = (
+        "Nobody alone: each of its two parts is encrypted to one of two servers, and is random without the other. Both "
+        f"servers together could read it. Their keys have the fingerprints {keys}. The host of the box sees the "
+        "party's name."
+    )
+    return Reader(who=who, encrypted=True)
+
+
 def _reader_of_file(facts: dict[str, Any], election: Election | None) -> Reader:
     if facts["encrypted_to"]:
         key = str(facts["encrypted_to"]).partition(",")[0]
         who = "Only the holder of the server's secret key."
         return Reader(who=who, encrypted=True, key=key, fingerprint=fingerprint(key))
+    if election is not None and election.tallies is not None:
+        return _two_readers(election.tallies)
     if election is not None and election.encrypted:
         key = str(election.server_key)
         who = "This copy is not encrypted: anyone who has it can read it. The delivered ballot is encrypted to the key."

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 
 from ... import plugins
+from ...ballot.sealed_shares import NAMES, SHARE_FORMAT
 from ...election.columns import Category, Date, Number
 from ...election.schema import Schema
 from ...errors import printable
@@ -19,6 +20,7 @@ from .record import Content, Table
 
 ROWS, COLUMNS = 12, 8
 PUBLIC_COLUMNS = 4
+A_SHARE = "Nobody can check it by eye: without the other share it is random, and only its server can open it."
 A_MODEL = (
     "A person cannot check a model by reading it. What it reveals about its training rows is measured by attacks: see "
     "“What an attacker can do”."
@@ -28,6 +30,10 @@ A_MODEL = (
 def describe_content(name: str, contents: Contents, ctx: PartyContext | None) -> Content:
     """An array or a model of a ballot. `ctx` is None if the election is unknown."""
     value = contents[name]
+    if isinstance(value, Blob) and value.format == SHARE_FORMAT:
+        meaning, digest = _meaning(name, ctx), hashlib.sha256(value.data).hexdigest()
+        return Content(name=name, type="an encrypted share", shape=None, bytes=value.size, meaning=meaning,
+                       checkable=False, note=A_SHARE, sha256=digest)  # fmt: skip
     if isinstance(value, Blob):
         return _describe_model(name, value, _meaning(name, ctx))
     table, note, checkable = _sample(name, value, contents, ctx)
@@ -46,6 +52,9 @@ def describe_content(name: str, contents: Contents, ctx: PartyContext | None) ->
 
 def describe_planned(planned: Planned, ctx: PartyContext) -> Content:
     """An array or a model that a ballot will carry."""
+    if ctx.shared:
+        return Content(name=planned.name, type="an encrypted share", shape=None, bytes=None,
+                       meaning=_meaning(planned.name, ctx), checkable=False, note=A_SHARE)  # fmt: skip
     size = None if planned.shape is None else np.dtype(planned.type).itemsize * math.prod(planned.shape)
     return Content(
         name=planned.name,
@@ -59,6 +68,8 @@ def describe_planned(planned: Planned, ctx: PartyContext) -> Content:
 
 
 def _meaning(name: str, ctx: PartyContext | None) -> str:
+    if ctx is not None and ctx.shared and name in NAMES.values():
+        return f"a share of the party's sums, encrypted for server {name[-1]} alone: random without the other share"
     known = {} if ctx is None else ctx.election.method.meanings
     return known.get(name) or known.get(name.partition(".")[0]) or "not described by the method"
 

@@ -18,7 +18,12 @@ UNMEASURED = (
 
 def describe_guarantee(ledger: Ledger, election: Election | None) -> Guarantee:
     words = []
-    if ledger.level == "L0" and election is None:
+    if ledger.level == "L0" and election is not None and election.shared:
+        words.append(
+            "There is no guarantee, because no noise is added: anyone who has both partials learns the exact total of all "
+            "ballots. Neither server alone learns anything of this ballot."
+        )
+    elif ledger.level == "L0" and election is None:
         words.append("There is no guarantee: no noise is added. Everyone who can read the ballot must be trusted.")
     elif ledger.rehearsal:
         words.append("This is a rehearsal and NOT PRIVATE: its noise can be reproduced from its seed.")
@@ -29,7 +34,7 @@ def describe_guarantee(ledger: Ledger, election: Election | None) -> Guarantee:
         )
     stated = ledger
     if election is not None and ledger.level == "L1" and election.guarantee and not ledger.rehearsal:
-        stated = election.guarantee.ledger().times(election.privacy.tallies)
+        stated = election.guarantee.planned()
         words += stated.describe()
     elif ledger.level != "L0":
         words += ledger.describe()

@@ -11,7 +11,7 @@ from ...ballot.shares import as_residues
 from ...election.checks import check_quorum
 from ...election.election import Election
 from ...election.names import check_party_name
-from ...election.tallies import SIDES, Side, check_two_tallies_can_start
+from ...election.tallies import SIDES, Side, Tallies, check_two_tallies_can_start
 from ...errors import ElectionError, KeyFileError, QuorumError
 from ...interfaces import Box
 from ...runtime.files import check_writable, write_atomic
@@ -91,6 +91,15 @@ def tally_share(
 
 def other_side(side: Side) -> Side:
     return SIDES[1 - SIDES.index(side)]
+
+
+def side_of(tallies: Tallies, key: X25519PrivateKey | None) -> Side:
+    """The server with this secret key. Raises KeyFileError if it is neither."""
+    found = [side for side in SIDES if key is not None and public_text(key) == tallies.key_of(side)]
+    if not found:
+        keys = " or ".join(f"{fingerprint(tallies.key_of(side))} ({side})" for side in SIDES)
+        raise KeyFileError(f"this election has two tallies: give the secret key of one of them, fingerprint {keys}")
+    return found[0]
 
 
 def check_share(election: Election, side: Side, key: X25519PrivateKey | None) -> X25519PrivateKey:

@@ -1,0 +1,134 @@
+"""Two tallies at a terminal: an election is written, cast, tallied by two servers and combined."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+import oneballot as ob
+from oneballot.ballot.keys import new_key, new_server_key
+from oneballot.cli import app
+
+SERVERS = ("a", "b")
+
+
+def run(*arguments: object, status: int = 0) -> Result:
+    result = CliRunner().invoke(app, [str(each) for each in arguments])
+    assert result.exit_code == status, result.output + result.stderr
+    return result
+
+
+@pytest.fixture
+def agreed(clinic: Path) -> Path:
+    """An election file for three parties, and a folder for each server."""
+    keys = [new_server_key(clinic / f"server-{side}" / "server.key") for side in SERVERS]
+    election = clinic / "election.toml"
+    run("new", election, "--public", clinic / "public.csv", "--label", "ill", "--level", "L2", "--epsilon", "5",
+        "--tallies", *keys)  # fmt: skip
+    for name in "abc":
+        run("keys", "add", election, name, new_key(clinic / f"{name}.key"))
+    for side in SERVERS:
+        for name in ("election.toml", "public.csv"):
+            (clinic / f"server-{side}" / name).write_bytes((clinic / name).read_bytes())
+    return election
+
+
+def cast(agreed: Path, *names: str) -> None:
+    for name in names:
+        run("cast", agreed, "--party", name, "--data", agreed.parent / f"{name}.csv", "--to", agreed.parent / "box",
+            "--keep", agreed.parent / "kept")  # fmt: skip
+
+
+def share(agreed: Path, side: str, *more: object, status: int = 0) -> Result:
+    home = agreed.parent / f"server-{side}"
+    return run("tally", home / "election.toml", "--from", agreed.parent / "box", "--out", home / "out", "--share", side,
+               *more, status=status)  # fmt: skip
+
+
+def exchange(agreed: Path, *more: object) -> tuple[Path, Path]:
+    for side in SERVERS:
+        share(agreed, side)
+    lists = {side: agreed.parent / f"server-{side}" / "out" / f"ballots-{side}.json" for side in SERVERS}
+    share(agreed, "a", "--other", lists["b"], *more)
+    share(agreed, "b", "--other", lists["a"], *more)
+    one, two = (agreed.parent / f"server-{side}" / "out" / f"partial-{side}" for side in SERVERS)
+    return one, two
+
+
+def test_two_organisations_run_an_election(agreed: Path, clinic: Path) -> None:
+    assert "NOT YET" not in run("check", agreed).output
+    assert "two tallies" in run("check", agreed).output
+    cast(agreed, "a", "b", "c")
+    shown = run("inspect", clinic / "box" / "a.ballot", "--election", agreed).output
+    assert "a share for one server" in shown
+    one, two = exchange(agreed)
+    shown = run("combine", one, two, "--out", clinic / "outcome", "--publish", clinic / "public").output
+    assert "against the public or either server alone, not both together" in shown
+    outcome = ob.Outcome.load(clinic / "outcome")
+    assert sorted(outcome.voted) == ["a", "b", "c"]
+    assert not outcome.count.by_party
+    run("predict", clinic / "outcome", "--data", clinic / "test.csv", "--out", clinic / "predictions.csv")
+    run("log", clinic / "outcome")
+    page = clinic / "report.html"
+    run("report", clinic / "outcome", "--data", clinic / "test.csv", "--out", page)
+    assert "not both together" in page.read_text("utf-8")
+
+
+def test_a_receipt_shows_that_a_ballot_was_counted(agreed: Path, clinic: Path) -> None:
+    cast(agreed, "a", "b", "c")
+    run("combine", *exchange(agreed), "--out", clinic / "outcome", "--publish", clinic / "published")
+    run("receipt", clinic / "kept" / "a.receipt.json", clinic / "published")
+
+
+def test_a_dossier_says_that_nobody_alone_can_read_the_ballot(agreed: Path, clinic: Path) -> None:
+    page = clinic / "dossier.html"
+    run("cast", agreed, "--party", "a", "--data", clinic / "a.csv", "--dry-run", "--dossier", page)
+    text = page.read_text("utf-8")
+    assert "Nobody alone" in text
+    assert "an encrypted share" in text
+    assert "not both together" in text
+
+
+def test_the_box_is_checked_with_the_key_of_either_server(agreed: Path, clinic: Path) -> None:
+    cast(agreed, "a", "b")
+    for side in SERVERS:
+        found = json.loads(run("box", "check", agreed, clinic / "box", "--key",
+                               clinic / f"server-{side}" / "server.key", "--json").output)  # fmt: skip
+        assert [ballot["status"] for ballot in found["ballots"]] == ["valid", "valid"]
+        assert found["awaited"] == ["c"]
+
+
+def test_commands_that_need_single_ballots_are_refused(agreed: Path, clinic: Path) -> None:
+    cast(agreed, "a", "b", "c")
+    wrong = run("tally", agreed, "--from", clinic / "box", "--out", clinic / "outcome", status=1)
+    assert "--share a" in wrong.stderr
+    wrong = run("tally", agreed, "--from", clinic / "box", "--out", clinic / "outcome", "--share", "x", status=1)
+    assert "--share is a or b" in wrong.stderr
+    run("combine", *exchange(agreed), "--out", clinic / "outcome")
+    for command in (
+        ["withdraw", clinic / "outcome", "a"],
+        ["appraise", clinic / "outcome", "--data", clinic / "test.csv"],
+    ):
+        assert "not available with two tallies" in run(*command, "--election", agreed, status=1).stderr
+
+
+def test_a_simulation_of_the_file_runs_both_servers(agreed: Path, clinic: Path) -> None:
+    shown = run("simulate", agreed, "--data", clinic / "a.csv", "--parties", "3", "--split", "homogeneous").output
+    assert "accuracy" in shown.lower()
+
+
+def test_the_text_of_a_new_election_names_both_keys_and_says_what_is_missing(clinic: Path) -> None:
+    keys = [new_server_key(clinic / f"{side}.key") for side in SERVERS]
+    shown = run(
+        "new", clinic / "e.toml", "--public", clinic / "public.csv", "--label", "ill", "--tallies", *keys
+    ).output
+    assert "Two tallies need a roster" in shown
+    made = ob.Election.read(clinic / "e.toml")
+    assert made.tallies is not None
+    assert (made.tallies.a, made.tallies.b) == tuple(keys)
+    assert made.method.name == "analytic"
+    assert "NOT YET" in run("check", clinic / "e.toml").output

@@ -1,0 +1,189 @@
+"""The noise of two tallies: each server adds all of it, the total has twice the variance, one server's is charged."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import oneballot as ob
+from oneballot.errors import ElectionError, PrivacyError
+from oneballot.party.cast import cast
+from oneballot.party.context import PartyContext
+from oneballot.party.shared_count import expected_layout
+from oneballot.server.context import TallyContext
+from oneballot.server.two_tallies.noise import draw_noise
+from oneballot.simulation import divide, simulate_parties
+from oneballot.types import Data
+
+from .conftest import NAMES, plain
+
+TREE = ob.Sklearn("DecisionTreeClassifier", {"max_depth": 4})
+ROWS = ob.L2(2.0, stable_ids=True)
+WAYS = ({"subsets": 4}, {"subsets": 4, "partitions": 2}, {"subsets": 4, "voting": "soft"})
+
+
+def noise(election: ob.Election, side: str = "a") -> dict[str, np.ndarray]:
+    with TallyContext(election) as ctx:
+        layout = expected_layout(ctx)
+        return layout.split(draw_noise(ctx, layout, side, 1))
+
+
+def test_one_server_adds_the_full_noise_that_the_ledger_charges(federation) -> None:
+    election = federation(method=ob.FedKT(subsets=3, queries=60), learner=TREE, privacy=ROWS).election
+    (line,) = election.guarantee.ledger().lines
+    drawn = np.concatenate([noise(election)["votes"].ravel() for _ in range(20)])
+    assert math.isclose(drawn.std(), line.scale, rel_tol=0.05)
+    assert line.squared_shift == 2 * 60  # one vote moves on each query
+    assert line.times == 1
+
+
+def test_both_servers_noise_together_has_twice_the_variance(federation) -> None:
+    election = federation(method=ob.FedKT(subsets=3, queries=60), learner=TREE, privacy=ROWS).election
+    sigma = election.guarantee.numbers.sigma
+    both = [noise(election, "a")["votes"] + noise(election, "b")["votes"] for _ in range(20)]
+    assert math.isclose(np.std(both), math.sqrt(2) * sigma, rel_tol=0.05)
+    with TallyContext(election) as ctx:
+        assert math.isclose(ctx.noise_of_total(7), math.sqrt(2) * sigma)
+    with TallyContext(plain(election)) as ctx:
+        assert math.isclose(ctx.noise_of_total(7), math.sqrt(7) * ctx.noise)
+
+
+def test_the_cost_is_that_of_a_discrete_gaussian_by_zcdp(federation) -> None:
+    """Independent: ρ = Δ²/2σ², and the conversion of Rényi divergences α·ρ, minimised over a grid of orders."""
+    election = federation(method=ob.FedKT(subsets=3, queries=60), learner=TREE, privacy=ROWS).election
+    sigma = election.guarantee.numbers.sigma
+    rho, orders = 120 / (2 * sigma**2), np.arange(1.001, 400, 0.001)
+    costs = orders * rho + np.log1p(-1 / orders) - (math.log(1e-5) + np.log(orders)) / (orders - 1)
+    assert math.isclose(election.guarantee.epsilon(), costs.min(), rel_tol=1e-5)
+    assert election.guarantee.epsilon() <= 2.0
+
+
+@pytest.mark.parametrize(
+    ("settings", "privacy", "squared"),
+    [
+        ({"subsets": 3}, ob.L2(2.0, stable_ids=True), 2 * 60),
+        ({"subsets": 3, "partitions": 2}, ob.L2(2.0, stable_ids=True), 2 * 60 * 4),
+        ({"subsets": 3, "voting": "soft"}, ob.L2(2.0, stable_ids=True), 2 * 60 * 255**2),
+        ({"subsets": 3}, ob.L2(2.0), 4 * 2 * 60),  # by content a replaced row moves two votes, by 2 together
+        ({"subsets": 3}, ob.L2(2.0, adjacency="add-remove"), 2 * 60),
+        ({"subsets": 3}, ob.L2(2.0, stable_ids=True, adjacency="swap"), 4 * 2 * 60),
+        ({}, ob.L1(8.0), 2 * 60),
+        ({}, ob.L1(8.0, adjacency="add-remove"), 60),
+        ({"partitions": 2}, ob.L1(8.0), 2 * 60 * 4),
+        ({"partitions": 2, "voting": "consistent"}, ob.L1(8.0), 2 * 60),
+        ({"weights": "class-counts", "most_rows": 10, "open_vote": "off"}, ob.L1(8.0), 2 * 60 * 100),
+    ],
+)
+def test_the_sensitivity_of_votes(settings, privacy, squared, federation) -> None:
+    election = federation(method=ob.FedKT(queries=60, **settings), learner=TREE, privacy=privacy).election
+    assert election.guarantee.numbers.squared_shift == squared
+
+
+@pytest.mark.parametrize(
+    "settings", [{"subsets": 4}, {"subsets": 4, "partitions": 2}, {"subsets": 4, "voting": "soft"}]
+)
+def test_no_changed_row_moves_the_sums_further_than_declared(settings, federation, digits) -> None:
+    """By experiment: rows are replaced under the same ID, and removed; the sums never differ by more."""
+    own = federation(method=ob.FedKT(queries=60, **settings), learner=TREE, privacy=ob.L2(2.0, stable_ids=True))
+    election, X, y = own.election, digits.X[:120], digits.y[:120]
+    ids = np.arange(len(y)).astype(str)
+    declared = election.guarantee.numbers.squared_shift
+
+    def sums(X, y, ids) -> np.ndarray:
+        from oneballot.party.shared_count import CountContext
+        from oneballot.runtime.scheduler import Job, run, steps_of
+        from oneballot.types import Ballot
+
+        ctx = PartyContext(election, NAMES[0])
+        contents = run(Job(steps_of(election.method.cast, Data(X, y, ids), ctx), election.learner_of, "", "", {}))
+        count = election.method.count(Ballot(NAMES[0], contents, "", None, b""), CountContext(election, NAMES[0]))
+        return count.sums["votes"]
+
+    before, largest = sums(X, y, ids), 0
+    for row in range(0, 24, 3):
+        changed, labels = X.copy(), y.copy()
+        changed[row], labels[row] = 16 - X[row], (y[row] + 5) % 10
+        kept = np.arange(len(y)) != row
+        for after in (sums(changed, labels, ids), sums(X[kept], y[kept], ids[kept])):
+            largest = max(largest, int(((after - before) ** 2).sum()))
+    assert 0 < largest <= declared
+
+
+def test_the_noise_of_analytic_is_that_of_a_partys_release(federation) -> None:
+    """Noise on all of G, of which the count holds the triangle of G + Gᵀ: √2·σ beside the diagonal, 2·σ on it."""
+    election = federation(method=ob.Analytic(), privacy=ob.L2(2.0)).election
+    sigma, drawn = election.guarantee.numbers.sigma, noise(election)
+    size = drawn["sums"].shape[0]
+    upper = np.zeros((size, size))
+    upper[np.triu_indices(size)] = drawn["gram"]
+    assert math.isclose(np.diag(upper).std(), 2 * sigma, rel_tol=0.4)
+    assert math.isclose(upper[np.triu_indices(size, 1)].std(), math.sqrt(2) * sigma, rel_tol=0.1)
+    assert math.isclose(drawn["sums"].std(), sigma, rel_tol=0.15)
+    assert drawn["ballots"] == 0  # public: the lists of ballots state it
+
+
+def test_no_noise_is_drawn_at_a_cast_and_a_second_cast_costs_nothing(federation) -> None:
+    own = federation(privacy=ob.L2(2.0))
+    ballot = own.make(NAMES[0])
+    assert ballot.ledger == own.election.guarantee.ledger()
+    assert ballot.ledger.released_to == "the public or either server alone, not both together"
+    assert not ballot.noised
+    data = own.parties[NAMES[0]]
+    again = cast(own.election, data.X, data.y, party=NAMES[0], key=own.keys[NAMES[0]])
+    assert again.ledger == ballot.ledger
+    assert again.digest != ballot.digest
+
+
+def test_one_noise_costs_less_than_one_a_party(federation, digits) -> None:
+    """At the same budget the total of 7 parties has √2·σ instead of √7·σ, and the model is better."""
+    election = federation(method=ob.Analytic(), privacy=ob.L2(8.0)).election
+    parties = divide(Data(digits.X, digits.y), 7, "homogeneous")
+    shared, single = simulate_parties(election, parties), simulate_parties(plain(election), parties)
+    test = Data(digits.X_test, digits.y_test)
+    assert shared.accuracy(test) > single.accuracy(test)
+
+
+def test_a_rehearsal_is_reproducible_and_has_no_epsilon(federation, digits) -> None:
+    election = federation(privacy=ob.L2(2.0, rehearsal=True, noise_seed=3)).election
+    parties = divide(Data(digits.X, digits.y), 4, "homogeneous")
+    one, two = (simulate_parties(election, parties) for _ in range(2))
+    assert one.outcome.model.dump() == two.outcome.model.dump()
+    assert one.outcome.ledger.epsilon is None
+
+
+def test_a_release_that_is_not_what_the_count_adds_is_refused(federation) -> None:
+    """A method that declares no sums: noise on them covers what one row changes only if they are what it released."""
+    from oneballot.methods.fedkd.method import FedKD
+
+    class Undeclared(FedKD):
+        name = "undeclared"
+
+        def shared_sums(self, ctx):
+            return None
+
+    class Scaled(Undeclared):
+        name = "scaled"
+
+        def count(self, ballot, ctx):
+            counted = super().count(ballot, ctx)
+            return type(counted)({name: 2 * value for name, value in counted.sums.items()})
+
+    own = federation(method=Undeclared(temperature=0.0, subsets=2), learner=TREE, privacy=ob.L2(5.0))
+    assert own.make(NAMES[0]).contents
+    own = federation(method=Scaled(temperature=0.0, subsets=2), learner=TREE, privacy=ob.L2(5.0))
+    with pytest.raises(PrivacyError, match="are not the numbers that it releases"):
+        own.make(NAMES[0])
+
+
+def test_a_method_that_declares_votes_alone_is_refused_with_noise(federation) -> None:
+    from oneballot.interfaces import Method
+    from oneballot.methods.fedkt.method import FedKT
+
+    class Votes(FedKT):
+        name = "votes"
+        shared_numbers = Method.shared_numbers
+
+    with pytest.raises(ElectionError, match="does not declare at L2 what one unit changes in its sums"):
+        _ = federation(method=Votes(subsets=2), learner=TREE, privacy=ob.L2(5.0))
