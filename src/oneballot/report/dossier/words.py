@@ -20,8 +20,8 @@ def describe_guarantee(ledger: Ledger, election: Election | None) -> Guarantee:
     words = []
     if ledger.level == "L0" and election is not None and election.shared:
         words.append(
-            "There is no guarantee, because no noise is added: anyone who has both partials learns the exact total of all "
-            "ballots. Neither server alone learns anything of this ballot."
+            "There is no guarantee, because no noise is added: anyone who has both partials learns the exact total of "
+            "all ballots. Neither server alone learns anything of this ballot."
         )
     elif ledger.level == "L0" and election is None:
         words.append("There is no guarantee: no noise is added. Everyone who can read the ballot must be trusted.")
