@@ -350,6 +350,10 @@ def test_excel_files_have_numbers_dates_and_text(tmp_path):
     assert list(table["ward"]) == ["Köln", ""]
     np.testing.assert_array_equal(table["seen"], np.array(["2024-01-05", "2024-01-06T12"], "datetime64[s]"))
     assert list(table["old"]) == ["true", "false"]
+    book.create_sheet("Patients")
+    book.save(tmp_path / "two.xlsx")
+    with pytest.warns(OneBallotWarning, match="two.xlsx has 2 sheets, and only the first is read: 'Sheet'"):
+        read(tmp_path / "two.xlsx")
     openpyxl.Workbook().save(tmp_path / "empty.xlsx")
     with pytest.raises(DataError, match="the first sheet is empty"):
         read(tmp_path / "empty.xlsx")

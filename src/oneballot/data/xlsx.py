@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import DataError, MissingExtra
+from ..errors import DataError, MissingExtra, OneBallotWarning
 from ..types import Array
 from .delimited import as_text_column
 from .files import check_zip_sizes, damaged, name_columns
@@ -30,7 +30,7 @@ def read_xlsx(path: Path) -> dict[str, Array]:
                 check_zip_sizes(path, archive)
             book = load_workbook(path, read_only=True, data_only=True)
             try:
-                sheet = book.worksheets[0]
+                sheet, sheets = book.worksheets[0], len(book.worksheets)
                 sheet.reset_dimensions()  # those that the file claims may be wrong
                 rows = [row for row in sheet.iter_rows(values_only=True) if any(cell is not None for cell in row)]
             finally:
@@ -39,6 +39,9 @@ def read_xlsx(path: Path) -> dict[str, Array]:
         raise
     except Exception as error:  # damaged bytes make openpyxl raise errors of many types
         raise damaged(path, error) from error
+    if sheets > 1:
+        text = f"{path} has {sheets} sheets, and only the first is read: {sheet.title!r}"
+        warnings.warn(text, OneBallotWarning, stacklevel=2)
     if not rows:
         raise DataError(f"{path}: the first sheet is empty; its first row must name the columns")
     width = max(map(len, rows))
