@@ -18,7 +18,7 @@ OneBallotError
 
 OneBallotWarning        something that the user should know; the work continues
 ├── OddValues           values of a table that were clipped, unseen, missing or not numbers
-└── WillNotWork         the result will be no better than chance
+└── WillNotWork         the result will not be what was asked for, or no better than chance
     └── CollapsedModel  the final model predicts one class for nearly every row, or never predicts a class
 
 A message says what was wrong, where, what was expected, and what to do.

@@ -64,7 +64,7 @@ def test_the_order_of_the_parties_does_not_change_a_ballot(election, parties) ->
     ("change", "error"),
     [
         (lambda X, y: (X[:, :10], y), r"shape \(10,\), but the election's have \(64,\)"),
-        (lambda X, y: (X, np.full(len(y), 99)), "'99'.* are not a class of the election"),
+        (lambda X, y: (X, np.full(len(y), 99)), "'99'.* are not classes of the election"),
         (lambda X, y: (np.where(X > 15, np.nan, X), y), "NaN or infinite, the first at"),
         (lambda X, y: (X, y[:-1]), "X has .* rows, but y has"),
         (lambda X, y: (X[:0], y[:0]), "at least one"),

@@ -43,11 +43,9 @@ class Place:
             rows = np.flatnonzero(wrong)
             shown = ", ".join(f"row {r + 1} ({as_text(values[r])!r})" for r in rows[:3])
             more = f" and {len(rows) - 3} more" if len(rows) > 3 else ""
-            what = (
-                what
-                if len(rows) == 1
-                else re.sub("^(is|has)", lambda verb: {"is": "are", "has": "have"}[verb[1]], what)
-            )
+            if len(rows) > 1:
+                what = re.sub("^(is|has)", lambda verb: {"is": "are", "has": "have"}[verb[1]], what)
+                what = what.replace("not a class", "not classes").replace("not a number", "not numbers")
             raise DataError(f"{self}: {shown}{more} {what}. To fix it: {cure}.")
 
 
