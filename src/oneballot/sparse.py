@@ -39,8 +39,9 @@ def is_sparse(X: Any) -> TypeGuard[SparseRows]:
     return bool(issparse(X))
 
 
-def as_sparse(X: Any, source: str = "the rows") -> SparseRows:
-    """Rows as SparseRows in float32, in canonical form. Raises DataError unless they are finite numbers."""
+def as_sparse(X: Any, source: str = "the rows", *, fill: bool = False) -> SparseRows:
+    """Rows as SparseRows in float32, in canonical form. Raises DataError unless they are numbers, and finite ones
+    unless `fill` permits others, for a caller that replaces them."""
     if X.ndim != 2 or X.dtype.kind not in "biuf":
         raise DataError(f"{source}: sparse rows must be numbers in two dimensions, not {X.dtype} of shape {X.shape}")
     try:
@@ -56,7 +57,7 @@ def as_sparse(X: Any, source: str = "the rows") -> SparseRows:
         rows.eliminate_zeros()
     if max(rows.nnz, rows.shape[1]) < 2**31:  # libraries expect 32-bit indices
         rows.indices, rows.indptr = (a.astype(np.int32, copy=False) for a in (rows.indices, rows.indptr))
-    if (bad := np.flatnonzero(~np.isfinite(rows.data))).size:
+    if not fill and (bad := np.flatnonzero(~np.isfinite(rows.data))).size:
         row = int(np.searchsorted(rows.indptr, bad[0], side="right"))
         raise DataError(
             f"{source}: {len(bad)} values are NaN or infinite, the first in row {row}, feature "

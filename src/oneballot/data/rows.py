@@ -6,24 +6,26 @@ in which some parties had bytes and others fractions of the same images would si
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
 
-from ..errors import DataError
-from ..sparse import as_sparse, is_sparse
+from ..errors import DataError, OneBallotWarning
+from ..sparse import SparseRows, as_sparse, is_sparse
 from ..types import Array
 
 ROW_DTYPES = (np.dtype(np.float32), np.dtype(np.uint8), np.dtype(np.int32))
 
 
-def as_rows(X: Any, source: str, *, empty: bool = False) -> Array:
+def as_rows(X: Any, source: str, *, empty: bool = False, fill: bool = False) -> Array:
     """Rows as an array of one of ROW_DTYPES. Raises DataError if they are not rectangular, numeric and finite.
 
-    A sparse matrix of scipy becomes `SparseRows`.
+    A sparse matrix of scipy becomes `SparseRows`. `fill`: values that are not finite become 0, with a warning.
     """
     if is_sparse(X):
-        X = as_sparse(X, source)
+        X = as_sparse(X, source, fill=fill)
+        X = fill_rows(X, source) if fill else X
     try:
         rows = X if is_sparse(X) else np.asarray(X)
     except ValueError as error:
@@ -37,7 +39,9 @@ def as_rows(X: Any, source: str, *, empty: bool = False) -> Array:
     if not is_sparse(rows) and (rows.dtype not in ROW_DTYPES or rows.dtype == np.float32):
         with np.errstate(over="ignore"):
             rows = rows.astype(np.float32)
-        if (bad := np.argwhere(~np.isfinite(rows))).size:
+        if fill:
+            rows = fill_rows(rows, source)
+        elif (bad := np.argwhere(~np.isfinite(rows))).size:
             at, values = tuple(int(i) for i in bad[0]), "value is" if len(bad) == 1 else "values are"
             raise DataError(
                 f"{source}: {len(bad):,} {values} NaN or infinite, the first at {at}. Fill them with a value that all "
@@ -64,3 +68,23 @@ def as_dtype(rows: Array, dtype: np.dtype[Any] | None, source: str) -> Array:
         expected = "bytes, whole numbers from 0 to 255" if dtype == np.uint8 else "whole numbers"
         raise DataError(f"{source}: rows are {rows.dtype} but must be {expected} ({dtype}); do not scale them")
     return converted
+
+
+def fill_rows(rows: Array, source: str) -> Array:
+    """Rows with 0 in place of values that are not finite in float32. At L2 one row must never stop a cast."""
+    values = rows.data if is_sparse(rows) else rows
+    if values.dtype.kind != "f":
+        return rows
+    with np.errstate(over="ignore"):
+        bad = ~np.isfinite(values.astype(np.float32, copy=False))
+    if not bad.any():
+        return rows
+    few = "value is" if bad.sum() == 1 else "values are"
+    text = f"{source}: {bad.sum():,} {few} NaN, infinite or too large, and taken as 0: at L2 no row may stop a cast"
+    warnings.warn(text, OneBallotWarning, stacklevel=2)
+    if not is_sparse(rows):
+        return np.asarray(np.where(bad, values.dtype.type(0), values))
+    filled = SparseRows(rows, copy=True)
+    filled.data[bad] = 0
+    filled.eliminate_zeros()
+    return filled

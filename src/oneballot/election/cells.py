@@ -23,10 +23,13 @@ LEAST_ROWS = 5
 
 
 class Place:
-    """A column of a file, for errors about its values and a record of odd ones."""
+    """A column of a file, for errors about its values and a record of odd ones.
 
-    def __init__(self, source: str, column: str) -> None:
-        self.source, self.column = source, column
+    fill: numbers that are missing or not finite become 0, also where the column does not permit them.
+    """
+
+    def __init__(self, source: str, column: str, *, fill: bool = False) -> None:
+        self.source, self.column, self.fill = source, column, fill
         self.odd: list[Odd] = []
 
     def __str__(self) -> str:

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, PositiveInt, model_validator
 
+from ..data.rows import fill_rows
 from ..errors import DataError
 from ..sparse import SparseRows, as_sparse, is_sparse
 from ..types import Array
@@ -194,10 +195,14 @@ class Tensor(_Column):
         if values.dtype.kind not in "biuf":
             raise DataError(f"{place}: a column of kind {self.kind} holds numbers, not text; save it as numbers")
         if is_sparse(values):
-            return as_sparse(values, str(place))
+            rows = as_sparse(values, str(place), fill=place.fill)
+            return fill_rows(rows, str(place)) if place.fill else rows
         with np.errstate(invalid="ignore", over="ignore"):
             x = values.astype(self.dtype)
         wrong = ~np.isfinite(x) if self.kind == "features" else x != values
+        if place.fill and wrong.any():
+            place.note(wrong.ravel(), values.ravel(), f"no numbers of type {x.dtype}, taken as 0")
+            return np.where(wrong, x.dtype.type(0), x)
         if (bad := np.argwhere(wrong)).size:
             at = tuple(int(i) for i in bad[0])
             raise DataError(
@@ -228,7 +233,8 @@ def _as_numbers(values: Array, parse: Callable[[str], float], lenient: bool, pla
     endless = np.isinf(x)
     if not lenient:
         place.refuse(wrong, values, f"is not a {what}", "correct the value, or make the column a category")
-        place.refuse(endless, values, "is infinite", "correct the value")
+        if not place.fill:
+            place.refuse(endless, values, "is infinite", "correct the value")
     place.note(wrong | endless, values, f"not {what}s")
     x[endless] = np.nan
     place.note(np.isnan(x) & ~wrong & ~endless, values, "missing")
@@ -238,7 +244,7 @@ def _as_numbers(values: Array, parse: Callable[[str], float], lenient: bool, pla
 def _scale(column: Number | Date, x: Array, limits: tuple[float, float], values: Array, place: Place) -> Array:
     """Numbers scaled from their range to 0..1, and a feature that marks missing ones if they are permitted."""
     (low, high), absent = limits, np.isnan(x)
-    if not column.missing:
+    if not column.missing and not place.fill:
         place.refuse(absent, values, "is missing", FILL)
     with np.errstate(invalid="ignore"):
         wrong = (x < low) | (x > high)

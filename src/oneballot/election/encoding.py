@@ -66,19 +66,19 @@ class EncodesRows:
         None for the schema's label column. Without one X and y are arrays. `Data`, already encoded, is only checked.
         """
         if isinstance(X, Data):
-            return replace(X, X=self.rows(X.X, source, empty=self.privacy.level == "L2"))
+            return replace(X, X=self.rows(X.X, source, private=True))
         if self.schema is None:
             if is_frame(X):
                 text = f"{source}: the election has no schema, so columns are used in their order, whatever their names"
                 warnings.warn(f"{text}; make a schema with ob.Schema.from_frame", OneBallotWarning, stacklevel=3)
             return self.encoded(X, y, source, ids)
         empty = self.privacy.level == "L2"
-        data = frame_data(self.schema, self.target, X, y, ids, source, empty=empty)
-        return replace(data, X=self.rows(data.X, source, empty=empty))
+        data = frame_data(self.schema, self.target, X, y, ids, source, empty=empty, fill=empty)
+        return replace(data, X=self.rows(data.X, source, private=True))
 
     def encoded(self, X: Any, y: Any, source: str = "the data", ids: Any = None) -> Data:
         """A party's arrays: rows that are already encoded, and labels."""
-        rows = self.rows(X, source, empty=self.privacy.level == "L2")
+        rows = self.rows(X, source, private=True)
         if y is None:
             raise DataError(f"{source}: the labels are missing; pass them as y")
         labels = self.target.encode(y, Place(source, "label"))
@@ -92,9 +92,11 @@ class EncodesRows:
         known = self.public is not None and self.public_labels is not None
         return self.encoded(self.public, self.public_labels, "the public set").y if known else None
 
-    def rows(self, X: Any, source: str = "the data", *, empty: bool = False) -> Array:
-        """Encoded rows, if their shape and type are the election's."""
-        rows = as_rows(X, source, empty=empty)
+    def rows(self, X: Any, source: str = "the data", *, private: bool = False) -> Array:
+        """Encoded rows, if their shape and type are the election's. Those of a party are `private`: at L2 there may be
+        none, and values that are not finite become 0."""
+        never_stops = private and self.privacy.level == "L2"
+        rows = as_rows(X, source, empty=never_stops, fill=never_stops)
         if self.shape and rows.shape[1:] != self.shape:
             raise DataError(f"{source}: rows have shape {rows.shape[1:]}, but the election's have {self.shape}")
         if self.schema is not None:
@@ -129,5 +131,6 @@ class EncodesRows:
     def encode_table(self, table: Table) -> Data:
         """Encode a party's table with the schema."""
         assert self.schema is not None
-        data = frame_data(self.schema, self.target, table, None, None, table.source, empty=True)
+        fill = self.privacy.level == "L2"
+        data = frame_data(self.schema, self.target, table, None, None, table.source, empty=True, fill=fill)
         return replace(data, X=self._as_stored(data.X, table.source))

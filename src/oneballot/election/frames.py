@@ -30,11 +30,14 @@ def encode_frame(schema: Schema, X: Any, source: str) -> Array:
     return schema.encode(table.columns, table.source)
 
 
-def frame_data(schema: Schema, target: Target, X: Any, y: Any, ids: Any, source: str, *, empty: bool = False) -> Data:
+def frame_data(
+    schema: Schema, target: Target, X: Any, y: Any, ids: Any, source: str, *, empty: bool = False, fill: bool = False
+) -> Data:
     """A DataFrame or file as a party's data, without rows that have no label or no ID.
 
     `y` holds the labels, or names their column; None takes the schema's label column. `ids` holds the row IDs; None
-    takes the schema's ID column. `empty` permits that there are no rows.
+    takes the schema's ID column. `empty` permits that there are no rows; `fill` puts 0 in place of numbers that are not
+    finite.
     """
     table = _table(schema, X, source)
     row_id = schema.id if ids is None else schema.id or "row ID"
@@ -50,7 +53,7 @@ def frame_data(schema: Schema, target: Target, X: Any, y: Any, ids: Any, source:
     encoded = labels = names = None
     problems = Problems()
     with problems.collected():
-        encoded = schema.encode(table.columns, table.source)
+        encoded = schema.encode(table.columns, table.source, fill=fill)
     with problems.collected():
         labels = encode_labels(schema, target, table)
     with problems.collected():

@@ -101,15 +101,16 @@ class Schema(BaseModel):
         table = read(path, features=widths[0] if len(widths) == 1 else None, empty=empty, dialect=dialect)
         return mapped(table, path, self)
 
-    def encode(self, columns: Columns, source: str, *, report: bool = True) -> Array:
+    def encode(self, columns: Columns, source: str, *, report: bool = True, fill: bool = False) -> Array:
         """Features `(rows, features)` in float32, or a single array column in its own shape and type.
 
         Rows of more than WIDE features are sparse if most features are categories, hashed words or of a LIBSVM file.
-        Values that are clipped, unseen or missing are summed up in one warning, unless `report` is False.
+        Values that are clipped, unseen or missing are summed up in one warning, unless `report` is False. With `fill`
+        numbers that are missing or not finite become 0 where the schema does not permit them.
         """
         if missing := [c.name for c in self.columns if c.name not in columns]:
             raise DataError(f"{source}: {self._absent(missing, columns)}{self._cure(missing)}")
-        places, blocks, problems = [Place(source, c.name) for c in self.columns], [], Problems()
+        places, blocks, problems = [Place(source, c.name, fill=fill) for c in self.columns], [], Problems()
         for c, place in zip(self.columns, places, strict=True):
             with problems.collected():
                 if not isinstance(c, Tensor) and columns[c.name].ndim != 1:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..ballot.encryption import require_server_key
 from ..ballot.seal import check_size, seal
 from ..ballot.signatures import check_signer
+from ..data.rows import fill_rows
 from ..election.checks import check_quorum
 from ..election.election import Election
 from ..election.names import check_party_name
@@ -94,6 +96,8 @@ def _job(ctx: PartyContext, data: Data, key: Ed25519PrivateKey | None, learners:
 
 def _cast(ctx: PartyContext, data: Data, key: Ed25519PrivateKey | None) -> Steps[Ballot]:
     election, reason = ctx.election, None
+    if election.level == "L2":
+        data = replace(data, X=fill_rows(data.X, ctx.party))
     try:
         if len(data):
             check_size(election, ctx.party, plan_cast(ctx, data).bytes or 0)

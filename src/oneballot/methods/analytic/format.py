@@ -106,9 +106,39 @@ class FeatureMap:
         blocks = [self._block(X[i : i + ROWS_AT_ONCE]) for i in range(0, len(X), ROWS_AT_ONCE)]
         return np.concatenate(blocks) if blocks else np.empty((0, self.size))
 
+    def of_private(self, X: Array) -> Array:
+        """The same for rows that noise protects: none stops a cast, and none changes the rounding of another.
+
+        All blocks have the same shape, filled up with zeros. A row that the encoder cannot take becomes 0.
+        """
+        out = np.empty((len(X), self.size))
+        for i in range(0, len(X), ROWS_AT_ONCE):
+            block = X[i : i + ROWS_AT_ONCE]
+            filler = np.zeros((ROWS_AT_ONCE - len(block), *X.shape[1:]), dtype=X.dtype)
+            flat = self._flat_where_possible(np.concatenate([block, filler]))
+            out[i : i + ROWS_AT_ONCE] = self._represent(flat)[: len(block)]
+        return out
+
+    def _flat_where_possible(self, X: Array) -> Array:
+        """`flat`, with 0 for rows that the encoder cannot take, such as tokens that are not in its vocabulary."""
+        if self.encoder is None or self._takes(X):
+            return self.flat(X)
+        impossible = np.array([not self._takes(row[None]) for row in X])
+        flat = self.flat(np.where(impossible.reshape(-1, *[1] * (X.ndim - 1)), X.dtype.type(0), X))
+        flat[impossible] = 0
+        return flat
+
+    def _takes(self, X: Array) -> bool:
+        try:
+            self.flat(X)
+        except Exception:  # networks raise anything
+            return False
+        return True
+
     def clipped_share(self, X: Array) -> float:
         """The fraction of rows that are longer than the bound."""
-        return float((np.linalg.norm(self.flat(X) - self.centre, axis=1) > self.bound * (1 + 1e-9)).mean())
+        flat = self._flat_where_possible(X)
+        return float((np.linalg.norm(flat - self.centre, axis=1) > self.bound * (1 + 1e-9)).mean())
 
     def flat(self, X: Array) -> Array:
         """The encoder's features, or the flattened rows, bytes scaled to 0 to 1."""
@@ -118,7 +148,11 @@ class FeatureMap:
         return rows / 255 if X.dtype == np.uint8 else rows
 
     def _block(self, X: Array) -> Array:
-        rows = (self.flat(X) - self.centre) / self.bound
+        return self._represent(self.flat(X))
+
+    def _represent(self, flat: Array) -> Array:
+        """Rows of `flat` as features. What is not finite becomes 0 before it is clipped."""
+        rows = (np.where(np.isfinite(flat), flat, 0) - self.centre) / self.bound
         if self.frequencies is not None:
             phases = rows @ self.frequencies.T
             rows = np.hstack([np.cos(phases), np.sin(phases)]) / math.sqrt(len(self.frequencies))

@@ -179,7 +179,7 @@ features = "none"               # a linear model: more features would need more 
                 f"{share:.0%} of its rows are longer than the bound {features.bound:.4g} and are clipped. Scale "
                 "columns to about -1 to 1, alike at every party, or agree on a larger bound"
             )
-        gram, sums = statistics(features, ctx.limit_rows(data), len(ctx.classes))
+        gram, sums = statistics(features, ctx.limit_rows(data), len(ctx.classes), private=ctx.level == "L2")
         released = ctx.release(np.concatenate([gram.ravel(), sums.ravel()]), cell=STATISTICS.what)
         if np.abs(released).max(initial=0) > LARGEST:
             raise ElectionError("the noise is larger than any sum a party may send: raise epsilon")

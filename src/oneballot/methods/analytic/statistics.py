@@ -17,12 +17,13 @@ STATISTICS = Numbers("statistics", add_remove=2.0 * GRID**4, replaced=4.5 * GRID
 """(G, C) of one row has length √2; those of two rows, at the worst angle of 120°, are √4.5 apart."""
 
 
-def statistics(features: FeatureMap, data: Data, classes: int) -> tuple[Array, Array]:
-    """G and C of these rows, as integers in units of 1/GRID²."""
+def statistics(features: FeatureMap, data: Data, classes: int, *, private: bool = False) -> tuple[Array, Array]:
+    """G and C of these rows, as integers in units of 1/GRID². `private`: noise will protect each row."""
+    represent = features.of_private if private else features
     gram = np.zeros((features.size, features.size), dtype=np.int64)
     sums = np.zeros((features.size, classes), dtype=np.int64)
     for i in range(0, len(data), ROWS_AT_ONCE):
-        z = np.trunc(features(data.X[i : i + ROWS_AT_ONCE]) * GRID)  # towards 0: no row becomes longer
+        z = np.trunc(represent(data.X[i : i + ROWS_AT_ONCE]) * GRID)  # towards 0: no row becomes longer
         one_hot = np.eye(classes)[data.y[i : i + ROWS_AT_ONCE]]
         gram += (z.T @ z).astype(np.int64)
         sums += GRID * (z.T @ one_hot).astype(np.int64)
