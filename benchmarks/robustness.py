@@ -45,6 +45,7 @@ METHODS: dict[str, dict[str, Any]] = {
 }
 ATTACKS = ("shift", "one", "random", "poison")
 SPLITS = ("dirichlet:0.5", "dirichlet:0.1")
+INFLUENCES = ("claimed", "bounded")
 Cell = tuple[str, str, int, str, float, int]
 """Data, method, parties, split, share of liars, seed."""
 
@@ -108,12 +109,12 @@ class Trial:
         return np.array([(predicted == c)[self.y_test == c].mean() for c in range(self.classes)])
 
 
-def run(cell: Cell) -> dict[str, Any]:
+def run(cell: Cell, influences: Sequence[str] = INFLUENCES) -> dict[str, Any]:
     """The accuracies of a cell: of all parties if they are honest, of the honest ones, and with each attack."""
     warnings.simplefilter("ignore")
     start, trial = time.perf_counter(), Trial(cell)
     result: dict[str, Any] = {"cell": cell}
-    for influence in trial.elections:
+    for influence in influences:
         result[influence, "all"] = trial.accuracy(trial.predict(influence, trial.ballots[influence]))
         without = trial.predict(influence, trial.honest(influence))
         result[influence, "honest"] = trial.accuracy(without)
@@ -133,9 +134,10 @@ def run(cell: Cell) -> dict[str, Any]:
 
 
 def cells(options: argparse.Namespace) -> Iterator[Cell]:
-    sizes, shares = ((10, 20), (0.1, 0.2, 0.3)) if options.full else ((10,), (0.1,))
+    sizes = options.parties or ([10, 20] if options.full else [10])
+    shares = options.shares or ([0.1, 0.2, 0.3] if options.full else [0.1])
     data = options.data or (["digits", "adult", "mnist", "cod-rna"] if options.full else ["digits", "adult"])
-    yield from itertools.product(data, options.methods, sizes, SPLITS, shares, options.seeds)
+    yield from itertools.product(data, options.methods, sizes, options.splits, shares, options.seeds)
 
 
 def print_tables(lines: Sequence[dict[str, Any]]) -> None:
@@ -147,7 +149,9 @@ def print_tables(lines: Sequence[dict[str, Any]]) -> None:
     head = "data | parties | β | liars | method | influence | all honest | shift | one | random | poison | recall"
     print(f"| {head} |\n|{'---|' * 12}")
     for (name, parties, split, share, method), own in sorted(groups.items()):
-        for influence in ("claimed", "bounded"):
+        for influence in INFLUENCES:
+            if any(f"{influence}/all" not in line for line in own):
+                continue
             mean = {key: _mean([line[f"{influence}/{key}"] for line in own]) for key in ("all", "honest", "recall")}
             costs = [mean["honest"] - _mean([line[f"{influence}/{attack}"] for line in own]) for attack in ATTACKS]
             shown = " | ".join(f"{cost:.1f}" for cost in costs)
@@ -166,6 +170,10 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--data", nargs="+")
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS))
+    parser.add_argument("--parties", type=int, nargs="+")
+    parser.add_argument("--splits", nargs="+", default=list(SPLITS))
+    parser.add_argument("--shares", type=float, nargs="+", help="of liars among the parties")
+    parser.add_argument("--influences", nargs="+", default=list(INFLUENCES), choices=INFLUENCES)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--lines", type=Path)
     parser.add_argument("--most-seconds", type=float, default=float("inf"), help="start no further cell after this")
@@ -175,7 +183,7 @@ def main() -> None:
     done, start = {tuple(line["cell"]) for line in lines}, time.perf_counter()
     todo = [cell for cell in cells(options) if cell not in done]
     pool = ProcessPoolExecutor(options.jobs)
-    waiting = {pool.submit(run, cell) for cell in todo[: options.jobs]}
+    waiting = {pool.submit(run, cell, options.influences) for cell in todo[: options.jobs]}
     rest = iter(todo[options.jobs :])
     while waiting:
         finished = next(as_completed(waiting))
@@ -187,7 +195,7 @@ def main() -> None:
             with options.lines.open("a") as file:
                 file.write(json.dumps(line) + "\n")
         if time.perf_counter() - start < options.most_seconds and (cell := next(rest, None)):
-            waiting.add(pool.submit(run, cell))
+            waiting.add(pool.submit(run, cell, options.influences))
     pool.shutdown()
     print_tables(lines)
     print(f"\n{len(lines)} cells, {time.perf_counter() - start:.0f} s")
