@@ -16,10 +16,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from typer.testing import CliRunner
 
 import oneballot as ob
 from oneballot.ballot.inspect import describe_ballot
+from oneballot.ballot.keys import public_text
 from oneballot.ballot.seal import seal
 from oneballot.cli import app
 from oneballot.election import template
@@ -223,6 +226,29 @@ def test_two_thousand_ballots_are_counted_exactly(make_election: Callable[..., o
     assert len(outcome.voted) == 2000
     one = ob.tally(election, [cast]).count.sums["votes"]
     np.testing.assert_array_equal(outcome.count.sums["votes"], 2000 * one)
+
+
+@pytest.mark.slow
+def test_a_thousand_signed_and_encrypted_ballots_are_counted_exactly(make_election, tmp_path: Path) -> None:
+    """One is signed by another party, and one is cut. benchmarks/ballots.py --only sealed counts ten thousand."""
+    keys = {f"party-{i:04d}": Ed25519PrivateKey.from_private_bytes(i.to_bytes(32, "big")) for i in range(1000)}
+    server = X25519PrivateKey.generate()
+    election = make_election(
+        public=np.random.default_rng(0).normal(size=(40, 4)),
+        roster={name: public_text(key) for name, key in keys.items()},
+        server_key=public_text(server),
+    )
+    X = np.random.default_rng(1).normal(size=(60, 4))
+    cast = ob.cast(election, X, np.arange(60) % 10, party="party-0000", key=keys["party-0000"])
+    for name, key in keys.items():
+        signed_by = keys["party-0008"] if name == "party-0007" else key
+        sealed = seal(cast.contents, election, name, key=signed_by).sealed
+        (tmp_path / f"{name}.ballot").write_bytes(sealed[: -20 if name == "party-0009" else None])
+    outcome = tally_box(election, ob.Folder(tmp_path), Options(key=server))
+    assert outcome.spoiled.keys() == {"party-0007", "party-0009"}
+    assert len(outcome.voted) == 998
+    one = ob.tally(election, [cast], key=server).count.sums["votes"]
+    np.testing.assert_array_equal(outcome.count.sums["votes"], 998 * one)
 
 
 def test_a_two_gigabyte_ballot_is_rejected_without_reading_it(election, parties, tmp_path: Path) -> None:

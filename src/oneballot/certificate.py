@@ -131,7 +131,8 @@ class BoundedRows:
 
     def __call__(self, others: Array) -> Iterator[Reach]:
         declared = self.declared[others].astype(np.float64)
-        alone = bounded_rows(declared)
+        few = len(declared) < ENOUGH_PARTIES and self.public is None
+        alone = np.maximum(declared, 1) if few else bounded_rows(declared)  # as `open_count.counted_rows`
         middle = float(np.median(declared))
         yield *self._trusted((middle, middle), *self._raised(alone, alone, 0.0, others), others), False
         medians = float(np.median(np.append(declared, 0.0))), float(np.median(np.append(declared, np.inf)))

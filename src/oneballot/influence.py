@@ -35,6 +35,8 @@ class Opinions:
     certified: the rows `(rows,)` whose label stays the same whatever k of the ballots hold (`oneballot.certificate`);
     None if the rule has no such bound, and `uncertified` says why.
     public: the numbers of the public rows that these are; None if they are all public rows, or other rows.
+    few: the same opinions on some of the rows (their indices), with bounds that follow from these rows alone, if that
+    is faster where many parties are left out one after the other.
     """
 
     parties: tuple[str, ...]
@@ -45,6 +47,7 @@ class Opinions:
     certified: Callable[[int], Array] | None = None
     uncertified: str = ""
     public: Array | None = None
+    few: Callable[[Array], Opinions] | None = None
 
     @property
     def rows(self) -> int:
@@ -75,15 +78,18 @@ def agreements(weights: Array, votes: Array | Iterable[Array], total: Array | No
     With the total of the weighted votes `(rows, classes)`, votes may be given one party at a time.
     """
     if total is None:
-        total = np.einsum("rp,prc->rc", weights, np.asarray(votes))
+        votes = list(votes)
+        total = np.zeros_like(votes[0], dtype=np.float64)
+        for i, own in enumerate(votes):
+            total += weights[:, i, None] * own
     claimed = weights / np.maximum(weights.mean(axis=0), 1e-12)
     scores, everyone = np.ones(weights.shape[1]), weights.sum(axis=1)
+    by_class, each = np.ascontiguousarray(total.T), np.arange(len(weights))  # the largest of a few classes, fast
     for i, own in enumerate(votes):
-        others = total - weights[:, i, None] * own
-        theirs = everyone - weights[:, i]
-        both = np.minimum(claimed[:, i], theirs / max(float(theirs.mean()), 1e-12)) * own.any(axis=1)
-        chosen = np.take_along_axis(others, own.argmax(axis=1)[:, None], axis=1)[:, 0]
-        score = np.clip(chosen / np.maximum(others.max(axis=1), 1e-12), 0, 1)
+        others = by_class - weights[:, i] * own.T
+        theirs, best = everyone - weights[:, i], own.argmax(axis=1)
+        both = np.minimum(claimed[:, i], theirs / max(float(theirs.mean()), 1e-12)) * (own[each, best] > 0)
+        score = np.clip(others[best, each] / np.maximum(others.max(axis=0), 1e-12), 0, 1)
         scores[i] = both @ score / max(float(both.sum()), 1e-12)
     return np.asarray(scores / max(float(np.median(scores)), 1e-12))
 
@@ -136,17 +142,23 @@ def level_of_share(ordered: Array, rest: Array, share: float) -> Array:
     """The largest level at which weights can be cut so that none is more than this share of their sum."""
     most = int(np.ceil(1 / share - 1e-9))
     level = ordered[:, most - 1].copy()  # so many equal weights have exactly their share each
-    for m in range(most - 1, -1, -1):  # the m largest are cut: level = share · (m · level + rest)
-        cut = share * rest[:, m] / (1 - share * m)
-        level = np.where(ordered[:, m] <= cut, cut, level)
-    return np.asarray(level)
+    m = np.arange(most)  # the m largest are cut: level = share · (m · level + rest)
+    cut = share * rest[:, :most] / (1 - share * m)
+    fits = ordered[:, :most] <= cut
+    return _chosen(cut, np.where(fits.any(axis=1), fits.argmax(axis=1), -1), level)
 
 
 def level_of_total(ordered: Array, rest: Array, total: float) -> Array:
     """The level at which weights can be cut so that they sum to this total; the largest weight if they sum to less."""
-    level = ordered[:, 0].copy()
-    for m in range(1, ordered.shape[1] + 1):  # the m largest are cut: m · level + rest = total
-        last = m == ordered.shape[1]
-        cut = (total - (0.0 if last else rest[:, m])) / m
-        level = np.where((cut < ordered[:, m - 1]) & (cut >= (0.0 if last else ordered[:, m])), cut, level)
-    return np.asarray(level)
+    m = np.arange(1, ordered.shape[1] + 1)  # the m largest are cut: m · level + rest = total
+    none = np.zeros((len(ordered), 1))
+    cut = (total - np.hstack([rest[:, 1:], none])) / m
+    fits = (cut < ordered) & (cut >= np.hstack([ordered[:, 1:], none]))
+    last = ordered.shape[1] - 1 - fits[:, ::-1].argmax(axis=1)
+    return _chosen(cut, np.where(fits.any(axis=1), last, -1), ordered[:, 0])
+
+
+def _chosen(levels: Array, which: Array, otherwise: Array) -> Array:
+    """Of the levels `(rows, numbers)` the one with this number in each row; -1: another one `(rows,)`."""
+    found = np.take_along_axis(levels, np.maximum(which, 0)[:, None], axis=1)[:, 0]
+    return np.asarray(np.where(which >= 0, found, otherwise))

@@ -87,6 +87,42 @@ def test_the_mean_of_a_class_with_one_row_is_that_row(estimator: str) -> None:
     assert held(blob) == found(blob) == 1
 
 
+REFUSED = (
+    "GaussianProcessClassifier",
+    "LabelPropagation",
+    "LabelSpreading",
+    "RadiusNeighborsClassifier",
+    "NearestCentroid",
+    "CalibratedClassifierCV",
+    "VotingClassifier",
+    "StackingClassifier",
+    "OneVsRestClassifier",
+    "OneVsOneClassifier",
+    "SelfTrainingClassifier",
+)
+"""Classifiers that hold rows, or may have parts that do, and that no ballot may hold."""
+
+
+@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("around", ["", "BaggingClassifier", "Pipeline"])
+def test_no_election_accepts_another_estimator_that_holds_rows(name: str, around: str) -> None:
+    assert name not in CLASSIFIER_NAMES
+    learner = ob.Sklearn(name)
+    if around == "BaggingClassifier":
+        learner = ob.Sklearn(around, {"estimator": {"estimator": name}})
+    elif around:
+        learner = ob.Sklearn(around, {"steps": [{"estimator": "StandardScaler"}, {"estimator": name}]})
+    with pytest.raises(OneBallotError, match=f"'{name}' is not supported"):
+        ob.Election(classes=range(3), public=ROWS, learner=learner, method=ob.Ensemble())
+
+
+@pytest.mark.parametrize("part", ["KNNImputer", "Nystroem", "KernelPCA", "Isomap", "IterativeImputer"])
+def test_no_election_accepts_a_step_that_holds_rows(part: str) -> None:
+    steps = {"steps": [{"estimator": part}, {"estimator": "LogisticRegression"}]}
+    with pytest.raises(OneBallotError, match=f"'{part}' is not supported"):
+        ob.Election(classes=range(3), public=ROWS, learner=ob.Sklearn("Pipeline", steps), method=ob.Ensemble())
+
+
 def test_a_kernel_model_holds_its_landmarks() -> None:
     for landmarks in (7, 2000):
         learner = ob.Kernel(landmarks=landmarks)

@@ -143,6 +143,19 @@ def test_every_fault_of_the_table_names_a_test_that_exists():
             assert re.search(pattern, text, re.M), f"{fault}: there is no {test}"
 
 
+def test_every_promise_of_security_names_tests_that_exist():
+    """`::name` without a file is in the file of the test before it, and a file alone must exist."""
+    rows = re.findall(r"^\| (.+?) \| (`[^|]*(?:::|\.py)[^|]*`) \|$", (ROOT / "SECURITY.md").read_text("utf-8"), re.M)
+    assert len(rows) > 35
+    for promise, tests in rows:
+        file = ""
+        for test in re.findall(r"`([^`]+)`", tests):
+            path, _, name = test.partition("::")
+            file = path if path.endswith(".py") else file
+            text = (ROOT / "tests" / file).read_text("utf-8")
+            assert not name or re.search(rf"^ *def {name.rpartition('::')[2]}\(", text, re.M), f"{promise}: no {test}"
+
+
 # Versions
 
 

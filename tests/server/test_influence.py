@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ import oneballot as ob
 from oneballot.influence import Opinions
 from oneballot.interfaces import Method
 from oneballot.party.cast import cast_together
+from oneballot.server import tally as tally_module
 from oneballot.server.context import TallyContext
 from oneballot.server.influence import Influence, measure
 from oneballot.server.tally import tally
@@ -144,6 +147,52 @@ def test_a_party_that_claims_more_than_it_declares_is_flagged() -> None:
     found = measure(replace(quiet, weights=weights, declared=np.array([10.0, 10, 11, 10, 10, 10])))
     assert [one.party for one in found.flagged] == ["p0"]
     assert found.flagged[0].flagged == "claims more than its rows"
+
+
+def test_leaving_out_many_parties_asks_about_fewer_rows_and_says_of_how_many() -> None:
+    """With 100 parties about 200 rows; what is certified is still a share of all rows."""
+    rng = np.random.default_rng(0)
+    said = np.where(rng.random((100, 3000)) < 0.2, 1, 0)
+    said[7] = 1
+    whole = votes(said.tolist())
+
+    def few(some: Array) -> Opinions:
+        return votes(said[:, some].tolist())
+
+    found = measure(replace(whole, few=few, certified=lambda k: np.arange(3000) < 3000 // k))
+    assert found.rows == 200
+    assert found.certified == {1: 1.0, 2: 0.5, 3: pytest.approx(1 / 3)}
+    assert found.parties[0].party == "p7"
+    assert found.parties[0].flagged
+    assert measure(whole).rows == 3000
+
+
+@pytest.mark.slow
+def test_with_100_parties_a_tally_takes_at_most_twice_the_time_of_its_count(
+    make_election: Callable[..., ob.Election], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In processor time. benchmarks/influence.py measures more."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 10, 3000)
+    X = (rng.normal(size=(10, 10))[y] * 2 + rng.normal(size=(3000, 10))).astype(np.float32)
+    election = make_election(method=ob.FedKT(), public=X[:1000], learner=ob.Sklearn("RandomForestClassifier"))
+    ballots = list(cast_together(election, divide(Data(X[1000:], y[1000:]), 100, "dirichlet:0.5", seed=0)))
+    spent = []
+    real = tally_module.trace
+
+    def timed(*asked: Any, **more: Any) -> Influence:
+        start = time.process_time()
+        found = real(*asked, **more)
+        spent.append(time.process_time() - start)
+        return found
+
+    monkeypatch.setattr(tally_module, "trace", timed)
+    start = time.process_time()
+    found = tally(election, ballots).influence
+    whole = time.process_time() - start
+    assert found is not None
+    assert len(found.parties) > 90
+    assert spent[0] <= 1.2 * (whole - spent[0]), (spent, whole)  # a margin for a busy machine
 
 
 def test_what_is_unknown_is_said_with_the_reason(

@@ -27,6 +27,9 @@ CONTRADICTS = "contradicts the outcome"
 KS = (1, 2, 3)
 """For how many arbitrary ballots labels are certified."""
 MOST_PARTIES = 500
+MOST_WORK, FEWEST_ROWS = 2_000_000, 200
+"""Opinions (parties² × rows) that leaving out every party may read; with more, fewer rows are asked about, but not
+fewer than these."""
 
 
 @dataclass(frozen=True)
@@ -101,9 +104,11 @@ def measure(opinions: Opinions) -> Influence:
     the row's weight times m - Σ_c p(c)·(its vote for c). A party that is right where all others are wrong is taken for
     a liar, because nothing distinguishes the two.
     """
-    parties, rows = len(opinions.parties), opinions.rows
-    if parties < 2 or not rows:
-        return Influence(unknown="there is only one party" if rows else "there are no rows")
+    parties, whole = len(opinions.parties), opinions
+    if parties < 2 or not opinions.rows:
+        return Influence(unknown="there is only one party" if opinions.rows else "there are no rows")
+    opinions = _few(opinions)
+    rows = opinions.rows
     label, each = opinions.labels(), np.arange(rows)
     total = opinions.weights.sum(axis=0)
     shares = opinions.weights / np.maximum(total, 1e-300)
@@ -130,8 +135,16 @@ def measure(opinions: Opinions) -> Influence:
             )
         )
     ordered = sorted(_flag(standings), key=lambda one: (CONTRADICTS not in one.flagged, -one.harm))
-    certified = {} if opinions.certified is None else {k: float(opinions.certified(k).mean()) for k in KS}
+    certified = {} if whole.certified is None else {k: float(whole.certified(k).mean()) for k in KS}
     return Influence(rows, tuple(ordered), certified, "", opinions.uncertified)
+
+
+def _few(opinions: Opinions) -> Opinions:
+    """The same opinions on fewer rows, if there are so many parties that leaving out each would take too long."""
+    rows = max(FEWEST_ROWS, MOST_WORK // len(opinions.parties) ** 2)
+    if opinions.few is None or rows >= opinions.rows:
+        return opinions
+    return opinions.few(np.sort(np.random.default_rng(0).permutation(opinions.rows)[:rows]))
 
 
 def _flag(standings: list[Standing]) -> list[Standing]:

@@ -128,8 +128,8 @@ class Ensemble(EnsembleSettings):
 
     def opinions(self, count: Count, ctx: TallyContext, rows: Array | None = None) -> Opinions | None:
         """The members' opinions on up to 1,000 public rows, or on other rows. None without rows, or with cohorts."""
-        rows = some_public_rows(ctx, ASKED_ROWS) if rows is None else rows
-        if rows is None or self.cohorts > 1 or not count.by_party:
+        unknown = rows is None and (ctx.public is None or not len(ctx.public))
+        if unknown or self.cohorts > 1 or not count.by_party:
             return None
         parties = sorted(count.by_party)
         ballots = [count.by_party[party] for party in parties]
@@ -137,6 +137,8 @@ class Ensemble(EnsembleSettings):
             some = {parties[i]: ballots[i] for i in select_members(self, ballots, np.arange(len(ballots)), ctx)}
             bounds = {"capped": self.influence == "bounded", "selected": len(some) < len(parties)}
             return open_opinions(some, rows, self.most_members, ctx, **bounds)
+        rows = some_public_rows(ctx, ASKED_ROWS) if rows is None else rows
+        assert rows is not None
         class_counts = np.stack([array_of(ballot, "seen") for ballot in ballots])
         rule = self.weights if self.select == "all" else ""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -86,13 +86,15 @@ def agrees(declared: Array, ctx: TallyContext) -> bool:
     return len(declared) >= ENOUGH_PARTIES and uses_public_rows(ctx.public)
 
 
-def agreement_of(declared: Array, claimed: Array, votes: Array, ctx: TallyContext) -> Array:
+def agreement_of(declared: Array, claimed: Array, votes: Sequence[Array] | Array, ctx: TallyContext) -> Array:
     """How each party agrees with the others on public rows, each counting for at most the median of the rows."""
     rows = np.maximum(np.minimum(declared, np.median(declared)), 1)
     return agreements(claimed[shared_order(ctx)] * rows, votes)
 
 
-def counted_rows(declared: Array, claimed: Array | None, votes: Array | None, ctx: TallyContext) -> Array:
+def counted_rows(
+    declared: Array, claimed: Array | None, votes: Sequence[Array] | Array | None, ctx: TallyContext
+) -> Array:
     """The rows that each party counts for. claimed `(public rows, parties)`: r/s of each. votes: their opinions on the
     public rows of `shared_order`, if parties that contradict the others count for less."""
     if len(declared) < ENOUGH_PARTIES and not uses_public_rows(ctx.public):

@@ -10,18 +10,20 @@ from ...certificate import BY_AGREEMENT, BoundedRows, Capped, certify_share, cer
 from ...influence import ENOUGH_PARTIES, Opinions, cap_weights
 from ...interfaces import TallyContext
 from ...types import Array, Blob, Contents
+from .._shared import some_public_rows
 from .claims import uses_public_rows
 from .members import Members, in_blocks
-from .open_count import agrees, array_of, counted_rows, gather, most_important
+from .open_count import agrees, array_of, counted_rows, gather, most_important, shared_order
 
 ASKED_ROWS = 1000
 """How many public rows the members are asked about."""
 
 
 def open_opinions(
-    ballots: Mapping[str, Contents], X: Array, most: int, ctx: TallyContext, *, capped: bool, selected: bool
+    ballots: Mapping[str, Contents], X: Array | None, most: int, ctx: TallyContext, *, capped: bool, selected: bool
 ) -> Opinions:
-    """The opinions of an open ensemble's members about rows X. selected: whether the parties were chosen from others.
+    """The opinions of an open ensemble's members about rows X; None for public rows, of which there must be some.
+    selected: whether the parties were chosen from others.
 
     If the ensemble keeps only some members, all others weigh nothing, also if one of those is left out.
     """
@@ -29,22 +31,31 @@ def open_opinions(
     kept = np.arange(len(parties))
     if len(parties) > most:
         kept = most_important(whole, np.stack([array_of(ballots[p], "seen") for p in parties]), most, ctx.public)
-    votes = np.concatenate([np.empty((len(parties), 0, whole.classes)), *map(whole.opinions, in_blocks(X))], axis=1)
-    claims = whole.claimed_weights(X) / whole.rows * votes.any(axis=2).T
+    if X is None and shared is not None and claimed is not None:  # `gather` has asked about these rows already
+        votes, claims = shared, claimed[shared_order(ctx)]
+    else:
+        asked = some_public_rows(ctx, ASKED_ROWS) if X is None else X
+        assert asked is not None
+        none = np.empty((len(parties), 0, whole.classes))
+        votes = np.concatenate([none, *map(whole.opinions, in_blocks(asked))], axis=1)
+        claims = whole.claimed_weights(asked) / whole.rows
+    claims = claims * votes.any(axis=2).T
 
     def weigh(some: Array) -> Array:
-        """Weights `(rows, parties)` among some parties."""
+        """Weights `(rows, all parties)` among some parties; 0 for all others."""
         public = None if claimed is None else claimed[:, some]
-        theirs = None if shared is None or not agrees(declared[some], ctx) else shared[some]
+        theirs = None if shared is None or not agrees(declared[some], ctx) else [shared[i] for i in some]
         rows = counted_rows(declared[some], public, theirs, ctx)
         present = np.isin(some, kept)
         weights = claims[:, some] * rows * present
         if capped and present.any():
             weights[:, present], _ = cap_weights(weights[:, present], float(rows[present].sum()))
-        return np.asarray(weights)
+        among_all = np.zeros_like(claims)
+        among_all[:, some] = weights
+        return among_all
 
     def combine(some: Array) -> Array:
-        return np.asarray(np.einsum("rp,prc->rc", weigh(some), votes[some]))
+        return np.asarray(np.einsum("rp,prc->rc", weigh(some), votes))
 
     weights = weigh(np.arange(len(parties))).T
     reach = BoundedRows(declared, claimed if uses_public_rows(ctx.public) else None, by_agreement=shared is not None)

@@ -21,7 +21,7 @@ MOST_SHARE = 2.5
 """How many times an equal share of a row's votes a party may have."""
 LEAST_CLAIMED = 0.6
 """The cap gives way where the capped votes of a row are less than this part of an average row's."""
-BLOCK = 1 << 22
+BLOCK = 1 << 21
 """How many weights are capped at once."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -24,10 +25,14 @@ def opinions_of(votes: PartyVotes, asked: Array, most: int | None = None) -> Opi
     parties = len(votes.parties)
     if parties * votes.rows * votes.classes > MOST_VOTES:
         return None
-    read = [votes.read(i) for i in range(parties)]
-    held = replace(votes, read=read.__getitem__)
+    return _opinions([votes.read(i) for i in range(parties)], votes, asked, most)
+
+
+def _opinions(read: list[Array], votes: PartyVotes, asked: Array, most: int | None) -> Opinions:
+    """The opinions that follow from the votes `(rows, classes)` of each party on these public rows."""
+    held, parties = replace(votes, read=read.__getitem__, rows=len(asked)), len(read)
     everyone = held.combine(np.arange(parties))
-    shares, weights = np.zeros((parties, votes.rows, votes.classes), np.float32), np.zeros((parties, votes.rows))
+    shares, weights = np.zeros((parties, held.rows, held.classes), np.float32), np.zeros((parties, held.rows))
     for i, own in enumerate(read):
         counted = own * everyone.scale[i]
         total = counted.sum(axis=1)
@@ -37,11 +42,12 @@ def opinions_of(votes: PartyVotes, asked: Array, most: int | None = None) -> Opi
     def combine(some: Array) -> Array:
         return held.combine(np.sort(some)).votes
 
-    declared = np.ones(parties) if votes.seen is None else votes.seen.sum(axis=1).astype(np.float64)
-    if most is None or votes.bounded:
-        why = BY_AGREEMENT if votes.bounded else OPEN
-        return Opinions(votes.parties, declared, weights, shares, combine, None, why, asked)
-    added = np.stack(read).astype(np.float64)
-    return Opinions(
-        votes.parties, declared, weights, shares, combine, lambda k: certify_sum(added, most, k), public=asked
-    )
+    def few(some: Array) -> Opinions:
+        return _opinions([each[some] for each in read], held, asked[some], most)
+
+    declared = np.ones(parties) if held.seen is None else held.seen.sum(axis=1).astype(np.float64)
+    certified, why = None, BY_AGREEMENT if held.bounded else OPEN
+    if most is not None and not held.bounded:
+        added, why = np.stack(read).astype(np.float64), ""
+        certified = partial(certify_sum, added, most)
+    return Opinions(held.parties, declared, weights, shares, combine, certified, why, asked, few)
