@@ -37,6 +37,8 @@ class Argmax(Signals):
         self.unit, self.parts = probe.unit, [len(votes) for votes in probe.votes]
         super().__init__(scene)
         self.gained, self.lost = (self._extreme(sign) for sign in (1, -1))
+        # Votes that come or go lower no class: then class 0 or 1, the other of the two that the audit's rows say.
+        self.lost = np.where((self.gained >= 0) & (self.lost < 0), np.where(self.gained == 0, 1, 0), self.lost)
         self.measured = self._reached()
         self.shrink = min(1.0, self.query.reach / self.measured) if self.measured else 1.0
         rng = np.random.default_rng(0)
@@ -220,16 +222,12 @@ class ArgmaxTrial(Trial):
 
 
 def _log_ratio(zero: Array, one: Array) -> Array:
-    """The log-likelihood ratio of each score; beyond what the transform resolves, that of the nearest score."""
-    known = (zero > HARDLY) & (one > HARDLY)
-    ratios = np.where(known, np.log(np.maximum(one, HARDLY)) - np.log(np.maximum(zero, HARDLY)), 0.0)
-    scores = np.arange(zero.shape[1])
+    """The log-likelihood ratio of each score, from -30 to 30; of scores that never occur, that of the nearest one."""
+    ratios = np.log(np.maximum(one, HARDLY)) - np.log(np.maximum(zero, HARDLY))
+    known = (zero > HARDLY) | (one > HARDLY)
     first, last = known.argmax(axis=1), zero.shape[1] - 1 - known[:, ::-1].argmax(axis=1)
-    # Laws that hardly overlap: the nearer mean decides.
-    means = [(law @ scores) / np.maximum(law.sum(axis=1), 1e-300) for law in (zero, one)]
-    apart = np.where((scores > (means[0] + means[1])[:, None] / 2) == (means[1] > means[0])[:, None], 40.0, -40.0)
-    inside = np.clip(scores, first[:, None], last[:, None])
-    return np.where(known.any(axis=1)[:, None], np.take_along_axis(ratios, inside, axis=1), apart)
+    nearest = np.clip(np.arange(zero.shape[1]), first[:, None], last[:, None])
+    return np.take_along_axis(ratios, nearest, axis=1)
 
 
 def _index(scores: Array, start: Array, size: int) -> Array:

@@ -91,7 +91,7 @@ def direct_scene(stage: Stage) -> DirectScene:
         raise ElectionError(f"no row that the audit tried changes what {stage.election.method.name} releases")
     best = tried[int(np.argmax(moved))]
     size = len(Sums.read(stage.run(best.parties(np.ones(1, dtype=np.int64)), muted=True)))
-    return replace(best, canaries=int(np.clip(min(MEMORY // size, size // 8), 1, MOST_CANARIES)))
+    return replace(best, canaries=int(np.clip(MEMORY // size, 1, MOST_CANARIES)))
 
 
 def _moved(scene: DirectScene) -> float:

@@ -17,8 +17,10 @@ from .signals import Trial
 AUDITS = 400
 """Simulated audits for each power."""
 POWER = 0.95
-REPEATS = 4
-"""Simulated noise for each trial."""
+CANARIES = 20_000
+"""Simulated for each strength of the noise."""
+BELOW = (0.8, 0.5, 0.25, 0.1)
+"""Noise that is weaker still, relative to what is noticed, is noticed too: this is checked at these fractions."""
 NUMBERS_AT_ONCE = 2**23
 RUNS = (100, 150, 200, 300, 450, 700, 1000, 1500, 2200, 3300, 5000, 7500, 10_000, 20_000, 50_000, 100_000)
 HALF = 0.5
@@ -30,13 +32,21 @@ class Simulation:
     def __init__(self, trials: Sequence[Trial], levels: Array, seed: int = 0) -> None:
         self.trials, self.levels, self.seed = trials, levels, seed
         self.allowed = [np.mean([trial.allowed(e).mean() for e in levels]) for trial in trials]
+        self.repeats = -(-CANARIES // sum(len(trial.coins) for trial in trials))
+        self.bias = float(self._simulate(1.0).mean())
 
     def bets(self, factor: float) -> Array:
-        """Simulated bets `(runs,)` with noise of `factor` times the ledger's scale."""
+        """Simulated bets `(runs,)` with noise of `factor` times the ledger's scale.
+
+        With the ledger's noise their mean is 0 by construction, so what chance makes of it there is subtracted.
+        """
+        return self._simulate(factor) - self.bias
+
+    def _simulate(self, factor: float) -> Array:
         rng, found = np.random.default_rng(self.seed), []
         for trial, allowed in zip(self.trials, self.allowed, strict=True):
-            paid = np.array([self._payoff(trial, factor, rng) for _ in range(REPEATS)])
-            found.append(bets(paid, np.full(REPEATS, allowed), self.levels))
+            paid = np.array([self._payoff(trial, factor, rng) for _ in range(self.repeats)])
+            found.append(bets(paid, np.full(self.repeats, allowed), self.levels))
         return np.concatenate(found)
 
     def _payoff(self, trial: Trial, factor: float, rng: np.random.Generator) -> float:
@@ -55,12 +65,11 @@ class Simulation:
     def noticed(self, runs: int, most: float) -> float | None:
         """The largest factor, in steps of 1 %, below which weaker noise is noticed with a power of 95 %."""
         low, high = 1, 100
-        if self.power(low / 100, runs, most) < POWER:
-            return None
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (middle, high) if self.power(middle / 100, runs, most) >= POWER else (low, middle)
-        return low / 100
+        below = [low / 100, *(part * low / 100 for part in BELOW)]
+        return low / 100 if all(self.power(factor, runs, most) >= POWER for factor in below) else None
 
 
 def power_of(simulated: Array, runs: int, most: float, seed: int = 0) -> float:

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
-from functools import reduce
-from operator import add
 
 import numpy as np
 
@@ -125,7 +123,9 @@ class Stage:
     def _tally(self, parties: Parties, muted: bool) -> Seen:
         with WatchingTally(self.election) as ctx:
             ctx.seen, ctx.muted = Seen(), muted
-            count = reduce(add, [self._count(party, *given) for party, given in parties.items()])
+            count = Count()
+            for party, given in parties.items():
+                count += self._count(party, *given)
             try:
                 run(ctx.job(self.election.method.close, count, ctx))
             except _Released:
