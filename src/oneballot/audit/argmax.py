@@ -130,8 +130,8 @@ class ArgmaxTrial(Trial):
     def allowed(self, epsilon: float) -> Array:
         _, zero, one = self._law
         ratios, cost = _log_ratio(zero, one), math.exp(epsilon)
-        either = [((one - cost * zero) * (ratios > epsilon)), ((zero - cost * one) * (ratios < -epsilon))]
-        return np.asarray(sum(either).sum(axis=1) / 2)
+        either = (one - cost * zero) * (ratios > epsilon) + (zero - cost * one) * (ratios < -epsilon)
+        return np.asarray(either.sum(axis=1) / 2)
 
     @property
     def spread(self) -> float:
@@ -210,8 +210,9 @@ class ArgmaxTrial(Trial):
         numbers, new = argmax.groups.find(keys.ravel())
         if new.size:
             canary, query = np.unravel_index(new, keys.shape)
-            at_zero = np.array([self._votes[q] - self.coins[i] * argmax.moves[i][q] for i, q in zip(canary, query, strict=True)])
-            at_one = at_zero + np.array([argmax.moves[i][q] for i, q in zip(canary, query, strict=True)])
+            move = np.array([argmax.moves[i][q] for i, q in zip(canary, query, strict=True)])
+            at_zero = self._votes[query] - self.coins[canary][:, None] * move
+            at_one = at_zero + move
             steps = []
             for votes in (at_zero, at_one):
                 law = np.hstack([argmax.law(votes), np.zeros((len(new), 2))])  # class -2: never

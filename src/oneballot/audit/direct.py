@@ -44,12 +44,6 @@ class DirectScene(Scene):
     shape: Shape
     comes: bool
 
-    @property
-    def what(self) -> str:  # type: ignore[override]
-        states = "is there or not" if self.comes else "is one row or another"
-        unit = "party" if self.stage.election.level == "L1" else "row"
-        return f"{unit}s, each of which {states}"
-
     def parties(self, coins: Array) -> Parties:
         held = [(i, self._rows(i, coin)) for i, coin in enumerate(coins.tolist()) if coin or not self.comes]
         if self.stage.election.level == "L1":
@@ -80,7 +74,8 @@ def direct_scene(stage: Stage) -> DirectScene:
     privacy = stage.election.privacy
     comes = privacy.adjacency == "add-remove"
     cosines = (1.0,) if comes else COSINES
-    copies = COPIES if stage.election.level == "L1" else ((privacy.rows_per_id or 1) if stage.election.stable_ids else 1,)
+    of_an_id = (privacy.rows_per_id or 1) if stage.election.stable_ids else 1
+    copies = COPIES if stage.election.level == "L1" else (of_an_id,)
     tried = [
         DirectScene(stage, 1, Shape(cosine, length, other, count), comes)
         for cosine, length, other, count in itertools.product(cosines, (1.0, 1000.0), {not comes, False}, copies)
@@ -122,6 +117,4 @@ def _as_type(row: Array, dtype: Any) -> Array:
 
 
 def _keeps_id(stage: Stage) -> bool:
-    from .scenes import neighbours_of
-
-    return neighbours_of(stage.election) != "other"
+    return stage.election.privacy.adjacency != "swap"

@@ -68,10 +68,10 @@ class Placement:
 
     def fillers(self, number: int) -> list[Placed]:
         """Rows for the subsets that no canary decides, with patterns from this number on."""
-        empty, found = [each.copy() for each in self.free], []
+        empty, found = [each.copy() for each in self.free], list[Placed]()
         while any(each.any() for each in empty):
             rows = self._pool((FILLER, number + len(found), 1))
-            gains = sum(empty[j][rows[:, j]].astype(int) for j in range(len(empty)))
+            gains = np.sum([empty[j][rows[:, j]] for j in range(len(empty))], axis=0)
             best = int(np.argmax(gains))
             if not gains[best]:
                 break

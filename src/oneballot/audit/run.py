@@ -6,7 +6,6 @@ import math
 import time
 import warnings
 from dataclasses import dataclass
-
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from ..types import Array
 from .argmax import Argmax
 from .curve import Level, bets, choose_levels, guess, log_wealth, payoff
 from .power import Simulation
-from .scenes import NO_NOISE, attacked_election, set_scene
+from .scenes import NO_NOISE, attacked_election, left_out, set_scene
 from .signals import Signals, Trial
 from .stage import Seen
 from .sums import Sums
@@ -96,7 +95,7 @@ class Audit:
 def audit(
     election: Election, *, canaries: int | None = None, runs: int | None = None, confidence: float = 0.95
 ) -> Audit:
-    """Attack the election's noise with canaries, in as many runs as it takes to notice half of it, or in about a minute.
+    """Attack the election's noise with canaries, in as many runs as it takes to notice half of it, but about a minute.
 
     Each run flips the coins of all its canaries. `canaries` is their number in all runs; by default as many as fit.
     """
@@ -136,7 +135,7 @@ def audit(
         refuting_wealth=math.exp(most),
         noticed=plan.noticed(number, most),
         findings=(*findings, *attacked.findings),
-        not_attacked=_not_attacked(election),
+        not_attacked=left_out(election),
     )
 
 
@@ -174,6 +173,8 @@ class _Attacker:
             found.append(
                 f"a unit changes {excess.what} by {excess.measured:.4g}, but the ledger declares {excess.declared:.4g}"
             )
+        if self.signals.scene.misplaced():
+            found.append("the subset of a row depends on the other rows, so one row more or less moves others")
         trial = self.flip()
         try:
             started = time.monotonic()
@@ -232,7 +233,8 @@ class _Guesses:
         total = sum(map(len, self._coins))
         if not total:
             return ()
-        rows = zip(self.epsilons, sum(self._right), sum(self._wrong), np.mean(self._allowed, axis=0), strict=True)
+        right, wrong = (np.sum(kept, axis=0) for kept in (self._right, self._wrong))
+        rows = zip(self.epsilons, right, wrong, np.mean(self._allowed, axis=0), strict=True)
         return tuple(Level(float(e), int(r), int(w), total, float(a)) for e, r, w, a in rows)
 
     def bound(self, delta: float, confidence: float) -> Attack:
@@ -244,21 +246,3 @@ class _Guesses:
         right = int(((losses[guessed] > 0) == (coins[guessed] == 1)).sum())
         bound = epsilon_lower_bound(len(losses), len(guessed), right, delta, confidence)
         return Attack(len(losses), len(guessed), right, bound)
-
-
-def _not_attacked(election: Election) -> tuple[str, ...]:
-    """What this audit leaves out, in words."""
-    guarantee = election.guarantee
-    assert guarantee is not None
-    left = []
-    if isinstance(guarantee, VotesGuarantee):
-        if guarantee.numbers is not None:
-            left.append(f"the noise on {guarantee.numbers_name}")
-        if guarantee.test is not None:
-            left.append("the noise of the test that chooses which queries are answered")
-    if election.roles - {"final"}:
-        left.append("the election's own learners: the audit's learner repeats single rows")
-    if guarantee.privacy.tallies > 1 or guarantee.privacy.max_silos_per_person > 1:
-        left.append("several tallies, or several parties with rows of the same person")
-    left += ["what a ballot holds besides the noisy answers", "side channels such as time, file sizes and log lines"]
-    return tuple(left)

@@ -11,10 +11,11 @@ import numpy as np
 from ..election.election import Election
 from ..errors import ElectionError
 from ..privacy.guarantee import Guarantee, VotesGuarantee
+from ..privacy.releases import touches_two_subsets
 from ..privacy.settings import PrivacySettings
 from ..types import Array, Data
 from .canaries import Mimic, public_set, rows_of
-from .placement import PARTY, Canary, Placed, Placement
+from .placement import PARTY, Assignments, Canary, Placed, Placement, subsets_of
 from .stage import Parties, Stage
 
 NO_NOISE = 2.0**-6
@@ -28,12 +29,14 @@ class Scene(ABC):
 
     stage: Stage
     canaries: int
-    what: str
-    """What the canaries are, for people."""
 
     @abstractmethod
     def parties(self, coins: Array) -> Parties:
         """The data of each party for these coins, 0 or 1 `(canaries,)`."""
+
+    def misplaced(self) -> bool:
+        """Whether a row's subset depends on the other rows."""
+        return False
 
 
 @dataclass(frozen=True)
@@ -41,19 +44,32 @@ class RowScene(Scene):
     """L2, teachers in subsets: each canary is a row of one party."""
 
     stage: Stage
+    assignments: Assignments
     placed: tuple[Canary, ...]
     fillers: tuple[Placed, ...]
-    what: str = "rows that each decide the votes of one subset"
 
     @property
     def canaries(self) -> int:  # type: ignore[override]
         return len(self.placed)
 
     def parties(self, coins: Array) -> Parties:
+        rows = self._rows(coins)
+        return {PARTY: (tuple(coins), rows_of([each.row for each in rows], [each.name for each in rows]))}
+
+    def misplaced(self) -> bool:
+        for coin in (0, 1):
+            rows = self._rows(np.full(self.canaries, coin))
+            data = rows_of([each.row for each in rows], [each.name for each in rows])
+            cells = [each.cells for each in rows]
+            if not np.array_equal(subsets_of(self.stage, self.assignments, data), cells):
+                return True
+        return False
+
+    def _rows(self, coins: Array) -> list[Placed]:
         rows = list(self.fillers)
         for canary, coin in zip(self.placed, coins, strict=True):
             rows += canary.one if coin else canary.zero
-        return {PARTY: (tuple(coins), rows_of([each.row for each in rows], [each.name for each in rows]))}
+        return rows
 
 
 @dataclass(frozen=True)
@@ -63,7 +79,6 @@ class PartyScene(Scene):
     stage: Stage
     canaries: int
     comes: bool
-    what: str = "parties that each say one thing or the opposite"
 
     def parties(self, coins: Array) -> Parties:
         held = {"party-0": (1, self._data(self.canaries, 1))}
@@ -107,8 +122,9 @@ def _trains(election: Election) -> bool:
 
 def _noise(election: Election, guarantee: Guarantee, scale: float | None) -> PrivacySettings:
     """Settings with a stated scale instead of a budget, which might be shared with what the attack leaves out."""
-    ids = {"stable_ids": guarantee.stable_ids} if guarantee.level == "L2" and _trains(election) else {}
-    privacy = replace(guarantee.privacy, **ids)
+    privacy = guarantee.privacy
+    if guarantee.level == "L2" and _trains(election):  # the schema, which may name an ID column, is left out
+        privacy = replace(privacy, stable_ids=guarantee.stable_ids)
     if not isinstance(guarantee, VotesGuarantee):
         if scale is None:
             return privacy
@@ -143,14 +159,37 @@ def _rows_in_subsets(stage: Stage) -> Scene:
     probe = rows_of([(1, 0, 0, 0), (1, 0, 0, 1)], ["a", "b"])
     assignments = stage.run({PARTY: ("probe", probe)}, muted=True).subsets
     if not assignments:
-        raise ElectionError(f"the method {election.method.name} trains on rows that are not in subsets: no attack on it")
+        raise ElectionError(
+            f"the method {election.method.name} trains on rows that are not in subsets: no attack on it"
+        )
     placement = Placement(stage, assignments, neighbours_of(election))
     canaries = placement.canaries(MOST_CANARIES)
-    return RowScene(stage, tuple(canaries), tuple(placement.fillers(len(canaries))))
+    return RowScene(stage, assignments, tuple(canaries), tuple(placement.fillers(len(canaries))))
 
 
 def neighbours_of(election: Election) -> str:
-    """How a row changes: the "same" row says something else, it is "absent", or a row with an "other" identity comes."""
-    if election.privacy.adjacency == "add-remove":
+    """How a row changes: the "same" row says something else, it is "absent", or one with an "other" identity comes."""
+    adjacency = election.privacy.adjacency
+    if adjacency == "add-remove":
         return "absent"
-    return "same" if election.privacy.adjacency == "replace" and election.stable_ids else "other"
+    return "other" if touches_two_subsets(adjacency, stable_ids=election.stable_ids) else "same"
+
+
+def left_out(election: Election) -> tuple[str, ...]:
+    """What an audit of this election leaves out."""
+    guarantee = election.guarantee
+    assert guarantee is not None, "an audited election has a guarantee"
+    left = []
+    if isinstance(guarantee, VotesGuarantee):
+        if guarantee.numbers is not None:
+            left.append(f"the noise on {guarantee.numbers_name}")
+        if guarantee.test is not None:
+            left.append("the noise of the test that chooses which queries are answered")
+    if election.roles - {"final"}:
+        left.append("the election's own learners, since the audit's repeats single rows")
+    if guarantee.privacy.tallies > 1:
+        left.append("several tallies of the same votes")
+    if guarantee.privacy.max_silos_per_person > 1:
+        left.append("several parties with rows of the same person")
+    left += ["what a ballot holds besides the noisy answers", "side channels such as time, file sizes and log lines"]
+    return tuple(left)

@@ -7,6 +7,7 @@ added to.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -121,16 +122,14 @@ class Stage:
         return seen
 
     def _tally(self, parties: Parties, muted: bool) -> Seen:
-        with WatchingTally(self.election) as ctx:
-            ctx.seen, ctx.muted = Seen(), muted
-            count = Count()
-            for party, given in parties.items():
-                count += self._count(party, *given)
-            try:
-                run(ctx.job(self.election.method.close, count, ctx))
-            except _Released:
-                pass
-            return ctx.seen
+        count = Count()
+        for party, given in parties.items():
+            count += self._count(party, *given)
+        ctx = WatchingTally(self.election)
+        ctx.seen, ctx.muted = Seen(), muted
+        with ctx, suppress(_Released):
+            run(ctx.job(self.election.method.close, count, ctx))
+        return ctx.seen
 
     def _count(self, party: str, key: Hashable, data: Data) -> Count:
         """What the party's ballot adds to the count."""

@@ -30,14 +30,14 @@ class Sums(Signals):
         self.release, self.what = release, what
         self.distance = math.sqrt(release.squared_shift)
         self.directions = np.array(self.moves, dtype=np.float64)
-        self.lengths = np.linalg.norm(self.directions, axis=1)
+        self.lengths = np.maximum(np.linalg.norm(self.directions, axis=1), 1e-9)
         # The curve that the release claims, exact for Gaussian noise: D_α = α·μ²/2.
         self.mu = math.sqrt(release.renyi(2.0))
         self.sigma = self.distance / self.mu
         if release.whole:
             self.mu *= whole_factor(self.sigma)
         self.mus = self.mu * np.minimum(self.lengths / self.distance, 1.0)
-        overlap = self.directions @ self.directions.T / np.maximum(np.outer(self.lengths, self.lengths), 1e-300)
+        overlap = self.directions @ self.directions.T / np.outer(self.lengths, self.lengths)
         values, vectors = np.linalg.eigh(overlap)
         self.root = vectors * np.sqrt(np.maximum(values, 0))
         """Times independent noise: the noise on the scores."""

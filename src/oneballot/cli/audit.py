@@ -1,14 +1,16 @@
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..report.text import print_json, print_table
 from .terminal import AsJson, ElectionFile, Workers, session
 
-EXAMPLE = "Example: oneballot audit election.toml --confidence 0.99"
+if TYPE_CHECKING:
+    from ..audit import Audit
+
+EXAMPLE = "Example: oneballot audit election.toml --runs 1000"
 
 
 def command(
@@ -16,23 +18,30 @@ def command(
     canaries: Annotated[
         int | None,
         typer.Option(
-            min=2,
-            help="The number of canaries. Default: enough to refute the claim without noise, at most 2000 (which "
-            "suffice up to epsilon 5.7).",
+            min=2, help="The number of canaries in all runs. Default: as many as fit into each run, up to 32."
         ),
     ] = None,
     runs: Annotated[
-        int | None, typer.Option(min=1, help="The number of runs to spread them over. Default: at most 100.")
+        int | None,
+        typer.Option(
+            min=1,
+            help="The number of runs. Default: enough to notice half the noise, in a minute or less. More runs notice "
+            "smaller deviations.",
+        ),
     ] = None,
-    confidence: Annotated[float, typer.Option(min=0.5, max=0.9999, help="The confidence of the lower bounds.")] = 0.95,
+    confidence: Annotated[
+        float,
+        typer.Option(min=0.5, max=0.9999, help="1 minus the share of false alarms; the confidence of the bounds."),
+    ] = 0.95,
     workers: Workers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Attack an election with canaries, to test its epsilon.
+    """Attack an election with canaries, to test its noise and its epsilon.
 
-    The measured lower bound on epsilon is compared to the claim. No data is needed: the audit uses worst-case rows and
-    a learner that memorizes them. A second attack without noise must refute the claim, or the audit proves nothing.
-    Canaries of one run share its queries, so few canaries in many runs are a stronger attack than many in one run.
+    Rows (L2) or parties (L1) whose content a coin decides go through real casts and tallies with the election's noise.
+    The auditor guesses the coins from what is released. Right and wrong guesses are compared with the trade-off curve
+    that the stated noise allows, and with epsilon. No data is needed. The command prints what this audit could not have
+    noticed. Exit status: 0 if the claim is not refuted, 1 if it is.
     """
     with session(as_json, workers):
         from ..audit import audit
@@ -41,29 +50,30 @@ def command(
         agreed = Election.read(election)
         result = audit(agreed, canaries=canaries, runs=runs, confidence=confidence)
         if as_json:
-            found = {"holds": result.holds, "catches": result.catches, "election": agreed.digest}
-            print_json(asdict(result) | found)
+            print_json({**result.describe(), "election": agreed.digest})
         else:
-            attacks = {"with the election's noise": result.with_noise, "without noise": result.without_noise}
-            rows = [[name, f"{a.right} of {a.guesses}", f"{a.epsilon:.3f}"] for name, a in attacks.items()]
-            rows.append(["claimed", "", f"{result.claimed:.3f}"])
-            title = f"epsilon at delta {result.delta:g} for each {result.unit}, adjacency {result.adjacency}"
-            print_table(title, ["", "right guesses", "epsilon"], rows)
-            if agreed.guarantee is not None:
-                ledger = agreed.guarantee.ledger()
-                print(f"Adjacency {ledger.adjacency} means: {ledger.neighbours}.")
-            print(
-                f"{result.with_noise.canaries} canaries in {result.runs} runs; by chance a bound exceeds the true "
-                f"epsilon in {1 - result.confidence:.2g} of all audits (--confidence)."
-            )
-            if not result.holds:
-                print("THE CLAIM IS REFUTED: the measured bound is above it. Please report this as a vulnerability.")
-            elif result.catches:
-                print("The claim holds against this attack, and the same attack refutes it without noise.")
-            else:
-                print(
-                    f"The audit is inconclusive: {result.with_noise.canaries} canaries can show an epsilon of at most "
-                    f"{result.most:.3f}, which is below the claim. Use more --canaries."
-                )
+            _show(result)
         if not result.holds:
             raise typer.Exit(1)
+
+
+def _show(result: Audit) -> None:
+    from ..audit import describe_result
+
+    attacks = {"with the election's noise": result.with_noise, "without noise": result.without_noise}
+    rows = [[name, f"{a.right} of {a.guesses}", f"{a.epsilon:.3f}"] for name, a in attacks.items()]
+    rows.append(["claimed", "", f"{result.claimed:.3f}"])
+    title = f"epsilon at delta {result.delta:g} for each {result.unit}, adjacency {result.adjacency}"
+    print_table(title, ["", "right guesses", "epsilon, at least"], rows)
+    levels = [
+        [f"{level.epsilon:.2f}", f"{level.right:,}", f"{level.wrong:,}", f"{level.payoff:.4f}", f"{level.allowed:.4f}"]
+        for level in result.levels
+    ]
+    if levels:
+        print_table(
+            f"the trade-off curve: {result.released}, guesses that are this confident",
+            ["level", "right", "wrong", "(right − e^level·wrong) / canaries", "allowed"],
+            levels,
+        )
+    for sentence in describe_result(result):
+        print(sentence)

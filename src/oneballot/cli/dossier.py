@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -65,6 +64,4 @@ def audited(option: str | None, election: Election | None, page: Path) -> Audite
     earlier = read_sealed(page)
     if earlier and earlier.attacks.audit and earlier.attacks.audit.election == election.digest:
         return earlier.attacks.audit
-    done = audit(election)
-    found = {"holds": done.holds, "catches": done.catches, "election": election.digest}
-    return Audited.model_validate(asdict(done) | found)
+    return Audited.model_validate({**audit(election).describe(), "election": election.digest})

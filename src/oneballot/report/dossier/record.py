@@ -121,6 +121,10 @@ class Audited(BaseModel):
     without_noise: Attack
     holds: bool
     catches: bool
+    released: str = "votes"
+    noticed: float | None = Field(default=None, description="Noise below this part of the stated scale is noticed.")
+    findings: list[str] = []
+    not_attacked: list[str] = []
 
 
 class Attacks(_Record):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ...election.election import Election
 from ...party.submit import MODEL_REVEALS
-from ...privacy.guarantee import VotesGuarantee
 from ...privacy.ledger import Ledger
 from ..guarantee import election_card
 from .record import Attacks, Audited, Guarantee
@@ -57,10 +56,6 @@ def describe_attacks(ledger: Ledger, election: Election | None, models: bool, au
         if election is not None and election.method.why_not:
             words.append(f"Why the method has no guarantee: {election.method.why_not}.")
         return Attacks(measured="membership" if models else "nothing", words=words)
-    if election is not None and not isinstance(election.guarantee, VotesGuarantee):
-        what = election.guarantee.numbers_name if election.guarantee else "numbers"
-        text = f"The audit attacks noisy votes; this method releases {what}, for which OneBallot has no attack."
-        return Attacks(measured="nothing", words=[text])
     text = "The audit was not run for this page. It attacks this election's noise with worst-case rows."
     command = "oneballot audit election.toml --json > audit.json"
     again = "Run it, and write this page again with --audit audit.json; or let --audit run do both."
@@ -77,7 +72,16 @@ def _audit_words(audit: Audited) -> list[str]:
         f"{bare.epsilon:.3f}.",
     ]
     if not audit.holds:
-        return ["THE CLAIM IS REFUTED: do not send the ballot, and report this as a vulnerability.", *words]
-    if audit.catches:
-        return [*words, "The claim holds against this attack, and the attack is strong enough to notice missing noise."]
-    return [*words, "The audit is inconclusive: it had too few canaries to refute the claim even without noise."]
+        refuted = "THE CLAIM IS REFUTED: do not send the ballot, and report this as a vulnerability."
+        return [refuted, *audit.findings, *words]
+    words.append("The attack does not refute the claim. That is no proof of it.")
+    if audit.noticed is not None:
+        words.append(
+            f"It could not have noticed noise of more than {audit.noticed:.0%} of the stated scale, which passes in "
+            "more than 5 % of such audits."
+        )
+    elif not audit.catches:
+        words.append("It is inconclusive: it had too few canaries to refute the claim even without noise.")
+    if audit.not_attacked:
+        words.append(f"It did not attack: {'; '.join(audit.not_attacked)}.")
+    return words
