@@ -123,20 +123,18 @@ class ArgmaxTrial(Trial):
     def _losses(self, labels: Array) -> Array:
         gained, lost = self._counted
         scores = (gained == labels).sum(axis=1) - (lost == labels).sum(axis=1)
-        start, zero, one = self._law
-        ratios = _log_ratio(zero, one)
-        return np.asarray(np.take_along_axis(ratios, _index(scores, start, zero.shape[1])[:, None], axis=1)[:, 0])
+        place = np.clip(scores - self._law[0], 0, self._ratios.shape[1] - 1)
+        return np.asarray(np.take_along_axis(self._ratios, place[:, None], axis=1)[:, 0])
 
     def allowed(self, epsilon: float) -> Array:
-        _, zero, one = self._law
-        ratios, cost = _log_ratio(zero, one), math.exp(epsilon)
+        (_, zero, one), ratios, cost = self._law, self._ratios, math.exp(epsilon)
         either = (one - cost * zero) * (ratios > epsilon) + (zero - cost * one) * (ratios < -epsilon)
         return np.asarray(either.sum(axis=1) / 2)
 
     @property
     def spread(self) -> float:
-        _, zero, one = self._law
-        return float(np.median(np.sqrt(2 * np.maximum((one * _log_ratio(zero, one)).sum(axis=1), 0))))
+        divergence = (self._law[2] * self._ratios).sum(axis=1)
+        return float(np.median(np.sqrt(2 * np.maximum(divergence, 0))))
 
     def log_chance_of_repetition(self) -> float:
         _, which, times = np.unique(self._keys, return_index=True, return_counts=True)
@@ -172,6 +170,10 @@ class ArgmaxTrial(Trial):
                 log_chance = answers - mean + answers * np.log(mean / answers)
             counts.append(((mean < answers) & (log_chance < math.log(NEVER))) | (np.arange(len(part)) < answers))
         return np.concatenate(counts)
+
+    @cached_property
+    def _ratios(self) -> Array:
+        return _log_ratio(*self._law[1:])
 
     @cached_property
     def _law(self) -> tuple[Array, Array, Array]:
@@ -229,7 +231,3 @@ def _log_ratio(zero: Array, one: Array) -> Array:
     first, last = known.argmax(axis=1), zero.shape[1] - 1 - known[:, ::-1].argmax(axis=1)
     nearest = np.clip(np.arange(zero.shape[1]), first[:, None], last[:, None])
     return np.take_along_axis(ratios, nearest, axis=1)
-
-
-def _index(scores: Array, start: Array, size: int) -> Array:
-    return np.asarray(np.clip(scores - start, 0, size - 1))

@@ -13,13 +13,14 @@ A₁ be the event that the guess is 1 and A₀ that it is 0. With a fair coin th
 whatever the rule of guessing. It may use the other coins: the claim holds whatever the others are. At ε = 0 this counts
 right minus wrong guesses; at larger ε only confident guesses count. Testing several levels tests several tangents of f.
 
-**One run.** X is the mean, over canaries and levels, of the payoffs minus their δ(ε). Given all earlier runs and the
-other coins, each term has a mean of at most 0, and so has X, however the canaries of a run depend on each other (they
-share queries, and a mechanism could reveal all of them with a small probability). And X ≥ −B, where B is the mean cost
-e^ε plus the mean δ(ε), both known before the run.
+**One run.** X is the mean, over canaries, of the payoffs minus their δ(ε), at one level or averaged over some. Given
+all earlier runs and the other coins, each term has a mean of at most 0, and so has X, however the canaries of a run
+depend on each other (they share queries, and a mechanism could reveal all of them with a small probability). And X ≥
+−B, where B is the mean cost e^ε plus the mean δ(ε), both known before the run.
 
 **Many runs.** Start with a wealth of 1 and multiply it by 1 + θ·X/B after each run, 0 < θ < 1. It stays positive and
-its expectation never grows, so it is a supermartingale under the claim; so is the mean of the wealths of several θ. By
+its expectation never grows, so it is a supermartingale under the claim; so is the mean of the wealths of several θ, and
+of several choices of levels (level 0 alone: best for many canaries in few runs; all levels: best for few canaries). By
 Ville's inequality it ever reaches 1/α with a probability of at most α. The audit rejects the claim if it does: at most
 a fraction α of audits of a true claim are false alarms, for any number of runs and any time to stop. Nothing is
 asymptotic. If the canaries are further apart than allowed, X is positive on average, and wealth grows exponentially.
@@ -70,19 +71,22 @@ def guess(losses: Array, coins: Array, levels: Array) -> tuple[Array, Array]:
     return agrees > levels[:, None], -agrees > levels[:, None]
 
 
-def payoff(right: Array, wrong: Array, levels: Array) -> float:
-    """The mean payoff of a run's guesses."""
-    return float((right - np.exp(levels)[:, None] * wrong).mean())
+def payoff(right: Array, wrong: Array, levels: Array) -> Array:
+    """The mean payoff of a run's guesses at each level."""
+    return np.asarray((right - np.exp(levels)[:, None] * wrong).mean(axis=1))
 
 
 def bets(payoffs: Array, allowed: Array, levels: Array) -> Array:
-    """X/B of each run `(…, runs)`, at least −1, from its mean payoff and the mean that the claim allows."""
-    return np.asarray((payoffs - allowed) / (np.exp(levels).mean() + allowed))
+    """X/B, at least −1, at level 0 and for all levels together: `(…, 2)`, from payoffs and δ(ε), both `(…, levels)`."""
+    costs, excess = np.exp(levels), payoffs - allowed
+    first = excess[..., 0] / (costs[0] + allowed[..., 0])
+    return np.stack([first, excess.mean(axis=-1) / (costs.mean() + allowed.mean(axis=-1))], axis=-1)
 
 
 def log_wealth(stakes: Array) -> Array:
-    """The logarithm of the largest wealth so far, after each run: `(…, runs)`, from `bets`."""
-    grown = np.full(stakes.shape, -np.inf)
+    """The logarithm of the largest wealth so far, after each run: `(…, runs)`, from `bets` `(…, runs, 2)`."""
+    grown = np.full(stakes.shape[:-1], -np.inf)
     for fraction in FRACTIONS:
-        grown = np.logaddexp(grown, np.cumsum(np.log1p(fraction * stakes), axis=-1))
-    return np.asarray(np.maximum.accumulate(grown - np.log(len(FRACTIONS)), axis=-1))
+        every = np.cumsum(np.log1p(fraction * stakes), axis=-2)
+        grown = np.logaddexp(grown, np.logaddexp.reduce(every, axis=-1))
+    return np.asarray(np.maximum.accumulate(grown - np.log(len(FRACTIONS) * stakes.shape[-1]), axis=-1))

@@ -21,8 +21,8 @@ CANARIES = 20_000
 """Simulated for each strength of the noise."""
 BELOW = (0.8, 0.5, 0.25, 0.1)
 """Noise that is weaker still, relative to what is noticed, is noticed too: this is checked at these fractions."""
-NUMBERS_AT_ONCE = 2**23
-RUNS = (100, 150, 200, 300, 450, 700, 1000, 1500, 2200, 3300, 5000, 7500, 10_000, 20_000, 50_000, 100_000)
+NUMBERS_AT_ONCE = 2**20
+RUNS = (50, 100, 150, 200, 300, 450, 700, 1000, 1500, 2200, 3300, 5000, 7500, 10_000, 20_000, 50_000, 100_000)
 HALF = 0.5
 
 
@@ -31,25 +31,25 @@ class Simulation:
 
     def __init__(self, trials: Sequence[Trial], levels: Array, seed: int = 0) -> None:
         self.trials, self.levels, self.seed = trials, levels, seed
-        self.allowed = [np.mean([trial.allowed(e).mean() for e in levels]) for trial in trials]
+        self.allowed = [np.array([trial.allowed(e).mean() for e in levels]) for trial in trials]
         self.repeats = -(-CANARIES // sum(len(trial.coins) for trial in trials))
-        self.bias = float(self._simulate(1.0).mean())
+        self.bias = self._simulate(1.0).mean(axis=0)
 
     def bets(self, factor: float) -> Array:
-        """Simulated bets `(runs,)` with noise of `factor` times the ledger's scale.
+        """Simulated bets `(runs, 2)` with noise of `factor` times the ledger's scale.
 
         With the ledger's noise their mean is 0 by construction, so what chance makes of it there is subtracted.
         """
-        return self._simulate(factor) - self.bias
+        return np.asarray(np.maximum(self._simulate(factor) - self.bias, -1))
 
     def _simulate(self, factor: float) -> Array:
         rng, found = np.random.default_rng(self.seed), []
         for trial, allowed in zip(self.trials, self.allowed, strict=True):
             paid = np.array([self._payoff(trial, factor, rng) for _ in range(self.repeats)])
-            found.append(bets(paid, np.full(self.repeats, allowed), self.levels))
+            found.append(bets(paid, allowed, self.levels))
         return np.concatenate(found)
 
-    def _payoff(self, trial: Trial, factor: float, rng: np.random.Generator) -> float:
+    def _payoff(self, trial: Trial, factor: float, rng: np.random.Generator) -> Array:
         return payoff(*guess(trial.simulate(factor, rng), trial.coins, self.levels), self.levels)
 
     def power(self, factor: float, runs: int, most: float) -> float:
@@ -77,6 +77,7 @@ def power_of(simulated: Array, runs: int, most: float, seed: int = 0) -> float:
     rng, rejected, left = np.random.default_rng(seed), 0, AUDITS
     while left:
         count = min(left, max(1, NUMBERS_AT_ONCE // runs))
-        rejected += int((log_wealth(rng.choice(simulated, (count, runs)))[:, -1] >= most).sum())
+        drawn = simulated[rng.integers(len(simulated), size=(count, runs))]
+        rejected += int((log_wealth(drawn)[:, -1] >= most).sum())
         left -= count
     return rejected / AUDITS

@@ -175,10 +175,11 @@ class _Attacker:
             )
         if self.signals.scene.misplaced():
             found.append("the subset of a row depends on the other rows, so one row more or less moves others")
-        trial = self.flip()
         try:
             started = time.monotonic()
+            trial = self.flip()
             one, other = self.run(trial), self.run(trial)
+            _Guesses(self.levels).add(trial, trial.losses(one), self.canaries)
             self.seconds = (time.monotonic() - started) / 2
         except PrivacyError as error:
             return [*found, str(error)]
@@ -210,14 +211,13 @@ class _Guesses:
         self.epsilons, self.findings = levels, list[str]()
         self._losses, self._coins = list[Array](), list[Array]()
         self._right, self._wrong, self._allowed = list[Array](), list[Array](), list[Array]()
-        self._stakes = list[float]()
+        self._stakes = list[Array]()
 
     def add(self, trial: Trial, losses: Array, canaries: int) -> None:
         losses, coins = losses[:canaries], trial.coins[:canaries]
         right, wrong = guess(losses, coins, self.epsilons)
         allowed = np.array([trial.allowed(epsilon)[:canaries].mean() for epsilon in self.epsilons])
-        paid = payoff(right, wrong, self.epsilons)
-        self._stakes.append(float(bets(np.array(paid), np.array(allowed.mean()), self.epsilons)))
+        self._stakes.append(bets(payoff(right, wrong, self.epsilons), allowed, self.epsilons))
         for kept, value in zip(
             (self._losses, self._coins, self._right, self._wrong, self._allowed),
             (losses, coins, right.sum(axis=1), wrong.sum(axis=1), allowed),
