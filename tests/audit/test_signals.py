@@ -119,6 +119,7 @@ def test_without_noise_every_canary_is_recognised() -> None:
         assert ((losses > 0) == (trial.coins == 1))[sure].all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["a row says something else", "a party comes or goes", "FedKD at L2", "analytic"])
 def test_simulated_audits_refute_the_stated_noise_rarely_and_half_of_it_nearly_always(what: str) -> None:
     attacking = attacker(*(VOTES[what] if what in VOTES else NUMBERS[what][:2]))

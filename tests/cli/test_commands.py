@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from typer.testing import CliRunner
 from oneballot.cli import app
 from oneballot.cli.terminal import session
 from oneballot.errors import OneBallotWarning
+from oneballot.privacy.mechanisms import NoisyArgmax, round_up
 
 
 def run(*words: object, status: int = 0):
@@ -484,12 +486,26 @@ class TestPrivacy:
     def test_the_audit_prints_its_result(self, private: Path) -> None:
         text = (private / "election.toml").read_text().replace("epsilon = 4.0", "epsilon = 1.0")
         (private / "election.toml").write_text(text)
-        output = oneballot("audit", "election.toml", "--runs", 5)
+        output = " ".join(oneballot("audit", "election.toml", "--runs", 5, "--confidence", 0.999).split())
         assert "without noise" in output
-        assert "The claim holds against this attack" in output
-        result = run_json("audit", "election.toml", "--runs", 5)
+        assert "does not refute the claim" in output
+        assert "could NOT have noticed" in output
+        assert "It did not attack" in output
+        result = run_json("audit", "election.toml", "--runs", 5, "--confidence", 0.999)
         assert result["holds"]
-        assert result["without_noise"]["epsilon"] > result["claimed"] > result["with_noise"]["epsilon"]
+        assert result["levels"][0]["epsilon"] == 0
+        assert result["wealth"] < result["refuting_wealth"]
+        assert result["without_noise"]["epsilon"] > result["with_noise"]["epsilon"]
+
+    def test_the_audit_refutes_half_of_the_noise(self, private: Path, monkeypatch) -> None:
+        honest = NoisyArgmax.draw
+
+        def less(self, *given, **more):
+            return honest(replace(self, scale=round_up(self.scale / 2)), *given, **more)
+
+        monkeypatch.setattr(NoisyArgmax, "draw", less)
+        output = oneballot("audit", "election.toml", "--runs", 400, status=1)
+        assert "THE CLAIM IS REFUTED" in output
 
     def test_a_level_requires_a_budget(self, clinic: Path, monkeypatch) -> None:
         monkeypatch.chdir(clinic)
