@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-all lint docs bench fuzz wheelhouse lock licenses release clean
+.PHONY: demo test test-all lint docs picture bench fuzz wheelhouse lock licenses release clean
 
 demo: .venv/demo.stamp
 	$(BIN)/oneballot demo
@@ -23,6 +23,10 @@ lint: .venv/dev.stamp
 docs: .venv/dev.stamp
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "Open site/index.html"
+
+# The picture of the README, from the report of a new demo; its outline is tested.
+picture: .venv/dev.stamp
+	$(BIN)/python release/picture.py
 
 bench: .venv/dev.stamp
 	$(BIN)/python benchmarks/trees.py

@@ -30,9 +30,16 @@ def command(
         Path | None,
         typer.Option(help="Rows to check the export on, and to distil an ensemble on. Default: drawn from the schema."),
     ] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Also write a distilled model that often disagrees with the outcome.")
-    ] = False,
+    least_agreement: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0,
+            max=1.0,
+            help="With --to sklearn: accept a distilled model that agrees with the outcome on this share of held-out "
+            "rows. Default: 0.95.",
+        ),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="The same as --least-agreement 0.")] = False,
     overwrite: Annotated[
         bool,
         typer.Option(
@@ -60,13 +67,22 @@ def command(
     What is written is compared with the outcome's own predictions on 1,000 rows, and is kept only if they agree. If an
     outcome cannot be exported, the command says why. ONNX is exact. scikit-learn has no ensembles, so --to sklearn
     distils one into a single forest: an approximation, which is refused if it agrees with the outcome on fewer than
-    95 % of held-out rows. See docs/export.md.
+    95 % of held-out rows (--least-agreement). See docs/export.md.
     """
     with session(as_json):
         from ..report.export import export
 
-        options = {"force": force, "overwrite": overwrite, "trust_members": trust_members, "publish_rows": publish_rows}
-        exported = export(outcome, to, out, data=data, **options)
+        exported = export(
+            outcome,
+            to,
+            out,
+            data=data,
+            least_agreement=least_agreement,
+            force=force,
+            overwrite=overwrite,
+            trust_members=trust_members,
+            publish_rows=publish_rows,
+        )
         if as_json:
             print_json(exported.describe())
             return

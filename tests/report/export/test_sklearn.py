@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -136,9 +137,18 @@ def test_a_poor_student_is_refused(make_election, parties, tmp_path: Path, monke
     learner = ob.Sklearn("DecisionTreeClassifier", {"max_depth": 5})
     method, few = ob.Ensemble(), dict(list(parties.items())[:2])
     outcome = simulate_parties(make_election(method=method, learner=learner), few).outcome  # normal rows are no digits
-    with pytest.raises(ExportError, match=f"expected {100 * LEAST_AGREEMENT:.0f} % or more.*--data.*onnx.*--force"):
+    with pytest.raises(ExportError, match=f"below {100 * LEAST_AGREEMENT:g} %.*--to onnx.*exactly.*--data") as refused:
         ob.export(outcome, "sklearn", tmp_path / "model.skops")
     assert not list(tmp_path.iterdir())
+    (lower,) = re.findall(r"--least-agreement (0\.\d+)", str(refused.value))
+    with pytest.raises(ExportError, match=f"add --least-agreement {lower}"):
+        ob.export(outcome, "sklearn", tmp_path / "model.skops", least_agreement=float(lower) + 0.01)
+    accepted = ob.export(outcome, "sklearn", tmp_path / "model.skops", least_agreement=float(lower))  # as it says
+    (percent,) = re.findall(r"agrees with the outcome's own model on ([0-9.]+) %", " ".join(accepted.lost))
+    assert float(lower) <= float(percent) / 100 < LEAST_AGREEMENT
+    for share in (-0.1, 1.5):
+        with pytest.raises(ExportError, match="from 0 to 1"):
+            ob.export(outcome, "sklearn", tmp_path / "other.skops", least_agreement=share)
 
 
 def test_the_transformers_encode_like_the_schema() -> None:
@@ -211,6 +221,7 @@ def test_the_command_writes_the_pipeline_beside_the_outcome(election, parties, t
     done = CliRunner().invoke(app, ["export", str(tmp_path / "outcome"), "--to", "sklearn", "--json"])
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["path"] == str(tmp_path / "outcome.skops")
-    done = CliRunner().invoke(app, ["export", str(tmp_path / "outcome"), "--to", "onnx", "--force"])
-    assert done.exit_code == 1
-    assert "--force" in done.output
+    for option in (["--force"], ["--least-agreement", "0.9"]):
+        done = CliRunner().invoke(app, ["export", str(tmp_path / "outcome"), "--to", "onnx", *option])
+        assert done.exit_code == 1
+        assert option[0] in done.output

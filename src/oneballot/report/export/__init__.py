@@ -31,8 +31,8 @@ class Exporter:
     """How a file must end; empty for a folder."""
     marks: tuple[str, ...] = ()
     """Files that a folder of this kind has."""
-    forces: bool = False
-    """Whether it distils, and so can be forced to accept a poor result."""
+    distils: bool = False
+    """Whether it may distil, and so can accept a model that agrees less with the outcome."""
     trusts: bool = True
     """Whether it can build the networks of parties outside the sandbox."""
 
@@ -63,7 +63,7 @@ EXPORTERS: Mapping[str, Exporter] = {
         "a scikit-learn Pipeline as a skops file; an ensemble is distilled, which may be refused",
         ".skops",
         SKOPS_OR_PICKLE,
-        forces=True,
+        distils=True,
         trusts=False,
     ),
     "mlflow": Exporter("mlflow", "an MLflow model that `mlflow models serve` serves", ".mlflow", marks=("MLmodel",)),
@@ -82,6 +82,7 @@ def export(
     path: str | Path | None = None,
     *,
     data: Any = None,
+    least_agreement: float | None = None,
     force: bool = False,
     overwrite: bool = False,
     trust_members: bool = False,
@@ -90,11 +91,11 @@ def export(
     """Write an outcome, or an outcome folder, in a form that needs no OneBallot to predict.
 
     to: a name in `EXPORTERS`. path: the file or folder to write; by default beside an outcome folder, with its name.
-    data: a file or DataFrame with rows to check the export on, and to distil an ensemble on. force: also write a
-    distilled model that disagrees with the outcome on many rows. overwrite: replace
-    an existing file, or an existing folder of the same kind. trust_members: convert the networks of parties in an
-    ensemble, which is done outside the sandbox. publish_rows: write a model that holds rows of parties as they are,
-    with mode 0600. Raises ExportError if the outcome cannot be exported, or may not be written to `path`.
+    data: a file or DataFrame with rows to check the export on, and to distil an ensemble on. least_agreement: the share
+    of held-out rows on which a distilled model must agree with the outcome, by default 0.95. force: the same as 0.
+    overwrite: replace an existing file, or an existing folder of the same kind. trust_members: convert the networks of
+    parties in an ensemble, which is done outside the sandbox. publish_rows: write a model that holds rows of parties as
+    they are, with mode 0600. Raises ExportError if the outcome cannot be exported, or may not be written to `path`.
     """
     from ...server.log import record_release
     from ...server.outcome import Outcome
@@ -110,18 +111,23 @@ def export(
     else:
         folder = Path(outcome)
         where = folder.resolve().with_name(folder.resolve().name + exporter.suffix) if path is None else Path(path)
-    if force and not exporter.forces:
+    least_agreement = 0.0 if force else least_agreement
+    if least_agreement is not None and not exporter.distils:
         raise ExportError(
-            f"--force accepts a poor distilled model, but an export to {to} distils nothing; leave it out"
+            f"--least-agreement and --force are about a distilled model, but an export to {to} distils nothing; leave "
+            "them out"
         )
+    if least_agreement is not None and not 0 <= least_agreement <= 1:
+        raise ExportError(f"--least-agreement must be a share from 0 to 1, such as 0.9, not {least_agreement:g}")
     check_target(where, exporter.suffixes, exporter.marks, overwrite=overwrite)
     loaded = outcome if isinstance(outcome, Outcome) else Outcome.load(outcome)
     if trust_members and not exporter.trusts:
         raise ExportError(f"--trust-members does nothing for an export to {to}; leave it out")
-    held = 0 if exporter.forces else model_rows_held(loaded).rows  # what is distilled holds no rows of parties
+    held = 0 if exporter.distils else model_rows_held(loaded).rows  # what is distilled holds no rows of parties
     if held and not publish_rows:
         refuse_rows(loaded, "use --publish-rows; or --to sklearn, which distils one model")
-    options = {"force": True} if force else {"trust_members": True} if trust_members else {}
+    options: dict[str, Any] = {} if least_agreement is None else {"least_agreement": least_agreement}
+    options |= {"trust_members": True} if trust_members else {}
     module = importlib.import_module(f".{exporter.module}", __name__)
     exported: Exported = module.export(loaded, where, data=data, **options)
     for file in exported.files if held else ():

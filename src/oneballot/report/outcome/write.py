@@ -128,7 +128,8 @@ def _verdict(subject: Subject) -> list[Block]:
         title = f"What the model predicts for {plural(verdict.rows, 'public row')}"
         blocks.append(Table(title if verdict.rows else "Shares of the classes", ["class", *shown], rows))
     if verdict.collapsed:
-        blocks.append(Notice("; ".join(verdict.collapsed) + ".", "bad", "The model has collapsed"))
+        text = "; ".join(verdict.collapsed)
+        blocks.append(Notice(f"{text[:1].upper()}{text[1:]}.", "bad", "The model has collapsed"))
     untested = subject.visible_test is None
     return [*blocks, *(verdict.lines() if verdict.rows or untested else ())]
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import tempfile
 import warnings
@@ -44,9 +45,9 @@ class Built:
     lost: tuple[str, ...]
 
 
-def export(outcome: Outcome, path: Path, *, data: Any = None, force: bool = False) -> Exported:
+def export(outcome: Outcome, path: Path, *, data: Any = None, least_agreement: float = LEAST_AGREEMENT) -> Exported:
     """Write the outcome as a Pipeline: as a skops file, or as a pickle if the name ends in .joblib or .pkl."""
-    built = build(outcome, data, force=force)
+    built = build(outcome, data, least_agreement=least_agreement)
     handle, part = tempfile.mkstemp(dir=path.parent, prefix=PART)
     os.close(handle)
     try:
@@ -58,11 +59,13 @@ def export(outcome: Outcome, path: Path, *, data: Any = None, force: bool = Fals
     return Exported(path, (path,), built.checked, lost)
 
 
-def build(outcome: Outcome, data: Any = None, *, force: bool = False, distilled: bool = True) -> Built:
+def build(
+    outcome: Outcome, data: Any = None, *, least_agreement: float = LEAST_AGREEMENT, distilled: bool = True
+) -> Built:
     """The outcome as a Pipeline, if it predicts what the outcome predicts.
 
     A model that scikit-learn does not have is distilled, unless `distilled` is False. Raises ExportError if the student
-    disagrees with it on too many rows, unless `force` is set.
+    agrees with it on a smaller share of held-out rows than `least_agreement`.
     """
     from sklearn.pipeline import Pipeline
 
@@ -82,11 +85,12 @@ def build(outcome: Outcome, data: Any = None, *, force: bool = False, distilled:
             raise ExportError(f"scikit-learn has no {'calibrated ' * calibrated}{type(model.model_).__name__}")
         student = distil(outcome, data)
         estimator = student.estimator
-        if student.agreement < LEAST_AGREEMENT and not force:
-            more = "more public" if data is not None else "public"
+        if student.agreement < least_agreement:
+            lower, more = math.floor(100 * student.agreement) / 100, "More public" if data is not None else "Public"
             raise ExportError(
-                f"the model is distilled for scikit-learn, and the result is poor: {student.describe()}; expected "
-                f"{100 * LEAST_AGREEMENT:.0f} % or more. Give {more} rows with --data, use --to onnx, or add --force"
+                f"scikit-learn has no such model, so one forest was distilled from it, and {student.describe()}: below "
+                f"{100 * least_agreement:g} %. `--to onnx` writes the model itself, exactly. {more} rows (--data) "
+                f"may help; to accept this forest, add --least-agreement {lower:g}"
             )
         lost.insert(
             0,
