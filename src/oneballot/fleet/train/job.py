@@ -127,4 +127,5 @@ class Job:
             return 1
         longest = sorted(self.tasks, key=lambda task: -self.recipe.steps_of(len(task.rows)))
         pair = [task for task in longest if self._group(task) == self._group(longest[0])][:2]
-        return models_that_fit(self.X.device, len(pair), lambda: self.wave(pair).trial())
+        steady = self.recipe.steps is not None  # as at L2
+        return models_that_fit(self.X.device, len(pair), lambda: self.wave(pair).trial(), steady=steady)

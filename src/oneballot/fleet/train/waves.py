@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 from collections.abc import Callable, Iterator, Sequence
 
 import torch
@@ -36,8 +37,11 @@ def run_waves(waves: list[list[int]], run: Callable[[Sequence[int]], Iterator[in
         torch.cuda.empty_cache()
 
 
-def models_that_fit(device: torch.device, models: int, trial: Callable[[], object]) -> int:
-    """How many models fit, by the memory that a trial with `models` of them needs; 1 if even these do not fit."""
+def models_that_fit(device: torch.device, models: int, trial: Callable[[], object], *, steady: bool = False) -> int:
+    """How many models fit, by the memory that a trial with `models` of them needs; 1 if even these do not fit.
+
+    steady: the number must not depend on how many rows there are (`steady_size`).
+    """
     for _ in range(2):  # libraries allocate memory that they keep in the first
         torch.cuda.synchronize(device)
         torch.cuda.reset_peak_memory_stats(device)
@@ -49,5 +53,16 @@ def models_that_fit(device: torch.device, models: int, trial: Callable[[], objec
         each = (torch.cuda.max_memory_allocated(device) - before) / models
     torch.cuda.empty_cache()
     free, total = torch.cuda.mem_get_info(device)
-    allowed = total * torch.cuda.get_per_process_memory_fraction(device) - before
-    return max(1, int(SHARE * min(free, allowed) / each))
+    allowed = total * torch.cuda.get_per_process_memory_fraction(device)
+    if steady:
+        return steady_size(each, allowed)
+    return max(1, int(SHARE * min(free, allowed - before) / each))
+
+
+def steady_size(each: float, allowed: float) -> int:
+    """How many models that need `each` bytes train together on a GPU of so many, whatever else it holds.
+
+    A power of two: a few bytes more or less, for one row more or less, hardly ever change it. If other data leave too
+    little memory, the wave is halved.
+    """
+    return 1 << max(0, math.floor(math.log2(max(1.0, SHARE * allowed / each))))

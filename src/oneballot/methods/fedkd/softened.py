@@ -52,22 +52,26 @@ class Softened:
         return Plan(self.subsets, carries, rows * classes * (2 if ctx.level == "L1" else 8), contents=contents)
 
     def cast(self, data: Data, ctx: Context) -> CastSteps:
-        """A teacher without rows, or whose predictions are not finite, adds 0."""
+        """A teacher without rows, or whose predictions are not finite, adds 0.
+
+        At L2 a teacher without rows trains on a public row: otherwise the number of teachers, and on a GPU the rounding
+        of all of them, would show that it has none.
+        """
         if not len(data) and ctx.level == "L1":
             raise Abstain("it has no rows")
         if len(data) < self.subsets:
             ctx.warn(f"it has {len(data)} rows for {self.subsets} subsets: teachers without rows do not vote")
         asked = len(data) + choose_queries(self.queries, ctx)
-        tasks = [
-            Task(rows, data.y[rows], seed=ctx.seed("teacher", i), ask=asked, answer="scores")
-            for i, rows in enumerate(ctx.assign_subsets(data, self.subsets, "subset"))
-            if len(rows)
-        ]
-        parts = np.zeros(self._shape(ctx), dtype=np.int64)
-        if tasks:
-            rows = Stack((data.X, public_rows(ctx)))
-            models = yield Fit("teacher", rows, tasks, len(ctx.classes), keep=False)
-            parts = self.parts(np.stack(models.predictions())).sum(axis=0)
+        tasks, voting = [], []
+        for i, own in enumerate(ctx.assign_subsets(data, self.subsets, "subset")):
+            if not len(own) and ctx.level != "L2":
+                continue
+            rows, y = (own, data.y[own]) if len(own) else (np.array([len(data)]), np.zeros(1, dtype=np.int64))
+            tasks.append(Task(rows, y, seed=ctx.seed("teacher", i), ask=asked, answer="scores"))
+            voting.append(len(own) > 0)
+        stack = Stack((data.X, public_rows(ctx)))
+        models = yield Fit("teacher", stack, tasks, len(ctx.classes), keep=False)
+        parts = (self.parts(np.stack(models.predictions())) * np.array(voting)[:, None, None]).sum(axis=0)
         if ctx.level == "L1":
             return {"parts": parts.astype(np.int16)}
         return {"parts": ctx.release(parts, cell=WHAT)}

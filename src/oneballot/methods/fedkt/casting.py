@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -81,7 +81,7 @@ class Casting(Settings):
         teachers = Teachers.of(data, ctx, self.partitions, self.subset_count, queries, open=self.open_vote != "off")
         class_counts = ctx.target.class_counts(data.y)
         rows, tasks = teachers.tasks(ctx)
-        self._warn_of_weak_teachers(class_counts, tasks, ctx)
+        self._warn_of_weak_teachers(class_counts, teachers, ctx)
         models = yield Fit("teacher", rows, tasks, self._classes(ctx), keep=self._sends_teachers)
         predictions = teachers.predictions(models.predictions(), ctx)
         if self.weights == "prior":  # at L2 each teacher uses its own counts: nothing may tie teachers together
@@ -165,12 +165,13 @@ class Casting(Settings):
         one_hot = np.eye(len(ctx.classes) + 1)  # label -1, no answer, is the last: no vote
         return np.asarray(one_hot[np.stack(self._labels(predictions, ctx))])
 
-    def _warn_of_weak_teachers(self, class_counts: Array, tasks: Sequence[Task], ctx: Context) -> None:
+    def _warn_of_weak_teachers(self, class_counts: Array, teachers: Teachers, ctx: Context) -> None:
         if missing := missing_classes(class_counts, ctx):
             ctx.warn(f"no rows of class {missing}")
-        if constant := sum(np.ptp(task.targets) == 0 for task in tasks):
+        if constant := teachers.of_one_class:
+            trained = sum(len(rows) > 0 for part in teachers.subsets for rows in part)
             see = "sees a single class and always votes" if constant == 1 else "see a single class and always vote"
-            ctx.warn(f"{constant} of its {len(tasks)} teachers {see} for it")
+            ctx.warn(f"{constant} of its {trained} teachers {see} for it")
         if (rows := int(class_counts.sum())) < self.subset_count * self.partitions:
-            teachers = f"{self.partitions} partitions of {self.subset_count} subsets"
-            ctx.warn(f"it has {rows} rows for {teachers}: each teacher learns from very few rows, and its vote is weak")
+            divided = f"{self.partitions} partitions of {self.subset_count} subsets"
+            ctx.warn(f"it has {rows} rows for {divided}: each teacher learns from very few rows, and its vote is weak")

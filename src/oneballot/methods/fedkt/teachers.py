@@ -18,33 +18,36 @@ from .._shared import public_rows
 
 @dataclass(frozen=True)
 class Teachers:
-    """An empty subset trains no teacher; its vote is fixed in advance."""
+    """The vote of an empty subset is fixed in advance. At L2 it trains all the same, on a public row: otherwise the
+    number of teachers, and on a GPU the rounding of all of them, would show that it is empty."""
 
     data: Data
     subsets: list[list[Array]]  # rows by partition and subset
     queries: Array  # rows of the public set
     classes: int
     open: bool
+    all_train: bool = False
 
     @classmethod
     def of(cls, data: Data, ctx: Context, partitions: int, subsets: int, queries: Array, *, open: bool) -> Teachers:
         if ctx.level != "L2":  # at L2 the number of teachers must not reveal the number of rows
             subsets = min(subsets, len(data))
         assigned = [ctx.assign_subsets(data, subsets, "partition", j) for j in range(partitions)]
-        return cls(data, assigned, queries, len(ctx.classes), open)
+        return cls(data, assigned, queries, len(ctx.classes), open, all_train=ctx.level == "L2")
 
     def tasks(self, ctx: Context) -> tuple[Stack, list[Task]]:
         """Tasks by partition, subset and half, on the party's rows with the public set below them."""
         offset, tasks = len(self.data), []
         queries = self.queries + offset
-        for j, k, rows in self._trained():
+        for j, k, own in self._trained():
+            rows, y = (own, self.data.y[own]) if len(own) else stand_in(offset)
             if not self.open:
-                tasks.append(Task(rows, self.data.y[rows], seed=ctx.seed("teacher", j, k), ask=queries))
+                tasks.append(Task(rows, y, seed=ctx.seed("teacher", j, k), ask=queries))
                 continue
             half_of = halves(ctx)
             for half in (0, 1):
                 background = np.flatnonzero(half_of != half) + offset
-                targets = np.append(self.data.y[rows], np.full(len(background), self.classes))
+                targets = np.append(y, np.full(len(background), self.classes))
                 seed = ctx.seed("teacher", j, k, half)
                 ask = queries[half_of[self.queries] == half]
                 tasks.append(Task(np.append(rows, background), targets, seed=seed, ask=ask))
@@ -57,10 +60,16 @@ class Teachers:
         fixed = np.eye(width)[self._fixed_labels(ctx)]
         out = np.empty((len(self.subsets), len(self.subsets[0]), len(self.queries), width))
         out[:] = fixed
-        for (j, k, _), reply in zip(self._trained(), joined, strict=True):
-            finite = np.isfinite(reply).all(axis=1, keepdims=True)
-            out[j, k] = np.where(finite, reply, fixed)
+        for (j, k, rows), reply in zip(self._trained(), joined, strict=True):
+            if len(rows):
+                finite = np.isfinite(reply).all(axis=1, keepdims=True)
+                out[j, k] = np.where(finite, reply, fixed)
         return out
+
+    @property
+    def of_one_class(self) -> int:
+        """How many teachers see rows of a single class, and nothing else."""
+        return 0 if self.open else sum(len(np.unique(self.data.y[rows])) == 1 for part in self.subsets for rows in part)
 
     def class_counts(self) -> Array:
         """Each teacher's rows of each class, `(partitions, subsets, 1, classes)`."""
@@ -68,14 +77,20 @@ class Teachers:
         return np.array([[[np.bincount(y[rows], minlength=classes)] for rows in part] for part in self.subsets])
 
     def _trained(self) -> list[tuple[int, int, Array]]:
-        """Partition, subset and rows of each subset that has rows."""
-        return [(j, k, rows) for j, part in enumerate(self.subsets) for k, rows in enumerate(part) if len(rows)]
+        """Partition, subset and rows of each subset that trains."""
+        every = [(j, k, rows) for j, part in enumerate(self.subsets) for k, rows in enumerate(part)]
+        return every if self.all_train else [each for each in every if len(each[2])]
 
     def _fixed_labels(self, ctx: Context) -> Array:
         """The labels of an empty subset: *not mine*, or random classes from a shared seed."""
         if self.open:
             return np.full(len(self.queries), self.classes)
         return np.random.default_rng(ctx.shared_seed("empty subset")).integers(self.classes, size=len(self.queries))
+
+
+def stand_in(first_public: int) -> tuple[Array, Array]:
+    """What an empty subset trains on at L2: the first public row, as if it were of the first class."""
+    return np.array([first_public]), np.zeros(1, dtype=np.int64)
 
 
 def halves(ctx: Context) -> Array:
