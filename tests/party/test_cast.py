@@ -65,6 +65,7 @@ def test_the_order_of_the_parties_does_not_change_a_ballot(election, parties) ->
     [
         (lambda X, y: (X[:, :10], y), r"shape \(10,\), but the election's have \(64,\)"),
         (lambda X, y: (X, np.full(len(y), 99)), "'99'.* are not classes of the election"),
+        (lambda X, y: (X, np.where(y == 3, np.nan, y)), r"row \d+ \(''\).* have no label. To fix it: leave out rows"),
         (lambda X, y: (np.where(X > 15, np.nan, X), y), "NaN or infinite, the first at"),
         (lambda X, y: (X, y[:-1]), "X has .* rows, but y has"),
         (lambda X, y: (X[:0], y[:0]), "at least one"),

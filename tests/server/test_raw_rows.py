@@ -114,6 +114,16 @@ def test_an_array_is_refused_where_the_election_has_a_schema(outcome, election):
     assert right(outcome.model.predict_encoded(encoded)) > 0.9
 
 
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_a_single_row_is_a_frame_and_not_a_series(outcome, library):
+    frames = pytest.importorskip(library)
+    rows = frames.DataFrame(TEST)
+    series = rows.iloc[0] if library == "pandas" else rows["age"]
+    with pytest.raises(DataError, match="X is a Series; expected a DataFrame, also of a single row"):
+        outcome.model.predict(series)
+    assert len(outcome.model.predict(rows[:1])) == 1
+
+
 def test_unencoded_arrays_were_wrong_silently_and_are_refused_now(outcome, election):
     """Raw values in the place of encoded ones, or encoded columns in another order, are often misclassified."""
     encoded = election.data(TEST).X

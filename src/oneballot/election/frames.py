@@ -143,6 +143,8 @@ def _table(schema: Schema, X: Any, source: str) -> Table:
     if isinstance(X, str | Path):
         return schema.read(X, empty=True)
     if not is_frame(X) and not hasattr(X, "collect"):
+        if hasattr(X, "to_frame"):  # a Series of pandas or polars
+            raise DataError(f"{source} is a Series; expected a DataFrame, also of a single row: df.iloc[[0]], df[:1]")
         raise DataError(f"{source}: {_refusal(schema)}")
     return as_table(X, source)
 

@@ -41,6 +41,8 @@ class Classes(Categorical):
             distinct, which = values, np.arange(len(values))
         codes = np.array([number.get(as_label(v), -1) for v in distinct], dtype=np.int64)[which]
         some = ", ".join(map(str, self.classes[:10])) + (", …" if len(self.classes) > 10 else "")
+        if (codes < 0).any():
+            place.refuse(self.unlabelled(values), values, "has no label", "leave out rows without a label")
         cure = f"use one of {some}, or say which yours stands for (--label-map YOURS=OURS)"
         place.refuse(codes < 0, values, "is not a class of the election", cure)
         return codes
