@@ -7,6 +7,7 @@ from typing import Any
 
 from ..errors import DataError, MissingExtra
 from ..types import Array
+from ._parquet_footer import stated_bytes
 from .delimited import as_text_column
 from .files import MOST_BINARY, damaged, expanded_at_most, name_columns, too_large
 
@@ -46,9 +47,10 @@ def read_parquet(path: Path) -> dict[str, Array]:
 
 def _check_size(path: Path, about: Any) -> None:
     """Reject a file that states far more cells, or bytes of pages, than its size can honestly hold."""
-    groups = [about.row_group(i) for i in range(about.num_row_groups)]
-    pages = sum(group.column(i).total_uncompressed_size for group in groups for i in range(group.num_columns))
-    if pages > (most := expanded_at_most(path, MOST_BINARY)) or about.num_rows * about.num_columns > most // 16:
+    if (
+        stated_bytes(path) > (most := expanded_at_most(path, MOST_BINARY))
+        or about.num_rows * about.num_columns > most // 16
+    ):
         raise too_large(path, most)
 
 
