@@ -12,7 +12,7 @@ from oneballot.ballot.seal import seal
 from oneballot.election.advice import advise
 from oneballot.election.file import make
 from oneballot.errors import ElectionError
-from oneballot.methods.fedkt.combine import MOST_SHARE, PartyVotes
+from oneballot.methods._combine import MOST_SHARE, PartyVotes
 from oneballot.party.cast import cast_together
 from oneballot.server.context import TallyContext
 from oneballot.server.tally import tally

@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -19,9 +18,10 @@ from ...influence import ENOUGH_PARTIES
 from ...interfaces import Agreement, Context, Learner, Method, Model, TallyContext
 from ...settings import settings
 from ...types import Abstain, Array, Ballot, Contents, Count, Data, Plan, Planned, Spending, SumRange
+from .._encoder import Encoder, read_encoder
 from .._shared import missing_classes
 from .bounds import bound
-from .format import MOST_FEATURES, Encoder, FeatureMap, LinearModel
+from .format import MOST_FEATURES, FeatureMap, LinearModel
 from .statistics import GRID, LARGEST, MOST_ROWS, STATISTICS, check_sums, discriminants, solve, statistics, symmetric
 
 Amount = Annotated[float, Field(ge=1e-9, le=1e9)]
@@ -106,7 +106,7 @@ features = "none"               # a linear model: more features would need more 
         if self.features != "fourier" and self.width is not None:
             raise ElectionError('width is only for features = "fourier"')
         if self.encoder is not None and not isinstance(self.encoder, Encoder):
-            object.__setattr__(self, "encoder", _read_encoder(self.encoder))
+            object.__setattr__(self, "encoder", read_encoder(self.encoder))
 
     def check(self, agreed: Agreement, learners: Mapping[str, Learner]) -> None:
         if not agreed.shape:
@@ -334,17 +334,6 @@ def _warn_of_dominant_column(public: Array) -> None:
     if variance.size > 1 and variance[column] > DOMINANT * total:
         text = f"column {column} has {variance[column] / total:.2%} of the variance of the public rows"
         warnings.warn(f"{text}: scale all columns alike, to about -1 to 1", OneBallotWarning, stacklevel=2)
-
-
-def _read_encoder(source: Any) -> Encoder:
-    try:
-        return Encoder(Path(source).read_bytes() if isinstance(source, str | Path) else source)
-    except OSError as error:
-        raise ElectionError(f"encoder: {source} cannot be read: {error.strerror}") from None
-    except Spoiled as reason:
-        raise ElectionError(f"encoder: {source} is not a network in the format torch-safetensors: {reason}") from None
-    except AttributeError:
-        raise ElectionError(f"encoder must be a file or a torch module, not {type(source).__name__}") from None
 
 
 plugin = Analytic

@@ -12,11 +12,11 @@ from ...influence import Opinions
 from ...interfaces import Context, Model, TallyContext
 from ...settings import settings
 from ...types import Array, Ballot, Contents, Count, Steps, SumRange, Task
+from .._combine import PartyVotes
 from .._final import fit_final
+from .._opinions import opinions_of
 from .._shared import MOST_ROWS, public_rows, read_class_counts, warn_where_one_party_decides
 from .casting import Casting
-from .combine import PartyVotes
-from .opinions import opinions_of
 from .teachers import halves, join_halves, without_prior
 from .votes import EVEN, Labels, at_most_one_vote, equal_influence, favour_rare_classes, lead, votes_for_row
 

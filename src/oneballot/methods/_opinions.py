@@ -7,10 +7,10 @@ from functools import partial
 
 import numpy as np
 
-from ...certificate import BY_AGREEMENT, certify_sum
-from ...influence import Opinions
-from ...types import Array
-from .combine import PartyVotes
+from ..certificate import BY_AGREEMENT, certify_sum
+from ..influence import Opinions
+from ..types import Array
+from ._combine import PartyVotes
 
 OPEN = "a ballot may give one row more votes than all others"
 MOST_VOTES = 10**8

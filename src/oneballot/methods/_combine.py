@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...influence import ENOUGH_PARTIES, agreements, bounded_rows, cap_weights, trusted_rows
-from ...types import Array
+from ..influence import ENOUGH_PARTIES, agreements, bounded_rows, cap_weights, trusted_rows
+from ..types import Array
 
 MOST_SHARE = 2.5
 """How many times an equal share of a row's votes a party may have."""

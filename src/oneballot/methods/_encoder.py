@@ -1,0 +1,92 @@
+"""A frozen network whose last hidden layer represents a row, and rows as vectors: its features, or the columns."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import DataError, ElectionError, Spoiled
+from ..formats.torch_safetensors import TorchModel, read_network
+from ..types import Array
+
+ROWS_AT_ONCE = 512
+
+
+class Encoder(str):
+    """A frozen network, whose text is the digest of its weights. The input of its last linear layer represents a row.
+
+    It is made of bytes in the format torch-safetensors, or of a torch module, which cannot be saved.
+    """
+
+    data: bytes | None
+    network: TorchModel | None
+    module: Any
+
+    def __new__(cls, source: Any) -> Encoder:
+        weights = hashlib.sha256()
+        if isinstance(source, bytes):
+            network = TorchModel(*read_network(source))
+            weights.update(source)
+            encoder = super().__new__(cls, f"sha256:{weights.hexdigest()}")
+            encoder.data, encoder.network, encoder.module = source, network, network.module
+            return encoder
+        for name, value in source.state_dict().items():
+            weights.update(name.encode() + value.detach().cpu().numpy().tobytes())
+        encoder = super().__new__(cls, f"sha256:{weights.hexdigest()} of {type(source).__qualname__}")
+        encoder.data, encoder.network, encoder.module = None, None, source.eval()
+        return encoder
+
+    def __deepcopy__(self, memo: Any) -> Encoder:
+        return self
+
+    def features(self, X: Array) -> Array:
+        import torch
+
+        linear = [part for part in self.module.modules() if isinstance(part, torch.nn.Linear)]
+        if not linear:
+            raise ElectionError("the encoder has no linear layer, whose input would be the features")
+        kept: list[Any] = []
+        hook = linear[-1].register_forward_pre_hook(lambda _, given: kept.append(given[0].flatten(1).double().numpy()))
+        try:
+            self._forward(X)
+        except RuntimeError as error:
+            raise DataError(f"the encoder cannot take rows of shape {X.shape[1:]}: {error}") from None
+        finally:
+            hook.remove()
+        if sum(map(len, kept)) != len(X):
+            raise ElectionError("the encoder does not use its last linear layer exactly once for each row")
+        return np.concatenate(kept)
+
+    def _forward(self, X: Array) -> None:
+        import torch
+
+        from ..fleet.models.inputs import as_tensor, scaled
+
+        if self.network is not None:
+            self.network.scores(X)
+            return
+        with torch.no_grad():
+            for i in range(0, len(X), ROWS_AT_ONCE):
+                self.module(scaled(as_tensor(X[i : i + ROWS_AT_ONCE]).clone(), torch.float32))
+
+
+def read_encoder(source: Any) -> Encoder:
+    try:
+        return Encoder(Path(source).read_bytes() if isinstance(source, str | Path) else source)
+    except OSError as error:
+        raise ElectionError(f"encoder: {source} cannot be read: {error.strerror}") from None
+    except Spoiled as reason:
+        raise ElectionError(f"encoder: {source} is not a network in the format torch-safetensors: {reason}") from None
+    except AttributeError:
+        raise ElectionError(f"encoder must be a file or a torch module, not {type(source).__name__}") from None
+
+
+def flat_rows(X: Array, encoder: Encoder | None = None) -> Array:
+    """The encoder's features, or the flattened rows, bytes scaled to 0 to 1: `(rows, features)`, float64."""
+    if encoder is not None:
+        return np.asarray(encoder.features(X), dtype=np.float64)
+    rows = X.reshape(len(X), -1).astype(np.float64)
+    return rows / 255 if X.dtype == np.uint8 else rows
