@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .methods.ensemble.method import Ensemble
     from .methods.fedkd.method import FedKD
     from .methods.fedkt.method import FedKT
+    from .methods.neighbours.method import Neighbours
     from .party.cast import cast
     from .privacy.settings import L1, L2
     from .report.export import export
@@ -52,6 +53,7 @@ _WHERE = {
     "L1": "privacy.settings",
     "L2": "privacy.settings",
     "LightGBM": "learners.lightgbm",
+    "Neighbours": "methods.neighbours.method",
     "OneBallotError": "errors",
     "OneBallotWarning": "errors",
     "Outcome": "server.outcome",
@@ -89,6 +91,7 @@ __all__ = [
     "Folder",
     "Kernel",
     "LightGBM",
+    "Neighbours",
     "OneBallotError",
     "OneBallotWarning",
     "Outcome",

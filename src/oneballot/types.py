@@ -224,6 +224,7 @@ class Numbers:
     neither holds, repeated IDs are refused at L2.
     lift: if the integers are scores of `classes`, the lead that a confident voter gives to its class; `voters` is the
     number of voters of a party. row: if an integer counts the rows of a class, what one row adds to it.
+    spread: if the integers are votes of `classes` on public rows, what one unit adds to a public row on average.
     """
 
     what: str
@@ -235,6 +236,7 @@ class Numbers:
     classes: int = 0
     voters: int = 1
     row: float = 0.0
+    spread: float = 0.0
 
 
 @dataclass(frozen=True)

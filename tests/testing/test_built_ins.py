@@ -34,6 +34,8 @@ METHODS = {
     "fedkt, models": ob.FedKT(ballot="models"),
     "fedkt, class counts": ob.FedKT(weights="class-counts", open_vote="off", subsets=2),
     "fedkt, soft": ob.FedKT(voting="soft", subsets=2),
+    "neighbours": ob.Neighbours(),
+    "neighbours, claimed": ob.Neighbours(influence="claimed", estimate="none", labels="lead", neighbours=3),
 }
 """Settings that cover every branch of a ballot's contents."""
 LEARNERS: dict[str, Learner] = {
