@@ -250,6 +250,7 @@ CASTS = {
     "fedkt": (ob.FedKT(), ob.Sklearn("DecisionTreeClassifier")),
     "fedkd": (ob.FedKD(temperature=0.0), ob.Sklearn("DecisionTreeClassifier")),
     "analytic": (ob.Analytic(), ob.Sklearn("DecisionTreeClassifier")),
+    "neighbours": (ob.Neighbours(), ob.Sklearn("DecisionTreeClassifier")),
     "ensemble": (ob.Ensemble(), ob.Kernel()),
     "dense": (
         ob.Dense(epochs=1, generator_steps=1, batch=4),

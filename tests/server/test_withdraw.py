@@ -36,6 +36,8 @@ METHODS: dict[str, dict[str, Any]] = {
     "ensemble, distilled": {"method": ob.Ensemble(cohorts=2, distil=True)},
     "analytic": {"method": ob.Analytic()},
     "analytic, L2": {"method": ob.Analytic(), "privacy": ob.L2(sigma=0.02, **REHEARSAL)},
+    "neighbours": {"method": ob.Neighbours()},
+    "neighbours, L2": {"method": ob.Neighbours(), "privacy": ob.L2(sigma=0.02, **REHEARSAL)},
     "dosfl": {
         "method": ob.DOSFL(steps=2, epochs=2, first_rate=0.1, local_epochs=1, local_batch=64),
         "learner": MLP,

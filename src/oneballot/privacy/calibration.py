@@ -43,7 +43,7 @@ def calibrate(privacy: PrivacySettings, spending: Spending, stable_ids: bool) ->
         "numbers": release, "numbers_name": numbers.what,
     }  # fmt: skip
     if not numbers.lift:
-        return Guarantee(**common, row=numbers.row)
+        return Guarantee(**common, row=numbers.row, spread=numbers.spread)
     scale = release.sigma / numbers.lift
     return LabelGuarantee(**common, labels=numbers.classes, subsets=numbers.voters, vote_noise=(release.name, scale))
 

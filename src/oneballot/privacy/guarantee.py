@@ -9,7 +9,14 @@ from typing import Any
 import numpy as np
 
 from ..errors import ElectionError
-from .forecast import majority_is_right, parties_needed, voters_needed, win_probability
+from .forecast import (
+    describe_votes_on_rows,
+    majority_is_right,
+    parties_needed,
+    units_that_stand_out,
+    voters_needed,
+    win_probability,
+)
 from .ledger import BALLOT_READERS, MODEL_USERS, Ledger
 from .line import Line
 from .mechanisms import Mechanism, NoisyArgmax, NoisyNumbers
@@ -35,6 +42,8 @@ class Guarantee:
     stable_ids: bool = False
     row: float = 0.0
     """What a row adds to the number that counts its class, if there is one."""
+    spread: float = 0.0
+    """What one unit adds on average to the votes for a public row, if the numbers are such votes."""
 
     @property
     def unit(self) -> Unit:
@@ -115,11 +124,19 @@ class Guarantee:
                 f" A class stands out from the noise with more than {rows:,.0f} rows of it {where}; a useful model "
                 "takes many times that."
             )
+        if self.spread and self.level == "L1":
+            text += describe_votes_on_rows(self.numbers.sigma, self.spread, "parties")
+        elif self.spread:
+            where = f" at {parties:,} parties together" if parties else " at a single party (√n times as many at n)"
+            noise = self.numbers.sigma * math.sqrt(parties or 1)
+            text += describe_votes_on_rows(noise, self.spread, "rows", where)
         return [text]
 
     def is_hopeless(self, parties: int | None) -> bool:
         """Whether the result will be hardly better than chance."""
-        return False
+        if not self.spread or self.numbers is None or self.level != "L1" or parties is None:
+            return False
+        return parties < units_that_stand_out(self.numbers.sigma, self.spread) / 10
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..types import Numbers
 from .calibration import noise_on_numbers
-from .forecast import error_when_ahead
+from .forecast import describe_votes_on_rows, error_when_ahead
 from .guarantee import Guarantee
 from .ledger import TALLY_SERVERS, Ledger
 from .mechanisms import Mechanism
@@ -76,6 +76,9 @@ class TwoTallies(Guarantee):
         if self.row:
             rows = 3 * sigma / self.row
             text += f" A class stands out from the noise with more than {rows:,.0f} rows of it at all parties together."
+        if self.spread:
+            units, where = ("parties", "") if self.level == "L1" else ("rows", " at all parties together")
+            text += describe_votes_on_rows(sigma, self.spread, units, where)
         accuracy = self.label_accuracy(parties)
         if accuracy is not None and parties is not None:
             text += (
@@ -96,4 +99,5 @@ def calibrate_two_tallies(privacy: PrivacySettings, numbers: Numbers, stable_ids
     return TwoTallies(
         privacy=privacy, level=level, stable_ids=stable_ids, numbers=release, numbers_name=numbers.what,
         openings=openings, labels=numbers.classes, voters=numbers.voters, lift=numbers.lift, row=numbers.row,
+        spread=numbers.spread,
     )  # fmt: skip

@@ -25,6 +25,7 @@ METHODS = {
     "fedkd": ob.FedKD(temperature=0.0, influence="claimed"),
     "fedkd, bound": ob.FedKD(temperature=0.0, influence="claimed", weights="uniform", bound=10.0),
     "analytic": ob.Analytic(influence="claimed"),
+    "neighbours": ob.Neighbours(influence="claimed"),
     "analytic, fourier": ob.Analytic(influence="claimed", features="fourier", number=20, solver="ridge"),
 }
 WIDE = {"fedkt, weighted", "fedkt, odds", "fedkt, class counts", "fedkd"}
@@ -69,6 +70,7 @@ def test_a_plugin_that_declares_nothing_has_the_same_outcome(federation, digits)
         (ob.Dense(), "its ballots are models"),
         (ob.Analytic(), "compares the sums of each party"),
         (ob.FedKD(), "compares the logits"),
+        (ob.Neighbours(), "compares the votes of each party"),
         (ob.FedKT(influence="bounded"), "compares the parties' votes"),
         (ob.FedKT(ballot="models", open_vote="off"), "send votes"),
     ],

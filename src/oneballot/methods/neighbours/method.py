@@ -37,7 +37,7 @@ from .shares import as_shares, estimate_shares, make_features
 LARGEST = 2**31 - 1
 KNOWN = 4
 """A class is known if its votes exceed so many standard deviations of the noise on their sum."""
-LOST = 0.2
+LOST = 0.15
 """With fewer votes on a public row than so many standard deviations of the noise, the model may be no better than
 chance."""
 TAILS = 8
@@ -74,7 +74,8 @@ class Neighbours(Settings):
     def cast(self, data: Data, ctx: Context) -> Contents:
         if not len(data) and ctx.level != "L2":
             raise Abstain("it has no rows")
-        if len(data) > (most := (self.most_rows or MOST_ROWS) if ctx.level == "L0" else MOST_ROWS):
+        limits = ctx.level == "L0" or (ctx.level == "L2" and ctx.shared)  # elsewhere the tally scales votes down
+        if len(data) > (most := (self.most_rows or MOST_ROWS) if limits else MOST_ROWS):
             advice = f"raise most_rows, up to {MOST_ROWS:,}" if most < MOST_ROWS else "split the party into several"
             raise ElectionError(f"{len(data):,} rows: {most:,} at most; {advice}")
         limited, label = ctx.limit_rows(data), f"{ctx.party}: finding neighbours"
@@ -112,12 +113,12 @@ class Neighbours(Settings):
         return opinions_of(votes, np.arange(votes.rows), declared=declared)
 
     def close(self, count: Count, ctx: TallyContext) -> Steps[Model]:
-        public, noise = public_rows(ctx), ctx.noise
+        public, noise = public_rows(ctx), 0.0
         if count.by_party:
             votes = self._bounded_votes(count, ctx)
         else:
             votes = ctx.release(count.sums["votes"], cell="votes").astype(np.float64)
-            noise *= math.sqrt(float(count.sums["ballots"][0])) if ctx.level == "L2" else 1
+            noise = ctx.noise_of_total(int(count.sums["ballots"][0]))
         self._check_noise(votes, noise, ctx)
         rows, shares, weight = self._shares(votes, noise, ctx)
         task = Task(rows, shares, "soft", seed=ctx.shared_seed("final"), required=True, label="the final model")

@@ -12,9 +12,9 @@ import numpy as np
 from pydantic import Field
 
 from ...errors import ElectionError, OneBallotWarning
-from ...interfaces import Agreement, Learner, Method
+from ...interfaces import Agreement, Context, Learner, Method
 from ...settings import settings
-from ...types import Array, Numbers, PublicNeed, Spending
+from ...types import Array, Numbers, PublicNeed, Spending, SumRange
 from .._encoder import Encoder, read_encoder
 from .._shared import public_rows
 
@@ -26,11 +26,18 @@ PARTY = 2**20
 DOMINANT = 0.99
 """A column with a larger share of the total variance makes the others nearly irrelevant."""
 
+FINAL = """\
+
+[learners.final]                # the learner of the final model, trained on the public rows and their votes
+name = "sklearn"
+estimator = "HistGradientBoostingClassifier"
+"""
+
 
 @settings
 class Settings(Method):
-    """neighbours (k): the public rows that each private row votes on. By default 30, with fewer than 300 public rows a
-    tenth of them.
+    """neighbours (k): the public rows that each private row votes on. By default 30, with fewer than 1,200 public rows
+    a fortieth of them, and at least 3.
 
     features: "columns": distances between the encoded rows; "encoder": between the last hidden layers of a frozen
     network, the file `encoder` (torch-safetensors; in Python also a torch module).
@@ -54,12 +61,12 @@ class Settings(Method):
         "votes": "for each public row and class, how many of the party's rows of that class have it among their nearest"
     }
     alternatives: ClassVar[Mapping[str, str]] = {"soft": 'Set labels = "lead", or use another final learner'}
-    draft: ClassVar[str] = """\
+    draft: ClassVar[str] = f"""\
 influence = "bounded"           # no party decides alone; "claimed" believes what each declares
-"""
-    private_draft: ClassVar[str] = """\
-most_rows = 100000              # a party's votes are scaled down to those of so many rows
-"""
+{FINAL}"""
+    private_draft: ClassVar[str] = f"""\
+# most_rows = 100000            # at L2, what a party may really have: one that lies weighs no more than that
+{FINAL}"""
 
     neighbours: Annotated[int, Field(ge=1, le=10_000)] | None = None
     features: Literal["columns", "encoder"] = "columns"
@@ -98,7 +105,7 @@ most_rows = 100000              # a party's votes are scaled down to those of so
     def check(self, agreed: Agreement, learners: Mapping[str, Learner]) -> None:
         public = public_rows(agreed)
         if (k := self.neighbour_count(len(public))) >= len(public):
-            raise ElectionError(f"neighbours = {k:,}, but there are only {len(public):,} public rows; use a tenth")
+            raise ElectionError(f"neighbours = {k:,}, but there are only {len(public):,} public rows; use far fewer")
         if self.encoder is None and public.dtype.kind == "f" and self.scale == "none":
             _warn_of_dominant_column(public)
 
@@ -106,9 +113,23 @@ most_rows = 100000              # a party's votes are scaled down to those of so
         """At L1 and L2 a ballot's weight depends on the ballot itself and on `most_rows` alone."""
         return self if level == "L0" else replace(self, influence="claimed")
 
+    def for_shares(self, level: str) -> Self:
+        """Two servers add up votes, and bounds at L0 need those of each party."""
+        if level == "L0" and self.influence == "bounded":
+            raise ElectionError(
+                'neighbours: influence = "bounded" is not available with two tallies: it compares the votes of each '
+                'party, which no server sees; set influence = "claimed"'
+            )
+        return self
+
+    def shared_sums(self, ctx: Context) -> Mapping[str, SumRange]:
+        most = PARTY if ctx.level == "L1" else self.most_rows or MOST_ROWS
+        shape = (len(public_rows(ctx)), len(ctx.classes))
+        return {"votes": SumRange(shape, 0, most), "ballots": SumRange((1,), 0, 1, noised=False)}
+
     def neighbour_count(self, public: int) -> int:
         """k, given the number of public rows."""
-        return self.neighbours or max(1, min(USUAL, public // 10))
+        return self.neighbours or max(3, min(USUAL, public // 40))
 
     def spends(self, level: str, classes: int, public: int) -> Spending:
         """Squared sensitivity at L2: k if a row is added or removed, 2k if one is replaced by any other.
