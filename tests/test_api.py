@@ -13,8 +13,8 @@ import oneballot as ob
 def test_the_public_names_are_pinned() -> None:
     assert ob.__all__ == [
         "DOSFL", "L1", "L2", "Abstain", "Analytic", "Ballot", "Blob", "Data", "Dense", "Election", "Ensemble", "FedKD",
-        "FedKT", "Folder", "Kernel", "LightGBM", "OneBallotError", "OneBallotWarning", "Outcome", "Schema", "Sklearn",
-        "Task", "Torch", "XGBoost",
+        "FedKT", "Folder", "Kernel", "LightGBM", "Neighbours", "OneBallotError", "OneBallotWarning", "Outcome",
+        "Schema", "Sklearn", "Task", "Torch", "XGBoost",
         "appraise", "box_at", "cast", "compare", "export", "read_vectors", "simulate", "spread", "tally", "withdraw",
     ]  # fmt: skip
     for name in ob.__all__:

@@ -17,7 +17,7 @@ PUBLIC, ROWS = RNG.normal(size=(90, 5)).astype(np.float32), RNG.normal(size=(200
 
 
 def space(public: np.ndarray = PUBLIC, standardise: bool = False) -> Space:
-    return Space.of(public, standardise=standardise, encoder=None, seed=3)
+    return Space.of(public, standardise=standardise, encoder=None)
 
 
 def chosen(where: Space, rows: np.ndarray, k: int) -> list[set[int]]:

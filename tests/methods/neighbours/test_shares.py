@@ -12,7 +12,7 @@ from oneballot.methods.neighbours.shares import as_shares, estimate_shares, make
 RNG = np.random.default_rng(0)
 PUBLIC = RNG.normal(size=(400, 4))
 K, ROWS = 12, 8000
-GRAPH = Space.of(PUBLIC, standardise=False, encoder=None, seed=0).among_public(PUBLIC, K, "")
+GRAPH = Space.of(PUBLIC, standardise=False, encoder=None).among_public(PUBLIC, K, "")
 FEATURES = make_features(PUBLIC, 0)
 TRUE = np.stack([0.5 + 0.1 * PUBLIC[:, 0], 0.3 - 0.1 * PUBLIC[:, 0], np.full(400, 0.2)], axis=1)
 EXPECTED = np.asarray(GRAPH.T @ TRUE) * ROWS / 400

@@ -217,7 +217,7 @@ class Neighbours(Settings):
             while len(self._spaces) >= KEPT:
                 self._spaces.pop(next(iter(self._spaces)))
             standardise = self.scale == "standard"
-            self._spaces[key] = Space.of(public_rows(ctx), standardise=standardise, encoder=self.encoder, seed=key)
+            self._spaces[key] = Space.of(public_rows(ctx), standardise=standardise, encoder=self.encoder)
         return self._spaces[key]
 
 

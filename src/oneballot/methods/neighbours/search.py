@@ -19,6 +19,8 @@ from .._encoder import ROWS_AT_ONCE, Encoder, flat_rows
 
 CELLS_AT_ONCE = 2**22
 """Distances in memory at a time: 32 MB."""
+TIES = 0
+"""The seed of the order of public rows at equal distances: votes and `among_public` must break ties alike."""
 LEAST_DEVIATION = 0.05
 """A standardised column is divided by this part of the largest standard deviation at least."""
 
@@ -39,8 +41,8 @@ class Space:
     encoder: Encoder | None
 
     @classmethod
-    def of(cls, public: Array, *, standardise: bool, encoder: Encoder | None, seed: int) -> Space:
-        """The space of these public rows. Rows at equal distances are taken in an order that the seed gives."""
+    def of(cls, public: Array, *, standardise: bool, encoder: Encoder | None) -> Space:
+        """The space of these public rows."""
         rows = features_of(public, encoder)
         low, high = rows.min(axis=0), rows.max(axis=0)
         centre, scale = (low + high) / 2, np.ones(rows.shape[1])
@@ -50,7 +52,7 @@ class Space:
         most = math.isqrt(2**51 // rows.shape[1])
         reach = float(((high - low) / 2 / scale).max()) or 1.0
         step = 2.0 ** math.ceil(math.log2(4 * reach / most))  # rows up to four times as far out keep their place
-        order = np.random.default_rng(seed).permutation(len(rows))
+        order = np.random.default_rng(TIES).permutation(len(rows))
         space = cls(np.empty(0), order, centre, scale * step, most, encoder)
         return cls(space._on_grid(rows)[order], order, centre, space.unit, most, encoder)
 

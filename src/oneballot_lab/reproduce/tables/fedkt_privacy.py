@@ -50,30 +50,32 @@ class Printed:
         return f"γ = {self.gamma:g}, {self.share:g} % queries"
 
 
-def _accuracy_of(name: str) -> Measure:
+def accuracy_of(name: str) -> Measure:
     return lambda results: Measured(100 * results[0].values[f"{name} accuracy"])
 
 
-def _federation(setup: Setup, level: Level, split: str) -> Federation:
+def federation_of(setup: Setup, level: Level, split: str) -> Federation:
     return replace(setup.federation, parties=50 if level == "L1" else 20, split=split)
 
 
-def _privacy(level: Level, **noise: float) -> PrivacySettings:
+def at_level(level: Level, **noise: float) -> PrivacySettings:
     return L2(delta=DELTA, stable_ids=True, **noise) if level == "L2" else L1(delta=DELTA, **noise)
 
 
 def _paper(setup: Setup, level: Level, split: str, lines: Sequence[Printed]) -> PrivacySweep:
     rows = ROWS[setup.group]
-    budgets = (Budget(x.name, _privacy(level, gamma=x.gamma), int(x.share / 100 * rows)) for x in lines)
+    budgets = (Budget(x.name, at_level(level, gamma=x.gamma), int(x.share / 100 * rows)) for x in lines)
     method = FedKT.paper(partitions=1, subsets=5 if level == "L1" else 25)
-    return PrivacySweep(_federation(setup, level, split), method, setup.learner, tuple(budgets), setup.learners)
+    return PrivacySweep(federation_of(setup, level, split), method, setup.learner, tuple(budgets), setup.learners)
 
 
-def _ours(setup: Setup, level: Level, split: str, epsilons: Sequence[float], public: str = "test") -> PrivacySweep:
+def ours_private(
+    setup: Setup, level: Level, split: str, epsilons: Sequence[float], public: str = "test"
+) -> PrivacySweep:
     method = FedKT(open_vote="off", subsets=1 if level == "L1" else 50,
                    final_weights="uniform" if level == "L1" else "lead")  # fmt: skip
-    federation = replace(_federation(setup, level, split), scaled=setup.group == "cod-rna", public=public)
-    budgets = tuple(Budget(f"ε = {epsilon:g}", _privacy(level, epsilon=epsilon)) for epsilon in epsilons)
+    federation = replace(federation_of(setup, level, split), scaled=setup.group == "cod-rna", public=public)
+    budgets = tuple(Budget(f"ε = {epsilon:g}", at_level(level, epsilon=epsilon)) for epsilon in epsilons)
     return PrivacySweep(federation, method, LINEAR, budgets, {"final": FINAL})
 
 
@@ -84,12 +86,12 @@ def _row(setup: Setup, level: Level, split: str, without: float, printed: Sequen
     for x in printed:
         remark = "" if x.epsilon is None else f"ε = {x.epsilon:g}"
         extra = tuple(f"{x.name} {name}" for name in ("epsilon", "paper", "paper, data-dependent"))
-        lines.append(Line(x.name, (theirs,), Figure(x.accuracy, remark=remark), _accuracy_of(x.name), "median", extra))
+        lines.append(Line(x.name, (theirs,), Figure(x.accuracy, remark=remark), accuracy_of(x.name), "median", extra))
     known = sorted({x.epsilon for x in printed if x.epsilon is not None}) or UNREADABLE
     for public, name in (("test", "ours, best setting"), (setup.foreign, "ours, out-of-domain public data")):
-        ours = _ours(setup, level, split, known, public)
+        ours = ours_private(setup, level, split, known, public)
         some = ours.budgets if public == "test" else ours.budgets[-1:]
-        lines += [Line(f"{name}, {b.name}", (ours,), measure=_accuracy_of(b.name),
+        lines += [Line(f"{name}, {b.name}", (ours,), measure=accuracy_of(b.name),
                        remark="" if public == "test" else f"public: {public}") for b in some]  # fmt: skip
     how = "heterogeneous" if split == HETEROGENEOUS else "homogeneous"
     return Row(f"{setup.group}, {level}, {how}", setup.group, tuple(lines))
