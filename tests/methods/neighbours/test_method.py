@@ -150,7 +150,7 @@ class TestNoise:
             useful = ob.simulate(election(privacy=ob.L2(20.0)), X[ROWS], Y[ROWS], parties=2, split="homogeneous")
         assert right(useful.outcome) > 0.8
         with pytest.raises(ElectionError, match="nothing can be learned"):
-            ob.simulate(election(privacy=ob.L2(0.5)), X[ROWS], Y[ROWS], parties=2, split="homogeneous")
+            ob.simulate(election(privacy=ob.L2(0.1)), X[ROWS], Y[ROWS], parties=2, split="homogeneous")
         agreed = election()
         with (
             TallyContext(agreed) as ctx,
