@@ -31,9 +31,7 @@ def opinions_of(
     return _opinions([votes.read(i) for i in range(parties)], votes, asked, most, declared)
 
 
-def _opinions(
-    read: list[Array], votes: PartyVotes, asked: Array, most: int | None, declared: Array | None
-) -> Opinions:
+def _opinions(read: list[Array], votes: PartyVotes, asked: Array, most: int | None, declared: Array | None) -> Opinions:
     """The opinions that follow from the votes `(rows, classes)` of each party on these public rows."""
     held, parties = replace(votes, read=read.__getitem__, rows=len(asked)), len(read)
     everyone = held.combine(np.arange(parties))
