@@ -26,7 +26,7 @@ from oneballot.privacy.card.bounds import (
     twice_guess_bound,
 )
 from oneballot.privacy.card.words import COMPARED, QUESTIONS
-from oneballot.privacy.ledger import BALLOT_READERS, MODEL_USERS, Ledger, Line
+from oneballot.privacy.ledger import BALLOT_READERS, MODEL_USERS, TALLY_SERVERS, Ledger, Line
 from oneballot.privacy.releases import Adjacency, Unit
 from oneballot.privacy.settings import L1, L2, PrivacySettings
 from oneballot.types import Array, Spending, Votes
@@ -196,9 +196,15 @@ def test_the_audience_comes_from_the_ledger() -> None:
     assert at_l2.from_whom[0].startswith("The server that counts")
     assert not any("exact votes" in sentence for sentence in at_l2.not_protected)
     ledger = calibrate(L2(1.0), Spending(votes=Votes(50, 3, 1, 25)), True).ledger()
-    other = guarantee_card(ledger.model_copy(update={"released_to": "the public and either server alone"}))
-    assert other.from_whom == ["The public and either server alone."]
+    other = guarantee_card(ledger.model_copy(update={"released_to": "the auditors"}))
+    assert other.from_whom == ["The auditors."]
     assert not any("cost nothing more" in sentence for sentence in other.how_often)
+    two = guarantee_card(ledger.model_copy(update={"released_to": TALLY_SERVERS}))
+    assert any("Either of the two servers alone" in sentence for sentence in two.from_whom)
+    assert two.not_protected[0].startswith("Anything from both servers together")
+    for card in (at_l2, other, two):  # "more parties than stated above" must be stated
+        assert any("nobody's rows are at more than one party" in sentence for sentence in card.how_often)
+    assert not any("nobody's rows" in sentence for sentence in at_l1.how_often)
 
 
 def test_without_noise_the_card_says_first_that_nothing_is_protected() -> None:

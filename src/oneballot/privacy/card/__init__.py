@@ -143,10 +143,19 @@ def _listed(items: Sequence[str]) -> str:
 
 def _how_often(ledger: Ledger) -> list[str]:
     times = "one" if ledger.drawn == 1 else f"{ledger.drawn:,}"
+    together = "" if ledger.drawn == 1 else "s together"
+    silos = (
+        []
+        if ledger.unit == "party"
+        else ["The bounds assume that nobody's rows are at more than one party."]
+        if ledger.silos == 1
+        else [f"The bounds cover people whose rows are at up to {ledger.silos} parties."]
+    )
     if ledger.released_to == TALLY_SERVERS:
         return [
-            f"The bounds cover {times} {'opening' if ledger.drawn == 1 else 'openings together'} of the total. Each "
-            "further opening, also with a late ballot, draws new noise, and its cost is added.",
+            f"The bounds cover {times} opening{together} of the total. Each further opening, also with a late ballot, "
+            "draws new noise, and its cost is added.",
+            *silos,
             "Each server adds all of this noise. The bounds count one server's, because a server knows its own.",
         ]
     if ledger.level == "L1":
@@ -155,19 +164,12 @@ def _how_often(ledger: Ledger) -> list[str]:
             "also of a late ballot, draws new noise on the same votes, and its cost is added.",
         ]
     if ledger.released_to != BALLOT_READERS:
-        return [
-            f"The bounds cover {times} {'draw' if ledger.drawn == 1 else 'draws'} of noise. Each further draw on the "
-            "same rows adds its cost."
-        ]
-    silos = (
-        "The bounds assume that nobody's rows are at more than one party."
-        if ledger.silos == 1
-        else f"The bounds cover people whose rows are at up to {ledger.silos} parties."
-    )
+        text = f"The bounds cover {times} draw{together} of noise. Each further draw on the same rows adds its cost."
+        return [text, *silos]
     return [
-        f"The bounds cover {times} {'cast' if ledger.drawn == 1 else 'casts together'} by each party. Another cast "
-        "draws new noise on the same rows, and its cost is added.",
-        silos,
+        f"The bounds cover {times} cast{together} by each party. Another cast draws new noise on the same rows, and "
+        "its cost is added.",
+        *silos,
         "Tallying again, with or without late ballots, and using the model cost nothing more.",
     ]
 
