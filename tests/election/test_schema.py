@@ -160,7 +160,7 @@ def test_labels_of_any_type_become_class_indices():
             ["yes", "perhaps"],
             r"^a\.csv, column 'ill': row 2 \('perhaps'\) is not a class of the election.*one of no, yes",
         ),
-        (["yes", ""], r"row 2 \(''\) is not a class"),
+        (["yes", ""], r"row 2 \(''\) has no label"),
         ([0.5], r"row 1 \('0.5'\) is not a class"),
         ([["yes"]], r"expected one label per row, not shape \(1, 1\)"),
     ],
