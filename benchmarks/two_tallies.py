@@ -1,6 +1,7 @@
 """Accuracy on Adult with two tallies, beside L2, where every party adds noise of its own.
 
 python benchmarks/two_tallies.py [--seeds 10] [--first 0] [--only analytic fedkt] [--split homogeneous dirichlet:0.5]
+                                 [--epsilon 0.4]
 
 20 parties, the unit is a row, delta 1e-5, adjacency replace with stable IDs. Both servers run in this process, with the
 functions that `oneballot tally --share` and `oneballot combine` use. Settings were chosen on seeds 100 to 102.
@@ -76,11 +77,12 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--only", nargs="*", default=list(BUDGETS))
     parser.add_argument("--split", nargs="*", default=list(SPLITS))
+    parser.add_argument("--epsilon", type=float, nargs="*")
     options = parser.parse_args()
     begin()
     for name in options.only:
         for split in options.split:
-            for epsilon in BUDGETS[name]:
+            for epsilon in options.epsilon or BUDGETS[name]:
                 measure(name, epsilon, split, options.first, options.seeds)
     return end()
 

@@ -90,6 +90,7 @@ def test_a_dossier_says_that_nobody_alone_can_read_the_ballot(agreed: Path, clin
     text = page.read_text("utf-8")
     assert "Nobody alone" in text
     assert "an encrypted share" in text
+    assert "no number can be read from it" in text
     assert "not both together" in text
 
 

@@ -49,6 +49,10 @@ EXEMPT_AT_L2 = (
     "At L2 every number in the ballot has noise, drawn before it is sealed, so none of them is an exact count. The "
     "guarantee below bounds what they reveal, also about a group of one."
 )
+EXEMPT_SHARES = (
+    "The ballot is two shares, each random without the other, so no number can be read from it. The total of all "
+    "ballots is opened, and the ledger below says with which noise."
+)
 UNKNOWN_ELECTION = "unknown without --election: give the election, which says which arrays are exact counts."
 UNKNOWN_SPOILED = "unknown: they are not read from a ballot that would be spoiled."
 
@@ -84,7 +88,7 @@ def of_release(release: Release, page: str, audit: Audited | None = None) -> Dos
         signed_by=_signer(release.signer),
         guarantee=describe_guarantee(release.ledger, election),
         attacks=describe_attacks(release.ledger, election, models, audit),
-        counts=_counts(release.counts, release.rule, election.level),
+        counts=_counts(release.counts, release.rule, election.level, shared=election.shared),
         rows_held=release.held.rows,
         seals=None if ballot is None else _seals(f"{file_name(party)}.ballot", ballot.sealed, ballot.digest),
     )
@@ -140,7 +144,7 @@ def of_ballot(
         signed_by=Signer(who=facts["signature"]),
         guarantee=describe_guarantee(ballot.ledger, election),
         attacks=describe_attacks(ballot.ledger, election, models, audit),
-        counts=_counts(counts, rule, ballot.ledger.level, unknown),
+        counts=_counts(counts, rule, ballot.ledger.level, unknown, shared=election is not None and election.shared),
         rows_held=facts["rows_held"],
         seals=_seals(path.name, data, ballot.digest),
     )
@@ -276,8 +280,10 @@ def _signer(key: str | None) -> Signer:
     return Signer(who="The party, with its own key.", key=key, fingerprint=fingerprint(key))
 
 
-def _counts(counts: Sequence[ReleasedCount], rule: CountRule, level: str, unknown: str | None = None) -> Counts:
-    exempt = EXEMPT_AT_L2 if level == "L2" else None
+def _counts(
+    counts: Sequence[ReleasedCount], rule: CountRule, level: str, unknown: str | None = None, *, shared: bool
+) -> Counts:
+    exempt = EXEMPT_SHARES if shared else EXEMPT_AT_L2 if level == "L2" else None
     stated = [StatedCount(array=c.array, group=c.group, rows=c.rows, ids=c.ids, small=c.is_small(rule)) for c in counts]
     smallest = min((count.rows for count in counts if count.rows), default=None)
     return Counts(
