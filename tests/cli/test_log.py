@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import oneballot as ob
 from oneballot.cli import app
 from oneballot.election import template
 from oneballot.party.submit import cast_file
-from oneballot.server.log import LOG
+from oneballot.server.log import LOG, save
 
 
 def oneballot(*words: object, status: int = 0) -> str:
@@ -88,6 +89,21 @@ def test_a_broken_log_is_reported_with_exit_status_1(tallied: Path) -> None:
     path.write_text(path.read_text().replace("party-a", "party-z"))
     assert "BROKEN: entry 1 was edited" in oneballot("log", "outcome", status=1)
     assert not json.loads(oneballot("log", "outcome", "--json", status=1))["intact"]
+
+
+def test_a_log_that_was_signed_again_beside_an_outcome_stripped_of_its_voters_is_not_taken_for_this_machines(
+    tallied: Path, monkeypatch
+) -> None:
+    """Without voters an outcome looks published, and a published one may be signed by any server's key."""
+    assert "this machine's log key" in oneballot("log", "outcome")
+    assert json.loads(oneballot("log", "outcome", "--json"))["own_key"] is True
+    own = os.environ["ONEBALLOT_LOG_KEY"]
+    monkeypatch.setenv("ONEBALLOT_LOG_KEY", str(tallied / "forger" / "log.key"))
+    (tallied / "outcome" / LOG).unlink()
+    save(ob.Outcome.load(tallied / "outcome").published(), tallied / "outcome", "tally")
+    monkeypatch.setenv("ONEBALLOT_LOG_KEY", own)
+    assert ", not this machine's log key" in oneballot("log", "outcome")
+    assert json.loads(oneballot("log", "outcome", "--json"))["own_key"] is False
 
 
 def test_an_export_is_in_the_log(tallied: Path) -> None:

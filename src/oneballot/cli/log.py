@@ -32,12 +32,14 @@ def command(
     """
     with session(as_json):
         from ..ballot.keys import fingerprint
-        from ..server.log_check import check_log
+        from ..server.log_check import check_log, is_own_key
 
         log = check_log(outcome, signer=signer, expect=expect)
+        own = is_own_key(log.entries[0].key) if log.entries else None
         if as_json:
             entries = [entry.model_dump() for entry in log.entries]
-            print_json({"entries": entries, "head": log.head, "intact": not log.problems, "problems": log.problems})
+            facts = {"intact": not log.problems, "problems": log.problems, "own_key": own}
+            print_json({"entries": entries, "head": log.head, **facts})
         else:
             rows = [
                 [str(e.number), e.time.replace("T", " ").removesuffix("+00:00"), e.kind, _describe(e), e.hash]
@@ -45,7 +47,9 @@ def command(
             ]
             print_table(f"The log of {outcome}", ["entry", "time (UTC)", "what", "", "hash"], rows, whole=(0, 1))
             if log.entries:
-                print(f"Signed with the key with fingerprint {fingerprint(log.entries[0].key)}")
+                whose = {True: ", this machine's log key", False: ", not this machine's log key", None: ""}
+                known = whose[own]
+                print(f"Signed with the key with fingerprint {fingerprint(log.entries[0].key)}{known}")
             print_lines(f"BROKEN: {problem}." for problem in log.problems)
             if not log.problems:
                 print(f"The log is intact: {plural(len(log.entries), 'entry', 'entries')}, the last {log.head}")

@@ -52,6 +52,11 @@ def _check_signer(log: Log, index: dict[str, Any], signer: str | None) -> list[s
     return []
 
 
+def is_own_key(key: str) -> bool | None:
+    """Whether this is the log key of this machine; None if it has none."""
+    return key == public_text(read_key(key_path())) if key_path().is_file() else None
+
+
 def _shown(keys: set[str]) -> str:
     return "; ".join(f"with fingerprint {fingerprint(key)}" for key in keys) or "of nobody"
 
