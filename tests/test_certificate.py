@@ -81,6 +81,16 @@ def test_one_more_party_moves_the_bound_on_rows_only_within_its_range(others: li
         assert (everyone <= most * (1 + 1e-9)).all()
 
 
+def test_without_one_of_five_parties_the_rows_of_the_others_count_as_declared() -> None:
+    """As a tally of four counts them: nobody is bounded there without public rows."""
+    declared = np.array([290.0, 100, 100, 100, 100])
+    (missing,) = ([least, most] for least, most, _, present in BoundedRows(declared)(np.arange(4)) if not present)
+    np.testing.assert_array_equal(missing, [declared[:4], declared[:4]])
+    (six,) = (least for least, _, _, present in BoundedRows(np.append(declared, 100))(np.arange(5)) if not present)
+    np.testing.assert_array_equal(six, bounded_rows(declared))
+    assert six[0] < 290
+
+
 class Small:
     """An election with weighted, capped votes, and any ballot in the place of one of them."""
 
