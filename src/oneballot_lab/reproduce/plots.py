@@ -42,6 +42,9 @@ def _label(axes: Any, row: Row, picture: Picture) -> None:
     axes.set_ylabel(picture.y_label)
     if picture.log:
         axes.set_xscale("log")
+        if ticks := sorted({line.at for line in row.lines if line.at is not None and line.experiments}):
+            axes.set_xticks(ticks)
+            axes.set_xticks([], minor=True)
         axes.xaxis.set_major_formatter("{x:g}")
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(alpha=0.3)
@@ -56,18 +59,19 @@ def _plot_lines(axes: Any, lines: Sequence[LineResult]) -> None:
             series.setdefault(result.line.series, []).append(result)
     for i, (name, points) in enumerate(series.items()):
         measured = [point for point in points if point.values]
-        axes.errorbar(
-            [point.line.at for point in measured],
-            [point.mean for point in measured],
-            [point.deviation for point in measured],
-            marker="o",
-            capsize=3,
-            color=f"C{i}",
-            label=name,
-        )
+        if measured:
+            axes.errorbar(
+                [point.line.at for point in measured],
+                [point.mean for point in measured],
+                [point.deviation for point in measured],
+                marker="o",
+                capsize=3,
+                color=f"C{i}",
+                label=name,
+            )
         printed = [(point.line.at, point.line.paper.value) for point in points if point.line.paper is not None]
         if printed:
-            axes.plot(*zip(*printed, strict=True), "x", color=f"C{i}", label=f"{name}, paper")
+            axes.plot(*zip(*printed, strict=True), "x", color=f"C{i}", label=f"{name}, paper" if measured else name)
 
 
 def _plot_bars(axes: Any, lines: Sequence[LineResult]) -> None:
