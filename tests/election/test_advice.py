@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import oneballot as ob
-from oneballot.election.advice import advise, analytic_instead, learns_from_public_rows
+from oneballot.election.advice import MEASURED, advise, analytic_instead, learns_from_public_rows
 from oneballot.errors import ElectionError, WillNotWork
 
 X = np.random.default_rng(0).random((400, 6)).astype(np.float32)
@@ -54,6 +56,30 @@ def test_analytic_needs_the_rows_at_which_its_own_tally_stops_warning() -> None:
     assert not any("is large compared with" in str(w.message) for w in caught)
     with pytest.raises(ElectionError, match="no class has more rows than the noise"):
         ob.simulate(run, data[: rows // 8], labels[: rows // 8], parties=4, split="homogeneous")
+
+
+@pytest.mark.filterwarnings("ignore::oneballot.errors.OneBallotWarning")
+def test_at_l2_every_method_for_tables_is_compared_with_the_best_for_its_budget() -> None:
+    """Also where the labels would be right: at ε = 8 with 30 parties, votes work."""
+    for epsilon in (1.0, 8.0):
+        (line,) = [line for line in advise(election(privacy=ob.L2(epsilon)), 30) if "more accurate one" in line]
+        assert line.startswith("The method analytic adds noise once")
+        assert MEASURED in line
+    (own,) = [line for line in advise(election(privacy=ob.L2(1.0), method=ob.Analytic()), 30) if MEASURED in line]
+    assert own.startswith("For a budget at L2, analytic is the most accurate method on a table")
+    images = ob.Election([0, 1], public=np.zeros((50, 1, 4, 4), np.uint8), method=ob.FedKT(), privacy=ob.L2(8.0))
+    at_l1 = election(privacy=ob.L1(8.0), server_key="none")
+    for other in (images, at_l1, election()):
+        assert not any(MEASURED in line for line in advise(other, 30))
+
+
+def test_the_figures_of_the_advice_are_those_of_the_table() -> None:
+    docs = Path(__file__).parents[2] / "docs"
+    table, page = ((docs / name).read_text("utf-8") for name in ("results/privacy.md", "privacy.md"))
+    (row,) = [line for line in table.splitlines() if line.startswith("| ε = 1 | ")]
+    found = re.findall(r"(\d\d\.\d) ±", row)
+    assert re.findall(r"(\d\d\.\d) %", MEASURED) == found
+    assert f"| ε = 1 | {found[0]} % | {found[1]} % |" in page
 
 
 def test_the_warning_at_l2_names_analytic_on_tables_and_not_on_images() -> None:

@@ -53,6 +53,8 @@ def command(
             print_json({**result.describe(), "election": agreed.digest})
         else:
             _show(result)
+            if agreed.guarantee is not None:
+                print(f"Adjacency {result.adjacency} means: {agreed.guarantee.ledger().neighbours}.")
         if not result.holds:
             raise typer.Exit(1)
 
