@@ -2,6 +2,7 @@
 
 `fixtures/v1` was written by the 0.1.0 command line: `new`, `cast`, `tally` and `predict` for each method. Results are
 compared bit for bit where the libraries that train are those in `versions.json`; other versions may train other models.
+The analytic method's matrix solution alone is compared to nine digits, because it depends on the processor.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from oneballot.ballot.seal import unseal
 from oneballot.cli import app
 from oneballot.data.read import read
 from oneballot.election.election import Election
+from oneballot.methods.analytic.format import AnalyticFormat
 from oneballot.server.outcome import Outcome
 
 V1 = Path(__file__).parent / "fixtures" / "v1"
@@ -72,6 +74,11 @@ def assert_equal_sums(one: Path, other: Path) -> None:
     assert all(np.array_equal(sums[key], others[key]) for key in sums)
 
 
+def assert_close_models(one: Path, other: Path) -> None:
+    weights, others = (AnalyticFormat.load(path.read_bytes(), classes=3).weights for path in (one, other))
+    np.testing.assert_allclose(weights, others, rtol=1e-9, atol=1e-12)
+
+
 @same_libraries
 @each_election
 def test_a_tally_of_the_same_ballots_gives_the_same_model_and_count(name: str, v1: Path) -> None:
@@ -84,7 +91,13 @@ def test_a_tally_of_the_same_ballots_gives_the_same_model_and_count(name: str, v
         assert_equal_sums(v1 / "again", V1 / name / "outcome")
         old = json.loads((V1 / name / "outcome" / "outcome.json").read_bytes())
         files, again["count"], again["roll"] = (files - {old["count"]}) | {again["count"]}, old["count"], old["roll"]
-    assert {path.name for path in (v1 / "again").iterdir()} == files | documents, "files are named by their content"
+    now = {path.name for path in (v1 / "again").iterdir()}
+    if name == "analytic" and now != files | documents:  # LAPACK rounds differently on another type of processor
+        (old_file,), (new_file,) = files - now, now - files - documents
+        assert_close_models(v1 / "again" / new_file, V1 / name / "outcome" / old_file)
+        again = json.loads(json.dumps(again).replace(new_file, old_file))
+        now = (now - {new_file}) | {old_file}
+    assert now == files | documents, "files are named by their content"
     assert again.pop("verdict")["rows"] >= 0  # new in 0.3
     assert again.pop("about")["method"]["name"]  # new in 0.5
     assert again.pop("influence")["rows"] >= 0  # new in 0.6
