@@ -66,8 +66,8 @@ def doubled_in_the_method(patch: pytest.MonkeyPatch) -> None:
 
 
 def halved_sensitivity(patch: pytest.MonkeyPatch) -> None:
-    squared, reach = calibration._squared_shift, calibration.reach_of
-    patch.setattr(calibration, "_squared_shift", lambda *given: squared(*given) / 4)
+    squared, reach = calibration.squared_shift, calibration.reach_of
+    patch.setattr(calibration, "squared_shift", lambda *given: squared(*given) / 4)
     patch.setattr(calibration, "reach_of", lambda *given, **more: max(1, reach(*given, **more) // 2))
 
 

@@ -17,7 +17,7 @@ from .signals import Trial
 AUDITS = 400
 """Simulated audits for each power."""
 POWER = 0.95
-CANARIES = 20_000
+CANARIES, MOST_RUNS = 20_000, 2500
 """Simulated for each strength of the noise."""
 BELOW = (0.8, 0.5, 0.25, 0.1)
 """Noise that is weaker still, relative to what is noticed, is noticed too: this is checked at these fractions."""
@@ -32,7 +32,8 @@ class Simulation:
     def __init__(self, trials: Sequence[Trial], levels: Array, seed: int = 0) -> None:
         self.trials, self.levels, self.seed = trials, levels, seed
         self.allowed = [np.array([trial.allowed(e).mean() for e in levels]) for trial in trials]
-        self.repeats = -(-CANARIES // sum(len(trial.coins) for trial in trials))
+        canaries = sum(len(trial.coins) for trial in trials)
+        self.repeats = min(-(-CANARIES // canaries), -(-MOST_RUNS // len(trials)))
         self.bias = self._simulate(1.0).mean(axis=0)
 
     def bets(self, factor: float) -> Array:

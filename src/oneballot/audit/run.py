@@ -32,6 +32,8 @@ PLANNED = 40
 """Trials that are simulated to plan the audit."""
 FOR_THE_BOUND = 0.1
 """The share of false alarms that the (ε, δ) bound may cause; the test of the curve may cause the rest."""
+STEADY = 5
+"""Runs without a drift of scores, in effect, before the first."""
 SAME_BY_CHANCE = math.log(1e-9)
 
 
@@ -77,6 +79,8 @@ class Audit:
     @property
     def _bound_refutes(self) -> bool:
         noisy, confidence = self.with_noise, 1 - FOR_THE_BOUND * (1 - self.confidence)
+        if not noisy.canaries:  # every run drew more noise than declared, which is a finding
+            return False
         return epsilon_lower_bound(noisy.canaries, noisy.guesses, noisy.right, self.delta, confidence) > self.claimed
 
     @property
@@ -212,9 +216,13 @@ class _Guesses:
         self._losses, self._coins = list[Array](), list[Array]()
         self._right, self._wrong, self._allowed = list[Array](), list[Array](), list[Array]()
         self._stakes = list[Array]()
+        self._drift: Array | None = None
 
     def add(self, trial: Trial, losses: Array, canaries: int) -> None:
         losses, coins = losses[:canaries], trial.coins[:canaries]
+        # Where sums are wrong, all scores may be off alike. What earlier runs show of that is subtracted.
+        self._drift = losses if self._drift is None else self._drift + losses
+        losses = losses - (self._drift - losses) / (len(self._coins) + STEADY)
         right, wrong = guess(losses, coins, self.epsilons)
         allowed = np.array([trial.allowed(epsilon)[:canaries].mean() for epsilon in self.epsilons])
         self._stakes.append(bets(payoff(right, wrong, self.epsilons), allowed, self.epsilons))

@@ -43,7 +43,7 @@ def unnoticed(noticed: float | None) -> list[str]:
     return [
         f"This audit could NOT have noticed: noise of more than {noticed:.0%} of the stated scale would have passed in "
         f"more than {1 - POWER:.0%} of audits; nor would a unit that counts less than {1 / noticed:.2g} times have "
-        "been noticed (computed by simulating this audit). More --runs notice less."
+        "been noticed (computed by simulating this audit). More --runs notice smaller deviations."
     ]
 
 
