@@ -10,8 +10,9 @@ A₁ be the event that the guess is 1 and A₀ that it is 0. With a fair coin th
 
     ½[Q(A₁) − e^ε P(A₁)] + ½[P(A₀) − e^ε Q(A₀)] ≤ δ(ε),
 
-whatever the rule of guessing. It may use the other coins, and earlier runs: the claim holds whatever they are. At ε = 0 this counts
-right minus wrong guesses; at larger ε only confident guesses count. Testing several levels tests several tangents of f.
+whatever the rule of guessing. It may use the other coins, and earlier runs: the claim holds whatever they are. At ε =
+0 this counts right minus wrong guesses; at larger ε only confident guesses count. Testing several levels tests
+several tangents of f.
 
 **One run.** X is the mean, over canaries, of the payoffs minus their δ(ε), at one level or averaged over some. Given
 all earlier runs and the other coins, each term has a mean of at most 0, and so has X, however the canaries of a run

@@ -22,7 +22,7 @@ CANARIES, MOST_RUNS = 20_000, 2500
 BELOW = (0.8, 0.5, 0.25, 0.1)
 """Noise that is weaker still, relative to what is noticed, is noticed too: this is checked at these fractions."""
 NUMBERS_AT_ONCE = 2**20
-RUNS = (50, 100, 150, 200, 300, 450, 700, 1000, 1500, 2200, 3300, 5000, 7500, 10_000, 20_000, 50_000, 100_000)
+RUNS = (100, 150, 200, 300, 450, 700, 1000, 1500, 2200, 3300, 5000, 7500, 10_000, 20_000, 50_000, 100_000)
 HALF = 0.5
 
 

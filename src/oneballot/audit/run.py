@@ -32,7 +32,7 @@ PLANNED = 40
 """Trials that are simulated to plan the audit."""
 FOR_THE_BOUND = 0.1
 """The share of false alarms that the (ε, δ) bound may cause; the test of the curve may cause the rest."""
-STEADY = 5
+STEADY = 2
 """Runs without a drift of scores, in effect, before the first."""
 SAME_BY_CHANCE = math.log(1e-9)
 
