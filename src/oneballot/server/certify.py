@@ -6,6 +6,7 @@ from pathlib import Path
 
 from ..election.election import Election
 from ..errors import ElectionError, OneBallotError
+from ..models import HasMembers
 from .context import TallyContext
 from .influence import Influence, trace
 from .outcome import Outcome
@@ -23,7 +24,7 @@ def certify(folder: Path, election: Election, data: Path | None = None) -> tuple
         raise OneBallotError(f"{folder} was published without votes; use the folder that `oneballot tally --out` wrote")
     rows = None
     if data is not None:
-        if not hasattr(outcome.model.model_, "member_predictions"):
+        if not isinstance(outcome.model.model_, HasMembers):
             raise OneBallotError(
                 f"--data needs an ensemble, which keeps the parties' models; this outcome is of "
                 f"{election.method.name}. Without --data its labels of the public rows are certified"
