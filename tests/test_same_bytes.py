@@ -30,7 +30,7 @@ DISTILLED = ob.DOSFL(steps=2, epochs=2, first_rate=0.1, local_epochs=1, local_ba
 REHEARSAL: Any = {"noise_seed": 1, "rehearsal": True}
 
 ELECTIONS: dict[str, dict[str, Any]] = {
-    "fedkt": {"method": ob.FedKT(), "learner": TREE},
+    "fedkt": {"method": ob.FedKT(influence="claimed"), "learner": TREE},
     "fedkt, paper": {"method": ob.FedKT.paper(subsets=2), "learner": TREE},
     "fedkt, paper, L1": {
         "method": ob.FedKT.paper(subsets=2), "learner": TREE, "privacy": ob.L1(gamma=0.5, **REHEARSAL)
@@ -39,7 +39,7 @@ ELECTIONS: dict[str, dict[str, Any]] = {
         "method": ob.FedKT.paper(subsets=2, partitions=1), "learner": TREE, "privacy": ob.L2(gamma=0.5, **REHEARSAL)
     },
     "fedkt, models": {"method": ob.FedKT.paper(subsets=2, ballot="models"), "learner": TREE},
-    "fedkt, networks": {"method": ob.FedKT(open_vote="odds"), "learner": MLP},
+    "fedkt, networks": {"method": ob.FedKT(open_vote="odds", influence="claimed"), "learner": MLP},
     "fedkt, paper, networks": {"method": ob.FedKT.paper(subsets=2), "learner": MLP},
     "fedkd, networks": {"method": ob.FedKD.paper(), "learner": MLP},
     "fedkd, trees": {"method": ob.FedKD(temperature=0.0, influence="claimed"), "learner": TREE},
@@ -89,7 +89,11 @@ def digest_of(name: str) -> dict[str, str]:
 @pytest.mark.parametrize("name", ELECTIONS)
 def test_a_simulation_gives_the_same_bytes_as_before(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(seal, "_own_version", lambda: "0.3.0")  # a ballot states the version that made it
-    assert digest_of(name) == KNOWN["digests"][name]
+    now, before = digest_of(name), dict(KNOWN["digests"][name])
+    if name.startswith("analytic"):  # LAPACK rounds the solution differently on another type of processor
+        assert now.pop("model")
+        assert before.pop("model")
+    assert now == before
 
 
 if __name__ == "__main__":
