@@ -36,7 +36,7 @@ def command(
     workers: Workers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Attack an election with canaries, to test its noise and its epsilon.
+    """Attack an election with canaries, to test its noise.
 
     Rows (L2) or parties (L1) whose content a coin decides go through real casts and tallies with the election's noise.
     The auditor guesses the coins from what is released. Right and wrong guesses are compared with the trade-off curve
