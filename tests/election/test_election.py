@@ -283,7 +283,7 @@ def test_a_public_set_that_is_not_rows_of_finite_numbers_is_rejected(public, err
         ([[1, 2, 3]], ["no"], r"clinic-a: rows have shape \(3,\), but the election's have \(2,\)"),
         ([[1, 2], [3, 4]], ["no"], "clinic-a: X has 2 rows, but y has 1"),
         ([[1, 2]], ["perhaps"], r"clinic-a, column 'label': row 1 \('perhaps'\) is not a class.*use one of no, yes"),
-        ([[1, 2]], [np.nan], r"row 1 \(''\) is not a class"),
+        ([[1, 2]], [np.nan], r"row 1 \(''\) has no label"),
         ([[1, np.nan]], ["no"], "clinic-a: 1 value is NaN"),
         ([["x", "y"]], ["no"], "clinic-a: expected numbers"),
         ([[1, 2]], "no", "expected one label per row"),

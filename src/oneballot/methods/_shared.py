@@ -14,6 +14,10 @@ MOST_ROWS = 2**31 - 1
 NAMED_ROWS = 5
 """How many of the rows that depend on a party a warning lists."""
 NAMED_PARTIES = 10
+MOST = 0.5
+"""Where more of the public rows than this depend on one party each, the parties' rows differ."""
+FEW = 0.1
+"""The share of the public rows up to which the rows that depend on a party are listed."""
 CLASS_COUNTS = "the exact number of the party's rows of each class"
 
 
@@ -62,11 +66,13 @@ def warn_where_one_party_decides(
     named = sorted(set(first[alone].tolist()), key=lambda i: (-(first[alone] == i).sum(), i))
     for i in named[:NAMED_PARTIES]:
         rows = numbers[alone & (first == i)]
-        some = ", ".join(str(row + 1) for row in rows[:NAMED_ROWS])
-        texts.append(f"{len(rows)} on {parties[i]} (rows {some}{', …' if len(rows) > NAMED_ROWS else ''})")
+        some = ", ".join(str(row + 1) for row in rows[:NAMED_ROWS]) + (", …" if len(rows) > NAMED_ROWS else "")
+        texts.append(f"{len(rows)} on {parties[i]}" + (f" (rows {some})" if len(rows) <= FEW * len(alone) else ""))
     if len(named) > NAMED_PARTIES:
         texts.append(f"the rest on {len(named) - NAMED_PARTIES} other parties")
-    ctx.warn(
-        f"{alone.sum():,} of {len(alone):,} public rows depend on one party, because too few others claim rows like "
-        f"them: {'; '.join(texts)}. If that party is wrong or lies, so is the outcome there"
-    )
+    which = f"{alone.sum():,} of {len(alone):,} public rows depend on one party"
+    if alone.mean() > MOST:
+        which += " each, because the parties' rows differ so much that hardly two of them know the same"
+    else:
+        which += ", because too few others claim rows like them"
+    ctx.warn(f"{which}: {'; '.join(texts)}. If that party is wrong or lies, so is the outcome there")

@@ -149,7 +149,7 @@ class Distilling(Experiment):
         initial = InitialWeights((6,), 2, "torch", seed, None)
         data, _ = yield DistilWork(initial, X, y, 1, settings, label="of 20 rows")
         start = replace(initial, row=(7 if self.bad == "start" else 6,))
-        model = yield TrainWork(start, ("a",), [(data.inputs, data.labels, data.rates)], settings)
+        model, _ = yield TrainWork(start, ("a",), [(data.inputs, data.labels, data.rates)], settings)
         return Result({"last": float(model.predict_proba(X).sum())})
 
     def quick(self) -> Distilling:

@@ -9,7 +9,7 @@ from .markdown import bullets, code, escaped, quoted, table
 
 FILL = "**To be completed by people:**"
 USAGE = """```bash
-pip install oneballot
+# after installing OneBallot and what its extras need for this model
 oneballot predict . --data new.csv --out predictions.csv
 oneballot evaluate . --data test.csv
 ```
@@ -102,7 +102,7 @@ def _details(facts: Facts) -> str:
             ["Model", facts.architecture],
             ["Format", code(facts.model.format)],
             ["Privacy level", facts.level],
-            ["Made with", "[OneBallot](https://pypi.org/project/oneballot/), one-shot federated learning"],
+            ["Made with", "OneBallot, one-shot federated learning"],
         ],
     )
 
@@ -112,8 +112,8 @@ def _input(facts: Facts) -> str:
         shape = " × ".join(map(str, facts.outcome.model.features_)) or "unknown shape"
         return f"Arrays of encoded rows, {shape} numbers each. The election has no schema of named columns."
     header = ["column", "type", "values", "a missing value is", "other values are"]
-    text = "Columns by name, in any order; others are ignored. Ranges and categories were agreed before training, from "
-    text += f"public knowledge.\n\n{table(header, facts.columns)}"
+    text = "Columns by name, in any order; others are ignored. Ranges and categories were agreed before training, in "
+    text += f"the election that all parties have.\n\n{table(header, facts.columns)}"
     row_id = None if facts.outcome.schema is None else facts.outcome.schema.id
     return text if row_id is None else f"{text}\n\nRows have an ID, {code(row_id)}, which the model does not use."
 
