@@ -46,6 +46,10 @@ class Place:
         assert text.count(old) == 1, old
         self.toml.write_text(text.replace(old, new))
 
+    def set_level(self, privacy: str) -> None:
+        self.write('level = "L0"', privacy)
+        oneballot("election", "set", "election.toml", "--unset", "method.influence")  # "bounded" is for L0 alone
+
     def encrypt(self) -> None:
         public = run_json("keys", "new", "server", "--for-server")["public"]
         self.write('# server_key = "x25519:…"', f'server_key = "{public}"')
@@ -216,7 +220,7 @@ class TestRotation:
         assert Path("ballots/a.1.ballot").exists()
 
     def test_signing_again_at_l2_draws_no_noise(self, either: Place) -> None:
-        either.write('level = "L0"', 'level = "L2"\nepsilon = 4.0')
+        either.set_level('level = "L2"\nepsilon = 4.0')
         first = either.cast("a")
         either.write(f'a = "{either.public["a"]}"', f'a = "{either.new_key("a")}"')
         again = either.cast("a", "--resign")
@@ -338,7 +342,7 @@ class TestEncrypted:
 
 
 def test_an_l1_cast_is_rejected_until_the_election_names_a_server_key(place: Place) -> None:
-    place.write('level = "L0"', 'level = "L1"\nscale = 1.0')
+    place.set_level('level = "L1"\nscale = 1.0')
     assert "NOT YET" in oneballot("check", "election.toml")
     for more in ((), ("--dry-run",)):
         assert "server_key" in place.cast("a", *more, status=1)["error"]

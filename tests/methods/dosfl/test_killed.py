@@ -24,7 +24,7 @@ from oneballot.methods.dosfl.initialization import draw_initial_weights
 
 if __name__ == "__main__":
     distilling.PROCESSES_PAY_OFF = 0.0
-    net, settings = built_in("mlp", {"hidden": [6]}, (4,), 3), DOSFL(steps=3, batch=3, local_epochs=10**6)
+    net, settings = built_in("mlp", {"hidden": [6]}, (4,), 3), DOSFL(steps=3, batch=3, local_epochs=10**5)
     initial, y = draw_initial_weights(net, "xavier-uniform", 1), np.arange(30) % 3
     parties = [Party(np.arange(30), y, initial, seed, settings) for seed in range(2)]
     distilling.distil(net, np.ones((30, 4), np.float32), parties, 3, device="cpu")
