@@ -63,6 +63,7 @@ METHODS: dict[str, tuple[Any, Any]] = {
     "dosfl": (DISTILLED, MLP),
     "analytic": (ob.Analytic(), None),
     "analytic-ridge": (ob.Analytic(solver="ridge"), None),
+    "neighbours": (ob.Neighbours(), None),
 }
 
 

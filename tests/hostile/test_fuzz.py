@@ -47,6 +47,7 @@ COUNTS = (
     "fedkt-counts",
     "fedkt-models",
     "fedkt-odds",
+    "neighbours",
 )
 NAMES = (
     "unseal:clear",
