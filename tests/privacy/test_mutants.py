@@ -18,10 +18,10 @@ from oneballot.ballot import seal
 from oneballot.ballot.archive import unzip, zip_up
 from oneballot.ballot.manifest import open_ballot
 from oneballot.errors import PrivacyError, Spoiled
-from oneballot.methods.fedkt import method
 from oneballot.methods.fedkt import method as fedkt_method
 from oneballot.methods.fedkt.method import FedKT
 from oneballot.methods.fedkt.teachers import Teachers
+from oneballot.methods.fedkt.votes import PARTS
 from oneballot.party import cast
 from oneballot.party.context import PartyContext
 from oneballot.privacy import calibration, guarantee
@@ -228,7 +228,7 @@ def one_sided(**changed: Any) -> Callable[[pytest.MonkeyPatch], None]:
 
 
 def parts_as_votes(self: FedKT, answers: Any, ctx: Any) -> list[Any]:
-    votes = np.floor(answers * method.PARTS).astype(np.int64).sum(axis=1)
+    votes = np.floor(answers * PARTS).astype(np.int64).sum(axis=1)
     return [ctx.decide(v, cell=f"partition {j}") for j, v in enumerate(votes)]
 
 
