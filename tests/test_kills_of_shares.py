@@ -22,6 +22,8 @@ from oneballot.server.two_tallies.partial import Partial
 from oneballot.server.two_tallies.roll import Roll
 from oneballot.server.two_tallies.share import tally_share
 
+pytest.importorskip("resource", reason="the tests fork processes, limit their files and kill them: POSIX only")
+
 from .test_kills import killed_at, killed_writing
 
 PARTIES = ("a", "b", "c")

@@ -108,5 +108,5 @@ def test_only_long_dotted_keys_and_numbers_are_refused() -> None:
     for part in ("a", '"a b"', "'='", '"a\\"b"', "7"):
         with pytest.raises(ValueError, match="line 2 has more than 100 parts"):
             check_toml("first = 1\n" + " . ".join([part] * 102) + " = 1")
-    with pytest.raises(ValueError, match="line 2 has more than 5,000 digits"):
-        check_toml("a = 1\nb = 0x" + "f" * 5_001)
+    with pytest.raises(ValueError, match="line 2 has more than 500,000 digits"):
+        check_toml("a = 1\nb = 0x" + "f" * 500_001)

@@ -18,7 +18,7 @@ DEEPEST = 50
 SEED = 2**64
 MOST_KEY_PARTS = 100
 """Of a dotted key in a TOML file. `tomllib` needs time that grows with the square of their number."""
-MOST_DIGITS = 5_000
+MOST_DIGITS = 500_000
 """Of a number in a TOML file. `tomllib` needs a hundred times the memory of a longer one."""
 LARGEST_IN_FILE = 2**63 - 1
 """Of any whole number in an election file, as in TOML's specification."""
