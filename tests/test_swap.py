@@ -217,6 +217,7 @@ def test_the_calculator_says_what_its_adjacency_means() -> None:
 
 
 @pytest.mark.parametrize(("adjacency", "words"), [("replace", SAME_ID), ("swap", ANOTHER)])
+@pytest.mark.slow
 def test_a_new_user_reads_the_same_words_from_check_to_report(
     adjacency: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

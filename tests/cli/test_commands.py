@@ -483,6 +483,7 @@ class TestPrivacy:
             refused = run_json("tally", "election.toml", "--from", "box", "--out", "outcome", option, status=1)
             assert "are for L1" in refused["error"]
 
+    @pytest.mark.slow
     def test_the_audit_prints_its_result(self, private: Path) -> None:
         text = (private / "election.toml").read_text().replace("epsilon = 4.0", "epsilon = 1.0")
         (private / "election.toml").write_text(text)
@@ -497,6 +498,7 @@ class TestPrivacy:
         assert result["wealth"] < result["refuting_wealth"]
         assert result["without_noise"]["epsilon"] > result["with_noise"]["epsilon"]
 
+    @pytest.mark.slow
     def test_the_audit_refutes_half_of_the_noise(self, private: Path, monkeypatch) -> None:
         honest = NoisyArgmax.draw
 

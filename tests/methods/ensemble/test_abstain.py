@@ -140,6 +140,7 @@ def test_a_row_without_any_answer_has_equal_classes_and_no_row_at_all_is_an_erro
 
 
 @pytest.mark.parametrize("weights", ["seen", "open"])
+@pytest.mark.slow
 def test_the_tally_and_a_loaded_outcome_name_the_party_that_abstains(weights: str, tmp_path: Path) -> None:
     public = np.concatenate([rng.uniform(0, 1, (60, 3)).astype(np.float32), TRIGGER])
     tree = ob.Sklearn("DecisionTreeClassifier")

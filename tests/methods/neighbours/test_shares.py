@@ -41,6 +41,7 @@ def test_noise_is_averaged_over_all_public_rows() -> None:
 
 
 @pytest.mark.parametrize("noise", [10.0, 100.0, 1000.0])
+@pytest.mark.slow
 def test_the_penalty_is_close_to_the_best_one(noise: float, monkeypatch: pytest.MonkeyPatch) -> None:
     noisy = EXPECTED + np.random.default_rng(2).normal(0, noise, EXPECTED.shape)
     chosen = error(estimate_shares(noisy, noise, GRAPH, FEATURES))

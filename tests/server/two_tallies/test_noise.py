@@ -138,11 +138,15 @@ def test_no_noise_is_drawn_at_a_cast_and_a_second_cast_costs_nothing(federation)
 
 def test_one_noise_costs_less_than_one_a_party(federation, digits) -> None:
     """At the same budget the total of 7 parties has √2·σ instead of √7·σ, and the model is better."""
-    election = federation(method=ob.Analytic(), privacy=ob.L2(8.0)).election
+    election = federation(method=ob.Analytic(), privacy=ob.L2(4.0)).election
     parties = divide(Data(digits.X, digits.y), 7, "homogeneous")
-    shared, single = simulate_parties(election, parties), simulate_parties(plain(election), parties)
     test = Data(digits.X_test, digits.y_test)
-    assert shared.accuracy(test) > single.accuracy(test)
+    shared = simulate_parties(election, parties).accuracy(test)  # 0.9 in trials
+    try:
+        single = simulate_parties(plain(election), parties).accuracy(test)  # 0.5 to 0.8
+    except ElectionError:  # all classes are lost in the noise
+        single = 0.0
+    assert shared > single
 
 
 def test_a_rehearsal_is_reproducible_and_has_no_epsilon(federation, digits) -> None:
