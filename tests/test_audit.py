@@ -82,7 +82,7 @@ def test_the_noise_of_every_election_passes_and_missing_noise_does_not(name: str
 
 
 def test_by_default_it_notices_half_of_the_noise() -> None:
-    found = audit.audit(election_at(ob.L2(2.0, stable_ids=True), method=ob.FedKT()))
+    found = audit.audit(election_at(ob.L2(2.0, stable_ids=True), method=ob.FedKT()), confidence=0.999)
     assert found.noticed is not None
     assert 0.5 <= found.noticed < 1
     assert found.catches
