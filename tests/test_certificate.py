@@ -144,6 +144,7 @@ class Small:
 @pytest.mark.parametrize("rule", ["rows", "rows and public claims", "totals"])
 @given(SEEDS, st.integers(5, 9), st.integers(2, 3))
 @settings(max_examples=50)
+@pytest.mark.slow
 def test_no_ballot_changes_a_certified_label_under_the_cap(rule: str, seed: int, parties: int, classes: int) -> None:
     small = Small(seed, parties, classes, public="public" in rule, totals=rule == "totals")
     rng = small.rng
@@ -158,6 +159,7 @@ def test_no_ballot_changes_a_certified_label_under_the_cap(rule: str, seed: int,
                 assert small.survives(replaced, declared, strength, lies, seen)
 
 
+@pytest.mark.slow
 def test_most_labels_of_parties_that_agree_are_certified_and_the_bound_is_not_loose() -> None:
     shares = []
     for seed in range(30):

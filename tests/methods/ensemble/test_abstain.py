@@ -115,6 +115,7 @@ def test_a_claim_model_that_fails_for_a_row_weighs_nothing_there(sandbox: Sandbo
 @IGNORE
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(picked=st.lists(st.integers(0, 40), min_size=1, max_size=8), kind=st.sampled_from(["average", "open"]))
+@pytest.mark.slow
 def test_the_prediction_of_a_row_does_not_depend_on_the_other_rows(
     picked: list[int], kind: str, sandbox: Sandbox
 ) -> None:

@@ -202,6 +202,7 @@ def test_at_l2_the_page_does_not_state_who_abstained(make_place: Make) -> None:
 
 
 @pytest.mark.parametrize("tested", [True, False])
+@pytest.mark.slow
 def test_at_l1_the_page_names_no_file_and_no_column_of_the_rows(make_place: Make, tested: bool) -> None:
     place = make_place(privacy=ob.L1(20.0), method=ob.FedKT())
     subject = Subject(place.outcome, place.folder, place.election, place.folder.parent / "trial.toml")
