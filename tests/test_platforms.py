@@ -52,11 +52,12 @@ Python = Callable[..., str]
 @pytest.fixture
 def python(tmp_path: Path) -> Python:
     """Runs Python in an empty folder without POSIX functions, and returns what it prints on both streams."""
-    site, folder = tmp_path / "site", tmp_path / "work"
-    site.mkdir()
-    folder.mkdir()
+    site, folder, temporary = tmp_path / "site", tmp_path / "work", tmp_path / "temporary"
+    for path in (site, folder, temporary):
+        path.mkdir()
     (site / "sitecustomize.py").write_text(WITHOUT_POSIX, "utf-8")
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(site), str(ROOT / "src")]), "ONEBALLOT_WORKERS": "2"}
+    env["TMPDIR"] = str(temporary)  # a process with locks takes the folder of a sandbox without one for abandoned
 
     def run(*words: str) -> str:
         output = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "encoding": "utf-8"}

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shutil
 import time
 import warnings
 from pathlib import Path
@@ -51,6 +52,16 @@ def test_the_sandbox_returns_the_models_probabilities_and_leaves_no_process_or_f
         worker, folder = sandbox._worker, Path(sandbox._folder.name)
     assert worker.returncode is not None
     assert not folder.exists()
+
+
+def test_a_folder_that_a_cleaner_removed_spoils_no_ballot(monkeypatch, tmp_path):
+    (tmp_path / "sitecustomize.py").write_text(WITHOUT["Windows"][0])
+    monkeypatch.syspath_prepend(tmp_path)
+    with Sandbox(seconds=20) as sandbox, warnings.catch_warnings():
+        warnings.simplefilter("ignore", OneBallotWarning)
+        sandbox._start()
+        shutil.rmtree(sandbox._folder.name)
+        np.testing.assert_array_equal(sandbox.ask(TREE.dump(), X, classes=4), TREE.predict_proba(X))
 
 
 def test_inert_models_start_no_worker():

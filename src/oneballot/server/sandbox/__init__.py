@@ -40,6 +40,8 @@ MOST_BYTES = 1 << 28
 GRACE_SECONDS = 5  # a child has its own timer; this is for a worker that hangs
 INHERITED = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT", "PATH")
 SINGLE_THREADED = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+EMPTY = "empty"
+"""The worker's folder, in that of the sandbox."""
 FOLDERS = ("HOME", "USERPROFILE", "TMPDIR", "TEMP", "TMP")
 
 
@@ -88,6 +90,7 @@ class Sandbox:
         Returns its bytes, which are as untrusted as the model. Raises Spoiled if the model or the call fails.
         """
         with self._lock:
+            self._close_if_swept()
             about = {"call": function, "X": None}
             return bytes(self._request(blob, classes, about, [], MOST_BYTES, self.seconds + START_SECONDS))
 
@@ -105,9 +108,18 @@ class Sandbox:
             self._folder.cleanup()
             self._folder = None
 
+    def _close_if_swept(self) -> None:
+        """Close if something removed the worker's folder, as a cleaner of temporary files does after some days.
+
+        Libraries end a process whose folder is gone, and the ballot would be blamed.
+        """
+        if self._folder is not None and not Path(self._folder.name, EMPTY).is_dir():
+            self.close()
+
     def _ask_worker(self, blob: Blob, X: Array, classes: int, abstain: bool = False) -> Array:
         """Evaluate the model without calling `check` first."""
         with self._lock:
+            self._close_if_swept()
             fresh = self._worker is None or self._sent_X is not X
             described, arrays = describe_rows(X) if fresh else (None, [])
             parts = [array.data.cast("B") for array in arrays if array.size]
@@ -168,7 +180,7 @@ class Sandbox:
         clear_sandboxes()
         self._folder = tempfile.TemporaryDirectory(prefix=SANDBOX, ignore_cleanup_errors=True)
         self._held = hold_folder(Path(self._folder.name))
-        empty, log = Path(self._folder.name, "empty"), Path(self._folder.name, "stderr")
+        empty, log = Path(self._folder.name, EMPTY), Path(self._folder.name, "stderr")
         empty.mkdir()
         env = {name: os.environ[name] for name in INHERITED if name in os.environ}
         env |= dict.fromkeys(SINGLE_THREADED, "1") | dict.fromkeys(FOLDERS, str(empty))
