@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from oneballot.influence import LEAST_CLAIMED, agreements, bounded_rows, cap_weights, most_share, trusted_rows
+from oneballot.influence import LEAST_CLAIMED, bounded_rows, cap_weights, most_share, trusted_rows
 
 
 @pytest.mark.parametrize("parties", [5, 7, 20])
@@ -52,31 +52,15 @@ def test_fewer_than_five_parties_are_not_capped() -> None:
     assert not gives_way.any()
 
 
-def test_a_party_that_contradicts_the_others_agrees_least_and_counts_for_little() -> None:
-    labels = np.random.default_rng(0).integers(0, 3, 200)
-    votes = np.repeat(np.eye(3)[labels][None], 8, axis=0)
-    votes[5] = np.eye(3)[(labels + 1) % 3]
-    agreement = agreements(np.ones((200, 8)), votes)
-    np.testing.assert_allclose(np.delete(agreement, 5), 1)
-    assert agreement[5] == 0
+def test_a_party_counts_for_more_the_more_peers_it_agrees_with() -> None:
     declared = np.array([100, 100, 100, 100, 100, 1e9, 150, 400])
+    bounded = bounded_rows(declared)
+    np.testing.assert_array_equal(trusted_rows(declared, np.ones(8)), bounded)
+    assert bounded[7] > 100
+    agreement = np.array([1, 1, 1, 1, 1, 0, 1, 0.3])
     counted = trusted_rows(declared, agreement)
-    assert counted[5] == 10
-    np.testing.assert_array_equal(np.delete(counted, 5), np.delete(bounded_rows(declared), 5))
-
-
-def test_rows_that_a_party_claims_alone_do_not_count_against_it() -> None:
-    labels = np.zeros(100, dtype=int)
-    votes = np.repeat(np.eye(2)[labels][None], 6, axis=0)
-    weights = np.ones((100, 6))
-    weights[:20, :] = 0
-    weights[:20, 0] = 5
-    votes[0, :20] = [0, 1]  # nobody else claims these rows
-    assert agreements(weights, votes)[0] == pytest.approx(1)
-
-
-def test_a_party_that_does_not_vote_is_not_blamed() -> None:
-    votes = np.repeat(np.eye(2)[np.zeros(50, dtype=int)][None], 6, axis=0)
-    votes[2] = 0
-    agreement = agreements(np.ones((50, 6)), votes)
-    assert np.isfinite(agreement).all()
+    assert counted[5] == 2, "one that contradicts all others, for a fiftieth of the median"
+    assert counted[7] == 100, "one that agrees with few, for the median"
+    np.testing.assert_array_equal(np.delete(counted, [5, 7]), np.delete(bounded, [5, 7]))
+    steps = np.array([trusted_rows(declared, np.full(8, a)) for a in np.linspace(0, 1, 50)])
+    assert (np.diff(steps, axis=0) >= 0).all()

@@ -8,7 +8,7 @@ are for L0 only: at L1 and L2 a party's weight depends on its own ballot and on 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -69,36 +69,11 @@ def bounded_rows(declared: Array) -> Array:
     return np.asarray(np.maximum(np.minimum(declared, 2 * middle), 1.0))
 
 
-def agreements(weights: Array, votes: Array | Iterable[Array], total: Array | None = None) -> Array:
-    """How often each party's best class is one that the others favour, relative to the median party, `(parties,)`.
-
-    weights `(rows, parties)`, votes `(parties, rows, classes)` of the public rows. On a row a party scores the share of
-    the others' weighted votes for its best class, divided by that for the others' best class. Rows count by the smaller
-    of its weight and the others' weight, each relative to its mean: rows that it claims alone say nothing about it.
-    With the total of the weighted votes `(rows, classes)`, votes may be given one party at a time.
-    """
-    if total is None:
-        votes = list(votes)
-        total = np.zeros_like(votes[0], dtype=np.float64)
-        for i, own in enumerate(votes):
-            total += weights[:, i, None] * own
-    claimed = weights / np.maximum(weights.mean(axis=0), 1e-12)
-    scores, everyone = np.ones(weights.shape[1]), weights.sum(axis=1)
-    by_class, each = np.ascontiguousarray(total.T), np.arange(len(weights))  # the largest of a few classes, fast
-    for i, own in enumerate(votes):
-        others = by_class - weights[:, i] * own.T
-        theirs, best = everyone - weights[:, i], own.argmax(axis=1)
-        both = np.minimum(claimed[:, i], theirs / max(float(theirs.mean()), 1e-12)) * (own[each, best] > 0)
-        score = np.clip(others[best, each] / np.maximum(others.max(axis=0), 1e-12), 0, 1)
-        scores[i] = both @ score / max(float(both.sum()), 1e-12)
-    return np.asarray(scores / max(float(np.median(scores)), 1e-12))
-
-
 def trusted_rows(declared: Array, agreement: Array) -> Array:
-    """The rows that each party counts for if its agreement with the others is known.
+    """The rows that each party counts for if its agreement with its peers (`agreement.Comparison`) is known.
 
-    A party that agrees as the median party does counts up to `bounded_rows`; one that agrees less, up to the median of
-    the declared rows; one that contradicts the others, for as little as a tenth of that.
+    A party that agrees with enough of them counts up to `bounded_rows`; one that agrees with fewer, up to the median of
+    the declared rows; one that contradicts nearly all, for as little as a fiftieth of that.
     """
     return rows_by_agreement(declared, bounded_rows(declared), float(np.median(declared)), agreement)
 
@@ -106,8 +81,8 @@ def trusted_rows(declared: Array, agreement: Array) -> Array:
 def rows_by_agreement(declared: Array, bounded: Array, median: float, agreement: Array) -> Array:
     """`trusted_rows`, given both bounds. It grows with each of them."""
     low = np.maximum(np.minimum(declared, median), 1.0)
-    more = np.maximum(bounded - low, 0) * np.interp(agreement, [0.7, 0.9], [0, 1])
-    return np.asarray(np.maximum((low + more) * np.interp(agreement, [0.14, 0.5], [0.1, 1]), 1.0))
+    more = np.maximum(bounded - low, 0) * np.interp(agreement, [0.3, 0.4], [0, 1])
+    return np.asarray(np.maximum((low + more) * np.interp(agreement, [0.2, 0.3], [0.02, 1]), 1.0))
 
 
 def most_share(parties: int) -> float:

@@ -1,20 +1,23 @@
 """Combine the parties' votes: add them up, weigh them by class counts, and bound what one ballot may weigh (L0).
 
 What a ballot claims is the sum of its votes or, where ballots state class counts, its rows. It is bounded twice. In
-total: `influence.trusted_rows` lets it count for more than the median ballot only as far as the others confirm it, and
-for less if they contradict it. On one public row: `influence.cap_weights` bounds its share of the row's votes, here to
-`MOST_SHARE` times an equal share, so that one party in ten cannot outvote the others together. All bounds follow from
-the ballots that are combined, so the votes of some parties are combined exactly as in an election without the others.
+total: `influence.trusted_rows` lets it count for more than the median ballot only as far as its peers confirm it, and
+for less if they contradict it (`agreement`). On one public row: `influence.cap_weights` bounds its share of the row's
+votes, here to `MOST_SHARE` times an equal share, so that one party in ten cannot outvote the others together. All
+bounds follow from the ballots that are combined, so the votes of some parties are combined exactly as in an election
+without the others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from ..influence import ENOUGH_PARTIES, agreements, bounded_rows, cap_weights, trusted_rows
+from ..agreement import Comparison, compared_rows
+from ..influence import ENOUGH_PARTIES, bounded_rows, cap_weights, trusted_rows
 from ..types import Array
 
 MOST_SHARE = 2.5
@@ -94,20 +97,23 @@ class PartyVotes:
         if len(some) < ENOUGH_PARTIES:  # too few to tell which of them the others confirm
             most = bounded_rows(rows) if len(rows) else rows
         else:
-            part[voting] = np.minimum(np.median(rows), rows) / rows if len(rows) else rows
-            most = trusted_rows(rows, self._agreements(some, part)[voting]) if len(rows) else rows
+            most = trusted_rows(rows, self._comparison.among(some)[voting]) if len(rows) else rows
         part[voting] = np.minimum(most, rows) / rows
         return part
 
-    def _agreements(self, some: Array, part: Array) -> Array:
-        """`influence.agreements`, with one party's votes in memory at a time."""
-        scale, total = self._scale(some, part), np.zeros((self.rows, self.classes))
-        weights = self._weights(some, scale)
-        for i, party in enumerate(some):
-            total += self.read(party) * scale[i]
-        whole = np.maximum(weights, np.float32(1e-30))
-        shares = (self.read(party) * scale[i] / whole[:, i, None] for i, party in enumerate(some))
-        return agreements(weights, shares, total)
+    @cached_property
+    def _comparison(self) -> Comparison:
+        """What each party says on the public rows, by its own ballot alone."""
+        parties = len(self.parties)
+        rows = compared_rows(parties, self.rows)
+        claims, labels = np.zeros((parties, len(rows)), np.float32), np.full((parties, len(rows)), -1, np.int32)
+        for i in range(parties):
+            own = self.read(i)[rows]
+            if self.seen is not None:
+                own = own / np.maximum(self.seen[i], 1)
+            claims[i] = own.sum(axis=1)
+            labels[i] = np.where(claims[i] > 0, own.argmax(axis=1), -1)
+        return Comparison(claims, labels, self.classes)
 
     def _scale(self, some: Array, part: Array) -> Array:
         """What each party's votes for a class count, `(parties, classes)`, if this part of its claim counts."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
 
+from ...agreement import Comparison
 from ...errors import DataError, Spoiled
-from ...influence import ENOUGH_PARTIES, agreements, bounded_rows, trusted_rows
+from ...influence import ENOUGH_PARTIES, bounded_rows, trusted_rows
 from ...interfaces import TallyContext
 from ...types import Array, Ballot, Blob, Contents
 from .._shared import warn_where_one_party_decides
@@ -41,12 +42,14 @@ def read_shape(ballot: Ballot, ctx: TallyContext) -> tuple[int, ...]:
 
 class Gathered(NamedTuple):
     """The rows that each party declares, the ensemble of all of them, their claims `(public rows, parties)` if there
-    are public rows, their opinions on the public rows of `shared_order` if these matter, and their names."""
+    are public rows, their opinions on the public rows of `shared_order` if these matter, how they compare there, and
+    their names."""
 
     declared: Array
     whole: OpenEnsemble
     claimed: Array | None
     votes: Array | None
+    comparison: Comparison | None
     parties: list[str]
 
 
@@ -74,11 +77,14 @@ def gather(ballots: Mapping[str, Contents], ctx: TallyContext, *, capped: bool) 
         parties=parties,
     )
     claimed = None if ctx.public is None else whole.claimed_weights(ctx.public)
-    votes = None
-    if ctx.public is not None and capped and agrees(declared, ctx):
-        votes = whole.opinions(ctx.public[shared_order(ctx)])
-    whole.rows = counted_rows(declared, claimed, votes, ctx)
-    return Gathered(declared, whole, claimed, votes, parties)
+    votes, comparison = None, None
+    if ctx.public is not None and claimed is not None and capped and agrees(declared, ctx):
+        order = shared_order(ctx)
+        votes = whole.opinions(ctx.public[order])
+        labels = np.where(votes.any(axis=2), votes.argmax(axis=2), -1)
+        comparison = Comparison(claimed[order].T, labels, len(ctx.classes))
+    whole.rows = counted_rows(declared, claimed, comparison, ctx)
+    return Gathered(declared, whole, claimed, votes, comparison, parties)
 
 
 def agrees(declared: Array, ctx: TallyContext) -> bool:
@@ -86,24 +92,19 @@ def agrees(declared: Array, ctx: TallyContext) -> bool:
     return len(declared) >= ENOUGH_PARTIES and uses_public_rows(ctx.public)
 
 
-def agreement_of(declared: Array, claimed: Array, votes: Sequence[Array] | Array, ctx: TallyContext) -> Array:
-    """How each party agrees with the others on public rows, each counting for at most the median of the rows."""
-    rows = np.maximum(np.minimum(declared, np.median(declared)), 1)
-    return agreements(claimed[shared_order(ctx)] * rows, votes)
-
-
 def counted_rows(
-    declared: Array, claimed: Array | None, votes: Sequence[Array] | Array | None, ctx: TallyContext
+    declared: Array, claimed: Array | None, comparison: Comparison | None, ctx: TallyContext, some: Array | None = None
 ) -> Array:
-    """The rows that each party counts for. claimed `(public rows, parties)`: r/s of each. votes: their opinions on the
-    public rows of `shared_order`, if parties that contradict the others count for less."""
+    """The rows that each party counts for. claimed `(public rows, parties)`: r/s of each. comparison: of all parties of
+    the tally, if those that contradict their peers count for less. some: the numbers of these parties there; None for
+    all."""
     if len(declared) < ENOUGH_PARTIES and not uses_public_rows(ctx.public):
         return np.maximum(declared, 1)  # a party that lies decides anyway
     rows = bounded = bounded_rows(declared)
     if claimed is None or not uses_public_rows(ctx.public):
         return rows
-    if votes is not None:
-        rows = trusted_rows(declared, agreement_of(declared, claimed, votes, ctx))
+    if comparison is not None and agrees(declared, ctx):
+        rows = trusted_rows(declared, comparison.among(np.arange(len(declared)) if some is None else some))
     if not (declared > bounded).any():
         return rows
     needed = needed_rows(declared, claimed)
@@ -118,7 +119,7 @@ def shared_order(ctx: TallyContext) -> Array:
 
 def assemble(ballots: Mapping[str, Contents], most: int, ctx: TallyContext, *, capped: bool = True) -> OpenEnsemble:
     """The open ensemble of these parties. What a party declares is bounded (`counted_rows`)."""
-    declared, whole, claimed, _, parties = gather(ballots, ctx, capped=capped)
+    declared, whole, claimed, _, _, parties = gather(ballots, ctx, capped=capped)
     bounded = counted_rows(declared, None, None, ctx)
     for i in np.flatnonzero(whole.rows > bounded):
         share = whole.rows[i] / whole.rows.sum()

@@ -13,7 +13,7 @@ from ...types import Array, Blob, Contents
 from .._shared import some_public_rows
 from .claims import uses_public_rows
 from .members import Members, in_blocks
-from .open_count import agrees, array_of, counted_rows, gather, most_important, shared_order
+from .open_count import array_of, counted_rows, gather, most_important, shared_order
 
 ASKED_ROWS = 1000
 """How many public rows the members are asked about."""
@@ -27,7 +27,7 @@ def open_opinions(
 
     If the ensemble keeps only some members, all others weigh nothing, also if one of those is left out.
     """
-    declared, whole, claimed, shared, parties = gather(ballots, ctx, capped=capped)
+    declared, whole, claimed, shared, comparison, parties = gather(ballots, ctx, capped=capped)
     kept = np.arange(len(parties))
     if len(parties) > most:
         kept = most_important(whole, np.stack([array_of(ballots[p], "seen") for p in parties]), most, ctx.public)
@@ -44,8 +44,7 @@ def open_opinions(
     def weigh(some: Array) -> Array:
         """Weights `(rows, all parties)` among some parties; 0 for all others."""
         public = None if claimed is None else claimed[:, some]
-        theirs = None if shared is None or not agrees(declared[some], ctx) else [shared[i] for i in some]
-        rows = counted_rows(declared[some], public, theirs, ctx)
+        rows = counted_rows(declared[some], public, comparison, ctx, some)
         present = np.isin(some, kept)
         weights = claims[:, some] * rows * present
         if capped and present.any():
