@@ -11,7 +11,7 @@ from oneballot.agreement import LEAST_OVERLAP, MOST_CHANCE, Comparison, compare,
 ROWS, CLASSES = 400, 5
 TRUTH = np.arange(ROWS) % CLASSES
 LOW, MEDIAN = 0.2, 0.3
-"""Parties below the first count for a fiftieth of the median (`influence.rows_by_agreement`), from the second for it."""
+"""Below the first a party counts for a fiftieth of the median, from the second on for it (`rows_by_agreement`)."""
 
 
 def honest(parties: int, known: int = 3, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

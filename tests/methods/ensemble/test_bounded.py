@@ -12,6 +12,7 @@ from oneballot.election.file import make
 from oneballot.errors import OneBallotWarning, Spoiled
 from oneballot.formats.safetensors import ConstantModel
 from oneballot.influence import bounded_rows, most_share
+from oneballot.methods.ensemble.claims import NAMES
 from oneballot.methods.ensemble.format import EnsembleFormat
 from oneballot.methods.ensemble.open_count import needed_rows
 from oneballot.methods.ensemble.open_model import OpenEnsemble
@@ -115,11 +116,11 @@ class TestElections:
 
     def test_the_tally_names_public_rows_that_hang_on_one_party(self, digits) -> None:
         election = ob.Election(classes=range(10), public=digits.public, learners=FEW_TREES)
-        ones = digits.y == 1
+        eights = digits.y == 8
         ballots = cast_together(
-            election, divide(election.data(digits.X[~ones], digits.y[~ones]), 6, "homogeneous", seed=1)
+            election, divide(election.data(digits.X[~eights], digits.y[~eights]), 6, "homogeneous", seed=1)
         )
-        ballots.append(ob.cast(election, digits.X[ones], digits.y[ones], party="hospital-b"))
+        ballots.append(ob.cast(election, digits.X[eights], digits.y[eights], party="hospital-b"))
         with pytest.warns(OneBallotWarning, match=r"of \d+ public rows depend on one party.* on hospital-b \(rows \d+"):
             ob.tally(election, ballots)
 
@@ -172,3 +173,61 @@ def test_two_colluding_parties_do_not_defeat_the_bound() -> None:
     theirs = claimed[:, :-1] @ bounded_rows(declared)[:-1]
     assert np.mean(theirs**2) / np.mean(theirs) ** 2 - 1 > 1.5  # u, if all others are believed
     assert needed_rows(declared, claimed)[-1] == bounded_rows(declared)[-1]
+
+
+LIARS = ["party-03", "party-04", "party-09"]
+TEN_TREES = {
+    "local": ob.Sklearn(params={"n_estimators": 10}),
+    "claim": ob.Sklearn(params={"n_estimators": 10, "min_samples_leaf": 3}),
+}
+
+
+def with_liars(election: ob.Election, digits, split: str) -> list[ob.Ballot]:
+    """The ballots of 12 parties, three of which claim every row and are certain of the next class."""
+    held = divide(election.data(digits.X, digits.y), 12, split, seed=1)
+    honest = {f"party-{i:02}": rows for i, rows in enumerate(held.values())}
+    ballots = [ballot for ballot in cast_together(election, honest) if ballot.party not in LIARS]
+    X, y = np.concatenate([digits.X_test, digits.X]), np.concatenate([digits.y_test, digits.y])
+    lie = ob.cast(election, X, (y + 1) % 10, party=LIARS[0])
+    contents = dict(lie.contents) | {"seen": np.full(10, 10**6), **dict.fromkeys(NAMES, constant(0.02, 0.98))}
+    return ballots + [seal(contents, election, liar) for liar in LIARS]
+
+
+def test_liars_that_agree_cost_little_are_named_and_can_be_left_out(digits) -> None:
+    election = ob.Election(classes=range(10), public=digits.public, learners=TEN_TREES)
+    ballots = with_liars(election, digits, "dirichlet:0.5")
+    with pytest.warns(OneBallotWarning, match="agrees with few of the parties") as caught:
+        outcome = ob.tally(election, ballots)
+    named = [text for w in caught if "agrees with few" in (text := str(w.message))]
+    assert [any(party in text for text in named) for party in (*LIARS, "party-00")] == [True, True, True, False]
+    assert len(named) == len(LIARS)
+    without = ob.tally(election, ballots, without=LIARS)
+    honest, attacked = (
+        float((each.model.predict(digits.X_test) == digits.y_test).mean()) for each in (without, outcome)
+    )
+    assert honest > 0.85
+    assert attacked > honest - 0.03
+    late = ob.tally(election, ballots[::-1], previous=without)
+    assert late.model.dump() == outcome.model.dump()
+    never = ob.tally(election, [ballot for ballot in ballots if ballot.party not in LIARS])
+    assert never.model.dump() == without.model.dump()
+
+
+def test_honest_parties_with_few_classes_keep_their_weight(digits) -> None:
+    election = ob.Election(classes=range(10), public=digits.public, learners=TEN_TREES)
+    held = divide(election.data(digits.X, digits.y), 12, "dirichlet:0.1", seed=1)
+    ballots = cast_together(election, held)
+    outcome = ob.tally(election, ballots)
+    model = outcome.model.model_
+    assert isinstance(model, OpenEnsemble)
+    declared = np.array([len(held[party]) for party in sorted(held) if len(held[party])])
+    assert (model.rows >= np.minimum(declared, np.median(declared))).mean() >= 0.8
+    claimed = ob.Election(
+        classes=range(10),
+        public=digits.public,
+        learners=TEN_TREES,
+        method=ob.Ensemble(weights="open", influence="claimed"),
+    )
+    believed = ob.tally(claimed, cast_together(claimed, held))
+    bounded, unbounded = (np.mean(each.model.predict(digits.X_test) == digits.y_test) for each in (outcome, believed))
+    assert bounded > unbounded - 0.02

@@ -61,6 +61,21 @@ def test_one_liar_in_ten_that_claims_every_row_changes_almost_nothing(lie: str, 
     assert right(combined(votes).votes) > right(combined(votes[:-liars]).votes) - 0.02
 
 
+@pytest.mark.parametrize("lie", LIES)
+@pytest.mark.parametrize(("parties", "liars"), [(12, 3), (20, 4), (20, 6)])
+def test_several_liars_that_agree_change_almost_nothing(lie: str, parties: int, liars: int) -> None:
+    votes = honest(parties - liars) + [one_hot(LIES[lie], 2**15)] * liars
+    assert right(combined(votes).votes) > right(combined(votes[:-liars]).votes) - 0.02
+
+
+def test_liars_that_agree_do_not_win_where_ballots_state_class_counts() -> None:
+    counts = np.full((12, CLASSES), 25)
+    counts[8:] = 10**6
+    lie = one_hot((TRUTH + 1) % CLASSES, 1)
+    votes = [one_hot(TRUTH, 1) * counts[0]] * 8 + [lie * counts[8]] * 4
+    assert right(combined(votes, seen=counts).votes) == 1
+
+
 @pytest.mark.parametrize("parties", [10, 20])
 def test_a_liar_that_spends_everything_on_one_class_does_not_win_it(parties: int) -> None:
     liars = parties // 10

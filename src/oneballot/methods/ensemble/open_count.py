@@ -129,8 +129,8 @@ def assemble(ballots: Mapping[str, Contents], most: int, ctx: TallyContext, *, c
         )
     for i in np.flatnonzero(whole.rows < CONTRADICTS * bounded):
         ctx.warn(
-            f"{parties[i]} counts for {whole.rows[i]:,.0f} rows instead of {bounded[i]:,.0f}, because it agrees less "
-            "than others do on the public rows that it and others claim. Ask it to check its labels and columns"
+            f"{parties[i]} counts for {whole.rows[i]:,.0f} rows instead of {bounded[i]:,.0f}, because it agrees with "
+            "few of the parties that claim the same public rows. Ask it to check its labels and columns"
         )
     weights = None if claimed is None else claimed * whole.rows
     if len(parties) > most:
