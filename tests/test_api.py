@@ -15,7 +15,8 @@ def test_the_public_names_are_pinned() -> None:
         "DOSFL", "L1", "L2", "Abstain", "Analytic", "Ballot", "Blob", "Data", "Dense", "Election", "Ensemble", "FedKD",
         "FedKT", "Folder", "Kernel", "LightGBM", "Neighbours", "OneBallotError", "OneBallotWarning", "Outcome",
         "Schema", "Sklearn", "Task", "Torch", "XGBoost",
-        "appraise", "box_at", "cast", "compare", "export", "read_vectors", "simulate", "spread", "tally", "withdraw",
+        "appraise", "box_at", "cast", "compare", "export", "learn_encoder", "read_vectors", "simulate", "spread",
+        "tally", "withdraw",
     ]  # fmt: skip
     for name in ob.__all__:
         assert getattr(ob, name) is not None

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .learners.sklearn import Sklearn
     from .learners.torch import Torch
     from .learners.xgboost import XGBoost
+    from .methods._learn_encoder import learn_encoder
     from .methods.analytic.method import Analytic
     from .methods.dense import Dense
     from .methods.dosfl.method import DOSFL
@@ -67,6 +68,7 @@ _WHERE = {
     "cast": "party.cast",
     "compare": "comparison",
     "export": "report.export",
+    "learn_encoder": "methods._learn_encoder",
     "read_vectors": "fleet.models.vectors",
     "simulate": "simulation",
     "spread": "runtime.executor",
@@ -105,6 +107,7 @@ __all__ = [
     "cast",
     "compare",
     "export",
+    "learn_encoder",
     "read_vectors",
     "simulate",
     "spread",

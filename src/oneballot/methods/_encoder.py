@@ -10,6 +10,7 @@ import numpy as np
 
 from ..errors import DataError, ElectionError, Spoiled
 from ..formats.torch_safetensors import TorchModel, read_network
+from ..runtime.progress import track
 from ..types import Array
 
 ROWS_AT_ONCE = 512
@@ -90,3 +91,19 @@ def flat_rows(X: Array, encoder: Encoder | None = None) -> Array:
         return np.asarray(encoder.features(X), dtype=np.float64)
     rows = X.reshape(len(X), -1).astype(np.float64)
     return rows / 255 if X.dtype == np.uint8 else rows
+
+
+def encode(X: Array, encoder: Encoder | None) -> Array:
+    """Rows as vectors; what is not a finite number is 0, so that no row stops a cast.
+
+    An encoder gets blocks of one size, so that its rounding does not depend on how many rows there are.
+    """
+    rows = np.nan_to_num(X, nan=0.0, posinf=0.0, neginf=0.0) if X.dtype.kind == "f" else X
+    if encoder is None:
+        return flat_rows(rows)
+    blocks, starts = [], range(0, len(rows), ROWS_AT_ONCE)
+    for start in track("encoding rows", starts, len(starts)):
+        block = rows[start : start + ROWS_AT_ONCE]
+        missing = np.zeros((ROWS_AT_ONCE - len(block), *rows.shape[1:]), dtype=rows.dtype)
+        blocks.append(flat_rows(np.concatenate([block, missing]), encoder)[: len(block)])
+    return np.asarray(np.nan_to_num(np.concatenate(blocks), nan=0.0, posinf=0.0, neginf=0.0))

@@ -27,10 +27,11 @@ from ...types import (
     Task,
 )  # fmt: skip
 from .._combine import PartyVotes
+from .._encoder import encode
 from .._final import fit_final
 from .._opinions import opinions_of
 from .._shared import missing_classes, public_rows, warn_where_one_party_decides
-from .search import Space, features_of
+from .search import Space
 from .settings import MOST_ROWS, PARTY, Settings
 from .shares import as_shares, estimate_shares, make_features
 
@@ -138,7 +139,7 @@ class Neighbours(Settings):
             rows = np.flatnonzero(votes.sum(axis=1))
             return rows, as_shares(votes[rows] / votes[rows].sum(axis=1, keepdims=True)), votes[rows].sum(axis=1)
         graph = self.space(ctx).among_public(public, self._k(ctx), "finding the neighbours of public rows")
-        features = make_features(features_of(public, self.encoder), ctx.shared_seed("features"))
+        features = make_features(encode(public, self.encoder), ctx.shared_seed("features"))
         shares = estimate_shares(votes[:, known], noise, graph, features)
         everyone = np.zeros(votes.shape)
         everyone[:, known] = shares

@@ -15,7 +15,7 @@ from scipy.sparse import csr_array
 
 from ...runtime.progress import track
 from ...types import Array
-from .._encoder import ROWS_AT_ONCE, Encoder, flat_rows
+from .._encoder import Encoder, encode
 
 CELLS_AT_ONCE = 2**22
 """Distances in memory at a time: 32 MB."""
@@ -43,7 +43,7 @@ class Space:
     @classmethod
     def of(cls, public: Array, *, standardise: bool, encoder: Encoder | None) -> Space:
         """The space of these public rows."""
-        rows = features_of(public, encoder)
+        rows = encode(public, encoder)
         low, high = rows.min(axis=0), rows.max(axis=0)
         centre, scale = (low + high) / 2, np.ones(rows.shape[1])
         if standardise:
@@ -79,7 +79,7 @@ class Space:
         starts = range(0, len(X), size)
         for start in track(label, starts, len(starts)):
             rows = np.arange(start, min(start + size, len(X)))
-            distances = squares - 2 * (self._on_grid(features_of(X[rows], self.encoder)) @ self.points.T)
+            distances = squares - 2 * (self._on_grid(encode(X[rows], self.encoder)) @ self.points.T)
             if others:
                 distances[np.arange(len(rows)), place[rows]] = np.inf
             yield rows, nearest(distances, neighbours)
@@ -96,19 +96,3 @@ def nearest(distances: Array, neighbours: int) -> Array:
         tied = np.flatnonzero(distances[row] == last[row])
         chosen[row, tied[neighbours - int((distances[row] < last[row]).sum()) :]] = False
     return np.asarray(chosen)
-
-
-def features_of(X: Array, encoder: Encoder | None) -> Array:
-    """Rows as vectors; what is not a finite number is 0, so that no row stops a cast.
-
-    An encoder gets blocks of one size, so that its rounding does not depend on how many rows there are.
-    """
-    rows = np.nan_to_num(X, nan=0.0, posinf=0.0, neginf=0.0) if X.dtype.kind == "f" else X
-    if encoder is None:
-        return flat_rows(rows)
-    blocks = []
-    for start in range(0, len(rows), ROWS_AT_ONCE):
-        block = rows[start : start + ROWS_AT_ONCE]
-        missing = np.zeros((ROWS_AT_ONCE - len(block), *rows.shape[1:]), dtype=rows.dtype)
-        blocks.append(flat_rows(np.concatenate([block, missing]), encoder)[: len(block)])
-    return np.asarray(np.nan_to_num(np.concatenate(blocks), nan=0.0, posinf=0.0, neginf=0.0))
