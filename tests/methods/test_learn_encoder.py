@@ -61,8 +61,13 @@ def pooled_by_hand(image: np.ndarray, weights: np.ndarray, biases: np.ndarray) -
     return np.concatenate(out)
 
 
-def test_the_network_computes_pooled_answers_and_their_principal_components() -> None:
-    images = shifted_digits()[0][:150]
+@pytest.mark.parametrize("rows", [110, 70])
+def test_the_network_computes_pooled_answers_and_their_principal_components(
+    rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With more images than the 80 answers, and with fewer."""
+    monkeypatch.setattr(_learn_encoder, "LEAST_ROWS", 50)
+    images = shifted_digits()[0][:rows]
     encoder = learn_encoder(images, filters=5, features=9)
     arrays = arrays_of(encoder)
     pooled = np.stack([pooled_by_hand(image, arrays["conv1.weight"], arrays["conv1.bias"]) for image in images])
@@ -117,6 +122,15 @@ def test_the_same_images_and_seed_give_the_same_file() -> None:
     again = learn_encoder(shifted_digits()[0], filters=FILTERS, features=FEATURES)
     assert again.data == learned().data
     assert learned(1).data != learned().data
+
+
+def test_of_many_images_some_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    images = shifted_digits()[0]
+    monkeypatch.setattr(_learn_encoder, "MOST_IMAGES", 300)
+    drawn = images[np.random.default_rng(0).permutation(len(images))[:300]]
+    encoder = learn_encoder(images, filters=4, features=3)
+    features = encoder.features(drawn)
+    assert np.cov(features.T) == pytest.approx(np.diag(np.diag(np.cov(features.T))), abs=1e-4), "their components"
 
 
 def test_flat_rows_and_rows_with_a_channel_are_the_same_images() -> None:
@@ -188,7 +202,7 @@ def test_the_file_is_a_network_that_every_method_with_an_encoder_takes(tmp_path:
         ({"images": np.zeros((200, 16, 16)), "filters": 1}, ElectionError, "2 to 512"),
         ({"images": np.zeros((200, 16, 16)), "features": 0}, ElectionError, "1 to 64"),
         ({"images": np.zeros((101, 16, 16)), "features": 101, "filters": 200}, ElectionError, "1 to 100"),
-        ({"images": np.zeros((100, 120, 120), np.uint8)}, ElectionError, "smaller images"),
+        ({"images": np.zeros((100, 60, 60), np.uint8)}, ElectionError, "smaller images"),
     ],
 )
 def test_what_cannot_be_learned_from_is_refused(given: dict[str, Any], error: type[Exception], reason: str) -> None:

@@ -11,6 +11,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.linalg import eigh
 
 from ..errors import DataError, ElectionError
 from ..formats.torch_safetensors import Description, TorchModel, TorchSafetensors
@@ -36,8 +37,10 @@ FLAT = 0.3
 """The share of patches, those with the least contrast, that are not clustered."""
 HALF_WHITENED = 0.25
 """Components are divided by their variance to this power: 0.5 would give all of them the same weight in distances."""
-MOST_ANSWERS = 16_384
-"""Pooled answers of an image: their covariance has to fit into memory."""
+MOST_ANSWERS = 8_192
+"""Pooled answers of an image: the time for components grows with their cube."""
+MOST_IMAGES = 10_000
+"""Images from which it is learned, drawn at random from more."""
 MOST_FILTERS = 512
 MOST_FEATURES = 4_000
 """Less than a schema and the method analytic accept."""
@@ -66,10 +69,11 @@ def learn_encoder(
         "out.bias": np.zeros(1),
     }
     about = Description("cnn", {"channels": [filters, filters], "hidden": [features]}, shape, 1)
-    arrays["conv1.weight"], arrays["conv1.bias"] = learn_filters(
-        _as_floats(rows.reshape(len(rows), *shape)), filters, np.random.default_rng(seed)
-    )
-    pooled = _pooled_answers(_network(about, arrays).module, rows.reshape(len(rows), *shape))
+    rng = np.random.default_rng(seed)
+    chosen = rng.permutation(len(rows))[:MOST_IMAGES]
+    pixels = _as_floats(rows[chosen].reshape(len(chosen), *shape))
+    arrays["conv1.weight"], arrays["conv1.bias"] = learn_filters(pixels, filters, rng)
+    pooled = _pooled_answers(_network(about, arrays).module, pixels)
     arrays["layer3.weight"], arrays["layer3.bias"] = _principal_components(pooled, features)
     return Encoder(_network(about, arrays).dump().data)
 
@@ -160,9 +164,13 @@ def _principal_components(pooled: Array, features: int) -> tuple[Array, Array]:
     """Weights and biases of the hidden layer. The bias keeps components positive, so that ReLU leaves them alone."""
     mean = pooled.mean(axis=0)
     centred = pooled - mean
-    variances, directions = np.linalg.eigh(centred.T @ centred / len(centred))
-    variances, directions = variances[::-1][:features], directions[:, ::-1][:, :features]
-    weights = (directions / np.maximum(variances, 1e-9 * max(variances[0], 1e-9)) ** HALF_WHITENED).T
+    wide = len(pooled) < len(mean)
+    products = centred @ centred.T if wide else centred.T @ centred
+    values, vectors = eigh(products, subset_by_index=(len(products) - features, len(products) - 1))
+    values, vectors = values[::-1], vectors[:, ::-1]
+    directions = centred.T @ vectors if wide else vectors
+    directions /= np.maximum(np.linalg.norm(directions, axis=0), 1e-12)
+    weights = (directions / np.maximum(values, 1e-9 * max(values[0], 1e-9)) ** HALF_WHITENED).T
     weights /= max(float((centred @ weights.T).std()), 1e-9)
     reach = np.abs(centred @ weights.T).max(axis=0)
     return weights, 2 * reach - weights @ mean
@@ -179,7 +187,7 @@ def _as_floats(images: Array) -> Array:
 
 
 def _pooled_answers(module: nn.Module, images: Array) -> Array:
-    """What the convolutions answer, `(rows, answers)`: the input of the hidden layer."""
+    """What the convolutions answer to images of floats, `(rows, answers)`: the input of the hidden layer."""
     import torch
 
     blocks, starts = [], range(0, len(images), ROWS_AT_ONCE)
@@ -187,8 +195,7 @@ def _pooled_answers(module: nn.Module, images: Array) -> Array:
     below = torch.nn.Sequential(*list(module.children())[:upto])
     with torch.no_grad():
         for start in track("encoding public images", starts, len(starts)):
-            block = torch.from_numpy(_as_floats(images[start : start + ROWS_AT_ONCE]))
-            blocks.append(below(block).double().numpy())
+            blocks.append(below(torch.from_numpy(images[start : start + ROWS_AT_ONCE])).double().numpy())
     return np.concatenate(blocks)
 
 

@@ -1,7 +1,8 @@
-"""The picture of a table: one panel per row; means with error bars, the paper's figures as crosses."""
+"""The picture of a table: one panel per row of the table; means with error bars, the paper's figures as crosses."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,9 @@ from .cells import Result, cell_digest
 from .render import Summary
 from .table import LineResult, Picture, Results, Row, Table
 
+IN_A_ROW = 3
+"""With more panels than these, there are two in each row: text stays legible at the width of a page."""
+
 
 def draw(table: Table, summary: Summary, results: Results, path: Path) -> Path:
     """Raises MissingExtra without matplotlib."""
@@ -22,9 +26,13 @@ def draw(table: Table, summary: Summary, results: Results, path: Path) -> Path:
     except ImportError:
         raise MissingExtra("The picture of a table", "lab") from None
     assert table.picture is not None
-    figure = Figure(figsize=(6.0 * len(table.rows), 4.2), layout="constrained")
-    panels = figure.subplots(1, len(table.rows), squeeze=False)[0]
-    for row, axes in zip(table.rows, panels, strict=True):
+    across = len(table.rows) if len(table.rows) <= IN_A_ROW else 2
+    down = math.ceil(len(table.rows) / across)
+    figure = Figure(figsize=(6.0 * across, 4.2 * down), layout="constrained")
+    panels = figure.subplots(down, across, squeeze=False).ravel()
+    for empty in panels[len(table.rows) :]:
+        empty.set_axis_off()
+    for row, axes in zip(table.rows, panels, strict=False):
         if table.picture.plot == "curves":
             _plot_curves(axes, row, summary[row.name], results, table.seeds)
         elif table.picture.plot == "lines":

@@ -79,6 +79,18 @@ def test_every_type_of_picture_is_drawn(tmp_path):
         assert f"![tiny/{plot}]({plot}.png)" in done.files[0].read_text()
 
 
+def test_more_than_three_panels_are_drawn_two_in_a_row(tmp_path):
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    sides = {}
+    for count in (3, 4, 5):
+        lines = (Line("a", paper=Figure(80.0), series="theirs", at=1),)
+        rows = tuple(Row(f"digits {i}", "digits", lines) for i in range(count))
+        (done,) = reproduce([Table(f"tiny/panels{count}", "Digits", rows, 1, picture=Picture("lines"))], tmp_path)
+        height, width, _ = pyplot.imread(done.files[2]).shape
+        sides[count] = round(width / 720), round(height / 504)
+    assert sides == {3: (3, 1), 4: (2, 2), 5: (2, 3)}
+
+
 @pytest.mark.skipif("ONEBALLOT_DATA" not in os.environ, reason="needs the data sets in ONEBALLOT_DATA")
 def test_a_real_table_is_reduced_and_run(tmp_path):
     pytest.importorskip("xgboost")
