@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Self
 
 import numpy as np
 
@@ -29,7 +30,7 @@ class EncodedFederation(Federation):
     def load(self, seed: int) -> FederatedData:
         return _encoded(self, seed)
 
-    def smaller(self, *, heavy: bool = False) -> Federation:
+    def smaller(self, *, heavy: bool = False) -> Self:
         return replace(super().smaller(heavy=heavy), filters=min(self.filters, 16), features=min(self.features, 16))
 
 

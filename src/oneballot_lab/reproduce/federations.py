@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import Self
 
 import numpy as np
 
@@ -108,7 +109,7 @@ class Federation:
     def divide(self, data: Data, seed: int) -> Mapping[str, Data]:
         return divide(data, self.parties, self.split, seed)
 
-    def smaller(self, *, heavy: bool = False) -> Federation:
+    def smaller(self, *, heavy: bool = False) -> Self:
         """A version for a laptop, with few parties and rows; heavy: with even fewer, for expensive methods."""
         parties = 3 if heavy else 5 if self.vocabulary else 10
         rows, public = (600, 300) if heavy else (4_000, 1_000) if self.data in TABULAR else (3_000, 1_000)
