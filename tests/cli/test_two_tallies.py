@@ -110,11 +110,41 @@ def test_commands_that_need_single_ballots_are_refused(agreed: Path, clinic: Pat
     wrong = run("tally", agreed, "--from", clinic / "box", "--out", clinic / "outcome", "--share", "x", status=1)
     assert "--share is a or b" in wrong.stderr
     run("combine", *exchange(agreed), "--out", clinic / "outcome")
-    for command in (
-        ["withdraw", clinic / "outcome", "a"],
-        ["appraise", clinic / "outcome", "--data", clinic / "test.csv"],
-    ):
-        assert "not available with two tallies" in run(*command, "--election", agreed, status=1).stderr
+    wrong = run("appraise", clinic / "outcome", "--data", clinic / "test.csv", "--election", agreed, status=1).stderr
+    assert "an appraisal is impossible with two tallies, by design" in wrong
+    wrong = run("withdraw", clinic / "outcome", "a", "--election", agreed, status=1).stderr
+    assert "2 ballots would remain, and at least 3 are needed" in wrong
+
+
+def test_withdraw_names_the_commands_that_the_servers_run_and_they_work(agreed: Path, clinic: Path) -> None:
+    for path in (agreed, *(clinic / f"server-{side}" / "election.toml" for side in SERVERS)):
+        path.write_text(path.read_text().replace("min_difference = 3", "min_difference = 1"))
+    cast(agreed, "a", "b", "c")
+    run("combine", *exchange(agreed), "--out", clinic / "outcome")
+    shown = run("withdraw", clinic / "outcome", "a", "--election", agreed, status=1).stderr
+    assert "costs again, beyond the budget: add --over-budget to the commands with --other" in shown
+    assert "They will refuse" not in shown
+    lines = [line.split() for line in shown.splitlines() if line.startswith("  oneballot ")]
+    assert [line[1] for line in lines] == ["tally"] * 4 + ["combine"]
+    for _, name, *arguments in lines:
+        given = [
+            each.replace("BOX", str(clinic / "box")).replace("OUTCOME", str(clinic / "again")) for each in arguments
+        ]
+        if name == "tally":
+            home = clinic / f"server-{arguments[arguments.index('--share') + 1]}"
+            places = {"election.toml": home / "election.toml", "at-a": home / "out", "at-b": home / "out"}
+            places |= {
+                f"ballots-{side}.json": clinic / f"server-{side}" / "out" / f"ballots-{side}.json" for side in "ab"
+            }
+            over = ["--over-budget"] if "--other" in given else []
+            run(name, *(places.get(each, each) for each in given), *over)
+        else:
+            partials = {
+                f"at-{side}/partial-{side}": clinic / f"server-{side}" / "out" / f"partial-{side}" for side in "ab"
+            }
+            run(name, *(partials.get(each, each) for each in given), "--election", agreed)
+    outcome = ob.Outcome.load(clinic / "again")
+    assert (sorted(outcome.voted), outcome.without, outcome.ledger.drawn) == (["b", "c"], ("a",), 2)
 
 
 def test_a_simulation_of_the_file_runs_both_servers(agreed: Path, clinic: Path) -> None:

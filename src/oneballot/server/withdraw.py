@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..election.election import Election
-from ..election.tallies import refuse_two_tallies
 from ..errors import BallotError, ElectionError, Spoiled
 from ..interfaces import Box
 from ..privacy.charges import Charges
@@ -23,6 +22,7 @@ from .count import BallotCounter
 from .outcome import CountedBallot, Outcome
 from .prefetch import InMemory, Prefetcher, Source
 from .tally import Options, close, open_context
+from .two_tallies.leave import explain_withdrawal
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
@@ -99,13 +99,14 @@ def check_party(outcome: Outcome, party: str, where: str) -> CountedBallot:
 def _withdraw(election: Election, party: str, source: Source, options: Options) -> Steps[Outcome]:
     outcome = options.previous
     assert outcome is not None
-    refuse_two_tallies(election, "a withdrawal")
     if outcome.election != election.digest:
         raise ElectionError(
             f"this is the outcome of another election, or the election has changed since: its digest is "
             f"{election.digest[:12]}, but the outcome was tallied with {outcome.election[:12]}"
         )
     before = check_party(outcome, party, "the outcome")
+    if election.tallies is not None:
+        raise ElectionError(explain_withdrawal(election, outcome, party))
     kept = {name: each for name, each in outcome.voted.items() if name != party}
     withdrawn = tuple(sorted({*outcome.withdrawn, party}))
     with open_context(election, options, outcome) as ctx:

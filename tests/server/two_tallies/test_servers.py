@@ -14,6 +14,7 @@ from oneballot.errors import BallotError, ElectionError, KeyFileError, PrivacyEr
 from oneballot.party.cast import cast_together
 from oneballot.server.tally import tally
 from oneballot.server.two_tallies.combine import combine
+from oneballot.server.two_tallies.leave import explain_withdrawal
 from oneballot.server.two_tallies.partial import Partial
 from oneballot.server.two_tallies.share import Shared, tally_share
 
@@ -98,6 +99,26 @@ def test_a_withdrawal_works_on_shares_if_enough_parties_leave(federation, tmp_pa
         fresh.box.deliver(party, own.ballots[party].sealed)
     both(fresh, tmp_path / "again")
     assert opened(fresh, tmp_path / "again").model.dump() == left.model.dump()
+
+
+def test_withdraw_refuses_and_says_how_many_others_must_leave_too(federation, tmp_path) -> None:
+    own = federation()
+    own.cast(*NAMES[:6])
+    empty = seal({}, own.election, NAMES[6], key=own.keys[NAMES[6]], reason="it has no rows")
+    own.box.deliver(NAMES[6], empty.sealed)
+    both(own, tmp_path)
+    outcome = opened(own, tmp_path)
+    with pytest.raises(ElectionError, match="--share a --without clinic-1") as refused:
+        ob.withdraw(own.election, outcome, "clinic-1", ballot=own.ballots["clinic-1"])
+    assert "let 2 more leave (repeat --without) or arrive at the same time" in str(refused.value)
+    assert "costs again" not in str(refused.value)  # L0
+    assert "clinic-7 abstained" in explain_withdrawal(own.election, outcome, "clinic-7")
+    both(own, tmp_path, without=NAMES[:3])
+    left = opened(own, tmp_path)
+    assert "--without clinic-1 --without clinic-2 --without clinic-3 --without clinic-4" in explain_withdrawal(
+        own.election, left, "clinic-4"
+    )
+    assert "2 ballots would remain, and at least 3 are needed" in explain_withdrawal(own.election, left, "clinic-4")
 
 
 def test_too_few_ballots_to_hide_one_another_are_not_opened(federation, tmp_path) -> None:

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 from ...election.election import Election
-from ...election.tallies import refuse_two_tallies
 from ...errors import DataError, ElectionError, OneBallotError, PrivacyError
 from ...influence import Opinions
 from ...interfaces import Box
@@ -18,6 +17,7 @@ from ..context import TallyContext
 from ..count import BallotCounter
 from ..outcome import Outcome
 from ..prefetch import Prefetcher
+from ..two_tallies.leave import refuse_appraisal
 from .games import Labels, Measure, Members, Refits
 from .record import Appraisal, PartyValue, Z, rank_correlation
 from .shapley import MOST_EXACT, Game, Shares, exact, sampled
@@ -77,7 +77,7 @@ def _value(players: int, game: Game, orders: int, seed: int) -> Shares:
 def _check(election: Election, outcome: Outcome, y: Array, *, refit: bool, server_only: bool) -> None:
     if outcome.election != election.digest:
         raise ElectionError("this is the outcome of another election, or the election has changed since")
-    refuse_two_tallies(election, "an appraisal")
+    refuse_appraisal(election)
     if not outcome.voted:
         raise ElectionError(
             "this outcome was published without votes, so its parties cannot be appraised; use the folder that "
