@@ -105,6 +105,11 @@ def public_text(key: SecretKey) -> str:
     return prefix + base64.b64encode(key.public_key().public_bytes_raw()).decode()
 
 
+def signing_text(raw: bytes) -> str:
+    """The text of a public key that verifies signatures, given its 32 bytes."""
+    return SIGNATURE_PREFIX + base64.b64encode(raw).decode()
+
+
 def fingerprint(text: str) -> str:
     """128 bits of a public key's hash, for people to compare."""
     digits = hashlib.sha256(text.encode()).hexdigest()[:32]

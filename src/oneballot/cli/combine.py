@@ -41,6 +41,8 @@ def command(
             if places[0].is_relative_to(places[1]) or places[1].is_relative_to(places[0]):
                 raise ElectionError("--out and --publish must be separate folders, none inside the other")
             check_writable(publish)
-        agreed, outcome = combine_files(first, second, out, election)
+        agreed, outcome, signed = combine_files(first, second, out, election)
         shared = "" if publish is None else publish_outcome(agreed, outcome, out, publish, False, False)
-        show_outcome(agreed, outcome, out, publish, shared, as_json, {})
+        show_outcome(agreed, outcome, out, publish, shared, as_json, {"signed": signed} if as_json else {})
+        if not as_json:
+            print(signed)

@@ -126,6 +126,7 @@ def show_share(election: Election, shared: Shared, as_json: bool) -> None:
             "counted": sorted(counted),
             "opening": None if shared.partial is None else shared.partial.opening,
             "again": shared.reused,
+            "signer": None if shared.partial is None else shared.partial.signer or None,
         }
         print_json(found)
         return
@@ -153,9 +154,7 @@ def show_share(election: Election, shared: Shared, as_json: bool) -> None:
         print("Privacy", "\n  ".join(ledger.describe()))
     else:
         print("Level L0: no noise was added. Anyone who has both partials learns the exact total of the ballots.")
+    if shared.partial.signer:
+        print(f"It is signed with this server's log key, {shared.partial.signer}")
     print(f"{shared.partial_path} is this server's partial. Send it to the one who combines both:")
     print("oneballot combine partial-a partial-b --out outcome/")
-
-
-def _status(party: str, shared: Shared) -> str:
-    return "counted" if shared.partial is not None and party in shared.partial.voted else "listed"

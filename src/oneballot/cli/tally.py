@@ -156,6 +156,7 @@ def _tally_share(
     as_json: bool,
 ) -> None:
     from ..ballot.encryption import find_share_key
+    from ..server.log import log_key
     from ..server.two_tallies.share import tally_share
 
     side: Any = share
@@ -165,6 +166,7 @@ def _tally_share(
     shared = tally_share(
         election, box, out, side, opener,
         beside=beside, other=other, without=left_out, over_budget=over_budget, early=early,
+        signer=log_key(),
     )  # fmt: skip
     show_share(election, shared, as_json)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from ..ballot.keys import server_public_key
+from ..ballot.keys import public_key, server_public_key
 from ..errors import ElectionError, KeyFileError
 from ..settings import settings
 
@@ -24,6 +24,8 @@ UNIT_OF_LEVEL = {"L1": "party", "L2": "row"}
 class Tallies:
     """a, b: the public keys of the two servers, as `oneballot keys new NAME --for-server` prints them.
 
+    a_signs, b_signs: the public keys that verify what each server signs, its partials and lists of ballots; those of
+    their logs (`oneballot keys show log.key`). Without them nothing shows who has written a partial.
     unit: whom the noise protects: a "row" at L2, a "party" at L1. The level decides it; this states it again.
     min_difference: an opening whose ballots differ from those of an earlier one by fewer ballots is refused.
     openings: how many openings of the total the privacy budget covers.
@@ -38,6 +40,11 @@ class Tallies:
     min_difference: Annotated[int, Field(ge=1, le=10**6)] = 3
     openings: Annotated[int, Field(ge=1, le=1000)] = 1
     parties: Annotated[int, Field(ge=2, le=10**6)] = 1000
+    a_signs: str | None = None
+    b_signs: str | None = None
+
+    def signer_of(self, side: Side) -> str | None:
+        return self.a_signs if side == "a" else self.b_signs
 
     def key_of(self, side: Side) -> str:
         return self.a if side == "a" else self.b
@@ -62,10 +69,20 @@ def check_tallies(election: Election) -> None:
             server_public_key(tallies.key_of(side))
         except KeyFileError as error:
             raise ElectionError(f"[tallies] {side}: {str(error).removeprefix('server_key is ')}") from None
+        if (signer := tallies.signer_of(side)) is not None:
+            try:
+                public_key(signer, f"[tallies] {side}_signs")
+            except KeyFileError:
+                raise ElectionError(
+                    f"[tallies] {side}_signs: {signer!r}; expected the public key of the server's log, ed25519:…, as "
+                    "`oneballot keys show log.key` prints it"
+                ) from None
     if tallies.a == tallies.b:
         raise ElectionError("[tallies] a and b are the same key: the two servers need keys of their own")
     if election.server_key is not None:
         raise ElectionError("with [tallies] every share is encrypted to its server: remove server_key")
+    if tallies.a_signs is not None and tallies.a_signs == tallies.b_signs:
+        raise ElectionError("[tallies] a_signs and b_signs are the same key: the two servers need keys of their own")
     expected = UNIT_OF_LEVEL.get(election.level)
     if tallies.unit is not None and tallies.unit != expected:
         meant = f'the unit of level {election.level} is "{expected}"' if expected else "level L0 protects no unit"

@@ -18,6 +18,7 @@ from ..outcome import Outcome
 from ..prefetch import InMemory
 from ..tally import close
 from .partial import Partial
+from .signing import check_signer
 
 TAIL = 16
 """Totals may exceed what ballots add up to by so many standard deviations of a number's noise."""
@@ -55,6 +56,7 @@ def check_partials(election: Election, first: Partial, second: Partial, expected
                 f"the partial of server {partial.side} is of another election ({partial.election[:12]}…, not "
                 f"{election.digest[:12]}…)"
             )
+        check_signer(election, partial.side, partial.signer, f"the partial of server {partial.side}")
         if expected is not None and partial.layout != expected:
             raise BallotError(f"the partial of server {partial.side} has other sums than this election's")
     if first.side == second.side:

@@ -12,10 +12,11 @@ from .. import log
 from ..outcome import Outcome, exists
 from .combine import combine
 from .partial import Partial
+from .signing import describe_signers
 
 
-def combine_files(first: Path, second: Path, out: Path, given: Path | None = None) -> tuple[Election, Outcome]:
-    """The election of two partials, and their outcome, which is saved in the folder `out`."""
+def combine_files(first: Path, second: Path, out: Path, given: Path | None = None) -> tuple[Election, Outcome, str]:
+    """The election of two partials, their outcome, which is saved in the folder `out`, and who has signed them."""
     one, two = Partial.read(first), Partial.read(second)
     election = _find_election(one, out, given)
     if exists(out) and read_index(out).get("election") != election.digest:
@@ -25,7 +26,7 @@ def combine_files(first: Path, second: Path, out: Path, given: Path | None = Non
     log.prepare(out)
     outcome = combine(election, one, two)
     log.save(outcome, out, "tally")
-    return election, outcome
+    return election, outcome, describe_signers(election, one, two)
 
 
 def _find_election(partial: Partial, out: Path, given: Path | None) -> Election:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 
+from ...ballot.keys import signing_text
 from ...ballot.manifest import Digest, PartyName, Text
 from ...ballot.sealed_shares import Shape, SumName
 from ...ballot.shares import MOST_NUMBERS, Layout, Width
@@ -18,6 +19,10 @@ from ...errors import BallotError
 from ...types import Array
 from ..outcome import CountedBallot
 from .roll import MOST_BALLOTS, Ballots
+from .signing import KEY_BYTES, TRAILER, sign, verify
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 MAGIC = b"OneBallot partial 1\n"
 MOST_HEADER = 2**26
@@ -37,7 +42,10 @@ class _Header(BaseModel):
 
 @dataclass(frozen=True)
 class Partial:
-    """numbers: unsigned, modulo 2^bits. opening: how often this server has opened this election's total, with this."""
+    """numbers: unsigned, modulo 2^bits. opening: how often this server has opened this election's total, with this.
+
+    trailer: the public key of the server that signed it, and its signature; empty if it is not signed.
+    """
 
     election: str
     side: Side
@@ -47,6 +55,17 @@ class Partial:
     voted: Mapping[str, CountedBallot]
     spoiled: Mapping[str, str]
     without: tuple[str, ...] = ()
+    trailer: bytes = b""
+
+    @property
+    def signer(self) -> str:
+        """The public key that has signed it; empty if none has."""
+        return signing_text(self.trailer[:KEY_BYTES]) if self.trailer else ""
+
+    def signed(self, key: Ed25519PrivateKey | None) -> Partial:
+        """The same partial, signed with this key; unsigned without one."""
+        bare = replace(self, trailer=b"")
+        return bare if key is None else replace(bare, trailer=sign(bare.dump(), key))
 
     @property
     def ballots(self) -> Ballots:
@@ -59,7 +78,8 @@ class Partial:
             voted={party: each.describe() for party, each in sorted(self.voted.items())}, spoiled=dict(self.spoiled),
             without=self.without,
         )  # fmt: skip
-        return MAGIC + header.model_dump_json().encode() + b"\n" + np.ascontiguousarray(self.numbers).tobytes()
+        numbers = np.ascontiguousarray(self.numbers).tobytes()
+        return MAGIC + header.model_dump_json().encode() + b"\n" + numbers + self.trailer
 
     @classmethod
     def parse(cls, data: bytes, where: Path | str) -> Partial:
@@ -75,12 +95,24 @@ class Partial:
                 f"{where} is damaged: its header is malformed ({str(error)[:200]}); copy it again"
             ) from None
         layout, body = Layout(header.sums, header.bits), data[end + 1 :]
-        if layout.numbers > MOST_NUMBERS or len(body) != layout.bytes:
+        if layout.numbers > MOST_NUMBERS or len(body) not in (layout.bytes, layout.bytes + TRAILER):
             raise BallotError(
                 f"{where} is incomplete: it has {len(body):,} bytes of numbers, expected {layout.bytes:,}"
             )
-        numbers = np.frombuffer(body, dtype=f"<u{header.bits // 8}")
-        return cls(header.election, header.side, header.opening, layout, numbers, voted, header.spoiled, header.without)
+        numbers, trailer = np.frombuffer(body[: layout.bytes], dtype=f"<u{header.bits // 8}"), body[layout.bytes :]
+        if trailer:
+            verify(data[: -len(trailer)], trailer, where)
+        return cls(
+            header.election,
+            header.side,
+            header.opening,
+            layout,
+            numbers,
+            voted,
+            header.spoiled,
+            header.without,
+            trailer,
+        )
 
     @classmethod
     def read(cls, path: Path) -> Partial:

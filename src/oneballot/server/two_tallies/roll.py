@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -14,6 +15,10 @@ from ...election.tallies import Side
 from ...errors import BallotError
 from ...runtime.files import write_atomic
 from ..outcome import CountedBallot
+from .signing import TRAILER, check_signer, sign, verify
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 MOST_BYTES = 2**24
 MOST_BALLOTS = 10**5
@@ -30,13 +35,24 @@ class Listed(BaseModel):
 
 
 class Roll(BaseModel):
-    """What one server would count. Every server checks what it counts, whatever the other's list says."""
+    """What one server would count. Every server checks what it counts, whatever the other's list says.
+
+    signature: the server's public key and its signature, in hexadecimal digits; None if it is not signed.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     format: Literal[1] = 1
     election: Digest
     side: Side
     ballots: Annotated[tuple[Listed, ...], Field(max_length=MOST_BALLOTS)]
+    signature: Annotated[str, Field(pattern=rf"^[0-9a-f]{{{2 * TRAILER}}}$")] | None = None
+
+    def signed(self, key: Ed25519PrivateKey | None) -> Self:
+        """The same list, signed with this key; unsigned without one."""
+        return self.model_copy(update={"signature": None if key is None else sign(self._content(), key).hex()})
+
+    def _content(self) -> bytes:
+        return json.dumps(self.model_dump(exclude={"signature"}), sort_keys=True, separators=(",", ":")).encode()
 
     @classmethod
     def of(cls, election: Election, side: Side, voted: Mapping[str, CountedBallot]) -> Self:
@@ -63,10 +79,12 @@ class Roll(BaseModel):
             raise BallotError(f"{path} is of another election ({roll.election[:12]}…, not {election.digest[:12]}…)")
         if len({each.party for each in roll.ballots}) < len(roll.ballots):
             raise BallotError(f"{path} lists a party twice; ask server {side} for a new list")
+        signer = verify(roll._content(), bytes.fromhex(roll.signature), path) if roll.signature else ""
+        check_signer(election, side, signer, path)
         return roll
 
     def write(self, path: Path) -> None:
-        write_atomic(path, f"{self.model_dump_json(indent=1)}\n".encode(), 0o600)
+        write_atomic(path, f"{self.model_dump_json(indent=1, exclude_none=True)}\n".encode(), 0o600)
 
     @property
     def every(self) -> frozenset[tuple[str, str, bool]]:

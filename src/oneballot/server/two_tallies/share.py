@@ -22,8 +22,10 @@ from .noise import draw_noise
 from .openings import Openings, check_opening
 from .partial import Partial
 from .roll import Ballots, Roll, differences, with_numbers
+from .signing import check_own_key
 
 if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 
@@ -52,13 +54,15 @@ def tally_share(
     without: tuple[str, ...] = (),
     over_budget: bool = False,
     early: bool = True,
+    signer: Ed25519PrivateKey | None = None,
 ) -> Shared:
     """List this server's ballots in the folder `out` and, given the other server's list, write its partial there.
 
     The ballots that both servers list are counted. An opening is recorded beside the election; the same ballots give
-    the same partial again, without new noise.
+    the same partial again, without new noise. signer: the key that signs list and partial, the server's log key.
     """
     opener = check_share(election, side, key)
+    check_own_key(election, side, signer)
     left_out = tuple(sorted(map(check_party_name, without)))
     roll = None if other is None else Roll.read(other, election, other_side(side))
     agreed = frozenset() if roll is None else with_numbers(roll.every)
@@ -67,7 +71,7 @@ def tally_share(
     with Prefetcher(box) as source:
         counter = count_shares(election, source, side, opener, agreed=agreed, without=left_out)
     layout = counter.settle()
-    own, path = list_ballots(counter), out / f"ballots-{side}.json"
+    own, path = list_ballots(counter).signed(signer), out / f"ballots-{side}.json"
     own.write(path)
     if roll is None:
         return Shared(counter, own, path)
@@ -80,10 +84,10 @@ def tally_share(
         same = next((each for each in earlier if each.ballots == counted), None)
         if same is None:
             check_opening(election, counted, earlier, over_budget=over_budget)
-            partial = make_partial(election, counter, own.every & roll.every, len(earlier) + 1)
+            partial = make_partial(election, counter, own.every & roll.every, len(earlier) + 1).signed(signer)
             openings.keep(partial)
         else:
-            partial = same
+            partial = same if signer is None else same.signed(signer)
     written = out / f"partial-{side}"
     write_atomic(written, partial.dump(), 0o600)
     return Shared(counter, own, path, partial, written, differing, reused=same is not None)
