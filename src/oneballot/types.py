@@ -225,6 +225,7 @@ class Numbers:
     lift: if the integers are scores of `classes`, the lead that a confident voter gives to its class; `voters` is the
     number of voters of a party. row: if an integer counts the rows of a class, what one row adds to it.
     spread: if the integers are votes of `classes` on public rows, what one unit adds to a public row on average.
+    beside: further integers under the same noise, whose sensitivity adds up with that of these.
     """
 
     what: str
@@ -237,6 +238,7 @@ class Numbers:
     voters: int = 1
     row: float = 0.0
     spread: float = 0.0
+    beside: Numbers | None = None
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,13 @@ from .settings import PrivacySettings
 
 
 def of_a_unit(numbers: Numbers, privacy: PrivacySettings, stable_ids: bool) -> Numbers:
-    """The sensitivity for the unit and the adjacency of the election, for whatever replaces the unit."""
+    """The sensitivity for the unit and the adjacency of the election, for whatever replaces the unit.
+
+    Squared distances of numbers and those beside them add up, because they are different coordinates.
+    """
+    if numbers.beside is not None:
+        own, other = (of_a_unit(each, privacy, stable_ids) for each in (replace(numbers, beside=None), numbers.beside))
+        return replace(own, add_remove=own.add_remove + other.add_remove, replaced=own.replaced + other.replaced)
     numbers = _for_each_id(numbers, privacy, stable_ids)
     if privacy.level != "L2":
         return numbers

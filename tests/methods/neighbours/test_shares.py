@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from oneballot.methods.neighbours import shares
+from oneballot.methods import _smoothing
+from oneballot.methods._smoothing import as_shares, make_features
 from oneballot.methods.neighbours.search import Space
-from oneballot.methods.neighbours.shares import as_shares, estimate_shares, make_features
+from oneballot.methods.neighbours.shares import estimate_shares
 
 RNG = np.random.default_rng(0)
 PUBLIC = RNG.normal(size=(400, 4))
@@ -46,8 +47,8 @@ def test_the_penalty_is_close_to_the_best_one(noise: float, monkeypatch: pytest.
     noisy = EXPECTED + np.random.default_rng(2).normal(0, noise, EXPECTED.shape)
     chosen = error(estimate_shares(noisy, noise, GRAPH, FEATURES))
     errors = []
-    for penalty in shares.PENALTIES:
-        monkeypatch.setattr(shares, "PENALTIES", np.array([penalty]))
+    for penalty in _smoothing.PENALTIES:
+        monkeypatch.setattr(_smoothing, "PENALTIES", np.array([penalty]))
         errors.append(error(estimate_shares(noisy, noise, GRAPH, FEATURES)))
     assert chosen <= min(errors) + 0.3 * (max(errors) - min(errors))
 

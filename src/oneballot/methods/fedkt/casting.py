@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ...errors import ElectionError
 from ...interfaces import Agreement, CastSteps, Context, Learner
 from ...settings import settings
 from ...types import Abstain, Array, Blob, Contents, Data, Fit, Plan, Planned, Sample, Task
@@ -42,6 +43,8 @@ class Casting(Settings):
 
     def check(self, agreed: Agreement, learners: Mapping[str, Learner]) -> None:
         count_queries(self.queries, len(public_rows(agreed)))
+        if not agreed.shared and (self.estimate is not None or self.count_classes is not None):
+            raise ElectionError("fedkt: estimate and count_classes are settings of elections with two tallies")
 
     def plan(self, data: Data, ctx: Context) -> Plan:
         subsets = self.subset_count if ctx.level == "L2" else min(self.subset_count, len(data))
@@ -87,7 +90,9 @@ class Casting(Settings):
         if self.weights == "prior":  # at L2 each teacher uses its own counts: nothing may tie teachers together
             predictions = without_prior(predictions, teachers.class_counts() if ctx.level == "L2" else class_counts)
         if ctx.shared and ctx.level == "L2":
-            return {"teachers": np.sum([self._count_teachers(each) for each in predictions], axis=0)}
+            sent = {"teachers": np.sum([self._count_teachers(each) for each in predictions], axis=0)}
+            counted = {"seen": ctx.target.class_counts(ctx.limit_rows(data).y)} if self.count_classes else {}
+            return sent | counted
         if self.students:
             tasks = [
                 Task(queries[y >= 0], y[y >= 0], seed=ctx.seed("student", j), ask=self._voted_rows(ctx))

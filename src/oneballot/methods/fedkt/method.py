@@ -16,7 +16,9 @@ from .._combine import PartyVotes
 from .._final import fit_final
 from .._opinions import opinions_of
 from .._shared import MOST_ROWS, public_rows, read_class_counts, warn_where_one_party_decides
+from .._smoothing import as_shares
 from .casting import Casting
+from .noisy import MOST_COUNTED, estimate_shares, match_rates, rates_of
 from .teachers import halves, join_halves, without_prior
 from .votes import EVEN, Labels, at_most_one_vote, equal_influence, favour_rare_classes, lead, votes_for_row
 
@@ -33,7 +35,7 @@ class FedKT(Casting):
     def count(self, ballot: Ballot, ctx: TallyContext) -> Count:
         """Sums of votes, and the votes of each party as its ballot encodes them, for bounds and opinions."""
         if ctx.shared and ctx.level == "L2":
-            return Count({"votes": ballot.array("teachers", np.int64, (len(self._voted_rows(ctx)), len(ctx.classes)))})
+            return Count(self._teachers_sums(ballot, ctx))
         if self.ballot == "models":
             encoded = self._encode_models(ballot, ctx)
         else:
@@ -42,6 +44,14 @@ class FedKT(Casting):
         if self.weights == "class-counts":
             kept["seen"] = read_class_counts(ballot, ctx)
         return self._count_votes(ballot.party, kept, ctx)
+
+    def _teachers_sums(self, ballot: Ballot, ctx: TallyContext) -> dict[str, Array]:
+        """What a party adds up under two tallies: the votes of its teachers, and its rows of each class."""
+        sums = {"votes": ballot.array("teachers", np.int64, (len(self._voted_rows(ctx)), len(ctx.classes)))}
+        if self.count_classes:
+            weight = self.counted_weight(ctx.level, len(public_rows(ctx)))
+            sums["seen"] = np.minimum(read_class_counts(ballot, ctx), MOST_COUNTED) * weight
+        return sums
 
     def added(self, party: str, count: Count, ctx: TallyContext) -> Count | None:
         """What a party's ballot has added to the count, from the votes that the count keeps of it."""
@@ -59,7 +69,11 @@ class FedKT(Casting):
     def shared_sums(self, ctx: Context) -> Mapping[str, SumRange]:
         rows, classes = len(self._voted_rows(ctx)), len(ctx.classes)
         if ctx.level == "L2":
-            return {"votes": SumRange((rows, classes), 0, self.partitions * self.subset_count * self.unit("L2"))}
+            ranges = {"votes": SumRange((rows, classes), 0, self.partitions * self.subset_count * self.unit("L2"))}
+            if self.count_classes:
+                weight = self.counted_weight("L2", len(public_rows(ctx)))
+                ranges["seen"] = SumRange((classes,), 0, MOST_COUNTED * weight)
+            return ranges
         most, private = self.encoding(ctx).most, ctx.level != "L0"
         if self.influence == "equal":
             most = (rows + 1) * EVEN
@@ -89,6 +103,8 @@ class FedKT(Casting):
     def close(self, count: Count, ctx: TallyContext) -> Steps[Model]:
         rows, weight = self._voted_rows(ctx), None
         if ctx.shared and ctx.level != "L0":
+            if self.estimate == "regression" and isinstance(public_rows(ctx), np.ndarray):
+                return (yield from self._close_estimated(count.sums, ctx))
             return (yield from self._close_noisy(count.sums["votes"], ctx))
         if ctx.level == "L1":
             votes = count.sums["votes"]
@@ -133,6 +149,27 @@ class FedKT(Casting):
             task = replace(task, targets=targets, kind="soft", weight=weight)
         released = positive / np.maximum(positive.sum(axis=1, keepdims=True), 1)
         return (yield from fit_final(public_rows(ctx), task, released, ctx))
+
+    def _close_estimated(self, sums: Mapping[str, Array], ctx: TallyContext) -> Steps[Model]:
+        """The final model from shares of the votes that a regression estimates. This too follows from the release."""
+        rows, noise = self._voted_rows(ctx), ctx.noise_of_total(1)
+        complete = self.voting == "majority" and self.open_vote == "off" and self.weights != "class-counts"
+        seed, public = ctx.shared_seed("features"), public_rows(ctx)
+        shares = estimate_shares(sums["votes"], noise, public[rows], seed, complete=complete)
+        if self.count_classes:
+            weight = self.counted_weight(ctx.level, len(public))
+            if (rates := rates_of(sums["seen"] / weight, noise / weight)) is None:
+                ctx.warn(
+                    "the numbers of rows of each class are lost in the noise, so that class frequencies are unknown"
+                )
+            else:
+                shares = match_rates(shares, rates)
+        labels, soft = shares.argmax(axis=1), as_shares(shares)
+        self._warn_of_rare_labels(labels, ctx)
+        task = Task(rows, labels, seed=ctx.shared_seed("final"), required=True, label="the final model")
+        if "soft" in ctx.provides("final"):
+            task = replace(task, targets=soft, kind="soft")
+        return (yield from fit_final(public, task, soft, ctx))
 
     def _decide_for_the_public(self, votes: Array, ctx: TallyContext) -> Array:
         """Labels at L1, from noisy votes. Every query is decided: leaving out those without votes would leak."""

@@ -13,6 +13,7 @@ from ...interfaces import Agreement, Method
 from ...settings import settings
 from ...types import Numbers, PublicNeed, Spending, Votes
 from .._queries import check_queries, check_teachers, count_queries
+from .noisy import counted_weight
 from .votes import PARTS, Encoding, Labels, Levels, Weighted
 
 CLASS_COUNTS = Numbers("class counts", add_remove=1, replaced=2, limited=True)
@@ -37,6 +38,10 @@ class Settings(Method):
     ballot: send "votes", or the "models" that cast them.
     final_weights: how public rows count in the final model's training. "lead": by the margin of the vote; "rare": for
     each class by its share of the votes, and rare classes more, if the final learner supports weights.
+    estimate: with two tallies at L1 and L2: "regression": the final model learns shares of the votes that a regression
+    over the public rows estimates from the noisy totals; "none": the classes that win them, weighed by `final_weights`.
+    count_classes: with two tallies at L2: ballots also add up their rows of each class, so that the estimate predicts
+    each class as often as the parties have it.
     """
 
     needs_public: ClassVar[PublicNeed] = "rows"
@@ -55,6 +60,13 @@ class Settings(Method):
     most_rows: PositiveInt = 1000
     ballot: Literal["votes", "models"] = "votes"
     final_weights: Literal["uniform", "lead", "rare"] | None = None
+    estimate: Literal["regression", "none"] | None = None
+    count_classes: bool | None = None
+
+    def describe(self) -> dict[str, Any]:
+        """Without settings that are left open, which elections without two tallies do not have."""
+        two_tallies = ("estimate", "count_classes")
+        return {k: v for k, v in super().describe().items() if k not in two_tallies or v is not None}
 
     @classmethod
     def paper(cls, **settings: Any) -> Self:
@@ -157,7 +169,17 @@ class Settings(Method):
                 raise ElectionError(f"fedkt: {setting} is not available with two tallies: {why}")
         hard = level == "L0" and self.weights == "uniform" and self.voting != "soft"
         own: Any = "hard" if hard else None
-        return replace(self, influence=self.influence or "claimed", open_vote=self.open_vote or own)
+        estimate: Any = None if level == "L0" else self.estimate or "regression"
+        counts = level == "L2" and estimate == "regression"
+        if self.count_classes and not counts:
+            raise ElectionError('fedkt: count_classes = true needs two tallies at L2 and estimate = "regression"')
+        return replace(
+            self,
+            influence=self.influence or "claimed",
+            open_vote=self.open_vote or own,
+            estimate=estimate,
+            count_classes=(self.count_classes is None or self.count_classes) if counts else self.count_classes,
+        )
 
     def shared_numbers(self, level: str, classes: int, public: int) -> Numbers:
         """A unit moves votes of one voter, of size V in all partitions together: from class i to j the squared distance
@@ -165,7 +187,17 @@ class Settings(Method):
         vote = self.unit(level) * (1 if level == "L1" and self.voting == "consistent" else self.partitions)
         moved = 2.0 * vote**2 * count_queries(self.queries, public)
         row, voters = level == "L2", self.subset_count if level == "L2" else 1
-        return Numbers("votes", moved if row else moved / 2, moved, row, lift=vote, classes=classes, voters=voters)
+        beside = None
+        if self.count_classes:
+            weight = self.counted_weight(level, public)
+            beside = Numbers("class counts", weight**2, 2.0 * weight**2, limited=True)
+        what = "votes" if beside is None else "votes and class counts"
+        least = moved if row else moved / 2
+        return Numbers(what, least, moved, row, lift=vote, classes=classes, voters=voters, beside=beside)
+
+    def counted_weight(self, level: str, public: int) -> int:
+        """What a row adds to the number of its class, where two tallies count them."""
+        return counted_weight(self.unit(level) * self.partitions, count_queries(self.queries, public))
 
     def unit(self, level: str) -> int:
         """The number of parts of a vote, where fractions of votes are summed and noised."""

@@ -31,9 +31,10 @@ from .._encoder import encode
 from .._final import fit_final
 from .._opinions import opinions_of
 from .._shared import missing_classes, public_rows, warn_where_one_party_decides
+from .._smoothing import as_shares, make_features
 from .search import Space
 from .settings import MOST_ROWS, PARTY, Settings
-from .shares import as_shares, estimate_shares, make_features
+from .shares import estimate_shares
 
 LARGEST = 2**31 - 1
 KNOWN = 4
