@@ -34,7 +34,7 @@ FINAL = ob.Sklearn("LogisticRegressionCV", {
 METHODS: dict[tuple[str, bool], Method] = {
     ("analytic", False): ob.Analytic(), ("analytic", True): ob.Analytic(),
     ("fedkt", False): ob.FedKT(open_vote="off", subsets=50, final_weights="lead"),
-    ("fedkt", True): ob.FedKT(open_vote="off", subsets=75),
+    ("fedkt", True): ob.FedKT(open_vote="off", subsets=100),
 }  # fmt: skip
 """By name, and whether ballots are shared. With each party's noise the lead of a label is the better weight."""
 BUDGETS = {"analytic": (0.2, 0.4, 1.0), "fedkt": (0.5, 1.0)}

@@ -35,6 +35,25 @@ def test_matched_rates_of_five_classes_and_an_absent_one() -> None:
     assert won[5] == 0
 
 
+def test_the_rates_are_those_of_the_shares_with_their_errors() -> None:
+    """By experiment: errors are added to the shares, and the classes then win as often as the rates say."""
+    second = 0.4 + 0.1 * RNG.normal(size=20_000)
+    shares, rates = np.stack([1 - second, second], axis=1), np.array([0.8, 0.2])
+    matched = match_rates(shares, rates, error=0.08)
+    error = RNG.normal(0, 0.08, len(second))
+    with_errors = matched + np.stack([-error, error], axis=1)
+    assert abs((with_errors.argmax(axis=1) == 1).mean() - 0.2) < 0.01
+    assert (matched.argmax(axis=1) == 1).mean() < 0.16
+
+
+def test_the_errors_of_a_regression_are_known_from_the_noise() -> None:
+    """Shares that no feature explains: the regression finds their mean, and their own deviation is the error."""
+    second = np.clip(0.5 + 0.2 * RNG.normal(size=3000), 0, 1)
+    votes = 100 * np.stack([1 - second, second], axis=1) + RNG.normal(0, 15, (3000, 2))
+    _, error = estimate_shares(votes, 15.0, RNG.normal(size=(3000, 3)), 1, complete=True)
+    assert abs(error - second.std()) < 0.02
+
+
 def test_each_class_is_raised_by_one_number() -> None:
     shares = RNG.dirichlet([1, 2, 3], 500)
     raised = match_rates(shares, np.array([0.5, 0.3, 0.2])) - shares
@@ -54,15 +73,16 @@ def test_estimated_shares_are_closer_to_the_truth_than_the_votes(noise, complete
     scores = np.stack([X[:, 0], X[:, 1], -X[:, 0] * X[:, 1]], axis=1)
     true = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
     votes = np.rint(100 * true + RNG.normal(0, noise, true.shape))
-    found = estimate_shares(votes, noise, X, 1, complete=complete)
+    found, error = estimate_shares(votes, noise, X, 1, complete=complete)
     raw = votes / votes.sum(axis=1).mean()
     assert ((found - true) ** 2).mean() < 0.25 * ((raw - true) ** 2).mean()
+    assert error < 2 * float(np.sqrt(((found - true) ** 2).mean()))
 
 
 def test_without_noise_and_with_a_linear_truth_shares_are_exact() -> None:
     X = RNG.uniform(0, 1, size=(300, 3))
     true = np.stack([0.2 + 0.5 * X[:, 0], 0.8 - 0.5 * X[:, 0]], axis=1)
-    np.testing.assert_allclose(estimate_shares(1000 * true, 0.0, X, 1, complete=True), true, atol=1e-3)
+    np.testing.assert_allclose(estimate_shares(1000 * true, 0.0, X, 1, complete=True)[0], true, atol=1e-3)
 
 
 def test_the_weight_of_a_counted_row_follows_from_the_queries() -> None:

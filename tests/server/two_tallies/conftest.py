@@ -62,4 +62,7 @@ def federation(digits, tmp_path) -> Callable[..., Federation]:
 
 def plain(election: ob.Election) -> ob.Election:
     """The same election, with the same digest and hence the same seeds, with one tally."""
-    return replace(election, tallies=None, roster={}, quorum=1, variant_of=election.digest)
+    method = election.method
+    if isinstance(method, ob.FedKT):  # without the settings that need two tallies
+        method = replace(method, estimate=None, count_classes=None)
+    return replace(election, tallies=None, method=method, roster={}, quorum=1, variant_of=election.digest)

@@ -155,7 +155,7 @@ class FedKT(Casting):
         rows, noise = self._voted_rows(ctx), ctx.noise_of_total(1)
         complete = self.voting == "majority" and self.open_vote == "off" and self.weights != "class-counts"
         seed, public = ctx.shared_seed("features"), public_rows(ctx)
-        shares = estimate_shares(sums["votes"], noise, public[rows], seed, complete=complete)
+        shares, error = estimate_shares(sums["votes"], noise, public[rows], seed, complete=complete)
         if self.count_classes:
             weight = self.counted_weight(ctx.level, len(public))
             if (rates := rates_of(sums["seen"] / weight, noise / weight)) is None:
@@ -163,7 +163,7 @@ class FedKT(Casting):
                     "the numbers of rows of each class are lost in the noise, so that class frequencies are unknown"
                 )
             else:
-                shares = match_rates(shares, rates)
+                shares = match_rates(shares, rates, error)
         labels, soft = shares.argmax(axis=1), as_shares(shares)
         self._warn_of_rare_labels(labels, ctx)
         task = Task(rows, labels, seed=ctx.shared_seed("final"), required=True, label="the final model")

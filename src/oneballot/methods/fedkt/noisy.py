@@ -21,10 +21,10 @@ MOST_COUNTED = 100_000
 """A party's rows of a class count at most so often."""
 ENOUGH = 5
 """Rates are used if all rows together exceed so many standard deviations of the noise on their number."""
-TEMPERATURES = np.geomspace(1.0, 0.01, 60)
-"""How much of the typical difference between shares still counts as equal, while rates are matched: less and less."""
-STEPS = 5
-"""At each temperature."""
+SHARPEST = 0.01
+"""The smallest temperature, as a part of the typical difference between shares."""
+TEMPERATURES, STEPS = 60, 5
+"""How many temperatures the matching of rates passes, from the largest on, and how many steps it makes at each."""
 
 
 def counted_weight(vote: int, queries: int) -> int:
@@ -32,23 +32,26 @@ def counted_weight(vote: int, queries: int) -> int:
     return max(1, round(vote * math.sqrt(queries / SPARED)))
 
 
-def estimate_shares(votes: Array, noise: float, public: Array, seed: int, *, complete: bool) -> Array:
-    """Smoothed shares `(rows, classes)` of the votes on these public rows; they may be below 0 or above 1.
+def estimate_shares(votes: Array, noise: float, public: Array, seed: int, *, complete: bool) -> tuple[Array, float]:
+    """Smoothed shares `(rows, classes)` of the votes on these public rows, and the standard deviation of their errors.
 
+    Shares may be below 0 or above 1. A regression reduces the variance of what it estimates. Without the known noise
+    the votes vary as much as the true shares do, so the difference is the variance of its errors.
     noise: the standard deviation on each vote. complete: every voter votes on every row, so that all rows have the same
     number of votes, and any other sum is noise.
     """
     classes, votes = votes.shape[1], votes.astype(np.float64)
     each = float(votes.sum(axis=1).mean())
     if not each > 0:
-        return np.full(votes.shape, 1 / classes)
+        return np.full(votes.shape, 1 / classes), 0.0
     variance = np.full(len(votes), (noise / each) ** 2)
     if complete:
         votes = votes - (votes.sum(axis=1, keepdims=True) - each) / classes
         variance *= 1 - 1 / classes
     features = make_features(public.reshape(len(public), -1).astype(np.float64), seed)
     smooth = features @ fit_penalised(features, votes / each - 1 / classes, np.maximum(variance, 1e-12))
-    return np.asarray(smooth + 1 / classes)
+    missing = float((votes / each).var(axis=0).mean() - variance.mean() - smooth.var(axis=0).mean())
+    return np.asarray(smooth + 1 / classes), math.sqrt(max(missing, 0.0))
 
 
 def rates_of(counted: Array, noise: float) -> Array | None:
@@ -59,16 +62,19 @@ def rates_of(counted: Array, noise: float) -> Array | None:
     return np.asarray(positive / positive.sum())
 
 
-def match_rates(shares: Array, rates: Array) -> Array:
+def match_rates(shares: Array, rates: Array, error: float = 0.0) -> Array:
     """Shares, each class raised or lowered by one number, so that classes win as often as the rates say.
 
-    The numbers solve an assignment of rows to classes with these capacities, by Sinkhorn's iteration: a row is divided
-    between classes where it hardly matters, which makes the problem smooth.
+    error: the standard deviation of the shares' errors. The rates are those of the true shares. Where a share is
+    uncertain, the more frequent class therefore wins more often. The numbers solve an assignment of rows to classes
+    with these capacities, by Sinkhorn's iteration. Its temperature stands for the errors: a difference of shares has a
+    logistic error of the same variance.
     """
-    known = rates > 0
+    known, classes = rates > 0, shares.shape[1]
     some, offsets = shares[:, known], np.zeros(int(known.sum()))
     typical = max(float((shares.max(axis=1) - shares.min(axis=1)).std()), 1e-9)
-    for temperature in np.repeat(TEMPERATURES * typical, STEPS):
+    last = max(error * math.sqrt(2 * classes / (classes - 1)) * math.sqrt(3) / math.pi, SHARPEST * typical)
+    for temperature in np.repeat(np.geomspace(max(typical, last), last, TEMPERATURES), STEPS):
         scores = (some + offsets) / temperature
         won = np.exp(scores - scores.max(axis=1, keepdims=True))
         won /= won.sum(axis=1, keepdims=True)
