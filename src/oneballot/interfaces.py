@@ -176,6 +176,9 @@ class Method(Plugin):
     """The reason why other levels are not offered."""
     why_not_shared: ClassVar[str] = ""
     """The reason why two tallies cannot add up its ballots, if they cannot."""
+    sums_alone: ClassVar[bool] = False
+    """Whether, with the settings that `for_shares` returns, its counts are sums alone, so that two tallies can add them
+    up. Elections with two tallies are refused otherwise, before anyone trains."""
     costly: ClassVar[str] = ""
     """Why `oneballot compare` leaves it out unless it is named, if its tally takes minutes."""
     resumes: ClassVar[bool] = False

@@ -55,6 +55,42 @@ class HidesItsCounts(ob.Ensemble):
     counts: ClassVar[tuple[str, ...]] = ()
 
 
+class SharesSums(ob.Analytic):
+    """analytic as it is with two tallies, where influence = "claimed" is chosen."""
+
+    def for_shares(self, level: str) -> Any:
+        return replace(self, influence="claimed")
+
+
+@broken(METHODS, r"an election with two tallies fails at L0: .* this one keeps what each party sends \(ballots, gram")
+class KeepsPartiesApart(SharesSums):
+    def count(self, ballot: Any, ctx: Any) -> Count:
+        counted = super().count(ballot, ctx)
+        return Count({}, {ballot.party: counted.sums}) if ctx.shared else counted
+
+
+@broken(METHODS, r"The total of two tallies differs from the sums of one tally")
+class CountsTwiceWhereItIsShared(SharesSums):
+    def count(self, ballot: Any, ctx: Any) -> Count:
+        counted = super().count(ballot, ctx)
+        return Count({name: 2 * value for name, value in counted.sums.items()}) if ctx.shared else counted
+
+    def shared_sums(self, ctx: Any) -> Any:
+        return None
+
+
+@broken(METHODS, r"The outcome of two tallies differs from that of one tally")
+class ClosesDifferentlyWhereItIsShared(SharesSums):
+    def close(self, count: Count, ctx: Any) -> Any:
+        sums = count.sums
+        return super().close(Count({**sums, "sums": sums["sums"][:, ::-1]}) if ctx.shared else count, ctx)
+
+
+@broken(METHODS, r"`why_not_shared` has a reason against two tallies")
+class SaysBoth(ob.Analytic):
+    why_not_shared: ClassVar[str] = "of no reason"
+
+
 @broken(METHODS, r'of the kind "no-rows" cannot cast: ValueError was raised \(test_mutants.py, line \d+\): empty')
 class FailsWithoutRows(ob.Analytic):
     def cast(self, data: Any, ctx: Any) -> Any:

@@ -39,7 +39,7 @@ from .encoding import EncodesRows
 from .file import FORMAT, digest_of, read_election_file
 from .frames import public_rows
 from .schema import Schema, as_plain
-from .tallies import Tallies, as_tallies, check_tallies
+from .tallies import Tallies, as_tallies, check_tallies, shared_method
 from .targets import Labels, Target, resolve
 from .targets import describe as describe_target
 from .warm_start import as_start, describe_start
@@ -121,7 +121,7 @@ class Election(EncodesRows, Shown):
     def _adapt_method_to_privacy(self) -> None:
         """Let the method choose its open settings for the level, and limit its queries to what the budget allows."""
         if self.tallies is not None:
-            object.__setattr__(self, "method", self.method.for_shares(self.level))
+            object.__setattr__(self, "method", shared_method(self.method, self.level))
         object.__setattr__(self, "method", self.method.for_level(self.level))
         if self.guarantee is None:
             return

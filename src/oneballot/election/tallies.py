@@ -13,6 +13,7 @@ from ..errors import ElectionError, KeyFileError
 from ..settings import settings
 
 if TYPE_CHECKING:
+    from ..interfaces import Method
     from .election import Election
 
 Side = Literal["a", "b"]
@@ -98,6 +99,18 @@ def check_tallies(election: Election) -> None:
             f"the roster lists {len(election.roster):,} parties, but sums are planned for {tallies.parties:,}: raise "
             "parties under [tallies]"
         )
+
+
+def shared_method(method: Method, level: str) -> Method:
+    """The method with its settings for two tallies. Raises ElectionError unless its counts are sums alone."""
+    chosen = method.for_shares(level)
+    if not chosen.sums_alone:
+        raise ElectionError(
+            f"method {method.name} cannot be used with two tallies: it does not declare that its counts are sums "
+            "alone, and two servers learn nothing else. Use another method, or one tally. Its author can declare "
+            "`sums_alone = True` if `Count.by_party` is always empty (docs/extending.md#two-tallies)"
+        )
+    return chosen
 
 
 def refuse_two_tallies(election: Election, what: str) -> None:

@@ -69,8 +69,9 @@ def _count(contents: Contents, ctx: PartyContext) -> Mapping[str, Array]:
     if count.by_party or not count.sums:
         kept = ", ".join(sorted({name for own in count.by_party.values() for name in own})) or "no sums"
         raise ElectionError(
-            f"method {method.name} cannot be used with two tallies: its outcome needs what each party sends ({kept}), "
-            "and two servers learn sums alone. Remove [tallies], or choose another method or other settings"
+            f"method {method.name} declares that its counts are sums alone, but this one keeps what each party sends "
+            f"({kept}), which two servers never learn. Nothing was sent. Tell the author of the method "
+            "(oneballot.testing.check_method finds it), and use another method or one tally"
         )
     if wrong := [name for name, value in count.sums.items() if value.dtype.kind not in "biu"]:
         raise ElectionError(f"method {method.name}: the sum {wrong[0]} is not of integers, so it cannot be shared")

@@ -19,6 +19,7 @@ from ._data import WHOLE, make_rows, same
 from ._election import LEVELS, MethodCase, equal_contents, equal_counts, recorded
 from ._hostile import check_hostile_contents
 from ._private import check_private_levels
+from ._shares import check_shares
 from ._suite import check_model, check_name, check_settings, describe, read_back, run_checks
 from ._tally import check_few_classes, check_labels, check_late_ballots, check_order, check_public_set, check_withdrawal
 
@@ -221,5 +222,6 @@ CHECKS = (
     check_public_set,
     check_hostile_contents,
     check_private_levels,
+    check_shares,
     check_progress,
 )

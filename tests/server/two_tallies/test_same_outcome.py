@@ -80,7 +80,21 @@ def test_a_method_that_needs_single_ballots_is_refused_with_the_reason(method, r
         federation(method=method, public_labels=None)
 
 
-def test_a_method_whose_count_keeps_parties_apart_is_refused_at_the_cast(federation) -> None:
+def test_a_plugin_that_does_not_declare_sums_alone_is_refused_before_anyone_trains(federation) -> None:
+    from oneballot.methods.analytic.method import Analytic
+
+    class Silent(Analytic):
+        name = "silent"
+        sums_alone = False
+
+        def cast(self, data, ctx):
+            raise AssertionError
+
+    with pytest.raises(ElectionError, match="does not declare that its counts are sums alone"):
+        federation(method=Silent(influence="claimed"))
+
+
+def test_a_plugin_that_declares_it_wrongly_is_refused_at_the_cast(federation) -> None:
     from oneballot.methods.analytic.method import Analytic
 
     class Careless(Analytic):
@@ -90,7 +104,9 @@ def test_a_method_whose_count_keeps_parties_apart_is_refused_at_the_cast(federat
             return self
 
     own = federation(method=Careless())
-    with pytest.raises(ElectionError, match="two servers learn sums alone"):
+    with pytest.raises(
+        ElectionError, match=r"declares that its counts are sums alone, but this one keeps .* Nothing was sent"
+    ):
         own.make("clinic-1")
 
 

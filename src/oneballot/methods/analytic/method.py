@@ -54,6 +54,7 @@ class Analytic(Method):
     """
 
     name: ClassVar[str] = "analytic"
+    sums_alone: ClassVar[bool] = True
     levels: ClassVar[frozenset[str]] = frozenset({"L0", "L2"})
     why_not: ClassVar[str] = "sums of a whole party's rows have no bound that noise at the tally could cover"
     needs: ClassVar[Mapping[str, frozenset[str]]] = {}

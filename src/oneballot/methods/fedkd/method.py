@@ -71,6 +71,7 @@ class FedKD(Method):
     """
 
     name: ClassVar[str] = "fedkd"
+    sums_alone: ClassVar[bool] = True
     levels: ClassVar[frozenset[str]] = frozenset({"L0", "L1", "L2"})
     targets: ClassVar[frozenset[str]] = frozenset({"classes", "labels"})
     calibrates: ClassVar[bool] = True

@@ -23,6 +23,7 @@ class Casting(Settings):
     """FedKT without its tally."""
 
     name: ClassVar[str] = "fedkt"
+    sums_alone: ClassVar[bool] = True
     levels: ClassVar[frozenset[str]] = frozenset({"L0", "L1", "L2"})
     sparse: ClassVar[bool] = True
     counts: ClassVar[tuple[str, ...]] = ("seen",)

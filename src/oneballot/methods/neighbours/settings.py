@@ -52,6 +52,7 @@ class Settings(Method):
     """
 
     name: ClassVar[str] = "neighbours"
+    sums_alone: ClassVar[bool] = True
     levels: ClassVar[frozenset[str]] = frozenset({"L0", "L1", "L2"})
     needs_public: ClassVar[PublicNeed] = "rows"
     files: ClassVar[tuple[str, ...]] = ("encoder",)
