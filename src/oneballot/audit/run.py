@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..election.election import Election
+from ..election.tallies import Side
 from ..errors import ElectionError, OneBallotWarning, PrivacyError
 from ..privacy.audit_bound import canaries_needed, epsilon_lower_bound
 from ..privacy.guarantee import VotesGuarantee
@@ -97,10 +98,16 @@ class Audit:
 
 
 def audit(
-    election: Election, *, canaries: int | None = None, runs: int | None = None, confidence: float = 0.95
+    election: Election,
+    *,
+    canaries: int | None = None,
+    runs: int | None = None,
+    confidence: float = 0.95,
+    server: Side = "a",
 ) -> Audit:
     """Attack the election's noise with canaries, in as many runs as it takes to notice half of it, but about a minute.
 
+    server: with two tallies, the one whose noise is attacked, from what the other one sees.
     Each run flips the coins of all its canaries. `canaries` is their number in all runs; by default as many as fit.
     """
     guarantee, privacy = election.guarantee, election.privacy
@@ -112,13 +119,13 @@ def audit(
     most = -math.log((1 - FOR_THE_BOUND) * (1 - confidence))
     with warnings.catch_warnings():  # about the audit's own rows and missing noise, not about this election
         warnings.simplefilter("ignore", OneBallotWarning)
-        noisy = _Attacker(election, None, canaries, runs)
+        noisy = _Attacker(election, None, canaries, runs, server)
         findings = noisy.look()
         plan = Simulation([noisy.flip() for _ in range(PLANNED)], noisy.levels)
         number = runs or noisy.plan(plan, most)
         attacked = noisy.attack(number, "attacking with noise")
         wanted = min(MAX_CANARIES, 2 * canaries_needed(claimed, privacy.delta, confidence))
-        bare = _Attacker(election, NO_NOISE, canaries or wanted, runs)
+        bare = _Attacker(election, NO_NOISE, canaries or wanted, runs, server)
         bare_runs = runs or -(-wanted // bare.canaries)
         without = bare.attack(bare_runs, "attacking without noise")
     total = number * noisy.canaries
@@ -146,10 +153,12 @@ def audit(
 class _Attacker:
     """Flips coins, runs the election, and guesses. `scale` replaces the election's noise."""
 
-    def __init__(self, election: Election, scale: float | None, canaries: int | None, runs: int | None) -> None:
+    def __init__(
+        self, election: Election, scale: float | None, canaries: int | None, runs: int | None, server: Side
+    ) -> None:
         assert election.guarantee is not None, "`audit` has checked it"
         attacked = attacked_election(election, election.guarantee, scale)
-        scene, guarantee = set_scene(attacked), attacked.guarantee
+        scene, guarantee = set_scene(attacked, server), attacked.guarantee
         self.signals: Signals
         if isinstance(guarantee, VotesGuarantee):
             self.signals = Argmax(scene, guarantee)

@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 
 from ..election.election import Election
+from ..election.tallies import Side
 from ..errors import ElectionError
 from ..privacy.guarantee import Guarantee, VotesGuarantee
 from ..privacy.releases import touches_two_subsets
 from ..privacy.settings import PrivacySettings
+from ..privacy.two_tallies import TwoTallies
 from ..types import Array, Data
 from .canaries import Mimic, public_set, rows_of
 from .placement import PARTY, Assignments, Canary, Placed, Placement, subsets_of
@@ -142,9 +144,9 @@ def _with_noise(privacy: PrivacySettings, **settings: Any) -> PrivacySettings:
     return replace(privacy, **{"epsilon": None, "gamma": None, "sigma": None, "scale": None, **settings})
 
 
-def set_scene(election: Election) -> Scene:
-    """Canaries for an election that `attacked_election` returned."""
-    stage, privacy = Stage(election), election.privacy
+def set_scene(election: Election, server: Side = "a") -> Scene:
+    """Canaries for an election that `attacked_election` returned. server: whose noise is attacked, of two tallies."""
+    stage, privacy = Stage(election, server), election.privacy
     if not _trains(election):
         from .direct import direct_scene
 
@@ -189,6 +191,10 @@ def left_out(election: Election) -> tuple[str, ...]:
         left.append("the election's own learners, since the audit's repeats single rows")
     if guarantee.privacy.tallies > 1:
         left.append("several tallies of the same votes")
+    if isinstance(guarantee, TwoTallies):
+        left.append("the encryption of the shares, and both servers together, against whom there is no guarantee")
+        if guarantee.openings > 1:
+            left.append("several openings")
     if guarantee.privacy.max_silos_per_person > 1:
         left.append("several parties with rows of the same person")
     left += ["what a ballot holds besides the noisy answers", "side channels such as time, file sizes and log lines"]

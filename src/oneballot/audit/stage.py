@@ -1,7 +1,7 @@
 """The stage: real casts and tallies of an audited election, in contexts that record what the method releases.
 
-At L2 the noise is drawn at the cast, at L1 at the tally. A *muted* run draws none: it shows what the noise would be
-added to.
+At L2 the noise is drawn at the cast, at L1 at the tally, and with two tallies at the servers. A *muted* run draws none:
+it shows what the noise would be added to.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ..election.election import Election
+from ..election.tallies import Side
 from ..party.cast import cast_data
 from ..party.context import PartyContext
 from ..privacy.charges import Charges
@@ -21,6 +22,7 @@ from ..server.context import TallyContext
 from ..server.prefetch import InMemory
 from ..server.tally import Options, count_ballots
 from ..types import Array, Count, Data
+from .servers import Servers
 
 Parties = Mapping[str, tuple[Hashable, Data]]
 """The data of each party, with a key that equal data share."""
@@ -96,8 +98,11 @@ class WatchingTally(WatchingParty, TallyContext):
 class Stage:
     """Runs one election again and again. What parties send without noise, at L1, is cast and counted once."""
 
-    def __init__(self, election: Election) -> None:
-        self.election = election
+    def __init__(self, election: Election, server: Side = "a") -> None:
+        """server: with two tallies, the one whose noise is attacked."""
+        self.servers = None if election.tallies is None else Servers(election, server)
+        self.election = election if self.servers is None else self.servers.election
+        self._sealed: dict[tuple[str, Hashable], bytes] = {}
         self._counts: dict[tuple[str, Hashable], Count] = {}
 
     def run(self, parties: Parties, *, muted: bool = False) -> Seen:
@@ -131,6 +136,21 @@ class Stage:
             run(ctx.job(self.election.method.close, count, ctx))
         return ctx.seen
 
+    def _open(self, parties: Parties, muted: bool) -> Seen:
+        """Two tallies: the casts of all parties, and what one server learns of their total."""
+        seen, sealed = Seen(), {}
+        for party, (key, data) in parties.items():
+            if (known := self._sealed.get((party, key))) is None:
+                ctx = self.context(party, muted=muted)
+                known = cast_data(ctx, data).sealed
+                seen.subsets.extend(ctx.seen.subsets)
+                if self.election.level == "L1":  # a party has one of two states; rows have many
+                    self._sealed[party, key] = known
+            sealed[party] = known
+        assert self.servers is not None
+        seen.numbers.append(self.servers.open(sealed, muted=muted))
+        return seen
+
     def _count(self, party: str, key: Hashable, data: Data) -> Count:
         """What the party's ballot adds to the count."""
         if (party, key) not in self._counts:
@@ -141,5 +161,5 @@ class Stage:
                 self._counts[party, key] = counter.count
         return self._counts[party, key]
 
-    _sides = {"cast": _cast, "tally": _tally}  # noqa: RUF012
+    _sides = {"cast": _cast, "tally": _tally, "servers": _open}  # noqa: RUF012
     """How to run an election, by where its noise is added (`Guarantee.side`)."""

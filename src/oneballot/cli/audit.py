@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -9,6 +10,12 @@ from .terminal import AsJson, ElectionFile, Workers, session
 
 if TYPE_CHECKING:
     from ..audit import Audit
+
+
+class Side(StrEnum):
+    a = "a"
+    b = "b"
+
 
 EXAMPLE = "Example: oneballot audit election.toml --runs 1000"
 
@@ -33,6 +40,10 @@ def command(
         float,
         typer.Option(min=0.5, max=0.9999, help="1 minus the share of false alarms; the confidence of the bounds."),
     ] = 0.95,
+    share: Annotated[
+        Side | None,
+        typer.Option(help="With two tallies: attack the noise of this server alone. Default: of both, one by one."),
+    ] = None,
     workers: Workers = None,
     as_json: AsJson = False,
 ) -> None:
@@ -42,20 +53,38 @@ def command(
     The auditor guesses the coins from what is released. Right and wrong guesses are compared with the trade-off curve
     that the stated noise allows, and with epsilon. No data is needed. The command prints what this audit could not have
     noticed. Exit status: 0 if the claim is not refuted, 1 if it is.
+
+    With two tallies a server can subtract its own noise, so each server's noise is attacked alone, as the other one
+    sees it. This tests the code of this machine: let both organisations run it.
     """
     with session(as_json, workers):
         from ..audit import audit
         from ..election.election import Election
+        from ..errors import ElectionError
 
         agreed = Election.read(election)
-        result = audit(agreed, canaries=canaries, runs=runs, confidence=confidence)
+        if share is not None and agreed.tallies is None:
+            raise ElectionError("--share is for elections with two tallies; leave it out")
+        both = agreed.tallies is not None and share is None
+        servers = list(Side) if both else [share or Side.a]
+        confidence = 1 - (1 - confidence) / len(servers)
+        results = {
+            server.value: audit(
+                agreed, canaries=canaries, runs=runs, confidence=confidence, server="a" if server is Side.a else "b"
+            )
+            for server in servers
+        }
         if as_json:
-            print_json({**result.describe(), "election": agreed.digest})
+            found = {server: {**result.describe(), "election": agreed.digest} for server, result in results.items()}
+            print_json({"servers": found} if both else next(iter(found.values())))
         else:
-            _show(result)
+            for server, result in results.items():
+                if agreed.tallies is not None:
+                    print(f"The noise of server {server}, as the other server sees it:")
+                _show(result)
             if agreed.guarantee is not None:
                 print(f"Adjacency {result.adjacency} means: {agreed.guarantee.ledger().neighbours}.")
-        if not result.holds:
+        if not all(result.holds for result in results.values()):
             raise typer.Exit(1)
 
 
