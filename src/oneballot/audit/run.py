@@ -154,7 +154,7 @@ class _Attacker:
     """Flips coins, runs the election, and guesses. `scale` replaces the election's noise."""
 
     def __init__(
-        self, election: Election, scale: float | None, canaries: int | None, runs: int | None, server: Side
+        self, election: Election, scale: float | None, canaries: int | None, runs: int | None, server: Side = "a"
     ) -> None:
         assert election.guarantee is not None, "`audit` has checked it"
         attacked = attacked_election(election, election.guarantee, scale)
