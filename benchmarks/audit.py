@@ -39,6 +39,7 @@ ELECTIONS: dict[str, tuple[Any, Any, int]] = {
     "FedKD, L2, ε=1, 2 classes": (ob.L2(1.0, **IDS), ob.FedKD(temperature=0), 2),
     "FedKD, L1, ε=2, 10 classes": (ob.L1(2.0), ob.FedKD(temperature=0), 10),
     "analytic, L2, ε=1, 2 classes": (ob.L2(1.0, **IDS), ob.Analytic(), 2),
+    "neighbours, L2, ε=1, 2 classes": (ob.L2(1.0, **IDS), ob.Neighbours(), 2),
     "analytic, L2, ε=8, 10 classes, no IDs": (ob.L2(8.0), ob.Analytic(), 10),
 }  # fmt: skip
 

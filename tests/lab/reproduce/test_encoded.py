@@ -16,6 +16,8 @@ from oneballot_lab.reproduce.cells import cell_digest
 from oneballot_lab.reproduce.encoded import EncodedFederation
 from oneballot_lab.reproduce.experiments import ElectionRun
 from oneballot_lab.reproduce.federations import Federation
+from oneballot_lab.reproduce.table import Row
+from oneballot_lab.reproduce.tables.ours_privacy import IMAGES, PRIVACY
 
 
 @pytest.fixture(autouse=True)
@@ -65,3 +67,11 @@ def test_a_reduced_version_is_still_encoded_and_has_a_digest_of_its_own() -> Non
 def test_rows_that_are_no_square_images_are_refused() -> None:
     with pytest.raises(DataError, match="250 numbers are no square images"):
         EncodedFederation("rows", 2).load(0)
+
+
+@pytest.mark.parametrize("row", PRIVACY.rows, ids=lambda row: row.group)
+def test_all_methods_of_a_row_have_the_same_parties_and_features(row: Row) -> None:
+    federations = {experiment.federation for line in row.lines for experiment in line.experiments}
+    (federation,) = federations
+    assert isinstance(federation, EncodedFederation) == (row.group in IMAGES)
+    assert {line.series for line in row.lines} >= {"neighbours", "analytic", "fedkt", "fedkd"}

@@ -21,8 +21,8 @@ from ._fedkt import ADULT, CIFAR, COD_RNA, MNIST_MLP, Setup
 from .fedkt_privacy import FINAL, HETEROGENEOUS, LINEAR, accuracy_of, at_level, federation_of, ours_private
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
-FEW_SEEDS = 3
-"""Seeds of the methods that train many teachers."""
+FEW_SEEDS = 5
+"""Seeds of the methods that train many teachers, and of all methods on images."""
 IMAGES = ("mnist", "cifar10")
 """Data sets whose rows are features of an encoder that is learned from the public images."""
 PAPER = "FedKT in its papers"
