@@ -74,13 +74,11 @@ def apply(
     Labels, IDs and all other arrays stay as they are.
     """
     with session(as_json):
-        import numpy as np
-
         from ..data.image_files import read_images, write_features
-        from ..methods._encoder import encode, read_encoder
+        from ..methods._encoder import read_encoder
 
         name, images = read_images(data, column)
-        features = encode(images, read_encoder(encoder)).astype(np.float32)
+        features = read_encoder(encoder).encode(images)
         write_features(out, data, name, features)
         if as_json:
             print_json({"out": str(out), "rows": len(features), "features": features.shape[1]})

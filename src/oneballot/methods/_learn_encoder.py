@@ -26,6 +26,7 @@ SIDE = 5
 """The side of a patch: that of the architecture's convolutions."""
 LEAST_SIDE = 16
 LEAST_ROWS = 100
+MOST_CHANNELS = 16
 PATCHES = 40_000
 ROUNDS = 12
 """Rounds of k-means."""
@@ -51,7 +52,7 @@ def learn_encoder(
 ) -> Encoder:
     """Learn an encoder from public images `(rows, channels, height, width)` of at least 16 pixels a side.
 
-    Labels are not used. Choose it before anybody casts: it is part of the election.
+    Labels are not used. Its `encode` turns images into features; as a file it is `encoder.data`.
 
     shape: that of an image, if rows are flat. filters: the patches that it knows. features: numbers that represent an
     image.
@@ -82,10 +83,10 @@ def shape_of_images(rows: Array, shape: tuple[int, ...] | None = None) -> tuple[
     """The shape of an image, `(channels, height, width)`. Raises DataError if these are no images."""
     own = rows.shape[1:] if shape is None else tuple(shape)
     own = (1, *own) if len(own) == 2 else own
-    if rows.dtype.kind not in "uif" or len(own) != 3 or min(own[1:]) < LEAST_SIDE or own[0] > 16:
+    if rows.dtype.kind not in "uif" or len(own) != 3 or min(own[1:]) < LEAST_SIDE or own[0] > MOST_CHANNELS:
         raise DataError(
-            f"rows of shape {rows.shape[1:]} and type {rows.dtype}: expected images as numbers, (channels, height, "
-            f"width), of {LEAST_SIDE} pixels a side at least; if rows are flat, state the shape"
+            f"rows of shape {rows.shape[1:]} and type {rows.dtype}: expected images as numbers, channels first "
+            f"(channels, height, width), of {LEAST_SIDE} pixels a side at least; if rows are flat, state the shape"
         )
     if math.prod(own) != math.prod(rows.shape[1:]):
         raise DataError(f"the shape {own} does not fit rows of shape {rows.shape[1:]}")

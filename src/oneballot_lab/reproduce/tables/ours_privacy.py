@@ -114,8 +114,8 @@ PRIVACY = Table(
         "δ = 1e-5, adjacency replace with stable IDs. The papers have no results at L2 on images.",
         "MNIST and CIFAR-10: 64 features of an encoder that is learned from the public images without labels; all "
         "methods get the same features. neighbours and fedkt have a kernel model as their final learner.",
-        "fedkt: our best setting: 50 linear teachers a party, on images 100, and 250 queries. fedkd: 25 linear "
-        "teachers a party.",
+        "fedkt: our best setting: 50 linear teachers a party that label all public rows; on images 100 that label 250. "
+        "fedkd: 25 linear teachers a party.",
     ),
 )  # fmt: skip
 
