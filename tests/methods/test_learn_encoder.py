@@ -142,7 +142,7 @@ def test_flat_rows_and_rows_with_a_channel_are_the_same_images() -> None:
 
 def test_features_of_an_image_are_the_same_bit_by_bit_whatever_is_encoded_beside_it() -> None:
     images = shifted_digits()[0]
-    np.testing.assert_array_equal(learned().encode(images)[520:530], learned().encode(images[520:530]))
+    np.testing.assert_array_equal(learned().apply(images)[520:530], learned().apply(images[520:530]))
 
 
 def test_features_show_a_pattern_wherever_it_is_and_single_pixels_do_not() -> None:

@@ -78,7 +78,7 @@ def apply(
         from ..methods._encoder import read_encoder
 
         name, images = read_images(data, column)
-        features = read_encoder(encoder).encode(images)
+        features = read_encoder(encoder).apply(images)
         write_features(out, data, name, features)
         if as_json:
             print_json({"out": str(out), "rows": len(features), "features": features.shape[1]})

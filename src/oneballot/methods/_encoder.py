@@ -61,7 +61,7 @@ class Encoder(str):
             raise ElectionError("the encoder does not use its last linear layer exactly once for each row")
         return np.concatenate(kept)
 
-    def encode(self, images: Any) -> Array:
+    def apply(self, images: Any) -> Array:
         """The features of each image, `(rows, features)`, float32, whatever other images there are."""
         return encode(np.asarray(images), self).astype(np.float32)
 

@@ -52,7 +52,7 @@ def learn_encoder(
 ) -> Encoder:
     """Learn an encoder from public images `(rows, channels, height, width)` of at least 16 pixels a side.
 
-    Labels are not used. Its `encode` turns images into features; as a file it is `encoder.data`.
+    Labels are not used. Its `apply` turns images into features; as a file it is `encoder.data`.
 
     shape: that of an image, if rows are flat. filters: the patches that it knows. features: numbers that represent an
     image.
