@@ -94,3 +94,28 @@ def test_publish_shares_a_distilled_model_unless_the_members_are_asked_for(ensem
     output = oneballot(*tally, "members", "--publish-members")
     assert "made of the parties' own models" in output
     assert Outcome.load(Path("members")).model.model_.dump().format == "ensemble"
+
+
+def test_check_and_cast_say_for_how_many_parties_an_accuracy_is_stated(here: Path) -> None:
+    private = ("--method", "fedkt", "--level", "L2", "--epsilon", "5")
+    oneballot("new", "e.toml", "--public", "public.csv", "--label", "ill", *private)
+    cast = ("cast", "e.toml", "--party", "a", "--data", "a.csv", "--keep")
+    unknown = "The number of parties is unknown, as there is no roster and no quorum above 1"
+    for words in (("check", "e.toml"), (*cast, "one", "--dry-run"), (*cast, "one")):
+        assert unknown in oneballot(*words)
+    with_three = oneballot("check", "e.toml", "--parties", "3")
+    assert "With 3 parties (--parties): When all" in with_three
+    assert "The majority of 3 such parties" in with_three
+    Path("q.toml").write_text(Path("e.toml").read_text().replace("quorum = 1", "quorum = 4"))
+    assert "With the 4 parties of the quorum, and no roster" in oneballot("check", "q.toml")
+    for name in "abcde":
+        key = oneballot("keys", "new", name, "--json").split('"public": "')[1].split('"')[0]
+        oneballot("keys", "add", "q.toml", name, key)
+    roster = "With the 5 parties of the roster, if all of them take part; the quorum is 4: When all"
+    assert roster in oneballot("check", "q.toml")
+    assert roster in oneballot("cast", "q.toml", "--party", "b", "--data", "b.csv", "--keep", "three")
+
+
+def test_at_l0_cast_says_nothing_about_the_number_of_parties(here: Path) -> None:
+    oneballot("new", "e.toml", "--public", "public.csv", "--label", "ill")
+    assert "parties is unknown" not in oneballot("cast", "e.toml", "--party", "a", "--data", "a.csv")

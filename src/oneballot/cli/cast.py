@@ -140,6 +140,8 @@ def command(
             where = "Only the holder of the server's key can read them" if done["encrypted_to"] else READABLE
             print(f"The ballot {held}. {where}.")
         print("Privacy", "\n  ".join(done["privacy_spent"]))
+        for line in done["expect"]:
+            print(line)
         if data_dependent:
             print(f"DO NOT PUBLISH: {done['do_not_publish']}.")
         if done["encrypted_to"]:

@@ -32,7 +32,7 @@ def command(
     every party and at the server.
     """
     with session(as_json):
-        from ..election.advice import advise
+        from ..election.advice import advise, expect_of_parties
         from ..election.checks import check_quorum
         from ..election.election import Election
         from ..election.signing import read_author
@@ -61,7 +61,7 @@ def command(
             "epsilon": None if guarantee is None or agreed.privacy.rehearsal else guarantee.epsilon(),
             "ballot": agreed.ballot_ledger.describe(whole=True),
             "outcome": [] if guarantee is None else guarantee.ledger().describe(),
-            "expect": [*([] if guarantee is None else guarantee.forecast(voters)), *advise(agreed, voters)],
+            "expect": [*expect_of_parties(agreed, parties), *advise(agreed, voters)],
         }
         if data is not None:
             from ..party.preflight import preflight

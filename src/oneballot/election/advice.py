@@ -38,6 +38,27 @@ def advise(election: Election, parties: int | None, labels: Mapping[Any, int] | 
     return [sentence for sentence in sentences if sentence]
 
 
+def expect_of_parties(election: Election, given: int | None = None) -> list[str]:
+    """At L1 and L2: what the noise does to the result, and for how many parties that is said. given: by the user."""
+    if election.guarantee is None:
+        return []
+    known = given or election.parties
+    if given is not None:
+        who = f"With {given:,} parties (--parties)"
+    elif election.roster:
+        least = f", if all of them take part; the quorum is {election.quorum:,}"
+        who = f"With the {known:,} parties of the roster{least if election.quorum < len(election.roster) else ''}"
+    elif known is not None:
+        who = f"With the {known:,} parties of the quorum, and no roster that says how many more there may be"
+    else:
+        who = (
+            "The number of parties is unknown, as there is no roster and no quorum above 1, and the accuracy depends "
+            "on it (oneballot check --parties N)"
+        )
+    first, *others = [*election.guarantee.forecast(known), ""]
+    return [f"{who}: {first}".rstrip(" :"), *filter(None, others)]
+
+
 def learns_from_public_rows(election: Election) -> bool:
     """Whether the final model is trained on nothing but public rows and the labels that parties give them."""
     return election.method.needs_public != "nothing" and "final" in election.roles

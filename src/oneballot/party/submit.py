@@ -16,6 +16,7 @@ from ..ballot.encryption import require_server_key
 from ..ballot.keys import fingerprint, public_text, read_key
 from ..ballot.seal import check_size
 from ..ballot.signatures import check_signer
+from ..election.advice import expect_of_parties
 from ..election.checks import check_learner, check_quorum
 from ..election.election import Election
 from ..election.file import make
@@ -134,6 +135,7 @@ def cast_file(
         "encrypted_to": _encrypted_to(election),
         "privacy": ballot.ledger.model_dump(mode="json"),
         "privacy_spent": ballot.ledger.describe(),
+        "expect": expect_of_parties(election),
         **({"do_not_publish": _data_dependent_cost(election, ballot.noised)} if data_dependent else {}),
     }
 
@@ -193,8 +195,7 @@ def _cost(election: Election, outbox: Outbox, charges: Charges, recast: bool) ->
     if charges.draws:
         number = charges.draws + 1
         return [f"this would be cast number {number}: costs add up", *election.ballot_ledger.times(number).describe()]
-    forecast = election.guarantee.forecast(election.parties) if election.guarantee else []
-    return [*election.ballot_ledger.describe(), *forecast]
+    return [*election.ballot_ledger.describe(), *expect_of_parties(election)]
 
 
 def _check_party(election: Election, party: str, key: Path | None, beside: Path) -> Ed25519PrivateKey | None:
