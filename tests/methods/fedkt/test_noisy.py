@@ -128,6 +128,14 @@ def test_settings_of_two_tallies_are_refused_elsewhere_and_change_no_other_diges
         make_election(method=ob.FedKT(count_classes=True), tallies=KEYS)
 
 
+def test_weights_of_winning_classes_turn_the_estimate_off(make_election) -> None:
+    made = {"tallies": KEYS, "privacy": ob.L2(5.0)}
+    assert make_election(method=ob.FedKT(final_weights="lead"), **made).method.estimate == "none"
+    assert make_election(method=ob.FedKT(final_weights="uniform"), **made).method.estimate == "regression"
+    with pytest.raises(ElectionError, match="weighs winning classes"):
+        make_election(method=ob.FedKT(final_weights="lead", estimate="regression"), **made)
+
+
 def test_with_estimate_none_the_winning_classes_are_learned(make_election) -> None:
     election = make_election(method=ob.FedKT(estimate="none"), tallies=KEYS, privacy=ob.L2(5.0))
     assert election.method.final_weights == "uniform"

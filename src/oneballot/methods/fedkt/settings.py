@@ -169,7 +169,14 @@ class Settings(Method):
                 raise ElectionError(f"fedkt: {setting} is not available with two tallies: {why}")
         hard = level == "L0" and self.weights == "uniform" and self.voting != "soft"
         own: Any = "hard" if hard else None
-        estimate: Any = None if level == "L0" else self.estimate or "regression"
+        weighed = self.final_weights not in (None, "uniform")
+        if level != "L0" and weighed and self.estimate == "regression":
+            raise ElectionError(
+                f'fedkt: final_weights = "{self.final_weights}" weighs winning classes, and estimate = "regression" '
+                "has none; leave one of them out"
+            )
+        usual: Any = self.estimate or ("none" if weighed else "regression")
+        estimate = None if level == "L0" else usual
         counts = level == "L2" and estimate == "regression"
         if self.count_classes and not counts:
             raise ElectionError('fedkt: count_classes = true needs two tallies at L2 and estimate = "regression"')

@@ -48,8 +48,11 @@ def commands(outcome: Outcome, party: str) -> list[str]:
     """What the two servers, and then one of them, run to leave a party out, beside those left out before."""
     without = " ".join(f"--without {name}" for name in sorted({*outcome.without, party}))
     share = "  oneballot tally election.toml --from BOX --out at-{0} --share {0} " + without
-    lists = [share.format(side) for side in SIDES]
-    partials = [f"{share.format(side)} --other ballots-{other}.json" for side, other in zip(SIDES, "ba", strict=True)]
+    lists = [f"{share.format(side)}  # at server {side}" for side in SIDES]
+    partials = [
+        f"{share.format(side)} --other ballots-{other}.json  # at server {side}"
+        for side, other in zip(SIDES, "ba", strict=True)
+    ]
     return [*lists, *partials, "  oneballot combine at-a/partial-a at-b/partial-b --out OUTCOME"]
 
 
