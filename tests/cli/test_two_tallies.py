@@ -116,6 +116,37 @@ def test_commands_that_need_single_ballots_are_refused(agreed: Path, clinic: Pat
     assert "2 ballots would remain, and at least 3 are needed" in wrong
 
 
+def test_servers_sign_with_keys_that_the_election_names(agreed: Path, clinic: Path, monkeypatch) -> None:
+    signs = {}
+    for side in SERVERS:  # as docs/two-tallies.md says
+        made = run("keys", "new", "log", "--dir", clinic / f"server-{side}", "--json")
+        shown = run("keys", "show", clinic / f"server-{side}" / "log.key", "--json")
+        signs[side] = json.loads(made.output)["public"]
+        assert json.loads(shown.output)["public"] == signs[side]
+    for path in (agreed, *(clinic / f"server-{side}" / "election.toml" for side in SERVERS)):
+        lines = "".join(f'\n{side}_signs = "{key}"' for side, key in signs.items())
+        path.write_text(path.read_text().replace("[tallies]", f"[tallies]{lines}"))
+    cast(agreed, "a", "b", "c")
+    lists = {side: clinic / f"server-{side}" / "out" / f"ballots-{side}.json" for side in SERVERS}
+
+    def at(side: str, *more: object, status: int = 0) -> Result:
+        monkeypatch.setenv("ONEBALLOT_LOG_KEY", str(clinic / f"server-{side}" / "log.key"))
+        return share(agreed, side, *more, status=status)
+
+    at("a")
+    at("b")
+    assert f"log key, {signs['a']}" in at("a", "--other", lists["b"]).output
+    at("b", "--other", lists["a"])
+    partials = [clinic / f"server-{side}" / "out" / f"partial-{side}" for side in SERVERS]
+    shown = run("combine", *partials, "--out", clinic / "outcome").output
+    assert "Both partials are signed with the servers' keys that the election names." in shown
+    monkeypatch.setenv("ONEBALLOT_LOG_KEY", str(clinic / "server-b" / "log.key"))
+    assert "Set ONEBALLOT_LOG_KEY to the file of the right key" in share(agreed, "a", status=1).stderr
+    partials[0].write_bytes(partials[0].read_bytes()[:-96])
+    wrong = run("combine", *partials, "--out", clinic / "outcome", status=1).stderr
+    assert "the partial of server a is not signed" in wrong
+
+
 def test_withdraw_names_the_commands_that_the_servers_run_and_they_work(agreed: Path, clinic: Path) -> None:
     for path in (agreed, *(clinic / f"server-{side}" / "election.toml" for side in SERVERS)):
         path.write_text(path.read_text().replace("min_difference = 3", "min_difference = 1"))

@@ -146,8 +146,13 @@ def audit(
         refuting_wealth=math.exp(most),
         noticed=plan.noticed(number, most),
         findings=(*findings, *attacked.findings),
-        not_attacked=left_out(election),
+        not_attacked=(*left_out(election), *_other_server(election, server)),
     )
+
+
+def _other_server(election: Election, attacked: Side) -> tuple[str, ...]:
+    other = "b" if attacked == "a" else "a"
+    return () if election.tallies is None else (f"the noise of server {other} (--share {other})",)
 
 
 class _Attacker:

@@ -79,6 +79,6 @@ def match_rates(shares: Array, rates: Array, error: float = 0.0) -> Array:
         won = np.exp(scores - scores.max(axis=1, keepdims=True))
         won /= won.sum(axis=1, keepdims=True)
         offsets += temperature * np.log(rates[known] / np.maximum(won.mean(axis=0), 1e-12))
-    matched = np.zeros_like(shares)
+    matched = np.full_like(shares, -np.inf)  # a class without rows never wins
     matched[:, known] = some + offsets - offsets.mean()
     return matched
