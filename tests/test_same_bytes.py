@@ -30,7 +30,7 @@ DISTILLED = ob.DOSFL(steps=2, epochs=2, first_rate=0.1, local_epochs=1, local_ba
 REHEARSAL: Any = {"noise_seed": 1, "rehearsal": True}
 
 ELECTIONS: dict[str, dict[str, Any]] = {
-    "fedkt": {"method": ob.FedKT(influence="claimed"), "learner": TREE},
+    "fedkt": {"method": ob.FedKT(influence="claimed", second_choice=False), "learner": TREE},
     "fedkt, paper": {"method": ob.FedKT.paper(subsets=2), "learner": TREE},
     "fedkt, paper, L1": {
         "method": ob.FedKT.paper(subsets=2), "learner": TREE, "privacy": ob.L1(gamma=0.5, **REHEARSAL)
@@ -39,7 +39,9 @@ ELECTIONS: dict[str, dict[str, Any]] = {
         "method": ob.FedKT.paper(subsets=2, partitions=1), "learner": TREE, "privacy": ob.L2(gamma=0.5, **REHEARSAL)
     },
     "fedkt, models": {"method": ob.FedKT.paper(subsets=2, ballot="models"), "learner": TREE},
-    "fedkt, networks": {"method": ob.FedKT(open_vote="odds", influence="claimed"), "learner": MLP},
+    "fedkt, networks": {
+        "method": ob.FedKT(open_vote="odds", influence="claimed", second_choice=False), "learner": MLP
+    },
     "fedkt, paper, networks": {"method": ob.FedKT.paper(subsets=2), "learner": MLP},
     "fedkd, networks": {"method": ob.FedKD.paper(), "learner": MLP},
     "fedkd, trees": {"method": ob.FedKD(temperature=0.0, influence="claimed"), "learner": TREE},

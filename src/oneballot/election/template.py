@@ -33,6 +33,7 @@ partitions = 1                  # s in the paper, which has partitions = 2, subs
 # subsets = 1                   # t in the paper; at L2 25, the teachers whose votes are noised
 # students = false
 influence = "bounded"           # no ballot decides alone; "equal": all weigh the same; "claimed": trust every party
+second_choice = true            # a vote for "not mine" names a class as well, for rows that nobody claims
 queries = 1.0                   # how many public rows are labelled: a fraction up to 1, or a number
 ballot = "votes"                # or "models": send the models instead of their votes
 final_weights = "rare"          # of public rows in the final model: "uniform", "lead", or "rare": rare classes more
@@ -70,7 +71,7 @@ def section(method: str, level: str = "L0") -> str:
     """The section [method] for this privacy level and, if the method has learners, [learners.all]."""
     if method == "fedkt":
         private = FEDKT.replace('final_weights = "rare"   ', 'final_weights = "uniform"')
-        return FEDKT if level == "L0" else re.sub(r"^influence = .*\n", "", private, flags=re.MULTILINE)
+        return FEDKT if level == "L0" else re.sub(r"^(influence|second_choice) = .*\n", "", private, flags=re.MULTILINE)
     plugin = plugins.find("methods", method)
     settings = plugin.draft if level == "L0" or plugin.private_draft is None else plugin.private_draft
     page = f"                        # docs/{method}.md" if plugins.is_built_in("methods", method) else ""

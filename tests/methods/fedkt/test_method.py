@@ -18,7 +18,7 @@ from oneballot.party.cast import cast_together
 from oneballot.party.context import PartyContext
 from oneballot.server.context import TallyContext
 from oneballot.simulation import baselines, divide, simulate_parties
-from oneballot.types import Data
+from oneballot.types import Blob, Data
 
 TREE = ob.Sklearn("DecisionTreeClassifier", {"max_depth": 6})
 FOREST = ob.Sklearn("ExtraTreesClassifier", {"n_estimators": 10})
@@ -229,7 +229,7 @@ def test_a_party_may_choose_its_own_learners(make_election, digits, parties) -> 
     for party, data in parties.items():
         own = {"teacher": choices[party]} if party in choices else None
         ballots.append(ob.cast(election, data.X, data.y, party=party, learners=own))
-    assert len({c.format for b in ballots for c in b.contents.values()}) == 3
+    assert len({c.format for b in ballots for c in b.contents.values() if isinstance(c, Blob)}) == 3
     outcome = ob.tally(election, ballots)
     assert len(outcome.voted) == 5
     assert not outcome.spoiled
@@ -309,3 +309,35 @@ def test_a_public_set_from_another_domain_gives_a_warning(open_vote: str) -> Non
             with suppress(ElectionError):  # under the hard vote there may be nothing to learn from
                 ob.simulate(election, rows, labels, parties=3)
         assert any("resemble no party" in str(w.message) for w in caught) == warned
+
+
+@pytest.mark.parametrize("open_vote", ["hard", "weighted", "odds"])
+def test_with_foreign_public_rows_second_choices_decide(open_vote: str) -> None:
+    """The public rows are far away, in the directions of the classes: a linear teacher says which it would be."""
+    rng = np.random.default_rng(0)
+    corners = np.eye(3)[rng.integers(3, size=600)]
+    X, y = corners + 0.1 * rng.normal(size=corners.shape), corners.argmax(axis=1)
+    truth = rng.integers(3, size=90)
+    public = 3 * np.eye(3)[truth] + 0.1 * rng.normal(size=(90, 3)) - 100
+    learner, right = ob.Sklearn("LogisticRegression", {"max_iter": 2000}), {}
+    for second in (False, True):
+        method = ob.FedKT(open_vote=open_vote, second_choice=second)
+        election = ob.Election(classes=[0, 1, 2], public=public, method=method, learner=learner)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", OneBallotWarning)
+            try:
+                outcome = ob.simulate(election, X, y, parties=3).outcome
+            except ElectionError:
+                right[second] = 0.0
+            else:
+                votes = outcome.count.sums["votes"]
+                right[second] = float((votes.argmax(axis=1) == truth).mean())
+    assert right[True] > 0.9
+    assert right[False] < 0.6
+
+
+def test_a_second_choice_is_for_open_votes_at_l0() -> None:
+    for settings in ({"open_vote": "off"}, {"influence": "equal"}):
+        with pytest.raises(ElectionError, match="second_choice = true needs level L0"):
+            ob.Election(classes=[0, 1], public=np.zeros((9, 2)), method=ob.FedKT(second_choice=True, **settings))
+    assert ob.Election(classes=[0, 1], public=np.zeros((9, 2)), method=ob.FedKT()).method.second_choice

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oneballot.errors import Spoiled
-from oneballot.methods.fedkt.votes import EVEN, LEAST, Labels, Levels, Weighted, equal_influence, odds
+from oneballot.methods.fedkt.votes import CLAIM, EVEN, LEAST, Labels, Levels, Weighted, equal_influence, odds
 from oneballot.types import Array, Count
 
 
@@ -90,8 +90,12 @@ def test_sums_are_exact_in_any_order_and_a_party_can_be_subtracted(
     for encoding in (
         Labels(classes, partitions, unanimous=False),
         Labels(classes, partitions, unanimous=True),
+        Labels(classes, partitions, unanimous=False, second=True),
+        Labels(classes, partitions, unanimous=True, second=True),
         Weighted(classes, partitions),
+        Weighted(classes, partitions, second=True),
         Levels(classes, partitions, odds=True),
+        Levels(classes, partitions, odds=True, second=True),
     ):
         ballots = [random_probabilities(partitions, queries, classes + 1, seed) for seed in range(parties)]
         votes = [encoding.decode(encoding.encode(ballot), queries) for ballot in ballots]
@@ -105,6 +109,71 @@ def test_sums_are_exact_in_any_order_and_a_party_can_be_subtracted(
         shuffled -= Count({"votes": votes[0]})
         assert np.array_equal(forward.sums["votes"], shuffled.sums["votes"])
         assert forward.sums["votes"].dtype == np.int64
+
+
+class TestSecondChoice:
+    """Rows: two claims of class 1, a row of another domain that looks like class 2, and one that looks like nothing."""
+
+    KNOWN = np.array([[[0, 0.9, 0, 0.1], [0, 0.3, 0.2, 0.5], [1e-9, 0, 3e-9, 1], [0, 0, 0, 1]]])
+    ROWS = np.array([100, 20, 1000])
+    ENCODINGS = (
+        Labels(3, 1, unanimous=False, second=True),
+        Weighted(3, 1, second=True),
+        Levels(3, 1, odds=True, second=True),
+    )
+
+    @pytest.mark.parametrize("encoding", ENCODINGS, ids=lambda encoding: type(encoding).__name__)
+    def test_a_row_that_is_not_mine_gets_the_next_best_class_and_a_row_like_nothing_no_vote(self, encoding) -> None:
+        votes = encoding.decode(encoding.encode(self.KNOWN, self.ROWS), 4)
+        assert votes.argmax(axis=1)[[0, 2]].tolist() == [1, 2]
+        assert not votes[3].any()
+        assert 0 < votes[2].max() <= 2**14 < CLAIM <= votes[0].max()
+
+    def test_it_weighs_the_partys_rows_of_the_class_rounded_to_a_power_of_two(self) -> None:
+        encoding = Weighted(3, 1, second=True)
+        assert encoding.decode(encoding.encode(self.KNOWN, self.ROWS), 4)[2].tolist() == [0, 0, 1024]
+        assert encoding.decode(encoding.encode(self.KNOWN, 10**6 * self.ROWS), 4)[2].tolist() == [0, 0, 2**14]
+        assert encoding.decode(encoding.encode(self.KNOWN, np.zeros(3)), 4)[2].tolist() == [0, 0, 1]
+        levels = Levels(3, 1, odds=True, second=True)  # a quarter of 100 rows, and three quarters of 1,000
+        assert levels.decode(levels.encode(self.KNOWN, self.ROWS), 4)[2].tolist() == [32, 0, 512]
+
+    def test_the_second_choices_of_the_most_ballots_do_not_outweigh_one_claim_of_even_odds(self) -> None:
+        encoding = Weighted(3, 1, second=True)
+        claim = encoding.decode(encoding.encode(np.array([[[0.5, 0, 0, 0.5]]]), self.ROWS), 1).max()
+        assert claim == 256 * CLAIM == 1024 * 2**14
+
+    def test_claims_are_those_of_votes_without_a_second_choice(self) -> None:
+        probabilities = random_probabilities(3, 200, 5)
+        pairs = [(Labels(4, 3, False), Labels(4, 3, False, second=True), CLAIM)]
+        pairs += [(Labels(4, 3, True), Labels(4, 3, True, second=True), CLAIM)]
+        pairs += [(Weighted(4, 3), Weighted(4, 3, second=True), CLAIM)]
+        for plain, second, unit in pairs:
+            before = plain.decode(plain.encode(probabilities), 200).astype(np.int64)
+            after = second.decode(second.encode(probabilities, np.ones(4)), 200)
+            lowest = (before == 1) if isinstance(plain, Weighted) else np.zeros_like(before, dtype=bool)
+            assert np.array_equal((after // unit)[~lowest], before[~lowest])
+
+    def test_partitions_that_agree_on_a_class_but_not_on_the_claim_make_a_second_choice(self) -> None:
+        encoding = Labels(2, 2, unanimous=True, second=True)
+        probabilities = np.array([[[0.9, 0, 0.1]] * 3, [[0.9, 0, 0.1], [0.2, 0.1, 0.7], [0.1, 0.2, 0.7]]])
+        votes = encoding.decode(encoding.encode(probabilities), 3)
+        assert votes.tolist() == [[CLAIM, 0], [1, 0], [0, 0]]
+
+    def test_it_takes_one_bit_more(self) -> None:
+        assert [Weighted(k, 1, second=True).bits for k in (2, 10, 16, 17)] == [6, 9, 9, 10]
+        assert [Labels(k, 1, False, second=True).bits for k in (2, 10)] == [3, 5]
+        assert Levels(3, 1, odds=True, second=True).size(5) == Levels(3, 1, odds=True).size(5)
+
+    def test_random_bytes_are_votes_within_the_bounds_or_spoiled(self) -> None:
+        rng = np.random.default_rng(0)
+        for encoding in self.ENCODINGS:
+            for _ in range(50):
+                try:
+                    votes = encoding.decode(rng.integers(0, 256, encoding.size(9), dtype=np.uint8), 9)
+                except Spoiled:
+                    continue
+                assert votes.min() >= 0
+                assert votes.max() <= encoding.most
 
 
 class TestEqualInfluence:

@@ -15,7 +15,9 @@ from .._queries import choose_queries, count_queries
 from .._shared import CLASS_COUNTS, missing_classes, planned_counts, public_rows
 from .settings import Settings
 from .teachers import Teachers, without_prior
-from .votes import PARTS, at_most_one_vote, odds
+from .votes import CLAIM, PARTS, at_most_one_vote, odds, second_choices
+
+UNLIKE = 'the public rows are unlike the parties\' rows. Use others, or set open_vote = "off" in the election'
 
 
 @settings
@@ -72,11 +74,18 @@ class Casting(Settings):
         votes = self.encoding(ctx).decode(np.asarray(contents[name]), len(asked))[:rows]
         ordered = np.argsort(-votes.astype(np.int64), axis=1, kind="stable")[:, :3]
         cells = [
-            ", ".join(f"{ctx.classes[c]}: {votes[i, c]:,}" for c in best if votes[i, c]) or "no vote"
+            ", ".join(f"{ctx.classes[c]}: {self._in_words(votes[i, c])}" for c in best if votes[i, c]) or "no vote"
             for i, best in enumerate(ordered)
         ]
         note = "The votes for the best classes of each public row. Open the public file at that row to check them."
+        if self.second_choice:
+            note += " A second choice counts only where hardly any party claims the row."
         return Sample(("votes",), tuple((cell,) for cell in cells), note, tuple(asked[:rows].tolist()))
+
+    def _in_words(self, votes: int) -> str:
+        if not self.second_choice:
+            return f"{votes:,}"
+        return f"{votes // CLAIM:,}" if votes >= CLAIM else "second choice"
 
     def cast(self, data: Data, ctx: Context) -> CastSteps:
         if not len(data) and ctx.level != "L2":  # at L2 an empty silo casts a ballot like any other
@@ -105,11 +114,13 @@ class Casting(Settings):
             probabilities = np.stack(models.predictions())
         else:
             probabilities = self._aggregate(predictions, ctx)
+        if self.second_choice and not (probabilities[..., :-1] > 0).any():
+            ctx.warn(f"it has no vote on any public row: {UNLIKE}")
         contents: dict[str, Array | Blob] = {}
         if self.ballot == "models":
             contents |= {f"model.{i}": models[i].dump() for i in range(len(models))}
         else:
-            contents["votes"] = self.encoding(ctx).encode(probabilities)
+            contents["votes"] = self.encoding(ctx).encode(probabilities, class_counts)
         if self._sends_counts:
             limited = ctx.target.class_counts(ctx.limit_rows(data).y)
             contents["seen"] = np.maximum(ctx.release(limited, cell="class counts"), 0)
@@ -117,7 +128,9 @@ class Casting(Settings):
 
     @property
     def _sends_counts(self) -> bool:
-        return self.weights == "class-counts" or (self.weights == "prior" and self._sends_teachers)
+        """Votes by class counts, and what the server needs to make the votes of a ballot's models itself."""
+        counts = self.weights == "prior" and self._sends_teachers
+        return self.weights == "class-counts" or counts or (self.ballot == "models" and bool(self.second_choice))
 
     @property
     def public_models(self) -> frozenset[str]:
@@ -168,8 +181,13 @@ class Casting(Settings):
         graded = self.voting == "soft" or self.open_vote in ("weighted", "odds")
         if graded and ctx.level != "L2":
             return np.asarray(predictions.mean(axis=1))
-        one_hot = np.eye(len(ctx.classes) + 1)  # label -1, no answer, is the last: no vote
-        return np.asarray(one_hot[np.stack(self._labels(predictions, ctx))])
+        labels = np.stack(self._labels(predictions, ctx))
+        one_hot = np.eye(len(ctx.classes) + 1)[labels]  # label -1, no answer, is the last: no vote
+        if self.second_choice:
+            best, known = second_choices(predictions.mean(axis=1))
+            unclaimed = (labels == len(ctx.classes)) & known
+            one_hot[unclaimed, best[unclaimed]] = 0.5
+        return np.asarray(one_hot)
 
     def _warn_of_weak_teachers(self, class_counts: Array, teachers: Teachers, ctx: Context) -> None:
         if missing := missing_classes(class_counts, ctx):

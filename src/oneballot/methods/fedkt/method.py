@@ -17,7 +17,7 @@ from .._final import fit_final
 from .._opinions import opinions_of
 from .._shared import MOST_ROWS, public_rows, read_class_counts, warn_where_one_party_decides
 from .._smoothing import as_shares
-from .casting import Casting
+from .casting import UNLIKE, Casting
 from .noisy import MOST_COUNTED, estimate_shares, match_rates, rates_of
 from .teachers import halves, join_halves, without_prior
 from .votes import EVEN, Labels, at_most_one_vote, equal_influence, favour_rare_classes, lead, votes_for_row
@@ -124,7 +124,8 @@ class FedKT(Casting):
                 ctx.warn(f"{(~voted).sum()} of {len(voted)} public rows received no vote and are left out")
             rows, votes = rows[voted], votes[voted]
             if not len(rows):
-                raise ElectionError("no public row received a vote, so there is nothing to train the final model on")
+                advice = "" if self.open_vote == "off" else f": {UNLIKE}"
+                raise ElectionError(f"no public row received a vote, so there is nothing to learn from{advice}")
             labels = ctx.decide(votes, cell="tally")
             if self.final_weights == "lead":
                 weight = lead(votes)
@@ -228,13 +229,14 @@ class FedKT(Casting):
         # Each model predicts the whole public set: the sandbox already holds that array.
         public = public_rows(ctx)
         replies = [ctx.ask(blob, public, classes=classes)[asked[i % len(asked)]] for i, blob in enumerate(blobs)]
+        class_counts = read_class_counts(ballot, ctx) if self._sends_counts else None
         if self.students:
-            return self.encoding(ctx).encode(np.stack(replies))
+            return self.encoding(ctx).encode(np.stack(replies), class_counts)
         joined = np.stack(replies) if len(asked) == 1 else join_halves(replies, queries, ctx)
         predictions = joined.reshape(self.partitions, -1, len(queries), classes)
-        if self.weights == "prior":
-            predictions = without_prior(predictions, read_class_counts(ballot, ctx))
-        return self.encoding(ctx).encode(self._aggregate(predictions, ctx))
+        if self.weights == "prior" and class_counts is not None:
+            predictions = without_prior(predictions, class_counts)
+        return self.encoding(ctx).encode(self._aggregate(predictions, ctx), class_counts)
 
     def _warn_if_unclaimed(self, votes: Array, ballots: int, ctx: Context) -> None:
         """If the public set resembles the parties' rows, the odds of a row sum to about their rows by public rows."""
@@ -242,9 +244,12 @@ class FedKT(Casting):
         claims = votes.sum(axis=1) - ballots * votes_for_row(encoding, 0)
         unclaimed = (claims < CLAIMED * votes_for_row(encoding, 0.5)).mean()
         if unclaimed > 0.5:
+            better = (
+                "so their labels are second choices" if self.second_choice else "then second_choice = true is better"
+            )
             ctx.warn(
                 f"{unclaimed:.0%} of the public rows resemble no party's rows: either the public set is from another "
-                'domain (then open_vote = "off" is safer), or the parties have few rows compared with it'
+                f"domain ({better}), or the parties have few rows compared with it"
             )
 
     def _warn_of_rare_labels(self, labels: Array, ctx: Context) -> None:

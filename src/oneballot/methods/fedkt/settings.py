@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, PositiveInt
@@ -28,6 +28,8 @@ class Settings(Method):
     voting: "consistent": one vote a party, if its partitions agree; "majority": one for each; "soft": probabilities.
     open_vote: "hard": the best class, or none if its odds are below `claim`; "weighted": the best class with its odds
     in 4 bits; "odds": the odds of every class.
+    second_choice: a vote for *not mine* also says which class it would be, in one bit more. It decides only rows that
+    nobody claims (L0, with an open vote).
     weights: of a vote for class c: "class-counts": the party's share of all rows of c (FedKD's ω), at L1 its rows of c
     over `most_rows`, at most 1; "prior": a party divides its class frequencies out of its probabilities.
     influence: "bounded": a ballot's votes count at most as much as the median ballot's, and a party has at most its
@@ -45,7 +47,7 @@ class Settings(Method):
     """
 
     needs_public: ClassVar[PublicNeed] = "rows"
-    in_files: ClassVar[Mapping[str, Any]] = {"final_weights": "uniform", "influence": "claimed"}
+    in_files: ClassVar[Mapping[str, Any]] = {"final_weights": "uniform", "influence": "claimed", "second_choice": False}
     """What a file that leaves a setting out means, as it did in version 0.1.0."""
 
     partitions: PositiveInt = 1
@@ -53,6 +55,7 @@ class Settings(Method):
     students: bool | None = None
     voting: Literal["consistent", "majority", "soft"] = "majority"
     open_vote: Literal["off", "hard", "weighted", "odds"] | None = None
+    second_choice: bool | None = None
     weights: Literal["uniform", "class-counts", "prior"] = "uniform"
     influence: Literal["bounded", "claimed", "equal"] | None = None
     queries: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
@@ -92,6 +95,11 @@ class Settings(Method):
         check_queries(self.queries)
         check_teachers(self.subset_count, self.partitions)
 
+    def describe(self) -> dict[str, Any]:
+        """The settings for the election's digest; a younger one only where it changes something."""
+        described = asdict(self)
+        return described if self.second_choice else {k: v for k, v in described.items() if k != "second_choice"}
+
     @property
     def subset_count(self) -> int:
         return self.subsets or 1
@@ -126,6 +134,13 @@ class Settings(Method):
         unbounded = chosen.open_vote in ("weighted", "odds")
         own: Any = "equal" if level == "L2" and chosen.open_vote != "off" else "claimed"
         chosen = replace(chosen, influence=self.influence or ("bounded" if level == "L0" else own))
+        may = level == "L0" and chosen.open_vote != "off" and chosen.influence != "equal"
+        if self.second_choice and not may:
+            raise ElectionError(
+                'second_choice = true needs level L0, an open vote, and an influence other than "equal", which would '
+                "scale the second choices of a party without claims to whole votes"
+            )
+        chosen = replace(chosen, second_choice=may if self.second_choice is None else self.second_choice)
         if level != "L0" and self.influence == "bounded":
             why = "a party's weight may depend on its own ballot alone"
             raise ElectionError(
@@ -215,11 +230,12 @@ class Settings(Method):
     def encoding(self, agreed: Agreement) -> Encoding:
         """How a ballot encodes its votes."""
         classes = len(agreed.classes)
+        second = bool(self.second_choice)
         if self.open_vote == "weighted":
-            return Weighted(classes, self.partitions)
+            return Weighted(classes, self.partitions, second)
         if self.open_vote == "odds" or (self.voting == "soft" and (self.students or agreed.level != "L2")):
-            return Levels(classes, self.partitions, odds=self.open_vote == "odds")
-        return Labels(classes, self.partitions, unanimous=self.voting == "consistent")
+            return Levels(classes, self.partitions, odds=self.open_vote == "odds", second=second)
+        return Labels(classes, self.partitions, unanimous=self.voting == "consistent", second=second)
 
     def with_queries(self, queries: int, public: int) -> Self:
         return replace(self, queries=queries / public)
@@ -228,7 +244,7 @@ class Settings(Method):
         plain: dict[str, Any] = {"students": False, "ballot": "votes", "queries": 1.0, "most_rows": 1}
         plain["influence"] = "claimed"
         if self.open_vote != "off":
-            plain["open_vote"] = "hard"
+            plain |= {"open_vote": "hard", "second_choice": False}
         if level == "L1":
             plain["subsets"] = 1
         elif self.weights == "class-counts":  # noisy counts of 0 would remove votes from the count

@@ -4,6 +4,9 @@ An encoding takes a party's probabilities on the queries, one set for each parti
 with one more column, *not mine*, under the open vote. `size` is the number of bytes. `decode` returns the votes
 `(queries, classes)` that a ballot adds to the count, and raises Spoiled for bytes that no party writes. Votes are
 integers, so that sums are exact in any order.
+
+With a *second choice*, a vote for *not mine* says all the same which class of the party it would be. A claim weighs so
+much more that second choices decide only rows that nobody claims, as all rows of a public set from another domain.
 """
 
 from __future__ import annotations
@@ -22,6 +25,10 @@ PARTS = 255
 """A soft vote is divided into this many parts: what a byte holds."""
 EVEN = 1 << 20
 """A vote is divided into this many parts where votes are scaled to equal influence."""
+CLAIM = 1 << 16
+"""How much more the smallest claim weighs than a second choice for a class of which the party has one row."""
+FARTHEST = 14
+"""Second choices weigh 2¹⁴ at most: the party's rows of the class, rounded to a power of two."""
 
 
 @dataclass(frozen=True)
@@ -29,29 +36,47 @@ class Labels:
     """The best class of each row and partition, or none where *not mine* is best, in ⌈log2(K+1)⌉ bits.
 
     With `unanimous`, a party votes on a row only if all its partitions agree (consistent voting, one vote a party).
+    With `second`, one bit more says whether the label is a claim.
     """
 
     classes: int
     partitions: int
     unanimous: bool
+    second: bool = False
 
     @property
     def bits(self) -> int:
-        return self.classes.bit_length()
+        return self.classes.bit_length() + self.second
 
     @property
     def most(self) -> int:
         """The most votes that a ballot can give to a class of a row."""
-        return 1 if self.unanimous else self.partitions
+        return (1 if self.unanimous else self.partitions) * (CLAIM if self.second else 1)
 
     def size(self, queries: int) -> int:
         return packed_size(self.partitions * queries, self.bits)
 
-    def encode(self, probabilities: Array) -> Array:
-        return pack(probabilities.argmax(axis=2), self.bits)
+    def encode(self, probabilities: Array, rows: Array | None = None) -> Array:
+        labels = probabilities.argmax(axis=2)
+        if not self.second:
+            return pack(labels, self.bits)
+        claimed = labels < self.classes
+        best, known = second_choices(probabilities)
+        return pack(np.where(claimed, labels, np.where(known, best, self.classes)) << 1 | claimed, self.bits)
 
     def decode(self, encoded: Array, queries: int) -> Array:
         labels = unpack(encoded, self.bits, self.partitions * queries).reshape(self.partitions, queries)
+        if not self.second:
+            return self._count(labels)
+        labels, claimed = labels >> 1, labels & 1
+        if self.unanimous:
+            return self._count(labels) * np.where(claimed.all(axis=0), CLAIM, 1)[:, None]
+        none = labels.dtype.type(self.classes)
+        claims, others = (self._count(np.where(claimed == flag, labels, none)) for flag in (1, 0))
+        return np.asarray(claims * np.int64(CLAIM) + others)
+
+    def _count(self, labels: Array) -> Array:
+        """The votes for each row and class. labels `(partitions, queries)`."""
         _reject_unknown_classes(labels, self.classes + 1)
         classes = np.arange(self.classes, dtype=labels.dtype)[:, None]  # rows run fastest: one sweep a comparison
         if self.partitions == 1:
@@ -64,43 +89,62 @@ class Labels:
 
 @dataclass(frozen=True)
 class Weighted:
-    """The best class of each row and log2 of its odds, rounded, from -8 to 7: 4 bits more than the class."""
+    """The best class of each row and log2 of its odds, rounded, from -8 to 7: 4 bits more than the class.
+
+    With `second`, one bit more says whether it is a claim. If not, the 4 bits are log2 of the party's rows of the
+    class, from 1 on; 0 is no vote.
+    """
 
     classes: int
     partitions: int
+    second: bool = False
 
     @property
     def bits(self) -> int:
-        return (self.classes - 1).bit_length() + 4
+        return (self.classes - 1).bit_length() + 4 + self.second
 
     @property
     def most(self) -> int:
-        return self.partitions * int(_WEIGHTS[-1])
+        return self.partitions * int(self._weights[-1])
+
+    @property
+    def _weights(self) -> Array:
+        """What a vote weighs by its bits apart from the class."""
+        return _CLAIMS_FIRST if self.second else _WEIGHTS
 
     def size(self, queries: int) -> int:
         return packed_size(self.partitions * queries, self.bits)
 
-    def encode(self, probabilities: Array) -> Array:
+    def encode(self, probabilities: Array, rows: Array | None = None) -> Array:
         own = odds(probabilities)
         level = np.clip(np.rint(np.log2(own.max(axis=2))), -8, 7).astype(np.int64) + 8
-        return pack(own.argmax(axis=2) << 4 | level, self.bits)
+        if not self.second:
+            return pack(own.argmax(axis=2) << 4 | level, self.bits)
+        best, known = second_choices(probabilities)
+        instead = np.where(known, np.clip(np.rint(np.log2(_rows_of(best, rows))), 0, FARTHEST) + 1, 0)
+        return pack(best << 5 | np.where(level > 0, level | 16, instead.astype(np.int64)), self.bits)
 
     def decode(self, encoded: Array, queries: int) -> Array:
-        codes = unpack(encoded, self.bits, self.partitions * queries)
-        _reject_unknown_classes(codes >> 4, self.classes)
-        votes, rows = np.zeros(self.classes * queries, dtype=np.uint32), np.arange(queries)
+        codes, low = unpack(encoded, self.bits, self.partitions * queries), 4 + self.second
+        _reject_unknown_classes(codes >> low, self.classes)
+        votes, rows = np.zeros(self.classes * queries, dtype=self._weights.dtype), np.arange(queries)
         for part in codes.reshape(self.partitions, queries):
-            votes[(part >> 4).astype(np.intp) * queries + rows] += _WEIGHTS[part & 15]
+            votes[(part >> low).astype(np.intp) * queries + rows] += self._weights[part & (1 << low) - 1]
         return votes.reshape(self.classes, queries).T
 
 
 @dataclass(frozen=True)
 class Levels:
-    """A byte for each class: its probability in steps of 1/255, or log2 of its odds in steps of 1/8, -16 to 15.9."""
+    """A byte for each class: its probability in steps of 1/255, or log2 of its odds in steps of 1/8, -16 to 15.9.
+
+    With `second`, the bytes below the odds of LEAST, which mean nothing otherwise, are log2 of the party's rows of the
+    class times its probability among the party's classes, from 1 on; 0 is no vote.
+    """
 
     classes: int
     partitions: int
     odds: bool
+    second: bool = False
 
     @property
     def most(self) -> int:
@@ -109,24 +153,44 @@ class Levels:
     def size(self, queries: int) -> int:
         return self.partitions * queries * self.classes
 
-    def encode(self, probabilities: Array) -> Array:
+    def encode(self, probabilities: Array, rows: Array | None = None) -> Array:
         levels = np.clip(np.log2(odds(probabilities)) * 8, -128, 127) + 128 if self.odds else probabilities * PARTS
+        if self.second:
+            own = probabilities[..., :-1]
+            total = own.sum(axis=2, keepdims=True)
+            known = own / np.where(total > 0, total, 1) * (1.0 if rows is None else rows)
+            instead = np.clip(np.rint(np.log2(np.maximum(known, 0.5))), -1, FARTHEST) + 1
+            levels = np.where(own.max(axis=2, keepdims=True) > LEAST, levels, instead)
         return np.asarray(np.rint(levels), dtype=np.uint8).ravel()
 
     def decode(self, encoded: Array, queries: int) -> Array:
         levels = encoded.reshape(self.partitions, queries, self.classes)
-        return np.asarray((_POWERS[levels] if self.odds else levels).sum(axis=0, dtype=np.int64))
+        powers = _POWERS_OF_CLAIMS if self.second else _POWERS
+        return np.asarray((powers[levels] if self.odds else levels).sum(axis=0, dtype=np.int64))
 
 
 Encoding = Labels | Weighted | Levels
 _WEIGHTS = 2 ** np.arange(16, dtype=np.uint32)
+_CLAIMS_FIRST = np.concatenate([[0], 2 ** np.arange(15), CLAIM << np.arange(16)])
 _POWERS = np.rint(2.0 ** (np.arange(256) / 8 + 8)).astype(np.int64)
+_POWERS_OF_CLAIMS = np.concatenate([[0], 2 ** np.arange(15), _POWERS[16:]])
 
 
 def odds(probabilities: Array) -> Array:
     """p(class)/p(not mine): n·p(class, x) of the party over p(x) of the public set, up to a shared constant."""
     own, public = probabilities[..., :-1], probabilities[..., -1:]
     return np.asarray(np.maximum(own, LEAST) / np.maximum(public, LEAST))
+
+
+def second_choices(probabilities: Array) -> tuple[Array, Array]:
+    """The best class other than *not mine*, and whether there is one: a forest may be sure that a row is not mine."""
+    own = probabilities[..., :-1]
+    return own.argmax(axis=-1), own.max(axis=-1) > 0
+
+
+def _rows_of(classes: Array, rows: Array | None) -> Array:
+    """The party's rows of these classes; 1 where nobody knows."""
+    return np.ones(classes.shape) if rows is None else np.maximum(np.asarray(rows)[classes], 1)
 
 
 def equal_influence(votes: Array) -> Array:
