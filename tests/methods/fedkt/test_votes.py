@@ -129,13 +129,13 @@ class TestSecondChoice:
         assert not votes[3].any()
         assert 0 < votes[2].max() <= 2**14 < CLAIM <= votes[0].max()
 
-    def test_it_weighs_the_partys_rows_of_the_class_rounded_to_a_power_of_two(self) -> None:
-        encoding = Weighted(3, 1, second=True)
+    def test_it_weighs_the_partys_rows_of_the_class_times_its_probability_rounded_to_a_power_of_two(self) -> None:
+        encoding = Weighted(3, 1, second=True)  # a quarter of 100 rows, and three quarters of 1,000
         assert encoding.decode(encoding.encode(self.KNOWN, self.ROWS), 4)[2].tolist() == [0, 0, 1024]
         assert encoding.decode(encoding.encode(self.KNOWN, 10**6 * self.ROWS), 4)[2].tolist() == [0, 0, 2**14]
         assert encoding.decode(encoding.encode(self.KNOWN, np.zeros(3)), 4)[2].tolist() == [0, 0, 1]
-        levels = Levels(3, 1, odds=True, second=True)  # a quarter of 100 rows, and three quarters of 1,000
-        assert levels.decode(levels.encode(self.KNOWN, self.ROWS), 4)[2].tolist() == [32, 0, 512]
+        levels = Levels(3, 1, odds=True, second=True)
+        assert levels.decode(levels.encode(self.KNOWN, self.ROWS), 4)[2].tolist() == [32, 0, 1024]
 
     def test_the_second_choices_of_the_most_ballots_do_not_outweigh_one_claim_of_even_odds(self) -> None:
         encoding = Weighted(3, 1, second=True)

@@ -15,7 +15,7 @@ from .._queries import choose_queries, count_queries
 from .._shared import CLASS_COUNTS, missing_classes, planned_counts, public_rows
 from .settings import Settings
 from .teachers import Teachers, without_prior
-from .votes import CLAIM, PARTS, at_most_one_vote, odds, second_choices
+from .votes import CLAIM, PARTS, at_most_one_vote, odds
 
 UNLIKE = 'the public rows are unlike the parties\' rows. Use others, or set open_vote = "off" in the election'
 
@@ -184,9 +184,8 @@ class Casting(Settings):
         labels = np.stack(self._labels(predictions, ctx))
         one_hot = np.eye(len(ctx.classes) + 1)[labels]  # label -1, no answer, is the last: no vote
         if self.second_choice:
-            best, known = second_choices(predictions.mean(axis=1))
-            unclaimed = (labels == len(ctx.classes)) & known
-            one_hot[unclaimed, best[unclaimed]] = 0.5
+            unclaimed = labels == len(ctx.classes)
+            one_hot[unclaimed, :-1] = predictions.mean(axis=1)[unclaimed, :-1] / 2
         return np.asarray(one_hot)
 
     def _warn_of_weak_teachers(self, class_counts: Array, teachers: Teachers, ctx: Context) -> None:

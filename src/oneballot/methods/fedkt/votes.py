@@ -28,7 +28,7 @@ EVEN = 1 << 20
 CLAIM = 1 << 16
 """How much more the smallest claim weighs than a second choice for a class of which the party has one row."""
 FARTHEST = 14
-"""Second choices weigh 2¹⁴ at most: the party's rows of the class, rounded to a power of two."""
+"""Second choices weigh 2¹⁴ at most."""
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,9 @@ class Labels:
         if not self.second:
             return pack(labels, self.bits)
         claimed = labels < self.classes
-        best, known = second_choices(probabilities)
-        return pack(np.where(claimed, labels, np.where(known, best, self.classes)) << 1 | claimed, self.bits)
+        own = probabilities[..., :-1]
+        second = np.where(own.any(axis=2), own.argmax(axis=2), self.classes)
+        return pack(np.where(claimed, labels, second) << 1 | claimed, self.bits)
 
     def decode(self, encoded: Array, queries: int) -> Array:
         labels = unpack(encoded, self.bits, self.partitions * queries).reshape(self.partitions, queries)
@@ -91,8 +92,7 @@ class Labels:
 class Weighted:
     """The best class of each row and log2 of its odds, rounded, from -8 to 7: 4 bits more than the class.
 
-    With `second`, one bit more says whether it is a claim. If not, the 4 bits are log2 of the party's rows of the
-    class, from 1 on; 0 is no vote.
+    With `second`, one bit more says whether it is a claim. If not, the 4 bits are the weight of the second choice.
     """
 
     classes: int
@@ -120,9 +120,8 @@ class Weighted:
         level = np.clip(np.rint(np.log2(own.max(axis=2))), -8, 7).astype(np.int64) + 8
         if not self.second:
             return pack(own.argmax(axis=2) << 4 | level, self.bits)
-        best, known = second_choices(probabilities)
-        instead = np.where(known, np.clip(np.rint(np.log2(_rows_of(best, rows))), 0, FARTHEST) + 1, 0)
-        return pack(best << 5 | np.where(level > 0, level | 16, instead.astype(np.int64)), self.bits)
+        best, instead = probabilities[..., :-1].argmax(axis=2), second_choices(probabilities, rows).max(axis=2)
+        return pack(best << 5 | np.where(level > 0, level | 16, instead), self.bits)
 
     def decode(self, encoded: Array, queries: int) -> Array:
         codes, low = unpack(encoded, self.bits, self.partitions * queries), 4 + self.second
@@ -137,8 +136,7 @@ class Weighted:
 class Levels:
     """A byte for each class: its probability in steps of 1/255, or log2 of its odds in steps of 1/8, -16 to 15.9.
 
-    With `second`, the bytes below the odds of LEAST, which mean nothing otherwise, are log2 of the party's rows of the
-    class times its probability among the party's classes, from 1 on; 0 is no vote.
+    With `second`, the bytes below the odds of LEAST, which mean nothing otherwise, are weights of second choices.
     """
 
     classes: int
@@ -156,11 +154,8 @@ class Levels:
     def encode(self, probabilities: Array, rows: Array | None = None) -> Array:
         levels = np.clip(np.log2(odds(probabilities)) * 8, -128, 127) + 128 if self.odds else probabilities * PARTS
         if self.second:
-            own = probabilities[..., :-1]
-            total = own.sum(axis=2, keepdims=True)
-            known = own / np.where(total > 0, total, 1) * (1.0 if rows is None else rows)
-            instead = np.clip(np.rint(np.log2(np.maximum(known, 0.5))), -1, FARTHEST) + 1
-            levels = np.where(own.max(axis=2, keepdims=True) > LEAST, levels, instead)
+            claimed = probabilities[..., :-1].max(axis=2, keepdims=True) > LEAST
+            levels = np.where(claimed, levels, second_choices(probabilities, rows))
         return np.asarray(np.rint(levels), dtype=np.uint8).ravel()
 
     def decode(self, encoded: Array, queries: int) -> Array:
@@ -182,15 +177,19 @@ def odds(probabilities: Array) -> Array:
     return np.asarray(np.maximum(own, LEAST) / np.maximum(public, LEAST))
 
 
-def second_choices(probabilities: Array) -> tuple[Array, Array]:
-    """The best class other than *not mine*, and whether there is one: a forest may be sure that a row is not mine."""
+def second_choices(probabilities: Array, rows: Array | None) -> Array:
+    """What the classes other than *not mine* weigh, by log2 from 1 to FARTHEST + 1; 0 for no vote.
+
+    A class weighs the party's rows of it (1 if they are not known) times its probability among the party's classes, at
+    least 1 for the best. A forest may be sure that a row is not the party's, and has then no second choice.
+    """
     own = probabilities[..., :-1]
-    return own.argmax(axis=-1), own.max(axis=-1) > 0
-
-
-def _rows_of(classes: Array, rows: Array | None) -> Array:
-    """The party's rows of these classes; 1 where nobody knows."""
-    return np.ones(classes.shape) if rows is None else np.maximum(np.asarray(rows)[classes], 1)
+    among = own / np.maximum(own.max(axis=-1, keepdims=True), 1e-300)
+    share = among / np.maximum(among.sum(axis=-1, keepdims=True), 1)
+    best = (among == 1) * 1.0
+    weight = np.maximum(share * (1.0 if rows is None else rows), best)
+    levels = np.clip(np.rint(np.log2(np.maximum(weight, 0.5))), -1, FARTHEST) + 1
+    return np.asarray(levels, dtype=np.int64)
 
 
 def equal_influence(votes: Array) -> Array:
