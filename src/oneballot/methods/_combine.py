@@ -11,7 +11,7 @@ without the others.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -49,6 +49,8 @@ class PartyVotes:
     """The votes of each ballot. read: the integer votes `(rows, classes)` of a party, by its number.
 
     seen `(parties, classes)`: the rows that each states, if its votes are multiplied by them and the sums divided.
+    claim: what one claim counts, if ballots also hold second choices, which count less and only where nobody claims.
+    compared: whether parties are compared with each other. Second choices are not: a party names a class that it has.
     """
 
     parties: tuple[str, ...]
@@ -57,11 +59,13 @@ class PartyVotes:
     classes: int
     seen: Array | None
     bounded: bool
+    claim: int = 0
+    compared: bool = True
 
     def combine(self, some: Array) -> Combined:
         """The votes of some parties, with the bounds among these alone. some: their numbers, in order."""
         if self.bounded:
-            return self._bound(some)
+            return self._claims_first(some) if self.claim else self._bound(some)
         total = np.zeros((self.rows, self.classes), dtype=np.int64)
         for party in some:
             total += self.read(party)
@@ -69,6 +73,26 @@ class PartyVotes:
             return Combined(total, np.ones((len(some), self.classes)))
         stated = np.maximum(self.seen[some].sum(axis=0), 1)
         return Combined(total / stated, np.tile(1 / stated, (len(some), 1)))
+
+    def _claims_first(self, some: Array) -> Combined:
+        """Bounds claims and second choices apart: otherwise a party that claims a few rows would have hardly any second
+        choices left for the others."""
+        combined = replace(self, read=lambda i: self.read(i) // self.claim, claim=0).combine(some)
+        none = ~combined.votes.any(axis=1)
+        if not none.any():
+            return combined
+        read, count = (lambda i: self.read(i)[none] % self.claim), int(none.sum())
+        second = replace(self, read=read, rows=count, claim=0, compared=False).combine(some)
+        relative = (second.scale / combined.scale)[:, 0]
+        combined.votes[none] = second.votes / self.claim
+        for whole, part in (
+            (combined.kept, None if second.kept is None else second.kept * relative),
+            (combined.weights, None if second.weights is None else second.weights / self.claim),
+            (combined.gives_way, second.gives_way),
+        ):
+            assert whole is not None
+            whole[none] = part
+        return combined
 
     def _bound(self, some: Array) -> Combined:
         scale = self._scale(some, self._bounded_part(some))
@@ -94,7 +118,7 @@ class PartyVotes:
             claimed = self.seen[some].sum(axis=1).astype(np.float64)
         voting = claimed > 0
         rows, part = claimed[voting], np.ones(len(some))
-        if len(some) < ENOUGH_PARTIES:  # too few to tell which of them the others confirm
+        if len(some) < ENOUGH_PARTIES or not self.compared:  # too few to tell which of them the others confirm
             most = bounded_rows(rows) if len(rows) else rows
         else:
             most = trusted_rows(rows, self._comparison.among(some)[voting]) if len(rows) else rows

@@ -20,7 +20,7 @@ from .._smoothing import as_shares
 from .casting import UNLIKE, Casting
 from .noisy import MOST_COUNTED, estimate_shares, match_rates, rates_of
 from .teachers import halves, join_halves, without_prior
-from .votes import EVEN, Labels, at_most_one_vote, equal_influence, favour_rare_classes, lead, votes_for_row
+from .votes import CLAIM, EVEN, Labels, at_most_one_vote, equal_influence, favour_rare_classes, lead, votes_for_row
 
 CLAIMED = 0.25
 """No party claims a public row if the odds of all parties together are lower than this."""
@@ -196,7 +196,10 @@ class FedKT(Casting):
         kept = [count.by_party[party] for party in parties]
         seen = np.stack([np.asarray(each["seen"]) for each in kept]) if self._divides_by_counts(ctx) else None
         rows, bounded = len(self._voted_rows(ctx)), self.influence == "bounded"
-        return PartyVotes(parties, lambda i: self._read_votes(kept[i], ctx), rows, len(ctx.classes), seen, bounded)
+        claim = CLAIM if self.second_choice and bounded else 0
+        return PartyVotes(
+            parties, lambda i: self._read_votes(kept[i], ctx), rows, len(ctx.classes), seen, bounded, claim
+        )
 
     def _read_votes(self, kept: Contents, ctx: TallyContext) -> Array:
         """The integer votes `(rows, classes)` that a ballot adds to the sums."""

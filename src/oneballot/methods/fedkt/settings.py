@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, PositiveInt
@@ -14,7 +14,7 @@ from ...settings import settings
 from ...types import Numbers, PublicNeed, Spending, Votes
 from .._queries import check_queries, check_teachers, count_queries
 from .noisy import counted_weight
-from .votes import PARTS, Encoding, Labels, Levels, Weighted
+from .votes import MOST_PARTITIONS, PARTS, Encoding, Labels, Levels, Weighted
 
 CLASS_COUNTS = Numbers("class counts", add_remove=1, replaced=2, limited=True)
 """A row that comes or goes changes one count by 1, a row that is replaced changes two."""
@@ -67,9 +67,9 @@ class Settings(Method):
     count_classes: bool | None = None
 
     def describe(self) -> dict[str, Any]:
-        """Without settings that are left open, which elections without two tallies do not have."""
-        two_tallies = ("estimate", "count_classes")
-        return {k: v for k, v in super().describe().items() if k not in two_tallies or v is not None}
+        """Without younger settings that change nothing: those that are left open, and no second choice."""
+        younger = {"estimate": None, "count_classes": None, "second_choice": False}
+        return {k: v for k, v in super().describe().items() if k not in younger or v not in (None, younger[k])}
 
     @classmethod
     def paper(cls, **settings: Any) -> Self:
@@ -94,11 +94,6 @@ class Settings(Method):
             raise ElectionError('influence = "equal" cannot be combined with weights = "class-counts"; choose one')
         check_queries(self.queries)
         check_teachers(self.subset_count, self.partitions)
-
-    def describe(self) -> dict[str, Any]:
-        """The settings for the election's digest; a younger one only where it changes something."""
-        described = asdict(self)
-        return described if self.second_choice else {k: v for k, v in described.items() if k != "second_choice"}
 
     @property
     def subset_count(self) -> int:
@@ -135,10 +130,11 @@ class Settings(Method):
         own: Any = "equal" if level == "L2" and chosen.open_vote != "off" else "claimed"
         chosen = replace(chosen, influence=self.influence or ("bounded" if level == "L0" else own))
         may = level == "L0" and chosen.open_vote != "off" and chosen.influence != "equal"
+        may = may and self.partitions <= MOST_PARTITIONS
         if self.second_choice and not may:
             raise ElectionError(
-                'second_choice = true needs level L0, an open vote, and an influence other than "equal", which would '
-                "scale the second choices of a party without claims to whole votes"
+                f"second_choice = true needs level L0, an open vote, at most {MOST_PARTITIONS} partitions, and an "
+                'influence other than "equal", which would make whole votes of second choices'
             )
         chosen = replace(chosen, second_choice=may if self.second_choice is None else self.second_choice)
         if level != "L0" and self.influence == "bounded":

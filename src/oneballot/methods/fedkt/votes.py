@@ -19,6 +19,8 @@ from ...errors import Spoiled
 from ...types import Array
 from .._packing import pack, packed_size, unpack
 
+LEAST_CLAIM = 2**-7.5
+"""A row of which all odds are lower is not claimed; the vote has a second choice instead."""
 LEAST = 1e-4
 """Probabilities below this are noise of the learner; it bounds the odds."""
 PARTS = 255
@@ -26,9 +28,12 @@ PARTS = 255
 EVEN = 1 << 20
 """A vote is divided into this many parts where votes are scaled to equal influence."""
 CLAIM = 1 << 16
-"""How much more the smallest claim weighs than a second choice for a class of which the party has one row."""
-FARTHEST = 14
-"""Second choices weigh 2¹⁴ at most."""
+"""A claim counts so many times this; second choices add up to less in one ballot of up to MOST_PARTITIONS."""
+FARTHEST = 11
+"""A second choice weighs 2¹¹ at most."""
+MOST_PARTITIONS = 31
+ROWS_A_VOTE = 8
+"""A second choice counts once for so many of the party's rows of the class."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +141,7 @@ class Weighted:
 class Levels:
     """A byte for each class: its probability in steps of 1/255, or log2 of its odds in steps of 1/8, -16 to 15.9.
 
-    With `second`, the bytes below the odds of LEAST, which mean nothing otherwise, are weights of second choices.
+    With `second`, the lowest bytes, whose odds are below LEAST, are weights of second choices.
     """
 
     classes: int
@@ -146,7 +151,12 @@ class Levels:
 
     @property
     def most(self) -> int:
-        return self.partitions * (int(_POWERS[-1]) if self.odds else PARTS)
+        return self.partitions * (int(self._powers[-1]) if self.odds else PARTS)
+
+    @property
+    def _powers(self) -> Array:
+        """What a byte weighs if it stands for odds."""
+        return _POWERS_OF_CLAIMS if self.second else _POWERS
 
     def size(self, queries: int) -> int:
         return self.partitions * queries * self.classes
@@ -154,21 +164,21 @@ class Levels:
     def encode(self, probabilities: Array, rows: Array | None = None) -> Array:
         levels = np.clip(np.log2(odds(probabilities)) * 8, -128, 127) + 128 if self.odds else probabilities * PARTS
         if self.second:
-            claimed = probabilities[..., :-1].max(axis=2, keepdims=True) > LEAST
+            claimed = odds(probabilities).max(axis=2, keepdims=True) > LEAST_CLAIM
             levels = np.where(claimed, levels, second_choices(probabilities, rows))
         return np.asarray(np.rint(levels), dtype=np.uint8).ravel()
 
     def decode(self, encoded: Array, queries: int) -> Array:
         levels = encoded.reshape(self.partitions, queries, self.classes)
-        powers = _POWERS_OF_CLAIMS if self.second else _POWERS
-        return np.asarray((powers[levels] if self.odds else levels).sum(axis=0, dtype=np.int64))
+        return np.asarray((self._powers[levels] if self.odds else levels).sum(axis=0, dtype=np.int64))
 
 
 Encoding = Labels | Weighted | Levels
 _WEIGHTS = 2 ** np.arange(16, dtype=np.uint32)
-_CLAIMS_FIRST = np.concatenate([[0], 2 ** np.arange(15), CLAIM << np.arange(16)])
+_CLAIMS_FIRST = np.concatenate([[0], 2 ** np.minimum(np.arange(15), FARTHEST), CLAIM << np.arange(16)])
 _POWERS = np.rint(2.0 ** (np.arange(256) / 8 + 8)).astype(np.int64)
-_POWERS_OF_CLAIMS = np.concatenate([[0], 2 ** np.arange(15), _POWERS[16:]])
+_CLAIMED = np.rint(2.0 ** (np.arange(256) / 8 - 8)).astype(np.int64) * CLAIM
+_POWERS_OF_CLAIMS = np.concatenate([_CLAIMS_FIRST[: FARTHEST + 2], _CLAIMED[FARTHEST + 2 :]])
 
 
 def odds(probabilities: Array) -> Array:
@@ -180,14 +190,14 @@ def odds(probabilities: Array) -> Array:
 def second_choices(probabilities: Array, rows: Array | None) -> Array:
     """What the classes other than *not mine* weigh, by log2 from 1 to FARTHEST + 1; 0 for no vote.
 
-    A class weighs the party's rows of it (1 if they are not known) times its probability among the party's classes, at
-    least 1 for the best. A forest may be sure that a row is not the party's, and has then no second choice.
+    A class counts once for every ROWS_A_VOTE rows that the party has of it, times its probability among the party's
+    classes; the best at least once. A forest may be sure that a row is not the party's, and has no second choice then.
     """
     own = probabilities[..., :-1]
     among = own / np.maximum(own.max(axis=-1, keepdims=True), 1e-300)
     share = among / np.maximum(among.sum(axis=-1, keepdims=True), 1)
     best = (among == 1) * 1.0
-    weight = np.maximum(share * (1.0 if rows is None else rows), best)
+    weight = np.maximum(share * (0.0 if rows is None else rows) / ROWS_A_VOTE, best)
     levels = np.clip(np.rint(np.log2(np.maximum(weight, 0.5))), -1, FARTHEST) + 1
     return np.asarray(levels, dtype=np.int64)
 
@@ -220,7 +230,8 @@ def favour_rare_classes(votes: Array) -> tuple[Array, Array]:
 
     A class counts by 1/√(its votes), between no correction and the same weight for every class.
     """
-    shares = votes / np.maximum(votes.sum(axis=1, keepdims=True), 1)
+    total = votes.sum(axis=1, keepdims=True)
+    shares = votes / np.where(total > 0, total, 1)
     mass = shares.sum(axis=0)
     favoured = shares / np.sqrt(np.where(mass > 0, mass, 1))
     weight = favoured.sum(axis=1)
