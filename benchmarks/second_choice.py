@@ -1,7 +1,7 @@
 """FedKT with and without second choices, with public rows of the parties' domain and of another one.
 
 ONEBALLOT_DATA=… python benchmarks/second_choice.py [--data digits mnist] [--betas 0.5 0.1] [--seeds 0 1 2]
-[--public own foreign] [--second yes no] [--lines cells.jsonl]
+[--public own foreign] [--second yes no] [--votes weighted] [--lines cells.jsonl]
 
 10 parties. Networks on MNIST (an MLP, 20 epochs at the parties, 30 at the tally; foreign public rows: as many of
 Fashion-MNIST's test set), XGBoost on tables (each column of the public rows shuffled on its own), forests on the
@@ -36,7 +36,7 @@ LEARNERS: dict[str, dict[str, Any]] = {
 FOREIGN = {"mnist": "fashion-mnist"}
 
 
-def accuracy(data: str, beta: float, public: str, second: bool, seed: int, most: int | None) -> float:
+def accuracy(data: str, beta: float, public: str, second: bool, seed: int, most: int | None, votes: Any) -> float:
     from sklearn.datasets import load_digits
 
     split = f"dirichlet:{beta:g}"
@@ -52,8 +52,13 @@ def accuracy(data: str, beta: float, public: str, second: bool, seed: int, most:
         found = Federation(data, 10, split=split, public=other, rows=most, public_rows=5_000).load(seed)
         X, y, X_test, y_test, rows = found.X, found.y, found.X_test, found.y_test, found.public
     classes = range(int(max(y.max(), y_test.max())) + 1)
-    method = ob.FedKT(second_choice=second)
-    election = ob.Election(classes, rows, method=method, learners=LEARNERS[data], seed=seed)
+    plain, election = (
+        ob.Election(
+            classes, rows, method=ob.FedKT(open_vote=votes, second_choice=choice), learners=LEARNERS[data], seed=seed
+        )
+        for choice in (False, second)
+    )
+    election.__dict__["digest"] = plain.digest  # so that both train the same teachers
     try:
         done = simulate_parties(election, divide(ob.Data(X, y), 10, split, seed))
     except ElectionError:  # no public row received a vote: the largest class is all that is known
@@ -69,6 +74,7 @@ def main() -> None:
     parser.add_argument("--second", nargs="+", choices=("yes", "no"), default=["yes", "no"])
     parser.add_argument("--seeds", nargs="+", type=int, default=list(range(5)))
     parser.add_argument("--rows", type=int)
+    parser.add_argument("--votes", choices=("weighted", "odds", "hard"), default="weighted")
     parser.add_argument("--lines", type=Path)
     options = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -76,13 +82,13 @@ def main() -> None:
     if options.lines and options.lines.exists():
         known = {tuple(cell): figure for cell, figure in map(json.loads, options.lines.read_text().splitlines())}
     asked = itertools.product(
-        options.data, options.betas, options.public, options.second, options.seeds, [options.rows]
+        options.data, options.betas, options.public, options.second, options.seeds, [options.rows], [options.votes]
     )
     found: dict[tuple[Any, ...], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for cell in asked:
         if cell not in known:
-            data, beta, public, second, seed, most = cell
-            known[cell] = accuracy(data, beta, public, second == "yes", seed, most)
+            data, beta, public, second, seed, most, votes = cell
+            known[cell] = accuracy(data, beta, public, second == "yes", seed, most, votes)
             if options.lines:
                 with options.lines.open("a") as lines:
                     lines.write(json.dumps([cell, known[cell]]) + "\n")

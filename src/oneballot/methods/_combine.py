@@ -34,7 +34,7 @@ class Combined:
 
     With bounds, and None without: kept `(rows, parties)`: the part of a party's votes on a row that the cap leaves.
     weights `(rows, parties)`: its votes on a row, over all classes, with all bounds. gives_way `(rows,)`: where the cap
-    gives way.
+    gives way. claim, unclaimed `(rows,)`: what a claim counts, and where nobody claims, if ballots hold second choices.
     """
 
     votes: Array
@@ -42,6 +42,14 @@ class Combined:
     kept: Array | None = None
     weights: Array | None = None
     gives_way: Array | None = None
+    claim: int = 0
+    unclaimed: Array | None = None
+
+    def counted(self, votes: Array) -> Array:
+        """What counts of a ballot's votes `(rows, classes)`: claims, or second choices where nobody claims."""
+        if self.unclaimed is None:
+            return votes
+        return np.where(self.unclaimed[:, None], votes % self.claim, votes // self.claim * self.claim)
 
 
 @dataclass(frozen=True)
@@ -77,22 +85,23 @@ class PartyVotes:
     def _claims_first(self, some: Array) -> Combined:
         """Bounds claims and second choices apart: otherwise a party that claims a few rows would have hardly any second
         choices left for the others."""
-        combined = replace(self, read=lambda i: self.read(i) // self.claim, claim=0).combine(some)
-        none = ~combined.votes.any(axis=1)
-        if not none.any():
-            return combined
-        read, count = (lambda i: self.read(i)[none] % self.claim), int(none.sum())
-        second = replace(self, read=read, rows=count, claim=0, compared=False).combine(some)
-        relative = (second.scale / combined.scale)[:, 0]
-        combined.votes[none] = second.votes / self.claim
-        for whole, part in (
-            (combined.kept, None if second.kept is None else second.kept * relative),
-            (combined.weights, None if second.weights is None else second.weights / self.claim),
-            (combined.gives_way, second.gives_way),
-        ):
-            assert whole is not None
-            whole[none] = part
-        return combined
+        claims = self._claims.combine(some)
+        none = ~np.asarray(claims.votes.any(axis=1))
+        read, rows = (lambda i: self.read(i)[none] % self.claim), int(none.sum())
+        second = replace(self, read=read, rows=rows, claim=0, compared=False).combine(some)
+        votes, weights, kept, gives_way = claims.votes * self.claim, claims.weights, claims.kept, claims.gives_way
+        assert weights is not None
+        assert kept is not None
+        assert gives_way is not None
+        assert second.kept is not None
+        weights, votes[none] = weights * self.claim, second.votes
+        weights[none], gives_way[none] = second.weights, second.gives_way
+        kept[none] = second.kept * (second.scale / claims.scale)[:, 0]
+        return Combined(votes, claims.scale, kept, weights, gives_way, self.claim, none)
+
+    @cached_property
+    def _claims(self) -> PartyVotes:
+        return replace(self, read=lambda i: self.read(i) // self.claim, claim=0)
 
     def _bound(self, some: Array) -> Combined:
         scale = self._scale(some, self._bounded_part(some))

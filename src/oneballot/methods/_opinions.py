@@ -37,7 +37,7 @@ def _opinions(read: list[Array], votes: PartyVotes, asked: Array, most: int | No
     everyone = held.combine(np.arange(parties))
     shares, weights = np.zeros((parties, held.rows, held.classes), np.float32), np.zeros((parties, held.rows))
     for i, own in enumerate(read):
-        counted = own * everyone.scale[i]
+        counted = everyone.counted(own) * everyone.scale[i]
         total = counted.sum(axis=1)
         shares[i] = counted / np.maximum(total, 1e-300)[:, None]
         weights[i] = total if everyone.kept is None else total * everyone.kept[:, i]

@@ -127,20 +127,20 @@ class TestSecondChoice:
         votes = encoding.decode(encoding.encode(self.KNOWN, self.ROWS), 4)
         assert votes.argmax(axis=1)[[0, 2]].tolist() == [1, 2]
         assert not votes[3].any()
-        assert 0 < votes[2].max() <= 2**14 < CLAIM <= votes[0].max()
+        assert 0 < votes[2].max() <= 2**11 < CLAIM <= votes[0].max()
 
     def test_it_weighs_the_partys_rows_of_the_class_times_its_probability_rounded_to_a_power_of_two(self) -> None:
-        encoding = Weighted(3, 1, second=True)  # a quarter of 100 rows, and three quarters of 1,000
-        assert encoding.decode(encoding.encode(self.KNOWN, self.ROWS), 4)[2].tolist() == [0, 0, 1024]
-        assert encoding.decode(encoding.encode(self.KNOWN, 10**6 * self.ROWS), 4)[2].tolist() == [0, 0, 2**14]
+        encoding = Weighted(3, 1, second=True)  # a quarter of 100 rows, and three quarters of 1,000; once for 8 rows
+        assert encoding.decode(encoding.encode(self.KNOWN, self.ROWS), 4)[2].tolist() == [0, 0, 128]
+        assert encoding.decode(encoding.encode(self.KNOWN, 10**6 * self.ROWS), 4)[2].tolist() == [0, 0, 2**11]
         assert encoding.decode(encoding.encode(self.KNOWN, np.zeros(3)), 4)[2].tolist() == [0, 0, 1]
         levels = Levels(3, 1, odds=True, second=True)
-        assert levels.decode(levels.encode(self.KNOWN, self.ROWS), 4)[2].tolist() == [32, 0, 1024]
+        assert levels.decode(levels.encode(self.KNOWN, self.ROWS), 4)[2].tolist() == [4, 0, 128]
 
     def test_the_second_choices_of_the_most_ballots_do_not_outweigh_one_claim_of_even_odds(self) -> None:
         encoding = Weighted(3, 1, second=True)
         claim = encoding.decode(encoding.encode(np.array([[[0.5, 0, 0, 0.5]]]), self.ROWS), 1).max()
-        assert claim == 256 * CLAIM == 1024 * 2**14
+        assert claim == 256 * CLAIM == 8192 * 2**11
 
     def test_claims_are_those_of_votes_without_a_second_choice(self) -> None:
         probabilities = random_probabilities(3, 200, 5)
