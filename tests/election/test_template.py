@@ -1,6 +1,8 @@
 """A drafted election is TOML that can be read back, for any names of columns and classes."""
 
 import csv
+import json
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -9,12 +11,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import oneballot as ob
 from oneballot.election.columns import Number
 from oneballot.election.election import Election
 from oneballot.election.infer import Choices
 from oneballot.election.schema import Schema
 from oneballot.election.template import draft, private, section, write
 from oneballot.errors import DataError, ElectionError
+from oneballot.learners._recipes import RECIPES
 
 
 def public_file(folder, header, rows):
@@ -200,6 +204,22 @@ def test_images_and_tokens_get_networks(tmp_path, method, rows, module, settings
     for role in election.roles:
         learner = election.learner_of(role)
         assert (learner.name, learner.module, learner.settings) == ("torch", module, settings)
+
+
+def test_colour_images_get_a_network_whose_recipe_is_written_out(tmp_path):
+    pytest.importorskip("torch")
+    rows = np.zeros((60, 3, 32, 32), dtype=np.uint8)
+    np.savez(tmp_path / "public.npz", rows=rows, y=np.arange(60) % 2)
+    election = drafted(tmp_path / "public.npz", "y", method=section("fedkt"))
+    text = (tmp_path / "election.toml").read_text()
+    for role in election.roles:
+        learner = election.learner_of(role)
+        assert learner == replace(ob.Torch("convnet"), augment=("crop", "flip"))
+        learner.check_rows(rows[:2])
+    for name, value in RECIPES["convnet"].items():
+        if name != "augment":
+            assert f"\n{name} = {json.dumps(value)}\n" in text
+    assert '\naugment = ["crop", "flip"]' in text
 
 
 def test_networks_at_l2_have_a_fixed_number_of_steps(tmp_path):

@@ -17,8 +17,9 @@ from torch import nn  # noqa: E402
 import oneballot as ob  # noqa: E402
 from oneballot import plugins  # noqa: E402
 from oneballot.election.file import make  # noqa: E402
-from oneballot.errors import DataError, ElectionError, OneBallotWarning  # noqa: E402
+from oneballot.errors import DataError, ElectionError, OneBallotWarning, Spoiled  # noqa: E402
 from oneballot.formats.safetensors import ConstantModel  # noqa: E402
+from oneballot.learners._recipes import RECIPES  # noqa: E402
 from oneballot.learners.torch import Torch  # noqa: E402
 from oneballot.simulation import divide, simulate_parties  # noqa: E402
 from oneballot.types import Array, Task  # noqa: E402
@@ -396,3 +397,38 @@ def test_a_module_that_workers_cannot_import_is_trained_in_this_process(monkeypa
     with pytest.warns(OneBallotWarning, match="trained in this process only"):
         predictions = replace(QUICK, module=small, settings={}).fit_many(X, tasks, 2).predictions()
     assert len(predictions) == 3
+
+
+def test_convnet_chooses_what_is_left_out() -> None:
+    chosen = Torch("convnet")
+    assert {name: getattr(chosen, name) for name in RECIPES["convnet"]} == dict(RECIPES["convnet"])
+    given = Torch("convnet", {"channels": [8, 8, 8]}, None, 3, optimizer="adam", augment=())
+    assert (given.epochs, given.optimizer, given.augment) == (3, "adam", ())
+    assert given.batch == RECIPES["convnet"]["batch"]
+    assert make("learners", {"name": "torch", "module": "convnet", "batch": 16}, "f") == Torch("convnet", batch=16)
+    assert replace(chosen, module="cnn").optimizer == "adamw"
+    assert Torch("cnn") == Torch("cnn", {}, None, 20, 32, "adam", 1e-3, 0.0, 0.0, ())
+    with pytest.raises(ElectionError, match="unknown setting epoch"):
+        Torch("convnet", epoch=3)  # type: ignore[call-arg]
+    with pytest.raises(ElectionError, match="module: Got multiple values"):
+        Torch("convnet", module="cnn")  # type: ignore[misc]
+
+
+def test_convnet_learns_wherever_a_pattern_is_and_is_checked_as_a_strangers() -> None:
+    rng = np.random.default_rng(0)
+    y, images = rng.integers(2, size=400), np.zeros((400, 3, 16, 16), dtype=np.uint8)
+    for image, upright in zip(images, y, strict=True):
+        for down, right in rng.integers(0, 16, (8, 2)):
+            along = np.arange(5)
+            image[:, (down + along * upright) % 16, (right + along * (1 - upright)) % 16] = 255
+    learner = Torch("convnet", {"channels": [8, 8, 16]}, epochs=10, device="cpu")
+    learner.check_rows(images)
+    models = learner.fit_many(images, [Task(np.arange(300), y[:300], seed=1, ask=np.arange(300, 400))], 2)
+    assert (models.predictions()[0].argmax(axis=1) == y[300:]).mean() > 0.9
+    blob = models[0].dump()
+    form = plugins.find("formats", blob.format)
+    form.check(blob.data, classes=2, features=3 * 16 * 16)
+    loaded = form.load(blob.data, classes=2).predict_proba(images[300:])
+    np.testing.assert_allclose(loaded, models.predictions()[0], atol=1e-5)
+    with pytest.raises(Spoiled, match=r"conv2.weight is float32 \(8, 8, 3, 3\); expected float32 \(4, 8, 3, 3\)"):
+        form.check(blob.data.replace(b"[8,8,16]", b"[8,4,16]"), classes=2, features=3 * 16 * 16)

@@ -8,7 +8,8 @@ from dataclasses import asdict, field, fields
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
-from pydantic import BeforeValidator, Field, PositiveInt
+from pydantic import BeforeValidator, Field, PositiveInt, model_validator
+from pydantic_core import ArgsKwargs
 
 from ..errors import DataError, ElectionError, Spoiled
 from ..fleet.learner import NetworkLearner
@@ -19,6 +20,7 @@ from ..settings import settings
 from ..types import Array, Blob, Task
 from ._custom_modules import PREFIX, CustomModel, CustomModule, is_module
 from ._fallback import class_frequencies, predict, reject_no_rows, report_failure
+from ._recipes import completed
 from ._training import TrainedModels
 from ._word_vectors import vectors_digest, vectors_of
 
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 Weights = Mapping[str, Array]
 Rate = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Augment = Annotated[
-    tuple[Literal["shift", "crop", "flip"], ...], BeforeValidator(lambda v: (v,) if isinstance(v, str) else v)
+    tuple[Literal["auto", "shift", "crop", "flip"], ...], BeforeValidator(lambda v: (v,) if isinstance(v, str) else v)
 ]
 
 
@@ -37,12 +39,13 @@ Augment = Annotated[
 class Torch(NetworkLearner):
     """Neural networks.
 
-    module: "mlp", "cnn", "lenet", "vgg9", "resnet8", "resnet34", "textcnn", "bilstm", "transformer", or a function
-    that takes the number of classes and returns an `nn.Module`.
+    module: "mlp", "cnn", "convnet", "lenet", "vgg9", "resnet8", "resnet34", "textcnn", "bilstm", "transformer", or a
+    function that takes the number of classes and returns an `nn.Module`. "convnet" chooses settings that are left out.
     settings: those of the architecture, and for each the `shape` of a row, as in {"shape": [1, 28, 28]}.
     vectors: a file of word vectors (GloVe's text format) for text, relative to the election file.
-    optimizer: "adam", or "sgd" with momentum 0.9 and a learning rate that falls to `last_rate` along a cosine.
-    augment: random "shift", "crop" and "flip" of images during training.
+    optimizer: "adam"; "adamw", or "sgd" with momentum 0.9, whose learning rate falls to `last_rate` along a cosine.
+    augment: random "shift", "crop" and "flip" of images during training; "auto": crop and flip of images with three
+    channels, shift of others.
     steps: the number of full batches that each model trains on, instead of epochs. L2 requires it, because the number
     of steps must not reveal the number of rows.
     """
@@ -60,7 +63,7 @@ class Torch(NetworkLearner):
     vectors: str | None = None
     epochs: PositiveInt = 20
     batch: PositiveInt = 32
-    optimizer: Literal["adam", "sgd"] = "adam"
+    optimizer: Literal["adam", "adamw", "sgd"] = "adam"
     learning_rate: Rate = 1e-3
     last_rate: Rate = 0.0
     weight_decay: Rate = 0.0
@@ -68,6 +71,11 @@ class Torch(NetworkLearner):
     device: Literal["auto", "cpu", "cuda"] = "auto"
     precision: Literal["float32", "tf32", "bfloat16"] = "float32"
     steps: PositiveInt | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _complete(cls, given: ArgsKwargs) -> ArgsKwargs:
+        return completed(given, [each.name for each in fields(cls)])
 
     def __post_init__(self) -> None:
         if not isinstance(self.module, str):

@@ -25,6 +25,7 @@ PAPERS = [  # (architecture, settings, shape, classes, parameters without the ta
     ("mlp", {}, (784,), 10, 784 * 100 + 100 + 100 * 100 + 100 + 100 * 10 + 10),
     ("cnn", {}, (1, 28, 28), 10, 156 + 2416 + 256 * 120 + 120 + 120 * 84 + 84 + 850),
     ("lenet", {}, (1, 28, 28), 10, 61_706),  # DOSFL, Table 3
+    ("convnet", {}, (3, 32, 32), 10, 1728 + 128 + 73_728 + 256 + 294_912 + 512 + 4096 * 10 + 10),
     ("textcnn", {"vocabulary": 2}, (200,), 1, 120_601 + 200),
     ("bilstm", {"vocabulary": 2}, (30,), 6, 404_406 + 200),
     ("vgg9", {}, (3, 32, 32), 2, 896 + 18496 + 73856 + 147584 + 295168 + 590080 + 4096 * 512 + 512 + 262656 + 1026),
@@ -140,6 +141,7 @@ def test_attention_agrees_with_torch_and_ignores_padding() -> None:
         ("mlp", {"hidden": "100"}, "hidden must be"),
         ("mlp", "big", "settings must be a table of names and values"),
         ("resnet8", {"width": True}, "width must be a whole number from 1 to 256, not True"),
+        ("convnet", {"channels": [64, 128]}, "channels must be a list of 3 to 3 whole numbers from 1 to 512"),
         ("vgg9", {"dropout": 1.0}, "dropout must be a number from 0 up to 1"),
         ("vgg9", {"dropout": float("nan")}, "dropout must be"),
         ("textcnn", {"embedding": "borrowed"}, "embedding must be one of trained, frozen"),

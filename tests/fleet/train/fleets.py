@@ -25,6 +25,7 @@ CASES: dict[str, tuple[tuple[int, ...], dict[str, Any]]] = {
     "mlp": ((12,), {"hidden": [7, 5]}),
     "cnn": ((1, 17, 16), {"channels": [2, 3], "hidden": [6, 5]}),
     "lenet": ((2, 12, 12), {"channels": [2, 3], "hidden": [6, 5]}),
+    "convnet": ((2, 9, 8), {"channels": [3, 8, 4]}),
     "vgg9": ((2, 8, 8), {"width": 2, "hidden": 6, "dropout": 0.3}),
     "resnet8": ((2, 8, 8), {"width": 2}),
     "resnet34": ((1, 8, 8), {"width": 1}),

@@ -64,10 +64,30 @@ def test_sgd_anneals_each_model_by_its_own_epochs(device: str) -> None:
 
 
 @pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(("name", "chain"), [("mlp", True), ("convnet", False)])
+def test_adamw_decays_weights_at_the_rate_of_each_model(name: str, chain: bool, device: str) -> None:
+    recipe = Recipe(
+        epochs=3, batch=4, optimizer="adamw", learning_rate=0.02, last_rate=0.001, weight_decay=0.3,
+        precision="float64",
+    )  # fmt: skip
+    assert_same(name, recipe, make_tasks("soft"), device, chain=chain)
+
+
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize(("name", "chain"), [("cnn", True), ("resnet8", False)])
 def test_augmentation_agrees_with_a_loop(name: str, chain: bool, device: str) -> None:
     recipe = Recipe(epochs=2, batch=4, augment=("shift", "flip", "crop"), precision="float64")
     assert_same(name, recipe, make_tasks(), device, chain=chain)
+
+
+def test_auto_augmentation_mirrors_images_with_colours_alone() -> None:
+    for channels, same in ((3, ("crop", "flip")), (1, ("shift",)), (4, ("shift",))):
+        image = (channels, 32, 28)
+        auto, named = (Recipe(batch=4, augment=names) for names in (("auto",), same))
+        assert auto.reach(image) == named.reach(image)
+        np.testing.assert_array_equal(auto.moves(1, 9, 0, 6, image), named.moves(1, 9, 0, 6, image))
+        assert auto.moves(1, 9, 0, 6, image)[..., 2].any() == (channels == 3)
+        auto.check_images((channels, 8, 8))  # too few pixels for a shift do no harm
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -87,7 +107,7 @@ def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("as_on_a_gpu")
 @pytest.mark.parametrize("name", ["mlp", "resnet8"])
 def test_replayed_graphs_agree_with_a_loop(name: str) -> None:
-    for optimizer in ("adam", "sgd"):
+    for optimizer in ("adam", "adamw", "sgd"):
         recipe = Recipe(epochs=3, batch=4, optimizer=optimizer, learning_rate=0.05, precision="float64")
         assert_same(name, recipe, make_tasks(), "cpu", chain=name == "mlp")
 

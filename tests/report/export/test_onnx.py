@@ -233,6 +233,16 @@ def test_an_outcome_without_a_schema_takes_encoded_rows(tmp_path: Path) -> None:
     assert outputs["label"].tolist() == [outcome.classes[i] for i in outcome.probabilities(X).argmax(axis=1)]
 
 
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_a_convnet_is_exported(tmp_path: Path) -> None:
+    images = np.random.default_rng(0).integers(0, 256, (60, 3, 8, 9)).astype(np.uint8)
+    learner = ob.Torch("convnet", {"channels": [4, 8, 8]}, epochs=1)
+    election = ob.Election(classes=(0, 1), method=ob.FedKT(), learner=learner, public=images)
+    outcome = ob.tally(election, [ob.cast(election, images, np.arange(60) % 2, party="p")])
+    assert "labels are equal" in ob.export(outcome, "onnx", tmp_path / "model.onnx", data=images).checked
+
+
 @pytest.mark.parametrize("background", ["public rows", "none"])
 def test_the_cap_on_a_partys_share_of_a_row_is_exported(background: str, tmp_path: Path) -> None:
     """Seven parties, one of which alone has a class: some rows are capped, and on others the cap gives way."""

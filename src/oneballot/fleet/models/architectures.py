@@ -108,6 +108,11 @@ ARCHITECTURES: dict[str, Architecture] = {
         {"width": _integer(32, 1, 256), "hidden": _integer(512, 1, 8192), "dropout": _fraction(0.1)},
         lambda s, shape: max(2 * s["width"], shape[0]) * math.prod(shape[1:]), side=8,
     ),
+    "convnet": Architecture(
+        "images", images.convnet, {"channels": _integers((64, 128, 256), 512, fewest=3, most=3)},
+        lambda s, shape: max(s["channels"][0], -(-s["channels"][1] // 4), -(-s["channels"][2] // 16), shape[0])
+        * math.prod(shape[1:]), side=8,
+    ),
     "resnet8": _resnet((1, 1, 1), width=16, side=4),
     "resnet34": _resnet((3, 4, 6, 3), width=64, side=8),
     "textcnn": Architecture(

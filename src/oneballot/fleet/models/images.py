@@ -1,4 +1,4 @@
-"""Networks for numbers and images: FedKT's MLP and CNN, LeNet, VGG-9 and ResNets."""
+"""Networks for numbers and images: FedKT's MLP and CNN, LeNet, VGG-9, ResNets, and a network with GroupNorm."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 Shape = tuple[int, ...]
+GROUPS = 8
+"""Groups of channels that are normalised together, if their number divides that of the channels."""
 
 
 def mlp(shape: Shape, classes: int, hidden: Sequence[int]) -> nn.Module:
@@ -57,6 +59,21 @@ def vgg9(shape: Shape, classes: int, width: int, hidden: int, dropout: float) ->
     layers |= {"flat": nn.Flatten(), "layer7": nn.Linear(inside, hidden), "relu7": nn.ReLU()}
     layers |= {"layer8": nn.Linear(hidden, hidden), "relu8": nn.ReLU(), "drop4": nn.Dropout(dropout)}
     return nn.Sequential(layers | {"out": nn.Linear(hidden, classes)})
+
+
+def convnet(shape: Shape, classes: int, channels: Sequence[int]) -> nn.Module:
+    """3x3 convolutions, each with group normalisation and 2x2 max pooling, then one linear layer.
+
+    A normalised image does not depend on the others of its batch, so that few rows and uneven classes do no harm.
+    """
+    depth, height, width = shape
+    layers: OrderedDict[str, nn.Module] = OrderedDict()
+    for i, size in enumerate(channels, start=1):
+        layers[f"conv{i}"] = nn.Conv2d(depth, size, 3, padding=1, bias=False)
+        layers[f"norm{i}"] = nn.GroupNorm(math.gcd(size, GROUPS), size)
+        layers |= {f"pool{i}": nn.MaxPool2d(2), f"relu{i}": nn.ReLU()}  # these two commute
+        depth, height, width = size, height // 2, width // 2
+    return nn.Sequential(layers | {"flat": nn.Flatten(), "out": nn.Linear(depth * height * width, classes)})
 
 
 class Block(nn.Module):

@@ -25,7 +25,7 @@ def initial_weights(module: nn.Module, seed: int) -> dict[str, Array]:
                 values = draws.normal(seed, stream, parameter.numel())
                 if layer.padding_idx is not None:
                     values.reshape(parameter.shape)[layer.padding_idx] = 0
-            elif isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d | nn.LayerNorm):
+            elif isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d | nn.GroupNorm | nn.LayerNorm):
                 values = np.full(parameter.numel(), key == "weight", dtype=np.float32)
             else:
                 raise ElectionError(f"{name}: there is no rule for the initial weights of {type(layer).__name__}")

@@ -1,7 +1,8 @@
-"""Adam and SGD on the matrix of a wave: they update all parameters of all models together."""
+"""Adam, AdamW and SGD on the matrix of a wave: they update all parameters of all models together."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Protocol
 
 import torch
@@ -45,6 +46,29 @@ class Adam:
         )  # fmt: skip
 
 
+class AdamW(Adam):
+    """Loshchilov and Hutter 2019: weights decay apart from the gradients, by each model's own learning rate.
+
+    The fused kernel has one rate for all models, so it computes their steps with the rate 1, which are then scaled.
+    """
+
+    STATE = 3
+
+    def __init__(self, recipe: Recipe, weights: Tensor, gradients: Tensor, state: Tensor, done: int) -> None:
+        self.weights, self.change = weights, state[2]
+        plain = replace(recipe, learning_rate=1.0, weight_decay=0.0)
+        super().__init__(plain, self.change, gradients, state, done)
+        self.decay = recipe.weight_decay
+
+    def step(self, rates: Tensor | None) -> None:
+        assert rates is not None
+        self.change.zero_()
+        super().step(None)
+        if self.decay:
+            self.weights.mul_((1 - rates * self.decay).unsqueeze(-1))
+        self.weights.addcmul_(self.change, rates.unsqueeze(-1))
+
+
 class SGD:
     """SGD with momentum and a learning rate for each model, since each is in an epoch of its own."""
 
@@ -61,4 +85,4 @@ class SGD:
         self.weights.addcmul_(self.velocity, rates.unsqueeze(-1), value=-1)
 
 
-OPTIMIZERS: dict[str, type[Adam] | type[SGD]] = {"adam": Adam, "sgd": SGD}
+OPTIMIZERS: dict[str, type[Adam] | type[SGD]] = {"adam": Adam, "adamw": AdamW, "sgd": SGD}

@@ -17,6 +17,9 @@ ABSENT = -1
 REACH = {"shift": 14, "crop": 8}
 """An image is shifted by at most its height and width divided by this: 2 of 28 pixels, 4 of 32."""
 
+COLOURS = 3
+"""Channels of an image that "auto" takes for a photograph."""
+
 NARROWEST, LARGEST_BATCH = 32, 1 << 16
 
 
@@ -24,7 +27,8 @@ NARROWEST, LARGEST_BATCH = 32, 1 << 16
 class Recipe:
     """epochs, batch: an epoch sees every row once; its last batch may be smaller. steps: the number of full batches of
     every model instead, in repeated passes over its rows (at L2 it must not depend on how many rows there are).
-    optimizer: "adam", or "sgd" with momentum and a learning rate that falls to `last_rate` along a cosine, by epochs.
+    optimizer: "adam"; "adamw", or "sgd" with momentum, with a learning rate that falls to `last_rate` along a cosine,
+    by epochs. augment: "shift", "crop" and "flip", or "auto", what `augmentation` chooses.
     precision: "float32", "tf32" or "bfloat16"; "float64" is for tests.
     """
 
@@ -45,12 +49,13 @@ class Recipe:
             raise ElectionError(f"{', '.join(bad)} must be 1 or more")
         if self.batch > LARGEST_BATCH:
             raise ElectionError(f"batch must be at most {LARGEST_BATCH:,}, not {self.batch:,}")
-        choices = {"optimizer": ("adam", "sgd"), "precision": ("float32", "tf32", "bfloat16", "float64")}
+        choices = {"optimizer": ("adam", "adamw", "sgd"), "precision": ("float32", "tf32", "bfloat16", "float64")}
         for name, known in choices.items():
             if getattr(self, name) not in known:
                 raise ElectionError(f"there is no {name} {getattr(self, name)!r}; there are {', '.join(known)}")
-        if unknown := set(self.augment) - {"shift", "crop", "flip"}:
-            raise ElectionError(f"there is no augmentation {', '.join(sorted(unknown))}; there are crop, flip, shift")
+        if unknown := set(self.augment) - {"auto", "shift", "crop", "flip"}:
+            names = "auto, crop, flip, shift"
+            raise ElectionError(f"there is no augmentation {', '.join(sorted(unknown))}; there are {names}")
 
     def steps_of(self, rows: int) -> int:
         """The number of steps of a model with this many rows."""
@@ -67,7 +72,7 @@ class Recipe:
         """Raise ElectionError if rows of this shape cannot be augmented."""
         if len(shape) != 3:
             raise ElectionError(f"augmentation is for images (channels, height, width), not for rows of {shape}")
-        if set(self.augment) - {"flip"} and self.reach(shape) == (0, 0):
+        if set(self.augment) - {"auto", "flip"} and self.reach(shape) == (0, 0):
             raise ElectionError(
                 f"images of {shape[1]} by {shape[2]} pixels are too small for {' and '.join(self.augment)}: "
                 "shift needs 14 pixels a side, crop 8"
@@ -75,9 +80,24 @@ class Recipe:
 
     def reach(self, image: tuple[int, ...]) -> tuple[int, int]:
         """The largest shift of an image `(…, height, width)`, vertical and horizontal."""
-        parts = [REACH[name] for name in self.augment if name in REACH]
+        parts = [REACH[name] for name in self.augmentation(image) if name in REACH]
         height, width = image[-2:]
         return max([height // part for part in parts], default=0), max([width // part for part in parts], default=0)
+
+    def augmentation(self, image: tuple[int, ...]) -> tuple[str, ...]:
+        """What is done to images `(…, channels, height, width)`.
+
+        "auto" stands for crop and flip if there are three channels, and else for shift: a mirrored photograph shows the
+        same thing, a mirrored digit does not.
+        """
+        if "auto" not in self.augment:
+            return self.augment
+        return ("crop", "flip") if image[-3] == COLOURS else ("shift",)
+
+    @property
+    def anneals(self) -> bool:
+        """Whether the learning rate falls, so that models in different epochs have different rates."""
+        return self.optimizer != "adam"
 
     def epochs_done(self, rows: int, steps: int) -> int:
         """The epochs that a model has completed after this many steps."""
@@ -86,7 +106,7 @@ class Recipe:
     def rates(self, rows: int, first: int, last: int) -> Array:
         """The learning rate of each step from `first` up to `last`."""
         epoch = np.arange(first, last) * self.epochs // self.steps_of(rows)
-        if self.optimizer == "adam":
+        if not self.anneals:
             return np.full(last - first, self.learning_rate)
         fall = (1 + np.cos(np.pi * epoch / self.epochs)) / 2
         return np.asarray(self.last_rate + (self.learning_rate - self.last_rate) * fall)
@@ -97,10 +117,10 @@ class Recipe:
 
     def moves(self, seed: int, rows: int, first: int, last: int, image: tuple[int, ...]) -> Array:
         """The augmentation of the images `(…, height, width)` that each step sees, `(steps, width, 3)`."""
-        reach, drawn = self.reach(image), []
+        reach, flips, drawn = self.reach(image), "flip" in self.augmentation(image), []
         for epoch in self._epochs(rows, first, last):
             places = draws.order(seed, epoch, rows)
-            drawn.append(draws.moves(seed, epoch, rows, reach, "flip" in self.augment)[places])
+            drawn.append(draws.moves(seed, epoch, rows, reach, flips)[places])
         return self._cut(drawn, rows, first, last)
 
     def _epochs(self, rows: int, first: int, last: int) -> range:

@@ -20,6 +20,8 @@ def optimizer_of(module: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
     weights = [weight for weight in module.parameters() if weight.requires_grad]
     if recipe.optimizer == "adam":
         return torch.optim.Adam(weights, recipe.learning_rate, weight_decay=recipe.weight_decay)
+    if recipe.optimizer == "adamw":
+        return torch.optim.AdamW(weights, recipe.learning_rate, weight_decay=recipe.weight_decay)
     return torch.optim.SGD(weights, recipe.learning_rate, recipe.momentum, weight_decay=recipe.weight_decay)
 
 

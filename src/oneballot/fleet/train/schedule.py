@@ -83,7 +83,7 @@ class Schedule:
         """The chunk of these steps of the first `count` models."""
         places = np.full((last - first, count, self.width), self.absent, dtype=np.int32)
         moves = np.zeros((*places.shape, 3), dtype=np.int16) if self.recipe.augment else None
-        rates = np.zeros((last - first, count), dtype=np.float32) if self.recipe.optimizer == "sgd" else None
+        rates = np.zeros((last - first, count), dtype=np.float32) if self.recipe.anneals else None
         for i, task in enumerate(self.tasks[:count]):
             end, rows = min(last, self.ends[i]), len(task.rows)
             if end <= first:
