@@ -29,13 +29,15 @@ def fit_final(
     return models[0]
 
 
-def cross_fit(task: Task, seed: int, views_of: Array | None = None) -> Sequence[tuple[Task, Array]]:
+def cross_fit(
+    task: Task, seed: int, views_of: Array | None = None, *, folds: int = FOLDS, purpose: str = "calibration"
+) -> Sequence[tuple[Task, Array]]:
     """For each fold, the task without its rows, which asks about them; and their places among the task's rows."""
     distinct, which = np.unique(task.rows if views_of is None else views_of, return_inverse=True)
     order = np.random.default_rng(seed).permutation(len(distinct))
-    folds = []
-    for number in range(FOLDS):
-        held_out = np.isin(which, order[number::FOLDS])
+    out = []
+    for number in range(folds):
+        held_out = np.isin(which, order[number::folds])
         rest, places = np.flatnonzero(~held_out), np.flatnonzero(held_out)
         if not len(rest) or not len(places):
             continue
@@ -47,7 +49,7 @@ def cross_fit(task: Task, seed: int, views_of: Array | None = None) -> Sequence[
             seed=task.seed + 1 + number,
             ask=task.rows[places],
             required=False,
-            label=f"{task.label}, fold {number + 1} for calibration",
+            label=f"{task.label}, fold {number + 1} for {purpose}",
         )
-        folds.append((without, places))
-    return folds
+        out.append((without, places))
+    return out

@@ -18,9 +18,10 @@ from .._opinions import opinions_of
 from .._shared import MOST_ROWS, public_rows, read_class_counts, warn_where_one_party_decides
 from .._smoothing import as_shares
 from .casting import UNLIKE, Casting
+from .labels import by_lead, validated, with_shares, with_winners
 from .noisy import MOST_COUNTED, estimate_shares, match_rates, rates_of
 from .teachers import halves, join_halves, without_prior
-from .votes import CLAIM, EVEN, Labels, at_most_one_vote, equal_influence, favour_rare_classes, lead, votes_for_row
+from .votes import CLAIM, EVEN, Labels, at_most_one_vote, equal_influence, votes_for_row
 
 CLAIMED = 0.25
 """No party claims a public row if the odds of all parties together are lower than this."""
@@ -101,7 +102,7 @@ class FedKT(Casting):
         return opinions if np.array_equal(total, count.sums["votes"]) else None  # counted by an earlier version
 
     def close(self, count: Count, ctx: TallyContext) -> Steps[Model]:
-        rows, weight = self._voted_rows(ctx), None
+        rows = self._voted_rows(ctx)
         if ctx.shared and ctx.level != "L0":
             if self.estimate == "regression" and isinstance(public_rows(ctx), np.ndarray):
                 return (yield from self._close_estimated(count.sums, ctx))
@@ -127,27 +128,14 @@ class FedKT(Casting):
                 advice = "" if self.open_vote == "off" else f": {UNLIKE}"
                 raise ElectionError(f"no public row received a vote, so there is nothing to learn from{advice}")
             labels = ctx.decide(votes, cell="tally")
-            if self.final_weights == "lead":
-                weight = lead(votes)
-        self._warn_of_rare_labels(labels, ctx)
-        task = Task(rows, labels, weight=weight, seed=ctx.shared_seed("final"), required=True, label="the final model")
-        if self.final_weights == "rare" and "soft" in ctx.provides("final"):
-            shared = np.eye(len(ctx.classes))[labels] if ctx.level == "L1" else votes  # at L1 votes are not released
-            targets, weight = favour_rare_classes(shared)
-            task = replace(task, targets=targets, kind="soft", weight=weight)
+        task = yield from self._final_task(rows, labels, None if ctx.level == "L1" else votes, ctx)
         released = np.eye(len(ctx.classes))[labels] if ctx.level == "L1" else votes / votes.sum(axis=1, keepdims=True)
         return (yield from fit_final(public_rows(ctx), task, released, ctx))
 
     def _close_noisy(self, votes: Array, ctx: TallyContext) -> Steps[Model]:
         """The final model from the noisy total of two tallies. Everything here follows from what was released."""
         labels, rows = ctx.decide(votes, cell="tally"), self._voted_rows(ctx)
-        self._warn_of_rare_labels(labels, ctx)
-        weight = lead(votes) if self.final_weights == "lead" else None
-        task = Task(rows, labels, weight=weight, seed=ctx.shared_seed("final"), required=True, label="the final model")
-        positive = np.maximum(votes, 0)
-        if self.final_weights == "rare" and "soft" in ctx.provides("final"):
-            targets, weight = favour_rare_classes(positive)
-            task = replace(task, targets=targets, kind="soft", weight=weight)
+        task, positive = (yield from self._final_task(rows, labels, votes, ctx)), np.maximum(votes, 0)
         released = positive / np.maximum(positive.sum(axis=1, keepdims=True), 1)
         return (yield from fit_final(public_rows(ctx), task, released, ctx))
 
@@ -171,6 +159,24 @@ class FedKT(Casting):
         if "soft" in ctx.provides("final"):
             task = replace(task, targets=soft, kind="soft")
         return (yield from fit_final(public, task, soft, ctx))
+
+    def _final_task(self, rows: Array, labels: Array, votes: Array | None, ctx: TallyContext) -> Steps[Task]:
+        """What the final model learns. votes: released ones; None at L1, which releases the winning classes alone."""
+        self._warn_of_rare_labels(labels, ctx)
+        task = Task(rows, labels, seed=ctx.shared_seed("final"), required=True, label="the final model")
+        if votes is not None and self.final_weights == "lead":
+            task = by_lead(task, votes)
+        if "soft" not in ctx.provides("final"):
+            return task
+        rare = self.final_weights == "rare"
+        winners = with_winners(task, labels, len(ctx.classes), rare=rare)
+        chosen = self.final_labels or ("soft" if rare else "hard")
+        if votes is None or chosen == "hard":
+            return winners
+        shares = with_shares(task, np.maximum(votes, 0), rare=rare)
+        if chosen == "soft":
+            return shares
+        return (yield from validated(public_rows(ctx), shares, winners, ctx))
 
     def _decide_for_the_public(self, votes: Array, ctx: TallyContext) -> Array:
         """Labels at L1, from noisy votes. Every query is decided: leaving out those without votes would leak."""

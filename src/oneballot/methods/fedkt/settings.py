@@ -40,6 +40,9 @@ class Settings(Method):
     ballot: send "votes", or the "models" that cast them.
     final_weights: how public rows count in the final model's training. "lead": by the margin of the vote; "rare": for
     each class by its share of the votes, and rare classes more, if the final learner supports weights.
+    final_labels: what the final model learns on a public row: "hard": the class that wins; "soft": the shares of the
+    votes; "validated": one of the two, by models that predict the votes on held-out public rows. Default: "soft" with
+    final_weights = "rare", if the final learner supports it, else "hard".
     estimate: with two tallies at L1 and L2: "regression": the final model learns shares of the votes that a regression
     over the public rows estimates from the noisy totals; "none": the classes that win them, weighed by `final_weights`.
     count_classes: with two tallies at L2: ballots also add up their rows of each class, so that the estimate predicts
@@ -63,12 +66,13 @@ class Settings(Method):
     most_rows: PositiveInt = 1000
     ballot: Literal["votes", "models"] = "votes"
     final_weights: Literal["uniform", "lead", "rare"] | None = None
+    final_labels: Literal["hard", "soft", "validated"] | None = None
     estimate: Literal["regression", "none"] | None = None
     count_classes: bool | None = None
 
     def describe(self) -> dict[str, Any]:
         """Without younger settings that change nothing: those that are left open, and no second choice."""
-        younger = {"estimate": None, "count_classes": None, "second_choice": False}
+        younger = {"estimate": None, "count_classes": None, "second_choice": False, "final_labels": None}
         return {k: v for k, v in super().describe().items() if k not in younger or v not in (None, younger[k])}
 
     @classmethod
@@ -103,7 +107,7 @@ class Settings(Method):
     def needs(self) -> Mapping[str, frozenset[str]]:
         roles = ("teacher", "student", "final") if self.students else ("teacher", "final")
         needs = dict.fromkeys(roles, frozenset({"probabilities"}))
-        if self.final_weights == "lead":
+        if self.final_weights == "lead" or self.final_labels in ("soft", "validated"):
             needs["final"] |= {"soft"}  # learners that accept weights
         return needs
 
@@ -145,6 +149,10 @@ class Settings(Method):
             )
         if level == "L1" and self.final_weights == "lead":
             raise ElectionError('final_weights = "lead" is not available at L1: only labels are released there')
+        if level == "L1" and self.final_labels not in (None, "hard"):
+            raise ElectionError(
+                f'final_labels = "{self.final_labels}" is not available at L1: only winning classes are released there'
+            )
         if level == "L1" and self.influence == "equal":
             raise ElectionError('influence = "equal" is not available at L1: scaling would make a vote more than one')
         if level == "L1" and unbounded:
@@ -180,11 +188,13 @@ class Settings(Method):
                 raise ElectionError(f"fedkt: {setting} is not available with two tallies: {why}")
         hard = level == "L0" and self.weights == "uniform" and self.voting != "soft"
         own: Any = "hard" if hard else None
-        weighed = self.final_weights not in (None, "uniform")
+        weighed = self.final_weights not in (None, "uniform") or self.final_labels is not None
         if level != "L0" and weighed and self.estimate == "regression":
+            labels = self.final_labels is not None
+            given = f'final_labels = "{self.final_labels}"' if labels else f'final_weights = "{self.final_weights}"'
             raise ElectionError(
-                f'fedkt: final_weights = "{self.final_weights}" weighs winning classes, and estimate = "regression" '
-                "has none; leave one of them out"
+                f"fedkt: {given} {'chooses labels from votes' if labels else 'weighs winning classes'}, and "
+                'estimate = "regression" has none; leave one of them out'
             )
         usual: Any = self.estimate or ("none" if weighed else "regression")
         estimate = None if level == "L0" else usual
