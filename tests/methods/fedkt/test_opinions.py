@@ -112,3 +112,23 @@ def test_there_are_no_opinions_on_other_rows_nor_on_a_count_of_an_earlier_versio
         assert isinstance(election.method, FedKT)
         assert election.method.opinions(known, ctx) is None
         assert election.method.opinions(replace(outcome.count, by_party={}), ctx) is None
+
+
+@pytest.mark.parametrize("method", [ob.FedKT(open_vote="hard", influence="claimed", partitions=p) for p in (1, 2)])
+@pytest.mark.parametrize("second", [True, False])
+def test_no_ballot_changes_a_certified_label(method: FedKT, second: bool, make_election, digits) -> None:
+    """Each party in turn sends the strongest ballot for one class: a claim of every row in every partition."""
+    election = make_election(method=replace(method, second_choice=second), learner=ob.Kernel())
+    ballots = cast_together(election, divide(election.data(digits.X, digits.y), 7, "dirichlet:0.5", seed=1))
+    opinions = opinions_of(election, tally(election, ballots))
+    assert opinions.certified is not None
+    certified, labels = opinions.certified(1), opinions.labels()
+    assert certified.any()
+    encoding = election.method.encoding(election)
+    for party in range(7):
+        rest = opinions.combine(np.delete(np.arange(7), party))
+        for label in range(10):
+            lie = np.zeros((encoding.partitions, len(labels), 11))
+            lie[..., label] = 1
+            found = (rest + encoding.decode(encoding.encode(lie), len(labels))).argmax(axis=1)
+            assert (found == labels)[certified].all()

@@ -94,7 +94,7 @@ class FedKT(Casting):
         votes = self._party_votes(count, ctx)
         encoding, most = self.encoding(ctx), None
         if isinstance(encoding, Labels) and self.weights != "class-counts" and self.influence == "claimed":
-            most = 1 if encoding.unanimous else encoding.partitions
+            most = encoding.most
         opinions = opinions_of(votes, self._voted_rows(ctx), most)
         if opinions is None or self.influence == "bounded":
             return opinions
