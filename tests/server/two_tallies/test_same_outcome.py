@@ -15,6 +15,7 @@ from .conftest import plain
 TREE = ob.Sklearn("DecisionTreeClassifier", {"max_depth": 6})
 METHODS = {
     "fedkt": ob.FedKT(),
+    "fedkt, second choice": ob.FedKT(second_choice=True),
     "fedkt, consistent": ob.FedKT(partitions=2, voting="consistent", open_vote="off"),
     "fedkt, students": ob.FedKT(students=True, subsets=2),
     "fedkt, weighted": ob.FedKT(open_vote="weighted", influence="equal"),
@@ -28,7 +29,7 @@ METHODS = {
     "neighbours": ob.Neighbours(influence="claimed"),
     "analytic, fourier": ob.Analytic(influence="claimed", features="fourier", number=20, solver="ridge"),
 }
-WIDE = {"fedkt, weighted", "fedkt, odds", "fedkt, class counts", "fedkd"}
+WIDE = {"fedkt, second choice", "fedkt, weighted", "fedkt, odds", "fedkt, class counts", "fedkd"}
 """Their sums weigh votes by large numbers: 4 or 8 bytes a number instead of 2."""
 
 
