@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 
 import numpy as np
@@ -15,11 +16,12 @@ from oneballot.ballot.seal import seal
 from oneballot.ballot.sealed_shares import MAGIC, seal_shares
 from oneballot.ballot.shares import SEED_BYTES, Layout
 from oneballot.errors import BallotError, PrivacyError
+from oneballot.server.prefetch import InMemory
 from oneballot.server.two_tallies.combine import combine
 from oneballot.server.two_tallies.counting import count_shares
-from oneballot.server.two_tallies.partial import Partial
+from oneballot.server.two_tallies.partial import MOST_BYTES, Partial
 from oneballot.server.two_tallies.roll import Roll
-from oneballot.server.two_tallies.share import tally_share
+from oneballot.server.two_tallies.share import make_partials, tally_share
 from oneballot.types import Blob
 
 from .conftest import NAMES, Federation
@@ -215,6 +217,12 @@ def test_a_server_that_lists_single_ballots_learns_nothing_from_an_honest_one(fe
         (lambda data: b"PK" + data, "is not a partial"),
         (lambda data: data.replace(b'"bits":64', b'"bits":63'), "its header is malformed"),
         (lambda data: data.replace(b'"opening":1', b'"opening":0'), "its header is malformed"),
+        (lambda data: data.replace(b'"opening":1', b'"opening":1000000000'), "its header is malformed"),
+        (lambda data: re.sub(rb'"digest":"[0-9a-f]+"', b'"digest":[]', data), "its header is malformed"),
+        (lambda data: data.replace(b'"bytes":', b'"bytes":-'), "its header is malformed"),
+        (lambda data: data.replace(b'"casts":1', b'"casts":"x"'), "its header is malformed"),
+        (lambda data: re.sub(rb'"name":"[^"]*"', rb'"name":"\\u001b[2J"', data), "its header is malformed"),
+        (lambda data: re.sub(rb'"sums":\[(.*?\]\])', rb'"sums":[\1,\1', data), "listed twice"),
     ],
 )
 def test_a_damaged_partial_is_refused(change, reason, federation, tmp_path) -> None:
@@ -225,6 +233,28 @@ def test_a_damaged_partial_is_refused(change, reason, federation, tmp_path) -> N
     path.write_bytes(change(path.read_bytes()))
     with pytest.raises(BallotError, match=reason):
         Partial.read(path)
+
+
+def test_a_file_that_is_too_large_for_a_partial_is_not_read(tmp_path) -> None:
+    path = tmp_path / "partial-a"
+    with path.open("wb") as file:
+        file.truncate(MOST_BYTES + 1)
+    with pytest.raises(BallotError, match="too large for a partial"):
+        Partial.read(path)
+
+
+def test_ballots_with_odd_names_in_the_box_are_counted_or_named(federation, tmp_path) -> None:
+    """Names of files in a box are not ours: a name of 600 characters, or with a line feed, stops no server."""
+    own = federation()
+    own.cast(*NAMES[:2])
+    sealed = {f"{name}.ballot": own.ballots[name].sealed for name in NAMES[:2]}
+    sealed |= {"odd\n\udcff.ballot": own.make(NAMES[2]).sealed, "x" * 600: b"nothing"}
+    source = InMemory(sealed)
+    partials = make_partials(own.election, source, own.servers)
+    read = [Partial.parse(each.dump(), "a partial") for each in partials]
+    assert sorted(read[0].voted) == sorted(NAMES[:3])
+    assert len(read[0].spoiled) == 1
+    combine(own.election, *read)
 
 
 def test_a_partial_of_another_election_is_refused(federation, tmp_path) -> None:

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError
 
 from ...ballot.keys import signing_text
-from ...ballot.manifest import Digest, PartyName, Text
+from ...ballot.manifest import Digest, PartyName, ReceiptCode, Text
 from ...ballot.sealed_shares import Shape, SumName
 from ...ballot.shares import MOST_NUMBERS, Layout, Width
 from ...election.tallies import Side
-from ...errors import BallotError
+from ...errors import BallotError, printable
 from ...types import Array
 from ..outcome import CountedBallot
 from .roll import MOST_BALLOTS, Ballots
@@ -28,15 +28,31 @@ MAGIC = b"OneBallot partial 1\n"
 MOST_HEADER = 2**26
 
 
+MOST_BYTES = MOST_HEADER + 8 * MOST_NUMBERS + TRAILER
+MOST_NAME, MOST_REASON = 500, 3000
+
+
+class _Voted(BaseModel):
+    """`CountedBallot`, as another server has written it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    name: Text
+    digest: Digest
+    bytes: NonNegativeInt
+    abstained: Text | None = None
+    casts: PositiveInt = 1
+    code: ReceiptCode | None = None
+
+
 class _Header(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
     election: Digest
     side: Side
-    opening: PositiveInt
+    opening: Annotated[int, Field(ge=1, le=10**6)]
     bits: Width
     sums: Annotated[tuple[tuple[SumName, Shape], ...], Field(min_length=1, max_length=100)]
-    voted: Annotated[dict[PartyName, dict[str, Any]], Field(max_length=MOST_BALLOTS)]
-    spoiled: dict[Text, Annotated[str, Field(max_length=3000)]] = {}
+    voted: Annotated[dict[PartyName, _Voted], Field(max_length=MOST_BALLOTS)]
+    spoiled: dict[Text, Annotated[str, Field(max_length=MOST_REASON)]] = {}
     without: tuple[PartyName, ...] = ()
 
 
@@ -73,9 +89,11 @@ class Partial:
         return frozenset((party, each.digest) for party, each in self.voted.items() if each.abstained is None)
 
     def dump(self) -> bytes:
+        voted = {p: each.describe() | {"name": printable(each.name, MOST_NAME)} for p, each in self.voted.items()}
         header = _Header(
             election=self.election, side=self.side, opening=self.opening, bits=self.layout.bits, sums=self.layout.sums,
-            voted={party: each.describe() for party, each in sorted(self.voted.items())}, spoiled=dict(self.spoiled),
+            voted={party: _Voted(**voted[party]) for party in sorted(voted)},
+            spoiled={name[:MOST_NAME]: reason[:MOST_REASON] for name, reason in self.spoiled.items()},
             without=self.without,
         )  # fmt: skip
         numbers = np.ascontiguousarray(self.numbers).tobytes()
@@ -89,12 +107,14 @@ class Partial:
             raise BallotError(f"{where} is not a partial; expected the file that `oneballot tally --share` wrote")
         try:
             header = _Header.model_validate_json(data[len(MAGIC) : end])
-            voted = {party: CountedBallot(**each) for party, each in header.voted.items()}
-        except (ValidationError, TypeError) as error:
+        except ValidationError as error:
             raise BallotError(
                 f"{where} is damaged: its header is malformed ({str(error)[:200]}); copy it again"
             ) from None
+        voted = {party: CountedBallot(**dict(each)) for party, each in header.voted.items()}
         layout, body = Layout(header.sums, header.bits), data[end + 1 :]
+        if list(layout.sums) != sorted(dict(layout.sums).items()):
+            raise BallotError(f"{where} is damaged: its sums are listed twice, or not in order; copy it again")
         if layout.numbers > MOST_NUMBERS or len(body) not in (layout.bytes, layout.bytes + TRAILER):
             raise BallotError(
                 f"{where} is incomplete: it has {len(body):,} bytes of numbers, expected {layout.bytes:,}"
@@ -117,6 +137,8 @@ class Partial:
     @classmethod
     def read(cls, path: Path) -> Partial:
         try:
+            if path.stat().st_size > MOST_BYTES:
+                raise BallotError(f"{path} is too large for a partial; expected what `oneballot tally --share` wrote")
             return cls.parse(path.read_bytes(), path)
         except OSError as error:
             raise BallotError(f"{path} cannot be read: {error.strerror}; expected a partial") from None
