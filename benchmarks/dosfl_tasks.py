@@ -33,6 +33,7 @@ class Settings:
     negative_labels: bool = False
     soft_reset: float = 0.0
     masking: float = 0.0
+    loss_classes: str = "all"
 
 
 MNIST = Settings()

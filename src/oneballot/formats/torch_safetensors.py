@@ -183,7 +183,7 @@ def read_network(data: bytes) -> tuple[Description, Mapping[str, Array]]:
 
 def _describe(about: Any) -> Description:
     """Check the types and bounds in a header."""
-    from ..fleet.models.architectures import check_settings, shape_of
+    from ..fleet.models.architectures import check_classes, check_settings, shape_of
 
     if not isinstance(about, dict) or about.keys() != Description.__dataclass_fields__.keys():
         raise Spoiled("the header does not describe a network: architecture, settings, shape, classes and output")
@@ -197,6 +197,7 @@ def _describe(about: Any) -> Description:
         settings = check_settings(name, about["settings"])
         if shape_of(name, {"shape": shape, **settings}, tuple(shape)) != tuple(shape):
             raise ElectionError(f"{name}: rows of shape {tuple(shape)}")
+        check_classes(name, settings, about["classes"])
     except ElectionError as error:
         raise Spoiled(f"no such network: {error}") from None
     return Description(name, settings, tuple(shape), about["classes"], about["output"])

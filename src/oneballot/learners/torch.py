@@ -140,6 +140,11 @@ class Torch(NetworkLearner):
         have, and if the network starts from given weights, which frequencies would ignore.
         """
         self.check()
+        if self.settings.get("one_logit") and any(task.kind == "multilabel" for task in tasks):
+            raise ElectionError(
+                "learner torch: one_logit is for two classes of which a row has one; leave it out in a multi-label "
+                "election"
+            )
         from ..fleet.train.engine import train
 
         models = [self._without_training(task, classes) for task in tasks]

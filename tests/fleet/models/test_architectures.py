@@ -180,6 +180,17 @@ def test_rows_that_do_not_fit_are_refused(name: str, settings: Any, row: tuple[i
             shape_of(name, settings, row)
 
 
+def test_one_logit_is_for_two_classes_and_leaves_no_trace_where_it_is_not_set() -> None:
+    assert "one_logit" not in check_settings("textcnn", {"one_logit": False})
+    settings = check_settings("textcnn", {"one_logit": True})
+    assert settings["one_logit"] is True
+    assert expected("textcnn", settings, (9,), 2)["out.weight"] == (1, 300)
+    with pytest.raises(ElectionError, match="one_logit is for two classes, but there are 3"):
+        expected("textcnn", settings, (9,), 3)
+    with pytest.raises(ElectionError, match="one_logit must be true or false"):
+        check_settings("bilstm", {"one_logit": 1})
+
+
 def test_rows_are_converted_to_what_a_network_takes() -> None:
     bytes_ = as_tensor(np.array([[0, 51, 255]], dtype=np.uint8))
     torch.testing.assert_close(scaled(bytes_, torch.float32), torch.tensor([[0, 0.2, 1]]))

@@ -24,12 +24,16 @@ MOST_CLASSES = 1 << 16
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting of an architecture. expected: what `accepts` accepts, for error messages."""
+    """A setting of an architecture. expected: what `accepts` accepts, for error messages.
+
+    unnamed: the default is left out of descriptions, because the setting is younger than networks that are stored.
+    """
 
     default: Any
     expected: str
     accepts: Callable[[Any], bool]
     convert: Callable[[Any], Any] = lambda value: value
+    unnamed: bool = False
 
     def read(self, value: Any) -> Any:
         if not self.accepts(value):
@@ -73,6 +77,7 @@ _TEXT: dict[str, Setting] = {
     "vocabulary": _integer(20_000, 2, 4_000_000),
     "dimension": _integer(100, 1, 2048),
     "embedding": Setting("trained", "one of trained, frozen", lambda value: value in ("trained", "frozen")),
+    "one_logit": Setting(False, "true or false", lambda value: type(value) is bool, unnamed=True),
 }
 
 
@@ -153,9 +158,17 @@ def check_settings(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
             out[key] = setting.read(settings.get(key, setting.default))
         except ValueError as error:
             raise ElectionError(f"{name}: {key} must be {error}, not {settings[key]!r:.60}") from None
+        if setting.unnamed and out[key] == setting.default:
+            del out[key]
     if name == "transformer" and out["dimension"] % out["heads"]:
         raise ElectionError(f"transformer: {out['heads']} heads do not divide the dimension {out['dimension']}")
     return out
+
+
+def check_classes(name: str, settings: Mapping[str, Any], classes: int) -> None:
+    """Raise ElectionError if a network with these settings cannot tell so many classes apart."""
+    if settings.get("one_logit") and classes != 2:
+        raise ElectionError(f"{name}: one_logit is for two classes, but there are {classes}; leave it out")
 
 
 def custom_shape(settings: Mapping[str, Any]) -> Shape:
@@ -202,6 +215,7 @@ def build(name: str, settings: Mapping[str, Any], shape: Shape, classes: int) ->
     """The network with uninitialized weights. Takes the results of `check_settings` and `shape_of`."""
     if not 1 <= classes <= MOST_CLASSES:
         raise ElectionError(f"{name}: {classes} classes: expected 1 to {MOST_CLASSES}")
+    check_classes(name, settings, classes)
     given: dict[str, Any] = {key: value for key, value in settings.items() if key != "shape"}
     if ARCHITECTURES[name].takes != "tokens":
         given["shape"] = shape

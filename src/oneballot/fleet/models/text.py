@@ -12,16 +12,28 @@ from torch import Tensor, nn
 
 
 class TextNetwork(nn.Module):
-    """The base of all text networks: the embedding. Its row for padding is zero and stays zero.
+    """The base of all text networks: the embedding and the last layer. The row for padding is zero and stays zero.
 
     `read` is the network behind the embedding. It takes word vectors `(rows, length, dimension)` and the mask of words
-    that are not padding `(rows, length)`.
+    that are not padding `(rows, length)`. one_logit: of two classes only the second one has a logit; that of the first
+    one is 0, so the cross-entropy is the binary one.
     """
 
-    def __init__(self, vocabulary: int, dimension: int, embedding: str) -> None:
+    out: nn.Linear
+
+    def __init__(self, vocabulary: int, dimension: int, embedding: str, one_logit: bool = False) -> None:
         super().__init__()
+        self.one_logit = one_logit
         self.embedding = nn.Embedding(vocabulary, dimension, padding_idx=0)
         self.embedding.weight.requires_grad_(embedding == "trained")
+
+    def last_layer(self, features: int, classes: int) -> nn.Linear:
+        return nn.Linear(features, 1 if self.one_logit else classes)
+
+    def classify(self, features: Tensor) -> Tensor:
+        """Logits `(rows, classes)` of the features of the last layer."""
+        logits: Tensor = self.out(features)
+        return F.pad(logits, (1, 0)) if self.one_logit else logits
 
     def forward(self, tokens: Tensor) -> Tensor:
         return self.read(self.embedding(tokens), tokens > 0)
@@ -38,12 +50,11 @@ class TextCNN(TextNetwork):
         dimension = self.embedding.embedding_dim
         self.convs = nn.ModuleList(nn.Conv1d(dimension, filters, width) for width in widths)
         self.drop = nn.Dropout(dropout)
-        self.out = nn.Linear(filters * len(widths), classes)
+        self.out = self.last_layer(filters * len(widths), classes)
 
     def read(self, words: Tensor, present: Tensor) -> Tensor:
         features = [F.relu(conv(words.transpose(-2, -1))).amax(-1) for conv in self.convs]
-        out: Tensor = self.out(self.drop(torch.cat(features, -1)))
-        return out
+        return self.classify(self.drop(torch.cat(features, -1)))
 
 
 class Recurrence(nn.Module):
@@ -80,15 +91,14 @@ class BiLSTM(TextNetwork):
         self.layers = nn.ModuleList(
             nn.ModuleList(Recurrence(size, hidden, backwards) for backwards in (False, True)) for size in sizes
         )
-        self.out = nn.Linear(2 * hidden, classes)
+        self.out = self.last_layer(2 * hidden, classes)
 
     def read(self, words: Tensor, present: Tensor) -> Tensor:
         x = words
         for both in self.layers:
             x = torch.cat([lstm(x, present) for lstm in both], -1)  # type: ignore[attr-defined]
         half = x.shape[-1] // 2
-        out: Tensor = self.out(torch.cat([x[:, -1, :half], x[:, 0, half:]], -1))
-        return out
+        return self.classify(torch.cat([x[:, -1, :half], x[:, 0, half:]], -1))
 
 
 class Attention(nn.Module):
@@ -128,15 +138,14 @@ class Transformer(TextNetwork):
         self.register_buffer("places", _positions(length, dimension), persistent=False)
         self.layers = nn.ModuleList(Attention(dimension, heads, width, dropout) for _ in range(layers))
         self.norm = nn.LayerNorm(dimension)
-        self.out = nn.Linear(dimension, classes)
+        self.out = self.last_layer(dimension, classes)
 
     def read(self, words: Tensor, present: Tensor) -> Tensor:
         x = words + self.places
         for layer in self.layers:
             x = layer(x, ~present)
         shown = present.to(x.dtype).unsqueeze(-1)
-        out: Tensor = self.out((self.norm(x) * shown).sum(1) / shown.sum(1).clamp(min=1))
-        return out
+        return self.classify((self.norm(x) * shown).sum(1) / shown.sum(1).clamp(min=1))
 
 
 def _positions(length: int, dimension: int) -> Tensor:

@@ -57,6 +57,7 @@ class Party:
 class DistilledData:
     """One party's distilled inputs `(steps, batch, …)`, labels `(steps, batch, classes)` and learning rates `(steps,)`.
 
+    An input for a network with one logit has one label.
     skipped: the share of the party's batches that changed nothing, since all gradients were 0 or not finite.
     """
 

@@ -1,6 +1,9 @@
 """Initial weights by the rules of Glorot, He and Saxe (Zhou et al. 2021, section 5.2), besides PyTorch's own.
 
-The uniform rules give the same float32 values on every machine, so that a shared seed suffices to agree on them.
+The uniform rules give the same float32 values on every machine, so that a shared seed suffices to agree on them. A
+kernel of TextCNN is drawn as one over an image with a single channel, as wide as a word vector: `Conv2d(1, filters,
+(width, dimension))` in the code of dataset distillation that the paper builds on. Its fan-out is then `filters · width
+· dimension`, and Xavier's weights are about seven times smaller than those of `Conv1d(dimension, filters, width)`.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import numpy as np
 
 from ...fleet import draws
 from ...fleet.models.network import Network
+from ...fleet.models.text import TextCNN
 from ...types import Array
 
 SCALES: dict[str, Callable[[float, float], float]] = {
@@ -30,8 +34,11 @@ def draw_initial_weights(network: Network, rule: str, seed: int) -> dict[str, Ar
     if rule == "torch":
         return weights
     matrices = [name for name, value in weights.items() if name.endswith(".weight") and value.ndim > 1]
+    over_words = isinstance(network.bare, TextCNN)
     for number, name in enumerate(matrices):
-        weights[name] = _draw(rule, seed, number, weights[name].shape)
+        shape = weights[name].shape
+        kernel = (shape[0], 1, *shape[1:]) if over_words and name.startswith("convs.") else shape
+        weights[name] = _draw(rule, seed, number, kernel).reshape(shape)
         bias = f"{name.removesuffix('weight')}bias"
         if bias in weights:
             weights[bias] = np.zeros_like(weights[bias])

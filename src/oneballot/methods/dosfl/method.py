@@ -19,13 +19,15 @@ from ...errors import ElectionError, Spoiled
 from ...interfaces import Agreement, CastSteps, Context, Method, Model, TallyContext
 from ...settings import settings
 from ...types import Abstain, Ballot, Count, Data, Plan, Planned, Steps
-from .work import DistilWork, InitialWeights, TrainWork, read_inputs, write_inputs
+from .work import DistilWork, InitialWeights, Prepared, TrainWork, read_inputs, write_inputs
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 
 LIMIT = 64.0
 """The largest distilled input and label, and the largest learning rate in units of first_rate. All begin near 1."""
+YOUNGER = {"influence": "claimed", "loss_classes": "all"}
+"""Settings that came after 0.5.0, with the value that means what that version did."""
 PAPER: dict[str, dict[str, Any]] = {
     "mnist": {},
     "imdb": {"steps": 5, "epochs": 10, "batch": 1, "first_rate": 0.01, "decay_period": 10, "local_epochs": 50},
@@ -45,7 +47,8 @@ class DOSFL(Method):
     `decay_period` (τ) of the `local_epochs` (E), in batches of `local_batch` of the party's rows. soft_labels: learn
     labels too; negative_labels: also below 0, where a label pushes its class away without end. soft_reset (σ²_sr): the
     share of the variance of each layer's initial weights that is drawn anew for each batch. masking (p_rm): the
-    probability that a step's inputs are replaced by noise, for one batch.
+    probability that a step's inputs are replaced by noise, for one batch. loss_classes: the classes among which a
+    party's loss on its rows compares: "all", or its "own", so that its data say nothing about the classes it lacks.
     merging: at the tally, one step of each party in turn ("interleaved", the paper), the mean of the parties' steps
     ("averaged"), or the mean of the weights that each party's data lead to ("weights"). first_lessons: whether each
     party begins with noise of its "own", or all with the same ("shared"), so that their data stay alike and can be
@@ -92,6 +95,7 @@ module = "mlp"
     negative_labels: bool = False
     soft_reset: Share = 0.0
     masking: Share = 0.0
+    loss_classes: Literal["all", "own"] = "all"
     merging: Literal["interleaved", "averaged", "weights"] = "interleaved"
     first_lessons: Literal["own", "shared"] = "own"
     first_weights: Literal["torch", "xavier", "xavier-uniform", "kaiming", "kaiming-uniform", "orthogonal"] = (
@@ -101,9 +105,9 @@ module = "mlp"
     influence: Literal["bounded", "claimed"] = "bounded"
 
     def describe(self) -> dict[str, Any]:
-        """The settings for the election's digest; `influence` is younger than the others."""
-        described = asdict(self)
-        return described if self.influence != "claimed" else {k: v for k, v in described.items() if k != "influence"}
+        """The settings for the election's digest. Those that are younger than the others are left out where they mean
+        what older versions did."""
+        return {name: value for name, value in asdict(self).items() if (name, value) not in YOUNGER.items()}
 
     @property
     def risk(self) -> str:
@@ -158,6 +162,8 @@ module = "mlp"
         counts = np.bincount(data.y, minlength=len(ctx.classes))
         if absent := [str(c) for c, n in zip(ctx.classes, counts, strict=True) if not n]:
             ctx.warn(f"no rows of class {', '.join(absent)}")
+        if self.loss_classes == "own" and np.count_nonzero(counts) == 1:
+            raise Abstain('it has rows of one class, and loss_classes = "own" compares only the classes that it has')
         noise_seed = ctx.shared_seed("first lesson") if self.first_lessons == "shared" else None
         # The names of the seeds determine the bytes of ballots, so they never change.
         distilled, digest = yield DistilWork(self._initial(ctx), data.X, data.y, ctx.seed("lesson"), self, noise_seed)
@@ -175,12 +181,12 @@ module = "mlp"
         return {**write_inputs(contents.pop("inputs"), self.numbers), **contents, "first": first}
 
     def count(self, ballot: Ballot, ctx: TallyContext) -> Count:
-        digest, shape = ctx.prepared
-        if ballot.array("first", np.uint8, (32,)).tobytes() != digest:
+        first: Prepared = ctx.prepared
+        if ballot.array("first", np.uint8, (32,)).tobytes() != first.digest:
             raise Spoiled("its distilled data are for other initial weights than the election's")
         arrays = {
-            "inputs": read_inputs(ballot, (self.steps, self.batch, *shape), self.numbers),
-            "labels": ballot.array("labels", np.float32, (self.steps, self.batch, len(ctx.classes))),
+            "inputs": read_inputs(ballot, (self.steps, self.batch, *first.shape), self.numbers),
+            "labels": ballot.array("labels", np.float32, (self.steps, self.batch, first.labels)),
             "rates": ballot.array("rates", np.float32, (self.steps,)),
         }
         for name, (low, high) in self._bounds().items():
@@ -191,7 +197,7 @@ module = "mlp"
     def close(self, count: Count, ctx: TallyContext) -> Steps[Model]:
         if not count.by_party:
             raise ElectionError("no ballot has distilled data, so there is nothing to train on")
-        _, shape = ctx.prepared
+        shape = ctx.prepared.shape
         names = tuple(sorted(count.by_party))
         parties = []
         for contents in (count.by_party[name] for name in names):
@@ -202,9 +208,8 @@ module = "mlp"
             ctx.warn(f"{party} is left out: training on its distilled data diverges")
         return model  # type: ignore[no-any-return]
 
-    def prepare(self, ctx: TallyContext) -> Steps[tuple[bytes, tuple[int, ...]]]:
-        """The digest of the initial weights, and the shape of an input."""
-        first: tuple[bytes, tuple[int, ...]] = yield self._initial(ctx)
+    def prepare(self, ctx: TallyContext) -> Steps[Prepared]:
+        first: Prepared = yield self._initial(ctx)
         return first
 
     def _bounds(self) -> dict[str, tuple[float, float]]:

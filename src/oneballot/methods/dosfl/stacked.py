@@ -25,6 +25,8 @@ from ...fleet.train.convolutions import Implementation, implementation_for
 from ...types import Array
 from .hvp import TangentChain
 
+NEVER = -1e9
+"""The logit of a class that is not compared. Infinity would make the product with its label, which is 0, NaN."""
 Mode = Implementation | Literal["autograd"]
 Weights = Sequence[Tensor]
 """The weights of all models, each `(models, …)`, in the order of `StackedNetwork.names`."""
@@ -48,7 +50,8 @@ class StackedNetwork:
     """A network for models with different weights.
 
     names: the trained weights; all other tensors of the module are the same in every model. shape: of an input; for
-    text a sequence of word vectors. unfolds: whether convolutions copy the windows of each image, which takes memory.
+    text a sequence of word vectors. one_logit: a distilled input has one label y, which means (1 - y, y), so that its
+    cross-entropy is the binary one. unfolds: whether convolutions copy the windows of each image, which takes memory.
     """
 
     def __init__(
@@ -63,6 +66,7 @@ class StackedNetwork:
         self.unfolds = convolutional and self.mode == "windows"
         self.shape, self.forward, self.prefix = network.shape, self.module, ""
         self.embedding: Tensor | None = None
+        self.one_logit = isinstance(self.module, TextNetwork) and self.module.one_logit
         if isinstance(self.module, TextNetwork):
             self.embedding = self.module.embedding.weight.detach()
             self.shape = (*network.shape, self.embedding.shape[1])
@@ -91,17 +95,31 @@ class StackedNetwork:
         logits: Tensor = vmap(partial(functional_call, self.forward))(named, arguments)
         return logits
 
-    def gradients(self, weights: Weights, x: Tensor, labels: Tensor, present: Tensor | None = None) -> list[Tensor]:
-        """The gradient of each model's mean cross-entropy by its weights."""
+    def labels_of(self, classes: int) -> int:
+        """How many labels a distilled input has."""
+        return 1 if self.one_logit else classes
+
+    def gradients(
+        self,
+        weights: Weights,
+        x: Tensor,
+        labels: Tensor,
+        present: Tensor | None = None,
+        among: Tensor | None = None,
+    ) -> list[Tensor]:
+        """The gradient of each model's mean cross-entropy by its weights. among `(models, classes)`: the classes that
+        the softmax compares; no label is of another one."""
+        labels = label_pairs(labels)
         if self.mode == "autograd":
             with torch.enable_grad():
                 leaves = [weight.detach().requires_grad_() for weight in weights]
-                return list(torch.autograd.grad(cross_entropy(self(leaves, x, present), labels).sum(), leaves))
+                logits = _limit(self(leaves, x, present), among)
+                return list(torch.autograd.grad(cross_entropy(logits, labels).sum(), leaves))
         assert isinstance(self.module, nn.Sequential), "is_chain"
         gradients = [torch.empty_like(weight) for weight in weights]
         chain = Chain(self.module, self._named(weights), self._named(gradients), implementation=self.mode)
         logits = chain.forward(x.clone())  # layers overwrite their input
-        chain.backward(_by_logits(logits.softmax(-1), labels))
+        chain.backward(_by_logits(_limit(logits, among).softmax(-1), labels))
         return gradients
 
     def hvp(
@@ -129,7 +147,8 @@ class StackedNetwork:
         with torch.enable_grad():
             leaves = [weight.detach().requires_grad_() for weight in weights]
             x, labels = (part.detach().requires_grad_() for part in (x, labels))
-            gradients = torch.autograd.grad(cross_entropy(self(leaves, x), labels).sum(), leaves, create_graph=True)
+            loss = cross_entropy(self(leaves, x), label_pairs(labels)).sum()
+            gradients = torch.autograd.grad(loss, leaves, create_graph=True)
             products = [(g * along).flatten(1).sum(1) for g, along in zip(gradients, direction, strict=True)]
             derivative = torch.stack(products).sum(0)
             *by_weights, by_inputs, by_labels = torch.autograd.grad(derivative.sum(), [*leaves, x, labels])
@@ -137,6 +156,16 @@ class StackedNetwork:
 
     def _named(self, weights: Weights) -> dict[str, Tensor]:
         return dict(zip(self.names, weights, strict=True))
+
+
+def _limit(logits: Tensor, among: Tensor | None) -> Tensor:
+    """Logits whose softmax is 0 for all other classes."""
+    return logits if among is None else logits.masked_fill(~among.unsqueeze(1), NEVER)
+
+
+def label_pairs(labels: Tensor) -> Tensor:
+    """The labels of both classes, where inputs have one label y each: (1 - y, y). Others stay as they are."""
+    return torch.cat([1 - labels, labels], -1) if labels.shape[-1] == 1 else labels
 
 
 def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:

@@ -25,7 +25,7 @@ from ...fleet.train.recipe import Recipe
 from ...runtime.progress import track
 from ...types import Array
 from .distillation import DistilledData
-from .stacked import StackedNetwork, Weights
+from .stacked import StackedNetwork, Weights, label_pairs
 
 Merging = Literal["interleaved", "averaged", "weights"]
 MAX_WEIGHT = 1e9
@@ -35,7 +35,7 @@ MAX_WEIGHT = 1e9
 @dataclass(frozen=True)
 class DistilledSteps:
     """For each model: inputs `(models, steps, batch, …)`, labels `(models, steps, batch, classes)` and learning rates
-    `(models, steps)`. Labels need not be probabilities."""
+    `(models, steps)`. Labels need not be probabilities; networks with one logit have one label an input."""
 
     inputs: Tensor
     labels: Tensor
@@ -92,13 +92,13 @@ def merge(parties: Sequence[DistilledSteps], merging: Literal["interleaved", "av
     """One sequence of steps for all parties.
 
     interleaved: step 1 of every party, then step 2 of every party, and so on (section 3). averaged: each step is the
-    mean of the parties' steps, θ - mean η_k·∇ℓ(θ; x_k, y_k). The loss is linear in the labels, so the labels are
-    multiplied by the learning rates, and the inputs of all parties form one batch.
+    mean of the parties' steps, θ - mean η_k·∇ℓ(θ; x_k, y_k). The loss is linear in the labels of all classes, so these
+    are multiplied by the learning rates, and the inputs of all parties form one batch.
     """
     inputs, labels, rates = ([getattr(steps, name) for steps in parties] for name in ("inputs", "labels", "rates"))
     if merging == "interleaved":
         return DistilledSteps(*(torch.stack(part, 2).flatten(1, 2) for part in (inputs, labels, rates)))
-    scaled = [label * rate[..., None, None] for label, rate in zip(labels, rates, strict=True)]
+    scaled = [label_pairs(label) * rate[..., None, None] for label, rate in zip(labels, rates, strict=True)]
     return DistilledSteps(torch.cat(inputs, 2), torch.cat(scaled, 2), torch.ones_like(rates[0]))
 
 

@@ -63,6 +63,7 @@ class DistilWave:
     ) -> None:
         """record: on a GPU, record a batch as a CUDA graph and replay it."""
         self.net, self.X, self.classes, self.record = net, X, classes, record
+        self.labels = net.labels_of(classes)
         self.steps, self.epochs, self.batch, self.local_batch = parties[0].sizes
         self.order = sorted(range(len(parties)), key=lambda i: -parties[i].batches)
         self.parties = [parties[i] for i in self.order]
@@ -75,6 +76,7 @@ class DistilWave:
         self.min_labels = self._floats([-torch.inf if one.negative_labels else 0 for one in settings])
         self.soft_labels = self._floats([one.soft_labels for one in settings])
         self.soft_reset = self._floats([one.soft_reset for one in settings])
+        self.among = self._compared_classes()
         self.masking = self._floats([one.masking for one in settings])
         self.keys = self._integers(np.array([draws.key_of(party.seed, draws.DISTIL) for party in self.parties]))
         self.learned = self._initial_data()  # inputs, labels, and softplus⁻¹ of the learning rates
@@ -88,6 +90,14 @@ class DistilWave:
     def _integers(self, values: Array) -> Tensor:
         return torch.from_numpy(values.astype(np.int64)).to(self.net.device)
 
+    def _compared_classes(self) -> Tensor | None:
+        """The classes `(models, classes)` among which each party's loss compares; None if these are always all."""
+        if all(party.settings.loss_classes == "all" for party in self.parties):
+            return None
+        counts = [np.bincount(party.y, minlength=self.classes) for party in self.parties]
+        every = [party.settings.loss_classes == "all" for party in self.parties]
+        return torch.from_numpy((np.stack(counts) > 0) | np.array(every)[:, None]).to(self.net.device)
+
     def _initial_data(self) -> list[Tensor]:
         """Normal inputs, one-hot labels and the same learning rate for each step (section 3, step 2)."""
         shape = self.steps, self.batch, *self.net.shape
@@ -97,7 +107,7 @@ class DistilWave:
             if party.noise_seed is not None:
                 seed, y = party.noise_seed, np.arange(self.classes)
             inputs.append(draws.normal(seed, 0, int(np.prod(shape))).reshape(shape))
-            labels.append(initial_labels(y, self.steps, self.batch, self.classes))
+            labels.append(initial_labels(y, self.steps, self.batch, self.classes)[..., -self.labels :])
         raw = np.log(np.expm1([party.settings.first_rate for party in self.parties]))
         data = np.stack(inputs), np.stack(labels), np.repeat(raw[:, None], self.steps, axis=1)
         return [torch.from_numpy(part).to(self.net.device, self.net.dtype) for part in data]
@@ -187,12 +197,13 @@ class DistilWave:
     def _loss_gradients(self, weights: Weights, rows: Tensor, weight: Tensor) -> list[Tensor]:
         """The gradient of the mean loss over each party's batch by the final weights."""
         total = [torch.zeros_like(part) for part in weights]
+        among = None if self.among is None else self.among[: len(rows)]
         at_once = ROWS_AT_ONCE if self.net.unfolds else rows.shape[1]
         for begin in range(0, rows.shape[1], at_once):
             some, share = (part[:, begin : begin + at_once] for part in (rows, weight))
             x, present = self.net.inputs(self.X[self.rows[some]])
             labels = F.one_hot(self.y[some], self.classes) * (share * share.shape[1]).unsqueeze(-1)
-            torch._foreach_add_(total, self.net.gradients(weights, x, labels, present))
+            torch._foreach_add_(total, self.net.gradients(weights, x, labels, present, among))
         return total
 
     def _adam(self, number: int, gradients: Sequence[Tensor]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -22,9 +22,20 @@ if TYPE_CHECKING:
     from .method import DOSFL
 
 
+class Prepared(NamedTuple):
+    """What the tally knows before it counts: the digest of the initial weights, an input's shape and its labels."""
+
+    digest: bytes
+    shape: tuple[int, ...]
+    labels: int
+
+
 @dataclass(frozen=True)
 class InitialWeights(Work):
-    """The initial weights θ₀, by rule and seed or of the outcome `start`. Returns their digest and an input's shape."""
+    """The initial weights θ₀, by rule and seed or of the outcome `start`.
+
+    Returns their digest, the shape of an input, and the number of its labels.
+    """
 
     row: tuple[int, ...]
     classes: int
@@ -42,13 +53,17 @@ class InitialWeights(Work):
         return network, draw_initial_weights(network, self.rule, self.seed)
 
     @staticmethod
-    def together(learner: NetworkLearner, works: Sequence[InitialWeights]) -> list[tuple[bytes, tuple[int, ...]]]:
+    def together(learner: NetworkLearner, works: Sequence[InitialWeights]) -> list[Prepared]:
         import torch
 
         from .stacked import StackedNetwork
 
-        made = [work.make(learner) for work in works]
-        return [(digest(weights), StackedNetwork(network, torch.device("cpu")).shape) for network, weights in made]
+        prepared = []
+        for work in works:
+            network, weights = work.make(learner)
+            net = StackedNetwork(network, torch.device("cpu"))
+            prepared.append(Prepared(digest(weights), net.shape, net.labels_of(work.classes)))
+        return prepared
 
 
 @dataclass(frozen=True)
