@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 
 import numpy as np
 
-from ..errors import Spoiled
+from ..errors import ElectionError, OneBallotWarning, Spoiled
 from ..interfaces import Agreement, Context
 from ..types import Array, Ballot, Planned
 
@@ -18,6 +19,8 @@ MOST = 0.5
 """Where more of the public rows than this depend on one party each, the parties' rows differ."""
 FEW = 0.1
 """The share of the public rows up to which the rows that depend on a party are listed."""
+DOMINANT = 0.99
+"""A column with a larger share of the total variance makes the others nearly irrelevant."""
 CLASS_COUNTS = "the exact number of the party's rows of each class"
 
 
@@ -37,6 +40,23 @@ def read_class_counts(ballot: Ballot, agreed: Agreement, most: int = MOST_ROWS) 
     if not ((counts >= 0) & (counts <= most)).all():
         raise Spoiled(f"class counts {counts.tolist()}: expected 0 to {most:,} for each class")
     return counts
+
+
+def bounds_need_each_party(method: str, what: str) -> ElectionError:
+    """Why `influence = "bounded"` and two tallies exclude each other, if it bounds a party by these sums of others."""
+    return ElectionError(
+        f'{method}: influence = "bounded" is not available with two tallies: it compares the {what} of each party, '
+        'which no server sees; set influence = "claimed"'
+    )
+
+
+def warn_of_dominant_column(public: Array, advice: str) -> None:
+    """For methods that measure lengths or distances of rows: warn if one column decides them."""
+    variance = public.reshape(len(public), -1).astype(np.float64).var(axis=0)
+    column, total = int(variance.argmax()), variance.sum()
+    if variance.size > 1 and variance[column] > DOMINANT * total:
+        text = f"column {column} has {variance[column] / total:.2%} of the variance of the public rows"
+        warnings.warn(f"{text}: {advice}", OneBallotWarning, stacklevel=2)
 
 
 def planned_counts(agreed: Agreement) -> Planned:

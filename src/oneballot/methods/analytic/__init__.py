@@ -4,6 +4,6 @@ With features z of length at most 1 that every party computes alike, a party sen
 The model is therefore exactly that of the pooled rows, however they were split. Features are rounded to a grid first,
 so that all sums are integers: exact in any order, and so is the noise on them. This method is from none of the papers.
 
-`method` builds the feature map and solves for the model, `statistics` computes and checks the sums, `format` holds the
-feature map and the linear model (docs/analytic.md).
+`settings` builds the feature map, `method` sums at a party and solves for the model, `statistics` computes and checks
+the sums, `format` holds the feature map and the linear model (docs/analytic.md).
 """

@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-import numpy as np
 from pydantic import Field
 
-from ...errors import ElectionError, OneBallotWarning
+from ...errors import ElectionError
 from ...interfaces import Agreement, Context, Learner, Method
 from ...settings import settings
-from ...types import Array, Numbers, PublicNeed, Spending, SumRange
+from ...types import Numbers, PublicNeed, Spending, SumRange
 from .._encoder import Encoder, read_encoder
-from .._shared import public_rows
+from .._shared import bounds_need_each_party, public_rows, warn_of_dominant_column
 
 MOST_ROWS = 2**21
 USUAL = 30
 """Neighbours by default, where there are enough public rows. Chosen on cuts that are not reported."""
 PARTY = 2**20
 """The length of a party's votes at L1."""
-DOMINANT = 0.99
-"""A column with a larger share of the total variance makes the others nearly irrelevant."""
 
 FINAL = """\
 
@@ -108,7 +104,7 @@ influence = "bounded"           # no party decides alone; "claimed" believes wha
         if (k := self.neighbour_count(len(public))) >= len(public):
             raise ElectionError(f"neighbours = {k:,}, but there are only {len(public):,} public rows; use far fewer")
         if self.encoder is None and public.dtype.kind == "f" and self.scale == "none":
-            _warn_of_dominant_column(public)
+            warn_of_dominant_column(public, 'set scale = "standard", or scale all columns alike')
 
     def for_level(self, level: str) -> Self:
         """At L1 and L2 a ballot's weight depends on the ballot itself and on `most_rows` alone."""
@@ -117,10 +113,7 @@ influence = "bounded"           # no party decides alone; "claimed" believes wha
     def for_shares(self, level: str) -> Self:
         """Two servers add up votes, and bounds at L0 need those of each party."""
         if level == "L0" and self.influence == "bounded":
-            raise ElectionError(
-                'neighbours: influence = "bounded" is not available with two tallies: it compares the votes of each '
-                'party, which no server sees; set influence = "claimed"'
-            )
+            raise bounds_need_each_party(self.name, "votes")
         return self
 
     def shared_sums(self, ctx: Context) -> Mapping[str, SumRange]:
@@ -143,11 +136,3 @@ influence = "bounded"           # no party decides alone; "claimed" believes wha
             return Spending(numbers=Numbers("votes", PARTY**2, 2.0 * PARTY**2, classes=classes, spread=spread))
         k = self.neighbour_count(public)
         return Spending(numbers=Numbers("votes", k, 2.0 * k, limited=True, classes=classes, spread=k / public))
-
-
-def _warn_of_dominant_column(public: Array) -> None:
-    variance = public.reshape(len(public), -1).astype(np.float64).var(axis=0)
-    column, total = int(variance.argmax()), variance.sum()
-    if variance.size > 1 and variance[column] > DOMINANT * total:
-        text = f"column {column} has {variance[column] / total:.2%} of the variance of the public rows"
-        warnings.warn(f'{text}: set scale = "standard", or scale all columns alike', OneBallotWarning, stacklevel=2)

@@ -15,20 +15,19 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from ... import plugins
 from ...ballot.encryption import decrypt
 from ...ballot.inspect import describe_ballot
-from ...ballot.keys import fingerprint
 from ...ballot.manifest import open_ballot
 from ...ballot.seal import as_ballot
 from ...election.columns import Category, Column, Date, Number, Tensor
 from ...election.election import Election
 from ...election.names import file_name
 from ...election.schema import as_plain
-from ...election.tallies import SIDES, Tallies
 from ...errors import BallotError, printable
 from ...party.context import PartyContext
 from ...party.release import Release
 from ...party.rows import RowsUsed
 from ...party.small_counts import CountRule, ReleasedCount, released_counts
 from ...types import Ballot
+from .readers import reader, reader_of_file, signer
 from .record import (
     Agreement,
     Audited,
@@ -36,7 +35,6 @@ from .record import (
     Content,
     Counts,
     Dossier,
-    Reader,
     Rows,
     Seals,
     Signer,
@@ -84,8 +82,8 @@ def of_release(release: Release, page: str, audit: Audited | None = None) -> Dos
         also_sent=_also_sent(party, election.digest, election.method.name),
         bytes=size,
         seconds=release.seconds,
-        readable_by=_reader(election),
-        signed_by=_signer(release.signer),
+        readable_by=reader(election),
+        signed_by=signer(release.signer),
         guarantee=describe_guarantee(release.ledger, election),
         attacks=describe_attacks(release.ledger, election, models, audit),
         counts=_counts(release.counts, release.rule, election.level, shared=election.shared),
@@ -140,7 +138,7 @@ def of_ballot(
         contents=contents,
         also_sent=_also_sent(ballot.party, facts["election"], facts["method"]) | {"versions": facts["versions"]},
         bytes=len(data),
-        readable_by=_reader_of_file(facts, election),
+        readable_by=reader_of_file(facts, election),
         signed_by=Signer(who=facts["signature"]),
         guarantee=describe_guarantee(ballot.ledger, election),
         attacks=describe_attacks(ballot.ledger, election, models, audit),
@@ -238,46 +236,6 @@ def _also_sent(party: str, digest: str, method: str) -> dict[str, str]:
         "versions": "of Python, OneBallot and the libraries that trained the models",
         "hashes": "SHA-256 of each content",
     }
-
-
-def _reader(election: Election) -> Reader:
-    if election.tallies is not None:
-        return _two_readers(election.tallies)
-    if not election.encrypted:
-        return Reader(who="Anyone who has the file: it is not encrypted.", encrypted=False)
-    key = str(election.server_key)
-    who = "Only the holder of the server's secret key. The host of the box sees its size and when it arrived."
-    return Reader(who=who, encrypted=True, key=key, fingerprint=fingerprint(key))
-
-
-def _two_readers(tallies: Tallies) -> Reader:
-    keys = " and ".join(fingerprint(tallies.key_of(side)) for side in SIDES)
-    who = (
-        "Nobody alone: each of its two parts is encrypted to one of two servers, and is random without the other. Both "
-        f"servers together could read it. Their keys have the fingerprints {keys}. The host of the box sees the "
-        "party's name."
-    )
-    return Reader(who=who, encrypted=True)
-
-
-def _reader_of_file(facts: dict[str, Any], election: Election | None) -> Reader:
-    if facts["encrypted_to"]:
-        key = str(facts["encrypted_to"]).partition(",")[0]
-        who = "Only the holder of the server's secret key."
-        return Reader(who=who, encrypted=True, key=key, fingerprint=fingerprint(key))
-    if election is not None and election.tallies is not None:
-        return _two_readers(election.tallies)
-    if election is not None and election.encrypted:
-        key = str(election.server_key)
-        who = "This copy is not encrypted: anyone who has it can read it. The delivered ballot is encrypted to the key."
-        return Reader(who=who, encrypted=False, key=key, fingerprint=fingerprint(key))
-    return Reader(who="Anyone who has the file: it is not encrypted.", encrypted=False)
-
-
-def _signer(key: str | None) -> Signer:
-    if key is None:
-        return Signer(who="Nobody: the election has no roster, so ballots need no signature.")
-    return Signer(who="The party, with its own key.", key=key, fingerprint=fingerprint(key))
 
 
 def _counts(
