@@ -48,7 +48,8 @@ class Place:
 
     def set_level(self, privacy: str) -> None:
         self.write('level = "L0"', privacy)
-        oneballot("election", "set", "election.toml", "--unset", "method.influence")  # "bounded" is for L0 alone
+        for_l0_alone = ("--unset", "method.influence", "--unset", "method.second_choice")
+        oneballot("election", "set", "election.toml", *for_l0_alone)
 
     def encrypt(self) -> None:
         public = run_json("keys", "new", "server", "--for-server")["public"]

@@ -139,7 +139,7 @@ def test_the_learning_rate_falls_along_a_cosine() -> None:
     [
         ({"epochs": 0}, "epochs must be 1 or more"),
         ({"batch": 0, "steps": 0}, "batch, steps must"),
-        ({"optimizer": "lion"}, "there is no optimizer 'lion'; there are adam, sgd"),
+        ({"optimizer": "lion"}, "there is no optimizer 'lion'; there are adam, adamw, sgd"),
         ({"precision": "int8"}, "there is no precision"),
         ({"augment": ("rotate",)}, "there is no augmentation rotate"),
     ],

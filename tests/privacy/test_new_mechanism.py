@@ -145,7 +145,7 @@ def test_an_election_file_names_it(tmp_path) -> None:
     (tmp_path / "public.csv").write_text("age,ward,ill\n1,north,no\n2,south,yes\n3,north,no\n")
     path = tmp_path / "election.toml"
     text = draft(tmp_path / "public.csv", "ill", beside=path, choices=Choices(strict=True)).text
-    text = re.sub(r"(?m)^influence = .*\n", "", text)  # "bounded" is for L0 alone
+    text = re.sub(r"(?m)^(influence|second_choice) = .*\n", "", text)  # what is drafted is for L0 alone
     chosen = text.replace('level = "L0"', f'level = "L2"\nscale = 3.0\nmechanism = "{NAME}"')
     path.write_text(chosen, "utf-8")
     assert Election.read(path).guarantee.query == find(NAME)(3.0, 2, 4)

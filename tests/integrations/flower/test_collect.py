@@ -193,7 +193,7 @@ def test_at_l2_the_ballot_and_the_record_of_casts_may_share_a_folder(clinics: Pa
     home = clinics / "clinic-a"
     edit(home / "election.toml", 'level = "L0"', 'level = "L2"\nepsilon = 50.0\ndelta = 1e-5')
     text = (home / "election.toml").read_text("utf-8")
-    (home / "election.toml").write_text(re.sub(r"(?m)^influence = .*\n", "", text), "utf-8")  # "bounded" is for L0
+    (home / "election.toml").write_text(re.sub(r"(?m)^(influence|second_choice) = .*\n", "", text), "utf-8")
     node_config = party.NodeConfig.read(config(clinics, "clinic-a", keep=str(home)), {})
     digest = ob.Election.read(node_config.election).digest
     assert party.cast_for_server(node_config, digest) == party.cast_for_server(node_config, digest)

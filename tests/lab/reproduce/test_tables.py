@@ -37,7 +37,7 @@ TABLE_NAMES = {
     "ensemble": "figure1 figure2 figure3",
     "fedkd": "table1 table2 table5 figure2",
     "dosfl": "table1 table2 table3 table4 table6 figure2 figure3 figure7",
-    "ours": "beta privacy rounds",
+    "ours": "beta foreign privacy rounds",
 }
 PRINTED = [
     ("fedkt/table1", "Adult", "FedKT", 82.2, 0.6), ("fedkt/table1", "MNIST, MLP", "FedDF, 1 round", 83.8, None),

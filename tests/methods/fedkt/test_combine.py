@@ -153,8 +153,10 @@ def test_files_without_the_setting_keep_their_meaning_and_python_is_bounded(make
     assert ob.FedKT().for_level("L1").influence == ob.FedKT().for_level("L2").influence == "claimed"
     assert ob.FedKT(open_vote="weighted", students=True).for_level("L2").influence == "equal"
     for level in ("L1", "L2"):
-        with pytest.raises(ElectionError, match=f'"bounded" is not available at {level}'):
+        with pytest.raises(ElectionError, match=f'"bounded" is not available at {level}.*remove it'):
             ob.FedKT(influence="bounded").for_level(level)
+        with pytest.raises(ElectionError, match=f"second_choice = true are not available at {level}.*remove them"):
+            ob.FedKT(influence="bounded", second_choice=True).for_level(level)
 
 
 def test_check_says_what_claimed_influence_risks(make_election) -> None:

@@ -338,6 +338,6 @@ def test_with_foreign_public_rows_second_choices_decide(open_vote: str) -> None:
 
 def test_a_second_choice_is_for_open_votes_at_l0() -> None:
     for settings in ({"open_vote": "off"}, {"influence": "equal"}):
-        with pytest.raises(ElectionError, match="second_choice = true needs level L0"):
+        with pytest.raises(ElectionError, match="second_choice = true needs an open vote"):
             ob.Election(classes=[0, 1], public=np.zeros((9, 2)), method=ob.FedKT(second_choice=True, **settings))
     assert ob.Election(classes=[0, 1], public=np.zeros((9, 2)), method=ob.FedKT()).method.second_choice

@@ -121,6 +121,14 @@ class Settings(Method):
         )
 
     def for_level(self, level: str) -> Self:
+        without_noise = {"influence": self.influence == "bounded", "second_choice": self.second_choice}
+        if level != "L0" and (given := [name for name, chosen in without_noise.items() if chosen]):
+            named = " and ".join({"influence": 'influence = "bounded"'}.get(name, f"{name} = true") for name in given)
+            raise ElectionError(
+                f"{named} {'is' if len(given) == 1 else 'are'} not available at {level}, where one ballot may change "
+                f"one vote a row; remove {'it' if len(given) == 1 else 'them'}: `oneballot election set FILE "
+                f"{' '.join(f'--unset method.{name}' for name in given)}`"
+            )
         plain = level != "L0" or self.weights != "uniform" or self.voting == "soft"
         usual: Any = "off" if plain else "weighted" if self.voting == "majority" else "hard"
         chosen = replace(
@@ -137,16 +145,10 @@ class Settings(Method):
         may = may and self.partitions <= MOST_PARTITIONS
         if self.second_choice and not may:
             raise ElectionError(
-                f"second_choice = true needs level L0, an open vote, at most {MOST_PARTITIONS} partitions, and an "
-                'influence other than "equal", which would make whole votes of second choices'
+                f"second_choice = true needs an open vote, at most {MOST_PARTITIONS} partitions, and an influence "
+                'other than "equal", which would make whole votes of second choices'
             )
         chosen = replace(chosen, second_choice=may if self.second_choice is None else self.second_choice)
-        if level != "L0" and self.influence == "bounded":
-            why = "a party's weight may depend on its own ballot alone"
-            raise ElectionError(
-                f'influence = "bounded" is not available at {level}: {why}; leave it out '
-                "(`oneballot election set FILE --unset method.influence`)"
-            )
         if level == "L1" and self.final_weights == "lead":
             raise ElectionError('final_weights = "lead" is not available at L1: only labels are released there')
         if level == "L1" and self.final_labels not in (None, "hard"):
