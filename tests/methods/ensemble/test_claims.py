@@ -1,4 +1,4 @@
-"""What claim models learn from: own rows against public rows, joined by own rows with other cells where these are few."""
+"""What claim models learn from: own rows against public rows, and own rows with other cells where these are few."""
 
 from __future__ import annotations
 
