@@ -135,3 +135,12 @@ def test_all_rows_are_compared_unless_that_takes_too_long() -> None:
     np.testing.assert_array_equal(compared_rows(20, 60_000), np.arange(60_000))
     assert len(np.unique(compared_rows(500, 60_000))) == 4000
     assert len(compared_rows(10_000, 60_000)) == 1000
+
+
+@pytest.mark.parametrize(("rows", "expected"), [(10, False), (30, True)])
+def test_parties_are_not_compared_on_a_handful_of_rows(rows: int, expected: bool) -> None:
+    """Of 100 public rows both claim the same few a hundred times as strongly as the others, and contradict there."""
+    claims = np.tile(np.where(np.arange(100) < rows, 1.0, 0.01), (2, 1))
+    labels = np.stack([TRUTH[:100], (TRUTH[:100] + 1) % CLASSES])
+    _, compared = compare(claims, labels, CLASSES)
+    assert compared[0, 1] == expected

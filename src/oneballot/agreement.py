@@ -23,6 +23,8 @@ from .types import Array
 
 LEAST_OVERLAP = 0.9
 """Parties that overlap less claim different rows. They are not compared."""
+LEAST_ROWS = 20
+"""Parties whose overlap rests on fewer rows, (Σ c_j·c_k)² / Σ (c_j·c_k)², are not compared: too much is chance."""
 MOST_CHANCE = 0.9
 """Parties that would agree so often by chance are not compared."""
 FULL, LEAST_FULL = 0.75, 0.2
@@ -82,7 +84,9 @@ def compare(claims: Array, labels: Array, classes: int) -> tuple[Array, Array]:
         share = own.sum(axis=1) / whole
         chance += (own @ claims[peers].T) * share[peers] + (claims @ own[peers].T) * share[:, None]
     same, chance = same / np.maximum(overlap, 1), chance / np.maximum(2 * overlap, 1)
-    compared = (overlap * rows >= LEAST_OVERLAP * whole[:, None] * whole[peers]) & (chance <= MOST_CHANCE)
+    coarse = (claims // 16) ** 2
+    resting = overlap**2 / 65536 >= LEAST_ROWS * (coarse @ coarse[peers].T)
+    compared = resting & (overlap * rows >= LEAST_OVERLAP * whole[:, None] * whole[peers]) & (chance <= MOST_CHANCE)
     compared[peers, np.arange(len(peers))] = False
     return np.where(compared, (same - chance) / np.maximum(1 - chance, 1 - MOST_CHANCE), 0), compared
 

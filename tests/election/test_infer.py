@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from oneballot.election.columns import Category, Date, Number, Text
 from oneballot.election.infer import Choices, outwards, recognise, sorted_labels
+from oneballot.errors import WillNotWork
 
 
 def objects(*values):
@@ -205,3 +206,30 @@ def test_a_date_is_encoded_as_the_share_of_its_range():
     np.testing.assert_allclose(schema.encode({"seen": texts}, "a.csv"), encoded, rtol=1e-6)
     moments = np.array([datetime(2024, 1, 6), None], "datetime64[s]")
     np.testing.assert_allclose(schema.encode({"seen": moments}, "a.parquet"), [[0.5, 0], [0, 1]], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("order", "text", "expected"),
+    [
+        ("YMD", "6.1.2024", [0.5, 0]),
+        ("YMD", "2024.01.06", [0.5, 0]),
+        ("YMD", "06/01/2024", [0, 1]),  # the sixth of January, or the first of June
+        ("MDY", "01.06.2024", [0.5, 0]),
+    ],
+)
+def test_a_date_with_dots_has_its_day_first_where_the_election_has_the_year_first(order, text, expected):
+    from oneballot.election.schema import Schema
+
+    column = Date(name="seen", range=(date(2024, 1, 1), date(2024, 1, 10)), order=order, outside="clip", missing=True)
+    encoded = Schema(label="y", columns=(column,)).encode({"seen": objects(text)}, "a.csv", report=False)
+    np.testing.assert_allclose(encoded, [expected], rtol=1e-6)
+
+
+def test_dates_in_another_order_are_pointed_out_with_the_cure():
+    from oneballot.election.schema import Schema
+
+    column = Date(name="seen", range=(date(2024, 1, 1), date(2024, 1, 10)), outside="clip", missing=True)
+    with pytest.warns(
+        WillNotWork, match="all 6 values are not dates.*Write dates with the year first, as in 2023-05-17"
+    ):
+        Schema(label="y", columns=(column,)).encode({"seen": objects(*["06/01/2024"] * 6)}, "a.csv")

@@ -58,11 +58,11 @@ def unknown_columns(source: str, rows: int, odd: Sequence[Odd]) -> Iterator[str]
         if each.how != "missing" and each.count > MOSTLY * rows and rows >= LEAST_ROWS:
             what = f"all {rows:,}" if each.count >= rows else f"{each.count:,} of {rows:,}"
             comma = each.how == "not numbers" and re.fullmatch(r"[-+]?\d+,\d+", each.first)
-            cure = (
-                f"Write numbers with a decimal point: {as_plain_number(each.first)}."
-                if comma
-                else "Is it the right column, in the election's unit, spelling and language?"
-            )
+            cure = "Is it the right column, in the election's unit, spelling and language?"
+            if comma:
+                cure = f"Write numbers with a decimal point: {as_plain_number(each.first)}."
+            elif each.how == "not dates" and split_date(each.first):
+                cure = "Write dates with the year first, as in 2023-05-17."
             yield (
                 f"{source}, column {each.column!r}: {what} values are {each.how}, such as "
                 f"{printable(each.first, 40)!r}, so a model can use little or nothing of it. {cure}"
@@ -98,8 +98,11 @@ def split_date(text: str) -> re.Match[str] | None:
 
 
 def as_days(text: str, order: Order) -> float:
-    """Days since 1970-01-01. Where the year comes first, the order is always YMD. Raises ValueError for other text."""
+    """Days since 1970-01-01. Where the year comes first, the order is always YMD; a date with dots has its day first
+    where the order is YMD. Raises ValueError for other text."""
     match = split_date(text)
+    if order == "YMD" and match and match[2] == ".":
+        order = "DMY"  # 17.05.2023, as in German: no country writes the month first with dots
     if match is None or (order == "YMD" and len(match[1]) < 4):
         raise ValueError(f"{text!r} is not a date in the order {order}")
     first, second, third = (int(match[i]) for i in (1, 3, 4))

@@ -1,8 +1,8 @@
-"""The background that a claim model tells a party's rows from: public rows, or its own rows with cells redrawn.
+"""The background that a claim model tells a party's rows from: public rows, or its own rows with cells replaced.
 
 Redrawn rows keep most of a row and replace a share of its cells by values drawn uniformly from the schema's ranges and
 categories. A claim model then learns which combinations of values occur at the party. Without a schema the ranges are
-the party's own.
+the party's own. Mixed rows have the values of other rows, public ones, in their place.
 """
 
 from __future__ import annotations
@@ -25,11 +25,25 @@ def redraw(X: Array, rng: np.random.Generator, drawn: Array | None = None, colum
     low, high = X.min(axis=0), X.max(axis=0)
     own = low + (high - low) * rng.random(X.shape)
     new = own if drawn is None else np.where(np.isnan(drawn), own, drawn)
-    which = np.arange(X.shape[1]) if column is None else column
+    return _replace(X, _on_grid(X, new), rng, _columns(X, column))
+
+
+def mix(X: Array, others: Array, rng: np.random.Generator, column: Array | None = None) -> Array:
+    """Rows like X with a share of the cells, at least one in each row, from other rows: each cell from a random one."""
+    which = _columns(X, column)
+    donors = rng.integers(len(others), size=(len(X), int(which.max()) + 1))
+    return _replace(X, others[donors[:, which], np.arange(X.shape[1])], rng, which)
+
+
+def _columns(X: Array, column: Array | None) -> Array:
+    return np.arange(X.shape[1]) if column is None else column
+
+
+def _replace(X: Array, new: Array, rng: np.random.Generator, which: Array) -> Array:
     replaced = rng.random((len(X), int(which.max()) + 1)) < SHARE
     untouched = np.flatnonzero(~replaced.any(axis=1))
     replaced[untouched, rng.integers(replaced.shape[1], size=len(untouched))] = True
-    return np.where(replaced[:, which], _on_grid(X, new), X).astype(X.dtype)
+    return np.where(replaced[:, which], new, X).astype(X.dtype)
 
 
 def _on_grid(X: Array, values: Array) -> Array:

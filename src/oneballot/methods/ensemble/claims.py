@@ -13,12 +13,16 @@ import numpy as np
 
 from ...interfaces import Context
 from ...types import Array, Data, Fit, Stack, Task
-from .background import redraw
+from .background import mix, redraw
 from .members import Members
 from .open_model import claim_ratios
 
 ENOUGH_PUBLIC_ROWS = 50
 """With fewer public rows the background is redrawn from the party's own rows."""
+FEW_PUBLIC_ROWS = 300
+"""With fewer public rows the background also has own rows with some cells of public rows, and own rows with some cells
+redrawn, at most MOST_JOINED of either. Each of them weighs JOINED of the background."""
+JOINED, MOST_JOINED = 0.2, 5_000
 COPIES, LEAST_BACKGROUND, MOST_BACKGROUND = 4, 200, 10_000
 """Redrawn rows for each own row, and in all at least and at most (but never fewer than own rows)."""
 LEAST_MEAN = 0.1
@@ -35,6 +39,16 @@ def uses_public_rows(public: Array | None) -> bool:
     return public is not None and len(public) >= ENOUGH_PUBLIC_ROWS
 
 
+def joins_own_rows(public: Array, shape: tuple[int, ...]) -> bool:
+    """Whether rows made of the party's own join the public rows: not for images, texts and sparse rows."""
+    return (
+        isinstance(public, np.ndarray)
+        and len(public) < FEW_PUBLIC_ROWS
+        and len(shape) == 1
+        and public.dtype != np.int32
+    )
+
+
 def claim_count(public: Array | None, shape: tuple[int, ...]) -> int:
     """The number of a party's claim models, for rows of this shape."""
     if uses_public_rows(public):
@@ -48,13 +62,15 @@ def claim_fit(data: Data, ctx: Context) -> Fit:
     own, rows = np.arange(len(data)), len(data)
     if ctx.public is not None and uses_public_rows(ctx.public):
         halves = _public_halves(ctx.public, ctx)
-        tasks = [_task(own, rows + half, ctx.seed("claim", i)) for i, half in enumerate(halves)]
+        if joins_own_rows(ctx.public, data.X.shape[1:]):
+            return _fit_with_few(data, ctx.public, halves, ctx)
+        tasks = [_task(own, [rows + half], ctx.seed("claim", i)) for i, half in enumerate(halves)]
         return Fit("claim", Stack((data.X, ctx.public)), tasks, 2)
     size = max(rows, LEAST_BACKGROUND, min(COPIES * rows, MOST_BACKGROUND))
     X = data.X[np.arange(size) % rows]
     seed = ctx.seed("background")
     background = redraw(X, np.random.default_rng(seed), *(ctx.draw_rows(size, seed) or ()))
-    task = _task(own, rows + np.arange(size), ctx.seed("claim"))
+    task = _task(own, [rows + np.arange(size)], ctx.seed("claim"))
     return Fit("claim", np.concatenate([data.X, background]), [task], 2)
 
 
@@ -75,8 +91,27 @@ def _public_halves(public: Array, ctx: Context) -> list[Array]:
     return np.array_split(np.random.default_rng(ctx.shared_seed("claims")).permutation(len(public)), 2)
 
 
-def _task(own: Array, background: Array, seed: int) -> Task:
-    """Own rows (class 1) against the background (class 0), both weighing the same."""
-    sizes = [len(own), len(background)]
-    weight = np.repeat([sum(sizes) / 2 / size for size in sizes], sizes)
-    return Task(np.concatenate([own, background]), np.repeat([1, 0], sizes), weight=weight, seed=seed)
+def _fit_with_few(data: Data, public: Array, halves: list[Array], ctx: Context) -> Fit:
+    """The request where public rows are few. A claim model sees values of its own half of them alone."""
+    rows, size = len(data), min(max(len(data), LEAST_BACKGROUND), MOST_JOINED)
+    stack, tasks, begin = [data.X, public], [], rows + len(public)
+    for i, half in enumerate(halves):
+        seed = ctx.seed("background", i)
+        rng = np.random.default_rng(seed)
+        X = data.X[rng.permutation(rows)[np.arange(size) % rows]]
+        drawn, column = ctx.draw_rows(size, seed) or (None, None)
+        stack += [mix(X, public[half], rng, column), redraw(X, rng, drawn, column)]
+        mixed, redrawn = begin + np.arange(size), begin + size + np.arange(size)
+        tasks.append(_task(np.arange(rows), [rows + half, mixed, redrawn], ctx.seed("claim", i)))
+        begin += 2 * size
+    return Fit("claim", Stack(tuple(stack)), tasks, 2)
+
+
+def _task(own: Array, background: list[Array], seed: int) -> Task:
+    """Own rows (class 1) against the background (class 0), both weighing the same. All parts of the background but the
+    first weigh JOINED of it each."""
+    parts = [own, *background]
+    shares = [1.0, 1 - JOINED * (len(background) - 1), *[JOINED] * (len(background) - 1)]
+    sizes = [len(part) for part in parts]
+    weight = np.repeat([sum(sizes) / 2 * share / size for share, size in zip(shares, sizes, strict=True)], sizes)
+    return Task(np.concatenate(parts), np.repeat([1, 0], [len(own), sum(sizes[1:])]), weight=weight, seed=seed)
