@@ -90,6 +90,11 @@ def check_tallies(election: Election) -> None:
         raise ElectionError(
             f'[tallies] unit = "{tallies.unit}", but {meant}; set level = "L2" for rows, "L1" for parties'
         )
+    if election.level == "L1" and election.privacy.adjacency == "add-remove":
+        raise ElectionError(
+            'with [tallies] adjacency = "add-remove" is not available at L1: it promises to hide whether a party takes '
+            'part, but both servers see who casts a ballot. Use adjacency = "replace", which hides what it casts'
+        )
     if election.privacy.tallies > 1:
         raise ElectionError("with [tallies] set openings there instead of tallies under [privacy]")
     if election.calibrate:

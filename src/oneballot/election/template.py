@@ -141,6 +141,7 @@ def _as_classes(table: Table, label: str) -> tuple[Class, ...]:
 def two_tallies(method: str, privacy: str, a: str, b: str) -> tuple[str, str]:
     """The sections [method] and [privacy] of an election with two servers, of which the second has [tallies] too."""
     method = re.sub(r'influence = "bounded" .*', 'influence = "claimed"           # two tallies see sums alone', method)
+    privacy = privacy.replace('adjacency = "replace"           # or "add-remove"\n', 'adjacency = "replace"\n')
     return method, (
         f"{privacy}\n[tallies]                       # two servers, each with a share of every ballot: "
         f"docs/two-tallies.md\na = {toml_value(a)}\nb = {toml_value(b)}\n"
