@@ -118,15 +118,6 @@ def shared_method(method: Method, level: str) -> Method:
     return chosen
 
 
-def refuse_two_tallies(election: Election, what: str) -> None:
-    """Raise ElectionError in an election with two tallies, where this cannot be done."""
-    if election.tallies is not None:
-        raise ElectionError(
-            f"{what} is not available with two tallies, whose servers learn sums alone. To leave a party out, let both "
-            "servers tally again with --without PARTY (docs/two-tallies.md)"
-        )
-
-
 def check_two_tallies_can_start(election: Election) -> None:
     """Raise ElectionError, before anyone casts or tallies, unless a roster keeps strangers from adding ballots."""
     if election.tallies is not None and not election.roster and election.variant_of is None:
