@@ -121,6 +121,37 @@ def test_a_person_at_several_parties_moves_the_total_as_far_as_the_ledger_charge
     assert math.isclose((sum(moved) ** 2).sum(), 4 * (moved[0] ** 2).sum())
 
 
+def test_the_outcome_states_at_how_many_parties_a_person_may_be(federation, digits) -> None:
+    privacy = ob.L2(5.0, stable_ids=True, max_silos_per_person=2)
+    election = federation(method=ob.Analytic(), privacy=privacy).election
+    data = Data(digits.X, digits.y, np.arange(len(digits.y)).astype(str))
+    made = simulate_parties(election, divide(data, 7, "homogeneous"))
+    assert made.outcome.ledger == election.guarantee.planned()
+    assert made.outcome.ledger.epsilon <= 5.0
+    assert all(ballot.ledger.agrees_with(election.ballot_ledger) for ballot in made.ballots)
+    forgotten = federation(method=ob.Analytic(), privacy=ob.L2(5.0, stable_ids=True)).election
+    assert not made.ballots[0].ledger.agrees_with(forgotten.ballot_ledger)
+
+
+@pytest.mark.parametrize("method", [ob.FedKT(subsets=3, queries=60), ob.Analytic(), ob.Neighbours(neighbours=5)])
+def test_a_person_swapped_for_another_at_another_party_stays_within_the_distance(method, federation, digits) -> None:
+    """One party loses a row, another gains one with another ID: both change the same total."""
+    privacy = ob.L2(2.0, stable_ids=True, adjacency="swap")
+    election = federation(method=method, learner=TREE, privacy=privacy).election
+    numbers, ids = election.guarantee.numbers, np.arange(len(digits.y)).astype(str)
+    declared = numbers.squared_shift * (4 if election.method.name == "analytic" else 1)  # the count holds G + Gᵀ
+
+    def total(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+        rows = zip(NAMES, (first, second), strict=False)
+        return sum(shared_sums(election, party, digits.X[i], digits.y[i], ids[i]) for party, i in rows)
+
+    some, others = np.arange(12), np.arange(12, 24)
+    before = total(some, others).astype(np.float64)
+    for leaves, comes in zip(range(6), range(30, 36), strict=True):
+        moved = float(((total(np.delete(some, leaves), np.append(others, comes)) - before) ** 2).sum())
+        assert 0 < moved <= declared
+
+
 @pytest.mark.parametrize(
     "settings", [{"subsets": 4}, {"subsets": 4, "partitions": 2}, {"subsets": 4, "voting": "soft"}]
 )
