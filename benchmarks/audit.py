@@ -19,16 +19,22 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 import oneballot as ob
 from oneballot.audit.power import Simulation
 from oneballot.audit.run import FOR_THE_BOUND, PLANNED, _Attacker, _Guesses, audit
+from oneballot.ballot.keys import public_text
+from oneballot.ballot.sealed_shares import seal_shares
 from oneballot.errors import OneBallotWarning
+from oneballot.party import shared_count
 from oneballot.party.context import PartyContext
 from oneballot.privacy.mechanisms import NoisyArgmax, NoisyNumbers, round_up
 
 CONFIDENCE = 0.95
 IDS: dict[str, Any] = {"stable_ids": True}
+TWO = "two tallies"
+SERVERS = {side: public_text(X25519PrivateKey.generate()) for side in "ab"}
 ELECTIONS: dict[str, tuple[Any, Any, int]] = {
     # privacy, method, classes
     "FedKT, L2, ε=1, 2 classes": (ob.L2(1.0, **IDS), ob.FedKT(), 2),
@@ -41,6 +47,7 @@ ELECTIONS: dict[str, tuple[Any, Any, int]] = {
     "analytic, L2, ε=1, 2 classes": (ob.L2(1.0, **IDS), ob.Analytic(), 2),
     "neighbours, L2, ε=1, 2 classes": (ob.L2(1.0, **IDS), ob.Neighbours(), 2),
     "analytic, L2, ε=8, 10 classes, no IDs": (ob.L2(8.0), ob.Analytic(), 10),
+    f"analytic, {TWO}, L2, ε=1, 2 classes": (ob.L2(1.0, **IDS), ob.Analytic(), 2),
 }  # fmt: skip
 
 
@@ -66,6 +73,7 @@ def counted_twice() -> Iterator[None]:
     """What is released is counted twice before noise is added."""
     decide, release = PartyContext.decide, PartyContext.release
     with (
+        patch.object(shared_count, "seal_shares", lambda numbers, *more: seal_shares(2 * numbers, *more)),
         patch.object(PartyContext, "decide", lambda self, votes, **more: decide(self, 2 * votes, **more)),
         patch.object(PartyContext, "release", lambda self, numbers, **more: release(self, 2 * numbers, **more)),
     ):
@@ -77,9 +85,9 @@ def honest() -> Iterator[None]:
     yield
 
 
-def election(privacy: Any, method: Any, classes: int) -> ob.Election:
+def election(privacy: Any, method: Any, classes: int, *, two: bool) -> ob.Election:
     public = np.random.default_rng(0).normal(size=(200, 14)).astype(np.float32)
-    return ob.Election(range(classes), public, method, privacy=privacy)
+    return ob.Election(range(classes), public, method, privacy=privacy, tallies=SERVERS if two else None)
 
 
 def main() -> None:
@@ -94,7 +102,7 @@ def main() -> None:
     for name, settings in ELECTIONS.items():
         if options.only not in name:
             continue
-        agreed = election(*settings)
+        agreed = election(*settings, two=TWO in name)
         started = time.process_time()
         whole = audit(agreed)
         seconds = time.process_time() - started

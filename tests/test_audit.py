@@ -71,9 +71,9 @@ CASES: dict[str, tuple[Any, Any]] = {
 @pytest.mark.parametrize("name", CASES)
 def test_the_noise_of_every_election_passes_and_missing_noise_does_not(name: str) -> None:
     privacy, method = CASES[name]
-    found = audit.audit(election_at(privacy, method=method), runs=40, confidence=0.999)
+    found = audit.audit(election_at(privacy, method=method), runs=40, confidence=0.999999)
     assert found.claimed == pytest.approx(1.0, rel=1e-3)
-    assert found.holds, "a false alarm has a probability of 0.1 %"
+    assert found.holds, "a false alarm has a probability of one in a million"
     assert found.without_noise.right == found.without_noise.guesses
     assert not found.findings
     assert [level.epsilon for level in found.levels] == sorted(level.epsilon for level in found.levels)

@@ -62,7 +62,7 @@ def test_half_the_noise_at_one_server_is_caught_there(name, monkeypatch) -> None
 @pytest.mark.slow
 def test_the_honest_noise_of_the_other_server_is_not_refuted(monkeypatch) -> None:
     half_noise_at_b(monkeypatch)
-    found = audit.audit(election(*METHODS["fedkt"]), confidence=0.999, runs=30, server="a")
+    found = audit.audit(election(*METHODS["fedkt"]), confidence=0.999999, runs=30, server="a")
     assert found.holds
     assert "both servers together, against whom there is no guarantee" in " ".join(found.not_attacked)
 

@@ -85,3 +85,29 @@ def test_a_party_with_umlauts_and_spaces_delivers_and_is_counted(place, agreed: 
     (file,) = place.files("names")
     assert file.startswith("_Universitatsklinikum-Koln-Haus-3-4-")
     assert run_json("tally", "election.toml", "--from", box, "--out", tmp_path / "outcome")["counted"] == [party]
+
+
+@pytest.mark.slow
+def test_two_servers_tally_shares_from_the_same_box(place, clinic: Path, tmp_path: Path, monkeypatch) -> None:
+    """Every box: parties deliver their shares once, both servers read them, and the total is opened."""
+    monkeypatch.chdir(clinic)
+    keys = [run_json("keys", "new", "server", "--for-server", "--dir", side)["public"] for side in "ab"]
+    run_json("new", "election.toml", "--public", "public.csv", "--label", "ill", "--level", "L2", "--epsilon", 50,
+             "--tallies", *keys)  # fmt: skip
+    box = place.address("shares")
+    for party in "abc":
+        run_json("keys", "add", "election.toml", party, run_json("keys", "new", party)["public"])
+    for party in "abc":
+        cast = ("cast", "election.toml", "--party", party, "--data", f"{party}.csv", "--to", box)
+        assert run_json(*cast)["trained"]
+    delivered = place.files("shares")
+    assert len(delivered) == 3
+    assert not run_json(*cast)["trained"]
+    assert place.files("shares") == delivered  # the same shares, although every ballot draws a new seed
+    for other in (False, True):
+        for side, its in ("ab", "ba"):
+            share = ("--share", side, "--key", f"{side}/server.key", "--out", f"at-{side}")
+            lists = ("--other", f"at-{its}/ballots-{its}.json") if other else ()
+            run_json("tally", "election.toml", "--from", box, *share, *lists)
+    run_json("combine", "at-a/partial-a", "at-b/partial-b", "--out", "outcome")
+    assert sorted(Outcome.load(clinic / "outcome").voted) == ["a", "b", "c"]

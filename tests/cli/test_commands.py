@@ -487,12 +487,12 @@ class TestPrivacy:
     def test_the_audit_prints_its_result(self, private: Path) -> None:
         text = (private / "election.toml").read_text().replace("epsilon = 4.0", "epsilon = 1.0")
         (private / "election.toml").write_text(text)
-        output = " ".join(oneballot("audit", "election.toml", "--runs", 5, "--confidence", 0.999).split())
+        output = " ".join(oneballot("audit", "election.toml", "--runs", 5, "--confidence", 0.9999).split())
         assert "without noise" in output
         assert "does not refute the claim" in output
         assert "could NOT have noticed" in output
         assert "It did not attack" in output
-        result = run_json("audit", "election.toml", "--runs", 5, "--confidence", 0.999)
+        result = run_json("audit", "election.toml", "--runs", 5, "--confidence", 0.9999)
         assert result["holds"]
         assert result["levels"][0]["epsilon"] == 0
         assert result["wealth"] < result["refuting_wealth"]

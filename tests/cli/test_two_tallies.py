@@ -62,12 +62,17 @@ def exchange(agreed: Path, *more: object) -> tuple[Path, Path]:
 def test_two_organisations_run_an_election(agreed: Path, clinic: Path) -> None:
     assert "NOT YET" not in run("check", agreed).output
     assert "two tallies" in run("check", agreed).output
-    cast(agreed, "a", "b", "c")
+    cast(agreed, "b", "c")
+    shown = run("cast", agreed, "--party", "a", "--data", clinic / "a.csv", "--to", clinic / "box", "--keep",
+                clinic / "kept").output  # fmt: skip
+    assert "Nobody alone can read it, and no readable copy is kept" in shown
+    assert not list((clinic / "kept").glob("*.open"))
     shown = run("inspect", clinic / "box" / "a.ballot", "--election", agreed).output
     assert "a share for one server" in shown
     one, two = exchange(agreed)
     shown = run("combine", one, two, "--out", clinic / "outcome", "--publish", clinic / "public").output
     assert "against the public or either server alone, not both together" in shown
+    assert "What each party changed is unknown: with two tallies nobody can read what one of them sent." in shown
     outcome = ob.Outcome.load(clinic / "outcome")
     assert sorted(outcome.voted) == ["a", "b", "c"]
     assert not outcome.count.by_party
@@ -194,3 +199,17 @@ def test_the_text_of_a_new_election_names_both_keys_and_says_what_is_missing(cli
     assert (made.tallies.a, made.tallies.b) == tuple(keys)
     assert made.method.name == "analytic"
     assert "NOT YET" in run("check", clinic / "e.toml").output
+
+
+@pytest.mark.parametrize(("level", "unit", "other"), [("L1", "party", "add-remove"), ("L2", "row", "the server")])
+def test_a_new_election_says_where_the_noise_is_drawn_and_offers_no_adjacency_that_is_refused(
+    level: str, unit: str, other: str, clinic: Path
+) -> None:
+    keys = [new_server_key(clinic / f"{side}.key") for side in SERVERS]
+    run("new", clinic / "e.toml", "--public", clinic / "public.csv", "--label", "ill", "--level", level,
+        "--epsilon", "5", "--tallies", *keys)  # fmt: skip
+    section = (clinic / "e.toml").read_text("utf-8").partition("[privacy]")[2].partition("[tallies]")[0]
+    assert f"two servers add noise to the total: protects a {unit}; trusted not to pool their shares" in section
+    assert "noise at " not in section
+    assert other not in section
+    assert ('"add-remove"' in section) == (level == "L2")

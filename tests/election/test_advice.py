@@ -8,9 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 import oneballot as ob
-from oneballot.election.advice import MEASURED, advise, analytic_instead, learns_from_public_rows
+from oneballot.ballot.keys import public_text
+from oneballot.election.advice import MEASURED, MEASURED_SHARED, advise, analytic_instead, learns_from_public_rows
 from oneballot.errors import ElectionError, WillNotWork
 
 X = np.random.default_rng(0).random((400, 6)).astype(np.float32)
@@ -75,6 +77,21 @@ def test_at_l2_every_method_for_tables_is_compared_with_the_best_for_its_budget(
         assert not any(MEASURED in line for line in advise(other, 30))
 
 
+def test_with_two_tallies_the_advice_is_about_noise_that_is_drawn_once() -> None:
+    keys = {side: public_text(X25519PrivateKey.generate()) for side in "ab"}
+    budget = ob.L2(1.0, stable_ids=True)
+    votes, sums = (election(privacy=budget, method=m, tallies=keys) for m in (ob.FedKT(subsets=25), ob.Analytic()))
+    (own,) = [line for line in advise(sums, 30) if MEASURED_SHARED in line]
+    (line,) = [line for line in advise(votes, 30) if MEASURED_SHARED in line]
+    assert line.startswith("Two servers can also add up the sums over rows of the method analytic")
+    for text in (own, line):
+        assert MEASURED not in text
+    several = analytic_instead(election(privacy=budget), 30)
+    rows, more = (int(text.split("about ")[1].split(" rows")[0].replace(",", "")) for text in (line, several))
+    assert rows < more / 3  # one noise, of twice the variance, instead of 30
+    assert "each party" not in line
+
+
 def test_the_figures_of_the_advice_are_those_of_the_table() -> None:
     docs = Path(__file__).parents[2] / "docs"
     table, page = ((docs / name).read_text("utf-8") for name in ("results/privacy.md", "privacy.md"))
@@ -82,6 +99,9 @@ def test_the_figures_of_the_advice_are_those_of_the_table() -> None:
     found = re.findall(r"(\d\d\.\d) ±", row)
     assert re.findall(r"(\d\d\.\d) %", MEASURED) == found
     assert f"| ε = 1 | {found[0]} % | {found[1]} % |" in page
+    shared = [re.findall(rf"\| {name} \| β = 0.5 \| {epsilon} \|.*\*\*(\d\d\.\d) ±", table)
+              for name, epsilon in (("analytic", "0.4"), ("FedKT", "0.5"))]  # fmt: skip
+    assert re.findall(r"(\d\d\.\d) %", MEASURED_SHARED) == [*shared[0], *shared[1]]
 
 
 def test_the_warning_at_l2_names_analytic_on_tables_and_not_on_images() -> None:

@@ -25,7 +25,7 @@ from oneballot.privacy.card.bounds import (
     suspicion_bound,
     twice_guess_bound,
 )
-from oneballot.privacy.card.words import COMPARED, QUESTIONS
+from oneballot.privacy.card.words import COMPARED, QUESTIONS, SAME_ID, WATCHED
 from oneballot.privacy.ledger import BALLOT_READERS, MODEL_USERS, TALLY_SERVERS, Ledger, Line
 from oneballot.privacy.releases import Adjacency, Unit
 from oneballot.privacy.settings import L1, L2, PrivacySettings
@@ -178,6 +178,7 @@ def test_each_unit_and_adjacency_has_its_words(
 
 def test_there_are_words_for_every_unit_and_adjacency_that_a_ledger_may_have() -> None:
     possible = {(u, a) for u in get_args(Unit) for a in get_args(Adjacency)} - {("party", "swap")}
+    possible |= {("row", SAME_ID), ("party", WATCHED)}
     assert possible <= COMPARED.keys()
     assert COMPARED.keys() == QUESTIONS.keys()
 
@@ -205,6 +206,17 @@ def test_the_audience_comes_from_the_ledger() -> None:
     for card in (at_l2, other, two):  # "more parties than stated above" must be stated
         assert any("nobody's rows are at more than one party" in sentence for sentence in card.how_often)
     assert not any("nobody's rows" in sentence for sentence in at_l1.how_often)
+
+
+def test_no_card_promises_to_hide_from_two_servers_who_casts_a_ballot() -> None:
+    """Servers compare lists of ballots, with names and abstentions."""
+    ledger = calibrate(L1(1.0), Spending(votes=Votes(50, 3, 1, 25)), True).ledger()
+    one, two = guarantee_card(ledger), guarantee_card(ledger.model_copy(update={"released_to": TALLY_SERVERS}))
+    assert "abstention" in one.protected[1]
+    assert "abstention" not in two.protected[1]
+    assert "whether it abstained" not in two.against[0]
+    assert any(sentence.startswith("Who casts a ballot, and who abstains") for sentence in two.not_protected)
+    assert not any(sentence.startswith("Who casts a ballot") for sentence in one.not_protected)
 
 
 def test_without_noise_the_card_says_first_that_nothing_is_protected() -> None:

@@ -14,9 +14,9 @@ from sklearn.datasets import make_classification
 import oneballot as ob
 from oneballot.election.columns import Number
 from oneballot.errors import CollapsedModel
-from oneballot.server.verdict import Verdict
+from oneballot.server.verdict import Verdict, _agreement_of_votes, class_counts
 from oneballot.simulation import simulate_parties
-from oneballot.types import Data
+from oneballot.types import Count, Data
 
 TREE = ob.Sklearn("DecisionTreeClassifier", {"max_depth": 6})
 
@@ -70,6 +70,17 @@ def rare_class(seed: int = 0) -> tuple[ob.Election, dict[str, Data]]:
     stump = ob.Sklearn("DecisionTreeClassifier", {"max_depth": 1})
     election = ob.Election([0, 1], X[:1000], method=ob.Ensemble(), learner=stump)
     return election, {f"p{i}": election.data(X[i::4][250:], y[i::4][250:]) for i in range(4)}
+
+
+def test_votes_that_noise_makes_negative_have_no_agreement_and_counts_no_negative_share() -> None:
+    """With reverse k-NN votes at L2 "101 % of the votes" once named the class."""
+    votes = np.array([[3, -2], [5, 1]])
+    assert _agreement_of_votes(Count({"votes": votes}), 2) is None
+    agreed = _agreement_of_votes(Count({"votes": np.maximum(votes, 0)}), 2)
+    assert agreed == pytest.approx((1 + 5 / 6) / 2)
+    counted = class_counts(Count({"votes": votes, "seen": np.array([-4, 12])}), 2)
+    assert counted is not None
+    assert counted.tolist() == [0, 12]
 
 
 def test_a_class_that_the_parties_have_and_that_is_never_predicted_is_a_warning() -> None:

@@ -145,7 +145,10 @@ def command(
         if data_dependent:
             print(f"DO NOT PUBLISH: {done['do_not_publish']}.")
         if done["encrypted_to"]:
-            print(f"Encrypted to {done['encrypted_to']}. {done['ballot']}.open is your own readable copy.")
+            copy = f"{done['ballot']}.open is your own readable copy"
+            if agreed.tallies is not None:
+                copy = "Nobody alone can read it, and no readable copy is kept"
+            print(f"Encrypted to {done['encrypted_to']}. {copy}.")
         if review:
             how = "describes this ballot already" if review.written["written"] == "unchanged" else "shows what leaves"
             print(f"{review.written['page']} {how}; {review.written['json']} is the same for machines.")

@@ -151,17 +151,17 @@ def _votes(election: Election) -> dict[str, Any]:
 
 
 def _in_all(election: Election) -> list[str]:
-    privacy, guarantee, openings = election.privacy, election.guarantee, 1
-    if election.tallies is not None:
-        openings = election.tallies.openings
-    if guarantee is None or privacy.rehearsal or openings * privacy.tallies * privacy.max_silos_per_person == 1:
+    privacy, guarantee, openings, silos = election.privacy, election.guarantee, 1, election.privacy.max_silos_per_person
+    if election.tallies is not None:  # the ledger of an opening is about all parties of a person
+        openings, silos = election.tallies.openings, 1
+    if guarantee is None or privacy.rehearsal or openings * privacy.tallies * silos == 1:
         return []
     from ..privacy.ledger import format_epsilon
 
     what = (
         f"{max(privacy.tallies, openings)} {'openings' if openings > 1 else 'tallies'}"
         if max(privacy.tallies, openings) > 1
-        else f"{privacy.max_silos_per_person} parties of one person"
+        else f"{silos} parties of one person"
     )
     return [f"epsilon {format_epsilon(guarantee.epsilon())} for {what} together"]
 

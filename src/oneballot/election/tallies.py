@@ -90,6 +90,11 @@ def check_tallies(election: Election) -> None:
         raise ElectionError(
             f'[tallies] unit = "{tallies.unit}", but {meant}; set level = "L2" for rows, "L1" for parties'
         )
+    if election.level == "L1" and election.privacy.adjacency == "add-remove":
+        raise ElectionError(
+            'with [tallies] adjacency = "add-remove" is not available at L1: it promises to hide whether a party takes '
+            'part, but both servers see who casts a ballot. Use adjacency = "replace", which hides what it casts'
+        )
     if election.privacy.tallies > 1:
         raise ElectionError("with [tallies] set openings there instead of tallies under [privacy]")
     if election.calibrate:
@@ -111,15 +116,6 @@ def shared_method(method: Method, level: str) -> Method:
             "`sums_alone = True` if `Count.by_party` is always empty (docs/extending.md#two-tallies)"
         )
     return chosen
-
-
-def refuse_two_tallies(election: Election, what: str) -> None:
-    """Raise ElectionError in an election with two tallies, where this cannot be done."""
-    if election.tallies is not None:
-        raise ElectionError(
-            f"{what} is not available with two tallies, whose servers learn sums alone. To leave a party out, let both "
-            "servers tally again with --without PARTY (docs/two-tallies.md)"
-        )
 
 
 def check_two_tallies_can_start(election: Election) -> None:

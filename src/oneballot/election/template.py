@@ -141,6 +141,10 @@ def _as_classes(table: Table, label: str) -> tuple[Class, ...]:
 def two_tallies(method: str, privacy: str, a: str, b: str) -> tuple[str, str]:
     """The sections [method] and [privacy] of an election with two servers, of which the second has [tallies] too."""
     method = re.sub(r'influence = "bounded" .*', 'influence = "claimed"           # two tallies see sums alone', method)
+    for level, unit in (("L1", "party"), ("L2", "row")):
+        trusted = f"two servers add noise to the total: protects a {unit}; trusted not to pool their shares"
+        privacy = privacy.replace(_LEVELS[level], trusted)
+    privacy = re.sub(r' +# or "add-remove"\n', "\n", privacy)  # at L1 the servers see who casts a ballot
     return method, (
         f"{privacy}\n[tallies]                       # two servers, each with a share of every ballot: "
         f"docs/two-tallies.md\na = {toml_value(a)}\nb = {toml_value(b)}\n"

@@ -93,7 +93,10 @@ class Ledger(BaseModel):
         # Version 0.1 wrote "row" also where rows have stable IDs; only then does a replaced row move one vote.
         by_id = self.unit == "row" and self._has_reach(ID_REACH)
         votes = any(line.classes is not None for line in self.lines)
-        return describe_adjacency(self.level, self.adjacency, unit=self.unit, stable_ids=by_id, votes=votes)
+        return describe_adjacency(
+            self.level, self.adjacency, unit=self.unit, stable_ids=by_id, votes=votes,
+            watched=self.released_to == TALLY_SERVERS,
+        )  # fmt: skip
 
     def _has_reach(self, reach: int) -> bool:
         return any(line.reach == reach for line in self.lines)
@@ -222,13 +225,14 @@ def format_epsilon(epsilon: float) -> str:
 
 @lru_cache(maxsize=256)  # computed once for ten thousand ballots
 def _multiply(ledger: Ledger, count: int, silos: int) -> Ledger:
+    together = silos * ledger.silos
     if ledger.epsilon is None:
-        return ledger.model_copy(update={"drawn": count, "silos": silos})
+        return ledger.model_copy(update={"drawn": count, "silos": together})
     lines = [line.model_copy(update={"times": line.times * count * silos}) for line in ledger.lines]
     fields = ledger.model_dump(exclude={"epsilon", "publishable", "lines", "drawn", "silos"})
     if count > 1 and ledger.accountant == "tight":
         fields["accountant"] = "rdp"
-    return Ledger.with_lines(lines, **fields, drawn=count, silos=silos)
+    return Ledger.with_lines(lines, **fields, drawn=count, silos=together)
 
 
 @lru_cache(maxsize=256)

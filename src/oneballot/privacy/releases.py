@@ -71,14 +71,22 @@ def releases_per_unit(level: Level, queries: int, partitions: int) -> int:
 
 
 def describe_adjacency(
-    level: str, adjacency: Adjacency, *, unit: Unit, stable_ids: bool = False, votes: bool = True
+    level: str,
+    adjacency: Adjacency,
+    *,
+    unit: Unit,
+    stable_ids: bool = False,
+    votes: bool = True,
+    watched: bool = False,
 ) -> str:
     """How neighbouring data differ, in words. `votes`: whether votes are released, or else numbers.
 
-    `stable_ids` matters for the unit row: a patient always has one.
+    `stable_ids` matters for the unit row: a patient always has one. `watched`: those against whom the guarantee holds
+    see who casts a ballot, so that casting none is another change.
     """
     if unit == "party":
-        whole = {"L1": "a party casts another ballot, or none", "L2": "all rows of a party may differ"}[level]
+        other = "a party casts another ballot" + ("; whether it casts one is seen" if watched else ", or none")
+        whole = {"L1": other, "L2": "all rows of a party may differ"}[level]
         return "a party takes part or not" if adjacency == "add-remove" else whole
     by_id = unit == "patient" or stable_ids
     if adjacency == "add-remove":

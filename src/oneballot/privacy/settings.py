@@ -45,8 +45,9 @@ class PrivacySettings:
     "swap" is a person swapped for another one, with another ID, which moves two votes.
     stable_ids (L2): rows are identified by an ID; otherwise by their content, which costs more under "replace". By
     default the schema decides. rows_per_id (L2): where rows are summed, how many rows of one ID are used, by default 1;
-    the sensitivity grows with it. tallies (L1): how many tallies the budget covers. counts_sigma (L2): noise on class
-    counts. sampler: whether this package or OpenDP draws Gumbel noise.
+    the sensitivity grows with it. max_silos_per_person (L2): at how many parties rows of one person may be. tallies
+    (L1): how many tallies the budget covers. counts_sigma (L2): noise on class counts. sampler: whether this package or
+    OpenDP draws Gumbel noise.
     A rehearsal draws its noise from `noise_seed`: it is reproducible and has no epsilon.
     """
 

@@ -2,12 +2,15 @@
 
 A server knows its own noise, so only the other's protects a unit against it. The cost is that of one server's noise,
 and the total carries twice its variance.
+
+A person with rows at m parties moves the total m times as far as at one, because there is one noise for all of them:
+squared distances grow with m². At L2, where every party adds noise of its own, m costs are added.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -39,19 +42,19 @@ class TwoTallies(Guarantee):
         return "servers"
 
     def releases(self) -> list[tuple[Mechanism, int]]:
-        draws = self.openings * self.privacy.max_silos_per_person
-        return [(release, times * draws) for _, release, times in self.lines()]
+        """The releases of all planned openings. What a person at several parties moves is in their squared shift."""
+        return [(release, times * self.openings) for _, release, times in self.lines()]
 
     def ballot_ledger(self) -> Ledger:
         """A ballot is two shares that reveal nothing alone; what counts is the opening of the total."""
         return self.ledger()
 
     def _ledger_fields(self) -> dict[str, Any]:
-        return super()._ledger_fields() | {"released_to": TALLY_SERVERS}
+        return super()._ledger_fields() | {"released_to": TALLY_SERVERS, "silos": self.privacy.max_silos_per_person}
 
     def planned(self, casts: int = 1) -> Ledger:
-        """The ledger of all planned openings, for all silos of a person. Casting again draws no noise."""
-        return self.ledger().times(self.openings, silos=self.privacy.max_silos_per_person)
+        """The ledger of all planned openings. Casting again draws no noise."""
+        return self.ledger().times(self.openings)
 
     def label_accuracy(self, parties: int | None) -> float | None:
         """How often the label of a row is right when all voters of all parties agree on it."""
@@ -68,10 +71,11 @@ class TwoTallies(Guarantee):
     def forecast(self, parties: int | None) -> list[str]:
         assert self.numbers is not None
         sigma = math.sqrt(2) * self.numbers.sigma
-        multiple = sigma / math.sqrt(self.numbers.squared_shift)
+        multiple, silos = sigma / math.sqrt(self.numbers.squared_shift), self.privacy.max_silos_per_person
+        where = f", at up to {silos:,} parties together," if silos > 1 else ""
         text = (
             f"Two servers add noise to the total, once: together a standard deviation of {multiple:.3g} times the "
-            f"largest change that one {UNIT_NAMES[self.unit]} can make, whatever the number of parties."
+            f"largest change that one {UNIT_NAMES[self.unit]}{where} can make, whatever the number of parties."
         )
         if self.row:
             rows = 3 * sigma / self.row
@@ -93,11 +97,17 @@ class TwoTallies(Guarantee):
 @lru_cache(maxsize=64)
 def calibrate_two_tallies(privacy: PrivacySettings, numbers: Numbers, stable_ids: bool, openings: int) -> TwoTallies:
     """The guarantee of these settings for sums that one unit changes as `numbers` says."""
-    numbers = of_a_unit(numbers, privacy, stable_ids)
-    release = noise_on_numbers(numbers, privacy, draws=openings * privacy.max_silos_per_person)
+    numbers = at_all_silos(of_a_unit(numbers, privacy, stable_ids), privacy)
+    release = noise_on_numbers(numbers, privacy, draws=openings)
     level: Any = privacy.level
     return TwoTallies(
         privacy=privacy, level=level, stable_ids=stable_ids, numbers=release, numbers_name=numbers.what,
         openings=openings, labels=numbers.classes, voters=numbers.voters, lift=numbers.lift, row=numbers.row,
         spread=numbers.spread,
     )  # fmt: skip
+
+
+def at_all_silos(numbers: Numbers, privacy: PrivacySettings) -> Numbers:
+    """What one unit changes in the total of all parties: it may have rows at m of them, all of which move it alike."""
+    squared = privacy.max_silos_per_person**2
+    return replace(numbers, add_remove=squared * numbers.add_remove, replaced=squared * numbers.replaced)

@@ -51,7 +51,7 @@ class TallyContext(PartyContext):
         if guarantee is None:
             return Ledger()
         if self.shared:  # for all openings so far
-            return guarantee.ledger().times(self.number, silos=guarantee.privacy.max_silos_per_person)
+            return guarantee.ledger().times(self.number)
         if guarantee.level == "L1":
             now = guarantee.ledger().times(self.number)
             # Versions before 0.7 calibrated the noise of planned tallies by `tight`, so an earlier draw may have less.

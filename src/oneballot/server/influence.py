@@ -178,6 +178,8 @@ def _why_unknown(count: Count, ctx: TallyContext) -> str:
             "there are no public rows. `oneballot certify OUTCOME --election election.toml --data rows.csv` asks about "
             "rows of your own"
         )
+    if ctx.election.tallies is not None:
+        return "with two tallies nobody can read what one of them sent"
     if not count.by_party:
         return f"the count of {ctx.election.method.name} keeps only sums, so that no ballot can be left out"
     return f"{ctx.election.method.name} does not say what each ballot adds with these settings"

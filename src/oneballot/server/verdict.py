@@ -158,13 +158,14 @@ def judge(model: Model, count: Count, ctx: TallyContext) -> Verdict:
 
 
 def class_counts(count: Count, classes: int) -> Array | None:
-    """The rows of each class at all parties, if every ballot states them as `seen`; None otherwise."""
+    """The rows of each class at all parties, if every ballot states them as `seen`; None otherwise. Noise may make a
+    number negative, which becomes 0."""
     seen = count.sums.get("seen")
     if seen is None and count.by_party:
         stated = [contents.get("seen") for contents in count.by_party.values()]
         arrays = [one for one in stated if isinstance(one, np.ndarray) and one.shape == (classes,)]
         seen = np.sum(arrays, axis=0) if len(arrays) == len(stated) else None
-    return seen if seen is not None and seen.shape == (classes,) else None
+    return np.maximum(seen, 0) if seen is not None and seen.shape == (classes,) else None
 
 
 def _shares(counts: Array) -> Sequence[float]:
@@ -172,9 +173,12 @@ def _shares(counts: Array) -> Sequence[float]:
 
 
 def _agreement_of_votes(count: Count, classes: int) -> float | None:
-    """The share of the votes that the winning class has, over the rows with votes."""
+    """The share of the votes that the winning class has, over the rows with votes.
+
+    None where noise makes some votes negative, because shares might exceed 1.
+    """
     votes = count.sums.get("votes")
-    if votes is None or votes.ndim != 2 or votes.shape[1] != classes:
+    if votes is None or votes.ndim != 2 or votes.shape[1] != classes or (votes < 0).any():
         return None
     total = votes.sum(axis=1)
     voted = total > 0

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from oneballot.ballot.keys import new_server_key
 from oneballot.cli import app
 
 PARTIES = ("clinic-a", "clinic-b", "clinic-c")
@@ -35,3 +36,14 @@ def clinics(clinic: Path) -> Path:
         (clinic / place / "election.toml").write_text(text)
         (clinic / place / "public.csv").write_bytes((clinic / "public.csv").read_bytes())
     return clinic
+
+
+@pytest.fixture
+def two_tallies(clinics: Path) -> Path:
+    """The same folders; the election of the server and of clinic-a has two tallies."""
+    keys = [new_server_key(clinics / f"{side}.key") for side in "ab"]
+    for place in ("server", "clinic-a"):
+        election = clinics / place / "election.toml"
+        text = election.read_text().replace('influence = "bounded"', 'influence = "claimed"')
+        election.write_text(f'{text}\n[tallies]\na = "{keys[0]}"\nb = "{keys[1]}"\n')
+    return clinics

@@ -278,6 +278,13 @@ def test_a_quorum_is_tallied_at_the_deadline_and_late_ballots_by_the_next_run(cl
     assert loaded.summary() == second.summary()
 
 
+def test_two_tallies_are_refused_before_any_party_is_asked(two_tallies: Path) -> None:
+    grid = loop(two_tallies)
+    with pytest.raises(ElectionError, match="an election with two tallies cannot run over Flower"):
+        server.run_election(grid, settings(two_tallies))
+    assert not grid.polls
+
+
 def test_without_a_quorum_the_deadline_is_an_error_and_ballots_stay_in_the_box(clinics: Path) -> None:
     put_deadline(clinics, in_seconds(1))
     grid = loop(clinics)

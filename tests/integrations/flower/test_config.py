@@ -46,6 +46,16 @@ def test_flower_accepts_the_app_and_the_server_reads_its_configuration(clinics: 
     assert "is not overwritten" in oneballot("flower", "new", "app", "--election", "election.toml", status=1)
 
 
+def test_no_files_are_written_for_an_election_with_two_tallies(two_tallies: Path) -> None:
+    reason, home = "an election with two tallies cannot run over Flower", two_tallies / "server"
+    node = two_tallies / "clinic-a"
+    assert reason in oneballot("flower", "new", two_tallies / "app", "--election", home / "election.toml", status=1)
+    words = ("--party", "clinic-a", "--election", node / "election.toml", "--data", node / "rows.csv")
+    assert reason in oneballot("flower", "node", node / "node.toml", *words, status=1)
+    assert not (two_tallies / "app").exists()
+    assert not (node / "node.toml").exists()
+
+
 def test_the_app_of_a_simulation_checks_and_counts_the_files_of_parties(clinics: Path) -> None:
     folder, election = clinics / "parties", clinics / "server" / "election.toml"
     folder.mkdir()

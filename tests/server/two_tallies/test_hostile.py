@@ -1,11 +1,8 @@
-"""Hostile shares, lists and partials: each is refused with its reason, and the other ballots count."""
+"""Hostile shares: each is refused with its reason, and the other ballots count."""
 
 from __future__ import annotations
 
 import json
-import os
-import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,13 +12,12 @@ from oneballot.ballot.encryption import decrypt, encrypt
 from oneballot.ballot.seal import seal
 from oneballot.ballot.sealed_shares import MAGIC, seal_shares
 from oneballot.ballot.shares import SEED_BYTES, Layout
-from oneballot.errors import BallotError, PrivacyError
+from oneballot.errors import BallotError
 from oneballot.server.prefetch import InMemory
 from oneballot.server.two_tallies.combine import combine
 from oneballot.server.two_tallies.counting import count_shares
-from oneballot.server.two_tallies.partial import MOST_BYTES, Partial
-from oneballot.server.two_tallies.roll import Roll
-from oneballot.server.two_tallies.share import make_partials, tally_share
+from oneballot.server.two_tallies.partial import Partial
+from oneballot.server.two_tallies.share import make_partials
 from oneballot.types import Blob
 
 from .conftest import NAMES, Federation
@@ -167,82 +163,6 @@ def test_what_a_lying_party_adds_is_not_proved(federation, tmp_path) -> None:
         opened(worse, tmp_path / "again")
 
 
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        (lambda roll: roll | {"side": "a"}, "is the list of server a"),
-        (lambda roll: roll | {"election": "0" * 64}, "is of another election"),
-        (lambda roll: roll | {"ballots": roll["ballots"] * 2}, "lists a party twice"),
-        (lambda roll: roll | {"extra": 1}, "is not a list of ballots"),
-        (lambda roll: [], "is not a list of ballots"),
-    ],
-)
-def test_a_malformed_list_is_refused(change, reason, federation, tmp_path) -> None:
-    own = federation()
-    own.cast(*NAMES[:3])
-    path = tally_share(own.election, own.box, tmp_path / "b", "b", own.servers["b"], beside=tmp_path).roll_path
-    path.write_text(json.dumps(change(json.loads(path.read_text()))))
-    with pytest.raises(BallotError, match=reason):
-        Roll.read(path, own.election, "b")
-
-
-def test_a_list_with_ballots_that_do_not_exist_adds_nothing(federation, tmp_path) -> None:
-    own = federation()
-    own.cast(*NAMES[:3])
-    path = tally_share(own.election, own.box, tmp_path / "b", "b", own.servers["b"], beside=tmp_path).roll_path
-    roll = json.loads(path.read_text())
-    roll["ballots"].append({"party": "invented", "digest": "1" * 64, "abstained": False})
-    path.write_text(json.dumps(roll))
-    made = tally_share(own.election, own.box, tmp_path / "a", "a", own.servers["a"], beside=tmp_path, other=path)
-    assert sorted(made.partial.voted) == sorted(NAMES[:3])
-    assert made.differing == ("the ballot of invented is listed by server b, not by server a",)
-
-
-def test_a_server_that_lists_single_ballots_learns_nothing_from_an_honest_one(federation, tmp_path) -> None:
-    own = federation(quorum=1)
-    own.cast(*NAMES[:5])
-    path = tally_share(own.election, own.box, tmp_path / "b", "b", own.servers["b"], beside=tmp_path).roll_path
-    roll = json.loads(path.read_text())
-    path.write_text(json.dumps(roll | {"ballots": roll["ballots"][:1]}))
-    with pytest.raises(PrivacyError, match="at least 3 must differ"):
-        tally_share(own.election, own.box, tmp_path / "a", "a", own.servers["a"], beside=tmp_path, other=path)
-    assert not (tmp_path / "a" / "partial-a").exists()
-
-
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        (lambda data: data[:-1], "is incomplete"),
-        (lambda data: data[:40], "is not a partial"),
-        (lambda data: b"PK" + data, "is not a partial"),
-        (lambda data: data.replace(b'"bits":64', b'"bits":63'), "its header is malformed"),
-        (lambda data: data.replace(b'"opening":1', b'"opening":0'), "its header is malformed"),
-        (lambda data: data.replace(b'"opening":1', b'"opening":1000000000'), "its header is malformed"),
-        (lambda data: re.sub(rb'"digest":"[0-9a-f]+"', b'"digest":[]', data), "its header is malformed"),
-        (lambda data: data.replace(b'"bytes":', b'"bytes":-'), "its header is malformed"),
-        (lambda data: data.replace(b'"casts":1', b'"casts":"x"'), "its header is malformed"),
-        (lambda data: re.sub(rb'"name":"[^"]*"', rb'"name":"\\u001b[2J"', data), "its header is malformed"),
-        (lambda data: re.sub(rb'"sums":\[(.*?\]\])', rb'"sums":[\1,\1', data), "listed twice"),
-    ],
-)
-def test_a_damaged_partial_is_refused(change, reason, federation, tmp_path) -> None:
-    own = federation()
-    own.cast(*NAMES[:3])
-    both(own, tmp_path)
-    path: Path = tmp_path / "a" / "partial-a"
-    path.write_bytes(change(path.read_bytes()))
-    with pytest.raises(BallotError, match=reason):
-        Partial.read(path)
-
-
-def test_a_file_that_is_too_large_for_a_partial_is_not_read(tmp_path) -> None:
-    path = tmp_path / "partial-a"
-    with path.open("wb") as file:
-        file.truncate(MOST_BYTES + 1)
-    with pytest.raises(BallotError, match="too large for a partial"):
-        Partial.read(path)
-
-
 def test_ballots_with_odd_names_in_the_box_are_counted_or_named(federation, tmp_path) -> None:
     """Names of files in a box are not ours: a name of 600 characters, or with a line feed, stops no server."""
     own = federation()
@@ -255,29 +175,6 @@ def test_ballots_with_odd_names_in_the_box_are_counted_or_named(federation, tmp_
     assert sorted(read[0].voted) == sorted(NAMES[:3])
     assert len(read[0].spoiled) == 1
     combine(own.election, *read)
-
-
-def test_a_partial_of_another_election_is_refused(federation, tmp_path) -> None:
-    own, other = federation(), federation({"min_difference": 2})
-    own.cast(*NAMES[:3])
-    one, two = both(own, tmp_path)
-    with pytest.raises(BallotError, match="of another election"):
-        combine(other.election, one.partial, two.partial)
-
-
-def test_a_damaged_record_of_openings_stops_the_server(federation, tmp_path) -> None:
-    own = federation(privacy=ob.L2(5.0))
-    own.cast(*NAMES[:3])
-    both(own, tmp_path)
-    (record,) = (tmp_path / "at-a" / "openings-a").iterdir()
-    kept = record.read_bytes()
-    record.write_bytes(kept[:-5])
-    with pytest.raises(PrivacyError, match="restore"):
-        both(own, tmp_path)
-    record.write_bytes(kept)
-    os.rename(record, record.with_name(record.name.replace("0001", "0002")))
-    with pytest.raises(PrivacyError, match="an earlier one is missing"):
-        both(own, tmp_path)
 
 
 def test_a_seed_is_never_used_twice(federation) -> None:

@@ -11,11 +11,12 @@ import oneballot as ob
 from oneballot.errors import ElectionError, PrivacyError
 from oneballot.party.cast import cast
 from oneballot.party.context import PartyContext
-from oneballot.party.shared_count import expected_layout
+from oneballot.party.shared_count import CountContext, expected_layout
+from oneballot.runtime.scheduler import Job, run, steps_of
 from oneballot.server.context import TallyContext
 from oneballot.server.two_tallies.noise import draw_noise
 from oneballot.simulation import divide, simulate_parties
-from oneballot.types import Data
+from oneballot.types import Ballot, Data
 
 from .conftest import NAMES, plain
 
@@ -28,6 +29,14 @@ def noise(election: ob.Election, side: str = "a") -> dict[str, np.ndarray]:
     with TallyContext(election) as ctx:
         layout = expected_layout(ctx)
         return layout.split(draw_noise(ctx, layout, side, 1))
+
+
+def shared_sums(election: ob.Election, party: str, X, y, ids) -> np.ndarray:
+    """What a party with these rows adds to the total, before it is split into shares."""
+    ctx = PartyContext(election, party)
+    contents = run(Job(steps_of(election.method.cast, Data(X, y, ids), ctx), election.learner_of, "", "", {}))
+    count = election.method.count(Ballot(party, contents, "", None, b""), CountContext(election, party))
+    return np.concatenate([value.ravel() for value in count.sums.values()])
 
 
 def test_one_server_adds_the_full_noise_that_the_ledger_charges(federation) -> None:
@@ -73,7 +82,8 @@ def test_the_cost_is_that_of_a_discrete_gaussian_by_zcdp(federation) -> None:
         ({"subsets": 3}, ob.L2(2.0, stable_ids=True, adjacency="swap"), 4 * 2 * 60 + 2),
         ({"subsets": 3}, ob.L2(2.0, stable_ids=True, rows_per_id=3), 2 * 60 + 9 * 2),
         ({}, ob.L1(8.0), 2 * 60),
-        ({}, ob.L1(8.0, adjacency="add-remove"), 60),
+        # A person with rows at three parties moves the total, which has one noise, three times as far.
+        ({"subsets": 3}, ob.L2(2.0, stable_ids=True, max_silos_per_person=3), 9 * (2 * 60 + 2)),
         ({"partitions": 2}, ob.L1(8.0), 2 * 60 * 4),
         ({"partitions": 2, "voting": "consistent"}, ob.L1(8.0), 2 * 60),
         ({"weights": "class-counts", "most_rows": 10, "open_vote": "off"}, ob.L1(8.0), 2 * 60 * 100),
@@ -82,6 +92,64 @@ def test_the_cost_is_that_of_a_discrete_gaussian_by_zcdp(federation) -> None:
 def test_the_sensitivity_of_votes(settings, privacy, squared, federation) -> None:
     election = federation(method=ob.FedKT(queries=60, **settings), learner=TREE, privacy=privacy).election
     assert election.guarantee.numbers.squared_shift == squared
+
+
+@pytest.mark.parametrize("method", [ob.FedKT(subsets=2, queries=60), ob.Analytic(), ob.Neighbours(neighbours=5)])
+def test_a_person_at_several_parties_moves_the_total_as_far_as_the_ledger_charges(method, federation, digits) -> None:
+    """The same patient's rows are replaced at both parties. The totals are twice as far apart as one party's sums, so
+    the squared distance is four times that of one party, and not twice, as it is where each party adds noise."""
+    settings = {"method": method, "learner": TREE}
+    one, two = (
+        federation(**settings, privacy=ob.L2(2.0, stable_ids=True, max_silos_per_person=m)).election.guarantee
+        for m in (1, 2)
+    )
+    assert two.numbers.squared_shift == 4 * one.numbers.squared_shift
+    assert math.isclose(two.numbers.sigma, 2 * one.numbers.sigma, rel_tol=1e-5)
+    assert two.epsilon() <= 2.0
+    assert two.ledger().silos == two.planned().silos == 2
+    assert two.ledger().epsilon == two.planned().epsilon == two.epsilon()
+    assert "for people with rows at up to 2 parties" in two.ledger().describe()
+    election = federation(**settings, privacy=ob.L2(2.0, stable_ids=True, max_silos_per_person=2)).election
+    patient, other = [Data(digits.X[i : i + 1], digits.y[i : i + 1], np.array(["p"])) for i in (0, 1)]
+    assert digits.y[0] != digits.y[1]
+    moved = [
+        (shared_sums(election, party, other.X, other.y, other.ids) - before).astype(np.float64)
+        for party in NAMES[:2]
+        for before in [shared_sums(election, party, patient.X, patient.y, patient.ids)]
+    ]
+    assert (moved[0] ** 2).sum() > 0
+    assert math.isclose((sum(moved) ** 2).sum(), 4 * (moved[0] ** 2).sum())
+
+
+def test_the_outcome_states_at_how_many_parties_a_person_may_be(federation, digits) -> None:
+    privacy = ob.L2(5.0, stable_ids=True, max_silos_per_person=2)
+    election = federation(method=ob.Analytic(), privacy=privacy).election
+    data = Data(digits.X, digits.y, np.arange(len(digits.y)).astype(str))
+    made = simulate_parties(election, divide(data, 7, "homogeneous"))
+    assert made.outcome.ledger == election.guarantee.planned()
+    assert made.outcome.ledger.epsilon <= 5.0
+    assert all(ballot.ledger.agrees_with(election.ballot_ledger) for ballot in made.ballots)
+    forgotten = federation(method=ob.Analytic(), privacy=ob.L2(5.0, stable_ids=True)).election
+    assert not made.ballots[0].ledger.agrees_with(forgotten.ballot_ledger)
+
+
+@pytest.mark.parametrize("method", [ob.FedKT(subsets=3, queries=60), ob.Analytic(), ob.Neighbours(neighbours=5)])
+def test_a_person_swapped_for_another_at_another_party_stays_within_the_distance(method, federation, digits) -> None:
+    """One party loses a row, another gains one with another ID: both change the same total."""
+    privacy = ob.L2(2.0, stable_ids=True, adjacency="swap")
+    election = federation(method=method, learner=TREE, privacy=privacy).election
+    numbers, ids = election.guarantee.numbers, np.arange(len(digits.y)).astype(str)
+    declared = numbers.squared_shift * (4 if election.method.name == "analytic" else 1)  # the count holds G + Gᵀ
+
+    def total(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+        rows = zip(NAMES, (first, second), strict=False)
+        return sum(shared_sums(election, party, digits.X[i], digits.y[i], ids[i]) for party, i in rows)
+
+    some, others = np.arange(12), np.arange(12, 24)
+    before = total(some, others).astype(np.float64)
+    for leaves, comes in zip(range(6), range(30, 36), strict=True):
+        moved = float(((total(np.delete(some, leaves), np.append(others, comes)) - before) ** 2).sum())
+        assert 0 < moved <= declared
 
 
 @pytest.mark.parametrize(
@@ -94,22 +162,15 @@ def test_no_changed_row_moves_the_sums_further_than_declared(settings, federatio
     ids = np.arange(len(y)).astype(str)
     declared = election.guarantee.numbers.squared_shift
 
-    def sums(X, y, ids) -> np.ndarray:
-        from oneballot.party.shared_count import CountContext
-        from oneballot.runtime.scheduler import Job, run, steps_of
-        from oneballot.types import Ballot
-
-        ctx = PartyContext(election, NAMES[0])
-        contents = run(Job(steps_of(election.method.cast, Data(X, y, ids), ctx), election.learner_of, "", "", {}))
-        count = election.method.count(Ballot(NAMES[0], contents, "", None, b""), CountContext(election, NAMES[0]))
-        return np.concatenate([value.ravel() for value in count.sums.values()])
-
-    before, largest = sums(X, y, ids), 0
+    before, largest = shared_sums(election, NAMES[0], X, y, ids), 0
     for row in range(0, 24, 3):
         changed, labels = X.copy(), y.copy()
         changed[row], labels[row] = 16 - X[row], (y[row] + 5) % 10
         kept = np.arange(len(y)) != row
-        for after in (sums(changed, labels, ids), sums(X[kept], y[kept], ids[kept])):
+        for after in (
+            shared_sums(election, NAMES[0], changed, labels, ids),
+            shared_sums(election, NAMES[0], X[kept], y[kept], ids[kept]),
+        ):
             largest = max(largest, int(((after - before) ** 2).sum()))
     assert 0 < largest <= declared
 

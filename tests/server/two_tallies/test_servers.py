@@ -231,6 +231,7 @@ def test_the_wrong_key_is_refused_before_any_ballot_is_read(federation, tmp_path
         ({"parties": 4}, {}, "the roster lists 7 parties"),
         ({}, {"server_key": "none"}, "remove server_key"),
         ({}, {"privacy": ob.L1(1.0, tallies=2), "method": ob.FedKT()}, "set openings there"),
+        ({}, {"privacy": ob.L1(1.0, adjacency="add-remove"), "method": ob.FedKT()}, "both servers see who casts"),
         ({"min_difference": 0}, {}, "min_difference"),
     ],
 )

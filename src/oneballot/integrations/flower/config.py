@@ -20,6 +20,16 @@ from ...runtime.files import write_atomic
 from .party import simulated_parties
 
 
+def refuse_two_tallies(election: Election) -> None:
+    """Raise ElectionError in an election with two tallies, before any party is asked."""
+    if election.tallies is not None:
+        raise ElectionError(
+            "an election with two tallies cannot run over Flower, which has one server, and it could not open the "
+            "total. Let the parties deliver to a box that both servers read (oneballot cast --to BOX; docs/boxes.md), "
+            "and tally with --share a and --share b (docs/two-tallies.md)"
+        )
+
+
 def write_app(
     folder: Path, election: Path, *, box: Path, outcome: Path, key: Path | None, simulated: Path | None
 ) -> Election:
@@ -28,6 +38,7 @@ def write_app(
     Paths are absolute, as the ServerApp runs in the folder where the SuperLink was started.
     """
     parsed = Election.read(election)
+    refuse_two_tallies(parsed)
     if (folder / "pyproject.toml").exists():
         raise ElectionError(f"{folder / 'pyproject.toml'} exists and is not overwritten; choose another folder")
     check_server_key(parsed, find_server_key(parsed, key, election.parent))
@@ -91,6 +102,7 @@ def write_node(
     if file.exists():
         raise ElectionError(f"{file} exists and is not overwritten; move it away, or choose another name")
     parsed = Election.read(election)
+    refuse_two_tallies(parsed)
     with reading_as(dialect, data), mapping_files(mapping, data):
         preview(parsed, party, data, keep=keep, key=key, beside=election.parent, choices=learners)
     if key is None:

@@ -15,12 +15,12 @@ from ...ballot.encryption import check_server_key, find_server_key
 from ...boxes.folder import Folder
 from ...election.election import Election
 from ...election.signing import read_author
-from ...election.tallies import refuse_two_tallies
 from ...errors import ElectionError, OneBallotError
 from ...runtime.files import check_writable
 from ...server.files import tally_files
 from ...server.outcome import Outcome
 from .collect import Collector, Intervals
+from .config import refuse_two_tallies
 from .party import log_warnings, simulated_parties
 
 log = logging.getLogger("flwr.oneballot")
@@ -105,8 +105,8 @@ class ElectionFile:
 def run_election(grid: Grid, config: RunConfig) -> Outcome:
     """Collect, then tally. Ballots stay in the box, so a run that was stopped can simply be started again."""
     file = ElectionFile(config.election)
+    refuse_two_tallies(file.election)
     key = find_server_key(file.election, config.key, config.election.parent)
-    refuse_two_tallies(file.election, "Flower")
     check_server_key(file.election, key)  # before any party is asked
     simulated = frozenset(simulated_parties(config.simulated)) if config.simulated else frozenset()
     for folder in (config.box, config.outcome):

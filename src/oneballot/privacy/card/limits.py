@@ -71,6 +71,8 @@ def _limits_of_rows(ledger: Ledger, pair: str) -> list[str]:
 
 def _limits_of_parties(ledger: Ledger, pair: str) -> list[str]:
     named = [] if ledger.adjacency == "add-remove" else ["Who is on the roster, and how many parties there are."]
+    if ledger.released_to == TALLY_SERVERS:
+        named.append("Who casts a ballot, and who abstains: both servers see it, and so do those who can read the box.")
     return [
         f"A person whose rows are at several parties. With two, a guess about that person is right {pair}.",
         *named,

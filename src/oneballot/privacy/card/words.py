@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from ..ledger import Ledger
+from ..ledger import TALLY_SERVERS, Ledger
 from ..releases import Unit
 
 SAME_ID = "same ID"
 """Replace, where version 0.1 identified single rows by an ID and called the unit a row."""
+WATCHED = "watched"
+"""Replace, where two servers see who casts a ballot."""
 UNIT_WORDS: dict[Unit, str] = {"row": "row", "patient": "patient", "party": "party"}
 PROTECTED: dict[Unit, str] = {
     "row": "Each single row of a party's data.",
@@ -26,6 +28,9 @@ COMPARED: dict[tuple[str, str], str] = {
         "the election with a party's ballot, and the same election with any other ballot of that party, or an "
         "abstention, in its place"
     ),
+    ("party", WATCHED): (
+        "the election with a party's ballot, and the same election with any other ballot of that party in its place"
+    ),
 }
 QUESTIONS: dict[tuple[str, str], str] = {
     ("row", "add-remove"): "whether a certain row is in the data",
@@ -37,11 +42,14 @@ QUESTIONS: dict[tuple[str, str], str] = {
     ("patient", "swap"): "which of two patients is in the data",
     ("party", "add-remove"): "whether a certain party voted",
     ("party", "replace"): "which of two ballots a certain party cast, or whether it abstained",
+    ("party", WATCHED): "which of two ballots a certain party cast",
 }
 
 
 def change_of(ledger: Ledger) -> str:
-    """How neighbouring data differ: the ledger's adjacency, or SAME_ID."""
+    """How neighbouring data differ: the ledger's adjacency, SAME_ID or WATCHED."""
     if ledger.unit == "row" and ledger.adjacency == "replace" and any(line.reach == 2 for line in ledger.lines):
         return SAME_ID
+    if ledger.unit == "party" and ledger.adjacency == "replace" and ledger.released_to == TALLY_SERVERS:
+        return WATCHED
     return str(ledger.adjacency)
