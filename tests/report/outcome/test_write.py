@@ -30,7 +30,8 @@ Make = Callable[..., Place]
 
 
 def text_of(subject: Subject, *, secret: bool = False) -> str:
-    return unescape(render_report(subject.for_page(secret=secret)))
+    page = render_report(subject.for_page(secret=secret))
+    return unescape(re.sub('<span class="whole">(.*?)</span>', r"\1", page))
 
 
 def test_a_report_with_labelled_rows_states_quality_parties_privacy_and_digests(make_place: Make) -> None:
@@ -123,6 +124,32 @@ def test_a_report_is_small_and_complete(make_place: Make, tmp_path: Path) -> Non
     subject = Subject(place.outcome, place.folder, tested=assess(place.outcome, place.test, ["site"]))
     (page,) = write(subject, tmp_path / "report.html")
     assert page.stat().st_size < 1_000_000
+
+
+@pytest.mark.slow
+def test_a_report_by_many_columns_stays_below_a_megabyte_and_says_what_it_leaves_out(
+    make_place: Make, tmp_path: Path
+) -> None:
+    place, (X, y) = make_place(), draw(400, 8)
+    columns = {f"column{i}": [f"value{(row // (i + 1)) % 8}" for row in range(400)] for i in range(3)}
+    path = write_rows(tmp_path / "test.csv", X, y, **columns)
+    (page,) = write(
+        Subject(place.outcome, place.folder, tested=assess(place.outcome, path, columns)), tmp_path / "a.html"
+    )
+    text = page.read_text("utf-8")
+    assert 500_000 < len(text.encode()) < 1_000_000
+    assert "column0: value7 (50 rows)" in text
+    assert "column2: value7 (" not in text
+    assert "to keep this page small. For others, name fewer columns" in text
+
+
+def test_small_numbers_of_rows_of_a_class_in_a_group_are_pointed_out(make_place: Make, tmp_path: Path) -> None:
+    place, (X, y) = make_place(), draw(120, 9)
+    sites = np.where((y == 1) & (np.cumsum(y) <= 4), "north", np.where(y == 1, "south", "north"))
+    path = write_rows(tmp_path / "test.csv", X, y, site=sites.tolist())
+    said = "under 10 and may point at single people: share this page only with those who may know them."
+    assert said in text_of(Subject(place.outcome, place.folder, tested=assess(place.outcome, path, ["site"])))
+    assert said not in text_of(Subject(place.outcome, place.folder, tested=assess(place.outcome, path)))
 
 
 def test_a_collapsed_model_is_said_first(make_place: Make) -> None:
