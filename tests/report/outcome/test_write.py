@@ -162,6 +162,23 @@ def test_a_collapsed_model_is_said_first(make_place: Make) -> None:
     assert "The model has collapsed. Do not use it." in text[first : first + 200]
 
 
+@pytest.mark.parametrize("calibrate", [False, True])
+def test_poor_probabilities_are_said_with_what_to_compare(make_place: Make, calibrate: bool) -> None:
+    place = make_place(**({"calibrate": True} if calibrate else {}))
+    assert (place.outcome.temperature is not None) == calibrate
+    tested = assess(place.outcome, place.test)
+    poor = replace(tested, metrics=replace(tested.metrics, values={**tested.metrics.values, "ece": 0.3}))
+    text = text_of(Subject(place.outcome, place.folder, tested=poor))
+    assert "The probabilities are poorly calibrated" in text
+    assert f"ompare with calibrate = {'false' if calibrate else 'true'} in the election" in text
+
+
+def test_the_demo_names_the_one_command_that_makes_its_page_again(make_place: Make) -> None:
+    place = make_place()
+    text = text_of(Subject(place.outcome, place.folder).made_by("oneballot demo --out demo"))
+    assert re.search(r"<code>oneballot demo --out demo\s*</code>", text)
+
+
 def test_a_model_no_better_than_a_constant_never_passes_as_success(make_place: Make, tmp_path: Path) -> None:
     place = make_place()
     X, y = draw(300, 7)

@@ -106,7 +106,10 @@ def _doubts(subject: Subject, tested: Tested) -> list[Notice]:
             f"The expected calibration error is {ece:.3f}: its probabilities are far from the observed shares. Its "
             "ranking may still be good; do not read its probabilities as risks."
         )
-        found.append(Notice(text, "warning", "The probabilities are not calibrated"))
+        calibrated = subject.outcome.temperature is not None
+        text += " They are calibrated on public rows, which may have harmed: compare" if calibrated else " Compare"
+        text += f" with calibrate = {'false' if calibrated else 'true'} in the election (docs/calibration.md)."
+        found.append(Notice(text, "warning", "The probabilities are poorly calibrated"))
     best = best_party(tested)
     if best is not None:
         party, scores = best
