@@ -48,6 +48,24 @@ def test_the_page_of_a_simulation_has_verdict_gains_and_class_counts(pages: Path
     assert len(text) < 10**6
 
 
+def test_the_page_of_a_simulation_says_first_that_the_model_never_predicts_a_class(pages: Path) -> None:
+    rows = (pages / "all.csv").read_text("utf-8").splitlines()
+    at = rows[0].split(",").index("ill")
+    cells = [row.split(",") for row in rows[1:]]
+    for row in cells[1:]:
+        row[at] = cells[0][at]
+    (pages / "one.csv").write_text("\n".join([rows[0], *(",".join(row) for row in cells)]) + "\n", "utf-8")
+    run(
+        "simulate",
+        pages / "election.toml",
+        *("--data", pages / "one.csv", "--test", pages / "all.csv", "--parties", 2),
+        *("--split", "homogeneous", "--report", pages / "one.html"),
+    )
+    text = (pages / "one.html").read_text("utf-8")
+    assert "<h1>Simulation: " in text
+    assert "The model never recognises" in text[: text.index("<section")]
+
+
 def test_the_page_of_a_comparison_has_methods_peers_and_bytes(pages: Path) -> None:
     text = (pages / "compare.html").read_text("utf-8")
     for expected in (

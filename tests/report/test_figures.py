@@ -14,6 +14,7 @@ from oneballot.report import figures
 from oneballot.report.curves import Curve, curves
 from oneballot.report.groups import evaluate_by
 from oneballot.report.metrics import evaluate
+from oneballot.report.svg import _straightened
 from oneballot.types import Array
 
 pytest.importorskip("matplotlib")
@@ -90,6 +91,14 @@ def test_several_labels_per_row_have_figures() -> None:
 def test_the_same_figure_has_the_same_bytes() -> None:
     p, y = predictions(300, 3)
     assert draw(Classes("abc"), p, y) == draw(Classes("abc"), p, y)
+
+
+def test_a_line_keeps_its_corners_and_loses_the_points_between_them() -> None:
+    steps = "".join(f" L {x} {5 if x <= 20 else 9} L {x} {5 if x < 20 else 9}" for x in range(2, 41))
+    assert _straightened(f"M 1 5{steps} z ") == "M 1 5 L 20 5 20 9 40 9 z "
+    assert _straightened("M 0 0 L 0 3.5 ") == "M 0 0 L 0 3.5 "
+    back = "M 0 0" + "".join(f" L {x} 0" for x in (*range(1, 9), 3))
+    assert _straightened(back) == "M 0 0 L 8 0 3 0", "a line that turns back keeps its end"
 
 
 def test_of_many_classes_the_macro_average_the_best_and_the_worst_are_drawn() -> None:

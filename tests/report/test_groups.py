@@ -134,6 +134,33 @@ def test_no_group_of_numbers_is_empty_and_each_holds_what_its_name_says(numbers:
             assert float(words[0]) <= number <= float(words[-1])
 
 
+def test_dates_are_divided_by_month_or_by_day_if_they_span_few_months() -> None:
+    days = np.arange("2021-01-01", "2021-12-27", dtype="datetime64[D]")
+    names, which = group(np.array([*map(str, days), ""], dtype=object))
+    assert names == [
+        "before 2021-03",
+        "2021-03 to 2021-04",
+        "2021-05 to 2021-07",
+        "2021-08 to 2021-09",
+        "2021-10 or later",
+        "(missing)",
+    ]
+    for name, low, high in (("2021-03 to 2021-04", "2021-03-01", "2021-04-30"), ("2021-10 or later", "2021-10-01", "")):
+        inside = days[which[:-1] == names.index(name)]
+        assert str(inside.min()) == low
+        assert not high or str(inside.max()) == high
+    german = np.array([f"{day.day:02d}.{day.month:02d}.{day.year} 13:05" for day in days.tolist()], dtype=object)
+    assert group(german)[0] == names[:-1]
+    assert group(days.astype("datetime64[s]"))[0] == names[:-1]
+    names, which = group(np.array([str(day) for day in days[:20]], dtype=object))
+    assert names[:2] == ["before 2021-01-05", "2021-01-05 to 2021-01-08"]
+    assert np.bincount(which).tolist() == [4, 4, 4, 4, 4]
+    times = np.array([f"2021-01-01 {hour:02d}:00" for hour in range(24)] * 2, dtype=object)
+    assert len(group(times)[0]) == 20, "times of one day are single values"
+    mostly = np.r_[np.repeat(days[0], 300), days[:100:5]]
+    assert np.bincount(group(mostly)[1]).min() > 0
+
+
 @pytest.mark.parametrize("rows", [11, 300])
 def test_a_column_that_looks_like_an_id_has_no_groups(rows: int) -> None:
     with pytest.raises(DataError, match=f"column 'patient' looks like an ID .{rows} of its {rows} values.*such as a"):

@@ -125,7 +125,8 @@ def command(
             curves = {name: [(r.bytes, r.accuracy)] for name, r in results.items()}
             curves |= {name: [(r.bytes, r.accuracy) for r in result.rounds] for name, result in found.items()}
             peer_table = Table("Accuracy of the peers", *peers_rows(agreed.method.name, own, found)) if found else None
-            facts = {k: about[k] for k in ("election", "data", "parties", "split", "seed", "rows", "test_rows")}
+            facts = {k: about[k] for k in ("election", "data", "parties", "split", "seed", "rows")}
+            facts |= {"test rows": len(tested), "election": f"{agreed.name} ({agreed.digest})"}
             left_out = {**contest.skipped, **skipped}
             text = compare_page(agreed.name, facts, contest, curves, peer_table, left_out)
             save_page(report, text, secret=agreed.level != "L0")

@@ -110,9 +110,9 @@ def _show_groups(by: Groups) -> None:
         ("all rows", by.whole, ""),
     ]:
         low, high = metrics.intervals.get(first, (float("nan"),) * 2)
-        around = f"{score(first, low)} to {score(first, high)}" if low == low else ""
+        around = f"{score(first, low).removesuffix(' %')} to {score(first, high)}" if low == low else ""
         columns = [score(each, metrics[each]) for each in target.columns]
         rows.append([name, f"{metrics.rows:,}", *columns, around, rate])
-    header = [by.column, "rows", *target.columns.values(), f"{target.metrics[first]}: 95 %", "no-information rate"]
-    print_table(f"By {by.column}", header, rows)
+    header = [by.column, "rows", *target.columns.values(), "95 % interval", "without a model"]
+    print_table(f"By {by.column}; the interval is that of {target.metrics[first]}", header, rows)
     print_lines(by.sentences())

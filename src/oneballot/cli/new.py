@@ -102,7 +102,8 @@ def command(
             raise ElectionError(f"there is no folder {election.parent}; create it first")
         columns = public or like
         if columns is None or (public and like):
-            raise ElectionError("give --public FILE, or --like FILE for a method that needs no public rows")
+            both = ", not both" if public else ""
+            raise ElectionError(f"give --public FILE, or --like FILE for a method that needs no public rows{both}")
         if (level == "L0") != (epsilon is None):
             raise ElectionError("L1 and L2 need --epsilon, and L0 has none; for example --level L2 --epsilon 2")
         as_privacy({"level": level, "epsilon": epsilon})

@@ -101,7 +101,7 @@ def command(
                 "data": str(data),
                 "split": f"{about}, seed {seed}",
             }
-            text = simulate_page(agreed.name, facts, quality, tested, counts, run.outcome.ledger, verdict)
+            text = simulate_page(agreed.name, facts, quality, tested, counts, run.outcome, verdict)
             save_page(report, text, secret=agreed.level != "L0")
         if as_json:
             described = {

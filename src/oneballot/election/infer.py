@@ -130,7 +130,7 @@ def _recognise_column(name: str, values: Array, choices: Choices) -> tuple[Colum
     numbers = _parsed(present, float)
     if len(numbers) >= enough:
         return _number(name, numbers, present, len(texts), choices)
-    if order := _date_order(present, enough):
+    if order := date_order(present, enough):
         days = np.array(list(_parsed(present, lambda text: as_days(text, order)).values()))
         return _date(name, days, order, choices, len(texts))
     return _few_categories(name, texts, present, "", choices)
@@ -209,7 +209,7 @@ def _category(name: str, texts: Sequence[str]) -> tuple[Category, str]:
     return Category(name=name, categories=categories, missing=any(t.lower() in NOT_LABELS for t in texts)), note
 
 
-def _date_order(present: Sequence[str], enough: float) -> Order | None:
+def date_order(present: Sequence[str], enough: float) -> Order | None:
     """The order of the dates of a column, or None if they are no dates or their order is ambiguous."""
     dates = [match[0] for match in map(split_date, present) if match is not None]
     candidates: list[Order] = ["YMD"] if all(text[:4].isdecimal() for text in dates) else ["DMY", "MDY"]

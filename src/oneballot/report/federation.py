@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from ..server.outcome import Outcome
 from ..types import Array
 from .curves import curves
 from .gain import Gain
 from .metrics import Metrics
+from .outcome.headline import collapse, missed_classes
 from .outcome.quality import classes, plots
 from .page import Block, Bullets, Facts, Figure, Notice, Section, Table, render_page
 from .svg import COLOURS, INK, draw
@@ -164,10 +166,11 @@ def simulate_page(
     quality: Table,
     tested: tuple[Metrics, Array, Array],
     counts: Mapping[str, Array],
-    ledger: Any,
+    outcome: Outcome,
     gain: Gain | None,
 ) -> str:
     """The page of `oneballot simulate`. tested: the final model's metrics, its predictions, and the labels."""
+    ledger, notices = outcome.ledger, [*collapse(outcome.verdict), *missed_classes(tested[0])]
     metrics, predictions, y = tested
     drawn = curves(metrics.target, predictions, y)
     gains: list[Block] = [] if gain is None else [verdict_notice(gain), gains_figure(gain), gains_table(gain)]
@@ -179,7 +182,8 @@ def simulate_page(
         Section("Settings", [Facts(about)]),
     ]
     lead = "A simulation on one machine of what a federation would bring each party."
-    return render_page(title, sections, lead=lead, banner=exact_banner(ledger.level))
+    title, banner = f"Simulation: {title}", exact_banner(ledger.level)
+    return render_page(title, sections, lead=lead, notices=notices, banner=banner)
 
 
 def compare_page(
@@ -192,12 +196,14 @@ def compare_page(
 ) -> str:
     """The page of `oneballot compare`."""
     gain = contest.gain()
+    left_out = [[name, why.removeprefix(f"{name}: ")] for name, why in skipped.items()]
     sections = [
         Section("Recommendation", [Bullets(contest.sentences())]),
         Section("Methods", [methods_table(contest), *([peers] if peers is not None else []), bytes_figure(curves)]),
         Section("Who gains", [verdict_notice(gain), gains_figure(gain), gains_table(gain)]),
-        Section("Skipped", [Table("Methods that did not run", ["method", "reason"], list(map(list, skipped.items())))]),
+        Section("Skipped", [Table("Methods that did not run", ["method", "reason"], left_out)]),
         Section("Settings", [Facts(about)]),
     ]
     lead = "All methods that the data allow, among the same simulated parties."
-    return render_page(title, sections, lead=lead, banner=exact_banner(contest.entries[0].election.level))
+    banner = exact_banner(contest.entries[0].election.level)
+    return render_page(f"Comparison: {title}", sections, lead=lead, banner=banner)

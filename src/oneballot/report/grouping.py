@@ -1,4 +1,4 @@
-"""Divides rows into groups by the values of a column: text by value, numbers at their quantiles."""
+"""Divides rows into groups by the values of a column: text by value, numbers and dates at their quantiles."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from itertools import pairwise
 import numpy as np
 
 from ..data.read import Table
-from ..election.cells import MISSING, as_text
+from ..election.cells import MISSING, as_days, as_text
+from ..election.infer import date_order
 from ..errors import DataError
 from ..types import Array
 
 MOST_GROUPS = 20
 QUANTILES = 5
 FEW_VALUES = 10
-"""A column of numbers with more distinct values is divided at its quantiles."""
+"""A column of numbers or dates with more distinct values is divided at its quantiles."""
 MOST_DIGITS = 6
 """Ends of groups are rounded to at most so many digits after the point."""
 UNIQUE = 0.9
@@ -44,18 +45,21 @@ def group_columns(table: Table, names: Iterable[str], id_column: str | None = No
 def group(values: Array, most: int = MOST_GROUPS, column: str = "") -> tuple[list[str], Array]:
     """The names of the groups, and the number of each row's group `(rows,)`.
 
-    Numbers of more than 10 distinct values are divided into at most 5 groups of about equal size. Missing values are a
-    group. Of more than `most` values, the rarer ones are one group, "(other)". Raises DataError for a column with
-    arrays, or with text that is different in nearly every row.
+    Numbers, and dates in one unambiguous order, of more than 10 distinct values are divided into at most 5 groups of
+    about equal size, dates by month if they span more than 5. Missing values are a group. Of more than `most` values,
+    the rarer ones are one group, "(other)". Raises DataError for a column with arrays, or with text that is different
+    in nearly every row.
     """
     if values.ndim != 1:
         raise DataError(f"a column of shape {values.shape[1:]} per row has no groups; use one with one value per row")
     text = np.array([as_text(v) for v in values.tolist()], dtype=object)
     missing = np.array([t.lower() in MISSING for t in text], dtype=bool)
     distinct, known = set(text[~missing].tolist()), int((~missing).sum())
-    numbers = _numbers(text[~missing]) if len(distinct) > FEW_VALUES else None
-    if numbers is not None:
-        names, inside = _quantiles(numbers)
+    many = len(distinct) > FEW_VALUES
+    numbers = _numbers(text[~missing]) if many else None
+    dates = _dates(text[~missing]) if many and numbers is None else None
+    if numbers is not None or dates is not None:
+        names, inside = _quantiles(numbers) if dates is None else _quantiles_of_dates(dates)
         which = np.full(len(text), len(names))
         which[~missing] = inside
     elif len(distinct) > max(FEW_VALUES, UNIQUE * known):
@@ -78,6 +82,30 @@ def _numbers(text: Array) -> Array | None:
     except ValueError:
         return None
     return numbers if np.isfinite(numbers).all() else None
+
+
+def _dates(text: Array) -> Array | None:
+    """The days, if all values are dates in one order, and not of one day."""
+    order = date_order(text.tolist(), len(text))
+    if order is None:
+        return None
+    days = np.array([math.floor(as_days(each, order)) for each in text.tolist()]).astype("datetime64[D]")
+    return days if len(np.unique(days)) > 1 else None
+
+
+def _quantiles_of_dates(days: Array) -> tuple[list[str], Array]:
+    """At most 5 groups, named such as "before 2021-06", "2021-06 to 2021-11" and "2021-12 or later"."""
+    months = days.astype("datetime64[M]")
+    found = months if len(np.unique(months)) > QUANTILES else days
+    numbers = found.astype(np.int64)
+    exact = np.unique(np.quantile(numbers, np.linspace(0, 1, QUANTILES + 1)[1:-1], method="higher"))
+    ends = exact[exact > numbers.min()]
+    if not len(ends):  # most dates are the first one
+        ends = np.array([numbers[numbers > numbers.min()].min()])
+    first, last = (list(map(str, each.astype(found.dtype))) for each in (ends, ends - 1))
+    between = [low if low == high else f"{low} to {high}" for low, high in zip(first, last[1:], strict=False)]
+    names = [f"before {first[0]}", *between, f"{first[-1]} or later"]
+    return names, np.searchsorted(ends, numbers, side="right")
 
 
 def _quantiles(numbers: Array) -> tuple[list[str], Array]:

@@ -23,7 +23,9 @@ from .svg import inline_svg as inline_svg
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+    from markupsafe import Markup
 
+_OPTION = re.compile(r"(?<![\w-])--[a-z]+(-[a-z]+)*")
 _NUMBER = re.compile(r"[-+–—~<>≥≤±]?\s?\d[\d,.  ]*\s?(%|[kMG]?B|bytes|ms|s|min|h)?( ?(±|to) .*)?")
 
 GENERATOR = b'<meta name="generator" content="OneBallot">'
@@ -200,6 +202,13 @@ def check_destination(path: Path, inputs: Sequence[Path | None] = ()) -> None:
             )
 
 
+def _keep_options(text: object) -> Markup:
+    """Text whose command-line options, such as --min-count, are not broken at their hyphens."""
+    from markupsafe import Markup, escape
+
+    return Markup(_OPTION.sub(r'<span class="whole">\g<0></span>', str(escape(text))))
+
+
 @functools.cache
 def _environment() -> Environment:
     try:
@@ -213,6 +222,7 @@ def _environment() -> Environment:
     folder = resources.files("oneballot.report") / "templates"
     script = folder.joinpath("page.js").read_text("utf-8").strip()
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    made.filters["keep_options"] = _keep_options
     made.globals["style"] = Markup(folder.joinpath("page.css").read_text("utf-8").strip())
     made.globals["script"], made.globals["script_digest"] = Markup(script), digest
     return made

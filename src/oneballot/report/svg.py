@@ -106,9 +106,36 @@ def _inline(svg: str, title: str, description: str) -> str:
 def _shorten(tag: re.Match[str]) -> str:
     """A tag with coordinates of two decimals, the page's font and the page's colours."""
     text = re.sub(r"\d+\.\d{3,}", lambda m: f"{float(m[0]):.2f}".rstrip("0").rstrip("."), tag[0])
+    text = re.sub(r'(?<= d=")[^"]*', lambda m: _straightened(m[0]), text)
     text = re.sub(r"(font: (?:\S+ )?[\d.]+px) [^;\"]*", rf"\1 {FONT}", text)
     text = re.sub(r"font-family: [^;\"]*", f"font-family: {FONT}", text)
     text = text.replace(INK, "currentColor")
     for i, colour in enumerate(COLOURS, start=1):
         text = text.replace(colour, f"var(--plot-{i}, {colour})")
     return re.sub(r"\s*\n\s*", " ", text)
+
+
+_LINES = re.compile(r"M (\S+) (\S+)((?:\s+L \S+ \S+){8,})(?=\s|$)")
+"""A line of many points in a path."""
+
+
+def _straightened(path: str) -> str:
+    """A path without the points in the middle of horizontal and vertical lines, which steps have many of."""
+
+    def line(match: re.Match[str]) -> str:
+        kept: list[tuple[float, float]] = []
+        numbers = [round(float(each), 1) for each in re.findall(r"[^\sML]+", match[0])]
+        for x, y in zip(numbers[::2], numbers[1::2], strict=True):
+            if kept[-1:] == [(x, y)]:
+                continue
+            if len(kept) > 1 and _between(kept[-2], kept[-1], (x, y)):
+                kept.pop()
+            kept.append((x, y))
+        return "M {} L {}".format(*(" ".join(f"{x:g} {y:g}" for x, y in each) for each in (kept[:1], kept[1:])))
+
+    return _LINES.sub(line, path)
+
+
+def _between(a: tuple[float, float], b: tuple[float, float], c: tuple[float, float]) -> bool:
+    """Whether b lies between a and c on a horizontal or a vertical line."""
+    return any(a[i] == b[i] == c[i] and (b[1 - i] - a[1 - i]) * (c[1 - i] - b[1 - i]) >= 0 for i in (0, 1))

@@ -122,6 +122,8 @@ def test_a_dry_run_writes_planned_arrays_without_samples_or_hashes(clinic: Path)
     assert record["contents"][0] | {"type": "int64", "shape": [3], "bytes": 24} == record["contents"][0]
     assert "This is a plan" in text
     assert "Nothing has been trained or sent" in text
+    assert re.search(r"seen int64 3 24 B [^.]* after training model a model", text)
+    assert "Hashes Sign-off In short" in text, "the sign-off is in the list of contents"
     assert not (clinic / "ballots").exists()
 
 
@@ -184,6 +186,7 @@ def test_a_refused_release_leaves_a_page_and_nothing_else(clinic: Path) -> None:
         text, record = read(clinic / "d.html")
         assert record["stage"] == "refused"
         assert "Refused: nothing may be sent" in text
+        assert "may be sent The ballot would state 4 rows of class rare" in text
         assert "there is nothing to approve" in text
         assert [c["group"] for c in record["counts"]["stated"] if c["small"]] == ["rare"]
     cast("--dossier", "d.html", "--min-count", "4")

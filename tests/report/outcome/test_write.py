@@ -30,7 +30,8 @@ Make = Callable[..., Place]
 
 
 def text_of(subject: Subject, *, secret: bool = False) -> str:
-    return unescape(render_report(subject.for_page(secret=secret)))
+    page = render_report(subject.for_page(secret=secret))
+    return unescape(re.sub('<span class="whole">(.*?)</span>', r"\1", page))
 
 
 def test_a_report_with_labelled_rows_states_quality_parties_privacy_and_digests(make_place: Make) -> None:
@@ -125,6 +126,32 @@ def test_a_report_is_small_and_complete(make_place: Make, tmp_path: Path) -> Non
     assert page.stat().st_size < 1_000_000
 
 
+@pytest.mark.slow
+def test_a_report_by_many_columns_stays_below_a_megabyte_and_says_what_it_leaves_out(
+    make_place: Make, tmp_path: Path
+) -> None:
+    place, (X, y) = make_place(), draw(400, 8)
+    columns = {f"column{i}": [f"value{(row // (i + 1)) % 8}" for row in range(400)] for i in range(3)}
+    path = write_rows(tmp_path / "test.csv", X, y, **columns)
+    (page,) = write(
+        Subject(place.outcome, place.folder, tested=assess(place.outcome, path, columns)), tmp_path / "a.html"
+    )
+    text = page.read_text("utf-8")
+    assert 500_000 < len(text.encode()) < 1_000_000
+    assert "column0: value7 (50 rows)" in text
+    assert "column2: value7 (" not in text
+    assert "to keep this page small. For others, name fewer columns" in text
+
+
+def test_small_numbers_of_rows_of_a_class_in_a_group_are_pointed_out(make_place: Make, tmp_path: Path) -> None:
+    place, (X, y) = make_place(), draw(120, 9)
+    sites = np.where((y == 1) & (np.cumsum(y) <= 4), "north", np.where(y == 1, "south", "north"))
+    path = write_rows(tmp_path / "test.csv", X, y, site=sites.tolist())
+    said = "under 10 and may point at single people: share this page only with those who may know them."
+    assert said in text_of(Subject(place.outcome, place.folder, tested=assess(place.outcome, path, ["site"])))
+    assert said not in text_of(Subject(place.outcome, place.folder, tested=assess(place.outcome, path)))
+
+
 def test_a_collapsed_model_is_said_first(make_place: Make) -> None:
     place = make_place()
     names = [str(each) for each in CLASSES]
@@ -133,6 +160,23 @@ def test_a_collapsed_model_is_said_first(make_place: Make) -> None:
     first = text.index('class="notice')
     assert text[first:].startswith('class="notice bad"')
     assert "The model has collapsed. Do not use it." in text[first : first + 200]
+
+
+@pytest.mark.parametrize("calibrate", [False, True])
+def test_poor_probabilities_are_said_with_what_to_compare(make_place: Make, calibrate: bool) -> None:
+    place = make_place(**({"calibrate": True} if calibrate else {}))
+    assert (place.outcome.temperature is not None) == calibrate
+    tested = assess(place.outcome, place.test)
+    poor = replace(tested, metrics=replace(tested.metrics, values={**tested.metrics.values, "ece": 0.3}))
+    text = text_of(Subject(place.outcome, place.folder, tested=poor))
+    assert "The probabilities are poorly calibrated" in text
+    assert f"ompare with calibrate = {'false' if calibrate else 'true'} in the election" in text
+
+
+def test_the_demo_names_the_one_command_that_makes_its_page_again(make_place: Make) -> None:
+    place = make_place()
+    text = text_of(Subject(place.outcome, place.folder).made_by("oneballot demo --out demo"))
+    assert re.search(r"<code>oneballot demo --out demo\s*</code>", text)
 
 
 def test_a_model_no_better_than_a_constant_never_passes_as_success(make_place: Make, tmp_path: Path) -> None:

@@ -35,9 +35,10 @@ def render_dossier(dossier: Dossier, twin: str, twin_sha256: str) -> str:
     return render(
         "dossier.html",
         title=f"{names[dossier.stage]} of {dossier.party}",
-        lead=f"Release dossier for the election {dossier.election.name}" if dossier.election else "Release dossier",
+        lead=f"Release dossier for the election “{dossier.election.name}”" if dossier.election else "Release dossier",
         notices=(),
         sections=sections,
+        contents=[*sections, Section("Sign-off")],
         stage=dossier.stage,
         digest=dossier.seals.ballot_digest if dossier.seals else None,
     )
@@ -45,7 +46,8 @@ def render_dossier(dossier: Dossier, twin: str, twin_sha256: str) -> str:
 
 def _summary(d: Dossier) -> Iterator[Block]:
     if d.stage == "refused":
-        yield Notice(d.refusal or "", "bad", "Refused: nothing may be sent")
+        refusal = d.refusal or ""
+        yield Notice(refusal[:1].upper() + refusal[1:], "bad", "Refused: nothing may be sent")
     elif d.stage == "planned":
         text = "Nothing has been trained or sent. Samples and hashes follow when the ballot is sealed."
         yield Notice(text, "info", "This is a plan")
@@ -140,11 +142,16 @@ def _contents(d: Dossier) -> Iterator[Block]:
             continue
         shape = "–" if c.shape is None else " × ".join(map(str, c.shape)) or "one number"
         how = "after training" if c.bytes is None else size(c.bytes)
-        cells.append([c.name, c.type, shape, how, c.meaning, "yes" if c.checkable else "no"])
+        cells.append([c.name, c.type, shape, how, c.meaning, _readable(c)])
     head = ["name", "type", "shape", "size", "meaning", "readable by a person"]
     yield Table("Contents of the ballot", head, cells, sortable=False)
     yield from _samples(d)
     yield Table("Beside its contents, the ballot states", ["what", "value"], list(d.also_sent.items()), sortable=False)
+
+
+def _readable(content: Content) -> str:
+    planned = content.shape is not None and content.sha256 is None
+    return "yes" if content.checkable else "after training" if planned else "no"
 
 
 def _samples(d: Dossier) -> Iterator[Block]:
@@ -161,10 +168,10 @@ def _samples(d: Dossier) -> Iterator[Block]:
 
 
 def _counts(counts: Counts, rows: Rows | None) -> Iterator[Block]:
-    handled = {"refuse": "nothing is sent", "suppress": "their rows are withheld", "allow": "they are sent"}
+    handled = {"refuse": "nothing is sent", "suppress": "its rows are withheld", "allow": "it is sent all the same"}
     yield (
-        "An exact number of few rows could single people out. The smallest number that may be stated is "
-        f"{counts.min_count} (--min-count), apart from 0. With smaller ones, {handled[counts.handling]} "
+        "An exact number of few rows could single people out. The smallest number that may be stated, apart "
+        f"from 0, is {counts.min_count} (--min-count). If one is smaller, {handled[counts.handling]} "
         f"(--small-counts {counts.handling})."
     )
     if counts.unknown or counts.exempt:

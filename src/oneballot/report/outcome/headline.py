@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...server.verdict import Verdict
 from ...types import Array
 from ..gain import paired
-from ..metrics import recognised
+from ..metrics import Metrics, recognised
 from ..page import Notice
 from ..text import percent, plural, score
 from .quality import majority
@@ -26,14 +27,30 @@ def headline(subject: Subject) -> list[Notice]:
         bad.append(
             Notice("The noise can be reproduced from its seed. Publish nothing.", "bad", "A rehearsal: NOT PRIVATE")
         )
-    if outcome.verdict is not None and outcome.verdict.collapsed:
-        text = outcome.verdict.warning()
-        bad.append(Notice(text[:1].upper() + text[1:] + ".", "bad", "The model has collapsed. Do not use it."))
+    bad += collapse(outcome.verdict)
     if tested is None:
         return [*bad, _untested(subject)]
     bad += _failures(tested)
     warnings = _doubts(subject, tested)
     return [*bad, *warnings, _result(subject, tested, good=not bad)]
+
+
+def collapse(verdict: Verdict | None) -> list[Notice]:
+    """A warning if the model predicts too few classes."""
+    if verdict is None or not verdict.collapsed:
+        return []
+    text = verdict.warning().replace("`", "")
+    return [Notice(text[:1].upper() + text[1:] + ".", "bad", "The model has collapsed. Do not use it.")]
+
+
+def missed_classes(metrics: Metrics) -> list[Notice]:
+    """A warning for each class of which no row is recognised."""
+    found = []
+    for each in metrics.missed:
+        rows = "the only row" if each["support"] == 1 else f"none of the {each['support']:,} rows"
+        text = f"It {'fails on' if each['support'] == 1 else 'recognises'} {rows} of class {each['class']}."
+        found.append(Notice(text, "bad", f"The model never recognises {each['class']}"))
+    return found
 
 
 def _untested(subject: Subject) -> Notice:
@@ -54,11 +71,8 @@ def _untested(subject: Subject) -> Notice:
 
 def _failures(tested: Tested) -> list[Notice]:
     """Reasons not to use the model that the labelled rows show."""
-    found, metrics = [], tested.metrics
-    for each in metrics.missed:
-        rows = "the only row" if each["support"] == 1 else f"none of the {each['support']:,} rows"
-        text = f"It {'fails on' if each['support'] == 1 else 'recognises'} {rows} of class {each['class']}."
-        found.append(Notice(text, "bad", f"The model never recognises {each['class']}"))
+    metrics = tested.metrics
+    found = missed_classes(metrics)
     trivial = majority(tested)
     if trivial is not None:
         name, scores = trivial
@@ -92,7 +106,10 @@ def _doubts(subject: Subject, tested: Tested) -> list[Notice]:
             f"The expected calibration error is {ece:.3f}: its probabilities are far from the observed shares. Its "
             "ranking may still be good; do not read its probabilities as risks."
         )
-        found.append(Notice(text, "warning", "The probabilities are not calibrated"))
+        calibrated = subject.outcome.temperature is not None
+        text += " They are calibrated on public rows, which may have harmed: compare" if calibrated else " Compare"
+        text += f" with calibrate = {'false' if calibrated else 'true'} in the election (docs/calibration.md)."
+        found.append(Notice(text, "warning", "The probabilities are poorly calibrated"))
     best = best_party(tested)
     if best is not None:
         party, scores = best

@@ -11,9 +11,9 @@ from ...types import Array
 from .. import figures
 from ..curves import Curves, curves
 from ..grouping import group
-from ..groups import evaluate_by
+from ..groups import Groups, evaluate_by
 from ..metrics import Metrics, mean, summarize
-from ..page import Block, Details, Figure, Figures, Notice, Section, Table
+from ..page import Block, Details, Figure, Figures, Notice, Section, Table, render_blocks
 from ..text import FEW_ROWS, plural, score
 from .subject import Subject, Tested
 
@@ -22,6 +22,8 @@ MOST_CLASSES = 20
 MOST_CURVES = 8
 """How many values of a column have curves of their own."""
 GROUP_RESAMPLES = 200
+GROUP_BYTES = 600_000
+"""The curves and classes of groups take at most so much of a page, which has less than 1 MB."""
 MEANINGS = {
     "accuracy": "share of rows predicted correctly",
     "balanced_accuracy": "mean of the recalls of all classes: rare classes count as much as frequent ones",
@@ -44,7 +46,11 @@ def quality(subject: Subject) -> Section:
     ]
     drawn = curves(tested.metrics.target, tested.probabilities, tested.y)
     blocks += [*classes(tested.metrics), *plots(drawn, tested.metrics), *confusion(tested.metrics)]
-    return Section("Quality", blocks, [_groups(tested, column, cells) for column, cells in tested.columns.items()])
+    sections, room = [], GROUP_BYTES
+    for column, cells in tested.columns.items():
+        section, room = _groups(tested, column, cells, room)
+        sections.append(section)
+    return Section("Quality", blocks, sections)
 
 
 def _unknown(subject: Subject) -> list[Block]:
@@ -144,8 +150,8 @@ def plots(drawn: Curves, metrics: Metrics, of: str = "") -> list[Block]:
     return [Figures(found)] if found else []
 
 
-def _groups(tested: Tested, column: str, cells: Array) -> Section:
-    """The metrics of each value of a column, and the curves of each."""
+def _groups(tested: Tested, column: str, cells: Array, room: int) -> tuple[Section, int]:
+    """The metrics of each value of a column, and the curves of each; and how many bytes are left of `room`."""
     target = tested.metrics.target
     by = evaluate_by(target, tested.probabilities, tested.y, cells, column, whole=tested.metrics)
     first = next(iter(target.metrics))
@@ -162,17 +168,45 @@ def _groups(tested: Tested, column: str, cells: Array) -> Section:
         blocks.append(Notice(f"{text} The numbers of rows of the others are rounded.", "warning"))
     if first in by.whole.intervals and by.ranked:
         blocks.append(Figure(figures.groups(by, first), "Each value with its 95 % interval; dotted: all rows."))
-    _, which = group(cells)
-    for i, (each, stated) in enumerate(zip(by.groups[:MOST_CURVES], by.stated_rows, strict=False)):
-        if each.small:
+    details, room = _details(tested, by, group(cells)[1], room)
+    if _has_small_counts(by):
+        text = f"Some numbers of rows below are under {FEW_ROWS} and may point at single people:"
+        blocks.append(Notice(f"{text} share this page only with those who may know them.", "warning"))
+    blocks += details
+    if len(details) < sum(not each.small for each in by.groups):
+        text = f"Curves and classes are shown for {plural(len(details), 'value')} only, to keep this page small."
+        blocks.append(f"{text} For others, name fewer columns with --by, or use oneballot evaluate --by.")
+    return Section(f"By {column}", blocks), room
+
+
+def _details(tested: Tested, by: Groups, which: Array, room: int) -> tuple[list[Block], int]:
+    """The classes and curves of each group that is not small, and how many bytes are left of `room`.
+
+    which `(rows,)`: the number of each row's group.
+    """
+    target, few, found = tested.metrics.target, any(each.small for each in by.groups), list[Block]()
+    for i, (each, stated) in enumerate(zip(by.groups, by.stated_rows, strict=True)):
+        if each.small or len(found) == MOST_CURVES or room <= 0:
             continue
         metrics = replace(each.metrics, confusion=None) if few else each.metrics  # its sum is the number of rows
         inside = which == i
         drawn = curves(target, tested.probabilities[inside], tested.y[inside], number=GROUP_RESAMPLES)
-        title = f"{column}: {each.name}"
+        title = f"{by.column}: {each.name}"
         parts = [*classes(metrics, support=not few), *plots(drawn, metrics, f", {title}"), *confusion(metrics)]
-        blocks.append(Details(f"{title} ({stated} rows)", parts))
-    return Section(f"By {column}", blocks)
+        block = Details(f"{title} ({stated} rows)", parts)
+        room -= len(render_blocks([block]).encode(errors="replace"))
+        if room > 0:
+            found.append(block)
+    return found, room
+
+
+def _has_small_counts(by: Groups) -> bool:
+    """Whether the tables of the groups state exact numbers of rows from 1 to 9."""
+    if any(each.small for each in by.groups):
+        return False
+    counts = [each.metrics.confusion for each in by.groups if each.metrics.confusion is not None]
+    counts += [np.array([one["support"] for one in each.metrics.by_class]) for each in by.groups]
+    return any(((each > 0) & (each < FEW_ROWS)).any() for each in counts)
 
 
 def _group_row(name: str, metrics: Metrics | None, rows: str, target: Target) -> list[str]:
