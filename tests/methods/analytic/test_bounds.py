@@ -146,6 +146,45 @@ def test_a_party_that_alone_knows_a_class_is_believed_and_named() -> None:
     assert (model.predict_proba(X[TEST][chosen]).argmax(axis=1) == 9).mean() > 0.8
 
 
+def test_a_party_of_which_most_classes_are_others_is_not_believed_about_a_class_that_others_lack() -> None:
+    agreed = election()
+    eight = Y[ROWS] == 8
+    rows, labels = X[ROWS][~eight], Y[ROWS][~eight]
+    ballots = {f"p{i}": contents(agreed, rows[i::6], labels[i::6]) for i in range(6)}
+    ballots["liar"] = attack(agreed, "shift")
+    kept = {party: (np.asarray(each["gram"]), np.asarray(each["sums"])) for party, each in ballots.items()}
+    found = bound(kept, agreed.method._constant)
+    assert sorted(found.unrecognised) == [("liar", c) for c in range(10)]
+    assert not found.alone
+    assert found.totals.rows[8] == 0
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_handful_of_rows_does_not_overrule_a_party(seed: int) -> None:
+    """Two classes that overlap, and 64 features: the mean of 6 rows may be anywhere."""
+    agreed = ob.Election(classes=range(2), public=X[PUBLIC], method=ob.Analytic())
+    rng = np.random.default_rng(seed)
+
+    def party(*counts: int) -> Contents:
+        labels = np.repeat([0, 1], counts)
+        rows = rng.normal(0.3, 0.2, (len(labels), 64)) + 0.05 * labels[:, None]
+        return contents(agreed, rows.astype(np.float32), labels)
+
+    ballots = {"large": party(500, 100)} | {f"p{i}": party(int(i < 6), 60) for i in range(8)}
+    kept = {name: (np.asarray(each["gram"]), np.asarray(each["sums"])) for name, each in ballots.items()}
+    assert ("large", 0) not in bound(kept, agreed.method._constant).unrecognised
+
+
+def test_rows_of_a_class_count_where_everybody_contradicts_everybody() -> None:
+    agreed = election()
+    chosen = np.isin(Y[ROWS], [1, 2])
+    rows, labels = X[ROWS][chosen], Y[ROWS][chosen]
+    ballots = {"a": contents(agreed, rows, labels), "b": contents(agreed, rows, 3 - labels)}
+    ballots |= {f"p{i}": contents(agreed, X[ROWS][Y[ROWS] == i], Y[ROWS][Y[ROWS] == i]) for i in (5, 6, 7)}
+    kept = {party: (np.asarray(each["gram"]), np.asarray(each["sums"])) for party, each in ballots.items()}
+    assert (bound(kept, agreed.method._constant).totals.rows[[1, 2, 5, 6, 7]] > 0).all()
+
+
 def test_two_parties_with_one_class_each_give_the_model_of_the_pooled_rows() -> None:
     agreed, plain = election(), election("claimed")
     labels = (Y[ROWS] > 4).astype(int)

@@ -107,6 +107,50 @@ def test_a_class_that_one_party_alone_knows_is_believed() -> None:
     )
 
 
+def answers(noise: float, seed: int, sign: float = 1.0) -> Array:
+    """Logits of two classes for 400 rows, half of each class: the truth and some noise."""
+    truth = np.where(np.arange(400) % 2, 2.0, -2.0)
+    score = sign * truth + noise * np.random.default_rng(seed).normal(size=400)
+    return np.stack([-score, score], axis=1)
+
+
+def test_two_parties_that_agree_are_believed_against_one_that_contradicts_both() -> None:
+    single = np.repeat([[2.0, 0.0]], 400, axis=0)
+    logits = [answers(2, 1), answers(2, 2), answers(0, 3, sign=-1), single, single]
+    seen = np.array([[20, 90], [60, 50], [100_000, 100_000], [40, 0], [30, 0]])
+    trusted = trust(np.stack(logits), seen, exclusive=True)
+    assert (trusted[2] == 0).all()
+    assert (trusted[:2] > 0.05).all()
+
+
+def test_a_party_with_one_class_counts_where_the_others_hardly_agree() -> None:
+    seen = np.array([[20, 90], [60, 50], [30, 40], [3000, 0], [0, 8]])
+    single = [np.repeat([each], 400, axis=0) for each in ([2.0, 0.0], [0.0, 2.0])]
+    trusted = {
+        noise: trust(np.stack([*(answers(noise, i) for i in range(3)), *single]), seen, exclusive=True)
+        for noise in (0.1, 6.0)
+    }
+    alike, differ = trusted[0.1], trusted[6.0]
+    assert alike[3, 0] < 0.01 < 0.9 < alike[:3].min()
+    assert 0.3 * differ[:3, 0].mean() < differ[3, 0] < differ[:3, 0].max()
+    assert alike[3, 1] == differ[3, 1] == 0
+
+
+def test_a_party_that_answers_alike_for_every_row_is_not_believed_about_a_class_that_others_lack() -> None:
+    flat = np.repeat([[2.0, -2.0, -2.0]], 400, axis=0)
+    seen = np.array([[50, 50, 0]] * 4 + [[100_000] * 3])
+    logits = [np.hstack([answers(1, i), np.zeros((400, 1))]) for i in range(4)]
+    assert (trust(np.stack([*logits, flat]), seen, exclusive=True)[4] == 0).all()
+
+
+def test_where_nobody_agrees_a_party_counts_for_the_median_of_the_rows() -> None:
+    single = np.repeat([[2.0, 0.0]], 400, axis=0)
+    logits = [answers(0, 1), answers(0, 2, sign=-1), single, single, single]
+    seen = np.array([[10, 10], [100_000, 100_000], [30, 0], [40, 0], [50, 0]])
+    weights = bound(logits, seen, exclusive=True)[1]
+    assert weights[:2].tolist() == [[10, 10], [20, 20]]
+
+
 def test_fewer_than_five_parties_are_counted_without_bounds() -> None:
     few = dict(list(honest("dirichlet:0.5", 10).items())[:4])
     assert right(election(), few) == right(election("claimed"), few)

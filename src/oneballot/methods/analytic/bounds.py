@@ -5,8 +5,10 @@ Then no party decides alone, for three reasons:
 
 - In total, it counts for at most `bounded_rows` rows.
 - Its rows of a class count only if a model of the other parties' sums, each with at most the median number of rows,
-  recognises their mean as that class. A class that the others lack is believed, because nothing distinguishes a liar
-  from a party that alone knows a class.
+  recognises their mean as that class, or misses it by no more than chance explains. If that fails for half of its
+  classes that the others know, none of its rows count. A class that the others lack is believed, because nothing
+  distinguishes a liar from a party that alone knows a class. Where several parties have a class and none of them would
+  count, all do, each with at most the median number of rows.
 - In no direction is its scatter more than LEVERAGE times that of all others together, so that it cannot hide a
   direction from the model by claiming that rows vary there.
 """
@@ -31,6 +33,8 @@ RIDGE = 0.01
 """Added to the scatter, in rows, so that it has an inverse."""
 KNOWN_ROWS = 5
 """Other parties know a class if they count for so many rows of it. Fewer do not overrule a party."""
+TOLERANCE = 2.0
+"""A mean may be so many standard deviations of chance nearer to another class."""
 
 
 @dataclass(frozen=True)
@@ -93,23 +97,30 @@ def bound(ballots: Mapping[str, tuple[Array, Array]], constant: int) -> Bounded:
     declared = np.array([party.rows.sum() for party in parties])
     claimed = dict(zip(names, declared.tolist(), strict=True))
     has = np.array([party.rows > 0 for party in parties])
-    recognised, known = _judge(parties, np.minimum(np.median(declared) / declared, 1.0))
+    least = np.minimum(np.median(declared) / declared, 1.0)
+    recognised, known = _judge(parties, least)
     weights = np.minimum(bounded_rows(declared) / declared, 1.0)
     counted = dict(zip(names, (weights * declared).tolist(), strict=True))
-    shares = weights[:, None] * recognised
-    refused, alone = ([(names[k], int(c)) for k, c in np.argwhere(has & ~each)] for each in (recognised, known))
+    nobody = ~(has & recognised).any(axis=0) & (has.sum(axis=0) > 1)
+    shares = np.where(nobody, least[:, None], weights[:, None] * recognised)
+    found = (has & ~recognised & ~nobody, has & recognised & ~known)
+    refused, alone = ([(names[k], int(c)) for k, c in np.argwhere(each)] for each in found)
     return Bounded(_total(_limit_scatter(parties, shares), shares), refused, alone, claimed, counted)
 
 
 def _judge(parties: Sequence[PartySums], weights: Array) -> tuple[Array, Array]:
     """For each party and class, whether the others recognise its rows, and whether they know the class."""
-    recognised = known = np.ones((len(parties), len(parties[0].rows)), dtype=bool)
+    has = np.array([party.rows > 0 for party in parties])
+    recognised = known = np.ones(has.shape, dtype=bool)
     for number in range(ROUNDS):
         shares, before = weights[:, None] * recognised, recognised
         total = _total(parties, shares)
         pairs = track(f"judging sums, round {number + 1}", zip(parties, shares, strict=True), len(parties))
         found = [_recognise(party, total - party.weighted(share)) for party, share in pairs]
         recognised, known = (np.array(each) for each in zip(*found, strict=True))
+        judged = has & known
+        failed = 2 * (judged & ~recognised).sum(axis=1) >= np.maximum(judged.sum(axis=1), 1)
+        recognised &= ~failed[:, None]
         if (recognised == before).all():
             break
     return recognised, known
@@ -142,17 +153,27 @@ def _limit_scatter(parties: Sequence[PartySums], shares: Array) -> list[PartySum
 def _recognise(party: PartySums, others: Totals) -> tuple[Array, Array]:
     """For each class, whether the party's mean is nearest to the others' mean of it; and whether they know the class.
 
-    Distances are in units of the others' scatter within classes, as in linear discriminant analysis with equal priors.
-    A mean of few rows is far from everything by chance: its expected squared distance from the true one is subtracted.
+    Distances are in units of the others' scatter within classes, as in linear discriminant analysis with equal priors,
+    with the scatter of one more row in every direction, because there may be fewer rows than features. A mean of few
+    rows is far from everything by chance: its expected squared distance from the true one is subtracted.
     """
     known = others.rows >= KNOWN_ROWS
     if known.sum() < 2:
         return np.ones_like(known), known
     means, rows = others.sums[:, known] / others.rows[known], others.rows[known]
-    within = (others.gram - (means * rows) @ means.T)[:-1, :-1]
-    inverse = np.linalg.inv(within + RIDGE * np.eye(len(within)))
+    within = ((others.gram - (means * rows) @ means.T)[:-1, :-1]) / rows.sum()
+    ridge = (RIDGE + np.trace(within)) / rows.sum()
+    inverse = np.linalg.inv(within + ridge * np.eye(len(within)))
+    freedom = len(within) - ridge * np.trace(inverse)
     directions = inverse @ means[:-1]
-    chance = (len(within) - RIDGE * np.trace(inverse)) / rows.sum() / rows
-    scores = party.means[:-1].T @ directions - ((means[:-1] * directions).sum(axis=0) - chance) / 2
-    nearest = np.flatnonzero(known)[scores.argmax(axis=1)]
-    return ~known | (nearest == np.arange(len(known))), known
+    products = means[:-1].T @ directions
+    scores = party.means[:-1].T @ directions - (np.diag(products) - freedom / rows) / 2
+    squares = np.diag(products) - freedom / rows
+    apart = np.maximum(squares[:, None] + squares - 2 * products, 0)
+    means_vary = apart * (1 / rows[:, None] + 1 / rows) / 4 + freedom * (1 / rows[:, None] ** 2 + 1 / rows**2) / 2
+    own = scores[known]
+    lead = np.diag(own)[:, None] - own
+    deviation = np.sqrt(means_vary + apart / np.maximum(party.rows[known], 1)[:, None])
+    recognised = ~known
+    recognised[known] = (lead >= -TOLERANCE * deviation).all(axis=1)
+    return recognised, known

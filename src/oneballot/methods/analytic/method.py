@@ -119,8 +119,8 @@ class Analytic(Settings):
         bounded = bound(kept, self._constant)
         for party, place in bounded.unrecognised:
             ctx.warn(
-                f"{party}'s rows of class {ctx.classes[place]} do not count: by the sums of the other parties they are "
-                "of another class"
+                f"{party}'s rows of class {ctx.classes[place]} do not count: by the sums of the other parties they, or "
+                "those of half of its classes, are of another class"
             )
         for party, place in bounded.alone:
             ctx.warn(f"{party} has nearly all rows of class {ctx.classes[place]}: no other party can confirm them")

@@ -3,9 +3,9 @@
 - A party counts for at most `bounded_rows` rows.
 - Its logits are clipped to the range of the others: the largest fifth of the parties' highest (and lowest) logits does
   not decide where it ends.
-- Its logits of a class count by how well they agree with those of the others: the correlation, over the public rows, of
-  its probabilities of the class with the mean of the others', to the power POWER; nothing if it is negative. A class
-  of which the others have few rows is believed, because nothing distinguishes a liar from a party that alone knows it.
+- Its logits of a class count by how well they agree with those of the others (`trust`). A class of which the others
+  have few rows is believed, because nothing distinguishes a liar from a party that alone knows it.
+- Where nobody agrees with anybody, a party counts for at most the median of the declared rows.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.special import expit, softmax
 
+from ...agreement import peers_of
 from ...influence import bounded_rows
 from ...types import Array
 
-POWER = 4
-ROUNDS = 3
-"""Parties that disagree judge others less, so all are judged again."""
+POWER = 2
 KNOWN_ROWS = 5
 """Other parties know a class if they have so many rows of it."""
+VARIES = 1e-4
+"""Probabilities of a class with a smaller standard deviation over the public rows say nothing about it."""
 
 
 def bound(logits: Sequence[Array], seen: Array, exclusive: bool) -> tuple[Array, Array]:
@@ -31,31 +32,54 @@ def bound(logits: Sequence[Array], seen: Array, exclusive: bool) -> tuple[Array,
     logits: `(rows, classes)` of each party. seen `(parties, classes)`: the rows that each declares.
     """
     clipped, declared = _clip(np.stack(logits), seen), seen.sum(axis=1)
-    weights = seen * (np.minimum(bounded_rows(declared), declared) / np.maximum(declared, 1))[:, None]
-    trusted = weights * trust(clipped, seen, exclusive)
-    return clipped, np.where(trusted.sum(axis=0) > 0, trusted, weights)
+    shares = [most / np.maximum(declared, 1) for most in (bounded_rows(declared), np.median(declared))]
+    most, least = (seen * np.minimum(share, 1)[:, None] for share in shares)
+    trusted = most * trust(clipped, seen, exclusive)
+    return clipped, np.where(trusted.sum(axis=0) > 0, trusted, least)
 
 
 def trust(logits: Array, seen: Array, exclusive: bool) -> Array:
-    """How well each party agrees with the others about each class `(parties, classes)`, from 0 to 1."""
-    absent = (seen == 0)[:, None]
+    """How well each party agrees with the others about each class `(parties, classes)`, from 0 to 1.
+
+    It is the correlation, over the public rows, of a party's probabilities of the class with the mean of the others',
+    to the power POWER; 0 if negative. Each of the others counts by the sum of its positive correlations with its peers,
+    so that one that contradicts them has no say.
+
+    A party with a single class says the same about every row. It counts like the mean of those that can be compared,
+    but for little where one of them agrees well, because a constant could only move the balance of the classes there.
+    """
+    absent, has = (seen == 0)[:, None], seen > 0
     columns = softmax(np.where(absent, -1e9, logits), axis=2) if exclusive else expit(logits)
     columns = columns - columns.mean(axis=1, keepdims=True)
     lengths = np.sqrt((columns**2).sum(axis=1))
-    columns /= np.where(lengths > 0, lengths, 1)[:, None]
+    varies = lengths > VARIES * np.sqrt(columns.shape[1])
+    columns *= np.where(varies, 1 / np.where(varies, lengths, 1), 0)[:, None]
+    confirmed = _confirmed(columns)
+    total, agreed = np.einsum("krc,kc->rc", columns, confirmed), np.zeros(seen.shape)
+    for k, column in enumerate(columns):
+        others = total - column * confirmed[k]
+        lengths = np.maximum(np.sqrt((others**2).sum(axis=0)), 1e-9)
+        agreed[k] = np.maximum((column * others).sum(axis=0) / lengths, 0) ** POWER
     known = seen.sum(axis=0) - seen >= KNOWN_ROWS
-    agreed = (seen > 0).astype(columns.dtype)
-    for _ in range(ROUNDS):
-        weights = np.where(seen > 0, agreed, 0)
-        total = np.einsum("krc,kc->rc", columns, weights)
-        found = np.ones_like(agreed)
-        for k, column in enumerate(columns):
-            others = total - column * weights[k]
-            length = np.sqrt((others**2).sum(axis=0))
-            correlation = (column * others).sum(axis=0) / np.where(length > 0, length, 1)
-            found[k] = np.where(known[k] & (length > 1e-9), np.maximum(correlation, 0) ** POWER, 1)
-        agreed = found
-    return np.asarray(agreed, dtype=np.float64)
+    single = has & ~varies & (np.count_nonzero(has, axis=1) == 1)[:, None]
+    found = np.where(known, agreed, varies) * has
+    mean = found.sum(axis=0) / np.maximum((has & ~single).sum(axis=0), 1)
+    doubt = (1 - found.max(axis=0)) ** 2
+    return np.asarray(np.where(single, np.where(known, mean * doubt, 1), found), dtype=np.float64)
+
+
+def _confirmed(columns: Array) -> Array:
+    """The sum of the positive correlations of each party with its peers, for each class `(parties, classes)`.
+
+    columns `(parties, rows, classes)`: of length 1 in each class, or 0.
+    """
+    parties, _, classes = columns.shape
+    peers, confirmed = peers_of(parties), np.zeros((parties, classes), dtype=columns.dtype)
+    for c in range(classes):
+        correlation = np.maximum(columns[..., c] @ columns[peers, :, c].T, 0)
+        correlation[peers, np.arange(len(peers))] = 0
+        confirmed[:, c] = correlation.sum(axis=1)
+    return confirmed
 
 
 def _clip(logits: Array, seen: Array) -> Array:
