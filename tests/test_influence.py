@@ -45,6 +45,17 @@ def test_the_cap_gives_way_where_one_party_alone_claims_a_row() -> None:
     assert capped[0, 3] == pytest.approx(LEAST_CLAIMED * 10 - 9 * 0.01)
 
 
+def test_the_cap_gives_way_as_far_as_a_party_is_trusted() -> None:
+    weights = np.full((1, 10), 0.01)
+    weights[0, 3] = 20
+    strict, whole = (cap_weights(weights, 10.0, trust=np.full(10, trust))[0] for trust in (0.0, 1.0))
+    half, gives_way = cap_weights(weights, 10.0, trust=np.where(np.arange(10) == 3, 0.5, 1))
+    assert strict[0, 3] <= most_share(10) * strict.sum() + 1e-9
+    np.testing.assert_array_equal(whole, cap_weights(weights, 10.0)[0])
+    assert half[0, 3] == pytest.approx((strict[0, 3] + whole[0, 3]) / 2)
+    assert gives_way.all()
+
+
 def test_fewer_than_five_parties_are_not_capped() -> None:
     weights = np.array([[100.0, 0.01, 0.01, 0.01]])
     capped, gives_way = cap_weights(weights, 100.0)

@@ -91,11 +91,16 @@ def most_share(parties: int) -> float:
 
 
 def cap_weights(
-    weights: Array, expected: float, most: float | None = None, least: float = LEAST_CLAIMED
+    weights: Array,
+    expected: float,
+    most: float | None = None,
+    least: float = LEAST_CLAIMED,
+    trust: Array | None = None,
 ) -> tuple[Array, Array]:
     """Weights `(rows, parties)` of which no party has more than its share of a row, and where this gives way.
 
-    most: the share; None for `most_share`.
+    most: the share; None for `most_share`. trust `(parties,)`: how far the cap gives way for each party, from 0 to 1;
+    None if it does so for all.
 
     expected: the weight of a row that all parties together know as well as any other, which is the sum of their bounded
     rows. Where the capped weights of a row sum to less than `least` of it, the cap rises until they reach it, and
@@ -108,7 +113,10 @@ def cap_weights(
     most = most_share(weights.shape[1]) if most is None else most
     share = level_of_share(ordered, rest, most)
     level = np.maximum(share, level_of_total(ordered, rest, least * expected))
-    capped = np.minimum(weights, level[:, None])
+    if trust is None:
+        capped = np.minimum(weights, level[:, None])
+    else:
+        capped = np.minimum(weights, share[:, None] + (level - share)[:, None] * trust)
     gives_way = capped.max(axis=1) > (most + 1e-9) * capped.sum(axis=1)
     return np.asarray(capped), np.asarray(gives_way & (level > share))
 

@@ -3,9 +3,10 @@
 What a ballot claims is the sum of its votes or, where ballots state class counts, its rows. It is bounded twice. In
 total: `influence.trusted_rows` lets it count for more than the median ballot only as far as its peers confirm it, and
 for less if they contradict it (`agreement`). On one public row: `influence.cap_weights` bounds its share of the row's
-votes, here to `MOST_SHARE` times an equal share, so that one party in ten cannot outvote the others together. All
-bounds follow from the ballots that are combined, so the votes of some parties are combined exactly as in an election
-without the others.
+votes, here to `MOST_SHARE` times an equal share, so that one party in ten cannot outvote the others together. Where few
+others claim the row the cap gives way, but only for parties that agree with their peers (`GIVES_WAY`). All bounds
+follow from the ballots that are combined, so that votes of some parties are combined exactly as in an election without
+the others.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ MOST_SHARE = 2.5
 """How many times an equal share of a row's votes a party may have."""
 LEAST_CLAIMED = 0.6
 """The cap gives way where the capped votes of a row are less than this part of an average row's."""
+GIVES_WAY = ([0.5, 0.8], [0.0, 1.0])
+"""How far the cap gives way for a party, by its agreement with its peers over that of the median party."""
 BLOCK = 1 << 21
 """How many weights are capped at once."""
 
@@ -104,14 +107,16 @@ class PartyVotes:
         return replace(self, read=lambda i: self.read(i) // self.claim, claim=0)
 
     def _bound(self, some: Array) -> Combined:
-        scale = self._scale(some, self._bounded_part(some))
+        agreement = self._agreement(some)
+        scale = self._scale(some, self._bounded_part(some, agreement))
+        trust = None if agreement is None else np.interp(agreement / np.median(agreement), *GIVES_WAY)
         weights = self._weights(some, scale)
         kept, gives_way = np.empty_like(weights), np.zeros(self.rows, dtype=bool)
         expected, step = float(weights.sum(dtype=np.float64)) / max(self.rows, 1), max(1, BLOCK // max(len(some), 1))
         for start in range(0, self.rows, step):
             rows = slice(start, start + step)
             before = weights[rows].astype(np.float64)
-            capped, gives_way[rows] = cap_weights(before, expected, MOST_SHARE / len(some), LEAST_CLAIMED)
+            capped, gives_way[rows] = cap_weights(before, expected, MOST_SHARE / len(some), LEAST_CLAIMED, trust)
             kept[rows] = np.where(before > 0, capped / np.maximum(before, 1e-300), 1)
             weights[rows] = capped
         total = np.zeros((self.rows, self.classes))
@@ -119,7 +124,12 @@ class PartyVotes:
             total += self.read(party) * scale[i] * kept[:, i, None]
         return Combined(total, scale, kept, weights, gives_way)
 
-    def _bounded_part(self, some: Array) -> Array:
+    def _agreement(self, some: Array) -> Array | None:
+        """How far each party agrees with its peers; None if they are too few to be compared, or are not."""
+        few = len(some) < ENOUGH_PARTIES or not self.compared
+        return None if few else self._comparison.among(some)
+
+    def _bounded_part(self, some: Array, agreement: Array | None) -> Array:
         """The part of each ballot's claim that counts, `(parties,)`."""
         if self.seen is None:
             claimed = np.array([self.read(party).sum(dtype=np.int64) for party in some], dtype=np.float64)
@@ -127,10 +137,9 @@ class PartyVotes:
             claimed = self.seen[some].sum(axis=1).astype(np.float64)
         voting = claimed > 0
         rows, part = claimed[voting], np.ones(len(some))
-        if len(some) < ENOUGH_PARTIES or not self.compared:  # too few to tell which of them the others confirm
-            most = bounded_rows(rows) if len(rows) else rows
-        else:
-            most = trusted_rows(rows, self._comparison.among(some)[voting]) if len(rows) else rows
+        if not len(rows):
+            return part
+        most = bounded_rows(rows) if agreement is None else trusted_rows(rows, agreement[voting])
         part[voting] = np.minimum(most, rows) / rows
         return part
 

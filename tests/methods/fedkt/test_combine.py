@@ -85,6 +85,16 @@ def test_a_liar_that_spends_everything_on_one_class_does_not_win_it(parties: int
     assert np.mean(chosen == 2) >= 0.8 * np.mean(before == 2)
 
 
+def test_the_cap_gives_way_where_few_know_a_class_but_not_for_a_liar() -> None:
+    known = TRUTH != 3
+    votes = [one if i < 2 else one * known[:, None] for i, one in enumerate(honest(9))]
+    found = combined([*votes, one_hot((TRUTH + 1) % CLASSES, 2**15) * ~known[:, None]])
+    share = found.weights / found.weights.sum(axis=1, keepdims=True)
+    assert found.gives_way[~known].all()
+    assert share[~known, :2].min() > MOST_SHARE / 10
+    assert share[:, 9].max() <= MOST_SHARE / 10
+
+
 def test_a_party_that_others_confirm_counts_for_more_than_one_that_they_contradict() -> None:
     votes = honest(10)
     large = [votes[0] * 10, *votes[1:]]
