@@ -20,6 +20,8 @@ from oneballot.audit.servers import Servers
 from oneballot.ballot.keys import new_server_key, public_text
 from oneballot.cli import app
 from oneballot.methods.fedkt.method import FedKT
+from oneballot.privacy import calibration
+from oneballot.privacy.two_tallies import calibrate_two_tallies
 from oneballot.server.two_tallies import share
 from oneballot.server.two_tallies.noise import draw_noise
 
@@ -76,6 +78,32 @@ def test_votes_that_are_counted_twice_are_found_without_statistics(monkeypatch) 
     found = audit.audit(agreed, runs=2, canaries=4)
     assert not found.holds
     assert any("a unit changes votes and class counts by" in sentence for sentence in found.findings)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", METHODS)
+def test_noise_that_a_server_draws_once_for_all_openings_is_found_without_statistics(name, monkeypatch) -> None:
+    kept: dict[str, Any] = {}
+
+    def draw(ctx: Any, layout: Any, side: str, opening: int) -> Any:
+        return kept.setdefault(side, draw_noise(ctx, layout, side, opening))
+
+    monkeypatch.setattr(share, "draw_noise", draw)
+    found = audit.audit(election(*METHODS[name]), runs=2, canaries=4)
+    assert any("the noise is not drawn anew" in sentence for sentence in found.findings)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", METHODS)
+def test_a_halved_sensitivity_is_found_without_statistics(name, monkeypatch) -> None:
+    squared = calibration.squared_shift
+    monkeypatch.setattr(calibration, "squared_shift", lambda *given: squared(*given) / 4)
+    calibrate_two_tallies.cache_clear()
+    try:
+        found = audit.audit(election(*METHODS[name]), runs=2, canaries=4)
+    finally:
+        calibrate_two_tallies.cache_clear()
+    assert any("a unit changes" in sentence for sentence in found.findings)
 
 
 def test_the_other_server_sees_the_total_with_the_noise_of_one(monkeypatch) -> None:

@@ -28,7 +28,7 @@ MEASURED = (
 )
 """Change it with the table of docs/results/privacy.md."""
 MEASURED_SHARED = (
-    "83.9 % on Adult at epsilon 0.4 with 20 parties and two tallies, and FedKT 81.6 % at epsilon 0.5 "
+    "83.8 % on Adult at epsilon 0.4 with 20 parties and two tallies, and FedKT 81.6 % at epsilon 0.5 "
     "(python benchmarks/two_tallies.py; docs/results/privacy.md)"
 )
 """The same for two tallies, whose noise is drawn once for all parties."""
